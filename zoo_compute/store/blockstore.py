@@ -1,0 +1,211 @@
+"""The embedded store: a folder of blocks, pins, and other stores to ask for what is missing.
+
+ROOT/blocks/XY/CID   the blocks
+ROOT/pins/CID        one empty file a pin, so that several processes can pin
+ROOT/temp/           files being written; abandoned ones are removed when a store opens
+ROOT/lock            held shared by who adds or pins, alone by who collects garbage
+ROOT/id              a random name, by which two URLs of one store are told to be one
+"""
+
+import fcntl
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from zoo_compute.store import dag, unixfs
+from zoo_compute.store.atomic import locked, remove_abandoned, replacing, sync_folder
+from zoo_compute.store.blocks import Blocks
+from zoo_compute.store.errors import (
+    BadCid,
+    ContentMissing,
+    ContentRefused,
+    ContentTampered,
+    StoreError,
+    full_disk_becomes_store_full,
+)
+from zoo_compute.store.interface import Source
+from zoo_compute.store.multiformats import Cid
+from zoo_compute.store.peers import Peers
+from zoo_compute.store.unixfs import MAX_CONTENT, Link
+
+_PARALLEL = 4  # blocks fetched at a time
+_GARBAGE_WAIT_S = 60.0  # for others to finish adding
+
+
+class BlockStore:
+    """Safe for threads and processes that share `root`; a process may be killed at any line."""
+
+    def __init__(self, root: Path, peers: Sequence[str] = ()) -> None:
+        self.root = Path(root)
+        self._blocks = Blocks(self.root)
+        self._pins = self.root / "pins"
+        self._lock = self.root / "lock"
+        with full_disk_becomes_store_full(self.root):
+            self._pins.mkdir(exist_ok=True)
+        self._name_once()
+        self.set_peers(peers)
+
+    @property
+    def id(self) -> str:
+        return (self.root / "id").read_text()
+
+    def set_peers(self, urls: Sequence[str]) -> None:
+        self._peers = Peers(urls)
+
+    def add(self, source: Source, *, pin: bool = True) -> str:
+        with dag.opened(source) as stream, locked(self._lock, fcntl.LOCK_SH):
+            with self._blocks.writing() as put:
+                root = unixfs.build(unixfs.chunks_of(stream), put)
+            if pin:
+                self._write_pin(root.cid)
+        return root.cid.text
+
+    def open(self, cid: str, *, timeout_s: float = 30, max_bytes: int = MAX_CONTENT) -> BinaryIO:
+        root = self._bring(Cid.parse(cid), timeout_s, max_bytes)
+        return dag.stream_of(self._chunks(root, timeout_s))
+
+    def get(self, cid: str, destination: Path, *, timeout_s: float = 30, max_bytes: int = MAX_CONTENT) -> Path:
+        root = self._bring(Cid.parse(cid), timeout_s, max_bytes)
+        remove_abandoned(destination.parent, destination.name)
+        with replacing(destination) as stream:
+            for chunk in self._chunks(root, timeout_s):
+                stream.write(chunk)
+        sync_folder(destination.parent)
+        return destination
+
+    def read(self, cid: str, *, max_bytes: int, timeout_s: float = 30) -> bytes:
+        return b"".join(self._chunks(self._bring(Cid.parse(cid), timeout_s, max_bytes), timeout_s))
+
+    def has(self, cid: str) -> bool:
+        try:
+            root = dag.root_of(Cid.parse(cid), self._own_block)
+            return all(self._holds(leaf) for leaf in dag.leaves(root, self._own_block))
+        except (ContentMissing, ContentTampered, ContentRefused):
+            return False
+
+    def pin(self, cid: str, *, timeout_s: float = 30) -> None:
+        with locked(self._lock, fcntl.LOCK_SH):
+            root = self._bring(Cid.parse(cid), timeout_s, MAX_CONTENT)
+            self._blocks.sync(link.cid for link in dag.walk(root, self._own_block))
+            self._write_pin(root.cid)
+
+    def unpin(self, cid: str) -> None:
+        with suppress(FileNotFoundError):
+            (self._pins / Cid.parse(cid).text).unlink()
+            sync_folder(self._pins)
+
+    def pins(self) -> set[str]:
+        return {path.name for path in self._pins.iterdir() if _is_cid(path.name)}
+
+    def is_pinned(self, cid: str) -> bool:
+        """Pinned, and truly here."""
+        return (self._pins / Cid.parse(cid).text).exists() and self.has(cid)
+
+    def local_block(self, cid: Cid) -> bytes | None:
+        """One block, verified, asking nobody: what a gateway serves. Raises ContentTampered."""
+        return self._blocks.get(cid)
+
+    def collect_garbage(self) -> int:
+        """Waits for those who add or pin, up to a minute. Refuses, removing nothing, when a pin has a hole."""
+        with self._alone():
+            kept = {link.cid for pin in self.pins() for link in self._pinned_links(pin)}
+            garbage = [cid for cid in self._blocks if cid not in kept]
+            for cid in garbage:
+                self._blocks.remove(cid)
+        return len(garbage)
+
+    # How content is found
+
+    def _bring(self, cid: Cid, timeout_s: float, max_bytes: int) -> Link:
+        """Fetch every block of the content that is absent; return its root."""
+        deadline = time.monotonic() + timeout_s
+
+        def fetch(cid: Cid) -> bytes:
+            return self._block(cid, deadline)
+
+        root = dag.root_of(cid, fetch, max_bytes)
+        absent = (leaf for leaf in dag.leaves(root, fetch) if not self._holds(leaf))
+        for _ in dag.ahead(lambda leaf: dag.chunk_of(leaf, fetch), absent, _PARALLEL):
+            pass
+        return root
+
+    def _chunks(self, root: Link, timeout_s: float) -> Iterator[bytes]:
+        """The content in order. Blocks damaged or collected since `_bring` are fetched anew, each in `timeout_s`."""
+
+        def fetch(cid: Cid) -> bytes:
+            return self._block(cid, time.monotonic() + timeout_s)
+
+        return (dag.chunk_of(leaf, fetch) for leaf in dag.leaves(root, fetch))
+
+    def _block(self, cid: Cid, deadline: float) -> bytes:
+        """One block, verified, from here or from a peer. Raises ContentTampered if ours is bad and no peer heals it."""
+        damage: ContentTampered | None = None
+        try:
+            block = self._blocks.get(cid)
+        except ContentTampered as error:
+            block, damage = None, error
+        if block is not None:
+            return block
+        if damage and not len(self._peers):
+            raise damage
+        try:
+            block = self._peers.fetch(cid, deadline)
+        except StoreError as error:
+            raise (ContentTampered(f"{damage}; {error}") if damage else error) from None
+        self._blocks.put(cid, block)
+        return block
+
+    def _own_block(self, cid: Cid) -> bytes:
+        block = self._blocks.get(cid)
+        if block is None:
+            raise ContentMissing(f"{cid} is not here")
+        return block
+
+    def _holds(self, leaf: Link) -> bool:
+        return self._blocks.size(leaf.cid) == leaf.size
+
+    # Pins, locks, names
+
+    def _write_pin(self, cid: Cid) -> None:
+        with replacing(self._pins / cid.text, via=self.root / "temp"):
+            pass
+        sync_folder(self._pins)
+
+    def _pinned_links(self, pin: str) -> Iterator[Link]:
+        try:
+            yield from dag.walk(dag.root_of(Cid.parse(pin), self._own_block), self._own_block)
+        except (ContentMissing, ContentTampered) as error:
+            raise type(error)(
+                f"nothing was collected, because the pinned {pin} has a hole ({error}); pin it again, or unpin it"
+            ) from None
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        end = time.monotonic() + _GARBAGE_WAIT_S
+        with ExitStack() as stack:
+            while True:
+                try:
+                    stack.enter_context(locked(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB))
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > end:
+                        raise StoreError(
+                            f"others kept adding to {self.root} for {_GARBAGE_WAIT_S} s; collect later"
+                        ) from None
+                    time.sleep(0.05)
+            yield
+
+    def _name_once(self) -> None:
+        if not (self.root / "id").exists():
+            with replacing(self.root / "id", via=self.root / "temp") as stream:
+                stream.write(secrets.token_hex(16).encode())
+
+
+def _is_cid(name: str) -> bool:
+    try:
+        return Cid.parse(name).text == name
+    except BadCid:
+        return False

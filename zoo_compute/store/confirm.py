@@ -1,0 +1,44 @@
+"""Who keeps a file: asked of gateways, one answer a store."""
+
+import json
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from zoo_compute.store.multiformats import Cid
+from zoo_compute.store.peers import GatewayClient, PeerFailed, Request
+
+_MAX_ANSWER = 4096  # bytes
+
+
+def confirmations(cid: str, gateways: Sequence[str], *, timeout_s: float = 5) -> list[str]:
+    """The gateways, in the order given, that say they pin `cid` and show its root block; a store once for all its URLs.
+
+    A gateway that is down, slow, or answers nonsense does not confirm. Raises BadCid; ValueError for what is not a URL.
+    """
+    wanted = Cid.parse(cid)
+    clients = list({client.url: client for client in map(GatewayClient, gateways)}.values())
+    if not clients:
+        return []
+    deadline = time.monotonic() + timeout_s
+    with ThreadPoolExecutor(min(len(clients), 16)) as pool:
+        names = pool.map(lambda client: _keeper(wanted, client, deadline), clients)
+    confirmed: dict[str, str] = {}
+    for client, name in zip(clients, names, strict=True):
+        if name is not None:
+            confirmed.setdefault(name, client.url)
+    return list(confirmed.values())
+
+
+def _keeper(cid: Cid, client: GatewayClient, deadline: float) -> str | None:
+    """The name of the store that keeps `cid` behind this gateway (its URL if it has no name), or None."""
+    try:
+        status, body, name = client.ask(Request("GET", f"/pins/{cid}", {}), deadline=deadline, max_bytes=_MAX_ANSWER)
+        if status != 200 or json.loads(body) != {"cid": cid.text, "pinned": True}:
+            return None
+        client.block(cid, deadline=deadline, local_only=True)
+    except (PeerFailed, ValueError, RecursionError):
+        return None
+    finally:
+        client.close()
+    return name or client.url

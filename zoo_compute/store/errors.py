@@ -1,0 +1,60 @@
+"""The exceptions of the store.
+
+StoreError
+├── BadCid            the text is not a CID that we use                        (also a ValueError)
+├── ContentMissing    neither here nor at any peer; may change with time or with more peers
+├── ContentTampered   what was offered does not hash to its CID, and nobody offered better
+├── ContentRefused    the content hashes to its CID, but is no file in our layout, or exceeds the caller's bound; final
+├── StoreFull         the disk has no room; nothing was damaged
+└── StoreUnreachable  the daemon, or every peer, did not answer; may change with time
+"""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class StoreError(Exception):
+    """Base of everything that `zoo_compute.store` raises on purpose."""
+
+
+class BadCid(StoreError, ValueError):
+    """The text is not a CID of ours: version 1, raw or dag-pb, SHA2-256."""
+
+
+class ContentMissing(StoreError):
+    """The content is neither here nor at any peer that answered."""
+
+
+class ContentTampered(StoreError):
+    """Bytes were offered under a CID that they do not hash to."""
+
+
+class ContentRefused(StoreError):
+    """The content is what its CID says, but is not a file in the layout of `ipfs add`, or is larger than allowed."""
+
+
+class StoreFull(StoreError):
+    """No room on the disk. What was stored before is unharmed."""
+
+
+class StoreUnreachable(StoreError):
+    """The daemon, or every peer asked, is down or too slow."""
+
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@contextmanager
+def full_disk_becomes_store_full(place: Path) -> Iterator[None]:
+    """Turn "no space left" and "quota exceeded" into StoreFull that names the place; let every other OSError pass."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise StoreFull(
+            f"no room left while writing under {place} ({error.strerror}): nothing was damaged; "
+            "free space there, or unpin content and collect garbage, then try again"
+        ) from error

@@ -1,0 +1,248 @@
+"""A store's window to others: blocks and pins over HTTP, read only, and only what is here.
+
+GET, HEAD /ipfs/CID?format=raw   one block (or `Accept: application/vnd.ipld.raw`)
+GET, HEAD /pins/CID              {"cid": CID, "pinned": true or false}
+GET, HEAD /health                {"ok": true}
+
+    python -m zoo_compute.store.gateway --root DIR [--host 127.0.0.1] [--port 8080]
+"""
+
+import argparse
+import contextlib
+import errno
+import io
+import json
+import signal
+import socket
+import socketserver
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from zoo_compute.store.blockstore import BlockStore
+from zoo_compute.store.deadlines import TimedSocket
+from zoo_compute.store.errors import BadCid, ContentTampered, StoreError
+from zoo_compute.store.multiformats import Cid
+
+MAX_CONNECTIONS = 64
+REQUEST_S = 15.0  # for a client to send its request, and again to take the answer
+_RAW_TYPE = "application/vnd.ipld.raw"
+
+
+class Gateway:
+    """Serves `store` until `stop`. port 0 takes a free one. Raises StoreError when the address cannot be had."""
+
+    def __init__(self, store: BlockStore, host: str = "127.0.0.1", port: int = 0) -> None:
+        try:
+            self._server = _Server(store, host, port)
+        except OSError as error:
+            raise StoreError(_cannot_listen(host, port, error)) from error
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{self._server.server_address[1]}"
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> "Gateway":
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Answer no more, close what is open, free the port. May be called twice."""
+        if self._thread is not None:
+            self._server.shutdown()
+            self._thread.join()
+            self._thread = None
+        self._server.server_close()
+        self._server.hang_up()
+
+    def __enter__(self) -> "Gateway":
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, store: BlockStore, host: str, port: int) -> None:
+        self.store = store
+        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._open: set[socket.socket] = set()
+        self._open_lock = threading.Lock()
+        if ":" in host:
+            self.address_family = socket.AF_INET6
+        super().__init__((host, port), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._free.acquire(blocking=False):
+            with contextlib.suppress(OSError):
+                request.settimeout(0.5)
+                request.sendall(
+                    b"HTTP/1.1 503 Busy\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                )
+            self.shutdown_request(request)
+            return
+        with self._open_lock:
+            self._open.add(request)
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._open_lock:
+                self._open.discard(request)
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is no news; anything else is a defect of ours and is shown."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+    def hang_up(self) -> None:
+        """End the connections that are open, and wait until their threads have let go."""
+        with self._open_lock:
+            for request in self._open:
+                with contextlib.suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
+        end = time.monotonic() + 5
+        while self._open and time.monotonic() < end:
+            time.sleep(0.01)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+    server_version = "zoo-compute-store"
+    sys_version = ""
+
+    wfile: io.BytesIO
+
+    def setup(self) -> None:
+        self.connection = self.request
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+        self._timed = TimedSocket(self.request)
+        self.rfile = self._timed.makefile()
+        self.wfile = io.BytesIO()
+
+    def finish(self) -> None:
+        self.rfile.close()
+
+    def handle_one_request(self) -> None:
+        """One request, which must arrive whole in REQUEST_S; then its answer, which must be taken in REQUEST_S."""
+        self._timed.deadline = time.monotonic() + REQUEST_S
+        try:
+            super().handle_one_request()
+            self._timed.deadline = time.monotonic() + REQUEST_S
+            if answer := self.wfile.getvalue():
+                self._timed.sendall(answer)
+        except OSError:
+            self.close_connection = True
+        self.wfile.seek(0)
+        self.wfile.truncate()
+
+    def do_GET(self) -> None:
+        if self.headers.get("Transfer-Encoding") or self.headers.get("Content-Length", "0") != "0":
+            self.close_connection = True  # what follows is a body, not a request
+            return self._say(413, "requests here have no body")
+        try:
+            parts = urlsplit(self.path)
+            asked_format = parse_qs(parts.query, max_num_fields=8).get("format", [self.headers.get("Accept", "")])[0]
+        except ValueError as error:
+            return self._say(400, f"not a request of ours: {error}")
+        _, _, kind_and_rest = parts.path.partition("/")
+        kind, _, rest = kind_and_rest.partition("/")
+        if kind == "health" and not rest:
+            return self._json({"ok": True})
+        if kind not in ("ipfs", "pins") or not rest:
+            return self._say(404, "expected /ipfs/CID?format=raw, /pins/CID or /health")
+        try:
+            cid = Cid.parse(rest)
+        except BadCid as error:
+            return self._say(400, str(error))
+        if kind == "pins":
+            return self._json({"cid": cid.text, "pinned": self.server.store.is_pinned(cid.text)})
+        if asked_format != "raw" and _RAW_TYPE not in asked_format:
+            return self._say(406, f"only single blocks are served: ask with ?format=raw or Accept: {_RAW_TYPE}")
+        return self._block(cid)
+
+    do_HEAD = do_GET
+
+    def _block(self, cid: Cid) -> None:
+        try:
+            block = self.server.store.local_block(cid)
+        except ContentTampered:
+            block = None  # it is gone now, and its owner will fetch it anew
+        if block is None:
+            only_cached = "only-if-cached" in self.headers.get("Cache-Control", "")
+            return self._say(412 if only_cached else 404, f"{cid} is not here")
+        self._answer(
+            200,
+            block,
+            {
+                "Content-Type": _RAW_TYPE,
+                "Cache-Control": "public, max-age=29030400, immutable",
+                "Etag": f'"{cid}.raw"',
+                "X-Ipfs-Path": f"/ipfs/{cid}",
+                "X-Content-Type-Options": "nosniff",
+                "Content-Disposition": f'attachment; filename="{cid}.bin"',
+            },
+        )
+
+    def _json(self, value: dict[str, object]) -> None:
+        self._answer(200, json.dumps(value).encode(), {"Content-Type": "application/json", "Cache-Control": "no-store"})
+
+    def _say(self, status: int, text: str) -> None:
+        self._answer(status, (text + "\n").encode(), {"Content-Type": "text/plain; charset=utf-8"})
+
+    def _answer(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("X-Store-Id", self.server.store.id)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Silent: a store answers thousands of blocks."""
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} of {host} is in use by another process; choose another with --port, or stop that process"
+    return f"cannot listen on {host}:{port} ({error.strerror or error}); --host must be an address of this machine"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m zoo_compute.store.gateway", description="Serve the blocks of a store."
+    )
+    parser.add_argument("--root", type=Path, required=True, help="folder of the store; made if absent")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
+    parser.add_argument("--port", type=int, default=8080, help="0 takes a free one (default: 8080)")
+    options = parser.parse_args()
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    try:
+        gateway = Gateway(BlockStore(options.root), options.host, options.port)
+    except (StoreError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    with gateway:
+        print(gateway.url, flush=True)
+        ended.wait()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

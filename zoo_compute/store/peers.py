@@ -1,0 +1,202 @@
+"""Blocks from other stores, over the trustless gateway protocol. Nothing a peer says is believed before it is hashed.
+
+Source: https://specs.ipfs.tech/http-gateways/trustless-gateway/ (only single raw blocks are asked for).
+"""
+
+import http.client
+import os
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+from urllib.parse import SplitResult, urlsplit
+
+from zoo_compute.store.deadlines import TimedSocket
+from zoo_compute.store.errors import ContentMissing, ContentTampered, StoreUnreachable
+from zoo_compute.store.multiformats import Cid
+from zoo_compute.store.unixfs import MAX_BLOCK
+
+PATIENCE_S = 10.0  # for one block from one peer while others are left to ask
+REST_S = 30.0  # for how long a peer that failed is asked last
+_IDLE_KEPT = 8  # connections kept open to one peer
+
+_NOT_THERE = {404, 410, 412}
+
+
+class PeerFailed(Exception):
+    """Why one peer did not give one block."""
+
+
+class PeerLacks(PeerFailed):
+    """It answered that it has no such block."""
+
+
+class PeerLied(PeerFailed):
+    """It answered with other bytes."""
+
+
+class Request(NamedTuple):
+    method: str
+    path: str
+    headers: dict[str, str]
+
+
+def parse_gateway(url: str) -> SplitResult:
+    """The parts of a gateway's URL, lower case, without a slash at the end. Raises ValueError."""
+    parts = urlsplit(url if isinstance(url, str) else "")
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or "@" in parts.netloc
+        or parts.query
+        or parts.fragment
+    ):
+        raise ValueError(f"not a gateway URL: {url!r}; expected something like 'http://127.0.0.1:8080'")
+    _ = parts.port  # raises ValueError when out of range
+    return parts._replace(netloc=parts.netloc.lower(), path=parts.path.rstrip("/"))
+
+
+class GatewayClient:
+    """Bounded requests to one gateway over a few connections that are kept open. Safe in threads and across fork."""
+
+    def __init__(self, url: str) -> None:
+        self._parts = parse_gateway(url)
+        self.url = self._parts.geturl()
+        self._idle: list[http.client.HTTPConnection] = []
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+
+    def ask(self, request: Request, *, deadline: float, max_bytes: int) -> tuple[int, bytes, str]:
+        """Status, body, and the store's name if it gave one. Raises PeerFailed, PeerLied."""
+        for connection in (self._take_idle(), None):
+            fresh = connection is None
+            try:
+                return self._exchange(connection or self._connect(deadline), request, deadline, max_bytes)
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                if fresh or isinstance(error, TimeoutError):
+                    raise PeerFailed(_reason(error)) from None
+        raise AssertionError("unreachable")
+
+    def block(self, cid: Cid, *, deadline: float, local_only: bool = False) -> bytes:
+        """The block, hashed. Raises PeerFailed, PeerLacks, PeerLied."""
+        headers = {"Accept": "application/vnd.ipld.raw"} | ({"Cache-Control": "only-if-cached"} if local_only else {})
+        request = Request("GET", f"/ipfs/{cid}?format=raw", headers)
+        status, body, _ = self.ask(request, deadline=deadline, max_bytes=MAX_BLOCK)
+        if status in _NOT_THERE:
+            raise PeerLacks("does not have it")
+        if status != 200:
+            raise PeerFailed(f"answered HTTP {status}")
+        if not cid.matches(body):
+            raise PeerLied(f"answered {len(body)} bytes that do not hash to the CID")
+        return body
+
+    def close(self) -> None:
+        while connection := self._take_idle():
+            connection.close()
+
+    def _connect(self, deadline: float) -> http.client.HTTPConnection:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("time is up")
+        kind = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
+        connection = kind(self._parts.hostname or "", self._parts.port, timeout=left)
+        connection.connect()
+        connection.sock = cast(socket.socket, TimedSocket(connection.sock))
+        return connection
+
+    def _exchange(
+        self, connection: http.client.HTTPConnection, request: Request, deadline: float, max_bytes: int
+    ) -> tuple[int, bytes, str]:
+        done = False
+        try:
+            cast(TimedSocket, connection.sock).deadline = deadline
+            connection.request(request.method, self._parts.path + request.path, headers=request.headers)
+            response = connection.getresponse()
+            body = response.read(max_bytes + 1)
+            if len(body) > max_bytes:
+                raise PeerLied(f"answered more than {max_bytes} bytes")
+            done = response.isclosed() and connection.sock is not None
+            return response.status, body, response.headers.get("X-Store-Id", "")
+        finally:
+            if not done or not self._keep(connection):
+                connection.close()
+
+    def _take_idle(self) -> http.client.HTTPConnection | None:
+        with self._lock:
+            if self._owner != os.getpid():  # after a fork, the parent's connections are not ours to use
+                self._idle, self._owner = [], os.getpid()
+            return self._idle.pop() if self._idle else None
+
+    def _keep(self, connection: http.client.HTTPConnection) -> bool:
+        with self._lock:
+            if len(self._idle) >= _IDLE_KEPT:
+                return False
+            self._idle.append(connection)
+            return True
+
+
+class Peers:
+    """Asks gateways in turn: first the one that gave the last block, last those that failed lately."""
+
+    def __init__(self, urls: Sequence[str] = ()) -> None:
+        self._clients = list({client.url: client for client in map(GatewayClient, urls)}.values())
+        self._rests_until: dict[str, float] = {}
+        self._gave_last = ""
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def fetch(self, cid: Cid, deadline: float) -> bytes:
+        """The block, verified, before `deadline` (time.monotonic seconds).
+
+        Raises ContentMissing, ContentTampered, StoreUnreachable.
+        """
+        if not self._clients:
+            raise ContentMissing(
+                f"{cid} is not here and there are no peers to ask; add it, or set the peers of this store"
+            )
+        failures: dict[str, PeerFailed] = {}
+        order = self._order()
+        for position, client in enumerate(order):
+            now = time.monotonic()
+            others = len(order) - position - 1
+            limit = deadline if not others else min(now + PATIENCE_S, now + (deadline - now) / (others + 1))
+            try:
+                block = client.block(cid, deadline=limit)
+            except PeerFailed as failure:
+                failures[client.url] = failure
+                if not isinstance(failure, PeerLacks):
+                    self._rests_until[client.url] = time.monotonic() + REST_S
+            else:
+                self._rests_until[client.url] = 0.0
+                self._gave_last = client.url
+                return block
+        raise _nobody(cid, failures)
+
+    def _order(self) -> list[GatewayClient]:
+        now = time.monotonic()
+
+        def rank(client: GatewayClient) -> tuple[float, bool]:
+            return max(0.0, self._rests_until.get(client.url, 0.0) - now), client.url != self._gave_last
+
+        return sorted(self._clients, key=rank)
+
+
+def _nobody(cid: Cid, failures: dict[str, PeerFailed]) -> Exception:
+    told = "; ".join(f"{url} {failure}" for url, failure in failures.items())
+    if any(isinstance(failure, PeerLied) for failure in failures.values()):
+        return ContentTampered(f"{cid} is not here and no peer gave the true block: {told}; remove the lying peer")
+    if any(isinstance(failure, PeerLacks) for failure in failures.values()):
+        return ContentMissing(f"{cid} is not here and no peer gave it: {told}; try later, or set other peers")
+    return StoreUnreachable(
+        f"{cid} is not here and no peer could be asked: {told}; check the network and the peers' URLs"
+    )
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "did not answer in time"
+    if isinstance(error, OSError):
+        return f"is unreachable ({error.strerror or error})"
+    return f"broke the protocol ({type(error).__name__})"
