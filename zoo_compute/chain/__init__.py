@@ -1,0 +1,1 @@
+"""Everything between this package and the contracts: connection, reads, events, sending, keys, deployment."""

@@ -1,0 +1,650 @@
+# pragma version ==0.4.3
+# pragma nonreentrancy on
+"""
+@title Auction
+@license Apache-2.0
+@notice Sealed-bid reverse auctions of a job's slots (kind 0) and of its aggregator's seat (kind 1). Lowest scores win,
+        nobody more than a third when three or more bid, and every winner is paid its critical price.
+@dev Both lots of a job keep the same windows. Calls go to the registry, to the task registry and to the settlement only,
+     none of which calls a stranger back while it serves them: where a loop interleaves effects and calls, nothing else runs.
+"""
+
+
+from .interfaces import IAuction
+from .interfaces import INodeRegistry
+from .interfaces import ISettlement
+from .interfaces import ITaskRegistry
+from .modules import auction_words as words
+from .modules import bits
+from .modules import intake
+from .modules import numbers
+
+
+implements: IAuction
+
+
+initializes: intake
+exports: (intake.guardian, intake.paused)
+
+
+# Phases of a lot; 0 is no lot.
+OPEN: constant(uint256) = 1
+CLEARING: constant(uint256) = 2
+CLEARED: constant(uint256) = 3
+AWARDED: constant(uint256) = 4
+
+BATCH: constant(uint256) = 64
+# With so many revealed bids the cap is a third.
+CAP_FROM: constant(uint256) = 3
+
+
+registry: public(immutable(address))
+tasks: public(immutable(address))
+bid_window_s: public(immutable(uint256))
+reveal_window_s: public(immutable(uint256))
+deployer: public(immutable(address))
+
+
+struct Lot:
+    phase: uint256
+    token: address
+    units: uint256
+    rounds: uint256
+    reserve: uint256
+    max_reserve: uint256
+    lock: uint256
+    attempt: uint256
+    bid_end: uint256
+    reveal_end: uint256
+    revealed: uint256
+    units_capped: uint256
+    units_uncapped: uint256
+    cleared: uint256
+    sold: uint256
+    winners: uint256
+    priced: uint256
+    cursor: uint256
+    losing_units: uint256
+    cancelled_at: uint256
+
+
+struct Bid:
+    attempt: uint256
+    capacity: uint256
+    standby: bool
+    revealed: bool
+    price: uint256
+    discount_bps: uint256
+    won: uint256
+    first_slot: uint256
+    taken: uint256
+    # The upper 160 bits of the seal, in place; 0 once revealed.
+    seal: bytes32
+
+
+# Records the seats; set once by `wire`.
+settlement: public(address)
+# job -> kind -> phase (8) | attempt (32) | units (16) | bid_end (40) | reveal_end (40) | reserve (80) | cancelled_at (40)
+clocks: HashMap[uint256, HashMap[uint256, uint256]]
+# job -> kind -> max_reserve (80) | rounds (16) | revealed (24) | units_capped (32) | units_uncapped (32) | sold (16)
+#                | winners (16) | priced (16)
+tallies: HashMap[uint256, HashMap[uint256, uint256]]
+# job -> kind -> cleared (24) | cursor (160) | losing_units (16) | sweep (32)
+progresses: HashMap[uint256, HashMap[uint256, uint256]]
+# job -> kind -> token (160) | lock of a unit (96)
+securities: HashMap[uint256, HashMap[uint256, uint256]]
+# job -> kind -> operator -> attempt (32) | capacity (16) | standby (1) | revealed (1) | and either seal (160), or
+#                price (80) | discount (16) | won (16) | first_slot (16) | taken (16) | priced (1) | sweep (32)
+entries: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
+# job -> kind -> number of the run's first losing unit -> score (96) | operator (64) | units (16)
+losing_runs: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
+
+
+event LotOpened:
+    job: indexed(uint256)
+    kind: uint256
+    attempt: uint256
+    reserve: uint256
+    bid_end: uint256
+    reveal_end: uint256
+
+
+event BidSealed:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    kind: uint256
+    attempt: uint256
+    capacity: uint256
+    standby: bool
+
+
+event BidRevealed:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    kind: uint256
+    price: uint256
+    discount_bps: uint256
+
+
+event BidsCleared:
+    job: indexed(uint256)
+    kind: uint256
+    cleared: uint256
+    sold: uint256
+
+
+event SeatAwarded:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    kind: uint256
+    price: uint256
+    bitmap: uint256
+
+
+event BidReclaimed:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    kind: uint256
+    forfeited: uint256
+
+
+event StandbyTaken:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    kind: uint256
+    price: uint256
+
+
+@deploy
+def __init__(
+    registry_: address, tasks_: address, guardian_: address, bid_window_s_: uint256, reveal_window_s_: uint256
+):
+    """
+    @param registry_ Locks what stands behind bids.
+    @param tasks_ Opens and cancels lots.
+    @param guardian_ May pause `bid`.
+    @param bid_window_s_ Seconds in which sealed bids are accepted.
+    @param reveal_window_s_ Seconds in which they are opened.
+    """
+    intake.__init__(guardian_)
+    registry = registry_
+    tasks = tasks_
+    bid_window_s = bid_window_s_
+    reveal_window_s = reveal_window_s_
+    deployer = msg.sender
+
+
+@external
+def wire(settlement_: address):
+    """
+    @notice Names the settlement, once.
+    """
+    assert msg.sender == deployer, "auction: not the deployer"
+    assert self.settlement == empty(address), "auction: already wired"
+    self.settlement = settlement_
+
+
+@external
+def set_paused(paused: bool):
+    """
+    @notice Pauses or resumes `bid`, and nothing else.
+    """
+    assert msg.sender == intake.guardian, "auction: not the guardian"
+    intake._set_paused(paused)
+
+
+@external
+def open(
+    job: uint256,
+    kind: uint256,
+    token: address,
+    units: uint256,
+    rounds: uint256,
+    reserve: uint256,
+    max_reserve: uint256,
+    lock: uint256,
+):
+    """
+    @notice Opens a lot of a job just posted.
+    """
+    assert msg.sender == tasks, "auction: not the task registry"
+    self.tallies[job][kind] = words._pack_tally(
+        words.Tally(
+            max_reserve=max_reserve,
+            rounds=rounds,
+            revealed=0,
+            units_capped=0,
+            units_uncapped=0,
+            sold=0,
+            winners=0,
+            priced=0,
+        )
+    )
+    self.securities[job][kind] = words._pack_security(token, lock)
+    self._open_attempt(job, kind, 1, units, reserve)
+
+
+@external
+def cancelled(job: uint256):
+    """
+    @notice Notes when the job was cancelled: bids that could still be revealed then forfeit nothing.
+    """
+    assert msg.sender == tasks, "auction: not the task registry"
+    for kind: uint256 in range(2):
+        clock: words.Clock = words._unpack_clock(self.clocks[job][kind])
+        clock.cancelled_at = block.timestamp
+        self.clocks[job][kind] = words._pack_clock(clock)
+
+
+@external
+def bid(job: uint256, kind: uint256, operator: uint256, seal: bytes32, capacity: uint256, standby: bool):
+    """
+    @notice Seals a bid for up to `capacity` units and locks what stands behind them.
+    @param seal keccak256(abi_encode(job, kind, attempt, operator, price, capacity, salt)).
+    @param standby Whether the operator may later take over what falls vacant, at its bid.
+    """
+    assert not intake.paused, "auction: intake paused"
+    clock: words.Clock = words._unpack_clock(self.clocks[job][kind])
+    assert (
+        clock.phase == OPEN and clock.cancelled_at == 0 and block.timestamp < clock.bid_end
+    ), "auction: not bidding"
+    assert staticcall INodeRegistry(registry).is_eligible(operator, msg.sender), "auction: operator not eligible"
+    assert capacity >= 1 and capacity <= clock.units, "auction: capacity out of range"
+    assert self.entries[job][kind][operator] == 0, "auction: already bid"
+    entry: words.Entry = empty(words.Entry)
+    entry.attempt = clock.attempt
+    entry.capacity = capacity
+    entry.standby = standby
+    entry.seal = convert(seal, uint256) >> 96
+    self.entries[job][kind][operator] = words._pack_entry(entry)
+    log BidSealed(
+        job=job, operator=operator, kind=kind, attempt=clock.attempt, capacity=capacity, standby=standby
+    )
+    token: address = empty(address)
+    lock: uint256 = 0
+    token, lock = words._unpack_security(self.securities[job][kind])
+    extcall INodeRegistry(registry).lock(operator, token, lock * capacity, True)
+
+
+@external
+def reveal(job: uint256, kind: uint256, operator: uint256, price: uint256, salt: bytes32):
+    """
+    @notice Opens a sealed bid. Anyone who knows the salt may.
+    """
+    clock: words.Clock = words._unpack_clock(self.clocks[job][kind])
+    assert (
+        clock.phase == OPEN
+        and clock.cancelled_at == 0
+        and block.timestamp >= clock.bid_end
+        and block.timestamp < clock.reveal_end
+    ), "auction: not revealing"
+    entry: words.Entry = words._unpack_entry(self.entries[job][kind][operator])
+    # Attempts count from 1: no bid at all has attempt 0.
+    assert entry.attempt == clock.attempt and not entry.revealed, "auction: no bid"
+    seal: bytes32 = keccak256(abi_encode(job, kind, clock.attempt, operator, price, entry.capacity, salt))
+    assert convert(seal, uint256) >> 96 == entry.seal, "auction: seal does not match"
+    assert price >= 1 and price <= clock.reserve, "auction: price out of range"
+    entry.revealed = True
+    entry.seal = 0
+    entry.price = price
+    entry.discount_bps = staticcall INodeRegistry(registry).discount_bps(operator)
+    self.entries[job][kind][operator] = words._pack_entry(entry)
+    tally: words.Tally = words._unpack_tally(self.tallies[job][kind])
+    tally.revealed += 1
+    tally.units_capped += min(entry.capacity, self._third(clock.units))
+    tally.units_uncapped += entry.capacity
+    self.tallies[job][kind] = words._pack_tally(tally)
+    log BidRevealed(job=job, operator=operator, kind=kind, price=price, discount_bps=entry.discount_bps)
+
+
+@external
+def reopen(job: uint256, kind: uint256):
+    """
+    @notice Starts the next attempt of both lots when either got too few bids; a short lot's reserve grows by a quarter.
+    """
+    clock: words.Clock = words._unpack_clock(self.clocks[job][kind])
+    assert (
+        clock.phase == OPEN and clock.cancelled_at == 0 and block.timestamp >= clock.reveal_end
+    ), "auction: not due"
+    # INVARIANT auction: a bid is never held up by the other lot for longer than an attempt.
+    assert not (self._has_enough(job, 0) and self._has_enough(job, 1)), "auction: enough bids"
+    for each: uint256 in range(2):
+        lot: words.Clock = words._unpack_clock(self.clocks[job][each])
+        tally: words.Tally = words._unpack_tally(self.tallies[job][each])
+        reserve: uint256 = lot.reserve
+        if not self._are_enough(lot.units, tally):
+            reserve = min(tally.max_reserve, reserve * numbers.RESERVE_GROWTH_BPS // numbers.BPS)
+        tally.revealed = 0
+        tally.units_capped = 0
+        tally.units_uncapped = 0
+        self.tallies[job][each] = words._pack_tally(tally)
+        self._open_attempt(job, each, lot.attempt + 1, lot.units, reserve)
+
+
+@external
+def clear(job: uint256, kind: uint256, operators: DynArray[uint256, BATCH]):
+    """
+    @notice Takes the next revealed bids in the order of (score, operator) and sells units to them.
+    @dev Whoever calls could skip a bid: then its presentation, first in a call, starts the clearing again.
+    """
+    clock: words.Clock = words._unpack_clock(self.clocks[job][kind])
+    assert (
+        (clock.phase == OPEN or clock.phase == CLEARING)
+        and clock.cancelled_at == 0
+        and block.timestamp >= clock.reveal_end
+    ), "auction: not due"
+    # INVARIANT auction: clearing starts only when both lots can be sold, so that a job whose escrow can no longer be
+    # cancelled is always awarded.
+    assert self._has_enough(job, 0) and self._has_enough(job, 1), "auction: too few bids"
+    assert len(operators) > 0, "auction: no operators"
+    tally: words.Tally = words._unpack_tally(self.tallies[job][kind])
+    progress: words.Progress = words._unpack_progress(self.progresses[job][kind])
+    if clock.phase == OPEN:
+        progress = words.Progress(cleared=0, cursor=0, losing_units=0, sweep=1)
+    elif self._was_skipped(job, kind, operators[0], clock.attempt, progress):
+        progress = words.Progress(cleared=0, cursor=0, losing_units=0, sweep=progress.sweep + 1)
+        tally.sold = 0
+        tally.winners = 0
+    for operator: uint256 in operators:
+        tally, progress = self._clear_one(job, kind, operator, clock, tally, progress)
+    # INVARIANT auction: cursors ascend strictly, so as many cleared as revealed means all, each once, in order.
+    clock.phase = CLEARED if progress.cleared == tally.revealed else CLEARING
+    self.clocks[job][kind] = words._pack_clock(clock)
+    self.tallies[job][kind] = words._pack_tally(tally)
+    self.progresses[job][kind] = words._pack_progress(progress)
+    log BidsCleared(job=job, kind=kind, cleared=progress.cleared, sold=tally.sold)
+
+
+@external
+def award(job: uint256, kind: uint256, operators: DynArray[uint256, BATCH]):
+    """
+    @notice Prices and seats winners, in any order, each once. The last one of both lots starts the ready window.
+    """
+    clock: words.Clock = words._unpack_clock(self.clocks[job][kind])
+    assert clock.phase == CLEARED, "auction: not cleared"
+    tally: words.Tally = words._unpack_tally(self.tallies[job][kind])
+    losing_units: uint256 = words._unpack_progress(self.progresses[job][kind]).losing_units
+    lock: uint256 = words._unpack_security(self.securities[job][kind])[1]
+    for operator: uint256 in operators:
+        entry: words.Entry = words._unpack_entry(self.entries[job][kind][operator])
+        assert (
+            entry.attempt == clock.attempt and entry.revealed and entry.won > 0 and not entry.priced
+        ), "auction: not an unpriced winner"
+        entry.priced = True
+        self.entries[job][kind][operator] = words._pack_entry(entry)
+        tally.priced += 1
+        price: uint256 = self._critical_price(job, kind, operator, entry, clock.reserve, losing_units)
+        bitmap: uint256 = 0
+        if kind == numbers.SLOTS:
+            bitmap = bits._full(entry.won) << entry.first_slot
+        log SeatAwarded(job=job, operator=operator, kind=kind, price=price, bitmap=bitmap)
+        extcall ISettlement(self.settlement).seat(job, kind, operator, bitmap, price, lock * entry.won)
+    self.tallies[job][kind] = words._pack_tally(tally)
+    if tally.priced == tally.winners:
+        clock.phase = AWARDED
+        self.clocks[job][kind] = words._pack_clock(clock)
+        if words._unpack_clock(self.clocks[job][1 - kind]).phase == AWARDED:
+            slot_lock: uint256 = words._unpack_security(self.securities[job][numbers.SLOTS])[1]
+            extcall ISettlement(self.settlement).begin(job, slot_lock)
+            extcall ITaskRegistry(tasks).advance(job, numbers.AWARDED)
+
+
+@external
+def reclaim(job: uint256, kind: uint256, operator: uint256):
+    """
+    @notice Ends a bid that can no longer win and unlocks what stands behind it. A bid that could have been revealed and
+            was not forfeits up to the reserve a unit, which is burned.
+    """
+    word: uint256 = self.entries[job][kind][operator]
+    assert word != 0, "auction: no bid"
+    entry: words.Entry = words._unpack_entry(word)
+    clock: words.Clock = words._unpack_clock(self.clocks[job][kind])
+    is_earlier: bool = entry.attempt < clock.attempt
+    is_over: bool = block.timestamp >= clock.reveal_end
+    # INVARIANT auction: a bid holds its lock only while it can win, or until its units are cleared.
+    assert (
+        is_earlier or (is_over and not entry.revealed) or clock.cancelled_at != 0
+    ), "auction: bid still stands"
+    # A job cancelled before the end of the reveal phase left this attempt's bids nothing to reveal.
+    had_its_chance: bool = is_earlier or (
+        is_over and (clock.cancelled_at == 0 or clock.cancelled_at >= clock.reveal_end)
+    )
+    self.entries[job][kind][operator] = 0
+    token: address = empty(address)
+    lock: uint256 = 0
+    token, lock = words._unpack_security(self.securities[job][kind])
+    forfeited: uint256 = 0
+    if had_its_chance and not entry.revealed:
+        forfeited = min(clock.reserve, lock) * entry.capacity
+    log BidReclaimed(job=job, operator=operator, kind=kind, forfeited=forfeited)
+    if forfeited > 0:
+        extcall INodeRegistry(registry).slash(operator, token, forfeited)
+        extcall INodeRegistry(registry).burn(token, forfeited)
+    extcall INodeRegistry(registry).unlock(operator, token, lock * entry.capacity - forfeited, True)
+
+
+@external
+def take(job: uint256, kind: uint256, operator: uint256) -> uint256:
+    """
+    @notice Counts one more unit that a standby took over.
+    @return The standby's bid.
+    """
+    assert msg.sender == self.settlement, "auction: not the settlement"
+    attempt: uint256 = words._unpack_clock(self.clocks[job][kind]).attempt
+    entry: words.Entry = words._unpack_entry(self.entries[job][kind][operator])
+    # INVARIANT auction: won + taken <= capacity.
+    assert (
+        entry.attempt == attempt
+        and entry.revealed
+        and entry.standby
+        and entry.won + entry.taken < entry.capacity
+    ), "auction: no standby"
+    entry.taken += 1
+    self.entries[job][kind][operator] = words._pack_entry(entry)
+    log StandbyTaken(job=job, operator=operator, kind=kind, price=entry.price)
+    return entry.price
+
+
+@external
+@view
+def is_cancellable(job: uint256) -> bool:
+    """
+    @notice Whether neither lot of the job is clearing or cleared.
+    """
+    return (
+        words._unpack_clock(self.clocks[job][0]).phase <= OPEN
+        and words._unpack_clock(self.clocks[job][1]).phase <= OPEN
+    )
+
+
+@external
+@view
+def lots(job: uint256, kind: uint256) -> Lot:
+    """
+    @notice Everything known of a lot; zeros when there is none.
+    """
+    clock: words.Clock = words._unpack_clock(self.clocks[job][kind])
+    tally: words.Tally = words._unpack_tally(self.tallies[job][kind])
+    progress: words.Progress = words._unpack_progress(self.progresses[job][kind])
+    token: address = empty(address)
+    lock: uint256 = 0
+    token, lock = words._unpack_security(self.securities[job][kind])
+    return Lot(
+        phase=clock.phase,
+        token=token,
+        units=clock.units,
+        rounds=tally.rounds,
+        reserve=clock.reserve,
+        max_reserve=tally.max_reserve,
+        lock=lock,
+        attempt=clock.attempt,
+        bid_end=clock.bid_end,
+        reveal_end=clock.reveal_end,
+        revealed=tally.revealed,
+        units_capped=tally.units_capped,
+        units_uncapped=tally.units_uncapped,
+        cleared=progress.cleared,
+        sold=tally.sold,
+        winners=tally.winners,
+        priced=tally.priced,
+        cursor=progress.cursor,
+        losing_units=progress.losing_units,
+        cancelled_at=clock.cancelled_at,
+    )
+
+
+@external
+@view
+def bids(job: uint256, kind: uint256, operator: uint256) -> Bid:
+    """
+    @notice An operator's bid; zeros when there is none. `won` and `first_slot` are settled once the lot is cleared.
+    """
+    entry: words.Entry = words._unpack_entry(self.entries[job][kind][operator])
+    return Bid(
+        attempt=entry.attempt,
+        capacity=entry.capacity,
+        standby=entry.standby,
+        revealed=entry.revealed,
+        price=entry.price,
+        discount_bps=entry.discount_bps,
+        won=entry.won,
+        first_slot=entry.first_slot,
+        taken=entry.taken,
+        seal=convert(entry.seal << 96, bytes32),
+    )
+
+
+@internal
+def _open_attempt(job: uint256, kind: uint256, attempt: uint256, units: uint256, reserve: uint256):
+    bid_end: uint256 = block.timestamp + bid_window_s
+    reveal_end: uint256 = bid_end + reveal_window_s
+    self.clocks[job][kind] = words._pack_clock(
+        words.Clock(
+            phase=OPEN,
+            attempt=attempt,
+            units=units,
+            bid_end=bid_end,
+            reveal_end=reveal_end,
+            reserve=reserve,
+            cancelled_at=0,
+        )
+    )
+    log LotOpened(
+        job=job, kind=kind, attempt=attempt, reserve=reserve, bid_end=bid_end, reveal_end=reveal_end
+    )
+
+
+@internal
+def _clear_one(
+    job: uint256, kind: uint256, operator: uint256, clock: words.Clock, tally: words.Tally, progress: words.Progress
+) -> (words.Tally, words.Progress):
+    """
+    @dev Sells units to one bid, keeps what of it lost, and unlocks what it did not win.
+    """
+    entry: words.Entry = words._unpack_entry(self.entries[job][kind][operator])
+    assert entry.revealed and entry.attempt == clock.attempt, "auction: no bid"
+    score: uint256 = self._score(entry)
+    key: uint256 = score << 64 | operator
+    assert key > progress.cursor, "auction: out of order"
+    cap: uint256 = self._cap(clock.units, tally.revealed)
+    usable: uint256 = min(entry.capacity, cap)
+    # The units whose lock it still has. An earlier sweep can only have missed bids before this one: a sweep that misses
+    # none gives every bid at most what each earlier one gave it, and is never bound by `held`.
+    held: uint256 = entry.capacity if entry.sweep == 0 else entry.won
+    won: uint256 = min(min(usable, held), clock.units - tally.sold)
+    entry.won = won
+    entry.first_slot = tally.sold
+    entry.sweep = progress.sweep
+    self.entries[job][kind][operator] = words._pack_entry(entry)
+    lost: uint256 = min(usable - won, cap - progress.losing_units)
+    if lost > 0:
+        self.losing_runs[job][kind][progress.losing_units] = words._pack_run(score, operator, lost)
+    unlocked: uint256 = held - won
+    if unlocked > 0:
+        token: address = empty(address)
+        lock: uint256 = 0
+        token, lock = words._unpack_security(self.securities[job][kind])
+        extcall INodeRegistry(registry).unlock(operator, token, lock * unlocked, won == 0)
+    tally.sold += won
+    if won > 0:
+        tally.winners += 1
+    progress.cleared += 1
+    progress.cursor = key
+    progress.losing_units += lost
+    return tally, progress
+
+
+@internal
+@view
+def _was_skipped(
+    job: uint256, kind: uint256, operator: uint256, attempt: uint256, progress: words.Progress
+) -> bool:
+    entry: words.Entry = words._unpack_entry(self.entries[job][kind][operator])
+    return (
+        entry.revealed
+        and entry.attempt == attempt
+        and entry.sweep != progress.sweep
+        and (self._score(entry) << 64 | operator) < progress.cursor
+    )
+
+
+@internal
+@view
+def _critical_price(
+    job: uint256, kind: uint256, operator: uint256, entry: words.Entry, reserve: uint256, losing_units: uint256
+) -> uint256:
+    """
+    @notice The mean of the thresholds of the units that the winner displaces, rounded down.
+    @dev The winner's own losing units are no competitors of its bid.
+    """
+    keep: uint256 = numbers.BPS - entry.discount_bps
+    total: uint256 = 0
+    due: uint256 = entry.won
+    at: uint256 = 0
+    for _: uint256 in range(256):
+        if at >= losing_units or due == 0:
+            break
+        score: uint256 = 0
+        loser: uint256 = 0
+        units: uint256 = 0
+        score, loser, units = words._unpack_run(self.losing_runs[job][kind][at])
+        at += units
+        if loser != operator:
+            displaced: uint256 = min(units, due)
+            total += displaced * min(reserve, score // keep)
+            due -= displaced
+    # INVARIANT auction: bid <= price <= reserve. Every loser's score is at least the winner's own.
+    return (total + due * reserve) // entry.won
+
+
+@internal
+@view
+def _has_enough(job: uint256, kind: uint256) -> bool:
+    units: uint256 = words._unpack_clock(self.clocks[job][kind]).units
+    return self._are_enough(units, words._unpack_tally(self.tallies[job][kind]))
+
+
+@internal
+@pure
+def _are_enough(units: uint256, tally: words.Tally) -> bool:
+    if tally.revealed >= CAP_FROM:
+        return tally.units_capped >= units
+    return tally.units_uncapped >= units
+
+
+@internal
+@pure
+def _third(units: uint256) -> uint256:
+    return (units + 2) // 3
+
+
+@internal
+@pure
+def _cap(units: uint256, revealed: uint256) -> uint256:
+    return self._third(units) if revealed >= CAP_FROM else units
+
+
+@internal
+@pure
+def _score(entry: words.Entry) -> uint256:
+    return entry.price * (numbers.BPS - entry.discount_bps)

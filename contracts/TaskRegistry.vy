@@ -1,0 +1,335 @@
+# pragma version ==0.4.3
+# pragma nonreentrancy on
+"""
+@title TaskRegistry
+@license Apache-2.0
+@notice The jobs: their terms, their escrow, their state and their checkpoints; and what is owed to whom.
+@dev Money leaves only by `withdraw`, to the account it is owed to.
+"""
+
+
+from ethereum.ercs import IERC20
+from .interfaces import IAuction
+from .interfaces import ITaskRegistry
+from .modules import bits
+from .modules import intake
+from .modules import numbers
+from .modules import terms as terms_of
+
+
+implements: ITaskRegistry
+
+
+initializes: intake
+exports: (intake.guardian, intake.paused)
+
+
+treasury: public(immutable(address))
+# Who allows payment tokens: the timelock.
+governor: public(immutable(address))
+deployer: public(immutable(address))
+
+
+struct Job:
+    submitter: address
+    token: address
+    state: uint256
+    escrow: uint256
+    program_root: bytes32
+    state_root: bytes32
+    data_root: bytes32
+    manifest: bytes32
+
+
+# The two contracts that advance jobs; set once by `wire`.
+auction: public(address)
+settlement: public(address)
+# Jobs are numbered 1..job_count.
+job_count: public(uint256)
+# token -> whether jobs may be paid in it
+is_allowed: public(HashMap[address, bool])
+# token -> account -> what `withdraw` sends
+owed: public(HashMap[address, HashMap[address, uint256]])
+# job -> round -> root of the state that the round starts from
+checkpoint_root: public(HashMap[uint256, HashMap[uint256, bytes32]])
+# job -> digest of the newest checkpoint's CID
+checkpoint_cid: public(HashMap[uint256, bytes32])
+# job -> token (160) | state (8)
+tokens: HashMap[uint256, uint256]
+# job -> what is left of the escrow
+escrows: HashMap[uint256, uint256]
+submitters: HashMap[uint256, address]
+program_roots: HashMap[uint256, bytes32]
+data_roots: HashMap[uint256, bytes32]
+manifests: HashMap[uint256, bytes32]
+# job -> rounds (16) | slots (16) | quorum (16) | slot_s (24) | aggregate_s (24) | reexecute_s (24) | flops (96)
+schedule_words: HashMap[uint256, uint256]
+
+
+event JobPosted:
+    job: indexed(uint256)
+    submitter: indexed(address)
+    manifest: bytes32
+    terms: terms_of.Terms
+    escrow: uint256
+
+
+event JobCancelled:
+    job: indexed(uint256)
+
+
+event JobAdvanced:
+    job: indexed(uint256)
+    state: uint256
+
+
+event Paid:
+    job: indexed(uint256)
+    account: indexed(address)
+    net: uint256
+    fee: uint256
+
+
+event CheckpointRecorded:
+    job: indexed(uint256)
+    round: uint256
+    root: bytes32
+    cid: bytes32
+
+
+event JobClosed:
+    job: indexed(uint256)
+    refunded: uint256
+
+
+event Withdrawn:
+    token: indexed(address)
+    account: indexed(address)
+    amount: uint256
+
+
+event TokenAllowed:
+    token: indexed(address)
+    allowed: bool
+
+
+@deploy
+def __init__(treasury_: address, governor_: address, guardian_: address):
+    """
+    @param treasury_ Is owed the fees.
+    @param governor_ Allows payment tokens.
+    @param guardian_ May pause `post`.
+    """
+    intake.__init__(guardian_)
+    treasury = treasury_
+    governor = governor_
+    deployer = msg.sender
+
+
+@external
+def wire(auction_: address, settlement_: address):
+    """
+    @notice Names the contracts that advance jobs, once.
+    """
+    assert msg.sender == deployer, "tasks: not the deployer"
+    assert self.settlement == empty(address), "tasks: already wired"
+    self.auction = auction_
+    self.settlement = settlement_
+
+
+@external
+def set_paused(paused: bool):
+    """
+    @notice Pauses or resumes `post`, and nothing else.
+    """
+    assert msg.sender == intake.guardian, "tasks: not the guardian"
+    intake._set_paused(paused)
+
+
+@external
+def allow(token: address, allowed: bool):
+    """
+    @notice Allows or disallows a payment token for new jobs.
+    @dev Tokens that charge for transfers or change balances by themselves must never be allowed.
+    """
+    assert msg.sender == governor, "tasks: not the governor"
+    self.is_allowed[token] = allowed
+    log TokenAllowed(token=token, allowed=allowed)
+
+
+@external
+def post(terms: terms_of.Terms) -> uint256:
+    """
+    @notice Posts a job, pulls the most it can cost into escrow, and opens both auctions.
+    @return The job's number.
+    """
+    assert not intake.paused, "tasks: intake paused"
+    assert self.is_allowed[terms.token], "tasks: token not allowed"
+    terms_of._check(terms)
+    job: uint256 = self.job_count + 1
+    self.job_count = job
+    # INVARIANT escrow: nothing a job pays exceeds max_price a slot-round and aggregator_max_price a round.
+    escrow: uint256 = (terms.max_price * terms.slots + terms.aggregator_max_price) * terms.rounds
+    self._store(job, terms, escrow)
+    log JobPosted(job=job, submitter=msg.sender, manifest=terms.manifest, terms=terms, escrow=escrow)
+
+    lock: uint256 = 2 * terms.max_price * min(terms.rounds, numbers.DEPTH)
+    aggregator_lock: uint256 = terms.slots * terms.max_price * min(terms.rounds, numbers.DEPTH)
+    auction: address = self.auction
+    extcall IAuction(auction).open(
+        job, numbers.SLOTS, terms.token, terms.slots, terms.rounds, terms.reserve, terms.max_price, lock
+    )
+    extcall IAuction(auction).open(
+        job,
+        numbers.AGGREGATOR,
+        terms.token,
+        1,
+        terms.rounds,
+        terms.aggregator_reserve,
+        terms.aggregator_max_price,
+        aggregator_lock,
+    )
+    assert extcall IERC20(terms.token).transferFrom(
+        msg.sender, self, escrow, default_return_value=True
+    ), "tasks: transfer failed"
+    return job
+
+
+@external
+def cancel(job: uint256):
+    """
+    @notice Takes back a job before its auctions clear; the whole escrow is owed to the submitter.
+    """
+    assert msg.sender == self.submitters[job], "tasks: not the submitter"
+    token: address = empty(address)
+    state: uint256 = 0
+    token, state = self._unpack_token(self.tokens[job])
+    assert state == numbers.OPEN, "tasks: not open"
+    assert staticcall IAuction(self.auction).is_cancellable(job), "tasks: auction is clearing"
+    self.tokens[job] = self._pack_token(token, numbers.CANCELLED)
+    self.owed[token][msg.sender] += self.escrows[job]
+    self.escrows[job] = 0
+    log JobCancelled(job=job)
+    extcall IAuction(self.auction).cancelled(job)
+
+
+@external
+def withdraw(token: address, account: address) -> uint256:
+    """
+    @notice Sends what is owed in a token to the account it is owed to.
+    @return The amount.
+    """
+    amount: uint256 = self.owed[token][account]
+    assert amount > 0, "tasks: nothing owed"
+    # INVARIANT tasks: balance(token) == sum(escrow) + sum(owed). A debt is paid once.
+    self.owed[token][account] = 0
+    log Withdrawn(token=token, account=account, amount=amount)
+    assert extcall IERC20(token).transfer(account, amount, default_return_value=True), "tasks: transfer failed"
+    return amount
+
+
+@external
+def advance(job: uint256, state: uint256):
+    """
+    @notice Records the state that the auction or the settlement brought the job to.
+    """
+    assert msg.sender == self.settlement or msg.sender == self.auction, "tasks: not a protocol contract"
+    token: address = self._unpack_token(self.tokens[job])[0]
+    self.tokens[job] = self._pack_token(token, state)
+    log JobAdvanced(job=job, state=state)
+
+
+@external
+def pay(job: uint256, account: address, amount: uint256) -> uint256:
+    """
+    @notice Moves `amount` from the job's escrow to what is owed to `account`, less the treasury's fee.
+    @return The fee.
+    """
+    assert msg.sender == self.settlement, "tasks: not a protocol contract"
+    # Rounded against the payee: the fee is the rest.
+    net: uint256 = amount * (numbers.BPS - numbers.FEE_BPS) // numbers.BPS
+    fee: uint256 = amount - net
+    token: address = self._unpack_token(self.tokens[job])[0]
+    self.escrows[job] -= amount
+    self.owed[token][account] += net
+    self.owed[token][treasury] += fee
+    log Paid(job=job, account=account, net=net, fee=fee)
+    return fee
+
+
+@external
+def record_checkpoint(job: uint256, round: uint256, root: bytes32, cid: bytes32):
+    """
+    @notice Records the state that a round starts from.
+    """
+    assert msg.sender == self.settlement, "tasks: not a protocol contract"
+    self.checkpoint_root[job][round] = root
+    self.checkpoint_cid[job] = cid
+    log CheckpointRecorded(job=job, round=round, root=root, cid=cid)
+
+
+@external
+def close(job: uint256):
+    """
+    @notice What is left of the escrow becomes owed to the submitter.
+    """
+    assert msg.sender == self.settlement, "tasks: not a protocol contract"
+    token: address = self._unpack_token(self.tokens[job])[0]
+    refunded: uint256 = self.escrows[job]
+    self.escrows[job] = 0
+    self.owed[token][self.submitters[job]] += refunded
+    log JobClosed(job=job, refunded=refunded)
+
+
+@external
+@view
+def jobs(job: uint256) -> Job:
+    """
+    @notice Everything stored of a job; zeros when there is none.
+    """
+    token: address = empty(address)
+    state: uint256 = 0
+    token, state = self._unpack_token(self.tokens[job])
+    return Job(
+        submitter=self.submitters[job],
+        token=token,
+        state=state,
+        escrow=self.escrows[job],
+        program_root=self.program_roots[job],
+        state_root=self.checkpoint_root[job][0],
+        data_root=self.data_roots[job],
+        manifest=self.manifests[job],
+    )
+
+
+@external
+@view
+def schedules(job: uint256) -> ITaskRegistry.Schedule:
+    """
+    @notice What of a job's terms binds its rounds.
+    """
+    return terms_of._unpack_schedule(self._unpack_token(self.tokens[job])[0], self.schedule_words[job])
+
+
+@internal
+def _store(job: uint256, terms: terms_of.Terms, escrow: uint256):
+    self.submitters[job] = msg.sender
+    self.tokens[job] = self._pack_token(terms.token, numbers.OPEN)
+    self.escrows[job] = escrow
+    self.program_roots[job] = terms.program_root
+    self.checkpoint_root[job][0] = terms.state_root
+    self.data_roots[job] = terms.data_root
+    self.manifests[job] = terms.manifest
+    self.schedule_words[job] = terms_of._pack_schedule(terms)
+
+
+@internal
+@pure
+def _pack_token(token: address, state: uint256) -> uint256:
+    return convert(token, uint256) << 8 | convert(convert(state, uint8), uint256)
+
+
+@internal
+@pure
+def _unpack_token(word: uint256) -> (address, uint256):
+    return convert(word >> 8, address), word & bits.U8

@@ -1,0 +1,32 @@
+# pragma version ==0.4.3
+# pragma nonreentrancy on
+"""
+@title The constants of the protocol
+@license Apache-2.0
+@notice Equal in every deployment. docs/protocol.md, "Numbers", gives their reasons.
+"""
+
+
+BPS: constant(uint256) = 10_000
+FEE_BPS: constant(uint256) = 500
+SLASH_BPS: constant(uint256) = 1_000
+RESERVE_GROWTH_BPS: constant(uint256) = 12_500
+DEPTH: constant(uint256) = 4
+MAX_REPUTATION: constant(uint256) = 1_000
+
+MAX_ROUNDS: constant(uint256) = 10_000
+MAX_SLOTS: constant(uint256) = 256
+MAX_SECONDS: constant(uint256) = 604_800
+MAX_PRICE: constant(uint256) = 2**80 - 1
+MAX_FLOPS: constant(uint256) = 2**96 - 1
+
+# Kinds of lots.
+SLOTS: constant(uint256) = 0
+AGGREGATOR: constant(uint256) = 1
+
+# States of a job; 0 is no job.
+OPEN: constant(uint256) = 1
+AWARDED: constant(uint256) = 2
+RUNNING: constant(uint256) = 3
+ENDED: constant(uint256) = 4
+CANCELLED: constant(uint256) = 5

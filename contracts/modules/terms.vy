@@ -1,0 +1,97 @@
+# pragma version ==0.4.3
+# pragma nonreentrancy on
+"""
+@title The terms of a job
+@license Apache-2.0
+@notice What a submitter offers; which terms the arithmetic of the protocol covers; and the word of those that bind rounds.
+"""
+
+
+from ..interfaces import ITaskRegistry
+from . import bits
+from . import numbers
+
+
+struct Terms:
+    token: address
+    program_root: bytes32
+    state_root: bytes32
+    data_root: bytes32
+    # SHA-256 of the manifest file, the digest in its CID.
+    manifest: bytes32
+    rounds: uint256
+    slots: uint256
+    quorum: uint256
+    # Per slot-round, in the token's smallest unit.
+    reserve: uint256
+    max_price: uint256
+    # Per round.
+    aggregator_reserve: uint256
+    aggregator_max_price: uint256
+    # The most seconds a slot, and an aggregation, may take.
+    slot_s: uint256
+    aggregate_s: uint256
+    # Profiled seconds to re-execute a slot-round.
+    reexecute_s: uint256
+    # Of one slot-round.
+    flops: uint256
+
+
+@internal
+@pure
+def _check(terms: Terms):
+    assert terms.rounds >= 1 and terms.rounds <= numbers.MAX_ROUNDS, "tasks: rounds out of range"
+    assert terms.slots >= 1 and terms.slots <= numbers.MAX_SLOTS, "tasks: slots out of range"
+    assert terms.quorum >= 1 and terms.quorum <= terms.slots, "tasks: quorum out of range"
+    assert (
+        self._are_prices(terms.reserve, terms.max_price)
+        and self._are_prices(terms.aggregator_reserve, terms.aggregator_max_price)
+    ), "tasks: prices out of range"
+    assert (
+        self._are_seconds(terms.slot_s)
+        and self._are_seconds(terms.aggregate_s)
+        and self._are_seconds(terms.reexecute_s)
+    ), "tasks: seconds out of range"
+    assert terms.flops >= 1 and terms.flops <= numbers.MAX_FLOPS, "tasks: flops out of range"
+
+
+@internal
+@pure
+def _are_prices(reserve: uint256, max_price: uint256) -> bool:
+    return reserve >= 1 and reserve <= max_price and max_price <= numbers.MAX_PRICE
+
+
+@internal
+@pure
+def _are_seconds(seconds: uint256) -> bool:
+    return seconds >= 1 and seconds <= numbers.MAX_SECONDS
+
+
+@internal
+@pure
+def _pack_schedule(terms: Terms) -> uint256:
+    # `_check` bounds every field below its width.
+    return (
+        terms.rounds << 200
+        | terms.slots << 184
+        | terms.quorum << 168
+        | terms.slot_s << 144
+        | terms.aggregate_s << 120
+        | terms.reexecute_s << 96
+        | terms.flops
+    )
+
+
+@internal
+@pure
+def _unpack_schedule(token: address, word: uint256) -> ITaskRegistry.Schedule:
+    return ITaskRegistry.Schedule(
+        token=token,
+        rounds=word >> 200,
+        slots=word >> 184 & bits.U16,
+        quorum=word >> 168 & bits.U16,
+        slot_s=word >> 144 & bits.U24,
+        aggregate_s=word >> 120 & bits.U24,
+        reexecute_s=word >> 96 & bits.U24,
+        flops=word & bits.U96,
+    )

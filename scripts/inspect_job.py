@@ -1,0 +1,66 @@
+"""Show a job as the chain has it: state, lots, seats, claims.
+
+    ape run inspect_job 1 --network-file network.json --network ethereum:local:foundry
+
+In `ape console`: `from scripts.inspect_job import view; view(1)` gives the JobView itself.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from ape import networks
+from ape.api import ProviderAPI
+from ape.cli import ConnectedProviderCommand
+
+from zoo_compute.chain.connection import Chain
+from zoo_compute.chain.network import load
+from zoo_compute.chain.snapshot import read_job
+from zoo_compute.chain.views import JobView, LotPhase
+
+NETWORK_FILE = Path("network.json")
+
+
+def view(job: int, block: int | None = None, network_file: Path = NETWORK_FILE) -> JobView:
+    """The job as of a block (the newest unless given), read through ape's connection."""
+    return read_job(Chain(load(network_file), networks.provider.web3), job, block)  # type: ignore[attr-defined]
+
+
+@click.command(cls=ConnectedProviderCommand)
+@click.argument("job", type=int)
+@click.option("--block", type=int, default=None, help="As of this block; the newest unless given.")
+@click.option("--network-file", type=click.Path(path_type=Path), default=NETWORK_FILE, show_default=True)
+def cli(provider: ProviderAPI, job: int, block: int | None, network_file: Path) -> None:
+    """Show JOB."""
+    for line in lines(view(job, block, network_file)):
+        click.echo(line)
+
+
+def lines(job: JobView) -> list[str]:
+    """A job in words."""
+    told = [f"job {job.job} is {job.state.name} at block {job.block} ({_time(job.now)}), posted in {job.posted_block}"]
+    told.append(f"  submitter {job.submitter}, escrow {job.escrow} of token {job.token}")
+    for kind, lot in job.lots.items():
+        phase = LotPhase(lot.phase).name.lower()
+        told.append(
+            f"  lot {kind}: {phase}, attempt {lot.attempt}, {lot.revealed} revealed, {lot.sold} of {lot.units} sold,"
+            f" bids until {_time(lot.bid_end)}, reveals until {_time(lot.reveal_end)}"
+        )
+    for operator, seat in job.seats.items():
+        told.append(f"  seat of operator {operator}: slots {seat.held:#x} at {seat.price}, locked {seat.locked}")
+    if job.run is not None:
+        run = job.run
+        told.append(
+            f"  round {run.round} of {run.rounds}: missing {run.missing:#x}, vacant {run.vacant:#x},"
+            f" aggregator {run.aggregator or 'vacant'}, outstanding {run.outstanding}"
+        )
+    for claim in [*job.commits, *job.checkpoints]:
+        paid = "paid" if claim.finalised else f"open until {_time(claim.deadline)}"
+        told.append(f"  claim of operator {claim.operator}: round {claim.round}, key {claim.key}, {paid}")
+    return told
+
+
+def _time(timestamp: int) -> str:
+    return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,325 @@
+"""Connecting and reading against a real anvil: wrong chains and contracts, failing RPCs, API keys, reorganisations."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import requests
+from web3 import Web3
+from web3.types import BlockIdentifier
+
+from zoo_compute.anvil import Anvil
+from zoo_compute.chain.connection import Chain, Head, connect
+from zoo_compute.chain.deployment import Web3Deployer, deploy
+from zoo_compute.chain.events import Follower, scan
+from zoo_compute.chain.history import History
+from zoo_compute.chain.sender import Sender
+from zoo_compute.chain.signer import RemoteSigner
+from zoo_compute.chain.snapshot import read_job, read_operator
+from zoo_compute.devnet import CHAIN_ID, Devnet
+from zoo_compute.errors import ConfigError, Unreachable, UserError, WrongChain, WrongDeployment
+from zoo_compute.spec.params import PRESETS, ZEN
+
+pytestmark = pytest.mark.integration
+
+TOM = "0x00000000000000000000000000000000000070aa"
+DEAD = "http://127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def devnet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Devnet]:
+    with Devnet(tmp_path_factory.mktemp("devnet")) as running:
+        yield running
+
+
+class Relay:
+    """An RPC in front of the devnet's: records headers, and fails when told to."""
+
+    def __init__(self, target: str) -> None:
+        self.authorizations: list[str | None] = []
+        self.status = 200
+        self.loses = "nothing"  # a method whose answers get lost,
+        self.losses = 0  # so many times more
+        relay = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                relay.authorizations.append(self.headers["Authorization"])
+                answer = requests.post(target, data=body, headers={"Content-Type": "application/json"}, timeout=10)
+                lost = relay.loses.encode() in body and relay.losses > 0
+                relay.losses -= lost
+                self.send_response(503 if lost else relay.status)
+                self.send_header("Content-Length", str(len(answer.content)))
+                self.end_headers()
+                self.wfile.write(answer.content)
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def relay(devnet: Devnet) -> Iterator[Relay]:
+    relay = Relay(devnet.url)
+    yield relay
+    relay.server.shutdown()
+    relay.server.server_close()
+
+
+# -- connecting
+
+
+def test_a_dead_rpc__is_passed_over(devnet: Devnet):
+    chain = connect(replace(devnet.network, rpcs=(DEAD, devnet.url)))
+    assert chain.head().number >= devnet.network.first_block
+    with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1: connection failed"):
+        connect(replace(devnet.network, rpcs=(DEAD,)))
+
+
+def test_an_rpc_that_starts_to_fail__is_replaced_by_the_next(devnet: Devnet, relay: Relay):
+    chain = connect(replace(devnet.network, rpcs=(relay.url, devnet.url)))
+    assert relay.authorizations
+    relay.status = 503
+    served = len(relay.authorizations)
+    assert chain.head().number >= devnet.network.first_block
+    assert len(relay.authorizations) == served + 1
+    chain.head()
+    assert len(relay.authorizations) == served + 1  # it stays with the one that answers
+
+
+def test_an_api_key__is_a_bearer_token_at_the_rpc(devnet: Devnet, relay: Relay):
+    chain = connect(replace(devnet.network, rpcs=(relay.url,)), api_key="zoo-key")
+    assert chain.zen.symbol() == "ZEN"
+    assert set(relay.authorizations) == {"Bearer zoo-key"}
+    relay.status = 401
+    with pytest.raises(Unreachable, match="is the API key right") as caught:
+        chain.head()
+    assert "zoo-key" not in str(caught.value)
+
+
+def test_a_hosted_signer__signs_for_the_sender(devnet: Devnet, relay: Relay):
+    network = replace(devnet.network, signer=relay.url)
+    signer = RemoteSigner(network, api_key="zoo-key")
+    assert signer.address == devnet.chain.w3.eth.accounts[0]
+    receipt = Sender(devnet.chain, signer, folder=devnet.folder).send(devnet.chain.zen.transfer(TOM, 1))
+    assert receipt.event("Transfer").args["receiver"] == Web3.to_checksum_address(TOM)
+    assert set(relay.authorizations) == {"Bearer zoo-key"}
+    with pytest.raises(ConfigError, match="names no signer"):
+        RemoteSigner(devnet.network)
+
+
+def test_another_chain_id__is_refused(devnet: Devnet):
+    with pytest.raises(WrongChain, match="is of chain 31337, the network file says 1"):
+        connect(replace(devnet.network, chain_id=1))
+
+
+def test_a_fallback_of_another_chain__is_refused_when_it_is_reached(devnet: Devnet, relay: Relay, tmp_path: Path):
+    other = Anvil.start(chain_id=7, block_time=1, port=0, state=tmp_path / "s.json", log=tmp_path / "log")
+    try:
+        chain = connect(replace(devnet.network, rpcs=(relay.url, other.url)))
+        relay.status = 503
+        with pytest.raises(WrongChain, match="is of chain 7"):
+            chain.head()
+    finally:
+        other.stop()
+
+
+def test_an_address_without_code__is_refused(devnet: Devnet):
+    with pytest.raises(WrongDeployment, match=f"no contract: Auction at {Web3.to_checksum_address(TOM)}"):
+        connect(
+            replace(devnet.network, contracts={**devnet.network.contracts, "auction": Web3.to_checksum_address(TOM)})
+        )
+
+
+def test_contracts_of_another_deployment__are_refused(devnet: Devnet):
+    account = devnet.account("second", coin=10**20)
+    w3 = Web3(Web3.HTTPProvider(devnet.url))
+    second = deploy(Web3Deployer(w3, account), PRESETS["production"], devnet=True)
+    network = replace(devnet.network, contracts={**devnet.network.contracts, "auction": second.contracts["auction"]})
+    with pytest.raises(WrongDeployment, match="other code than the network file's: Auction"):
+        connect(network)
+    theirs = second.describe("second", PRESETS["production"], CHAIN_ID, [devnet.url])
+    assert connect(theirs).auction.registry() == second.contracts["registry"]
+
+
+def test_what_is_not_there__is_the_users_mistake(devnet: Devnet):
+    with pytest.raises(UserError, match="no job 99"):
+        read_job(devnet.chain, 99)
+    with pytest.raises(UserError, match="no operator 99"):
+        read_operator(devnet.chain, 99)
+    with pytest.raises(Unreachable, match="does not have block 999999"):
+        devnet.chain.head(999_999)
+
+
+def test_a_lost_answer__does_not_send_twice(devnet: Devnet, relay: Relay):
+    """The node took the transaction, and the connection broke before it said so."""
+    account = devnet.account("unlucky", zen=100)
+    chain = connect(replace(devnet.network, rpcs=(relay.url,)))
+    sender = Sender(chain, account, folder=devnet.folder)
+    before = chain.zen.balanceOf(TOM)
+    relay.loses, relay.losses = "eth_sendRawTransaction", 2
+    with pytest.raises(Unreachable):
+        sender.send(chain.zen.transfer(TOM, 30))
+    assert relay.losses == 0
+    receipt = sender.send(chain.zen.transfer(TOM, 30))
+    assert receipt.event("Transfer").args["value"] == 30
+    assert chain.zen.balanceOf(TOM) - before == 30
+    relay.losses = 1
+    sender.send(chain.zen.transfer(TOM, 30))
+    assert relay.losses == 0
+    assert chain.zen.balanceOf(TOM) - before == 60
+
+
+# -- events
+
+
+def pay(devnet: Devnet, *amounts: int) -> None:
+    sender = Sender(devnet.chain, devnet.account("payer", zen=1_000 * ZEN), folder=devnet.folder)
+    for amount in amounts:
+        sender.send(devnet.chain.zen.transfer(TOM, amount))
+
+
+def paid(batch: object) -> list[int]:
+    return [event.args["value"] for event in batch if event.args["receiver"].lower() == TOM]  # type: ignore[attr-defined]
+
+
+def test_a_scan__is_in_order_and_bounded_by_its_blocks(devnet: Devnet, monkeypatch: pytest.MonkeyPatch):
+    start = devnet.chain.head().number + 1
+    pay(devnet, 11, 12, 13)
+    end = devnet.chain.head().number
+    events = list(scan(devnet.chain, start, end, names=["Transfer"]))
+    assert paid(events)[-3:] == [11, 12, 13]
+    monkeypatch.setattr("zoo_compute.chain.events.BLOCKS_PER_REQUEST", 1)
+    assert list(scan(devnet.chain, start, end, names=["Transfer"])) == events
+    assert list(scan(devnet.chain, end + 1, end, names=["Transfer"])) == []
+    with pytest.raises(ValueError, match="no contract has an event Transferred"):
+        list(scan(devnet.chain, start, end, names=["Transferred"]))
+
+
+def test_a_scan_by_operator__finds_it_in_any_position(devnet: Devnet):
+    chain, owner = devnet.chain, devnet.account("owner", zen=1_000 * ZEN)
+    sender = Sender(chain, owner, folder=devnet.folder)
+    sender.send(chain.zen.approve(chain.registry.address, 500 * ZEN))
+    one, two = (
+        sender.send(chain.registry.register(owner.address, 1, 8, 100 * ZEN, f"http://{name}")).event(
+            "OperatorRegistered"
+        )
+        for name in ("one", "two")
+    )
+    head = chain.head().number
+    found = list(scan(chain, devnet.network.first_block, head, operator=two.operator))
+    assert [(event.name, event.operator) for event in found] == [("OperatorRegistered", two.operator)]
+    assert {event.operator for event in scan(chain, 0, head, names=["OperatorRegistered"])} >= {
+        one.operator,
+        two.operator,
+    }
+    view = read_operator(chain, two.operator or 0)
+    assert (view.endpoint, view.owner, view.eligible) == ("http://two", owner.address, True)
+    sender.send(chain.registry.announce(two.operator, "http://moved"))
+    assert read_operator(chain, two.operator or 0).endpoint == "http://moved"
+    assert read_operator(chain, two.operator or 0, head).endpoint == "http://two"
+
+
+def test_a_follower__tells_each_event_once(devnet: Devnet):
+    follower = Follower(devnet.chain, devnet.chain.head().number + 1, names=["Transfer"])
+    pay(devnet, 21, 22)
+    assert paid(follower.poll())[-2:] == [21, 22]
+    assert len(follower.poll()) == 0
+    pay(devnet, 23)
+    assert paid(follower.poll()) == [23]
+
+
+def test_a_follower__stays_behind_the_head_by_its_confirmations(devnet: Devnet):
+    follower = Follower(devnet.chain, devnet.chain.head().number + 1, names=["Transfer"], confirmations=2)
+    devnet.rpc("evm_setAutomine", [True])  # and no blocks by the clock
+    pay(devnet, 31)
+    assert paid(follower.poll()) == []
+    devnet.rpc("evm_mine", [])
+    assert paid(follower.poll()) == []
+    devnet.rpc("evm_mine", [])
+    assert paid(follower.poll()) == [31]
+
+
+def test_a_reorganisation__rolls_a_follower_back_and_tells_again(devnet: Devnet):
+    pay(devnet, 1)
+    start = devnet.chain.head().number + 1
+    follower = Follower(devnet.chain, start, names=["Transfer"])
+    history = History(devnet.chain, names=["Transfer"])
+    fork = devnet.rpc("evm_snapshot", [])
+    pay(devnet, 41)
+    assert paid(follower.poll()) == [41]
+    pay(devnet, 42)
+    assert paid(follower.poll()) == [42]
+    assert paid(history.upto(devnet.chain.head()))[-2:] == [41, 42]
+    devnet.rpc("evm_revert", [fork])
+    devnet.warp(1)  # other blocks than before
+    pay(devnet, 43)
+    for _ in range(5):
+        devnet.rpc("evm_mine", [])
+    batch = follower.poll()
+    assert batch.rolled_back_to is not None
+    assert batch.rolled_back_to < start + 1
+    assert paid(batch) == [43]
+    assert follower.poll().rolled_back_to is None
+    assert paid(history.upto(devnet.chain.head()))[-1:] == [43]
+    assert 42 not in paid(history.upto(devnet.chain.head()))
+
+
+def test_a_reorganisation_by_the_node__drops_the_lost_events(devnet: Devnet):
+    follower = Follower(devnet.chain, devnet.chain.head().number + 1, names=["Transfer"])
+    pay(devnet, 51)
+    assert paid(follower.poll()) == [51]
+    pay(devnet, 52)
+    assert paid(follower.poll()) == [52]
+    devnet.rpc("anvil_reorg", [1, []])
+    devnet.rpc("evm_mine", [])
+    devnet.rpc("evm_mine", [])
+    batch = follower.poll()
+    assert batch.rolled_back_to is not None
+    assert paid(batch) == []
+
+
+def test_a_node_that_lags__is_no_reorganisation(devnet: Devnet, monkeypatch: pytest.MonkeyPatch):
+    follower = Follower(devnet.chain, devnet.chain.head().number, names=["Transfer"])
+    pay(devnet, 61)
+    follower.poll()
+    pay(devnet, 62)
+    follower.poll()
+    behind, head = devnet.chain.head().number - 2, Chain.head
+
+    def lagging(self: Chain, block: BlockIdentifier = "latest") -> Head:
+        if isinstance(block, int) and block > behind:
+            raise Unreachable("not there yet")
+        return head(self, behind if block == "latest" else block)
+
+    monkeypatch.setattr(Chain, "head", lagging)
+    batch = follower.poll()
+    assert (len(batch), batch.rolled_back_to) == (0, None)
+    monkeypatch.undo()
+    pay(devnet, 63)
+    assert paid(follower.poll()) == [63]
+
+
+def test_a_cursor__resumes_where_it_was_committed(devnet: Devnet, tmp_path: Path):
+    cursor, start = tmp_path / "cursor.json", devnet.chain.head().number + 1
+    follower = Follower(devnet.chain, start, cursor, names=["Transfer"])
+    pay(devnet, 71)
+    follower.poll()
+    follower.commit()
+    pay(devnet, 72)
+    assert paid(follower.poll()) == [72]  # handled, but not committed: told again after a restart
+    again = Follower(devnet.chain, start, cursor, names=["Transfer"])
+    assert paid(again.poll()) == [72]
+    cursor.write_text("{")
+    with pytest.raises(ConfigError, match="not a cursor file"):
+        Follower(devnet.chain, start, cursor)

@@ -1,0 +1,203 @@
+"""A job with the production preset's windows, walked by time travel: every window opens and closes where it should."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from eth_abi.abi import encode
+from eth_account.signers.local import LocalAccount
+from eth_utils.crypto import keccak
+
+from zoo_compute.chain.bindings.settlement import ClaimRef
+from zoo_compute.chain.bindings.task_registry import Terms
+from zoo_compute.chain.sender import Receipt, Sender
+from zoo_compute.chain.snapshot import read_job, read_operator
+from zoo_compute.chain.views import AGGREGATION_KEY, JobState, JobView, Kind, LotPhase, Vacancy
+from zoo_compute.devnet import Devnet
+from zoo_compute.errors import Refusal
+from zoo_compute.spec.params import PRODUCTION, ZEN
+
+pytestmark = pytest.mark.integration
+
+SALT = b"\x05" * 32
+
+
+@pytest.fixture
+def devnet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Devnet]:
+    with Devnet(tmp_path_factory.mktemp("production"), preset="production") as running:
+        yield running
+
+
+class Party:
+    """An operator whose one key is owner and hot key."""
+
+    def __init__(self, devnet: Devnet, name: str, price: int) -> None:
+        self.account: LocalAccount = devnet.account(name, zen=5_000 * ZEN)
+        self.price = price
+        self.chain = devnet.chain
+        self.sender = Sender(devnet.chain, self.account, folder=devnet.folder)
+        registry = self.chain.registry
+        self.send(self.chain.zen.approve(registry.address, 5_000 * ZEN))
+        registered = self.send(registry.register(self.account.address, 1, 8, PRODUCTION.min_stake, f"http://{name}"))
+        self.id: int = registered.event("OperatorRegistered").args["operator"]
+        self.send(registry.deposit(self.id, self.chain.zen.address, 100 * ZEN))
+
+    def send(self, call: object) -> Receipt:
+        return self.sender.send(call)  # type: ignore[arg-type]
+
+    def seal(self, job: int, kind: int, price: int) -> bytes:
+        types = ["uint256"] * 6 + ["bytes32"]
+        return bytes(keccak(encode(types, [job, kind, 1, self.id, price, 1, SALT])))
+
+    def bid(self, job: int, kind: int, price: int) -> None:
+        self.send(self.chain.auction.bid(job, kind, self.id, self.seal(job, kind, price), 1, True))
+
+    def reveal(self, job: int, kind: int, price: int) -> None:
+        self.send(self.chain.auction.reveal(job, kind, self.id, price, SALT))
+
+
+def refused(party: Party, call: object, reason: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        party.send(call)
+    assert caught.value.reason == reason
+
+
+def test_a_production_job__passes_through_every_window(devnet: Devnet):
+    chain, params = devnet.chain, PRODUCTION
+    one, two, three = (Party(devnet, name, price) for name, price in (("one", 5), ("two", 6), ("three", 7)))
+    job = post(devnet)
+    slots, aggregator = int(Kind.SLOTS), int(Kind.AGGREGATOR)
+    auction, settlement = chain.auction, chain.settlement
+
+    def view() -> JobView:
+        return read_job(chain, job)
+
+    # -- bids, for an hour
+    assert view().lots[slots].bid_end - view().now == params.bid_window_s
+    for party in (one, two, three):
+        party.bid(job, slots, party.price)
+    two.bid(job, aggregator, 4)
+    refused(one, auction.bid(job, slots, one.id, bytes(32), 1, False), "auction: already bid")
+    refused(one, auction.reveal(job, slots, one.id, 5, SALT), "auction: not revealing")
+    lot = view().lots[slots]
+    assert lot.bidding(lot.bid_end - 1)
+    assert view().bids[slots, one.id].seal == one.seal(job, slots, 5)[:20] + bytes(12)
+
+    # -- reveals, for half an hour
+    devnet.warp_to(lot.bid_end)
+    refused(one, auction.bid(job, aggregator, one.id, bytes(32), 1, False), "auction: not bidding")
+    refused(one, auction.reveal(job, slots, one.id, 4, SALT), "auction: seal does not match")
+    for party in (one, two, three):
+        party.reveal(job, slots, party.price)
+    two.reveal(job, aggregator, 4)
+    refused(one, auction.clear(job, slots, [one.id, two.id, three.id]), "auction: not due")
+    assert view().lots[slots].enough_bids
+    assert view().bids[slots, two.id].price == 6
+
+    # -- clearing and award
+    devnet.warp_to(lot.reveal_end)
+    one.send(auction.clear(job, slots, [one.id, two.id, three.id]))
+    one.send(auction.award(job, slots, [one.id, two.id]))
+    assert view().lots[slots].phase == LotPhase.AWARDED
+    assert view().run is None
+    one.send(auction.clear(job, aggregator, [two.id]))
+    one.send(auction.award(job, aggregator, [two.id]))
+    awarded = view()
+    assert awarded.state == JobState.AWARDED
+    assert awarded.run is not None
+    assert awarded.run.missing == 0b11
+    assert (awarded.seats[one.id].held, awarded.seats[two.id].held) == (0b01, 0b10)
+    assert awarded.seats[one.id].price == 7  # the critical price: the bid that it displaced
+    assert awarded.aggregator_seats[two.id].price == 5  # alone: the reserve
+    assert awarded.run.window_s == params.min_window_s
+
+    # -- ready, for an hour; operator two is not, and operator three stands in
+    one.send(settlement.ready(job, one.id, 60))
+    refused(three, settlement.expire(job, two.id), "settlement: ready window open")
+    devnet.warp_to(awarded.run.opened_at + params.ready_window_s + 1)
+    three.send(settlement.expire(job, two.id))
+    vacated = view()
+    assert vacated.state == JobState.RUNNING
+    assert vacated.run is not None
+    assert vacated.run.vacant == 0b10
+    assert vacated.vacancies == {1: Vacancy(price=7, pot=vacated.run.lock // 10)}
+    three.send(settlement.take_over(job, 1, three.id, 60))
+    taken = view()
+    assert taken.vacancies == {}
+    assert taken.seats[three.id].taken == 0b10
+
+    # -- one round, and its challenge window of two hours
+    root, bundle = b"\x07" * 32, b"\x08" * 32
+    one.send(settlement.commit(job, 0, one.id, 0b01, root, bundle))
+    refused(one, settlement.commit(job, 0, one.id, 0b01, root, bundle), "settlement: slot already committed")
+    refused(two, settlement.post_checkpoint(job, 0, two.id, 0b11, root, bundle), "settlement: inputs open")
+    three.send(settlement.commit(job, 0, three.id, 0b10, root, bundle))
+    assert view().committed(0).keys() == {0, 1}
+    refused(one, finalise(view(), settlement), "settlement: round still open")
+    two.send(settlement.post_checkpoint(job, 0, two.id, 0b11, b"\x09" * 32, bundle))
+    ended = view()
+    assert ended.state == JobState.ENDED
+    assert ended.checkpoint_roots == {0: b"s" * 32, 1: b"\x09" * 32}
+    assert ended.checkpoint_cid == bundle
+    assert ended.payable == []
+    refused(one, finalise(ended, settlement), "settlement: window open")
+    refused(one, settlement.release(job, one.id), "settlement: job not over")
+    deadlines = [claim.deadline for claim in (*ended.commits, *ended.checkpoints)]
+    devnet.warp_to(max(deadlines) + 1)
+    assert {claim.key for claim in view().payable} == {0, 1, AGGREGATION_KEY}
+    one.send(finalise(view(), settlement))
+    paid = view()
+    assert paid.payable == []
+    assert all(claim.finalised for claim in (*paid.commits, *paid.checkpoints))
+    refused(one, finalise(ended, settlement), "settlement: unknown claim")
+
+    # -- locks and money come back
+    for party in (one, two, three):
+        party.send(settlement.release(job, party.id))
+        operator = read_operator(chain, party.id)
+        assert (operator.locks, operator.collateral[chain.zen.address][1]) == (0, 0)
+        party.send(chain.tasks.withdraw(chain.zen.address, operator.owner))
+        assert read_operator(chain, party.id).owed == {chain.zen.address: 0}
+    for account in (paid.submitter, chain.treasury.address):
+        one.send(chain.tasks.withdraw(chain.zen.address, account))
+    assert chain.zen.balanceOf(chain.treasury.address) == 3  # of 7 + 7 + 5, rounded up each
+    assert chain.zen.balanceOf(chain.tasks.address) == 0
+
+    # -- an old block shows the job as it was
+    assert read_job(chain, job, vacated.block) == vacated
+
+
+def post(devnet: Devnet) -> int:
+    submitter = devnet.account("submitter", zen=1_000 * ZEN)
+    sender, chain = Sender(devnet.chain, submitter, folder=devnet.folder), devnet.chain
+    sender.send(chain.zen.approve(chain.tasks.address, 1_000 * ZEN))
+    call = chain.tasks.post(
+        Terms(
+            token=chain.zen.address,
+            program_root=b"p" * 32,
+            state_root=b"s" * 32,
+            data_root=b"d" * 32,
+            manifest=b"m" * 32,
+            rounds=1,
+            slots=2,
+            quorum=2,
+            reserve=10,
+            max_price=20,
+            aggregator_reserve=5,
+            aggregator_max_price=6,
+            slot_s=600,
+            aggregate_s=600,
+            reexecute_s=100,
+            flops=10**12,
+        )
+    )
+    return int(sender.send(call).event("JobPosted").args["job"])
+
+
+def finalise(view: JobView, settlement: object) -> object:
+    claims = [
+        ClaimRef(claim.round, claim.key, claim.operator, claim.bitmap, claim.root, claim.deadline)
+        for claim in view.claims
+    ]
+    return settlement.finalise(view.job, claims)  # type: ignore[attr-defined]

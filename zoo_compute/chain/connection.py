@@ -1,0 +1,113 @@
+"""`connect(network)`: a checked connection to one deployment, with a typed binding for each contract."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+
+from eth_utils.crypto import keccak
+from hexbytes import HexBytes
+from web3 import Web3
+from web3.exceptions import BlockNotFound
+from web3.types import BlockIdentifier
+
+from zoo_compute.chain import artifacts, bindings
+from zoo_compute.chain.network import CONTRACTS, Network
+from zoo_compute.chain.provider import FailoverProvider
+from zoo_compute.errors import Unreachable, WrongDeployment
+
+if TYPE_CHECKING:
+    from web3.contract import Contract
+
+    from zoo_compute.chain.history import History
+    from zoo_compute.spec.params import Preset
+
+
+@dataclass(frozen=True)
+class Head:
+    """A block to pin reads to. `timestamp` is the chain's `now`; keepers never use the wall clock."""
+
+    number: int
+    timestamp: int
+    hash: bytes
+    parent: bytes
+
+
+class Chain:
+    """The contracts of one network. Cheap to share between threads; a forked process reconnects by itself."""
+
+    def __init__(self, network: Network, w3: Web3) -> None:
+        self.network = network
+        self.w3 = w3
+        at = network.contracts
+        self.zen = bindings.ZenToken(w3, at["zen"])
+        self.timelock = bindings.Timelock(w3, at["timelock"])
+        self.treasury = bindings.Treasury(w3, at["treasury"])
+        self.registry = bindings.NodeRegistry(w3, at["registry"])
+        self.tasks = bindings.TaskRegistry(w3, at["tasks"])
+        self.rewards = bindings.Rewards(w3, at["rewards"])
+        self.auction = bindings.Auction(w3, at["auction"])
+        self.settlement = bindings.Settlement(w3, at["settlement"])
+        self.histories: dict[tuple[str, int], History] = {}  # snapshot.py: the events of a job, read once
+
+    @property
+    def params(self) -> Preset:
+        return self.network.params
+
+    def token(self, address: str) -> bindings.ZenToken:
+        """Any ERC-20 payment token, with ZEN's interface."""
+        return bindings.ZenToken(self.w3, address)
+
+    def head(self, block: BlockIdentifier = "latest") -> Head:
+        try:
+            found = self.w3.eth.get_block(block)
+        except BlockNotFound:
+            raise Unreachable(f"the RPC does not have block {block!r} (yet)") from None
+        return Head(found["number"], found["timestamp"], bytes(found["hash"]), bytes(found["parentHash"]))
+
+    def now(self) -> int:
+        """The timestamp of the newest block, in seconds."""
+        return self.head().timestamp
+
+    def coin(self, account: str) -> int:
+        """Wei of native coin."""
+        return self.w3.eth.get_balance(Web3.to_checksum_address(account))
+
+    @cached_property
+    def contracts(self) -> dict[str, Contract]:
+        """The untyped web3 contracts by the names of CONTRACTS, for decoding events and inputs."""
+        return {
+            name: self.w3.eth.contract(address=Web3.to_checksum_address(address), abi=artifacts.abi(CONTRACTS[name]))
+            for name, address in self.network.contracts.items()
+        }
+
+
+def connect(network: Network, api_key: str | None = None) -> Chain:
+    """A Chain on the first RPC that answers.
+
+    Raises Unreachable, WrongChain (an RPC of another chain), WrongDeployment (no code, or code other than the network
+    file's, at an address). `api_key` is sent as a bearer token to the RPCs that the network file names.
+    """
+    w3 = Web3(FailoverProvider(network.rpcs, network.chain_id, api_key))
+    names = list(network.contracts)
+    codes = _codes(w3, [network.contracts[name] for name in names])
+    for name, code in zip(names, codes, strict=True):
+        where = f"{CONTRACTS[name]} at {network.contracts[name]} (network {network.name!r}, chain {network.chain_id})"
+        if not code:
+            raise WrongDeployment(f"no contract: {where}")
+        if code_hash(code) != network.code_hashes[name]:
+            raise WrongDeployment(f"other code than the network file's: {where}")
+    return Chain(network, w3)
+
+
+def code_hash(code: bytes) -> str:
+    return "0x" + keccak(code).hex()
+
+
+def _codes(w3: Web3, addresses: Sequence[str]) -> list[bytes]:
+    with w3.batch_requests() as batch:
+        for address in addresses:
+            batch.add(w3.eth.get_code(Web3.to_checksum_address(address)))
+        return [bytes(cast(HexBytes, code)) for code in batch.execute()]

@@ -1,0 +1,175 @@
+"""Deploying the protocol: order, constructor arguments and wiring in one place, for web3 and for ape alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from eth_account.signers.local import LocalAccount
+from web3 import Web3
+from web3.middleware import SignAndSendRawMiddlewareBuilder
+
+from zoo_compute.chain import artifacts
+from zoo_compute.chain.connection import code_hash
+from zoo_compute.chain.network import CONTRACTS, Network
+from zoo_compute.errors import ChainError
+from zoo_compute.spec.params import ZEN, Preset
+
+INITIAL_SUPPLY = 100_000_000 * ZEN
+REWARDS_POOL = 10_000_000 * ZEN  # network rewards: 1,000 production epochs at most
+
+RECEIPT_TIMEOUT_S = 180.0
+EMPTY_BYTES32 = bytes(32)
+
+
+class Deployer(Protocol):
+    """An account that deploys and calls. `Web3Deployer` here, `ApeDeployer` in scripts/deploy.py."""
+
+    @property
+    def address(self) -> str: ...
+
+    def block(self) -> int:
+        """The number of the newest block."""
+
+    def deploy(self, contract: str, *args: Any) -> str:
+        """Deploy a contract ("NodeRegistry") and return its address."""
+
+    def call(self, contract: str, address: str, function: str, *args: Any) -> None:
+        """Send one transaction and wait for it."""
+
+    def code(self, address: str) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What was deployed. `pending` are calls that the timelock executes later, none on a devnet."""
+
+    contracts: Mapping[str, str]  # by the names of network.CONTRACTS
+    code_hashes: Mapping[str, str]
+    first_block: int
+    pending: Sequence[str] = ()
+
+    def describe(
+        self, name: str, preset: Preset, chain_id: int, rpcs: Sequence[str], storage: Sequence[str] = ()
+    ) -> Network:
+        """Its network file."""
+        return Network(
+            name=name,
+            preset=preset.name,
+            chain_id=chain_id,
+            rpcs=tuple(rpcs),
+            contracts=self.contracts,
+            code_hashes=self.code_hashes,
+            first_block=self.first_block,
+            storage=tuple(storage),
+        )
+
+
+def deploy(
+    deployer: Deployer,
+    params: Preset,
+    *,
+    guardian: str | None = None,
+    governors: Sequence[str] = (),
+    supply: int = INITIAL_SUPPLY,
+    rewards_pool: int = REWARDS_POOL,
+    devnet: bool = False,
+) -> Deployment:
+    """Deploy, wire, allow ZEN as payment token, fund the rewards pool.
+
+    guardian: may pause intakes; the deployer unless given. governors: propose and execute in the timelock; the deployer
+    unless given. On a devnet the deployer itself governs payment tokens; else the timelock does, and ZEN is scheduled
+    there if the deployer is a governor.
+    """
+    me = deployer.address
+    guardian, governors = guardian or me, list(governors) or [me]
+    first_block = deployer.block() + 1
+    at: dict[str, str] = {}
+    at["zen"] = deployer.deploy("ZenToken", supply)
+    at["timelock"] = deployer.deploy("Timelock", params.timelock_s, governors)
+    at["treasury"] = deployer.deploy("Treasury", at["timelock"])
+    at["registry"] = deployer.deploy("NodeRegistry", at["zen"], guardian, params.min_stake, params.exit_delay_s)
+    at["tasks"] = deployer.deploy("TaskRegistry", at["treasury"], me if devnet else at["timelock"], guardian)
+    at["rewards"] = deployer.deploy("Rewards", at["zen"], at["registry"], params.epoch_s, params.emission_per_epoch)
+    at["auction"] = deployer.deploy(
+        "Auction", at["registry"], at["tasks"], guardian, params.bid_window_s, params.reveal_window_s
+    )
+    at["settlement"] = deployer.deploy(
+        "Settlement",
+        at["registry"],
+        at["tasks"],
+        at["auction"],
+        at["rewards"],
+        at["zen"],
+        params.ready_window_s,
+        params.min_window_s,
+    )
+    _wire(deployer, at)
+    pending = _allow_zen(deployer, at, params, governors, devnet)
+    if rewards_pool:
+        deployer.call("ZenToken", at["zen"], "approve", at["rewards"], rewards_pool)
+        deployer.call("Rewards", at["rewards"], "fund", rewards_pool)
+    return Deployment(
+        contracts={name: at[name] for name in CONTRACTS},
+        code_hashes={name: code_hash(deployer.code(at[name])) for name in CONTRACTS},
+        first_block=first_block,
+        pending=pending,
+    )
+
+
+def _wire(deployer: Deployer, at: Mapping[str, str]) -> None:
+    for name in ("registry", "tasks"):
+        deployer.call(CONTRACTS[name], at[name], "wire", at["auction"], at["settlement"])
+    for name in ("auction", "rewards"):
+        deployer.call(CONTRACTS[name], at[name], "wire", at["settlement"])
+
+
+def _allow_zen(
+    deployer: Deployer, at: Mapping[str, str], params: Preset, governors: Sequence[str], devnet: bool
+) -> Sequence[str]:
+    """Straight on a devnet; scheduled where the timelock governs. Returns what is left to be executed."""
+    if devnet:
+        deployer.call("TaskRegistry", at["tasks"], "allow", at["zen"], True)
+        return ()
+    call = allow_zen_operation(at)
+    if deployer.address in governors:
+        deployer.call("Timelock", at["timelock"], "schedule", *call, params.timelock_s)
+    return (f"TaskRegistry.allow(ZEN): execute in the timelock {params.timelock_s} s after it was scheduled",)
+
+
+def allow_zen_operation(at: Mapping[str, str]) -> tuple[str, int, bytes, bytes, bytes]:
+    """(target, amount, payload, predecessor, salt) of the timelock's `schedule` and `execute` that allow ZEN."""
+    tasks = Web3().eth.contract(abi=artifacts.abi("TaskRegistry"))
+    payload = bytes.fromhex(tasks.encode_abi("allow", args=[at["zen"], True])[2:])
+    return at["tasks"], 0, payload, EMPTY_BYTES32, EMPTY_BYTES32
+
+
+class Web3Deployer:
+    """Deploys over a web3 connection with a local key, from the artifacts in this package."""
+
+    def __init__(self, w3: Web3, account: LocalAccount) -> None:
+        self.w3 = w3
+        self.address = str(account.address)
+        self.w3.middleware_onion.inject(SignAndSendRawMiddlewareBuilder.build(account), layer=0)
+
+    def block(self) -> int:
+        return self.w3.eth.block_number
+
+    def deploy(self, contract: str, *args: Any) -> str:
+        factory = self.w3.eth.contract(abi=artifacts.abi(contract), bytecode=artifacts.bytecode(contract))
+        return str(self._mined(contract, factory.constructor(*args))["contractAddress"])
+
+    def call(self, contract: str, address: str, function: str, *args: Any) -> None:
+        bound = self.w3.eth.contract(Web3.to_checksum_address(address), abi=artifacts.abi(contract))
+        self._mined(f"{contract}.{function}", bound.functions[function](*args))
+
+    def code(self, address: str) -> bytes:
+        return bytes(self.w3.eth.get_code(Web3.to_checksum_address(address)))
+
+    def _mined(self, what: str, function: Any) -> Any:
+        digest = function.transact({"from": self.address})
+        receipt = self.w3.eth.wait_for_transaction_receipt(digest, timeout=RECEIPT_TIMEOUT_S, poll_latency=0.05)
+        if receipt["status"] != 1:
+            raise ChainError(f"{what} reverted while deploying, transaction 0x{digest.hex()}")
+        return receipt

@@ -1,0 +1,68 @@
+"""What gas costs (EIP-1559), and what nodes say about a transaction they do not take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from web3 import Web3
+from web3.exceptions import Web3RPCError
+from web3.types import BlockData
+
+from zoo_compute.errors import FeeTooHigh
+
+GWEI = 10**9
+MAX_FEE_LIMIT = 500 * GWEI  # per gas: what a hot key may be made to pay in a spike
+BUMP_PERCENT = 25  # nodes take a replacement from +10 % on
+
+# geth, reth, erigon, nethermind and anvil word these differently; matched in lower case.
+_NONCE_TAKEN = (
+    "nonce too low",
+    "replacement transaction underpriced",
+    "could not replace existing",
+    "nonce is too low",
+)
+_KNOWN = ("already known", "already imported", "known transaction", "alreadyknown")
+_UNFUNDED = ("insufficient funds", "insufficient balance", "insufficientfunds")
+
+
+@dataclass(frozen=True)
+class Fee:
+    """In wei per gas."""
+
+    max_fee: int
+    priority_fee: int
+
+
+def suggest(w3: Web3, block: BlockData, limit: int) -> Fee:
+    """Enough for six full blocks in a row (the base fee grows by 12.5 % at most in each). Raises FeeTooHigh."""
+    base = block.get("baseFeePerGas", 0)
+    priority = w3.eth.max_priority_fee
+    if base + priority > limit:
+        raise FeeTooHigh(f"gas costs {(base + priority) / GWEI:.3g} gwei, the limit is {limit / GWEI:.3g}")
+    return Fee(min(limit, 2 * base + priority), priority)
+
+
+def bumped(w3: Web3, block: BlockData, max_fee: int, priority_fee: int, limit: int) -> Fee:
+    """At least BUMP_PERCENT above the last fees, and enough for the chain as it is now. Raises FeeTooHigh."""
+    now = suggest(w3, block, limit)
+    wanted = max(now.max_fee, max_fee + max_fee * BUMP_PERCENT // 100)
+    if wanted > limit:
+        raise FeeTooHigh(f"a replacement needs {wanted / GWEI:.3g} gwei, the limit is {limit / GWEI:.3g}")
+    return Fee(wanted, min(wanted, max(now.priority_fee, priority_fee + priority_fee * BUMP_PERCENT // 100)))
+
+
+def is_nonce_taken(error: Web3RPCError) -> bool:
+    return _says(error, _NONCE_TAKEN)
+
+
+def is_known(error: Web3RPCError) -> bool:
+    return _says(error, _KNOWN)
+
+
+def is_unfunded(error: Web3RPCError) -> bool:
+    return _says(error, _UNFUNDED)
+
+
+def _says(error: Web3RPCError, words: tuple[str, ...]) -> bool:
+    text = str(error).lower()
+    return any(word in text for word in words)

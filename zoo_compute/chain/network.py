@@ -1,0 +1,211 @@
+"""The network file: where a deployment of the protocol lives. One JSON file, the only thing a client must be given.
+
+{"version": 1, "name": "devnet", "preset": "devnet", "chain_id": 31337, "first_block": 1,
+ "rpcs": ["http://127.0.0.1:8545"], "storage": ["http://127.0.0.1:8600"], "signer": null,
+ "contracts":   {"zen": "0x...", "timelock": "0x...", ...},     addresses, one for each name of CONTRACTS
+ "code_hashes": {"zen": "0x...", "timelock": "0x...", ...}}     keccak-256 of the code at these addresses
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from eth_utils.address import is_address, is_checksum_address, is_checksum_formatted_address, to_checksum_address
+
+from zoo_compute.errors import ConfigError
+
+if TYPE_CHECKING:
+    from zoo_compute.spec.params import Preset
+
+VERSION = 1
+
+# The name used in files and as attribute of `Chain` -> the contract. In order of deployment.
+CONTRACTS = {
+    "zen": "ZenToken",
+    "timelock": "Timelock",
+    "treasury": "Treasury",
+    "registry": "NodeRegistry",
+    "tasks": "TaskRegistry",
+    "rewards": "Rewards",
+    "auction": "Auction",
+    "settlement": "Settlement",
+}
+
+
+@dataclass(frozen=True)
+class Network:
+    """One deployment. Construct through `load` or `deployment.describe`; `parse` is where values are checked."""
+
+    name: str
+    preset: str
+    chain_id: int
+    rpcs: Sequence[str]
+    contracts: Mapping[str, str]
+    code_hashes: Mapping[str, str]
+    first_block: int = 0
+    storage: Sequence[str] = field(default_factory=tuple)
+    signer: str | None = None
+
+    @property
+    def params(self) -> Preset:
+        """The windows and amounts this deployment was made with."""
+        from zoo_compute.spec.params import PRESETS
+
+        return PRESETS[self.preset]
+
+    def save(self, path: Path) -> None:
+        """Write atomically: a reader sees the old file or the new one."""
+        text = json.dumps({"version": VERSION, **asdict(self)}, indent=2) + "\n"
+        write_atomically(Path(path), text.encode(), mode=0o644)
+
+
+def load(path: Path) -> Network:
+    """The network of a file. Raises ConfigError, which names the file, what was found and what to do."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{path}: no such network file",
+            hint="ask the network's maker for it, or start a local one: `zoo devnet`",
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}", hint="give the path of a network file (JSON)") from None
+    try:
+        document = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path}: not JSON: {error}", hint="get the file again; it may have been cut short") from None
+    try:
+        return parse(document)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}", hint=error.hint) from None
+
+
+def parse(document: Any) -> Network:
+    """A checked Network. Unknown keys are refused with the nearest known one, as a mistyped key is else never seen."""
+    values = _table(document, "the network file", _REQUIRED, _OPTIONAL)
+    if values.pop("version") != VERSION:
+        raise ConfigError(f"version {document['version']!r}, expected {VERSION}", hint="upgrade zoo-compute")
+    network = Network(
+        name=_name(values["name"]),
+        preset=_preset(values["preset"]),
+        chain_id=_natural(values["chain_id"], "chain_id", least=1),
+        rpcs=_urls(values["rpcs"], "rpcs", least=1),
+        contracts=_contracts(values["contracts"]),
+        code_hashes=_code_hashes(values["code_hashes"]),
+        first_block=_natural(values.get("first_block", 0), "first_block", least=0),
+        storage=_urls(values.get("storage", []), "storage", least=0),
+        signer=None if values.get("signer") is None else _url(values["signer"], "signer"),
+    )
+    return network
+
+
+_REQUIRED = {"version", "name", "preset", "chain_id", "rpcs", "contracts", "code_hashes"}
+_OPTIONAL = {"first_block", "storage", "signer"}
+
+
+def _table(value: Any, what: str, required: set[str], optional: set[str] = frozenset()) -> dict[str, Any]:  # type: ignore[assignment]
+    if not isinstance(value, dict):
+        raise ConfigError(f"{what} is {_kind(value)}, expected an object of {', '.join(sorted(required))}")
+    known = required | optional
+    for key in value:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            raise ConfigError(
+                f"unknown key {key!r} in {what}",
+                hint=f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(sorted(known))}",
+            )
+    missing = sorted(required - value.keys())
+    if missing:
+        raise ConfigError(f"{what} lacks {', '.join(missing)}", hint="get the complete file from the network's maker")
+    return dict(value)
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value):
+        raise ConfigError(f"name is {value!r}, expected 1 to 64 letters, digits, '.', '_' or '-'")
+    return value
+
+
+def _preset(value: Any) -> str:
+    from zoo_compute.spec.params import PRESETS
+
+    if not isinstance(value, str) or value not in PRESETS:
+        near = difflib.get_close_matches(str(value), PRESETS, n=1)
+        raise ConfigError(
+            f"preset is {value!r}, expected one of {', '.join(PRESETS)}",
+            hint=f"did you mean {near[0]!r}?" if near else "",
+        )
+    return value
+
+
+def _natural(value: Any, what: str, *, least: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigError(f"{what} is {value!r}, expected an integer of at least {least}")
+    return value
+
+
+def _url(value: Any, what: str) -> str:
+    if isinstance(value, str):
+        parts = urlsplit(value)
+        if parts.scheme in ("http", "https") and parts.hostname:
+            if parts.username or parts.password:
+                raise ConfigError(
+                    f"{what} contains a user name or password",
+                    hint="give it as the API key (api_key, ZOO_API_KEY), never in a file that is shared",
+                )
+            return value
+    raise ConfigError(f"{what} is {value!r}, expected an http(s) URL")
+
+
+def _urls(value: Any, what: str, *, least: int) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or len(value) < least:
+        raise ConfigError(f"{what} is {value!r}, expected a list of at least {least} URLs")
+    return tuple(_url(item, f"{what}[{index}]") for index, item in enumerate(value))
+
+
+def _contracts(value: Any) -> dict[str, str]:
+    table = _table(value, "contracts", set(CONTRACTS))
+    for name, address in table.items():
+        if not isinstance(address, str) or not is_address(address) or int(address, 16) == 0:
+            raise ConfigError(f"contracts.{name} is {address!r}, expected an address (0x and 40 hex digits)")
+        if is_checksum_formatted_address(address) and not is_checksum_address(address):
+            raise ConfigError(f"contracts.{name}: the checksum of {address} is wrong", hint="a digit was changed")
+    return {name: to_checksum_address(table[name]) for name in CONTRACTS}
+
+
+def _code_hashes(value: Any) -> dict[str, str]:
+    table = _table(value, "code_hashes", set(CONTRACTS))
+    for name, digest in table.items():
+        if not isinstance(digest, str) or not re.fullmatch(r"0x[0-9a-fA-F]{64}", digest):
+            raise ConfigError(f"code_hashes.{name} is {digest!r}, expected 0x and 64 hex digits")
+    return {name: str(table[name]).lower() for name in CONTRACTS}
+
+
+def _kind(value: Any) -> str:
+    return {list: "a list", str: "a string", type(None): "null"}.get(type(value), type(value).__name__)
+
+
+def write_atomically(path: Path, content: bytes, *, mode: int) -> None:
+    """Replace `path` in one step; on failure the old file is untouched."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,116 @@
+"""What an account has sent and not yet seen mined, shared by all processes of the account on this machine.
+
+A file lock makes "ask for the nonce, sign, send" one step. The entries let a restarted process wait for, or replace, the
+transaction its predecessor sent, instead of sending it a second time. No keys and no passphrases are written here.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from zoo_compute.chain.network import write_atomically
+from zoo_compute.errors import ConfigError
+
+
+@dataclass
+class Entry:
+    """One sent transaction, under all hashes it had (each replacement makes a new one)."""
+
+    nonce: int
+    operation: str
+    to: str
+    data: str  # 0x...
+    value: int
+    gas: int
+    max_fee: int
+    priority_fee: int
+    sent_block: int
+    sender_pid: int | None  # who waits for it; None once it gave up
+    hashes: list[str] = field(default_factory=list)
+
+    @property
+    def waited_for(self) -> bool:
+        """A living process (this one included) waits for it."""
+        if self.sender_pid is None:
+            return False
+        try:
+            os.kill(self.sender_pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        return True
+
+
+class Box:
+    """The entries, while the lock is held."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.entries = self._read()
+        self._written = self._document()
+
+    def put(self, entry: Entry) -> None:
+        """On disk when this returns."""
+        self.entries[entry.nonce] = entry
+        self.save()
+
+    def remove(self, entry: Entry) -> None:
+        if (found := self.entries.get(entry.nonce)) and set(found.hashes) <= set(entry.hashes):
+            del self.entries[entry.nonce]
+
+    def drop(self, unwanted: Callable[[Entry], bool]) -> None:
+        self.entries = {nonce: entry for nonce, entry in self.entries.items() if not unwanted(entry)}
+
+    def save(self) -> None:
+        document = self._document()
+        if document != self._written:
+            write_atomically(self._path, document.encode(), mode=0o600)
+            self._written = document
+
+    def _document(self) -> str:
+        return json.dumps([asdict(entry) for entry in self.entries.values()])
+
+    def _read(self) -> dict[int, Entry]:
+        try:
+            return {entry["nonce"]: Entry(**entry) for entry in json.loads(self._path.read_text())}
+        except FileNotFoundError:
+            return {}
+        except (ValueError, TypeError, KeyError) as error:
+            hint = "delete it once no transaction is pending"
+            raise ConfigError(f"{self._path}: not an outbox: {error}", hint=hint) from None
+
+
+class Outbox:
+    """The file of one account on one chain."""
+
+    def __init__(self, folder: Path | None, chain_id: int, address: str) -> None:
+        self.path = (folder or _default_folder()) / f"outbox-{chain_id}-{address.lower()}.json"
+
+    @contextmanager
+    def locked(self) -> Iterator[Box]:
+        """The entries, with all other threads and processes of the account kept out. Changes are saved at the end."""
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(self.path.with_suffix(".lock"), "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # released on close, and by the kernel when the process dies
+            box = Box(self.path)
+            try:
+                yield box
+            finally:
+                box.save()
+
+
+def _default_folder() -> Path:
+    """One for all processes of this user, private to it."""
+    folder = Path(tempfile.gettempdir()) / f"zoo-compute-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.stat().st_uid != os.getuid() or folder.is_symlink():
+        raise ConfigError(f"{folder} belongs to somebody else", hint="give the sender a folder of its own")
+    return folder

@@ -1,0 +1,134 @@
+"""One web3 provider over the RPCs of a network file: the first that answers, the next one when it stops."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
+from urllib.parse import urlsplit
+
+import requests
+from web3 import HTTPProvider
+from web3.providers.base import JSONBaseProvider
+from web3.types import RPCEndpoint, RPCResponse
+
+from zoo_compute.errors import ConfigError, Unreachable, WrongChain
+
+CONNECT_TIMEOUT_S = 3.0
+READ_TIMEOUT_S = 20.0
+PASSES = 2  # over all RPCs; the second heals a kept-alive connection that the server closed
+PAUSE_S = 0.2
+
+T = TypeVar("T")
+
+
+class FailoverProvider(JSONBaseProvider):
+    """Asks the RPCs in order and stays with the one that answered. Each must be of `chain_id`, checked at its first use.
+
+    Every request is safe to repeat: reads are, and a raw transaction has the same hash wherever it is sent.
+    """
+
+    def __init__(self, rpcs: Sequence[str], chain_id: int, api_key: str | None = None) -> None:
+        super().__init__()
+        self.rpcs = tuple(rpcs)
+        self.chain_id = chain_id
+        self._headers = authorization(api_key, self.rpcs)
+        self._connect()
+
+    def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
+        return self._ask(lambda rpc: rpc.make_request(method, params))
+
+    def make_batch_request(self, requests: list[tuple[RPCEndpoint, Any]]) -> list[RPCResponse] | RPCResponse:
+        return self._ask(lambda rpc: rpc.make_batch_request(requests))
+
+    def _connect(self) -> None:
+        # Sockets must not be shared with a forked child: it would read the parent's answers.
+        self._process = os.getpid()
+        self._current = 0
+        self._checked: set[str] = set()
+        options = {"timeout": (CONNECT_TIMEOUT_S, READ_TIMEOUT_S)}
+        headers = {"headers": {**HTTPProvider.get_request_headers(), **self._headers}} if self._headers else {}
+        self._providers = [
+            HTTPProvider(url, request_kwargs={**options, **headers}, exception_retry_configuration=None)
+            for url in self.rpcs
+        ]
+
+    def _ask(self, question: Callable[[HTTPProvider], T]) -> T:
+        if self._process != os.getpid():
+            self._connect()
+        failures: dict[str, str] = {}
+        for attempt in range(PASSES):
+            if attempt:
+                time.sleep(PAUSE_S)
+            for offset in range(len(self._providers)):
+                index = (self._current + offset) % len(self._providers)
+                try:
+                    self._check(index)
+                    answer = question(self._providers[index])
+                except (requests.RequestException, OSError, ValueError) as error:
+                    if refused := _answer_in(error):
+                        return refused  # type: ignore[return-value]
+                    failures[self.rpcs[index]] = _cause(error)
+                    continue
+                self._current = index
+                return answer
+        told = "; ".join(f"{redacted(url)}: {cause}" for url, cause in failures.items())
+        raise Unreachable(f"no RPC of the network answers ({told})")
+
+    def _check(self, index: int) -> None:
+        url = self.rpcs[index]
+        if url in self._checked:
+            return
+        answer = self._providers[index].make_request(RPCEndpoint("eth_chainId"), [])
+        if "result" not in answer:
+            raise ValueError(f"eth_chainId is refused: {answer.get('error')}")
+        found = int(answer["result"], 16)
+        if found != self.chain_id:
+            raise WrongChain(f"{redacted(url)} is of chain {found}, the network file says {self.chain_id}")
+        self._checked.add(url)
+
+
+def authorization(api_key: str | None, urls: Sequence[str]) -> dict[str, str]:
+    """The header of a hosted endpoint. A key never travels in clear text to another machine."""
+    if api_key is None:
+        return {}
+    if not api_key or not api_key.isascii() or not api_key.isprintable() or " " in api_key:
+        raise ConfigError("the API key is empty or has characters that no header can carry", hint="copy it again")
+    for url in urls:
+        parts = urlsplit(url)
+        if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
+            raise ConfigError(
+                f"an API key would travel in clear text to {redacted(url)}",
+                hint="use an https URL in the network file, or connect without an API key",
+            )
+    return {"Authorization": f"Bearer {api_key}"}
+
+
+def redacted(url: str) -> str:
+    """Scheme, host and port; hosted RPCs carry keys in the path, and messages end up in logs."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
+
+
+def _answer_in(error: Exception) -> RPCResponse | None:
+    """Some hosted RPCs send a JSON-RPC error (too many events, say) with an HTTP status of its own."""
+    if not isinstance(error, requests.HTTPError) or error.response.status_code not in (400, 413, 422):
+        return None
+    try:
+        body = error.response.json()
+    except ValueError:
+        return None
+    return cast(RPCResponse, body) if isinstance(body, dict) and isinstance(body.get("error"), dict) else None
+
+
+def _cause(error: Exception) -> str:
+    """A short cause without the URL, which may hold a key."""
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        status = error.response.status_code
+        return f"HTTP {status}" + (" (is the API key right?)" if status in (401, 403) else "")
+    if isinstance(error, requests.Timeout):
+        return f"no answer in {READ_TIMEOUT_S:g} s"
+    if isinstance(error, (requests.ConnectionError, OSError)):
+        return "connection failed"
+    return str(error) if str(error).startswith("eth_chainId") else f"not a JSON-RPC answer ({type(error).__name__})"

@@ -1,0 +1,299 @@
+"""Sending transactions: refused before gas is paid, sent once, replaced when stuck, waited for, decoded, recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from eth_utils.crypto import keccak
+from hexbytes import HexBytes
+from web3 import Web3
+from web3.exceptions import TransactionNotFound, Web3RPCError
+from web3.types import TxReceipt
+
+from zoo_compute.chain import fees
+from zoo_compute.chain.call import Call, decode_outputs
+from zoo_compute.chain.dryrun import Request, dry_run, estimate_gas, not_funded, request_of, why_reverted
+from zoo_compute.chain.events import Event, decode
+from zoo_compute.chain.outbox import Box, Entry, Outbox
+from zoo_compute.errors import ChainError, FeeTooHigh, TransactionPending, Unreachable, ZooError
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Chain
+
+TIMEOUT_S = 180.0
+STUCK_AFTER_S = 30.0
+STUCK_AFTER_BLOCKS = 2  # a chain that makes no blocks is not helped by a higher fee
+ADOPTED_FOR_BLOCKS = 50  # how long the outcome of a dead sender's transaction is told to the next who sends the same
+SHORTEST_POLL_S = 0.02
+LONGEST_POLL_S = 1.0
+ATTEMPTS = 8  # to win a nonce against processes on other machines
+
+
+class Signer(Protocol):
+    """eth-account's LocalAccount, or a RemoteSigner."""
+
+    @property
+    def address(self) -> Any: ...
+
+    def sign_transaction(self, transaction_dict: Any) -> Any:
+        """Something with `.raw_transaction`."""
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """A mined, successful transaction. `result` is what the simulation returned; ids are better taken from events."""
+
+    transaction_hash: str
+    block: int
+    gas_used: int
+    operation: str  # "Settlement.commit"
+    events: Sequence[Event]
+    result: Any = None
+
+    def event(self, name: str) -> Event:
+        """The one event of this name."""
+        (found,) = [event for event in self.events if event.name == name]
+        return found
+
+
+class Sender:
+    """One account on one chain. Safe with several threads, and with several processes of the same account.
+
+    ledger: a file to which one JSON line is appended per mined transaction (operation, gas_used, tx, block, sender).
+    folder: where the account's pending transactions are kept; all its processes on a machine must share it.
+    """
+
+    def __init__(
+        self,
+        chain: Chain,
+        account: Signer,
+        *,
+        ledger: Path | None = None,
+        folder: Path | None = None,
+        timeout_s: float = TIMEOUT_S,
+        stuck_after_s: float = STUCK_AFTER_S,
+        max_fee_limit: int = fees.MAX_FEE_LIMIT,
+    ) -> None:
+        self.chain = chain
+        self.account = account
+        self.address = Web3.to_checksum_address(account.address)
+        self.ledger = ledger
+        self.timeout_s = timeout_s
+        self.stuck_after_s = stuck_after_s
+        self.max_fee_limit = max_fee_limit
+        self._outbox = Outbox(folder, chain.network.chain_id, self.address)
+
+    def simulate(self, call: Call, *, value: int = 0) -> Any:
+        """What the call would return in the next block, or its Refusal. Costs nothing."""
+        return _result(call, dry_run(self.chain.w3, request_of(call, self.address, value)))
+
+    def send(self, call: Call, *, value: int = 0) -> Receipt:
+        """Simulate, send, wait. Raises Refusal (before gas is paid, or mined and reverted), NotFunded, FeeTooHigh,
+        Unreachable, TransactionPending (not mined in `timeout_s`; sending again goes on from there).
+        """
+        return self._deliver(request_of(call, self.address, value), call)
+
+    def send_coin(self, to: str, wei: int) -> Receipt:
+        """A plain transfer of native coin."""
+        return self._deliver(Request("transfer", self.address, Web3.to_checksum_address(to), "0x", wei), None)
+
+    # -- the way of one request: adopt or submit, wait, and again if another transaction took the nonce
+
+    def _deliver(self, request: Request, call: Call | None) -> Receipt:
+        for _ in range(ATTEMPTS):
+            result = None
+            entry = self._adopt(request)
+            if entry is None:
+                returned = dry_run(self.chain.w3, request)
+                result = _result(call, returned)
+                entry = self._submit(request, estimate_gas(self.chain.w3, request))
+            mined = self._wait(entry)
+            if mined is not None:
+                return self._receipt(request, mined, result)
+        raise Unreachable(f"{request.operation}: other senders of {self.address} took the nonce {ATTEMPTS} times")
+
+    def _adopt(self, request: Request) -> Entry | None:
+        """The same call, sent by a process of ours that died or gave up and so never told its outcome."""
+        with self._outbox.locked() as box:
+            head, mined, pending = self.chain.head().number, self._nonce("latest"), self._nonce("pending")
+            # Mined long ago, or (above pending) of a chain that was reset, or behind one that was never sent.
+            old = {
+                n for n, e in box.entries.items() if n < mined and not 0 <= head - e.sent_block <= ADOPTED_FOR_BLOCKS
+            }
+            box.drop(lambda entry: not entry.waited_for and (entry.nonce in old or entry.nonce > pending))
+            for entry in box.entries.values():
+                same = (entry.to, entry.data, entry.value) == (request.to, request.data, request.value)
+                if same and not entry.waited_for and (entry.nonce < mined or self._broadcast(entry)):
+                    entry.sender_pid = os.getpid()
+                    return entry
+        return None
+
+    def _submit(self, request: Request, gas: int) -> Entry:
+        """Sign with the next nonce and send. Holds the account's lock, so that no other process takes the nonce."""
+        w3 = self.chain.w3
+        for attempt in range(ATTEMPTS):
+            with self._outbox.locked() as box:
+                block = w3.eth.get_block("latest")
+                fee = fees.suggest(w3, block, self.max_fee_limit)
+                needed = gas * fee.max_fee + request.value
+                if self.chain.coin(self.address) < needed:
+                    raise not_funded(w3, self.address, needed)
+                entry = Entry(
+                    nonce=self._nonce("pending"),
+                    operation=request.operation,
+                    to=request.to,
+                    data=request.data,
+                    value=request.value,
+                    gas=gas,
+                    max_fee=fee.max_fee,
+                    priority_fee=fee.priority_fee,
+                    sent_block=block["number"],
+                    sender_pid=os.getpid(),
+                )
+                if self._first_broadcast(entry, box):
+                    return entry
+            time.sleep(0.05 * 2**attempt)  # the RPC's count lags, or another machine sends for this account
+        raise Unreachable(f"{request.operation}: no free nonce for {self.address}", hint="does another machine use it?")
+
+    def _first_broadcast(self, entry: Entry, box: Box) -> bool:
+        """As `_broadcast`, with the entry on disk before: whoever comes after a crash here finds it."""
+        box.put(entry)
+        try:
+            sent = self._broadcast(entry)
+        except Unreachable:  # it may have arrived
+            entry.sender_pid = None
+            box.put(entry)
+            raise
+        except ZooError:
+            box.remove(entry)
+            raise
+        if sent:
+            box.put(entry)
+        else:
+            box.remove(entry)
+        return sent
+
+    def _broadcast(self, entry: Entry) -> bool:
+        """Whether the node has the transaction now; False when the nonce is taken."""
+        signed = self.account.sign_transaction(self._transaction(entry))
+        raw = bytes(signed.raw_transaction)
+        digest = "0x" + keccak(raw).hex()
+        if digest not in entry.hashes:
+            entry.hashes.append(digest)
+        try:
+            self.chain.w3.eth.send_raw_transaction(HexBytes(raw))
+        except Web3RPCError as error:
+            if fees.is_nonce_taken(error):
+                return self._has(digest)  # by itself, when an answer was lost and the provider asked again
+            if fees.is_unfunded(error):
+                raise not_funded(self.chain.w3, self.address, entry.gas * entry.max_fee + entry.value) from None
+            if not fees.is_known(error):
+                raise ChainError(f"{entry.operation}: the RPC refuses the transaction: {error.message}") from error
+        return True
+
+    def _has(self, digest: str) -> bool:
+        try:
+            self.chain.w3.eth.get_transaction(HexBytes(digest))
+        except TransactionNotFound:
+            return False
+        return True
+
+    def _wait(self, entry: Entry) -> TxReceipt | None:
+        """The receipt under any of the entry's hashes; None when another transaction took its nonce.
+
+        Whatever ends the wait before that (time, an unreachable RPC, Ctrl-C) leaves the entry for the next `send`.
+        """
+        try:
+            mined = self._watch(entry)
+        except BaseException:
+            entry.sender_pid = None
+            with self._outbox.locked() as box:
+                box.put(entry)
+            raise
+        with self._outbox.locked() as box:
+            box.remove(entry)
+        return mined
+
+    def _watch(self, entry: Entry) -> TxReceipt | None:
+        start = last_sent = time.monotonic()
+        pause = SHORTEST_POLL_S
+        while True:
+            taken = self._nonce("latest") > entry.nonce  # asked first: a receipt that comes in between is then seen
+            mined = self._mined(entry)
+            if mined is not None or taken:
+                return mined
+            now = time.monotonic()
+            if now - start > self.timeout_s:
+                raise TransactionPending(f"{entry.operation}: not mined in {self.timeout_s:g} s", entry.hashes[-1])
+            if now - last_sent > self.stuck_after_s and self._replace(entry):
+                last_sent = now
+            time.sleep(pause)
+            pause = min(LONGEST_POLL_S, pause * 1.5)
+
+    def _mined(self, entry: Entry) -> TxReceipt | None:
+        for digest in reversed(entry.hashes):
+            try:
+                return self.chain.w3.eth.get_transaction_receipt(HexBytes(digest))
+            except TransactionNotFound:
+                continue
+        return None
+
+    def _replace(self, entry: Entry) -> bool:
+        """Send again at the same nonce with a higher fee, once blocks went by without it."""
+        block = self.chain.w3.eth.get_block("latest")
+        if block["number"] < entry.sent_block + STUCK_AFTER_BLOCKS:
+            return False
+        try:
+            fee = fees.bumped(self.chain.w3, block, entry.max_fee, entry.priority_fee, self.max_fee_limit)
+        except FeeTooHigh:
+            return True  # go on waiting; what was sent may still be mined
+        with self._outbox.locked() as box:
+            entry.max_fee, entry.priority_fee = fee.max_fee, fee.priority_fee
+            self._broadcast(entry)  # False: mined meanwhile; the watch sees it
+            box.put(entry)
+        return True
+
+    def _receipt(self, request: Request, mined: TxReceipt, result: Any) -> Receipt:
+        block, gas_used = mined["blockNumber"], mined["gasUsed"]
+        digest = "0x" + mined["transactionHash"].hex()
+        self._record(request.operation, gas_used, digest, block)
+        if mined["status"] != 1:
+            raise why_reverted(self.chain.w3, request, block)
+        return Receipt(digest, block, gas_used, request.operation, decode(self.chain, mined["logs"]), result)
+
+    # -- small parts
+
+    def _transaction(self, entry: Entry) -> dict[str, Any]:
+        return {
+            "type": 2,
+            "chainId": self.chain.network.chain_id,
+            "nonce": entry.nonce,
+            "to": entry.to,
+            "data": entry.data,
+            "value": entry.value,
+            "gas": entry.gas,
+            "maxFeePerGas": entry.max_fee,
+            "maxPriorityFeePerGas": entry.priority_fee,
+        }
+
+    def _nonce(self, block: str) -> int:
+        return self.chain.w3.eth.get_transaction_count(self.address, block)  # type: ignore[arg-type]
+
+    def _record(self, operation: str, gas_used: int, digest: str, block: int) -> None:
+        if self.ledger is None:
+            return
+        line = {"operation": operation, "gas_used": gas_used, "tx": digest, "block": block, "sender": self.address}
+        self.ledger.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.ledger, "a") as file:  # one short append: lines of several processes do not mix
+            file.write(json.dumps(line) + "\n")
+
+
+def _result(call: Call | None, returned: bytes) -> Any:
+    """What a function returns, decoded; None for one that returns nothing."""
+    return decode_outputs(call.abi, returned) if call and call.abi["outputs"] else None

@@ -1,0 +1,56 @@
+"""A hosted signer: the key stays there, transactions are signed over JSON-RPC (`eth_signTransaction`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from eth_utils.address import to_checksum_address
+from hexbytes import HexBytes
+from web3 import HTTPProvider
+from web3.types import RPCEndpoint
+
+from zoo_compute.chain.network import Network
+from zoo_compute.chain.provider import READ_TIMEOUT_S, authorization, redacted
+from zoo_compute.errors import ConfigError, Unreachable
+
+
+@dataclass(frozen=True)
+class Signed:
+    raw_transaction: HexBytes
+
+
+class RemoteSigner:
+    """The account of `address` at the signer of a network file; takes a LocalAccount's place in `Sender`.
+
+    Without an address the signer's first account (`eth_accounts`) is used.
+    """
+
+    def __init__(self, network: Network, api_key: str | None = None, address: str | None = None) -> None:
+        if network.signer is None:
+            raise ConfigError(f"network {network.name!r} names no signer", hint="use a key file")
+        self._url = network.signer
+        headers = {**HTTPProvider.get_request_headers(), **authorization(api_key, [self._url])}
+        options = {"timeout": READ_TIMEOUT_S, "headers": headers}
+        self._provider = HTTPProvider(self._url, request_kwargs=options, exception_retry_configuration=None)
+        self.address = to_checksum_address(address or self._first_account())
+
+    def sign_transaction(self, transaction_dict: dict[str, Any]) -> Signed:
+        quantities = {key: hex(value) if isinstance(value, int) else value for key, value in transaction_dict.items()}
+        answer = self._ask("eth_signTransaction", [{**quantities, "from": self.address}])
+        return Signed(HexBytes(answer["raw"] if isinstance(answer, dict) else answer))
+
+    def _first_account(self) -> str:
+        accounts = self._ask("eth_accounts", [])
+        if not accounts:
+            raise ConfigError(f"the signer {redacted(self._url)} has no account for this API key")
+        return str(accounts[0])
+
+    def _ask(self, method: str, params: list) -> Any:
+        try:
+            answer = self._provider.make_request(RPCEndpoint(method), params)
+        except (OSError, ValueError) as error:  # requests' exceptions are OSErrors
+            raise Unreachable(f"the signer {redacted(self._url)} does not answer: {type(error).__name__}") from None
+        if "result" not in answer:
+            raise ConfigError(f"the signer {redacted(self._url)} refuses {method}: {answer.get('error')}")
+        return answer["result"]
