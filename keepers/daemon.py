@@ -1,0 +1,151 @@
+"""`zoo node start`: broker, gateway, keeper and workers of one operator, each its own process, kept running.
+
+A process that ends is started again, later each time it ends soon after its start. Stopping ends all of them; so does the death
+of the daemon itself, where the system can tell children of it (Linux).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from keepers import broker
+from keepers.config import OperatorConfig
+
+log = logging.getLogger("zoo.daemon")
+
+STOP_TIMEOUT_S = 10.0
+FIRST_BACKOFF_S = 0.5
+LONGEST_BACKOFF_S = 60.0
+STEADY_AFTER_S = 30.0
+PR_SET_PDEATHSIG = 1
+
+
+@dataclass
+class Child:
+    """One supervised process."""
+
+    name: str
+    command: list[str]
+    log_path: Path
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    backoff_s: float = FIRST_BACKOFF_S
+    restarts: int = 0
+    held: bool = False  # not started again while held
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+
+@dataclass
+class Daemon:
+    """The processes of one operator. `poll()` must be called now and then; `stop()` ends them all."""
+
+    config: OperatorConfig
+    only: str | None = None  # one part: broker, gateway, keeper or worker
+    children: dict[str, Child] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """Start everything, the broker and the gateway first. Raises BrokerUnreachable when the broker does not come up."""
+        for name, command in commands(self.config).items():
+            if self.only and name.partition("-")[0] != self.only:
+                continue
+            child = Child(name, command, self.config.folder / "logs" / f"{name}.log")
+            self.children[name] = child
+            _spawn(child)
+            if name == "broker":
+                broker.wait_ready(self.config.broker, self.config.folder, child.process)
+
+    def poll(self) -> None:
+        """Start again what ended."""
+        for child in self.children.values():
+            if child.running or child.held:
+                continue
+            now = time.monotonic()
+            if now - child.started > STEADY_AFTER_S:
+                child.backoff_s = FIRST_BACKOFF_S
+            if now - child.started < child.backoff_s:
+                continue
+            code = child.process.returncode if child.process else None
+            log.warning("%s of %s ended (%s); starting it again", child.name, self.config.name, code)
+            child.backoff_s = min(LONGEST_BACKOFF_S, child.backoff_s * 2)
+            child.restarts += 1
+            _spawn(child)
+
+    def kill(self, name: str, *, hold: bool = False) -> int:
+        """Kill one process as a power cut would; the pid it had. With `hold` it stays down until `resume`."""
+        child = self.children[name]
+        child.held = hold
+        assert child.process is not None, f"{name} was never started"
+        child.process.kill()
+        child.process.wait()
+        return child.process.pid
+
+    def resume(self, name: str) -> None:
+        self.children[name].held = False
+
+    def stop(self) -> None:
+        """End all processes, the broker last."""
+        for child in reversed(self.children.values()):
+            if child.running and child.process is not None:
+                child.process.send_signal(signal.SIGTERM)
+                try:
+                    child.process.wait(STOP_TIMEOUT_S if child.name in ("broker", "gateway") else STOP_TIMEOUT_S / 2)
+                except subprocess.TimeoutExpired:
+                    child.process.kill()
+                    child.process.wait()
+
+
+def commands(config: OperatorConfig) -> dict[str, list[str]]:
+    """Name -> command line of each process, in the order they start."""
+    found: dict[str, list[str]] = {}
+    if config.broker == broker.EMBEDDED:
+        found["broker"] = broker.server_command(config.folder)
+    if not config.store.startswith("kubo:"):
+        address = ["--host", config.gateway_host, "--port", str(config.gateway_port)]
+        found["gateway"] = [
+            sys.executable,
+            "-m",
+            "zoo_compute.store.gateway",
+            "--root",
+            config.store_location,
+            *address,
+        ]
+    home = ["--home", str(config.folder)]
+    found["keeper"] = [sys.executable, "-m", "keepers.process", "keeper", *home]
+    for index in range(config.workers):
+        found[f"worker-{index}"] = [sys.executable, "-m", "keepers.process", "worker", *home, "--name", str(index)]
+    return found
+
+
+def _spawn(child: Child) -> None:
+    child.log_path.parent.mkdir(parents=True, exist_ok=True)
+    with child.log_path.open("ab") as output:
+        child.process = subprocess.Popen(
+            child.command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # a Ctrl-C in the terminal reaches the daemon alone, which ends them in order
+            preexec_fn=die_with_parent,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+    child.started = time.monotonic()
+
+
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def die_with_parent() -> None:
+    """For `preexec_fn`: the child ends when the thread that started it does (Linux; elsewhere nothing)."""
+    if _LIBC is not None:
+        _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,0 +1,257 @@
+"""The keeper of one operator: what it holds (chain, hot key, store, work queue) and one look at the chain.
+
+`tick` is: a snapshot at one block -> duties (pure) -> sends that the contract refuses the second time. Nothing is remembered
+between ticks but caches, so a keeper may be killed at any line and started again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from eth_account.messages import encode_defunct
+from eth_account.signers.local import LocalAccount
+from eth_utils.crypto import keccak
+
+from keepers.bidding import Sealer
+from keepers.config import OperatorConfig
+from keepers.duties import (
+    Aggregate,
+    CommitTrained,
+    Duty,
+    Me,
+    OpenBid,
+    PostAggregate,
+    Prepare,
+    Progress,
+    SealBid,
+    Send,
+    Train,
+    duties,
+)
+from keepers.requests import (
+    aggregate_name,
+    aggregate_request,
+    prepare_name,
+    prepare_request,
+    tidy_name,
+    tidy_request,
+    train_name,
+    train_request,
+)
+from keepers.verifier import Verifier
+from keepers.work import WorkQueue, WorkStatus
+from node import prover
+from zoo_compute.chain.connection import Chain
+from zoo_compute.chain.events import scan
+from zoo_compute.chain.sender import Sender
+from zoo_compute.chain.snapshot import read_job, read_operator
+from zoo_compute.chain.views import JobState, JobView, Kind, OperatorView
+from zoo_compute.errors import NeedsOperator, Refusal, Retryable
+from zoo_compute.operators import Operators
+from zoo_compute.spec.bits import slots_in
+from zoo_compute.store import BlockStore, Store
+from zoo_compute.store.cid import digest_of
+
+log = logging.getLogger("zoo.keeper")
+
+
+class Keeper:
+    """One operator's decisions. Raises nothing from `tick`: an error stops one job's duties for one tick and is logged."""
+
+    def __init__(
+        self, config: OperatorConfig, chain: Chain, account: LocalAccount, sender: Sender, store: Store, work: WorkQueue
+    ) -> None:
+        self.config = config
+        self.chain = chain
+        self.sender = sender
+        self.store = store
+        self.work = work
+        secret = keccak(account.sign_message(encode_defunct(text="zoo: seals of this operator's bids")).signature)
+        self._sealer = Sealer(secret)
+        self._verifier = Verifier(config, self._ask, secret) if "verifier" in config.roles else None
+        self._finished: set[int] = set()
+        self._peers: list[str] = []
+
+    def tick(self) -> dict[str, Any]:
+        """One look at every job that is not over; what was seen, for the status file."""
+        block = self.chain.head().number
+        operator = read_operator(self.chain, self.config.operator, block) if self.config.operator else None
+        status: dict[str, Any] = {"block": block, "jobs": {}, "trouble": []}
+        busy = False
+        for job in range(1, self.chain.tasks.job_count(block=block) + 1):
+            if job in self._finished:
+                continue
+            try:
+                view = read_job(self.chain, job, block)
+                status["jobs"][job] = JobState(view.state).name
+                busy = self._serve(view, operator) or busy
+            except Refusal as refusal:  # somebody was quicker, or the chain moved on; the next tick looks again
+                log.info("job %d: refused: %s", job, refusal)
+            except Retryable as error:
+                log.warning("job %d: %s; will try again", job, error)
+            except NeedsOperator as error:
+                log.error("job %d: %s (%s)", job, error, error.hint)
+                status["trouble"].append(f"job {job}: {error}")
+        if operator is not None and not busy:
+            self._withdraw(operator)
+        return status
+
+    def refresh_peers(self) -> None:
+        """Whose stores to ask for what is not here: the network's, and what operators announced on chain."""
+        names = ("OperatorRegistered", "EndpointAnnounced")
+        head = self.chain.head().number
+        announced = {
+            event.args["operator"]: event.args["endpoint"]
+            for event in scan(self.chain, self.chain.network.first_block, head, names=names)
+        }
+        mine = announced.get(self.config.operator)
+        if self.config.operator and self.config.endpoint and mine != self.config.endpoint:
+            self.sender.send(self.chain.registry.announce(self.config.operator, self.config.endpoint))
+        others = [url for operator, url in announced.items() if url and operator != self.config.operator]
+        self._peers = [*dict.fromkeys([*self.chain.network.storage, *others])]
+        if isinstance(self.store, BlockStore):
+            self.store.set_peers(self._peers)
+
+    def _serve(self, view: JobView, operator: OperatorView | None) -> bool:
+        """Do what is due for one job; whether money of mine is still bound in it."""
+        if self._verifier is not None:
+            self._verifier.look_at(view)
+        if operator is None:
+            if view.over and not (self._verifier and self._verifier.pending(view)):
+                self._finish(view)
+            return False
+        me = self._me(view, operator)
+        found = duties(view, me, self._progress(view, operator.operator))
+        for duty in found:
+            self._perform(view, duty)
+        seat, aggregator = view.seats.get(me.operator), view.aggregator_seats.get(me.operator)
+        bound = bool((seat and seat.locked) or (aggregator and aggregator.locked))
+        paid = view.run is None or view.run.outstanding == 0
+        if view.over and paid and not found and not bound and not (self._verifier and self._verifier.pending(view)):
+            self._finish(view)
+        return bound
+
+    def _finish(self, view: JobView) -> None:
+        """Nothing is due any more: let the store go of what the job needed only while it ran."""
+        self._finished.add(view.job)
+        if self.work.status(prepare_name(view)).state == "done" or view.checkpoints:
+            self._ask("work.tidy", tidy_name(view), tidy_request(view))
+
+    def _me(self, view: JobView, operator: OperatorView) -> Me:
+        config = self.config
+        return Me(
+            operator=operator.operator,
+            provides="provider" in config.roles,
+            aggregates="aggregator" in config.roles,
+            price=config.price_wei(Kind.SLOTS),
+            aggregator_price=config.price_wei(Kind.AGGREGATOR),
+            capacity=config.capacity,
+            standby=config.standby,
+            free=operator.free(view.token),
+            turn_s=max(1, round(3 * config.poll_s)),
+            ready_window_s=self.chain.network.params.ready_window_s,
+            workers=config.workers,
+            drained=not operator.eligible or (config.folder / "draining").exists(),
+        )
+
+    def _progress(self, view: JobView, operator: int) -> Progress:
+        prepared = self.work.status(prepare_name(view))
+        seat = view.seats.get(operator)
+        slot_s = float(prepared.result["slot_s"]) if prepared.result else None
+        if prepared.state == "failed":
+            log.error("job %d cannot be held by this operator: %s", view.job, prepared.error)
+            return Progress(failed=frozenset(slots_in(seat.held)) if seat else frozenset())
+        if view.run is None or view.state != JobState.RUNNING:
+            return Progress(slot_s)
+        due = slots_in(seat.held & view.run.missing) if seat else []
+        states = {slot: self.work.status(train_name(view, slot)).state for slot in due}
+        return Progress(
+            slot_s,
+            trained=frozenset(slot for slot, state in states.items() if state == "done"),
+            failed=frozenset(slot for slot, state in states.items() if state == "failed"),
+            aggregated=self.work.status(aggregate_name(view)).state == "done",
+        )
+
+    def _perform(self, view: JobView, duty: Duty) -> None:
+        match duty:
+            case Send(contract, function, args):
+                self._send(view, getattr(getattr(self.chain, contract), function)(*args))
+            case SealBid():
+                self._seal_bid(view, duty)
+            case OpenBid():
+                self._open_bid(view, duty)
+            case Prepare():
+                self._ask("work.prepare", prepare_name(view), prepare_request(view))
+            case Train(_, slot):
+                self._ask("work.train", train_name(view, slot), train_request(view, slot))
+            case CommitTrained(round_, slots):
+                self._commit(view, round_, slots)
+            case Aggregate():
+                self._ask("work.aggregate", aggregate_name(view), aggregate_request(view))
+            case PostAggregate(round_, mask):
+                self._post_checkpoint(view, round_, mask)
+
+    def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
+        return self.work.submit(task, name, {**request, "peers": self._peers})
+
+    def _send(self, view: JobView, call: Any) -> None:
+        """Send, and let a refusal of one duty not keep the next ones from being done."""
+        try:
+            receipt = self.sender.send(call)
+            log.info("job %d: %s.%s in %s", view.job, call.contract, call.function, receipt.transaction_hash)
+        except Refusal as refusal:
+            log.info("job %d: %s.%s refused: %s", view.job, call.contract, call.function, refusal.reason)
+
+    def _seal_bid(self, view: JobView, duty: SealBid) -> None:
+        # The price is kept with the operator's broker before it is sealed, so that a changed configuration cannot unseal it.
+        price = self.work.remember(f"bid:{view.job}:{duty.kind}:{duty.attempt}", duty.price)
+        seal = self._sealer.seal(view.job, duty.kind, duty.attempt, self.config.operator, price, duty.capacity)
+        call = self.chain.auction.bid(
+            view.job, duty.kind, self.config.operator, seal, duty.capacity, self.config.standby
+        )
+        self._send(view, call)
+
+    def _open_bid(self, view: JobView, duty: OpenBid) -> None:
+        price = self.work.remember(f"bid:{view.job}:{duty.kind}:{duty.attempt}", duty.price)
+        salt = self._sealer.salt(view.job, duty.kind, duty.attempt)
+        self._send(view, self.chain.auction.reveal(view.job, duty.kind, self.config.operator, price, salt))
+
+    def _commit(self, view: JobView, round_: int, slots: tuple[int, ...]) -> None:
+        reports = [self.work.status(train_name(view, slot)).result for slot in slots]
+        results = [prover.result_of(report) for report in reports if report is not None]
+        bundle = prover.bundle_bytes(view.job, round_, self.config.operator, results)
+        digest = digest_of(self.store.add(bundle))
+        bitmap = sum(1 << result.slot for result in results)
+        root = prover.round_root(results)
+        call = self.chain.settlement.commit(view.job, round_, self.config.operator, bitmap, root, digest)
+        self._send(view, call)
+
+    def _post_checkpoint(self, view: JobView, round_: int, mask: int) -> None:
+        result = self.work.status(aggregate_name(view)).result
+        assert result is not None, "PostAggregate follows a finished aggregation"
+        root, digest = bytes.fromhex(result["root"]), digest_of(result["pointer"])
+        call = self.chain.settlement.post_checkpoint(view.job, round_, self.config.operator, mask, root, digest)
+        self._send(view, call)
+
+    def claim_rewards(self) -> None:
+        """Network rewards of epochs that are over, to the cold owner."""
+        if self.config.operator:
+            Operators(self.chain, self.sender).claim_rewards(self.config.operator, say=log.info)
+
+    def _withdraw(self, operator: OperatorView) -> None:
+        """Payments to the cold owner, once no job of mine is under way."""
+        for token, amount in operator.owed.items():
+            if amount:
+                call = self.chain.tasks.withdraw(token, operator.owner)
+                receipt = self.sender.send(call)
+                log.info("withdrew %d of %s to %s in %s", amount, token, operator.owner, receipt.transaction_hash)
+
+
+def write_status(config: OperatorConfig, status: dict[str, Any]) -> None:
+    """The newest look, for `zoo node status` and for people; atomically."""
+    path = config.folder / "status.json"
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(status, indent=2) + "\n")
+    temporary.replace(path)

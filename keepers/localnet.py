@@ -1,0 +1,173 @@
+"""A whole network on one machine: a devnet chain, and operators with their own folders, brokers, stores and processes.
+
+For the demo, for tests and for benchmarks. Operators share nothing but the chain and each other's gateways.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from keepers.config import OperatorConfig, from_dict, save
+from keepers.daemon import Daemon, die_with_parent
+from keepers.verifier import REPORTS, read_reports
+from zoo_compute.chain import keystore
+from zoo_compute.chain.network import write_atomically
+from zoo_compute.chain.sender import Sender
+from zoo_compute.devnet import Devnet
+from zoo_compute.spec.params import ZEN
+
+HOT_COIN = 10 * 10**18  # wei of native coin for a hot key's gas
+GATEWAY_START_S = 15.0
+
+
+@dataclass(frozen=True)
+class OperatorPlan:
+    """One operator to enlist. `gpu_class` is a label here: every worker of a local network runs on this machine's CPU."""
+
+    name: str
+    roles: tuple[str, ...] = ("provider",)
+    gpu_class: int = 1
+    vram_gb: int = 24
+    price: str = "1"
+    aggregator_price: str = "1"
+    capacity: int = 4
+    sample_rate: float = 0.25
+    stake: int = 1_000 * ZEN
+    collateral: int = 2_000 * ZEN
+
+
+@dataclass
+class LocalNetwork:
+    """`with LocalNetwork(folder, plans) as network: ...`; call `poll()` now and then. Nothing outlives it."""
+
+    folder: Path
+    plans: tuple[OperatorPlan, ...]
+    devnet: Devnet = field(init=False)
+    daemons: dict[str, Daemon] = field(default_factory=dict)
+    operators: dict[int, str] = field(default_factory=dict)  # number -> name
+    _gateway: subprocess.Popen[bytes] | None = None
+
+    @property
+    def network_path(self) -> Path:
+        return self.devnet.network_file
+
+    @property
+    def submitter_store(self) -> Path:
+        """The store of whoever submits jobs here; its gateway is the network's storage."""
+        return self.folder / "submitter" / "store"
+
+    def __enter__(self) -> LocalNetwork:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Chain, storage, then every operator: registered, funded, running."""
+        port = free_port()
+        self.devnet = Devnet(self.folder / "chain").start()
+        network = dataclasses.replace(self.devnet.network, storage=(f"http://127.0.0.1:{port}",))
+        network.save(self.devnet.network_file)
+        self._gateway = start_gateway(self.submitter_store, port, self.folder / "submitter" / "gateway.log")
+        for plan in self.plans:
+            self.enlist(plan)
+
+    def enlist(self, plan: OperatorPlan) -> OperatorConfig:
+        """Register and fund one operator, and start its processes."""
+        home = self.folder / plan.name
+        (home / "store").mkdir(parents=True, exist_ok=True)
+        secret = self.devnet.passphrase_file.read_text()
+        write_atomically(home / "passphrase", secret.encode(), mode=0o600)
+        hot = keystore.create(home / "hot.json", secret, work=keystore.DEVNET_WORK)
+        self.devnet.fund(hot, coin=HOT_COIN)
+        port = free_port()
+        endpoint = f"http://127.0.0.1:{port}"
+        operator = 0 if set(plan.roles) == {"verifier"} else self._register(plan, hot, endpoint)
+        raw = {
+            "name": plan.name,
+            "network": str(self.network_path),
+            "operator": operator,
+            "roles": list(plan.roles),
+            "price": plan.price,
+            "aggregator_price": plan.aggregator_price,
+            "capacity": plan.capacity,
+            "sample_rate": plan.sample_rate,
+            "gateway_port": port,
+            "endpoint": endpoint,
+            "poll_s": 0.7,
+        }
+        config = from_dict(raw, home)
+        save(config)
+        self.daemons[plan.name] = Daemon(config)
+        self.daemons[plan.name].start()
+        return config
+
+    def _register(self, plan: OperatorPlan, hot: str, endpoint: str) -> int:
+        """What `zoo node register` and `zoo node deposit` do, from an owner's account of its own."""
+        chain = self.devnet.chain
+        owner = self.devnet.account(f"{plan.name}-owner", zen=plan.stake + plan.collateral)
+        sender = Sender(chain, owner, folder=self.devnet.folder)
+        sender.send(chain.zen.approve(chain.registry.address, plan.stake + plan.collateral))
+        receipt = sender.send(chain.registry.register(hot, plan.gpu_class, plan.vram_gb, plan.stake, endpoint))
+        operator = int(receipt.event("OperatorRegistered").args["operator"])
+        sender.send(chain.registry.deposit(operator, chain.zen.address, plan.collateral))
+        self.operators[operator] = plan.name
+        return operator
+
+    def poll(self) -> None:
+        """Keep every operator's processes running."""
+        for daemon in self.daemons.values():
+            daemon.poll()
+
+    def verified(self) -> list[dict]:
+        """Every report of every verifier."""
+        return [report for daemon in self.daemons.values() for report in read_reports(daemon.config.folder / REPORTS)]
+
+    def stop(self) -> None:
+        """End every process, the chain last."""
+        for daemon in self.daemons.values():
+            daemon.stop()
+        if self._gateway is not None:
+            self._gateway.terminate()
+            self._gateway.wait(10)
+        if hasattr(self, "devnet"):
+            self.devnet.stop()
+
+
+def free_port() -> int:
+    """A port nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def start_gateway(store: Path, port: int, log: Path) -> subprocess.Popen[bytes]:
+    """A store's gateway as a process of its own; returns when it accepts connections."""
+    store.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "zoo_compute.store.gateway", "--root", str(store), "--port", str(port)]
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, start_new_session=True, preexec_fn=die_with_parent
+        )
+    deadline = time.monotonic() + GATEWAY_START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return process
+        except OSError:
+            time.sleep(0.05)
+    process.kill()
+    raise RuntimeError(f"the gateway did not start; see {log}")

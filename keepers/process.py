@@ -1,0 +1,146 @@
+"""The processes of an operator: `python -m keepers.process keeper|worker --home DIR`, normally run by the daemon."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import redis
+from celery.signals import setup_logging, worker_ready
+from kombu.exceptions import OperationalError
+
+from keepers import broker
+from keepers.app import KEEPER_QUEUE, make_app
+from keepers.config import OperatorConfig, load
+from zoo_compute.errors import Unreachable, ZooError
+from zoo_compute.store import open_store
+
+log = logging.getLogger("zoo.process")
+SELDOM_TICKS = 10  # peers and rewards are looked at once in so many ticks
+
+
+def configure_logging() -> None:
+    """One line an event, UTC, to stderr; Celery keeps its hands off."""
+    logging.Formatter.converter = time.gmtime
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)sZ %(levelname)-7s %(name)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"
+    )
+    for noisy in ("urllib3", "web3", "celery.worker.strategy", "celery.app.trace"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    setup_logging.connect(lambda **_: None, weak=False)
+
+
+def run_worker(config: OperatorConfig, name: str = "0") -> None:
+    """A worker: torch, the store and the queue; no keys, no chain."""
+    import torch
+
+    from keepers import worker
+    from keepers.work import WorkLog
+
+    torch.set_num_threads(config.threads)
+    client = broker.wait_ready(config.broker, config.folder)
+    app = make_app(config)
+    worklog = WorkLog(client, f"{config.name}-{name}")
+    worklog.start_afresh()
+    worker.bind(app, worklog, open_store(config.store_location))
+    worker.start(app, f"{config.name}-{name}")
+
+
+def run_keeper(config: OperatorConfig) -> None:
+    """The keeper: the hot key, the chain and the queue; no torch work of its own."""
+    from keepers.keeper import write_status
+
+    client = broker.wait_ready(config.broker, config.folder)
+    app = make_app(config)
+    keeper = make_keeper(config, app, client)
+    ticks = 0
+
+    @app.task(name="keeper.watch", ignore_result=True)
+    def watch() -> None:
+        nonlocal ticks
+        try:
+            if ticks % SELDOM_TICKS == 0:
+                keeper.refresh_peers()
+                keeper.claim_rewards()
+            ticks += 1
+            write_status(config, keeper.tick())
+        except Unreachable as error:
+            log.warning("%s; will try again", error)
+        except ZooError as error:
+            log.error("%s (%s)", error, error.hint)
+        except redis.RedisError as error:
+            log.warning("the broker does not answer: %s", error)
+
+    def schedule(**_: Any) -> None:
+        def beat() -> None:
+            while True:
+                try:
+                    if client.llen(KEEPER_QUEUE) == 0:
+                        watch.apply_async(expires=60, queue=KEEPER_QUEUE)
+                except (redis.RedisError, OperationalError) as error:
+                    log.warning("the broker does not answer: %s", error)
+                time.sleep(config.poll_s)
+
+        threading.Thread(target=beat, name="beat", daemon=True).start()
+
+    worker_ready.connect(schedule, weak=False)
+    app.Worker(
+        pool="solo",
+        queues=[KEEPER_QUEUE],
+        hostname=f"keeper@{config.name}",
+        loglevel="INFO",
+        without_mingle=True,
+        without_gossip=True,
+        without_heartbeat=True,
+    ).start()
+
+
+def make_keeper(config: OperatorConfig, app: Any, client: Any) -> Any:
+    """Connect everything a keeper needs; waits for a chain that is not up yet."""
+    from keepers.keeper import Keeper
+    from keepers.work import WorkQueue
+    from zoo_compute.chain import keystore
+    from zoo_compute.chain.connection import connect
+    from zoo_compute.chain.network import load as load_network
+    from zoo_compute.chain.sender import Sender
+
+    network = load_network(config.network_path)
+    account = keystore.unlock(config.path(config.keystore), config.path(config.passphrase_file).read_text().strip())
+    while True:
+        try:
+            chain = connect(network)
+            break
+        except Unreachable as error:
+            log.warning("%s; will try again", error)
+            time.sleep(max(1.0, config.poll_s))
+    sender = Sender(chain, account, ledger=config.folder / "transactions.jsonl", folder=config.folder)
+    store = open_store(config.store_location)
+    return Keeper(config, chain, account, sender, store, WorkQueue(app, client))
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="keepers.process", description=__doc__)
+    parser.add_argument("role", choices=("keeper", "worker"))
+    parser.add_argument("--home", type=Path, required=True, help="the operator's folder")
+    parser.add_argument("--name", default="0", help="tells workers of one operator apart")
+    arguments = parser.parse_args(argv)
+    configure_logging()
+    try:
+        config = load(arguments.home)
+        if arguments.role == "keeper":
+            run_keeper(config)
+        else:
+            run_worker(config, arguments.name)
+    except ZooError as error:
+        log.error("%s (%s)", error, error.hint)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

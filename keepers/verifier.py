@@ -1,0 +1,84 @@
+"""The verifier's lane: re-execute sampled slot-rounds and say whether the committed roots are right.
+
+The draw cannot be guessed by those it watches: it hashes the verifier's own secret. Reports go to `verified.jsonl`, one line
+each; a mismatch is also an error in the log. (The challenge on chain that follows a mismatch is the referee's.)
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from eth_utils.crypto import keccak
+
+from keepers.config import OperatorConfig
+from keepers.requests import verify_name, verify_request
+from keepers.work import WorkStatus
+from zoo_compute.chain.views import JobView
+
+log = logging.getLogger("zoo.verifier")
+REPORTS = "verified.jsonl"
+Ask = Callable[[str, str, dict[str, Any]], WorkStatus]  # task, name of the work, request
+
+
+class Verifier:
+    """Samples what was committed, asks its worker to re-execute it, and keeps the reports."""
+
+    def __init__(self, config: OperatorConfig, ask: Ask, secret: bytes) -> None:
+        self._config = config
+        self._ask = ask
+        self._secret = secret
+        self._path = config.folder / REPORTS
+        self._reported = {report["name"] for report in read_reports(self._path)}
+
+    def look_at(self, view: JobView) -> None:
+        """Ask for what was drawn and not asked for yet; report what is done."""
+        for round_, slot in self._drawn(view):
+            name = verify_name(view, round_, slot)
+            if name in self._reported:
+                continue
+            status = self._ask("work.verify", name, verify_request(view, round_, slot))
+            if status.state == "done" and status.result is not None:
+                self._report({"name": name, **status.result})
+            elif status.state == "failed":
+                self._report({"name": name, "job": view.job, "round": round_, "slot": slot, "error": status.error})
+
+    def pending(self, view: JobView) -> bool:
+        """Whether something drawn is not reported yet."""
+        return any(verify_name(view, round_, slot) not in self._reported for round_, slot in self._drawn(view))
+
+    def _drawn(self, view: JobView) -> list[tuple[int, int]]:
+        rounds = {commit.round for commit in view.commits}
+        return [
+            (round_, slot)
+            for round_ in sorted(rounds)
+            for slot in sorted(view.committed(round_))
+            if self._draw(view.job, round_, slot) < self._config.sample_rate
+        ]
+
+    def _draw(self, job: int, round_: int, slot: int) -> float:
+        digest = keccak(self._secret + f"audit {job} {round_} {slot}".encode())
+        return int.from_bytes(digest[:8], "big") / 2**64
+
+    def _report(self, report: dict[str, Any]) -> None:
+        with self._path.open("a") as file:
+            file.write(json.dumps(report, sort_keys=True) + "\n")
+        self._reported.add(report["name"])
+        if not report.get("agrees", False):
+            log.error("MISMATCH: %s", json.dumps(report, sort_keys=True))
+        else:
+            log.info("%s agrees", report["name"])
+
+
+def read_reports(path: Any) -> list[dict[str, Any]]:
+    """The reports in `path`; a line cut short by a crash is left out."""
+    reports = []
+    if path.exists():
+        for line in path.read_text().splitlines():
+            try:
+                reports.append(json.loads(line))
+            except json.JSONDecodeError:
+                log.warning("%s: a line was cut short; it will be reported again", path)
+    return reports

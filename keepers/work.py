@@ -1,0 +1,138 @@
+"""The operator's own work queue: dispatch once, know what runs, send again what was lost with its worker.
+
+A piece of work has a name that says what it is (job, round, slot, start root), so that asking twice is asking once.
+States: absent -> queued -> running -> done | failed. A worker that dies takes no state with it: its lease expires and
+the work is queued again.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from celery import Celery
+
+from keepers.app import RESULT_TTL_S, WORK_QUEUE
+
+RedisClient = Any  # redis.Redis, whose every answer is typed as a value or an awaitable
+
+LEASE_S = 10
+LEASE_RENEWAL_S = 2.0
+RESEND_AFTER_S = 3.0
+ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class WorkStatus:
+    """`state` as in the module's docstring; `result` when done, `error` when failed for good."""
+
+    state: str
+    result: dict[str, Any] | None = None
+    error: str | None = None
+
+
+class WorkQueue:
+    """Work sent to the operator's own workers, kept in the operator's own Redis."""
+
+    def __init__(self, app: Celery, client: RedisClient) -> None:
+        self._app = app
+        self._redis = client
+
+    def submit(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
+        """Have `task` run with `request` unless it runs, ran or waits already; how far it is."""
+        status = self.status(name)
+        if status.state in ("done", "failed"):
+            return status
+        key = f"zoo:sent:{name}"
+        if status.state == "running" or not self._lost(key):
+            return status if status.state == "running" else WorkStatus("queued")
+        self._redis.set(key, time.time(), ex=RESULT_TTL_S)
+        self._app.send_task(task, args=[name, request], queue=WORK_QUEUE)
+        return WorkStatus("queued")
+
+    def status(self, name: str) -> WorkStatus:
+        """How far the work called `name` is."""
+        done = self._redis.get(f"zoo:done:{name}")
+        if done is not None:
+            return WorkStatus("done", result=json.loads(done))
+        if self._redis.exists(f"zoo:lease:{name}"):
+            return WorkStatus("running")
+        failures = self._redis.lrange(f"zoo:failed:{name}", 0, -1)
+        if len(failures) >= ATTEMPTS:
+            return WorkStatus("failed", error=failures[-1].decode())
+        return WorkStatus("queued" if self._redis.exists(f"zoo:sent:{name}") else "absent")
+
+    def remember(self, key: str, value: int) -> int:
+        """The integer first remembered under `key`: `value`, unless there is one already."""
+        self._redis.set(f"zoo:memo:{key}", value, nx=True)
+        return int(self._redis.get(f"zoo:memo:{key}") or value)
+
+    def depth(self) -> int:
+        """Messages no worker has taken yet."""
+        return int(self._redis.llen(WORK_QUEUE))
+
+    def _lost(self, key: str) -> bool:
+        """Never sent; or sent a while ago, and neither waiting in the queue nor possibly behind running work."""
+        sent = self._redis.get(key)
+        if sent is None:
+            return True
+        if time.time() - float(sent) < RESEND_AFTER_S or self.depth():
+            return False
+        return next(self._redis.scan_iter(match="zoo:lease:*", count=1000), None) is None
+
+
+class WorkLog:
+    """The worker's side: a lease while it works, and the outcome, each under the work's name."""
+
+    def __init__(self, client: RedisClient, worker: str = "worker") -> None:
+        self._redis = client
+        self._worker = worker
+
+    def start_afresh(self) -> None:
+        """Give up the leases of the process that had this worker's name before: it died, or it would hold them still."""
+        for key in self._redis.scan_iter(match="zoo:lease:*", count=1000):
+            if self._redis.get(key) == self._worker.encode():
+                self._redis.delete(key)
+
+    def finished(self, name: str) -> bool:
+        return bool(self._redis.exists(f"zoo:done:{name}"))
+
+    @contextmanager
+    def lease(self, name: str) -> Iterator[bool]:
+        """Hold the lease while the block runs; yields False when another worker holds it."""
+        key = f"zoo:lease:{name}"
+        if not self._redis.set(key, self._worker, nx=True, ex=LEASE_S):
+            yield False
+            return
+        stop = threading.Event()
+
+        def renew() -> None:
+            while not stop.wait(LEASE_RENEWAL_S):
+                self._redis.set(key, self._worker, ex=LEASE_S)
+
+        thread = threading.Thread(target=renew, daemon=True)
+        thread.start()
+        try:
+            yield True
+        finally:
+            stop.set()
+            thread.join()
+            self._redis.delete(key)
+
+    def record(self, name: str, result: dict[str, Any]) -> None:
+        self._redis.set(f"zoo:done:{name}", json.dumps(result), ex=RESULT_TTL_S)
+        self._redis.delete(f"zoo:failed:{name}")
+
+    def forget(self, name: str) -> None:
+        """Nothing came of it this time and nobody is to blame: let the keeper send it again."""
+        self._redis.delete(f"zoo:sent:{name}")
+
+    def record_failure(self, name: str, error: str) -> None:
+        self._redis.rpush(f"zoo:failed:{name}", error[:2000])
+        self._redis.expire(f"zoo:failed:{name}", RESULT_TTL_S)
+        self._redis.delete(f"zoo:sent:{name}")

@@ -1,0 +1,80 @@
+"""A worker process: Celery tasks that train, re-execute and aggregate. It holds no keys and trusts no request.
+
+Run as `zoo node worker`, or by `zoo node start`. Killing it at any line costs the time since its task began and nothing else:
+its lease expires and the keeper sends the work again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from celery import Celery
+
+from keepers.app import WORK_QUEUE
+from keepers.work import WorkLog
+from node import worker as node_worker
+from zoo_compute.errors import Retryable
+from zoo_compute.store import BlockStore, Store
+from zoo_compute.store.errors import ContentMissing, StoreUnreachable
+
+log = logging.getLogger("zoo.worker")
+
+Body = Callable[[dict[str, Any], Store], dict[str, Any]]
+
+TASKS: dict[str, Body] = {
+    "work.prepare": node_worker.prepare,
+    "work.train": node_worker.run_shard,
+    "work.aggregate": node_worker.run_aggregation,
+    "work.verify": node_worker.run_verification,
+    "work.tidy": node_worker.run_tidying,
+}
+
+
+def bind(app: Celery, worklog: WorkLog, store: Store, tasks: dict[str, Body] | None = None) -> None:
+    """Register the worker's tasks on `app`. `tasks` replaces bodies (a cheating worker in a test, say)."""
+    for task, body in (TASKS | (tasks or {})).items():
+        app.task(name=task, ignore_result=True)(_task(body, worklog, store))
+
+
+def _task(body: Body, worklog: WorkLog, store: Store) -> Callable[[str, dict[str, Any]], None]:
+    def task(name: str, request: dict[str, Any]) -> None:
+        run(body, worklog, store, name, request)
+
+    task.__name__ = body.__name__
+    return task
+
+
+def run(body: Body, worklog: WorkLog, store: Store, name: str, request: dict[str, Any]) -> None:
+    """Do the work called `name` once: skipped when it is done or another worker holds its lease."""
+    if worklog.finished(name):
+        return
+    if isinstance(store, BlockStore):
+        store.set_peers(request.get("peers", []))
+    with worklog.lease(name) as mine:
+        if not mine:
+            return
+        try:
+            worklog.record(name, body(request, store))
+            log.info("%s done", name)
+        except (Retryable, ContentMissing, StoreUnreachable) as error:
+            log.warning("%s: %s; will be tried again", name, error)
+            worklog.forget(name)
+        except Exception as error:
+            log.exception("%s failed", name)
+            worklog.record_failure(name, f"{type(error).__name__}: {error}")
+
+
+def start(app: Celery, name: str) -> None:
+    """Serve the work queue until told to stop. One task at a time: torch uses the threads."""
+    worker = app.Worker(
+        pool="solo",
+        queues=[WORK_QUEUE],
+        hostname=f"worker@{name}",
+        loglevel="INFO",
+        without_mingle=True,
+        without_gossip=True,
+        without_heartbeat=True,
+    )
+    worker.start()

@@ -1,0 +1,87 @@
+"""The single-process reference: the whole job from its manifest and the presence masks, on this machine alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from node import syncer
+from node.aggregation import aggregate
+from node.errors import BadInputs
+from node.training import ShardResult, root_of, train_shard
+from repops.program import Program, State, build
+from zoo_compute.manifest import Manifest
+from zoo_compute.store.interface import Store
+
+
+@dataclass
+class Replay:
+    """roots and losses: of each checkpoint, the initial one first; seconds: in inner steps."""
+
+    state: State
+    roots: list[bytes]
+    losses: list[float]
+    seconds: float = 0.0
+    results: list[ShardResult] = field(default_factory=list)
+
+
+def replay(
+    manifest: Manifest,
+    store: Store,
+    masks: Sequence[int],
+    *,
+    progress: Callable[[int, float], None] | None = None,
+) -> Replay:
+    """Train every present slot of every round in turn. masks: one presence mask a closed round, in order.
+
+    progress: called with a checkpoint's number and its held-out loss.
+    """
+    room = syncer.HEADER_ROOM + 8 * manifest.spec.profile.parameters
+    checkpoint = syncer.get_state(store, manifest.state.cid, manifest.state_root, max_bytes=room)
+    examples, heldout = syncer.fetch_examples(store, manifest), syncer.fetch_heldout(store, manifest)
+    return simulate(manifest, build(manifest.spec), checkpoint, examples, heldout, masks, progress=progress)
+
+
+def simulate(
+    manifest: Manifest,
+    program: Program,
+    checkpoint: State,
+    examples: Tensor,
+    heldout: Tensor,
+    masks: Sequence[int],
+    *,
+    progress: Callable[[int, float], None] | None = None,
+) -> Replay:
+    """As `replay`, from content that is at hand."""
+    if len(masks) > manifest.rounds:
+        raise BadInputs(f"replay: {len(masks)} masks, the job has {manifest.rounds} rounds")
+    run = Replay(checkpoint, [], [])
+    _record(run, program, heldout, progress)
+    for round_, mask in enumerate(masks):
+        if not 0 < mask < 1 << manifest.slots:
+            raise BadInputs(f"replay: the mask {mask:#x} of round {round_} does not fit {manifest.slots} slots")
+        slots = [slot for slot in range(manifest.slots) if mask >> slot & 1]
+        root = run.roots[-1]
+        updates = []
+        for slot in slots:
+            result = train_shard(manifest, program, run.state, examples, round_, slot, start_root=root)
+            run.seconds += result.seconds
+            run.results.append(result)
+            updates.append(result.update)
+        run.results = [*run.results[: -len(slots)], *(_light(result) for result in run.results[-len(slots) :])]
+        run.state = aggregate(manifest, run.state, updates)
+        _record(run, program, heldout, progress)
+    return run
+
+
+def _light(result: ShardResult) -> ShardResult:
+    return ShardResult(**{**result.__dict__, "update": {}})
+
+
+def _record(run: Replay, program: Program, heldout: Tensor, progress: Callable[[int, float], None] | None) -> None:
+    run.roots.append(root_of(run.state))
+    run.losses.append(syncer.heldout_loss(program, run.state, heldout))
+    if progress is not None:
+        progress(len(run.losses) - 1, run.losses[-1])

@@ -1,0 +1,133 @@
+"""Re-execute a slot-round and compare every root it committed to; say where the first difference is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from node.prover import SlotResult
+from node.training import Progress, ShardResult, arrays_of, train_shard
+from repops.commitments import segment_root
+from repops.program import Program, State
+from zoo_compute.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Every root is what the re-execution gives; segments: how many were run again."""
+
+    segments: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"agrees": True, "segments": self.segments}
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """The first committed root that is wrong: `field` of the result.
+
+    steps: the inner steps (from, to) in which it went wrong, as narrow as what the committer revealed allows.
+    tensor, element, expected, found: the first element of the update's file that differs, when it does.
+    """
+
+    segments: int
+    field: str
+    steps: tuple[int, int]
+    tensor: str | None = None
+    element: int | None = None
+    expected: str | None = None
+    found: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"agrees": False, **asdict(self), "steps": list(self.steps)}
+
+    def __str__(self) -> str:
+        where = f"{self.field} differs between steps {self.steps[0]} and {self.steps[1]}"
+        if self.tensor is None:
+            return where
+        return f"{where}; first at {self.tensor}[{self.element}]: expected {self.expected}, found {self.found}"
+
+
+def verify_slot(
+    manifest: Manifest,
+    program: Program,
+    checkpoint: State,
+    examples: Tensor,
+    round: int,
+    entry: SlotResult,
+    *,
+    update: State | None = None,
+    segments: Sequence[tuple[int, bytes]] | None = None,
+    start_root: bytes | None = None,
+    device: torch.device | None = None,
+    progress: Progress | None = None,
+) -> Agreement | Mismatch:
+    """Compare `entry` with an own execution of its slot-round.
+
+    checkpoint: what the chain recorded for the round. update: the entry's file, if it could be fetched. segments: the
+    leaves of the entry's segment tree, if its committer revealed them; they narrow a mismatch to one segment.
+    """
+    own = train_shard(
+        manifest,
+        program,
+        checkpoint,
+        examples,
+        round,
+        entry.slot,
+        device=device,
+        progress=progress,
+        start_root=start_root,
+    )
+    count = len(own.segments) - 1
+    field = next((name for name in _FIELDS if getattr(own, name) != getattr(entry, name)), None)
+    place = _first_difference(own.update, update) if update is not None else None
+    if field is None and place is None:
+        return Agreement(count)
+    return Mismatch(count, field or "update", _steps(manifest, own, entry, segments, field), *(place or ()))
+
+
+_FIELDS = ("start_root", "segment_root", "end_root", "update_root")
+
+
+def _steps(
+    manifest: Manifest,
+    own: ShardResult,
+    entry: SlotResult,
+    segments: Sequence[tuple[int, bytes]] | None,
+    field: str | None,
+) -> tuple[int, int]:
+    last = manifest.inner_steps
+    if field == "start_root":
+        return 0, 0
+    if field not in ("segment_root", "end_root"):
+        return last, last  # all steps agree: the update is not checkpoint - local
+    if segments is None or segment_root(segments) != entry.segment_root:
+        return 0, last
+    for (early, _), (late, root) in pairwise(own.segments):
+        if dict(segments).get(late) != root:
+            return early, late
+    return 0, last
+
+
+def _first_difference(own: State, other: State) -> tuple[str, int | None, str | None, str | None] | None:
+    """The first tensor (by name) and element whose bits differ."""
+    mine, theirs = arrays_of(own), arrays_of(other)
+    for name in sorted(mine.keys() | theirs.keys()):
+        if name not in mine or name not in theirs or mine[name].shape != theirs[name].shape:
+            return name, None, None, None
+        a, b = (np.ascontiguousarray(x[name]).reshape(-1).view(np.uint32) for x in (mine, theirs))
+        differs = np.flatnonzero(a != b)
+        if len(differs):
+            at = int(differs[0])
+            return name, at, _shown(a[at]), _shown(b[at])
+    return None
+
+
+def _shown(bits: np.uint32) -> str:
+    return f"{bits.view(np.float32)!s} (0x{int(bits):08x})"

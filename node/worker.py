@@ -1,0 +1,246 @@
+"""What a worker does for its keeper: prepare, train, aggregate, verify. Requests and answers are plain JSON objects.
+
+A request names content and roots; nothing in it is believed before it is checked against them. Roots are hex, `checkpoint`
+is the CID of the pointer to the checkpoint a round starts from (null for round 0), `start_root` the chain's root of it:
+
+    every request   job, manifest (CID), round, checkpoint, start_root, [program_root, data_root, device]
+    run_shard       + slot, [report: path of the report file]
+    run_aggregation + mask, bundles [{bundle (CID), root, operator, slots}]
+    run_verification  + slot, operator, bundle (CID), root, [slots of the bundle, segments]
+    run_tidying     job, manifest, checkpoints (CIDs of pointers, in order), bundles (CIDs) of a job that is over
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from node import prover, syncer
+from node.aggregation import aggregate
+from node.device import memory, memory_errors_told, needed_bytes, pick, reproducible
+from node.errors import BadInputs, NodeOutOfMemory, ShardCancelled
+from node.prover import SlotResult
+from node.reporter import ShardReport, write_atomically
+from node.training import Progress, ShardResult, parameters_of, root_of, train_shard
+from node.verify import verify_slot
+from zoo_compute.store.interface import Store
+
+Tamper = Callable[[ShardResult], ShardResult]
+TIMED_STEPS = 2
+MARGIN = 1.5  # of the timed estimate: a machine shared with other work is slower at times
+
+
+def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
+    """Fetch and check a job's inputs, see that it fits, and time its step. Answers `slot_s`, seconds of a slot-round."""
+    inputs = syncer.fetch_inputs(store, request)
+    manifest, program, device = inputs.manifest, inputs.program, pick(request.get("device"))
+    needed, (free, total) = needed_bytes(program.profile), memory(device)
+    with memory_errors_told(program.profile, device), reproducible(device):
+        if needed > total:
+            raise NodeOutOfMemory(
+                f"{device} has {total:,} bytes ({free:,} free), the job needs about {needed:,}",
+                hint="decline jobs of this size, or use a larger device",
+            )
+        state = program.begin({name: v.to(device) for name, v in parameters_of(inputs.checkpoint).items()})
+        batch = inputs.examples[: manifest.batch_size]
+        program.step(state, batch)
+        began = time.perf_counter()
+        for _ in range(TIMED_STEPS):
+            program.step(state, batch)
+        step_s = (time.perf_counter() - began) / TIMED_STEPS
+        began = time.perf_counter()
+        root_of(state)
+        root_s = time.perf_counter() - began
+    slot_s = MARGIN * (step_s * manifest.inner_steps + root_s * (len(manifest.segments()) + 4))
+    return {
+        "job": request["job"],
+        "step_s": step_s,
+        "slot_s": slot_s,
+        "device": str(device),
+        "needed_bytes": needed,
+        "flops_per_s": program.profile.flops / step_s,
+    }
+
+
+def run_shard(
+    request: Mapping[str, Any],
+    store: Store,
+    *,
+    progress: Progress | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    tamper: Tamper | None = None,
+) -> dict[str, Any]:
+    """Train one slot of one round, store its update, answer (and, at `request["report"]`, write) its ShardReport.
+
+    cancelled: asked after every step; ShardCancelled is raised once it says so. tamper: for fault injection (node.faults).
+    Raises BadInputs, NodeOutOfMemory, ShardCancelled and the store's errors; nothing is stored then.
+    """
+    began = time.perf_counter()
+    inputs = syncer.fetch_inputs(store, request)
+    device = pick(request.get("device"))
+    if not 0 <= request["slot"] < inputs.manifest.slots:
+        raise BadInputs(f"slot {request['slot']}: the job has {inputs.manifest.slots} slots")
+
+    def watched(step: int, loss: float) -> None:
+        if cancelled is not None and cancelled():
+            raise ShardCancelled(f"slot {request['slot']} of round {request['round']} was cancelled after step {step}")
+        if progress is not None:
+            progress(step, loss)
+
+    with memory_errors_told(inputs.program.profile, device):
+        result = train_shard(
+            inputs.manifest,
+            inputs.program,
+            inputs.checkpoint,
+            inputs.examples,
+            request["round"],
+            request["slot"],
+            progress=watched,
+            start_root=syncer.root_from_hex(request["start_root"]),
+            device=device,
+        )
+    if tamper is not None:
+        result = tamper(result)
+    update = syncer.put_state(store, result.update)
+    report = _report(request, inputs, result, update, str(device), time.perf_counter() - began).to_dict()
+    if request.get("report"):
+        write_atomically(request["report"], report)
+    return report
+
+
+def run_aggregation(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
+    """Combine a round's committed updates; store the next checkpoint and its pointer. Answers `root` and `pointer`."""
+    began = time.perf_counter()
+    inputs = syncer.fetch_inputs(store, request)
+    start = syncer.root_from_hex(request["start_root"])
+    entries: dict[int, SlotResult] = {}
+    for commit in request["bundles"]:
+        entries |= _committed(store, request, commit, start)
+    mask = sum(1 << slot for slot in entries)
+    if mask != int(request["mask"]):
+        raise BadInputs(f"the bundles hold the slots {mask:#x}, the round's presence mask is {int(request['mask']):#x}")
+    room = syncer.update_bytes(inputs.manifest)
+    updates = [
+        syncer.get_state(store, entry.update, entry.update_root, max_bytes=room) for _, entry in sorted(entries.items())
+    ]
+    checkpoint = aggregate(inputs.manifest, inputs.checkpoint, updates)
+    root, cid = root_of(checkpoint), syncer.put_state(store, checkpoint)
+    pointer = syncer.Pointer(request["job"], request["round"], cid, root, mask)
+    return {
+        "job": request["job"],
+        "round": request["round"],
+        "mask": mask,
+        "root": root.hex(),
+        "state": cid,
+        "pointer": store.add(pointer.to_bytes()),
+        "updates": {str(slot): entry.update for slot, entry in sorted(entries.items())},
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def run_verification(
+    request: Mapping[str, Any], store: Store, *, cancelled: Callable[[], bool] | None = None
+) -> dict[str, Any]:
+    """Re-execute one committed slot-round. Answers `agrees`, `segments`, and where the first difference is."""
+    began = time.perf_counter()
+    answer = {name: request[name] for name in ("job", "round", "slot", "operator")}
+    start = syncer.root_from_hex(request["start_root"])
+    try:
+        entry = _committed(store, request, request, start)[request["slot"]]
+    except (BadInputs, KeyError) as error:
+        # Content that hashes to the committed CID, and is not the bundle the root promises: the commitment itself is wrong.
+        return {**answer, "agrees": False, "segments": 0, "field": "bundle", "message": str(error)}
+    inputs = syncer.fetch_inputs(store, request)
+    device = pick(request.get("device"))
+
+    def watched(step: int, _: float) -> None:
+        if cancelled is not None and cancelled():
+            raise ShardCancelled(f"verification of slot {entry.slot} was cancelled after step {step}")
+
+    try:
+        room = syncer.update_bytes(inputs.manifest)
+        update = syncer.get_state(store, entry.update, entry.update_root, max_bytes=room)
+    except BadInputs as error:
+        return {**answer, "agrees": False, "segments": 0, "field": "update", "message": str(error)}
+    with memory_errors_told(inputs.program.profile, device):
+        outcome = verify_slot(
+            inputs.manifest,
+            inputs.program,
+            inputs.checkpoint,
+            inputs.examples,
+            request["round"],
+            entry,
+            update=update,
+            segments=_segments(request.get("segments")),
+            start_root=start,
+            device=device,
+            progress=watched,
+        )
+    message = {} if outcome.to_dict()["agrees"] else {"message": str(outcome)}
+    return {**answer, **outcome.to_dict(), **message, "seconds": time.perf_counter() - began}
+
+
+def run_tidying(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
+    """After a job: let go of its data, updates and passing checkpoints; keep the last one, and every `keep_every`-th."""
+    manifest = syncer.fetch_manifest(store, request["manifest"])
+    pointers = [None, *request["checkpoints"]]
+    dropped = {manifest.data.cid, manifest.heldout.cid, *request["bundles"]}
+    for bundle in request["bundles"]:
+        if store.has(bundle):
+            data = store.read(bundle, max_bytes=prover.MAX_BUNDLE_BYTES, timeout_s=syncer.TIMEOUT_S)
+            dropped |= {result.update for result in prover.parse_bundle(data).results}
+    for number, pointer in enumerate(pointers):
+        passing = number % manifest.keep_every != 0 and number != len(pointers) - 1
+        if passing and (pointer is None or store.has(pointer)):
+            dropped |= set(syncer.checkpoint_cids(store, manifest, pointer))
+    for cid in dropped:
+        store.unpin(cid)
+    return {"job": request["job"], "unpinned": len(dropped), "collected": store.collect_garbage()}
+
+
+def _committed(
+    store: Store, request: Mapping[str, Any], commit: Mapping[str, Any], start_root: bytes
+) -> dict[int, SlotResult]:
+    """The results of one commitment, by slot, after checking its bundle. Raises BadInputs."""
+    data = store.read(commit["bundle"], max_bytes=prover.MAX_BUNDLE_BYTES, timeout_s=syncer.TIMEOUT_S)
+    bundle = prover.parse_bundle(data)
+    prover.verify_bundle(
+        bundle,
+        job=request["job"],
+        round=request["round"],
+        operator=commit["operator"],
+        slots=commit.get("slots") or [result.slot for result in bundle.results],
+        root=syncer.root_from_hex(commit["root"]),
+        start_root=start_root,
+    )
+    return {result.slot: result for result in bundle.results}
+
+
+def _segments(given: Sequence[Sequence[Any]] | None) -> list[tuple[int, bytes]] | None:
+    return None if given is None else [(int(step), syncer.root_from_hex(root)) for step, root in given]
+
+
+def _report(
+    request: Mapping[str, Any], inputs: syncer.Inputs, result: ShardResult, update: str, device: str, wall_s: float
+) -> ShardReport:
+    losses = [loss if math.isfinite(loss) else None for loss in result.losses]
+    manifest = inputs.manifest
+    return ShardReport(
+        job=request["job"],
+        round=result.round,
+        slot=result.slot,
+        update=update,
+        start_root=result.start_root.hex(),
+        segment_root=result.segment_root.hex(),
+        end_root=result.end_root.hex(),
+        update_root=result.update_root.hex(),
+        segments=[[step, root.hex()] for step, root in result.segments],
+        loss=[losses[0], losses[-1]],
+        losses=losses,
+        tokens=manifest.inner_steps * manifest.batch_size * manifest.spec.model.context,
+        seconds=result.seconds,
+        wall_s=wall_s,
+        device=device,
+    )

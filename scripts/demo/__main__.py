@@ -1,0 +1,189 @@
+"""`make demo`: the whole network on this machine trains a small GPT, loses a worker in the middle, settles and pays.
+
+    python scripts/demo [--data PATH] [--config FILE] [--json] [--folder DIR] [--no-kill] [--no-replay]
+
+Progress goes to stderr, the report to stdout, everything it made to the run's folder. Ctrl-C ends every process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import sysconfig
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import report
+from narration import Narrator
+
+from keepers import broker
+from keepers.localnet import LocalNetwork, OperatorPlan
+from zoo_compute import Client
+from zoo_compute.chain.events import Event, scan
+from zoo_compute.chain.snapshot import read_job, read_operator
+from zoo_compute.chain.views import JobState, JobView
+from zoo_compute.errors import ZooError
+from zoo_compute.spec.params import ZEN
+
+HERE = Path(__file__).resolve().parent
+CONFIG = HERE.parent / "demo.yaml"
+BUDGET = 60  # ZEN
+KILL_IN_ROUND = 1
+LONGEST_RUN_S = 900
+SETTLE_S = 90
+
+# Every worker runs on this machine's CPU: the classes are labels of the devnet preset, and differ to show the multipliers.
+PLANS = (
+    OperatorPlan("alpha", gpu_class=1, vram_gb=24, price="0.80"),
+    OperatorPlan("beta", gpu_class=2, vram_gb=48, price="0.90"),
+    OperatorPlan("gamma", gpu_class=3, vram_gb=80, price="1.00"),
+    OperatorPlan("delta", roles=("aggregator",), aggregator_price="0.50"),
+    OperatorPlan("epsilon", roles=("verifier",), sample_rate=0.2),
+)
+VICTIM = "beta"
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+class Demo:
+    """One run, from an empty folder to its report."""
+
+    def __init__(self, folder: Path, config: Path, data: Path, *, kill: bool, with_replay: bool) -> None:
+        self.folder = folder
+        self.config = config
+        self.data = data
+        self.kill = kill
+        self.with_replay = with_replay
+        self.network = LocalNetwork(folder, PLANS)
+        self.killed_at: int | None = None
+        self.resumed = False
+
+    def run(self) -> dict[str, Any]:
+        began = time.monotonic()
+        say(f"run folder: {self.folder}")
+        say(
+            "starting the chain and five operators (three providers, an aggregator, a verifier); devnet preset, all on CPU"
+        )
+        with self.network:
+            job = self.submit()
+            self.follow(job)
+            return self.finish(job, began)
+
+    def submit(self) -> int:
+        """A submitter of its own: account, coin, ZEN, store."""
+        account = self.network.devnet.account("submitter", zen=BUDGET * ZEN)
+        store = str(self.network.submitter_store)
+        client = Client(network=self.network.network_path, account=account, store=store, say=say)
+        job = client.train(config=self.config, data=self.data, max_budget=BUDGET)
+        say(f"job {job.id} is posted; its auction runs")
+        return int(job.id)
+
+    def follow(self, job: int) -> None:
+        """Until every wei has found its place."""
+        narrator = Narrator(self.network.operators)
+        chain, seen, ended = self.network.devnet.chain, self.network.devnet.network.first_block, None
+        deadline = time.monotonic() + LONGEST_RUN_S
+        while time.monotonic() < deadline:
+            self.network.poll()
+            head = chain.head().number
+            events = list(scan(chain, seen, head)) if seen <= head else []
+            seen = head + 1
+            for line in narrator.lines(events):
+                say(line)
+            view = read_job(chain, job, head)
+            self.disturb(view, events)
+            if view.state == JobState.ENDED and ended is None:
+                ended = time.monotonic()
+            if ended is not None and (self.settled(view) or time.monotonic() > ended + SETTLE_S):
+                return
+            time.sleep(0.3)
+        raise ZooError(f"the job did not end within {LONGEST_RUN_S} s", hint=f"see the logs in {self.folder}")
+
+    def settled(self, view: JobView) -> bool:
+        """Every claim paid, every lock released, every payment withdrawn, every sampled slot re-executed."""
+        if view.run is None or view.run.outstanding:
+            return False
+        chain = self.network.devnet.chain
+        operators = [read_operator(chain, operator, view.block) for operator in self.network.operators]
+        reports = self.network.verified()
+        verified = self.folder / "epsilon" / "status.json"
+        finished = str(view.job) not in json.loads(verified.read_text())["jobs"] if verified.exists() else True
+        return finished and bool(reports) and all(not o.locks and not any(o.owed.values()) for o in operators)
+
+    def disturb(self, view: JobView, events: list[Event]) -> None:
+        """Kill the victim's worker while it trains, and give it back its power when its shard has moved."""
+        if not self.kill or view.run is None:
+            return
+        daemon = self.network.daemons[VICTIM]
+        if self.killed_at is None and view.state == JobState.RUNNING and view.run.round == KILL_IN_ROUND:
+            client = broker.connect(daemon.config.broker, daemon.config.folder)
+            if any(client.scan_iter(match=f"zoo:lease:train-{view.job}-{KILL_IN_ROUND}-*")):
+                pid = daemon.kill("worker-0", hold=True)
+                self.killed_at = view.run.round
+                say(f"!! kill -9 {pid}: {VICTIM}'s worker is gone in the middle of a shard")
+        moved = any(event.name == "SlotTakenOver" for event in events)
+        if self.killed_at is not None and not self.resumed and (moved or view.run.round > self.killed_at):
+            self.resumed = True
+            daemon.resume("worker-0")
+            say(f"   {VICTIM}'s power is back")
+
+    def finish(self, job: int, began: float) -> dict[str, Any]:
+        say("reading the books and replaying the job in a single process")
+        found = report.collect(self.network, job, self.folder, with_replay=self.with_replay)
+        found.report["wall_s"] = round(time.monotonic() - began, 1)
+        found.save(self.folder)
+        return found.report | {"text": found.text()}
+
+
+def default_data() -> Path:
+    """Real text that every Python has: the standard library's source."""
+    return Path(sysconfig.get_path("stdlib"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="demo", description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, default=default_data(), help="text to train on: a file or a folder")
+    parser.add_argument(
+        "--config", type=Path, default=CONFIG, help="the job's configuration (default: scripts/demo.yaml)"
+    )
+    parser.add_argument("--folder", type=Path, help="the run's folder (default: runs/demo-TIME)")
+    parser.add_argument("--json", action="store_true", help="print report.json on stdout, and nothing else there")
+    parser.add_argument("--no-kill", action="store_true", help="let every worker live")
+    parser.add_argument("--no-replay", action="store_true", help="skip the single-process replay at the end")
+    arguments = parser.parse_args()
+    folder = arguments.folder or HERE.parents[1] / "runs" / time.strftime("demo-%Y%m%d-%H%M%S")
+    signal.signal(signal.SIGTERM, _interrupt)
+    os.environ["ZOO_HOME"] = str(folder / "submitter" / "home")  # a run touches nothing outside its folder
+    try:
+        demo = Demo(
+            folder, arguments.config, arguments.data, kill=not arguments.no_kill, with_replay=not arguments.no_replay
+        )
+        found = demo.run()
+    except KeyboardInterrupt:
+        say("interrupted; every process was ended")
+        return 130
+    except ZooError as error:
+        say(f"error: {error}" + (f"\n  {error.hint}" if error.hint else ""))
+        return 1
+    text = found.pop("text")
+    if arguments.json:
+        print(json.dumps(found))
+    else:
+        print(text)
+        print(folder / "report.json")
+    return 0
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,275 @@
+"""What the demo reports, from the chain's events, the keepers' ledgers and the checkpoints. Amounts in wei."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from narration import zen
+
+from keepers import broker
+from keepers.localnet import LocalNetwork
+from node import syncer
+from node.device import reproducible
+from node.replay import replay
+from repops.files import save_state
+from repops.program import build
+from zoo_compute.chain.connection import Chain
+from zoo_compute.chain.events import Event, scan
+from zoo_compute.chain.network import load as load_network
+from zoo_compute.chain.snapshot import read_job
+from zoo_compute.chain.views import JobView
+from zoo_compute.job import Manifest
+from zoo_compute.spec.bits import slots_in
+from zoo_compute.store import BlockStore
+from zoo_compute.store.cid import raw_cid
+
+
+@dataclass(frozen=True)
+class Money:
+    """Where a job's money went. INVARIANTS: the two sums of `check`."""
+
+    escrowed: int
+    paid_nodes: int
+    fee_treasury: int
+    refunded: int
+    slashed: int
+    slashed_to: Mapping[str, int]
+
+    def check(self) -> None:
+        """Raises AssertionError when a wei is missing."""
+        out = self.paid_nodes + self.fee_treasury + self.refunded
+        assert self.escrowed == out, f"escrowed {self.escrowed} wei, paid out {out}"
+        received = sum(self.slashed_to.values())
+        assert self.slashed == received, f"slashed {self.slashed} wei, received {received}"
+
+
+def money_of(events: Sequence[Event], names: Mapping[int, str]) -> Money:
+    """A job's money from the events of a run with that job alone. `names` are the operators'."""
+
+    def total(event: str, field: str) -> int:
+        return sum(e.args[field] for e in events if e.name == event)
+
+    slashed_to: dict[str, int] = defaultdict(int)
+    for event in events:
+        if event.name == "CollateralCredited":
+            slashed_to[names[event.args["operator"]]] += event.args["amount"]
+        elif event.name == "PotBurned":
+            slashed_to["burned"] += event.args["amount"]
+    return Money(
+        escrowed=total("JobPosted", "escrow"),
+        paid_nodes=total("Paid", "net"),
+        fee_treasury=total("Paid", "fee"),
+        refunded=total("JobClosed", "refunded"),
+        slashed=total("CollateralSlashed", "amount"),
+        slashed_to=dict(slashed_to),
+    )
+
+
+def who_trained(events: Iterable[Event], names: Mapping[int, str]) -> dict[int, dict[int, str]]:
+    """round -> slot -> operator, from the commitments."""
+    table: dict[int, dict[int, str]] = defaultdict(dict)
+    for event in events:
+        if event.name == "ResultsCommitted":
+            for slot in slots_in(event.args["bitmap"]):
+                table[event.args["round"]][slot] = names[event.args["operator"]]
+    return {round_: dict(sorted(slots.items())) for round_, slots in sorted(table.items())}
+
+
+def masks_of(events: Iterable[Event]) -> list[int]:
+    """The presence mask of each closed round, in order."""
+    posted = sorted((e for e in events if e.name == "CheckpointPosted"), key=lambda e: e.args["round"])
+    return [event.args["mask"] for event in posted]
+
+
+def gas_of(chain: Chain, from_block: int, to_block: int) -> dict[str, dict[str, int]]:
+    """operation -> {count, total, mean} of every transaction to the contracts in these blocks, whoever sent it."""
+    names = {address: name for name, address in chain.network.contracts.items()}
+    found: dict[str, list[int]] = defaultdict(list)
+    for number in range(from_block, to_block + 1):
+        for transaction in chain.w3.eth.get_block(number, full_transactions=True)["transactions"]:
+            contract = names.get(transaction["to"] or "")
+            if contract is None:
+                continue
+            function, _ = chain.contracts[contract].decode_function_input(transaction["input"])
+            receipt = chain.w3.eth.get_transaction_receipt(transaction["hash"])
+            failed = "" if receipt["status"] else " (reverted)"
+            found[f"{contract}.{function.fn_name}{failed}"].append(receipt["gasUsed"])
+    return {
+        operation: {"count": len(gas), "total": sum(gas), "mean": round(sum(gas) / len(gas))}
+        for operation, gas in sorted(found.items())
+    }
+
+
+def verification_of(reports: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
+    """Segments re-executed, and mismatches found, by the verifier."""
+    return sum(r.get("segments", 0) for r in reports), sum(not r.get("agrees", False) for r in reports)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A finished run. `report` is what `report.json` holds; `losses` are of the checkpoints, the initial one first."""
+
+    report: dict[str, Any]
+    trained: Mapping[int, Mapping[int, str]]
+    losses: Sequence[float]
+    sample: str
+
+    def save(self, folder: Path) -> None:
+        """report.json, report.txt and loss.png."""
+        (folder / "report.json").write_text(json.dumps(self.report, indent=2) + "\n")
+        (folder / "report.txt").write_text(self.text() + "\n")
+        plot(folder / "loss.png", self.losses, self.trained, "A small GPT, trained by strangers")
+
+    def text(self) -> str:
+        return as_text(self.report, self.trained, self.losses, self.sample)
+
+
+def collect(network: LocalNetwork, job: int, folder: Path, *, with_replay: bool) -> Report:
+    """Read the chain, fetch the checkpoints, and (with `with_replay`) train the whole job again in this process."""
+    chain, first = network.devnet.chain, network.devnet.network.first_block
+    view = read_job(chain, job)
+    events = list(scan(chain, first, view.block))
+    names = network.operators
+    store = BlockStore(folder / "reader", [*_gateways(events), *load_network(network.network_path).storage])
+    manifest = syncer.fetch_manifest(store, raw_cid(view.terms.manifest))
+    program = build(manifest.spec)
+    torch.set_num_threads(1)  # as the workers: one thread count, one set of bits
+    states = [_checkpoint(store, manifest, view, round_) for round_ in range(len(view.checkpoint_roots))]
+    heldout = syncer.fetch_heldout(store, manifest)
+    with reproducible(torch.device("cpu")):
+        losses = [program.loss(state, heldout) for state in states]
+    money = money_of(events, names)
+    money.check()
+    gas = gas_of(chain, first, view.block)
+    segments, mismatches = verification_of(network.verified())
+    equal = None
+    if with_replay:
+        equal = replay(manifest, store, masks_of(events)).roots[-1] == view.checkpoint_roots[manifest.rounds]
+    pointer = raw_cid(view.checkpoint_cid)
+    parameters = {name: states[-1][name] for name in program.names}
+    sample = program.generate(parameters, b"def ", 300, seed=0).decode(errors="replace")
+    save_state(folder / "model.safetensors", {name: tensor.numpy() for name, tensor in parameters.items()})
+    (folder / "manifest.json").write_bytes(manifest.to_bytes())
+    found = {
+        "job": job,
+        "rounds": len(view.checkpoints),
+        "shards": manifest.slots,
+        "nodes": len(names),
+        "loss_first": losses[1],
+        "loss_last": losses[-1],
+        "losses": losses,
+        "escrowed": str(money.escrowed),
+        "paid_nodes": str(money.paid_nodes),
+        "fee_treasury": str(money.fee_treasury),
+        "refunded": str(money.refunded),
+        "slashed": str(money.slashed),
+        "slashed_to": {name: str(amount) for name, amount in money.slashed_to.items()},
+        "transactions": sum(entry["count"] for entry in gas.values()),
+        "gas_total": sum(entry["total"] for entry in gas.values()),
+        "gas_by_operation": gas,
+        "checkpoint_cid": pointer,
+        "state_cid": syncer.fetch_pointer(store, pointer).state,
+        "verified_segments": segments,
+        "mismatches": mismatches,
+        "reassigned": sum(event.name == "SlotTakenOver" for event in events),
+        "bit_equal_replay": equal,
+        "checkpoint_root": view.checkpoint_roots[manifest.rounds].hex(),
+        "masks": masks_of(events),
+        "shard_reports": shard_reports(network, job),
+    }
+    return Report(found, who_trained(events, names), losses, sample)
+
+
+def shard_reports(network: LocalNetwork, job: int) -> list[dict[str, Any]]:
+    """What the workers reported of each shard that was committed, without its step-by-step losses."""
+    found = []
+    for daemon in network.daemons.values():
+        client = broker.connect(daemon.config.broker, daemon.config.folder)
+        for key in sorted(client.scan_iter(match=f"zoo:done:train-{job}-*", count=1000)):
+            report = json.loads(client.get(key))
+            found.append(
+                {k: v for k, v in report.items() if k not in ("losses", "segments")} | {"by": daemon.config.name}
+            )
+    return sorted(found, key=lambda report: (report["round"], report["slot"], report["by"]))
+
+
+def _gateways(events: Iterable[Event]) -> list[str]:
+    return [event.args["endpoint"] for event in events if event.name == "OperatorRegistered"]
+
+
+def _checkpoint(store: BlockStore, manifest: Manifest, view: JobView, round_: int) -> dict[str, torch.Tensor]:
+    posted = [c for c in view.checkpoints if c.round == round_ - 1]
+    pointer = raw_cid(posted[-1].cid) if posted else None
+    return syncer.fetch_checkpoint(store, manifest, view.job, round_, pointer, view.checkpoint_roots[round_])
+
+
+_EQUAL = {True: "yes", False: "NO", None: "not replayed"}
+
+
+def as_text(
+    report: Mapping[str, Any], trained: Mapping[int, Mapping[int, str]], losses: Sequence[float], sample: str
+) -> str:
+    """The report as a person reads it."""
+    lines = ["", "Held-out loss (nats per byte) of each checkpoint"]
+    lines += [f"  {index:>2}  {loss:.4f}  {'#' * round(8 * loss)}" for index, loss in enumerate(losses)]
+    lines += ["", "Who trained what (rows: rounds, columns: slots)"]
+    lines += [
+        f"  {round_:>2}  " + "  ".join(f"{name:<8}" for name in slots.values()) for round_, slots in trained.items()
+    ]
+    lines += ["", "Money"]
+    lines += [
+        f"  {key:<14}{zen(int(report[key])):>22}"
+        for key in ("escrowed", "paid_nodes", "fee_treasury", "refunded", "slashed")
+    ]
+    lines += [f"    slashed to {name}: {zen(int(amount))}" for name, amount in report["slashed_to"].items()]
+    lines += ["", f"Gas ({report['transactions']} transactions, {report['gas_total']:,} gas)"]
+    lines += [
+        f"  {operation:<34}{entry['count']:>4} x {entry['mean']:>9,}"
+        for operation, entry in report["gas_by_operation"].items()
+    ]
+    lines += ["", "Text sampled from the trained model", *("  | " + line for line in sample.splitlines()), ""]
+    lines += [
+        f"checkpoint {report['checkpoint_cid']}",
+        f"verified {report['verified_segments']} segments, {report['mismatches']} mismatches; "
+        f"{report['reassigned']} shards reassigned; weights bit-equal to a single-process replay: "
+        f"{_EQUAL[report['bit_equal_replay']]}; {report['wall_s']:.0f} s",
+    ]
+    return "\n".join(lines)
+
+
+def plot(path: Path, losses: Sequence[float], trained: Mapping[int, Mapping[int, str]], title: str) -> None:
+    """Loss per checkpoint, and below it who held which slot in which round."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (top, bottom) = pyplot.subplots(2, 1, figsize=(8, 7), height_ratios=(3, 2), layout="constrained")
+    top.plot(range(len(losses)), losses, marker="o", color="#1f5fa8")
+    for index, loss in enumerate(losses):
+        top.annotate(f"{loss:.2f}", (index, loss), textcoords="offset points", xytext=(6, 6))
+    top.set(title=title, xlabel="checkpoint (after this many rounds)", ylabel="held-out loss, nats per byte")
+    top.set(xlim=(-0.3, len(losses) - 0.4), ylim=(0, 1.1 * max(losses)))
+    top.set_xticks(range(len(losses)))
+    top.grid(alpha=0.3)
+    operators = sorted({name for slots in trained.values() for name in slots.values()})
+    colours = dict(zip(operators, pyplot.get_cmap("Set2").colors, strict=False))
+    for round_, slots in trained.items():
+        for slot, name in slots.items():
+            bottom.add_patch(pyplot.Rectangle((slot - 0.5, round_ - 0.5), 1, 1, color=colours[name], ec="white"))
+            bottom.text(slot, round_, name, ha="center", va="center", fontsize=8)
+    bottom.set(
+        xlabel="slot", ylabel="round", xlim=(-0.5, 5.5), ylim=(len(trained) - 0.5, -0.5), title="who trained what"
+    )
+    count = max(len(slots) for slots in trained.values())
+    bottom.set_xlim(-0.5, count - 0.5)
+    bottom.set_xticks(range(count))
+    bottom.set_yticks(sorted(trained))
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)

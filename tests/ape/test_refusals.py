@@ -1,0 +1,81 @@
+"""Refusals reach a wallet as the exact words of docs/protocol.md."""
+
+import ape
+
+ZEN = 10**18
+
+
+def test_registration_refuses_what_an_operator_cannot_be(kit, accounts, deployer, guardian):
+    owner, hot = accounts[12], accounts[13]
+    cases = [
+        ("registry: zero hot key", ("0x" + "00" * 20, 1, 24, 100 * ZEN)),
+        ("registry: unknown class", (hot, 5, 24, 100 * ZEN)),
+        ("registry: too little VRAM for the class", (hot, 3, 39, 100 * ZEN)),
+        ("registry: VRAM out of range", (hot, 1, 65_536, 100 * ZEN)),
+        ("registry: stake below the minimum", (hot, 1, 24, 100 * ZEN - 1)),
+    ]
+    for reason, args in cases:
+        with ape.reverts(reason):
+            kit.registry.register(*args, "", sender=owner)
+    with ape.reverts("erc20: insufficient allowance"):
+        kit.registry.register(hot, 1, 24, 100 * ZEN, "", sender=owner)
+    with ape.reverts("registry: not the guardian"):
+        kit.registry.set_paused(True, sender=deployer)
+    kit.registry.set_paused(True, sender=guardian)
+    with ape.reverts("registry: intake paused"):
+        kit.registry.register(hot, 1, 24, 100 * ZEN, "", sender=owner)
+
+
+def test_a_paused_intake_keeps_every_exit_open(kit, register, guardian, to):
+    operator = register(14)
+    for contract in (kit.registry, kit.tasks, kit.auction):
+        contract.set_paused(True, sender=guardian)
+    kit.registry.withdraw(operator.id, kit.zen, 100 * ZEN, sender=operator.owner)
+    kit.registry.request_exit(operator.id, sender=operator.owner)
+    exit_at = kit.registry.operators(operator.id).exit_at
+    to(exit_at - 1)
+    with ape.reverts("registry: exit delay runs"):
+        kit.registry.withdraw_stake(operator.id, sender=operator.owner)
+    to(exit_at)
+    before = kit.zen.balanceOf(operator.owner)
+    kit.registry.withdraw_stake(operator.id, sender=operator.owner)
+    assert kit.zen.balanceOf(operator.owner) == before + 100 * ZEN
+
+
+def test_only_the_protocol_moves_locks_jobs_and_seats(kit, deployer):
+    with ape.reverts("registry: not a protocol contract"):
+        kit.registry.slash(1, kit.zen, 1, sender=deployer)
+    with ape.reverts("tasks: not a protocol contract"):
+        kit.tasks.pay(1, deployer, 1, sender=deployer)
+    with ape.reverts("auction: not the task registry"):
+        kit.auction.open(1, 0, kit.zen, 1, 1, 1, 1, 1, sender=deployer)
+    with ape.reverts("settlement: not the auction"):
+        kit.settlement.begin(1, 1, sender=deployer)
+    with ape.reverts("rewards: not the settlement"):
+        kit.rewards.record(1, 1, 1, sender=deployer)
+    with ape.reverts("registry: already wired"):
+        kit.registry.wire(deployer, deployer, sender=deployer)
+
+
+def test_a_job_is_cancelled_with_its_whole_escrow_before_it_clears(kit, post, submitter, anyone):
+    job = post()
+    with ape.reverts("tasks: not the submitter"):
+        kit.tasks.cancel(job, sender=anyone)
+    kit.tasks.cancel(job, sender=submitter)
+    assert kit.tasks.owed(kit.zen, submitter) == (2_000 * 3 + 1_000) * 2
+    with ape.reverts("tasks: not open"):
+        kit.tasks.cancel(job, sender=submitter)
+
+
+def test_a_late_holder_loses_a_tenth_of_its_lock(kit, running, operators, anyone, to):
+    job, holder = running, operators[0]
+    deadline = kit.settlement.deadline(job, holder.id)
+    to(deadline)
+    with ape.reverts("settlement: deadline not passed"):
+        kit.settlement.time_out(job, holder.id, 1, sender=anyone)
+    to(deadline + 1)
+    kit.settlement.time_out(job, holder.id, 1, sender=anyone)
+    lock = 2 * 2_000 * 2
+    assert kit.registry.pot(kit.zen) == lock // 10
+    assert kit.settlement.seats(job, holder.id).locked == lock - lock // 10
+    assert kit.settlement.runs(job).vacant == 1

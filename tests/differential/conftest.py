@@ -1,0 +1,11 @@
+"""titanoboa rolls back what a test did; what all tests share is therefore deployed by a fixture of the session."""
+
+import pytest
+
+from .mirror import deployed
+
+
+@pytest.fixture(scope="session", autouse=True)
+def deployments() -> None:
+    for preset in ("devnet", "production"):
+        deployed(preset)

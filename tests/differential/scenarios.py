@@ -1,0 +1,6 @@
+"""All directed sequences, in the order of a job's life. Together they reach all that docs/protocol.md lists."""
+
+from . import clearing, opening, paying, running
+from .opening import SCENARIOS, Scenario
+
+__all__ = ["SCENARIOS", "Scenario", "clearing", "opening", "paying", "running"]

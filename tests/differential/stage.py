@@ -1,0 +1,296 @@
+"""A stage: the specification, and in lockstep with it (where given) the contracts.
+
+The law of every step: both accept and reach the same state, or both refuse for the same reason and nothing changes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from zoo_compute.spec import auction
+from zoo_compute.spec.params import DEVNET, ZEN, Preset, Terms
+from zoo_compute.spec.refusal import Refused
+from zoo_compute.spec.state import ClaimRef, Config, Operator, Seal, World
+from zoo_compute.spec.world import Call, apply
+
+from .coverage import Coverage
+from .invariants import check_invariants
+
+START = 1_800_000_000  # Unix seconds: where the clock of every stage starts
+WEALTH = 10**9 * ZEN  # of each account, in each token
+CAST = ("deployer", "guardian", "submitter", "stranger", "timelock", "sink")
+OPERATORS = ("alice", "bob", "carol", "dave", "erin")
+ACCOUNTS = (*CAST, *(f"{name} {key}" for name in OPERATORS for key in ("owner", "hot")))
+DEPOSIT = 1_000_000  # each operator's collateral in each token
+
+
+class Mirror(Protocol):
+    """The contracts' side of a stage."""
+
+    config: Config
+    accounts: dict[str, str]
+    tokens: dict[str, str]
+
+    def accept(self, call: Call, before: World, after: World, result: Any) -> None: ...
+
+    def refuse(self, call: Call, reason: str, world: World) -> None: ...
+
+    def compare(self, world: World) -> None: ...
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What an operator bids in a scenario."""
+
+    price: int
+    capacity: int = 1
+    standby: bool = False
+
+
+@dataclass
+class Stage:
+    """Drives both sides by one list of calls. Accounts and tokens go by name; operators by name or number."""
+
+    coverage: Coverage
+    mirror: Mirror | None = None
+    preset: Preset = DEVNET
+    now: int = START
+    world: World = field(init=False)
+    accounts: dict[str, str] = field(init=False)
+    tokens: dict[str, str] = field(init=False)
+    ids: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.mirror:
+            self.accounts, self.tokens = dict(self.mirror.accounts), dict(self.mirror.tokens)
+            config = self.mirror.config
+        else:
+            self.accounts, self.tokens = {name: name for name in ACCOUNTS}, {"zen": "zen", "usd": "usd", "bad": "bad"}
+            config = Config(preset=self.preset)
+        self.world = World(config=config)
+        for token in self.tokens.values():
+            for name in set(ACCOUNTS) - {"sink"}:
+                self.world.balances[token, self.accounts[name]] = WEALTH
+        for token in ("zen", "usd"):
+            self.ok("tasks", "allow", "deployer", self.tokens[token], True)
+
+    def call(self, contract: str, function: str, sender: str, *args: Any) -> Call:
+        """A call by an account's name or address, now."""
+        return Call(contract, function, self.accounts.get(sender, sender), self.now, args)
+
+    # One step ------------------------------------------------------------------------------------------------------
+
+    def attempt(self, contract: str, function: str, sender: str, *args: Any) -> str | None:
+        """One call on both sides; the reason it was refused for, or None. Its result is in `self.result`."""
+        call = self.call(contract, function, sender, *args)
+        try:
+            after, self.result = apply(self.world, call)
+        except Refused as refusal:
+            self.coverage.refused(call, refusal.reason)
+            if self.mirror:
+                self.mirror.refuse(call, refusal.reason, self.world)
+            return refusal.reason
+        self.coverage.accepted(call, after)
+        check_invariants(after)
+        if self.mirror:
+            self.mirror.accept(call, self.world, after, self.result)
+        self.world = after
+        return None
+
+    def ok(self, contract: str, function: str, sender: str, *args: Any) -> Any:
+        """A call that must be accepted; its result."""
+        reason = self.attempt(contract, function, sender, *args)
+        assert reason is None, f"{contract}.{function}{args} was refused: {reason}"
+        return self.result
+
+    def no(self, reason: str, contract: str, function: str, sender: str, *args: Any) -> None:
+        """A call that must be refused for exactly this reason."""
+        given = self.attempt(contract, function, sender, *args)
+        assert given == reason, f"{contract}.{function}{args}: expected {reason!r}, got {given!r}"
+
+    def to(self, now: int) -> None:
+        """The clock jumps to `now`."""
+        assert now >= self.now, "time does not run backwards"
+        self.now = now
+
+    def wait(self, seconds: int) -> None:
+        self.to(self.now + seconds)
+
+    # The cast ------------------------------------------------------------------------------------------------------
+
+    def register(self, name: str, *, gpu_class: int = 1, vram_gb: int = 48, stake: int | None = None) -> int:
+        """An operator with stake, and collateral in both tokens."""
+        stake = self.preset.min_stake if stake is None else stake
+        hot = self.accounts[f"{name} hot"]
+        operator = self.ok("registry", "register", f"{name} owner", hot, gpu_class, vram_gb, stake, f"http://{name}")
+        self.ids[name] = operator
+        for token in ("zen", "usd"):
+            self.ok("registry", "deposit", f"{name} owner", operator, self.tokens[token], DEPOSIT)
+        return int(operator)
+
+    def register_all(self, *names: str) -> None:
+        for index, name in enumerate(names or OPERATORS):
+            self.register(name, gpu_class=index % 4 + 1)
+
+    def owner(self, operator: int) -> str:
+        return self.world.operator(operator).owner
+
+    def operator(self, name: str) -> Operator:
+        return self.world.operator(self.ids[name])
+
+    def terms(self, **changes: Any) -> Terms:
+        """A small job; `token` by name."""
+        token = self.tokens[changes.pop("token", "zen")]
+        terms = Terms(
+            token=token,
+            program_root=b"p" * 32,
+            state_root=b"s" * 32,
+            data_root=b"d" * 32,
+            manifest=b"m" * 32,
+            rounds=3,
+            slots=4,
+            quorum=2,
+            reserve=100,
+            max_price=160,
+            aggregator_reserve=50,
+            aggregator_max_price=80,
+            slot_s=30,
+            aggregate_s=15,
+            reexecute_s=5,
+            flops=10**12,
+        )
+        return replace(terms, **changes)
+
+    def post(self, **changes: Any) -> int:
+        return int(self.ok("tasks", "post", "submitter", self.terms(**changes)))
+
+    # A job's life --------------------------------------------------------------------------------------------------
+
+    def seal(self, job: int, kind: int, name: str, price: int, capacity: int) -> Seal:
+        attempt = self.world.lot(job, kind).attempt
+        return Seal(job, kind, attempt, self.ids[name], price, capacity, self.salt(name))
+
+    def salt(self, name: str) -> bytes:
+        return name.encode().ljust(32, b"\0")
+
+    def bid(self, job: int, kind: int, name: str, offer: Offer) -> None:
+        seal = self.seal(job, kind, name, offer.price, offer.capacity)
+        args = (job, kind, self.ids[name], seal, offer.capacity, offer.standby)
+        self.ok("auction", "bid", f"{name} hot", *args)
+
+    def reveal(self, job: int, kind: int, name: str, price: int) -> None:
+        self.ok("auction", "reveal", "stranger", job, kind, self.ids[name], price, self.salt(name))
+
+    def bid_all(self, job: int, slots: Mapping[str, Offer], aggregator: Mapping[str, Offer]) -> None:
+        for kind, offers in enumerate((slots, aggregator)):
+            for name, offer in offers.items():
+                self.bid(job, kind, name, offer)
+
+    def reveal_all(self, job: int, slots: Mapping[str, Offer], aggregator: Mapping[str, Offer]) -> None:
+        """Every bid opened at the first second; then the reveal phase is over."""
+        self.to(self.world.lot(job, 0).bid_end)
+        for kind, offers in enumerate((slots, aggregator)):
+            for name, offer in offers.items():
+                self.reveal(job, kind, name, offer.price)
+        self.to(self.world.lot(job, 0).reveal_end)
+
+    def order(self, job: int, kind: int) -> tuple[int, ...]:
+        """The clearing order of the revealed bids."""
+        attempt = self.world.lot(job, kind).attempt
+        bids = [
+            auction.RevealedBid(operator, bid.price, bid.discount_bps, bid.capacity)
+            for (of, which, operator), bid in self.world.bids.items()
+            if (of, which) == (job, kind) and bid.revealed and bid.attempt == attempt
+        ]
+        return tuple(bid.operator for bid in auction.order_bids(bids))
+
+    def winners(self, job: int, kind: int) -> tuple[int, ...]:
+        return tuple(operator for operator in self.order(job, kind) if self.world.bid(job, kind, operator).won)
+
+    def award_all(self, job: int) -> None:
+        for kind in (0, 1):
+            self.ok("auction", "clear", "stranger", job, kind, self.order(job, kind))
+        for kind in (0, 1):
+            self.ok("auction", "award", "stranger", job, kind, tuple(reversed(self.winners(job, kind))))
+
+    def awarded(self, slots: Mapping[str, Offer], aggregator: Mapping[str, Offer], /, **changes: Any) -> int:
+        """A job through its auctions."""
+        job = self.post(**changes)
+        self.bid_all(job, slots, aggregator)
+        self.reveal_all(job, slots, aggregator)
+        self.award_all(job)
+        return job
+
+    def running(self, slots: Mapping[str, Offer], aggregator: Mapping[str, Offer], /, **changes: Any) -> int:
+        """A job whose holders are all ready, each with an estimate of a third of the slot's time."""
+        job = self.awarded(slots, aggregator, **changes)
+        for name in slots:
+            if self.world.seat(job, self.ids[name]).held:
+                self.ready(job, name)
+        return job
+
+    def ready(self, job: int, name: str, estimate_s: int | None = None) -> None:
+        estimate_s = self.world.run(job).slot_s // 3 if estimate_s is None else estimate_s
+        self.ok("settlement", "ready", f"{name} hot", job, self.ids[name], estimate_s)
+
+    def commit(self, job: int, name: str, bitmap: int | None = None) -> None:
+        """What the operator still owes this round, or `bitmap` of it."""
+        run, seat = self.world.run(job), self.world.seat(job, self.ids[name])
+        bitmap = seat.held & run.missing if bitmap is None else bitmap
+        root = bytes([run.round]) * 32
+        args = (job, run.round, self.ids[name], bitmap, root, b"b" * 32)
+        self.ok("settlement", "commit", f"{name} hot", *args)
+
+    def commit_all(self, job: int) -> None:
+        names = {number: name for name, number in self.ids.items()}
+        for (of, operator), seat in self.world.seats.items():
+            if of == job and seat.held & self.world.run(job).missing:
+                self.commit(job, names[operator])
+
+    def post_checkpoint(self, job: int) -> None:
+        run = self.world.run(job)
+        name = next(name for name, number in self.ids.items() if number == run.aggregator)
+        mask = ((1 << run.slots) - 1) & ~run.missing
+        args = (job, run.round, run.aggregator, mask, bytes([100 + run.round]) * 32, b"c" * 32)
+        self.ok("settlement", "post_checkpoint", f"{name} hot", *args)
+
+    def play_round(self, job: int) -> None:
+        """Everyone commits; where a slot has no holder the round waits for its inputs to close."""
+        self.commit_all(job)
+        run = self.world.run(job)
+        if run.missing:
+            self.to(max(self.now, run.inputs_close))
+        self.post_checkpoint(job)
+
+    def take_over(self, job: int, slot: int, name: str, estimate_s: int = 10) -> None:
+        self.ok("settlement", "take_over", f"{name} hot", job, slot, self.ids[name], estimate_s)
+
+    def claims(self, job: int) -> tuple[ClaimRef, ...]:
+        """All claims of a job that are not yet paid."""
+        return tuple(
+            ClaimRef(round, key, claim.operator, claim.bitmap, claim.root, claim.deadline)
+            for (of, round, key), claim in sorted(self.world.claims.items())
+            if of == job
+        )
+
+    def settle(self, job: int) -> None:
+        """Every claim is final and paid, every lock released, everything owed withdrawn."""
+        claims = self.claims(job)
+        if claims:
+            self.to(max(self.now, *(claim.deadline + 1 for claim in claims)))
+            for index in range(0, len(claims), 64):
+                self.ok("settlement", "finalise", "stranger", job, claims[index : index + 64])
+        for operator in self.locked(job):
+            self.ok("settlement", "release", "stranger", job, operator)
+        self.withdraw_all()
+
+    def locked(self, job: int) -> Sequence[int]:
+        """Operators with a lock in the job."""
+        seats = {operator for (of, operator), seat in self.world.seats.items() if of == job and seat.locked}
+        others = {operator for (of, operator), seat in self.world.aggregator_seats.items() if of == job and seat.locked}
+        return sorted(seats | others)
+
+    def withdraw_all(self) -> None:
+        for (token, account), amount in list(self.world.owed.items()):
+            if amount:
+                self.ok("tasks", "withdraw", "stranger", token, account)

@@ -1,0 +1,104 @@
+"""Contracts and specification, driven together through the directed sequences."""
+
+from dataclasses import replace
+
+import boa
+import pytest
+
+from zoo_compute.spec.params import PRESETS
+
+from .coverage import Coverage, listed_reasons
+from .mirror import Disagreement, mirrored
+from .scenarios import SCENARIOS
+from .stage import Offer, Stage
+from .views import seal_bytes
+
+
+class Campaign:
+    """Runs each sequence once, whoever asks first, and keeps what all of them reached."""
+
+    def __init__(self) -> None:
+        self.coverage = Coverage()
+        self._done: set[str] = set()
+
+    def run(self, name: str) -> None:
+        if name in self._done:
+            return
+        preset = "production" if "production" in name else "devnet"
+        with mirrored(preset) as mirror:
+            stage = Stage(self.coverage, mirror, preset=PRESETS[preset])
+            SCENARIOS[name](stage)
+            mirror.compare(stage.world)
+        self._done.add(name)
+
+
+@pytest.fixture(scope="module")
+def campaign() -> Campaign:
+    return Campaign()
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_contracts_and_specification_agree_that(campaign: Campaign, name: str) -> None:
+    campaign.run(name)
+
+
+def test_every_function_state_and_refusal_of_the_protocol_is_reached(campaign: Campaign) -> None:
+    for name in SCENARIOS:
+        campaign.run(name)
+    print(campaign.coverage.summary())
+    assert campaign.coverage.missing() == {}
+
+
+def test_the_list_of_reasons_is_read_from_the_protocols_text() -> None:
+    assert {"settlement: window open", "auction: out of order", "tasks: not the guardian"} <= listed_reasons()
+    assert len(listed_reasons()) > 90
+
+
+def test_a_contract_that_shows_another_state_is_noticed() -> None:
+    with mirrored("devnet") as mirror:
+        stage = Stage(Coverage(), mirror)
+        alice = stage.register("alice")
+        wrong = stage.world.fork()
+        wrong.operators[alice] = replace(wrong.operators[alice], reputation=1)
+        with pytest.raises(Disagreement, match="reputation shows 0, specification says 1"):
+            mirror.compare(wrong)
+
+
+def test_a_contract_that_accepts_or_refuses_otherwise_is_noticed() -> None:
+    with mirrored("devnet") as mirror:
+        stage = Stage(Coverage(), mirror)
+        stage.register("alice")
+        job = stage.post()
+        stage.bid(job, 0, "alice", Offer(50))
+        world = stage.world.fork()
+        world.paused["registry"] = True
+        stage.world = world
+        with pytest.raises(Disagreement, match="accepted, specification says 'registry: intake paused'"):
+            stage.register("bob")
+        with pytest.raises(Disagreement, match="refused with 'auction: no bid'"):
+            mirror.refuse(
+                stage.call("auction", "reclaim", "stranger", job, 0, 99), "auction: bid still stands", stage.world
+            )
+
+
+def test_a_seal_is_compared_by_its_upper_160_bits() -> None:
+    """The specification keeps the tuple, not the hash: what only the hash can show is shown on the contract alone."""
+    with mirrored("devnet") as mirror:
+        stage = Stage(Coverage(), mirror)
+        stage.register("alice")
+        job = stage.post()
+        auction, hot = mirror.contracts["auction"], stage.accounts["alice hot"]
+        seal = seal_bytes(stage.seal(job, 0, "alice", 50, 1))
+        reveal = (job, 0, 1, 50, stage.salt("alice"))
+        for kept, reason in ((20, None), (19, "auction: seal does not match")):
+            flipped = seal[:kept] + bytes(byte ^ 0xFF for byte in seal[kept:])
+            with boa.env.anchor():
+                auction.bid(job, 0, 1, flipped, 1, False, sender=hot)
+                boa.env.timestamp = stage.world.lot(job, 0).bid_end
+                if reason is None:
+                    auction.reveal(*reveal)
+                    assert auction.bids(job, 0, 1).revealed
+                else:
+                    with boa.reverts(vm_error=reason):
+                        auction.reveal(*reveal)
+            boa.env.timestamp = stage.now

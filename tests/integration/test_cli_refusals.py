@@ -1,0 +1,261 @@
+"""Bad input against a real chain gets a clear error and loses nothing; what is there is shown."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli_kit import ESCROW, Place, Zoo, a_place, jobs, zoo_fixture  # noqa: F401
+from zoo_compute import Client
+from zoo_compute.chain.network import load
+from zoo_compute.spec.params import ZEN
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory):
+    with a_place(tmp_path_factory.mktemp("place")) as found:
+        yield found
+
+
+@pytest.fixture
+def client(zoo: Zoo, place: Place) -> Client:
+    return Client(say=print)
+
+
+# -- bad input
+
+
+def test_budget_below_the_worst_case__is_refused_and_nothing_is_sent(zoo: Zoo, place: Place) -> None:
+    before = place.devnet.chain.w3.eth.get_transaction_count(zoo.json("account", "show")["address"])
+    told = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "13.9")
+    assert "13.9 ZEN" in told
+    assert "14 ZEN" in told
+    told = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "5")
+    assert "below the reserve" in told
+    assert place.devnet.chain.w3.eth.get_transaction_count(zoo.json("account", "show")["address"]) == before
+
+
+def test_too_little_data__is_refused_with_what_is_needed(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+    (tmp_path / "short.txt").write_text("too short")
+    before = jobs(place)
+    told = zoo.refused("train", place.config(), "--data", tmp_path / "short.txt", "--max-budget", "14")
+    assert "too little text" in told
+    assert jobs(place) == before
+
+
+def test_vocabulary_too_small_for_the_text__is_refused(zoo: Zoo, place: Place) -> None:
+    config = place.config()
+    sections = json.loads(config.read_text())
+    sections["model"]["vocab"] = 64
+    config.write_text(json.dumps(sections))
+    assert "model.vocab" in zoo.refused("train", config, "--data", place.text, "--max-budget", "14")
+
+
+def test_wrong_chain_id__is_refused(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    dataclasses.replace(load(place.devnet.network_file), chain_id=1).save(other)
+    for command in (
+        ["network", "show"],
+        ["train", place.config(), "--data", place.text, "--max-budget", "14"],
+        ["job", "list"],
+    ):
+        told = zoo.refused(*command, "--network", other)
+        assert "31337" in told
+        assert "1" in told
+
+
+def test_unreachable_rpc__is_refused(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    dataclasses.replace(load(place.devnet.network_file), rpcs=("http://127.0.0.1:1",)).save(other)
+    told = zoo.refused("job", "show", "1", "--network", other)
+    assert "no RPC" in told
+    assert "http://127.0.0.1:1" in told
+    code, out, _ = zoo.run("doctor", "--network", other, "--json")
+    assert code == 1
+    rpc = next(check for check in json.loads(out)["checks"] if check["name"] == "RPC")
+    assert not rpc["ok"]
+    assert rpc["do"]
+
+
+@pytest.mark.parametrize("how", ["no code there", "other code there", "two contracts swapped"])
+def test_contracts_of_another_deployment__are_refused(zoo: Zoo, place: Place, tmp_path: Path, how: str) -> None:
+    found = load(place.devnet.network_file)
+    contracts = dict(found.contracts)
+    if how == "no code there":
+        contracts["tasks"] = "0x" + "11" * 20
+    elif how == "other code there":
+        contracts["tasks"] = contracts["registry"]
+    else:
+        contracts["tasks"], contracts["registry"] = contracts["registry"], contracts["tasks"]
+    other = tmp_path / "other.json"
+    dataclasses.replace(found, contracts=contracts).save(other)
+    told = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "14", "--network", other)
+    assert "TaskRegistry" in told or "NodeRegistry" in told
+    assert "another deployment" in told
+
+
+def test_unfunded_account__is_refused_before_anything_is_stored(zoo: Zoo, place: Place) -> None:
+    poor = place.account("poor", zen=3 * ZEN)
+    told = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "14", "--account", poor)
+    assert "3 ZEN" in told
+    assert "14 ZEN" in told
+    assert "11 ZEN" in told
+    dry = place.account("dry", zen=100 * ZEN, coin=0)
+    told = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "14", "--account", dry)
+    assert "no coin for gas" in told
+
+
+def test_wrong_passphrase__is_refused(zoo: Zoo, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ZOO_PASSPHRASE_FILE")
+    monkeypatch.setenv("ZOO_PASSPHRASE", "wrong")
+    told = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "14")
+    assert "wrong passphrase" in told
+
+
+def test_unknown_job__is_refused_by_every_command(zoo: Zoo) -> None:
+    for command in ("show", "watch", "cancel", "result"):
+        assert "there is no job 4711" in zoo.refused("job", command, "4711")
+
+
+def test_result__before_the_first_checkpoint__is_refused(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+    job = zoo.json("train", place.config(), "--data", place.text, "--max-budget", "14", "--no-watch")["job"]
+    assert "no checkpoint yet" in zoo.refused("job", "result", str(job), "--out", tmp_path / "model.safetensors")
+    assert not (tmp_path / "model.safetensors").exists()
+
+
+def test_files_that_nobody_serves__are_refused_before_any_escrow(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+    before = jobs(place)
+    told = zoo.refused(
+        "train", place.config(), "--data", place.text, "--max-budget", "14", "--store", tmp_path / "private"
+    )
+    assert "no storage peer of the network serves" in told
+    assert jobs(place) == before
+    unserved = zoo.json(
+        "train",
+        place.config(),
+        "--data",
+        place.text,
+        "--max-budget",
+        "14",
+        "--store",
+        tmp_path / "private",
+        "--unserved",
+        "--no-watch",
+    )
+    assert unserved["job"] == before + 1
+
+
+def test_train__serves_the_store_itself_when_the_networks_address_is_free(
+    zoo: Zoo, place: Place, tmp_path: Path
+) -> None:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    other = tmp_path / "other.json"
+    dataclasses.replace(load(place.devnet.network_file), storage=(f"http://127.0.0.1:{port}",)).save(other)
+    code, _, err = zoo.run(
+        "train", place.config(), "--data", place.text, "--max-budget", "14", "--no-watch",
+        "--store", tmp_path / "private", "--network", other,
+    )  # fmt: skip
+    assert code == 0, err
+    assert f"serving the job's files at http://127.0.0.1:{port}" in err
+
+
+def test_unreachable_store__is_refused(zoo: Zoo, place: Place) -> None:
+    told = zoo.refused(
+        "train", place.config(), "--data", place.text, "--max-budget", "14", "--store", "kubo:http://127.0.0.1:1"
+    )
+    assert "127.0.0.1:1" in told
+
+
+def test_no_torch__is_told_and_weights_take_its_place(
+    client: Client, place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    import numpy as np
+
+    from repops.files import save_state
+    from repops.program import build
+    from zoo_compute.plan import plan_of
+
+    config = place.config()
+    state = {name: tensor.numpy() for name, tensor in build(plan_of(config, 14).job.spec).initial_state(7).items()}
+    save_state(tmp_path / "weights.safetensors", state)
+    save_state(tmp_path / "other.safetensors", {"w": np.zeros(3, np.float32)})
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "repops.program")
+    monkeypatch.delitem(sys.modules, "repops.architectures")
+    with pytest.raises(Exception, match="torch, which is not installed") as refused:
+        client.train(config, 14, place.text)
+    assert "zoo-compute[node]" in refused.value.hint  # type: ignore[attr-defined]
+    with pytest.raises(Exception, match="3 parameters, the model of this job has"):
+        client.train(config, 14, place.text, weights=tmp_path / "other.safetensors")
+    job = client.train(config, 14, place.text, weights=tmp_path / "weights.safetensors")
+    assert job.progress().state == "open"
+
+
+def test_mistyped_network_file__names_the_key(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    document = json.loads(place.devnet.network_file.read_text())
+    document["storrage"] = document.pop("storage")
+    other.write_text(json.dumps(document))
+    assert "did you mean 'storage'" in zoo.refused("network", "show", "--network", other)
+
+
+# -- the network and the machine
+
+
+def test_network_show__has_both_presets_side_by_side(zoo: Zoo, place: Place) -> None:
+    told = zoo.json("network", "show")
+    assert told["presets"]["devnet"]["bid_window_s"] == 8
+    assert told["presets"]["production"]["bid_window_s"] == 3_600
+    assert told["contracts"] == dict(place.devnet.network.contracts)
+    assert told["head"]["number"] > 0
+    _, out, _ = zoo.run("network", "show")
+    assert "devnet (this network)  production" in out
+
+
+def test_doctor__finds_everything(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zoo_compute.checks.Examination._torch", lambda _: (None, "there"))
+    code, out, _ = zoo.run("doctor")
+    assert code == 0, out
+    assert "all that is needed is there" in out
+
+
+def test_doctor__of_an_unfunded_account_and_a_dead_gateway__says_what_to_do(
+    zoo: Zoo, place: Place, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.json"
+    dataclasses.replace(load(place.devnet.network_file), storage=("http://127.0.0.1:1",)).save(other)
+    dry = place.account("dry-too", zen=0, coin=0)
+    code, out, _ = zoo.run("doctor", "--network", other, "--account", dry, "--json")
+    missing = {check["name"]: check["do"] for check in json.loads(out)["checks"] if check["needed"] and not check["ok"]}
+    assert code == 1
+    assert set(missing) >= {"coin for gas", "ZEN", "storage peers"}
+    assert all(missing.values())
+
+
+def test_disk_that_fills__is_told_nothing_is_posted_and_the_next_run_goes_on(zoo: Zoo, place: Place) -> None:
+    import resource
+
+    config, before = place.config(), jobs(place)
+    sections = json.loads(config.read_text())
+    sections["model"]["width"] = 128  # 200 thousand parameters: their file does not fit
+    config.write_text(json.dumps(sections))
+    command = ["train", config, "--data", place.text, "--max-budget", "14", "--no-watch"]
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+    try:
+        told = zoo.refused(*command)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "no room" in told or "disk is full" in told
+    assert jobs(place) == before
+    assert zoo.json(*command)["job"] == before + 1

@@ -1,0 +1,92 @@
+"""The whole story by the command line alone: join, deposit, start, train, follow, fetch, earn, leave."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from repops.files import load_state
+from tests.integration.cli_kit import Place, Zoo, a_place, zoo_fixture  # noqa: F401
+from zoo_compute.spec.params import ZEN
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory):
+    with a_place(tmp_path_factory.mktemp("place")) as found:
+        yield found
+
+
+def test_one_operator_trains_a_job__from_register_to_unstake(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+    home = tmp_path / "node"
+    account = ("--account", place.account("operator"))
+    operator = zoo.json("node", "register", "--gpu-type", "rtx4090", "--memory", "24GB", "--home", home, *account)[
+        "operator"
+    ]
+    zoo.json("node", "deposit", "500", "--home", home, *account)
+    path = home / "operator.json"
+    config = json.loads(path.read_text()) | {
+        "roles": ["provider", "aggregator"],
+        "price": "1.5",
+        "aggregator_price": "0.5",
+        "poll_s": 0.5,
+    }
+    path.write_text(json.dumps(config))
+    command = [sys.executable, "-m", "zoo_compute.cli.main", "node", "start", "--home", str(home), "--json"]
+    daemon = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert daemon.stdout is not None
+        assert json.loads(daemon.stdout.readline())["home"] == str(home)
+        job = place.config(rounds=2, slots=2, quorum=1)
+        code, out, err = zoo.run("train", job, "--data", place.text, "--max-budget", "10", "--json")
+        assert code == 0, err
+        done = json.loads(out)
+        assert (done["progress"]["state"], done["progress"]["nodes"], done["escrow"]) == (
+            "ended",
+            [operator],
+            str(10 * ZEN),
+        )
+        assert done["progress"]["loss"] is not None
+        assert "round 1/2" in err
+
+        number = str(done["job"])
+        code, out, err = zoo.run("job", "watch", number, "--settled", "--json")
+        assert code == 0, err
+        settled = json.loads(out.splitlines()[-1])
+        assert (settled["outstanding"], settled["escrow"], settled["due"]) == (0, "0", "0")
+
+        money = zoo.json("job", "show", number)["account"]
+        amounts = {key: int(money[key]) for key in ("escrowed", "paid", "fee", "refunded", "held", "slashed")}
+        assert (
+            amounts["escrowed"] == amounts["paid"] + amounts["fee"] + amounts["refunded"] + amounts["held"] == 10 * ZEN
+        )
+        assert (amounts["held"], amounts["slashed"], len(money["claims"])) == (0, 0, 4)
+        assert {claim["state"] for claim in money["claims"]} == {"paid"}
+
+        before = zoo.json("account", "show")
+        assert int(before["owed"]) == amounts["refunded"] > 0
+        assert zoo.json("account", "withdraw")["withdrawn"] == before["owed"]
+        assert int(zoo.json("account", "show")["zen"]) == int(before["zen"]) + amounts["refunded"]
+
+        result = zoo.json(
+            "job", "result", number, "--out", tmp_path / "model.safetensors", "--store", tmp_path / "fresh"
+        )
+        assert (result["round"], result["final"]) == (2, True)
+        assert sum(array.size for array in load_state(tmp_path / "model.safetensors").values()) == result["parameters"]
+
+        earned = zoo.json("node", "earnings", "--home", home, *account)
+        assert int(earned["paid"]) == amounts["paid"]
+        drained = zoo.json("node", "drain", "--home", home, *account)
+        assert drained["locks"] == 0
+    finally:
+        daemon.send_signal(signal.SIGINT)
+        _, err = daemon.communicate(timeout=30)
+    assert (daemon.returncode, "Traceback" in err) == (0, False), err
+    place.devnet.warp_to(drained["exit_at"])
+    assert zoo.json("node", "unstake", "--home", home, *account)["withdrawn"] == str(100 * ZEN)

@@ -1,0 +1,220 @@
+"""The command line and the SDK against a real chain: submission, its interruptions, a hosted chain, and `zoo devnet`."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cli_kit import ESCROW, Place, Zoo, a_place, jobs, zoo_fixture  # noqa: F401
+from zoo_compute import Client, ComputeJob, DistributedTrainer, Network
+from zoo_compute.chain.network import load
+from zoo_compute.chain.sender import Sender
+from zoo_compute.errors import Unreachable
+from zoo_compute.spec.params import ZEN
+from zoo_compute.submission import AlreadyPosted, _Record
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory):
+    with a_place(tmp_path_factory.mktemp("place")) as found:
+        yield found
+
+
+@pytest.fixture
+def client(zoo: Zoo, place: Place) -> Client:
+    return Client(say=print)
+
+
+# -- a job's way
+
+
+def test_train__posts_once_and_cancel_returns_every_wei(zoo: Zoo, place: Place) -> None:
+    me = zoo.json("account", "show")
+    config = place.config()
+    posted = zoo.json("train", config, "--data", place.text, "--max-budget", "14", "--no-watch")
+    assert posted == {"job": jobs(place), "escrow": str(ESCROW)}
+    assert int(me["zen"]) - int(zoo.json("account", "show")["zen"]) == ESCROW
+
+    told = zoo.refused("train", config, "--data", place.text, "--max-budget", "14", "--no-watch")
+    assert f"as job {posted['job']}" in told
+    assert jobs(place) == posted["job"]
+
+    shown = zoo.json("job", "show", str(posted["job"]))
+    assert (shown["state"], shown["escrow"], shown["account"]["escrowed"]) == ("open", str(ESCROW), str(ESCROW))
+    assert shown["submitter"] == me["address"]
+    assert posted["job"] in [job["job"] for job in zoo.json("job", "list", "--mine")["jobs"]]
+
+    cancelled = zoo.json("job", "cancel", str(posted["job"]))
+    assert cancelled["refunded"] == str(ESCROW)
+    assert zoo.json("account", "show")["zen"] == me["zen"]
+    account = zoo.json("job", "show", str(posted["job"]))["account"]
+    assert (account["refunded"], account["held"]) == (str(ESCROW), "0")
+    assert "cancelled already" in zoo.refused("job", "cancel", str(posted["job"]))
+    # what was cancelled may be posted anew
+    assert (
+        zoo.json("train", config, "--data", place.text, "--max-budget", "14", "--no-watch")["job"] == posted["job"] + 1
+    )
+
+
+def test_train__killed_between_approve_and_post__posts_once_when_run_again(
+    client: Client, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, before = place.config(), jobs(place)
+    send, sent = Sender.send, []
+
+    def dies_before_post(self: Sender, call: Any, **options: Any) -> Any:
+        sent.append(call.function)
+        if call.function == "post":
+            raise KeyboardInterrupt
+        return send(self, call, **options)
+
+    monkeypatch.setattr(Sender, "send", dies_before_post)
+    with pytest.raises(KeyboardInterrupt):
+        client.train(config, 14, place.text)
+    assert (sent, jobs(place)) == (["approve", "post"], before)
+    monkeypatch.setattr(Sender, "send", send)
+    job = client.train(config, 14, place.text)
+    assert (job.id, jobs(place)) == (before + 1, before + 1)
+    assert place.devnet.chain.zen.allowance(client.signer.address, place.devnet.network.contracts["tasks"]) == 0
+
+
+def test_train__killed_after_post_before_it_was_recorded__finds_its_job(
+    client: Client, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, before = place.config(), jobs(place)
+    write = _Record.write
+
+    def dies_with_the_number(self: _Record, record: dict[str, Any]) -> None:
+        if "job" in record:
+            raise KeyboardInterrupt
+        write(self, record)
+
+    monkeypatch.setattr(_Record, "write", dies_with_the_number)
+    with pytest.raises(KeyboardInterrupt):
+        client.train(config, 14, place.text)
+    assert jobs(place) == before + 1
+    monkeypatch.setattr(_Record, "write", write)
+    assert client.train(config, 14, place.text).id == before + 1
+    with pytest.raises(AlreadyPosted):
+        client.train(config, 14, place.text)
+    assert client.train(config, 14, place.text, again=True).id == before + 2
+    assert jobs(place) == before + 2
+
+
+def test_network_submit_and_wait__can_be_left_and_taken_up_again(client: Client, place: Place) -> None:
+    async def story() -> str:
+        sections = json.loads(place.config().read_text())
+        sections["data"]["path"] = str(place.text)
+        number = await client.network.submit(ComputeJob.from_dict({**sections, "budget_max": 14}))
+        waiting = asyncio.create_task(client.job(number).wait(poll_s=0.1))
+        await asyncio.sleep(0.5)
+        assert not waiting.done()
+        waiting.cancel()  # the client goes away; the job does not
+        again = Network(store=client.store).job(number)
+        resumed = asyncio.create_task(again.wait(poll_s=0.1))
+        await asyncio.to_thread(client.job(number).cancel)
+        return (await asyncio.wait_for(resumed, 30)).state
+
+    assert asyncio.run(story()) == "cancelled"
+
+
+def test_distributed_trainer__submits_in_the_seeds_shape(client: Client, place: Place) -> None:
+    trainer = DistributedTrainer(
+        model={"layers": 1, "heads": 2, "width": 16, "context": 16},
+        dataset=str(place.text),
+        nodes=2,
+        budget_tokens=500,
+        max_budget=30,
+        training={"inner_steps": 4, "batch_size": 4, "seed": int(time.time())},
+        limits={"slot_s": 40, "aggregate_s": 30, "reexecute_s": 2},
+        client=client,
+    )
+    assert trainer.quote().rounds == 1
+    job = trainer.submit()
+    assert trainer.submit() is job
+    assert (job.progress().state, job.progress().slots) == ("open", 2)
+    job.cancel()
+
+
+def test_watch__interrupted__leaves_the_job_and_says_how_to_return(zoo: Zoo, place: Place) -> None:
+    job = zoo.json("train", place.config(), "--data", place.text, "--max-budget", "14", "--no-watch")["job"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "zoo_compute.cli.main", "job", "watch", str(job)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    first = process.stderr.readline()
+    assert f"job {job} open" in first
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert f"zoo job watch {job}" in err
+    assert "Traceback" not in err
+    assert zoo.json("job", "show", str(job))["state"] == "open"
+
+
+# -- hosted
+
+
+def test_api_key__authenticates_to_the_hosted_rpc_and_signer(
+    zoo: Zoo, place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from tests.integration.hosted import hosted
+
+    account = place.devnet.account("hosted", zen=100 * ZEN)
+    monkeypatch.delenv("ZOO_ACCOUNT")
+    with hosted(place.devnet.url, account, key="sesame") as url:
+        other = tmp_path / "hosted.json"
+        dataclasses.replace(load(place.devnet.network_file), rpcs=(url,), signer=url).save(other)
+        with pytest.raises(Unreachable, match="401"):
+            _ = Client(network=other).chain
+        client = Client(network=other, api_key="sesame")
+        assert client.signer.address == account.address
+        job = client.train(place.config(), 14, place.text)
+        assert job.view().submitter == account.address
+        monkeypatch.setenv("ZOO_API_KEY", "sesame")
+        assert zoo.json("job", "cancel", str(job.id), "--network", other)["cancelled"]
+
+
+# -- `zoo devnet`
+
+
+def test_devnet__prints_what_it_started_ends_with_ctrl_c_and_resumes(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "zoo_compute.cli.main", "devnet", "--dir", str(tmp_path / "dev"), "--json"]
+
+    def start() -> tuple[subprocess.Popen[str], dict[str, Any]]:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        return process, json.loads(process.stdout.readline())
+
+    process, told = start()
+    network = load(Path(told["network"]))
+    assert network.storage == (told["storage"],)
+    assert (
+        Client(network=network, account=Path(told["accounts"]["me"]["keystore"])).chain.zen.balanceOf(
+            told["accounts"]["me"]["address"]
+        )
+        >= 100_000 * ZEN
+    )
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, "Traceback" in err) == (0, False)
+    process, again = start()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert again["accounts"] == told["accounts"]
+    assert load(Path(again["network"])).contracts == network.contracts

@@ -1,0 +1,138 @@
+"""The operator's work queue on a real (embedded) Redis: asked twice is done once, and lost work is found."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from keepers import broker, work
+from keepers.app import WORK_QUEUE, make_app
+from keepers.broker import BrokerUnreachable
+from keepers.config import from_dict
+from keepers.work import WorkLog, WorkQueue
+from keepers.worker import run
+from zoo_compute.store import BlockStore
+from zoo_compute.store.errors import ContentMissing
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def server(tmp_path: Path):
+    process = subprocess.Popen(broker.server_command(tmp_path), stdout=subprocess.DEVNULL)
+    try:
+        yield process, broker.wait_ready(broker.EMBEDDED, tmp_path, process)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def queue(server, tmp_path: Path) -> WorkQueue:
+    config = from_dict({"name": "test", "network": "network.json", "operator": 1}, tmp_path)
+    return WorkQueue(make_app(config), server[1])
+
+
+def do(client, tmp_path: Path, body) -> None:
+    """What a worker does with one message called `shard`."""
+    client.delete(WORK_QUEUE)
+    run(body, WorkLog(client), BlockStore(tmp_path / "store"), "shard", {})
+
+
+def test_asking_twice__sends_once(server, queue):
+    assert queue.submit("work.train", "shard", {}).state == "queued"
+    assert queue.submit("work.train", "shard", {}).state == "queued"
+    assert queue.depth() == 1
+
+
+def test_finished_work__is_remembered_and_not_done_again(server, queue, tmp_path):
+    done = []
+    queue.submit("work.train", "shard", {})
+    for _ in range(2):
+        do(server[1], tmp_path, lambda request, store: done.append(1) or {"ok": len(done)})
+    assert done == [1]
+    assert queue.submit("work.train", "shard", {}).result == {"ok": 1}
+    assert queue.depth() == 0
+
+
+def test_work_lost_with_its_worker__is_sent_again(server, queue, monkeypatch):
+    monkeypatch.setattr(work, "RESEND_AFTER_S", 0.0)
+    queue.submit("work.train", "shard", {})
+    server[1].delete(WORK_QUEUE)  # a worker took the message and died
+    assert queue.submit("work.train", "shard", {}).state == "queued"
+    assert queue.depth() == 1
+
+
+def test_work_under_way__is_not_sent_again(server, queue, monkeypatch):
+    monkeypatch.setattr(work, "RESEND_AFTER_S", 0.0)
+    queue.submit("work.train", "shard", {})
+    server[1].delete(WORK_QUEUE)
+    with WorkLog(server[1]).lease("shard") as mine:
+        assert mine
+        assert queue.submit("work.train", "shard", {}).state == "running"
+        with WorkLog(server[1]).lease("shard") as second:
+            assert not second
+    assert queue.depth() == 0
+
+
+def test_a_lease__outlives_its_first_seconds_while_work_goes_on(server, monkeypatch):
+    monkeypatch.setattr(work, "LEASE_S", 1)
+    monkeypatch.setattr(work, "LEASE_RENEWAL_S", 0.2)
+    with WorkLog(server[1]).lease("shard"):
+        time.sleep(1.5)
+        assert server[1].exists("zoo:lease:shard")
+    assert not server[1].exists("zoo:lease:shard")
+
+
+def test_work_that_fails__is_tried_three_times_then_says_why(server, queue, tmp_path, monkeypatch):
+    monkeypatch.setattr(work, "RESEND_AFTER_S", 0.0)
+
+    def fail(request, store):
+        raise ValueError("the data root differs")
+
+    for attempt in range(work.ATTEMPTS):
+        assert queue.submit("work.train", "shard", {}).state == "queued", attempt
+        do(server[1], tmp_path, fail)
+    status = queue.submit("work.train", "shard", {})
+    assert status.state == "failed"
+    assert "the data root differs" in (status.error or "")
+
+
+def test_content_that_is_not_there_yet__is_no_failure(server, queue, tmp_path, monkeypatch):
+    monkeypatch.setattr(work, "RESEND_AFTER_S", 0.0)
+
+    def missing(request, store):
+        raise ContentMissing("nobody has it yet")
+
+    for _ in range(work.ATTEMPTS + 2):
+        queue.submit("work.train", "shard", {})
+        do(server[1], tmp_path, missing)
+    assert queue.submit("work.train", "shard", {}).state == "queued"
+
+
+def test_a_killed_broker__brings_back_finished_work(server, queue, tmp_path):
+    process, client = server
+    queue.submit("work.train", "shard", {})
+    do(client, tmp_path, lambda request, store: {"ok": 1})
+    time.sleep(1.2)  # the append-only file is synced every second
+    process.kill()
+    process.wait()
+    with pytest.raises(BrokerUnreachable, match="no Redis answers"):
+        broker.connect(broker.EMBEDDED, tmp_path)
+    again = subprocess.Popen(broker.server_command(tmp_path), stdout=subprocess.DEVNULL)
+    try:
+        broker.wait_ready(broker.EMBEDDED, tmp_path, again)
+        assert queue.status("shard").result == {"ok": 1}
+    finally:
+        again.kill()
+        again.wait()
+
+
+def test_an_unreachable_server__is_named_without_its_password(tmp_path):
+    with pytest.raises(BrokerUnreachable) as caught:
+        broker.connect("redis://user:secret@127.0.0.1:1/0", tmp_path, timeout_s=0.5)
+    assert "127.0.0.1:1" in str(caught.value)
+    assert "secret" not in str(caught.value)

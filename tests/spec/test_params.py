@@ -1,0 +1,65 @@
+"""The numbers of the specification are those of docs/protocol.md, read from its table."""
+
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from zoo_compute.spec import params
+from zoo_compute.spec.params import DEVNET, GPU_CLASSES, PRESETS, PRODUCTION, ZEN, Preset, Terms
+
+TEXT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
+TERMS = Terms("zen", b"", b"", b"", b"", 3, 4, 2, 100, 160, 50, 80, 30, 15, 5, 1)
+
+
+def amount(cell: str) -> int:
+    number = int(re.sub(r"[^0-9]", "", cell))
+    return number * ZEN if "ZEN" in cell else number
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(Preset) if field.name != "name"])
+def test_presets_are_those_of_the_text(field: str) -> None:
+    row = re.search(rf"^\| `{field}` \| ([^|]*) \| ([^|]*) \|", TEXT, re.MULTILINE)
+    assert row, f"docs/protocol.md has no row for {field}"
+    assert (getattr(DEVNET, field), getattr(PRODUCTION, field)) == (amount(row[1]), amount(row[2]))
+
+
+def test_presets_are_found_by_name() -> None:
+    assert {name: preset.name for name, preset in PRESETS.items()} == {"devnet": "devnet", "production": "production"}
+
+
+def test_gpu_classes_are_those_of_the_text() -> None:
+    rows = re.findall(r"^\| ([a-z ]+) \| (\d) \| (\d+) \| (\d+) \|", TEXT, re.MULTILINE)
+    expected = [(c.name, str(c.id), str(c.least_vram_gb), str(c.multiplier_percent)) for c in GPU_CLASSES.values()]
+    assert rows == expected
+    assert list(GPU_CLASSES) == [c.id for c in GPU_CLASSES.values()]
+
+
+def test_locks_cover_at_most_four_rounds() -> None:
+    for rounds, covered in ((1, 1), (3, 3), (4, 4), (5, 4), (10_000, 4)):
+        terms = replace(TERMS, rounds=rounds)
+        assert params.lock_per_slot(terms) == 2 * 160 * covered
+        assert params.aggregator_lock(terms) == 4 * 160 * covered
+
+
+def test_escrow_covers_every_round_at_the_highest_prices() -> None:
+    assert params.escrow(TERMS) == (160 * 4 + 80) * 3
+
+
+def test_a_claims_window_is_three_re_executions_and_at_least_the_presets() -> None:
+    assert [params.window_s(DEVNET, seconds) for seconds in (1, 3, 4)] == [10, 10, 12]
+    assert params.window_s(PRODUCTION, 1) == 7_200
+
+
+def test_rounding_of_the_fee_favours_the_treasury() -> None:
+    # The payee gets 95 % rounded down: of 19 that is 18, so one unit is the fee, 5.3 % of it.
+    assert [params.fee_of(amount) for amount in (0, 1, 19, 20, 100)] == [0, 1, 1, 1, 5]
+
+
+def test_the_reserve_grows_by_a_quarter_up_to_its_maximum() -> None:
+    assert [params.grown_reserve(reserve, 130) for reserve in (1, 4, 100, 110, 130)] == [1, 5, 125, 130, 130]
+
+
+def test_a_slash_is_a_tenth_rounded_down() -> None:
+    assert [params.slash_of(lock) for lock in (9, 10, 19, 960)] == [0, 1, 1, 96]

@@ -1,0 +1,10 @@
+"""titanoboa rolls back what a test did; where walks begin is therefore built by a fixture of the session."""
+
+import pytest
+
+from .machine import prepared
+
+
+@pytest.fixture(scope="session", autouse=True)
+def where_walks_begin() -> None:
+    prepared()

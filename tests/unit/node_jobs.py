@@ -1,0 +1,88 @@
+"""A job small enough for unit tests: published in an embedded store, run through the worker's own entry points."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from node import prover, worker
+from node.training import arrays_of
+from repops.program import Program, build
+from zoo_compute.data import prepare_text
+from zoo_compute.job import ComputeJob, Manifest
+from zoo_compute.publish import publish_files
+from zoo_compute.store import BlockStore
+
+TEXT = Path(json.__file__).read_bytes() * 3
+MODEL = {"layers": 2, "heads": 2, "width": 32, "context": 16}
+TRAINING = {
+    "learning_rate": 0.01,
+    "batch_size": 4,
+    "inner_steps": 5,
+    "segment_steps": 2,
+    "rounds": 2,
+    "slots": 3,
+    "warmup_steps": 2,
+    "outer_momentum": 0.5,
+}
+
+
+@dataclass
+class SmallJob:
+    """`base` is what every request carries; `advance` plays a whole round of two honest operators, 7 and 9."""
+
+    store: BlockStore
+    manifest: Manifest
+    program: Program
+    base: dict[str, Any]
+    reports: dict[int, dict[str, Any]] = field(default_factory=dict)
+    bundles: list[dict[str, Any]] = field(default_factory=list)
+
+    def train(self, slot: int, **options: Any) -> dict[str, Any]:
+        report = worker.run_shard(self.base | {"slot": slot}, self.store, **options)
+        self.reports[slot] = json.loads(json.dumps(report))  # as it would come through the broker
+        return self.reports[slot]
+
+    def commit(self, operator: int, slots: list[int]) -> dict[str, Any]:
+        results = [prover.result_of(self.reports[slot]) for slot in slots]
+        data = prover.bundle_bytes(self.base["job"], self.base["round"], operator, results)
+        root = prover.round_root(results).hex()
+        self.bundles.append({"bundle": self.store.add(data), "root": root, "operator": operator, "slots": slots})
+        return self.bundles[-1]
+
+    def aggregate(self, mask: int = 0b111) -> dict[str, Any]:
+        request = self.base | {"mask": mask, "bundles": self.bundles}
+        return worker.run_aggregation(request, self.store)
+
+    def verify(self, slot: int, **changes: Any) -> dict[str, Any]:
+        commit = next(c for c in self.bundles if slot in c["slots"])
+        return worker.run_verification(self.base | commit | {"slot": slot} | changes, self.store)
+
+    def advance(self) -> dict[str, Any]:
+        for slot in range(3):
+            self.train(slot)
+        self.bundles = []
+        self.commit(7, [0, 2])
+        self.commit(9, [1])
+        made = self.aggregate()
+        self.base |= {"round": self.base["round"] + 1, "checkpoint": made["pointer"], "start_root": made["root"]}
+        return made
+
+
+def publish(folder: Path, **training: Any) -> SmallJob:
+    job = ComputeJob(MODEL, {}, TRAINING | training, "100")
+    store, program = BlockStore(folder / "store"), build(job.spec)
+    data = prepare_text(TEXT, 16, 0, wanted=job.examples_wanted, minimum=job.examples_of_a_round, heldout=32)
+    manifest = publish_files(job, data, arrays_of(program.initial_state(job.training.seed)), store)
+    base = {
+        "job": 1,
+        "manifest": store.add(manifest.to_bytes()),
+        "round": 0,
+        "checkpoint": None,
+        "start_root": manifest.state.root,
+        "program_root": manifest.program_root.hex(),
+        "data_root": manifest.data.root,
+    }
+    return SmallJob(store, manifest, program, base)

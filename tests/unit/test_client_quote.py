@@ -1,0 +1,172 @@
+"""Amounts, GPU names, configurations and quotes: everything that is decided before a chain is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zoo_compute.amounts import WEI, format_amount, format_count, format_seconds, parse_amount
+from zoo_compute.errors import UserError
+from zoo_compute.gpu import check_memory, class_named, class_of, parse_memory
+from zoo_compute.job import ComputeJob
+from zoo_compute.manifest import JobError
+from zoo_compute.plan import plan_of
+from zoo_compute.quote import BudgetTooSmall, attempts_to_maximum, exact, outline, quote, terms_of
+from zoo_compute.spec.params import DEVNET, PRODUCTION, escrow
+
+SECTIONS: dict[str, Any] = {
+    "model": {"layers": 2, "heads": 2, "width": 64, "context": 64},
+    "training": {"learning_rate": 0.001, "batch_size": 8, "inner_steps": 10, "rounds": 4, "slots": 6},
+    "limits": {"slot_s": 60, "aggregate_s": 30},
+    "market": {"reserve": 1, "max_price": 2, "aggregator_max_price": 1},
+}
+
+
+def sections(**changes: Any) -> dict[str, Any]:
+    return {**SECTIONS, **changes}
+
+
+@pytest.mark.parametrize(
+    ("text", "units"),
+    [
+        ("1", WEI),
+        ("0.1", WEI // 10),
+        (0.1, WEI // 10),
+        ("1_000 ZEN", 1000 * WEI),
+        (5000, 5000 * WEI),
+        ("1e3", 1000 * WEI),
+        ("7wei", 7),
+        (".5", WEI // 2),
+    ],
+)
+def test_amount__as_written__is_taken_exactly(text: Any, units: int) -> None:
+    assert parse_amount(text) == units
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-1", "ten", "1.0000000000000000001", "nan", "inf", "1e60", "1,5", "0.5wei", "1__0"]
+)
+def test_amount__that_is_none__is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="amount"):
+        parse_amount(text)
+
+
+@pytest.mark.parametrize("units", [0, 1, 999, WEI // 3, WEI, 123_456 * WEI + 1, 2**100])
+def test_exact__is_read_back_without_loss(units: int) -> None:
+    assert parse_amount(exact(units) if units >= 1 else "0") == units
+
+
+def test_format_amount__says_when_digits_were_left_off() -> None:
+    assert format_amount(1_500 * WEI + WEI // 2) == "1,500.5 ZEN"
+    assert format_amount(WEI // 3) == "~0.333333 ZEN"
+    assert format_amount(5) == "5 wei"
+    assert format_amount(0) == "0 ZEN"
+
+
+def test_format_seconds_and_counts__read_like_people_write() -> None:
+    assert [format_seconds(s) for s in (8, 125, 3600, 11_400, 187_200)] == [
+        "8 s",
+        "2 min 5 s",
+        "1 h",
+        "3 h 10 min",
+        "2 d 4 h",
+    ]
+    assert format_count(96_636_764_160, "FLOP") == "96.6 GFLOP"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("rtx4090", "consumer"), ("NVIDIA GeForce RTX 4070 Ti SUPER", "consumer"), ("RTX 3060", "consumer"), ("RX 7900 XTX", "consumer"),
+        ("a4000", "professional"), ("NVIDIA RTX A6000", "professional"), ("L4", "professional"), ("Tesla T4", "professional"),
+        ("a100", "datacenter"), ("NVIDIA A100-SXM4-80GB", "datacenter"), ("H200", "datacenter"), ("L40S", "datacenter"),
+        ("m1", "apple silicon"), ("Apple M4 Max", "apple silicon"),
+    ],
+)  # fmt: skip
+def test_gpu__by_name__has_its_class(name: str, expected: str) -> None:
+    assert class_of(name).name == expected
+
+
+def test_gpu__mistyped__is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(UserError, match="unknown GPU 'rtx409'") as refused:
+        class_of("rtx409")
+    assert "rtx4090" in refused.value.hint
+    assert "--gpu-class" in refused.value.hint
+
+
+def test_memory__below_the_class__is_refused_with_what_fits() -> None:
+    assert (parse_memory("24GB"), parse_memory("16384MB"), parse_memory("24")) == (24, 16, 24)
+    with pytest.raises(UserError, match="memory should be"):
+        parse_memory("lots")
+    with pytest.raises(UserError, match="at least 40 GB") as refused:
+        check_memory(class_named("datacenter"), 24)
+    assert "consumer or professional" in refused.value.hint
+    check_memory(class_of("a100"), 40)
+
+
+def test_quote__adds_up_as_the_protocol_says() -> None:
+    job = ComputeJob.from_dict(sections())
+    found = quote(job, DEVNET)
+    assert found.escrow == (2 * 6 + 1) * 4 * WEI == escrow(terms_of(outline(job), job.prices, ""))
+    assert found.at_reserve == (1 * 6 + 1) * 4 * WEI
+    assert found.fee == found.escrow // 20
+    assert (found.lock_slot, found.lock_aggregator) == (2 * 2 * 4 * WEI, 6 * 2 * 4 * WEI)
+    assert (found.steps, found.tokens) == (4 * 6 * 10, 4 * 6 * 10 * 8 * 64)
+    assert found.flops == job.flops * 24
+    assert (found.auction_s, found.attempts, found.auction_longest_s) == (14, 5, 70)
+    assert found.longest_s == 70 + 20 + 4 * (2 * 60 + 30) + 180
+    assert quote(job, PRODUCTION).window_s == 7_200
+    assert all(isinstance(found.to_dict()[key], str) for key in ("escrow", "fee", "lock_slot"))
+
+
+def test_attempts__of_a_reserve_too_small_to_grow__end() -> None:
+    assert attempts_to_maximum(1, 100) == 1
+    assert attempts_to_maximum(100, 100) == 1
+    assert attempts_to_maximum(100, 125) == 2
+
+
+def test_budget__below_the_reserve_or_the_worst_case__is_refused_with_both_numbers() -> None:
+    with pytest.raises(BudgetTooSmall, match=r"20 ZEN is below the reserve.*28 ZEN.*52 ZEN") as refused:
+        plan_of(sections(), 20).check_budget()
+    assert "--max-budget 52" in refused.value.hint
+    with pytest.raises(BudgetTooSmall, match=r"51\.999999.* is below the worst case of 52 ZEN"):
+        plan_of(sections(), exact(52 * WEI - 1)).check_budget()
+    plan_of(sections(), 52).check_budget()
+
+
+def test_plan__without_prices__derives_them_within_the_budget() -> None:
+    plan = plan_of({key: value for key, value in SECTIONS.items() if key != "market"}, 100)
+    plan.check_budget()
+    assert plan.job.escrow <= 100 * WEI
+
+
+def test_plan__of_a_compute_job__keeps_it_and_takes_the_overrides(tmp_path: Path) -> None:
+    job = ComputeJob.from_dict(sections(budget_max=60, data={"path": "texts"}), directory=tmp_path)
+    plan = plan_of(job)
+    assert (plan.budget, plan.job.prices) == (60 * WEI, job.prices)
+    assert plan.job.data_paths() == [tmp_path / "texts"]
+    other = tmp_path / "other.txt"
+    assert plan_of(job, 70, other).job.data_paths() == [other]
+    assert plan_of(job, 70).budget == 70 * WEI
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("training: {lerning_rate: 1.0}", "training: unknown key 'lerning_rate'; did you mean 'learning_rate'"),
+        ("trainig: {}", "unknown section 'trainig'; did you mean 'training'"),
+        ("training: {layers: 2}", "it belongs to 'model'"),
+        ("- 1", "expected the sections"),
+        ("a: [", "not YAML or JSON"),
+    ],
+)
+def test_plan__of_a_wrong_file__names_file_and_cause(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "job.yaml"
+    prefix = "" if text.startswith(("-", "a:", "trainig")) else "model: {layers: 2, heads: 2, width: 64, context: 64}\n"
+    path.write_text(prefix + text)
+    with pytest.raises(JobError) as refused:
+        plan_of(path)
+    assert str(path) in str(refused.value)
+    assert told in str(refused.value)

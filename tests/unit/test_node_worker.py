@@ -1,0 +1,320 @@
+"""A worker's tasks: nothing is believed before it is checked, a liar is found once, and failures say what to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from node import prover, reporter, syncer, worker
+from node.errors import BadInputs, NodeOutOfMemory, ShardCancelled
+from node.faults import FlipBit, flip_bit
+from node.training import ShardResult
+from repops.files import state_bytes
+from tests.unit.node_jobs import SmallJob, publish
+from zoo_compute.manifest import JobError
+from zoo_compute.store import cid_of
+from zoo_compute.store.errors import ContentMissing
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SmallJob:
+    return publish(tmp_path)
+
+
+@pytest.fixture
+def round_of_three(job: SmallJob) -> SmallJob:
+    for slot in range(3):
+        job.train(slot)
+    job.commit(7, [0, 2])
+    job.commit(9, [1])
+    return job
+
+
+def test_run_shard__stores_its_update_and_reports_it(job: SmallJob, tmp_path: Path) -> None:
+    report = job.train(1)
+    update = syncer.get_state(job.store, report["update"], bytes.fromhex(report["update_root"]), max_bytes=10**6)
+    assert set(update) == set(job.program.names)
+    assert report["update"] in job.store.pins()
+    assert report["loss"] == [report["losses"][0], report["losses"][-1]]
+    assert [step for step, _ in report["segments"]] == [0, 2, 4, 5]
+    assert 0 < report["seconds"] < report["wall_s"]
+    assert report["tokens"] == 5 * 4 * 16
+    path = tmp_path / "reports" / "one.json"
+    again = worker.run_shard(job.base | {"slot": 1, "report": str(path)}, job.store)
+    written = json.loads(path.read_text())
+    assert written == json.loads(json.dumps(again))
+    assert {k: v for k, v in written.items() if not k.endswith(("seconds", "_s"))} == {
+        k: v for k, v in report.items() if not k.endswith(("seconds", "_s"))
+    }
+    assert [p.name for p in path.parent.iterdir()] == ["one.json"]
+
+
+def test_two_rounds__verified_and_aggregated__follow_each_other(job: SmallJob) -> None:
+    first = job.advance()
+    for slot in range(3):
+        job.train(slot)
+        assert job.reports[slot]["start_root"] == first["root"]
+    pointer = syncer.fetch_pointer(job.store, first["pointer"])
+    assert (pointer.job, pointer.round, pointer.mask, pointer.root.hex()) == (1, 0, 0b111, first["root"])
+    assert pointer.state == first["state"]
+
+
+def test_verification__of_honest_slots__agrees(round_of_three: SmallJob) -> None:
+    for slot in range(3):
+        answer = round_of_three.verify(slot)
+        assert answer["agrees"] is True
+        assert answer["segments"] == 3
+
+
+@pytest.mark.parametrize(("tensor", "element", "bit"), [("norm.weight", 3, 0), ("tokens.weight", 500, 31)])
+def test_verification__of_one_flipped_bit__finds_that_slot_alone_and_where(
+    job: SmallJob, tensor: str, element: int, bit: int
+) -> None:
+    fault = flip_bit(round=0, slot=2, tensor=tensor, element=element, bit=bit)
+    for slot in range(3):
+        job.train(slot, tamper=fault)
+    assert isinstance(fault, FlipBit)
+    assert fault.fired == 1
+    job.commit(7, [0, 2])
+    job.commit(9, [1])
+    answers = [job.verify(slot) for slot in range(3)]
+    assert [answer["agrees"] for answer in answers] == [True, True, False]
+    found = answers[2]
+    assert (found["field"], found["steps"]) == ("update_root", [5, 5])
+    assert (found["tensor"], found["element"]) == (tensor, element)
+    expected, lied = (int(found[key].split("(")[1].rstrip(")"), 16) for key in ("expected", "found"))
+    assert expected ^ lied == 1 << bit
+    assert f"{tensor}[{element}]" in found["message"]
+    json.dumps(found)
+
+
+def test_verification__of_training_that_went_another_way__names_the_segment(job: SmallJob) -> None:
+    """A liar whose state went wrong between steps 2 and 4, all roots after it consistent with that."""
+
+    def wrong(result: ShardResult) -> ShardResult:
+        from dataclasses import replace
+
+        from repops.commitments import segment_root
+
+        segments = [(step, root if step < 4 else bytes([step]) * 32) for step, root in result.segments]
+        return replace(result, segments=segments, segment_root=segment_root(segments), end_root=segments[-1][1])
+
+    for slot in range(3):
+        job.train(slot, tamper=wrong if slot == 0 else None)
+    job.commit(7, [0, 1, 2])
+    blind, told = job.verify(0), job.verify(0, segments=job.reports[0]["segments"])
+    assert (blind["field"], blind["steps"]) == ("segment_root", [0, 5])
+    assert (told["field"], told["steps"], told["tensor"]) == ("segment_root", [2, 4], None)
+    lying_leaves = [[step, "00" * 32] for step, _ in job.reports[0]["segments"]]
+    assert job.verify(0, segments=lying_leaves)["steps"] == [0, 5]
+    assert job.verify(1)["agrees"]
+
+
+def test_verification__of_a_bundle_that_does_not_make_its_root__is_a_mismatch(round_of_three: SmallJob) -> None:
+    answer = round_of_three.verify(0, root="11" * 32)
+    assert (answer["agrees"], answer["field"]) == (False, "bundle")
+    assert "committed was" in answer["message"]
+
+
+def test_verification__of_an_update_file_under_another_root__is_a_mismatch(job: SmallJob) -> None:
+    for slot in range(3):
+        job.train(slot)
+    job.reports[0]["update"] = job.reports[1]["update"]
+    job.commit(7, [0, 1, 2])
+    answer = job.verify(0)
+    assert (answer["agrees"], answer["field"]) == (False, "update")
+
+
+def test_aggregation__mask_or_bundles_that_differ_from_the_chain__are_refused(round_of_three: SmallJob) -> None:
+    with pytest.raises(BadInputs, match="presence mask is 0x3"):
+        round_of_three.aggregate(0b011)
+    round_of_three.bundles[0]["slots"] = [0, 1]
+    with pytest.raises(BadInputs, match="committed were"):
+        round_of_three.aggregate()
+
+
+def test_aggregation__an_update_that_is_gone__is_told_as_missing(round_of_three: SmallJob) -> None:
+    store = round_of_three.store
+    store.unpin(round_of_three.reports[1]["update"])
+    store.collect_garbage()
+    with pytest.raises(ContentMissing):
+        round_of_three.aggregate()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"slot": 3}, "the job has 3 slots"),
+        ({"round": 2}, "the job has 2 rounds"),
+        ({"round": 1}, "not the manifest's initial state"),
+        ({"start_root": "22" * 32}, "not the manifest's initial state"),
+        ({"start_root": "22"}, "32 bytes"),
+        ({"start_root": "zz"}, "in hex"),
+        ({"program_root": "33" * 32}, "program_root"),
+        ({"data_root": "33" * 32}, "data_root"),
+    ],
+)
+def test_run_shard__request_that_contradicts_the_manifest__is_refused(
+    job: SmallJob, changes: dict[str, Any], message: str
+) -> None:
+    before = job.store.pins()
+    with pytest.raises(BadInputs, match=message):
+        worker.run_shard(job.base | {"slot": 0} | changes, job.store)
+    assert job.store.pins() == before
+
+
+def test_run_shard__checkpoint_of_another_round_or_root__is_refused(job: SmallJob) -> None:
+    made = job.advance()
+    good = job.base | {"slot": 0}
+    with pytest.raises(BadInputs, match="expected job 1, round 0"):
+        worker.run_shard(good | {"start_root": "44" * 32}, job.store)
+    with pytest.raises(BadInputs, match="expected job 2"):
+        worker.run_shard(good | {"job": 2}, job.store)
+    honest = syncer.fetch_pointer(job.store, made["pointer"])
+    lie = syncer.Pointer(1, 0, job.reports[0]["update"], honest.root, 0b111)  # another file under the same root
+    with pytest.raises(BadInputs, match="its root is"):
+        worker.run_shard(good | {"checkpoint": job.store.add(lie.to_bytes())}, job.store)
+    for junk in (b"", b"{}", b"[1]", honest.to_bytes() + b" "):
+        with pytest.raises(BadInputs, match="checkpoint pointer"):
+            worker.run_shard(good | {"checkpoint": job.store.add(junk)}, job.store)
+
+
+def test_run_shard__manifest_that_is_none__is_refused(job: SmallJob) -> None:
+    with pytest.raises(JobError, match="not JSON"):
+        worker.run_shard(job.base | {"slot": 0, "manifest": job.store.add(b"junk")}, job.store)
+
+
+@pytest.mark.parametrize("content", ["junk", "shape", "tokens", "other"])
+def test_inputs__data_that_is_not_what_the_manifest_says__is_refused(tmp_path: Path, content: str) -> None:
+    from dataclasses import replace
+
+    from repops.commitments import tensor_root
+
+    job = publish(tmp_path)
+    right = syncer.fetch_examples(job.store, job.manifest).numpy()
+    arrays = {"shape": right[:, :9].copy(), "tokens": right.astype(np.int32) + 300, "other": right[::-1].copy()}
+    data = b"junk" if content == "junk" else state_bytes({"examples": arrays[content]})
+    root = job.manifest.data.root if content in ("junk", "other") else tensor_root(arrays[content]).hex()
+    manifest = replace(job.manifest, data=replace(job.manifest.data, cid=job.store.add(data), root=root))
+    with pytest.raises(BadInputs, match=r"data|examples"):
+        syncer.fetch_examples(job.store, manifest)
+
+
+def test_run_shard__cancelled__stops_after_that_step_and_stores_nothing(job: SmallJob) -> None:
+    steps: list[int] = []
+    before = job.store.pins()
+    with pytest.raises(ShardCancelled, match="after step 3"):
+        worker.run_shard(
+            job.base | {"slot": 0},
+            job.store,
+            progress=lambda step, _: steps.append(step),
+            cancelled=lambda: len(steps) == 2,
+        )
+    assert steps == [1, 2]
+    assert job.store.pins() == before
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        MemoryError(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory: 99 bytes"),
+    ],
+)
+def test_run_shard__out_of_memory__names_the_sizes_and_what_to_do(
+    job: SmallJob, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(type(job.program), "step", fails)
+    with pytest.raises(NodeOutOfMemory, match=r"34,\d+ parameters need about .* GB .* are free") as refusal:
+        worker.run_shard(job.base | {"slot": 0}, job.store)
+    assert "larger one" in refusal.value.hint
+    with pytest.raises(NodeOutOfMemory):
+        worker.prepare(job.base, job.store)
+
+
+def test_run_shard__job_larger_than_the_machine__is_refused_before_it_is_fetched(job: SmallJob) -> None:
+    from dataclasses import replace
+
+    program = json.loads(json.dumps(job.manifest.program))
+    program["architecture"] |= {"width": 4096, "layers": 80}
+    manifest = replace(job.manifest, program=program, state=replace(job.manifest.state, cid=cid_of(b"not stored")))
+    request = {"job": 1, "slot": 0, "round": 0, "start_root": manifest.state.root}
+    with pytest.raises(NodeOutOfMemory, match="GB with its data, this machine has"):
+        worker.run_shard(request | {"manifest": job.store.add(manifest.to_bytes())}, job.store)
+
+
+def test_run_shard__another_runtime_error__is_not_called_memory(job: SmallJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(type(job.program), "step", fails)
+    with pytest.raises(RuntimeError, match="a bug"):
+        worker.run_shard(job.base | {"slot": 0}, job.store)
+
+
+def test_prepare__times_a_step_and_says_how_long_a_slot_takes(job: SmallJob) -> None:
+    answer = worker.prepare(job.base, job.store)
+    assert answer["slot_s"] > 5 * answer["step_s"] > 0
+    assert answer["device"] == "cpu" or torch.cuda.is_available()
+    json.dumps(answer)
+
+
+def test_bundle__round_trips_and_its_proofs_open_it(round_of_three: SmallJob) -> None:
+    commit = round_of_three.bundles[0]
+    data = round_of_three.store.read(commit["bundle"], max_bytes=10**6)
+    bundle = prover.parse_bundle(data)
+    assert (bundle.job, bundle.round, bundle.operator) == (1, 0, 7)
+    assert bundle.root.hex() == commit["root"]
+    assert prover.bundle_bytes(1, 0, 7, list(reversed(bundle.results))) == data
+    assert bundle.result(2).update == round_of_three.reports[2]["update"]
+
+
+BAD_BUNDLES = [
+    b"",
+    b"[]",
+    b"{}",
+    b"[" * 10_000,
+    b'{"job":1,"operator":1,"results":[],"round":0,"version":2}',
+    b'{"job":-1,"operator":1,"results":[],"round":0,"version":1}',
+    b'{"job":1,"operator":1,"results":[1],"round":0,"version":1}',
+    b'{"job":1,"operator":1,"results":{},"round":0,"version":1}',
+    b" " * (prover.MAX_BUNDLE_BYTES + 1),
+]
+
+
+@pytest.mark.parametrize("data", BAD_BUNDLES, ids=range(len(BAD_BUNDLES)))
+def test_parse_bundle__hostile_bytes__are_refused(data: bytes) -> None:
+    with pytest.raises(BadInputs):
+        prover.parse_bundle(data)
+
+
+def test_parse_bundle__a_slot_twice_or_a_wrong_root__is_refused(round_of_three: SmallJob) -> None:
+    commit = round_of_three.bundles[0]
+    given = json.loads(round_of_three.store.read(commit["bundle"], max_bytes=10**6))
+    entry = given["results"][0]
+    for results in (
+        [entry, entry],
+        [entry | {"start_root": "AB" * 32}],
+        [entry | {"loss": [1]}],
+        [entry | {"slot": 1.0}],
+    ):
+        with pytest.raises(BadInputs):
+            prover.parse_bundle(json.dumps(given | {"results": results}).encode())
+
+
+def test_report__that_cannot_be_written__leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    reporter.write_atomically(path, {"a": 1})
+    with pytest.raises(ValueError, match="JSON"):
+        reporter.write_atomically(path, {"a": float("nan")})
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["report.json"]

@@ -1,0 +1,108 @@
+"""`zoo account`: key files. A raw key is never taken on the command line and never shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from zoo_compute import home
+from zoo_compute.amounts import format_amount
+from zoo_compute.cli.context import Group, Settings, pass_settings, read_passphrase
+from zoo_compute.cli.output import table
+from zoo_compute.errors import ConfigError, ZooError
+
+
+@click.group("account", cls=Group)
+def account() -> None:
+    """Key files: create, import, list, show."""
+
+
+@account.command()
+@click.argument("name", default="default")
+@pass_settings
+def create(settings: Settings, name: str) -> None:
+    """Make a new key, encrypted with a passphrase."""
+    from zoo_compute.chain import keystore
+
+    path = home.new_keystore(name)
+    address = keystore.create(path, read_passphrase(f"the new account {name}", confirm=True))
+    settings.emit(
+        {"name": name, "address": address, "keystore": str(path)},
+        [
+            f"{name}: {address}",
+            f"key file: {path}",
+            "Keep a copy of the file and the passphrase; nobody can restore either.",
+        ],
+    )
+
+
+@account.command("import")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--name", help="Name in the home; the file's own name by default.")
+@pass_settings
+def import_(settings: Settings, file: Path, name: str | None) -> None:
+    """Take over an encrypted key file of another wallet (geth, ape, foundry). Its passphrase stays as it is."""
+    from zoo_compute.chain import keystore
+    from zoo_compute.chain.network import write_atomically
+
+    address = keystore.address_of(file)
+    path = home.new_keystore(name or file.stem)
+    if path.exists():
+        raise ConfigError(f"there is an account {path.stem!r} already", hint="choose another with --name")
+    keystore.unlock(file, read_passphrase(file.name))  # fail now rather than at the first payment
+    write_atomically(path, file.read_bytes(), mode=0o600)
+    settings.emit({"name": path.stem, "address": address, "keystore": str(path)}, f"{path.stem}: {address}")
+
+
+@account.command("list")
+@pass_settings
+def list_(settings: Settings) -> None:
+    """The accounts of this home."""
+    from zoo_compute.chain import keystore
+
+    rows = [
+        {"name": name, "address": keystore.address_of(path), "keystore": str(path)}
+        for name, path in home.accounts().items()
+    ]
+    lines = table([(row["name"], row["address"]) for row in rows]) or [
+        "no accounts; make one with `zoo account create`"
+    ]
+    settings.emit({"accounts": rows}, lines)
+
+
+@account.command()
+@pass_settings
+def show(settings: Settings) -> None:
+    """Address and balances; needs no passphrase."""
+    from zoo_compute.chain import keystore
+
+    path = settings.keystore()
+    address = keystore.address_of(path)
+    data: dict[str, object] = {"name": path.stem, "address": address, "keystore": str(path)}
+    lines = [f"{path.stem}: {address}", f"key file: {path}"]
+    try:
+        from zoo_compute.ledger import balances
+
+        held = balances(settings.chain(), address)
+    except ZooError as error:
+        settings.say(f"balances unknown: {error}")
+    else:
+        data |= {"coin": str(held.coin), "zen": str(held.zen), "owed": str(held.owed)}
+        lines += [f"coin for gas: {format_amount(held.coin, '')}", f"ZEN: {format_amount(held.zen)}"]
+        if held.owed:
+            lines.append(f"owed to this account: {format_amount(held.owed)} (take it with `zoo account withdraw`)")
+    settings.emit(data, lines)
+
+
+@account.command()
+@click.option("--token", metavar="ADDRESS", help="Payment token; ZEN by default.")
+@pass_settings
+def withdraw(settings: Settings, token: str | None) -> None:
+    """Take what is owed to the account: what is left of a job's escrow, or payments to an operator's owner."""
+    client = settings.client()
+    took = client.withdraw(token)
+    settings.emit(
+        {"address": client.signer.address, "withdrawn": str(took)},
+        f"{format_amount(took)} came to {client.signer.address}" if took else "nothing is owed to this account",
+    )

@@ -1,0 +1,189 @@
+"""What every command shares: the global options, and how they become a network, an account, a store."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zoo_compute import home
+from zoo_compute.cli.output import emit, say
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.network import Network
+    from zoo_compute.chain.sender import Sender, Signer
+    from zoo_compute.client import Client
+    from zoo_compute.store import Store
+
+
+@dataclass
+class Settings:
+    """The global options, and lazily what follows from them. `ctx.obj` of every command."""
+
+    network_file: str | None = None
+    account_name: str | None = None
+    as_json: bool = False
+    debug: bool = False
+    _cache: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def network_path(self) -> Path:
+        return home.find_network_file(self.network_file)
+
+    def network(self) -> Network:
+        """The network file, read. Raises ConfigError."""
+        from zoo_compute.chain import network
+
+        if "network" not in self._cache:
+            self._cache["network"] = network.load(self.network_path())
+        return self._cache["network"]
+
+    def chain(self) -> Chain:
+        """A connection that was checked: chain id and contracts. Raises Unreachable, WrongChain, WrongDeployment."""
+        from zoo_compute.chain.connection import connect
+
+        if "chain" not in self._cache:
+            self._cache["chain"] = connect(self.network(), self.api_key())
+        return self._cache["chain"]
+
+    def api_key(self) -> str | None:
+        """Of the hosted RPC or signer that the network file names: ZOO_API_KEY, never an option others can read."""
+        return os.environ.get("ZOO_API_KEY") or None
+
+    def _hosted(self) -> bool:
+        """A hosted signer is used when the network file names one, a key is given, and no account is chosen."""
+        chosen = self.account_name or os.environ.get("ZOO_ACCOUNT")
+        return bool(self.api_key() and not chosen and self.network().signer)
+
+    def keystore(self) -> Path:
+        return home.find_keystore(self.account_name)
+
+    def account(self) -> Signer:
+        """The unlocked account; asks for its passphrase at most once."""
+        from zoo_compute.chain import keystore
+
+        if "account" not in self._cache and self._hosted():
+            from zoo_compute.chain.signer import RemoteSigner
+
+            self._cache["account"] = RemoteSigner(self.network(), self.api_key())
+        if "account" not in self._cache:
+            path = self.keystore()
+            self._cache["account"] = keystore.unlock(path, read_passphrase(f"the account {path.stem}"))
+        return self._cache["account"]
+
+    def sender(self) -> Sender:
+        from zoo_compute.chain.sender import Sender
+
+        return Sender(self.chain(), self.account())
+
+    def client(self, *, store: str | None = None, with_account: bool = True) -> Client:
+        """The SDK's client with these settings; without an account it only reads."""
+        from zoo_compute.client import Client
+
+        return Client(
+            network=self.network(), account=self.account() if with_account else None, store=store, say=self.say
+        )
+
+    def store(self, location: str | None = None) -> Store:
+        """The store at `location`, ZOO_STORE or the home's; asks the network's gateways for what is not there."""
+        from zoo_compute.errors import ConfigError
+        from zoo_compute.store import open_store
+
+        try:
+            peers = tuple(self.network().storage)
+        except ConfigError:
+            if self.network_file:
+                raise
+            peers = ()
+        return open_store(home.store_location(location), peers)
+
+    def emit(self, data: dict[str, Any], lines: list[str] | str = ()) -> None:  # type: ignore[assignment]
+        emit(self.as_json, data, lines)
+
+    def say(self, text: str) -> None:
+        say(text)
+
+
+def read_passphrase(what: str, *, confirm: bool = False, file: Path | None = None) -> str:
+    """From ZOO_PASSPHRASE_FILE, ZOO_PASSPHRASE, or asked for; a new one is asked for twice. Raises NoPassphrase."""
+    from zoo_compute.chain import keystore
+
+    def ask(_prompt: str) -> str:
+        return str(click.prompt(f"Passphrase for {what}", hide_input=True, confirmation_prompt=confirm, err=True))
+
+    return keystore.find_passphrase(what, os.environ, file=file, ask=ask if sys.stdin.isatty() else None)
+
+
+def _remember(attribute: str) -> Any:
+    def callback(ctx: click.Context, _: click.Parameter, value: Any) -> None:
+        if value:
+            setattr(ctx.ensure_object(Settings), attribute, value)
+
+    return callback
+
+
+def _common(*, hidden: bool) -> list[click.Option]:
+    """The global options; every command takes them too, so that their place on the line does not matter."""
+
+    def option(names: list[str], attribute: str, **kwargs: Any) -> click.Option:
+        return click.Option(names, expose_value=False, callback=_remember(attribute), **kwargs)
+
+    return [
+        option(
+            ["--network"],
+            "network_file",
+            metavar="FILE",
+            hidden=hidden,
+            help="Network file. [env ZOO_NETWORK; ./network.json]",
+        ),
+        option(
+            ["--account"],
+            "account_name",
+            metavar="NAME|FILE",
+            hidden=hidden,
+            help="Keystore to sign with. [env ZOO_ACCOUNT]",
+        ),
+        option(["--json"], "as_json", is_flag=True, help="One JSON object on stdout."),
+        option(["--debug"], "debug", is_flag=True, hidden=hidden, help="Show the traceback of an error."),
+    ]
+
+
+class Command(click.Command):
+    """A command that also takes the global options."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        taken = {name for parameter in self.params for name in parameter.opts}
+        self.params.extend(option for option in _common(hidden=True) if option.opts[0] not in taken)
+
+
+class Group(click.Group):
+    """A group whose commands take the global options."""
+
+    command_class = Command
+    group_class = type
+
+    def __init__(self, *args: Any, hide_common: bool = True, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(_common(hidden=hide_common))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click, with the nearest right name for a mistyped one."""
+        import difflib
+
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], self.list_commands(ctx), 1) if args else []
+            if near:
+                raise click.UsageError(f"{error.message} Did you mean {near[0]!r}?", ctx) from error
+            raise
+
+
+pass_settings = click.make_pass_decorator(Settings, ensure=True)

@@ -1,0 +1,46 @@
+"""`zoo doctor`: what is missing, before any money moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from zoo_compute import home as places
+from zoo_compute.cli.context import Command, Settings, pass_settings
+
+if TYPE_CHECKING:
+    from zoo_compute.checks import Check
+
+
+@click.command(cls=Command)
+@click.option("--node", is_flag=True, help="Also need what an operator needs: torch and a broker.")
+@click.option("--store", "location", metavar="LOCATION", help="Store to try. [env ZOO_STORE; ~/.zoo/store]")
+@click.option(
+    "--home", type=click.Path(file_okay=False, path_type=Path), help="The operator's folder; ~/.zoo/node by default."
+)
+@pass_settings
+def doctor(settings: Settings, node: bool, location: str | None, home: Path | None) -> int:
+    """Check network, chain, account, store, clock and machine; say what to do about each thing that is missing."""
+    from zoo_compute.checks import Examination
+
+    folder = home or places.home() / "node"
+    checks: list[Check] = []
+    for check in Examination(settings.network_file, settings.account_name, location, folder, node=node).run():
+        checks.append(check)
+        if not settings.as_json:
+            click.echo(_line(check))
+            if check.do and not check.ok:
+                click.echo(f"{'':>23}{check.do}")
+    missing = [check.name for check in checks if check.needed and not check.ok]
+    if settings.as_json:
+        settings.emit({"ok": not missing, "checks": [vars(check) for check in checks]})
+    else:
+        click.echo(f"\nmissing: {', '.join(missing)}" if missing else "\nall that is needed is there")
+    return 1 if missing else 0
+
+
+def _line(check: Check) -> str:
+    word = "ok" if check.ok else "MISSING" if check.needed else "absent"
+    return f"{word:<8}{check.name:<15}{check.found}"

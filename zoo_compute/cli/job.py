@@ -1,0 +1,200 @@
+"""`zoo job`: the jobs on chain."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zoo_compute.amounts import format_amount, format_seconds
+from zoo_compute.cli.context import Group, Settings, pass_settings
+from zoo_compute.cli.output import StatusLine, table
+
+if TYPE_CHECKING:
+    from zoo_compute.ledger import Account
+    from zoo_compute.posted import Job
+    from zoo_compute.progress import Progress
+
+_number = click.argument("number", type=click.IntRange(min=1), metavar="JOB")
+_store = click.option(
+    "--store", "location", metavar="LOCATION", help="Store to fetch into. [env ZOO_STORE; ~/.zoo/store]"
+)
+
+
+@click.group("job", cls=Group)
+def job() -> None:
+    """Jobs: list, show, watch, cancel, result."""
+
+
+@job.command("list")
+@click.option("--mine", is_flag=True, help="Only those of --account.")
+@click.option("--limit", default=20, show_default=True, help="The newest so many.")
+@pass_settings
+def list_(settings: Settings, mine: bool, limit: int) -> None:
+    """The newest jobs, with their state."""
+    from zoo_compute.chain import keystore
+    from zoo_compute.chain.views import JobState
+
+    client = settings.client(with_account=False)
+    numbers = client.jobs(keystore.address_of(settings.keystore()) if mine else None)[-limit:]
+    block = client.chain.head().number
+    rows: list[dict[str, Any]] = []
+    for number in numbers:
+        found = client.chain.tasks.jobs(number, block=block)
+        run = client.chain.settlement.runs(number, block=block)
+        rows.append(
+            {
+                "job": number, "state": JobState(found.state).name.lower(), "round": run.round, "rounds": run.rounds,
+                "submitter": found.submitter, "escrow": str(found.escrow),
+            }
+        )  # fmt: skip
+    shown = [
+        (
+            r["job"],
+            r["state"],
+            f"{r['round']}/{r['rounds']}" if r["rounds"] else "",
+            format_amount(int(r["escrow"])),
+            r["submitter"],
+        )
+        for r in rows
+    ]
+    settings.emit(
+        {"jobs": rows},
+        table(shown, header=("job", "state", "round", "in escrow", "submitter")) or ["no jobs have been posted"],
+    )
+
+
+@job.command()
+@_number
+@_store
+@pass_settings
+def show(settings: Settings, number: int, location: str | None) -> None:
+    """One job: what was accepted, what was refused or slashed, why, and how much."""
+    found = settings.client(store=location, with_account=False).job(number)
+    view = found.view()
+    progress, account = found.progress(), found.account()
+    data = {
+        **progress.to_dict(),
+        "submitter": view.submitter,
+        "token": view.token,
+        "checkpoints": {str(r): "0x" + root.hex() for r, root in sorted(view.checkpoint_roots.items())},
+        "seats": {
+            str(o): {"slots": seat.held, "price": str(seat.price), "locked": str(seat.locked)}
+            for o, seat in view.seats.items()
+        },
+        "account": account.to_dict(),
+    }
+    settings.emit(
+        data, [progress.line(), f"submitter {view.submitter}", *_losses(progress), *_money(account, view.now)]
+    )
+
+
+def _losses(progress: Progress) -> list[str]:
+    known = [f"{r}: {loss:.4f}" for r, loss in enumerate(progress.losses) if loss is not None]
+    return [f"loss by round, as told by the nodes: {', '.join(known)}"] if known else []
+
+
+def _money(account: Account, now: int) -> list[str]:
+    rows = [
+        ("escrowed", format_amount(account.escrowed)),
+        ("paid to nodes", format_amount(account.paid)),
+        ("fee to treasury", format_amount(account.fee)),
+        ("refunded", format_amount(account.refunded)),
+        ("still held", f"{format_amount(account.held)}, of which {format_amount(account.committed)} for accepted work"),
+        ("slashed", f"{format_amount(account.slashed)}; {format_amount(account.from_pot)} of it paid to standbys"),
+    ]
+    claims = [
+        (
+            c.round, c.operator, "aggregation" if c.kind == "aggregation" else "slots " + ",".join(map(str, c.slots)), c.state
+            + (f", {format_seconds(c.deadline - now)} left" if c.state == "challenge window" else ""), format_amount(c.amount),
+        )
+        for c in account.claims
+    ]  # fmt: skip
+    penalties = [
+        (p.operator, p.why, ("slots " + ",".join(map(str, p.slots))) if p.slots else "", format_amount(p.amount))
+        for p in account.penalties
+    ]
+    lines = ["", *table(rows)]
+    if claims:
+        lines += ["", "accepted:", *table(claims, header=("round", "operator", "work", "state", "amount"), indent="  ")]
+    if penalties:
+        lines += ["", "slashed:", *table(penalties, header=("operator", "why", "what", "amount"), indent="  ")]
+    return lines
+
+
+@job.command()
+@_number
+@_store
+@click.option("--settled", is_flag=True, help="Until every claim is final and paid, not only until the training ends.")
+@pass_settings
+def watch(settings: Settings, number: int, location: str | None, settled: bool) -> None:
+    """Follow a job; Ctrl-C leaves it running. With --json one object per change (JSON lines)."""
+    found = settings.client(store=location, with_account=False).job(number)
+    if not settings.as_json:
+        follow(settings, found, until_settled=settled)
+        return
+    for progress in found.watch(until_settled=settled):
+        settings.emit(progress.to_dict())
+
+
+def follow(settings: Settings, found: Job, *, until_settled: bool = False) -> Progress | None:
+    """Show progress on stderr until the job is over. Ctrl-C says how to take it up again."""
+    status, last = StatusLine(), None
+    try:
+        looks = found.looks if status.live else found.watch
+        for last in looks(poll_s=1.0, until_settled=until_settled):
+            status.show(last.line())
+        status.end()
+        if last is not None and last.state == "ended":
+            settings.say(
+                f"job {found.id} is over; fetch the model with `zoo job result {found.id} --out model.safetensors`"
+            )
+            settings.say("what is left of its escrow comes back with `zoo account withdraw` once every claim is paid")
+    except KeyboardInterrupt:
+        status.end()
+        settings.say(f"job {found.id} goes on without you; take it up again with `zoo job watch {found.id}`")
+        raise
+    return last
+
+
+@job.command()
+@_number
+@pass_settings
+def cancel(settings: Settings, number: int) -> None:
+    """Cancel a job that was not awarded yet and take its escrow back."""
+    client = settings.client()
+    found = client.job(number)
+    escrow = found.view().escrow
+    receipt = found.cancel()
+    settings.emit(
+        {"job": number, "cancelled": True, "refunded": str(escrow), "transaction": receipt.transaction_hash},
+        f"job {number} is cancelled; {format_amount(escrow)} came back",
+    )
+
+
+@job.command()
+@_number
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write; ./job-JOB.safetensors by default."
+)
+@click.option("--whole", is_flag=True, help="With the outer optimiser's state, to go on training from it.")
+@_store
+@pass_settings
+def result(settings: Settings, number: int, out: Path | None, whole: bool, location: str | None) -> None:
+    """Fetch the newest checkpoint, verify it against the chain, write it as safetensors."""
+    started = time.monotonic()
+    found = settings.client(store=location, with_account=False).job(number)
+    settings.say(f"fetching the newest checkpoint of job {number}")
+    got = found.result(out or Path(f"job-{number}.safetensors"), whole=whole)
+    settings.emit(
+        {**vars(got), "path": str(got.path)},
+        [
+            f"{got.path}: {got.parameters:,} parameters after {got.round} of {got.rounds} rounds, in {format_seconds(time.monotonic() - started)}",
+            f"verified against the chain: root {got.root}",
+            "final: every claim under it stood its challenge window"
+            if got.final
+            else "not final yet: it may still be challenged",
+        ],
+    )

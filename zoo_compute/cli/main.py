@@ -1,0 +1,134 @@
+"""`zoo` (and `gym`): the entry point, and what becomes of an error."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from zoo_compute.cli import account, devnet, doctor, job, network, node, node_money, plugins, quote, store, train
+from zoo_compute.cli.context import Group, Settings
+from zoo_compute.errors import ZooError
+from zoo_compute.store.errors import BadCid, ContentMissing, ContentTampered, StoreError, StoreFull, StoreUnreachable
+
+INTERRUPTED = 130
+STORE_HINTS: dict[type[Exception], str] = {
+    BadCid: "a CID looks like bafkrei... or bafybei..., 59 letters and digits",
+    ContentMissing: "check the CID and the network file's `storage`; whoever has the content must serve it (`zoo store serve`)",
+    ContentTampered: "do not use it; fetch it again from another peer, or remove the damaged block and fetch it again",
+    StoreFull: "make room, then run the same command again; what was complete is kept",
+    StoreUnreachable: "check --store and ZOO_STORE, and that the daemon or gateway runs",
+}
+
+
+@click.group(
+    cls=Group, hide_common=False, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
+@click.version_option(package_name="zoo-compute", prog_name="zoo")
+def root() -> None:
+    """Train a torch model on strangers' GPUs, with nobody to trust.
+
+    First steps: `zoo devnet` in one terminal, `zoo doctor` and `zoo quote FILE` in another. Every command that a script
+    would read takes --json; docs/cli.md lists the keys.
+    """
+
+
+for _command in (
+    account.account, devnet.devnet, doctor.doctor, job.job, network.network, node.node, quote.quote, store.store, train.train,
+):  # fmt: skip
+    root.add_command(_command)
+for _command in node_money.COMMANDS:
+    node.node.add_command(_command)
+
+
+def build() -> click.Group:
+    """The whole command tree, with what the installed extras add."""
+    plugins.attach(root)
+    group = root.commands["node"]
+    assert isinstance(group, click.Group)
+    for name in ("register", "start"):  # the seed documents' `gym register`, `gym start`
+        if name in group.commands and name not in root.commands:
+            root.add_command(_hidden(group.commands[name], name))
+    return root
+
+
+def _hidden(command: click.Command, name: str) -> click.Command:
+    import copy
+
+    alias = copy.copy(command)
+    alias.hidden, alias.name = True, name
+    return alias
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run, and leave with 0, 1 (it cannot be done as asked), 2 (wrong usage) or 130 (interrupted)."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """`main` without leaving the process."""
+    settings = Settings()
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in given
+    try:
+        result = build().main(args=given, prog_name="zoo", standalone_mode=False, obj=settings)
+        return result if isinstance(result, int) and not isinstance(result, bool) else 0
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    except click.UsageError as error:
+        if as_json:
+            _print_object(error.format_message(), "see --help")
+        error.show()
+        return 2
+    except click.ClickException as error:
+        return _fail(error.format_message(), "", settings, as_json)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    except Exception as error:  # noqa: BLE001 - the last place where an error can be told to a person
+        return _fail(*explain(error), settings, as_json)
+
+
+def explain(error: BaseException) -> tuple[str, str]:
+    """What to tell a user about `error`, and what to do: the message and the hint."""
+    if isinstance(error, ZooError):
+        return str(error) or type(error).__name__, error.hint or ""
+    if isinstance(error, StoreError):
+        return str(error), STORE_HINTS.get(type(error), "")
+    if isinstance(error, OSError):
+        import errno
+
+        where = f": {error.filename}" if error.filename else ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            return f"the disk is full{where}", "make room, then run the same command again; what was complete is kept"
+        return f"{error.strerror or error}{where}", "check the path and its permissions"
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "torch":
+        return "this needs torch, which is not installed", "pip install 'zoo-compute[node]'"
+    if isinstance(error, ValueError):
+        return str(error), ""
+    return f"{type(error).__name__}: {error}", "this is a defect of zoo; please report it with what --debug prints"
+
+
+def _fail(message: str, hint: str, settings: Settings, as_json: bool) -> int:
+    if settings.debug:
+        traceback.print_exc()
+    click.echo(f"zoo: {message}", err=True)
+    if hint:
+        click.echo(f"     {hint}", err=True)
+    if as_json or settings.as_json:
+        _print_object(message, hint)
+    return 1
+
+
+def _print_object(message: str, hint: str) -> None:
+    click.echo(json.dumps({"error": message, "hint": hint}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""`zoo network`: what the network file says, and what the chain says to it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+
+from zoo_compute.amounts import format_amount, format_seconds
+from zoo_compute.cli.context import Group, Settings, pass_settings
+from zoo_compute.cli.output import table
+from zoo_compute.errors import ChainError
+from zoo_compute.gpu import CLASSES
+
+_AMOUNTS = {"min_stake", "emission_per_epoch"}
+
+
+@click.group("network", cls=Group)
+def network() -> None:
+    """The network this machine talks to."""
+
+
+@network.command()
+@click.option("--offline", is_flag=True, help="Only what the file and the presets say.")
+@pass_settings
+def show(settings: Settings, offline: bool) -> None:
+    """Chain, contracts, newest block, storage, and the numbers of both presets side by side."""
+    from zoo_compute.spec.params import PRESETS
+
+    found = settings.network()
+    presets = {name: dataclasses.asdict(preset) for name, preset in PRESETS.items()}
+    head = None
+    if not offline:
+        try:
+            head = settings.chain().head()
+        except ChainError:
+            settings.say(
+                f"the file {settings.network_path()} was read; its chain was not reached (--offline shows the file alone)"
+            )
+            raise
+    data = {
+        "file": str(settings.network_path()), "name": found.name, "preset": found.preset, "chain_id": found.chain_id,
+        "rpcs": list(found.rpcs), "storage": list(found.storage), "signer": found.signer,
+        "first_block": found.first_block, "contracts": dict(found.contracts),
+        "head": head and {"number": head.number, "timestamp": head.timestamp},
+        "presets": {name: {k: str(v) if k in _AMOUNTS else v for k, v in values.items()} for name, values in presets.items()},
+        "classes": [dataclasses.asdict(c) for c in CLASSES],
+    }  # fmt: skip
+    lines = [
+        f"{found.name}: chain {found.chain_id}, preset {found.preset}, file {settings.network_path()}",
+        f"RPC      {', '.join(found.rpcs)}",
+        f"storage  {', '.join(found.storage) or 'none named; operators announce theirs on chain'}",
+        f"head     block {head.number}, {_utc(head.timestamp)}" if head else "head     not asked",
+        "",
+        *table(list(found.contracts.items()), header=("contract", "address")),
+        "",
+        *_side_by_side(presets, found.preset),
+        "",
+        *table(
+            [(c.id, c.name, f"{c.least_vram_gb} GB", f"{c.multiplier_percent / 100:.1f}x") for c in CLASSES],
+            header=("class", "name", "least VRAM", "multiplier"),
+        ),
+    ]
+    settings.emit(data, lines)
+
+
+def _side_by_side(presets: dict[str, dict[str, int]], used: str) -> list[str]:
+    names = list(presets)
+    keys = [key for key, value in presets[names[0]].items() if isinstance(value, int) and not isinstance(value, bool)]
+    rows = [(key, *(_readable(key, presets[name][key]) for name in names)) for key in keys]
+    return table(rows, header=("number", *(f"{name} (this network)" if name == used else name for name in names)))
+
+
+def _readable(key: str, value: int) -> str:
+    if key in _AMOUNTS:
+        return format_amount(value)
+    return format_seconds(value) if key.endswith("_s") else f"{value:,}"
+
+
+def _utc(timestamp: int) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

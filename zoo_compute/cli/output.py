@@ -1,0 +1,68 @@
+"""What a command writes: one JSON object or readable lines on stdout; progress and errors on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+
+
+def emit(as_json: bool, data: Mapping[str, Any], lines: Iterable[str] | str = ()) -> None:
+    """The command's answer: `data` for scripts, `lines` for people. Never both."""
+    if as_json:
+        click.echo(json.dumps(data, sort_keys=False, default=str))
+        return
+    click.echo(lines if isinstance(lines, str) else "\n".join(lines))
+
+
+def say(text: str) -> None:
+    """A line of progress, on stderr."""
+    click.echo(text, err=True)
+
+
+def table(rows: Sequence[Sequence[object]], *, header: Sequence[str] = (), indent: str = "") -> list[str]:
+    """Aligned columns; nothing for no rows."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    if not cells:
+        return []
+    if header:
+        cells.insert(0, list(header))
+    widths = [max(len(row[i]) for row in cells if i < len(row)) for i in range(max(len(row) for row in cells))]
+    return [
+        indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip()
+        for row in cells
+    ]
+
+
+class StatusLine:
+    """One line on stderr that is rewritten in place in a terminal, and written only when it changed elsewhere."""
+
+    def __init__(self) -> None:
+        self.live = sys.stderr.isatty()
+        self._last = ""
+
+    def show(self, text: str) -> None:
+        if text == self._last:
+            return
+        if self.live:
+            click.echo(f"\r\x1b[2K{text}", err=True, nl=False)
+        else:
+            click.echo(text, err=True)
+        self._last = text
+
+    def end(self) -> None:
+        """Leave the line as it stands."""
+        if self.live and self._last:
+            click.echo("", err=True)
+        self._last = ""
+
+    def note(self, text: str) -> None:
+        """A line that stays, above the status."""
+        if self.live and self._last:
+            click.echo("\r\x1b[2K", err=True, nl=False)
+        click.echo(text, err=True)
+        if self.live and self._last:
+            click.echo(self._last, err=True, nl=False)

@@ -1,0 +1,72 @@
+"""Subcommands that live above `zoo_compute`: found by entry points, so that imports keep pointing one way.
+
+Group `zoo_compute.commands`; a name with a dot attaches into a group: `node.start = keepers.cli:start`.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint, entry_points
+
+import click
+
+from zoo_compute.errors import UserError
+
+GROUP = "zoo_compute.commands"
+EXTRA = {"node": "node", "keepers": "keeper"}
+
+
+def attach(root: click.Group) -> None:
+    """Add every command that the installed distributions declare. An import happens only when a command is used."""
+    for point in sorted(entry_points(group=GROUP), key=lambda p: p.name.count(".")):
+        *parents, name = point.name.split(".")
+        parent = _group(root, parents)
+        if name not in parent.commands:
+            parent.add_command(_Deferred(name, point))
+
+
+def _group(root: click.Group, names: list[str]) -> click.Group:
+    for name in names:
+        existing = root.commands.get(name)
+        if existing is None:
+            existing = click.Group(name)
+            root.add_command(existing)
+        assert isinstance(existing, click.Group), f"{name} is no group"
+        root = existing
+    return root
+
+
+class _Deferred(click.Group):
+    """Stands for a command until it is invoked; a missing extra is told then, not at start."""
+
+    def __init__(self, name: str, point: EntryPoint) -> None:
+        super().__init__(name, add_help_option=False)
+        self._point = point
+        self._loaded: click.Command | None = None
+
+    def load(self) -> click.Command:
+        if self._loaded is None:
+            module = self._point.value.partition(":")[0].partition(".")[0]
+            extra = EXTRA.get(module, module)
+            try:
+                command = self._point.load()
+            except (ImportError, AttributeError) as error:
+                raise UserError(
+                    f"`{self.name}` is not installed: {error}", hint=f"pip install 'zoo-compute[{extra}]'"
+                ) from error
+            assert isinstance(command, click.Command), f"{self._point.value} is no command"
+            self._loaded = command
+        return self._loaded
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
+    ) -> click.Context:
+        return self.load().make_context(info_name, args, parent=parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> object:
+        return self.load().invoke(ctx)
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        try:
+            return self.load().get_short_help_str(limit)
+        except UserError as error:
+            return error.hint

@@ -1,0 +1,121 @@
+"""`zoo train FILE`: prepare, store, post, follow."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import click
+
+from zoo_compute.amounts import format_amount
+from zoo_compute.cli.context import Command, Settings, pass_settings
+from zoo_compute.cli.job import follow
+from zoo_compute.errors import ConfigError
+
+if TYPE_CHECKING:
+    from zoo_compute.client import Client
+
+
+@click.command(cls=Command)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--data",
+    type=click.Path(exists=True, path_type=Path),
+    help="Text to train on, a file or a folder, instead of FILE's.",
+)
+@click.option("--max-budget", metavar="ZEN", help="The most to put in escrow, instead of FILE's budget_max.")
+@click.option(
+    "--weights", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Initial weights (safetensors)."
+)
+@click.option("--store", "location", metavar="LOCATION", help="Where the job's files go. [env ZOO_STORE; ~/.zoo/store]")
+@click.option("--serve", metavar="HOST:PORT", help="Serve the store there while this command runs.")
+@click.option("--unserved", is_flag=True, help="Post although no storage peer of the network serves the files yet.")
+@click.option("--again", is_flag=True, help="Post this very job a second time.")
+@click.option("--watch/--no-watch", default=True, show_default=True, help="Follow it until it is over.")
+@pass_settings
+def train(
+    settings: Settings, file: Path, data: Path | None, max_budget: str | None, weights: Path | None,
+    location: str | None, serve: str | None, unserved: bool, again: bool, watch: bool,
+) -> None:  # fmt: skip
+    """Submit the training job in FILE and follow it.
+
+    The budget is held against the worst case before anything is sent; what is not spent comes back. Ctrl-C leaves the
+    job running. Run again after a crash, the command goes on where it was and never posts twice.
+    """
+    from zoo_compute.plan import plan_of
+    from zoo_compute.quote import exact
+
+    plan = plan_of(file, max_budget, data)
+    plan.check_budget()
+    if plan.budget is None:
+        raise ConfigError(
+            "no budget given",
+            hint=f"give --max-budget {exact(plan.job.escrow)} (the worst case), or budget_max in {file}",
+        )
+    client = settings.client(store=location)
+    with _serving(settings, client, serve) as served:
+        try:
+            job = client.train(plan.job, weights=weights, again=again, unserved=unserved)
+        except KeyboardInterrupt:
+            settings.say("interrupted before the job was posted, or while it was: the same command goes on from there")
+            raise
+        settings.say(f"job {job.id} is posted; {format_amount(plan.job.escrow)} in escrow")
+        data_out: dict[str, Any] = {"job": job.id, "escrow": str(plan.job.escrow)}
+        if not watch:
+            settings.emit(data_out, str(job.id))
+            return
+        if not settings.as_json:
+            click.echo(str(job.id))
+        try:
+            last = follow(settings, job)
+        except KeyboardInterrupt:
+            if served:
+                _tell_holders(settings, job.holders())
+            raise
+        if settings.as_json:
+            settings.emit({**data_out, "progress": last.to_dict() if last else None})
+
+
+def _tell_holders(settings: Settings, operators: list[int]) -> None:
+    """This command served the job's files until now: does the job still need it to?"""
+    if operators:
+        settings.say(f"its files are held by operator{'s' * (len(operators) > 1)} {', '.join(map(str, operators))}")
+    else:
+        settings.say(
+            "no operator holds its files yet: keep serving them with `zoo store serve`, or no node can train it"
+        )
+
+
+@contextlib.contextmanager
+def _serving(settings: Settings, client: Client, address: str | None) -> Iterator[bool]:
+    """Whether this command serves the files. Serve the submitter's store at `address`, or at the network's own storage address when that is this machine and free."""
+    from zoo_compute.store import BlockStore, Gateway, StoreError
+
+    if not isinstance(client.store, BlockStore):
+        yield False
+        return
+    gateway = None
+    if address is not None:
+        host, _, port = address.rpartition(":")
+        if not port.isdigit():
+            raise ConfigError(f"--serve takes HOST:PORT, not {address!r}", hint="for example 127.0.0.1:8600")
+        gateway = Gateway(client.store, host=host.strip("[]") or "127.0.0.1", port=int(port))
+    else:
+        for url in client.description.storage:
+            parts = urlsplit(url)
+            if parts.hostname in ("127.0.0.1", "localhost", "::1") and parts.port:
+                with contextlib.suppress(StoreError):  # somebody serves there already
+                    gateway = Gateway(client.store, host=parts.hostname, port=parts.port)
+                    break
+    if gateway is None:
+        yield False
+        return
+    gateway.start()
+    settings.say(f"serving the job's files at {gateway.url} while this command runs")
+    try:
+        yield True
+    finally:
+        gateway.stop()

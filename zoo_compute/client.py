@@ -1,0 +1,212 @@
+"""The SDK: submit jobs, follow them, fetch what they trained. Every method is blocking; `await` works where it is offered.
+
+client = Client(network="network.json", account="me")
+job = client.train(config="training_config.yaml", max_budget=5000)
+await job.wait()              # may be left; client.job(job.id) takes it up again, also in another process
+job.result("model.safetensors")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zoo_compute import home
+from zoo_compute.chain import network as network_file
+from zoo_compute.chain.connection import Chain, connect
+from zoo_compute.chain.events import scan
+from zoo_compute.chain.sender import Sender
+from zoo_compute.errors import ConfigError, UserError
+from zoo_compute.plan import Config, plan_of
+from zoo_compute.posted import Job
+from zoo_compute.quote import Quote, outline, quote, terms_of
+from zoo_compute.spec import params
+from zoo_compute.store import BlockStore, Store, confirmations, open_store
+
+if TYPE_CHECKING:
+    from zoo_compute.job import ComputeJob
+    from zoo_compute.submission import Prepared
+
+PEERS_KEPT_S = 30.0
+SERVED_TIMEOUT_S = 5.0
+
+
+def _silent(_: str) -> None:
+    """Says nothing."""
+
+
+class Client:
+    """One account on one network.
+
+    network: a network file's path, or a Network; by default ZOO_NETWORK, ./network.json, ~/.zoo/network.json.
+    account: a name in ~/.zoo/keystores, a key file, or anything that signs (eth-account's LocalAccount); unlocked when
+    first needed, with `passphrase`, ZOO_PASSPHRASE_FILE or ZOO_PASSPHRASE. api_key (or ZOO_API_KEY): authenticates to the hosted
+    RPC, and to the hosted signer when the network file names one and no account is given. store: a Store or its location.
+    """
+
+    def __init__(
+        self,
+        network: str | Path | network_file.Network | None = None,
+        account: Any = None,
+        passphrase: str | None = None,
+        api_key: str | None = None,
+        store: Store | str | None = None,
+        *,
+        say: Callable[[str], None] = _silent,
+    ) -> None:
+        given = network
+        self.description = (
+            given if isinstance(given, network_file.Network) else network_file.load(home.find_network_file(given))
+        )
+        self._account, self._passphrase, self._store = account, passphrase, store
+        self._api_key = api_key or os.environ.get("ZOO_API_KEY") or None
+        self.say = say
+        self._peers: tuple[float, tuple[str, ...]] = (0.0, ())
+
+    @cached_property
+    def chain(self) -> Chain:
+        return connect(self.description, self._api_key)
+
+    @cached_property
+    def signer(self) -> Any:
+        """Who signs. Raises ConfigError, WrongPassphrase, NoPassphrase."""
+        if self._account is not None and not isinstance(self._account, (str, Path)):
+            return self._account
+        if self._account is None and self._api_key and self.description.signer:
+            from zoo_compute.chain.signer import RemoteSigner
+
+            return RemoteSigner(self.description, self._api_key)
+        from zoo_compute.chain import keystore
+
+        path = home.find_keystore(None if self._account is None else str(self._account))
+        passphrase = self._passphrase or keystore.find_passphrase(f"the account {path.stem}", os.environ)
+        return keystore.unlock(path, passphrase)
+
+    @cached_property
+    def sender(self) -> Sender:
+        return Sender(self.chain, self.signer)
+
+    @cached_property
+    def store(self) -> Store:
+        if self._store is not None and not isinstance(self._store, str):
+            return self._store
+        return open_store(home.store_location(self._store), tuple(self.description.storage))
+
+    @cached_property
+    def network(self) -> Network:
+        return Network(client=self)
+
+    def quote(self, config: Config, max_budget: str | int | float | None = None) -> Quote:
+        """Work, prices, worst case, locks, durations. Asks nobody."""
+        return quote(plan_of(config, max_budget).job, self.description.params)
+
+    def train(
+        self,
+        config: Config,
+        max_budget: str | int | float | None = None,
+        data: str | Path | None = None,
+        *,
+        weights: str | Path | None = None,
+        again: bool = False,
+        unserved: bool = False,
+    ) -> Job:
+        """Submit a job and return at once. max_budget: whole ZEN. Interrupted, it goes on where it was when called again.
+
+        Raises JobError, BudgetTooSmall, NotFunded, UserError before anything is sent; AlreadyPosted unless `again`.
+        unserved: post although no storage peer of the network serves the job's files yet.
+        """
+        plan = plan_of(config, max_budget, data)
+        plan.check_budget()
+        prepared = self.prepare(plan.job, weights=Path(weights) if weights else None)
+        if not unserved:
+            self.check_served(prepared)
+        from zoo_compute.submission import post
+
+        return Job(self, post(self.sender, prepared, again=again, say=self.say))
+
+    def submit(self, job: ComputeJob) -> int:
+        """Submit a ComputeJob; its number on chain."""
+        return self.train(job).id
+
+    def prepare(self, job: ComputeJob, *, weights: Path | None = None) -> Prepared:
+        """Store and pin a job's files, after checking that the account can pay. Sends nothing."""
+        from zoo_compute.submission import check_funds, prepare, token_of
+
+        token = token_of(job, self.chain)
+        check_funds(self.chain, self.signer.address, token, params.escrow(terms_of(outline(job), job.prices, token)))
+        return prepare(job, token, self.store, weights=weights, say=self.say)
+
+    def check_served(self, prepared: Prepared) -> None:
+        """Refuse to post what nobody could fetch. Raises UserError."""
+        peers = self.description.storage
+        if not isinstance(self.store, BlockStore):
+            return  # an IPFS daemon announces its content itself
+        cids = [prepared.cid, prepared.manifest.state.cid, prepared.manifest.data.cid]
+        if not all(confirmations(cid, peers, timeout_s=SERVED_TIMEOUT_S) for cid in cids):
+            told = ", ".join(peers) or "the network file names none"
+            raise UserError(
+                f"no storage peer of the network serves this job's files ({told}): nodes could not fetch them",
+                hint="run `zoo store serve` at an address that the network file's `storage` names, "
+                "use an IPFS daemon (--store kubo:URL), or pass --unserved if they will be served in time",
+            )
+
+    def job(self, number: int) -> Job:
+        """A job that was posted before, by anyone. Raises UserError for a number that does not exist."""
+        count = self.chain.tasks.job_count()
+        if not 1 <= number <= count:
+            newest = f"the newest is {count}" if count else "none has been posted yet"
+            raise UserError(
+                f"there is no job {number} on {self.description.name}: {newest}", hint="`zoo job list` shows the jobs"
+            )
+        return Job(self, number)
+
+    def jobs(self, submitter: str | None = None) -> list[int]:
+        """Numbers of the jobs, of one submitter or of all, oldest first."""
+        events = scan(self.chain, self.description.first_block, self.chain.head().number, names=("JobPosted",))
+        return [int(e.args["job"]) for e in events if submitter is None or e.args["submitter"] == submitter]
+
+    def withdraw(self, token: str | None = None) -> int:
+        """Take what the task registry owes this account, such as the rest of a job's escrow; how much it was."""
+        address = token or self.description.contracts["zen"]
+        owed = self.chain.tasks.owed(address, self.signer.address)
+        if owed:
+            self.sender.send(self.chain.tasks.withdraw(address, self.signer.address))
+        return owed
+
+    def use_peers(self) -> None:
+        """Let the store ask the network's gateways and the operators' announced ones."""
+        if not isinstance(self.store, BlockStore):
+            return
+        at, peers = self._peers
+        if not peers or time.monotonic() - at > PEERS_KEPT_S:
+            peers = tuple(dict.fromkeys([*self.description.storage, *self.endpoints().values()]))
+            self._peers = (time.monotonic(), peers)
+            self.store.set_peers(peers)
+
+    def endpoints(self) -> dict[int, str]:
+        """Where each operator's store serves blocks, as last announced."""
+        names = ("OperatorRegistered", "EndpointAnnounced")
+        events = scan(self.chain, self.description.first_block, self.chain.head().number, names=names)
+        found = {int(e.args["operator"]): str(e.args["endpoint"]) for e in events}
+        return {operator: url for operator, url in found.items() if url}
+
+
+class Network:
+    """`await network.submit(job)`: the network as a place that takes jobs."""
+
+    def __init__(self, *args: Any, client: Client | None = None, **kwargs: Any) -> None:
+        if client is not None and (args or kwargs):
+            raise ConfigError("give a client, or what a client is made of, not both")
+        self.client = client or Client(*args, **kwargs)
+
+    async def submit(self, job: ComputeJob) -> int:
+        """Post a ComputeJob; its number. Runs in a thread, so that the event loop goes on."""
+        return await asyncio.to_thread(self.client.submit, job)
+
+    def job(self, number: int) -> Job:
+        return self.client.job(number)

@@ -1,0 +1,192 @@
+"""The manifest: the canonical JSON file that fixes a job (docs/protocol.md, 'The files of a job'). No torch.
+
+Addressed by its SHA-256: equal jobs have equal bytes, and every party reads the same program, data rule and
+hyper-parameters from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from repops.commitments import Array, sha256
+from repops.fields import BadField, between, canonical_json, parse_json, read
+from repops.specs import ProgramSpec
+from zoo_compute.errors import UserError
+
+MAX_MANIFEST_BYTES = 256 * 1024  # one raw block, so that its CID can be rebuilt from 32 bytes on chain
+MAX_SECONDS = 604_800
+_CID = re.compile(r"b[a-z2-7]{58}")
+_ROOT = re.compile(r"[0-9a-f]{64}")
+
+
+class JobError(UserError, ValueError):
+    """A manifest or a job's configuration is wrong: says the key, what was found and what was expected."""
+
+
+@contextmanager
+def refusals_told() -> Iterator[None]:
+    """Turn a BadField, or another mistake of the user's, into a JobError."""
+    try:
+        yield
+    except JobError:
+        raise
+    except UserError as error:
+        raise JobError(str(error), hint=error.hint) from error
+    except BadField as error:
+        raise JobError(str(error)) from error
+
+
+def _check_cid(where: str, cid: str) -> None:
+    if not _CID.fullmatch(cid):
+        raise BadField(f"{where}: expected a CIDv1 in base32, got {cid!r}")
+
+
+def _check_root(where: str, root: str) -> None:
+    if not _ROOT.fullmatch(root):
+        raise BadField(f"{where}: expected 64 lower-case hex digits, got {root!r}")
+
+
+@dataclass(frozen=True)
+class StateFile:
+    """The initial checkpoint; `root` is its state root."""
+
+    cid: str
+    root: str
+
+    def __post_init__(self) -> None:
+        _check_cid("state.cid", self.cid)
+        _check_root("state.root", self.root)
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """The shuffled examples; `root` is the tensor root of `examples` (examples, context + 1)."""
+
+    cid: str
+    root: str
+    examples: int
+
+    def __post_init__(self) -> None:
+        _check_cid("data.cid", self.cid)
+        _check_root("data.root", self.root)
+        between("data.examples", self.examples, 1, 2**40)
+
+
+@dataclass(frozen=True)
+class HeldoutFile:
+    cid: str
+
+    def __post_init__(self) -> None:
+        _check_cid("heldout.cid", self.cid)
+
+
+@dataclass(frozen=True)
+class Outer:
+    """The outer optimiser: SGD with Nesterov momentum over the mean of the updates."""
+
+    lr: float
+    momentum: float
+
+    def __post_init__(self) -> None:
+        between("outer.lr", self.lr, 1e-6, 10.0)
+        between("outer.momentum", self.momentum, 0.0, 0.999)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything that fixes a job. Build it directly, or read it with `from_bytes`; both check every field."""
+
+    program: dict[str, Any]
+    rounds: int
+    slots: int
+    quorum: int
+    inner_steps: int
+    segment_steps: int
+    seed: int
+    state: StateFile
+    data: DataFile
+    heldout: HeldoutFile
+    outer: Outer
+    slot_s: int
+    aggregate_s: int
+    reexecute_s: int
+    redundancy: int
+    keep_every: int = 1  # rounds between checkpoints that outlive the job; the last always does
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        with refusals_told():
+            if self.version != 1:
+                raise BadField(f"manifest.version: this release reads version 1, got {self.version}")
+            object.__setattr__(self, "program", ProgramSpec.from_dict(self.program).to_dict())
+            between("manifest.rounds", self.rounds, 1, 10_000)
+            between("manifest.slots", self.slots, 1, 256)
+            between("manifest.quorum", self.quorum, 1, self.slots)
+            between("manifest.inner_steps", self.inner_steps, 1, 10**6)
+            between("manifest.segment_steps", self.segment_steps, 1, self.inner_steps)
+            between("manifest.seed", self.seed, 0, 2**63 - 1)
+            between("manifest.redundancy", self.redundancy, 1, 256)
+            between("manifest.keep_every", self.keep_every, 1, 10_000)
+            for name in ("slot_s", "aggregate_s", "reexecute_s"):
+                between(f"manifest.{name}", getattr(self, name), 1, MAX_SECONDS)
+
+    @property
+    def spec(self) -> ProgramSpec:
+        return ProgramSpec.from_dict(self.program)
+
+    @property
+    def batch_size(self) -> int:
+        return int(self.program["batch_size"])
+
+    @property
+    def program_root(self) -> bytes:
+        return self.spec.root
+
+    @property
+    def state_root(self) -> bytes:
+        return bytes.fromhex(self.state.root)
+
+    @property
+    def data_root(self) -> bytes:
+        return bytes.fromhex(self.data.root)
+
+    @property
+    def flops(self) -> int:
+        """Of one slot-round."""
+        return self.spec.profile.flops * self.inner_steps
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of the file: what the chain stores, and the digest in its CID."""
+        return sha256(self.to_bytes())
+
+    def segments(self) -> list[int]:
+        """The steps at which a slot commits to its state: 0, k, 2k, ..., H."""
+        return [*range(0, self.inner_steps, self.segment_steps), self.inner_steps]
+
+    def examples_for(self, round: int, slot: int, step: int) -> Array:
+        """Indices of the batch of inner step `step` (from 0) of slot `slot` in round `round`."""
+        if not (0 <= round < self.rounds and 0 <= slot < self.slots and 0 <= step < self.inner_steps):
+            raise JobError(f"no data for round {round}, slot {slot}, step {step} of this job")
+        first = ((round * self.slots + slot) * self.inner_steps + step) * self.batch_size
+        return (first + np.arange(self.batch_size, dtype=np.int64)) % self.data.examples
+
+    def to_bytes(self) -> bytes:
+        return canonical_json(asdict(self))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Manifest:
+        """Read a manifest; anything but the canonical bytes of a valid one is refused with JobError."""
+        with refusals_told():
+            if len(data) > MAX_MANIFEST_BYTES:
+                raise BadField(f"manifest: {len(data)} bytes exceed {MAX_MANIFEST_BYTES}")
+            manifest = read(cls, parse_json(data, "manifest"), "manifest")
+            if manifest.to_bytes() != data:
+                raise BadField("manifest: not canonical JSON (sorted keys, no spaces, every key given)")
+        return manifest

@@ -1,0 +1,277 @@
+"""An operator's standing and money, from its owner's side: register, stake, deposit, earn, withdraw, leave."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from eth_utils.address import is_address, to_checksum_address
+
+from zoo_compute.amounts import format_amount
+from zoo_compute.chain.events import scan
+from zoo_compute.chain.network import write_atomically
+from zoo_compute.chain.sender import Receipt, Sender
+from zoo_compute.chain.snapshot import read_job, read_operator
+from zoo_compute.errors import ConfigError, NotFunded, Refusal, UserError
+from zoo_compute.ledger import job_account
+from zoo_compute.spec.params import GpuClass
+from zoo_compute.standing import Earned, Earnings, Registered, Standing
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Chain
+
+Say = Callable[[str], None]
+CONFIG = "operator.json"  # keepers.config reads it
+DRAINING = "draining"  # while this file is in an operator's folder, its keeper takes no new work
+HOT_KEY = "hot.json"
+PASSPHRASE = "passphrase"
+MAX_URL = 128
+
+
+class Operators:
+    """The node registry as an owner uses it. Without a sender it only reads."""
+
+    def __init__(self, chain: Chain, sender: Sender | None = None) -> None:
+        self.chain = chain
+        self._sender = sender
+        self._zen = chain.network.contracts["zen"]
+
+    @property
+    def sender(self) -> Sender:
+        if self._sender is None:
+            raise ConfigError("this needs an account", hint="pass --account")
+        return self._sender
+
+    # -- which operator
+
+    def check(self, number: int) -> int:
+        """The number, if it exists. Raises UserError."""
+        count = self.chain.registry.operator_count()
+        if not 1 <= number <= count:
+            raise UserError(
+                f"there is no operator {number}: {count} are registered", hint="`zoo node show` names yours"
+            )
+        return number
+
+    def of_owner(self, owner: str) -> list[int]:
+        """The operators that an account registered."""
+        events = self._events(("OperatorRegistered",))
+        return [int(e.args["operator"]) for e in events if e.args["owner"] == to_checksum_address(owner)]
+
+    def in_folder(self, folder: Path) -> int | None:
+        """The operator whose folder this is; None where there is none. Raises ConfigError for a broken file."""
+        try:
+            found = json.loads((folder / CONFIG).read_text())
+            return int(found["operator"]) or None
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{folder / CONFIG} cannot be read: {error}", hint="repair it, or give --operator"
+            ) from error
+
+    def token(self, address: str | None) -> str:
+        """The payment token's address; ZEN by default. Raises UserError."""
+        if address is None or address.upper() == "ZEN":
+            return self._zen
+        if not is_address(address):
+            raise UserError(f"--token takes an address, not {address!r}")
+        return str(to_checksum_address(address))
+
+    # -- joining
+
+    def register(
+        self, folder: Path, network_file: Path, gpu: GpuClass, vram_gb: int, stake: int, endpoint: str,
+        *, hot: str | None, hot_coin: int, say: Say,
+    ) -> Registered:  # fmt: skip
+        """Make the hot key, stake, register, top the hot key up, write the folder's operator.json. May be run again."""
+        least = self.chain.params.min_stake
+        if stake < least:
+            raise UserError(f"the stake of {format_amount(stake)} is below the network's least, {format_amount(least)}")
+        if endpoint:
+            _check_url(endpoint)
+        address = self._hot_key(folder, hot)
+        known = [
+            e
+            for e in self._events(("OperatorRegistered",))
+            if (e.args["owner"], e.args["hot"]) == (self.sender.address, address)
+        ]
+        if known:
+            number = int(known[-1].args["operator"])
+        else:
+            self._check_zen(stake, "the stake")
+            self._approve(self._zen, "registry", stake)
+            say(f"registering with {format_amount(stake)} at stake")
+            receipt = self.sender.send(self.chain.registry.register(address, gpu.id, vram_gb, stake, endpoint))
+            number = int(receipt.event("OperatorRegistered").args["operator"])
+        missing = hot_coin - self.chain.coin(address)
+        if missing > 0:
+            say(f"topping the hot key up with {format_amount(missing, '')} coin for gas")
+            self.sender.send_coin(address, missing)
+        if hot is None:
+            _write_config(folder, network_file, number, endpoint)
+        return Registered(number, self.sender.address, address, read_operator(self.chain, number).stake, not known)
+
+    def _hot_key(self, folder: Path, given: str | None) -> str:
+        from zoo_compute.chain import keystore
+
+        if given is not None:
+            if not is_address(given):
+                raise UserError(f"--hot takes an address, not {given!r}", hint="leave it away to have a hot key made")
+            return str(to_checksum_address(given))
+        path = folder / HOT_KEY
+        if path.exists():
+            return keystore.address_of(path)
+        secret = folder / PASSPHRASE
+        if not secret.exists():
+            write_atomically(secret, secrets.token_urlsafe(24).encode(), mode=0o600)
+        # The passphrase lies beside the key, so a dear key derivation would protect nothing.
+        return keystore.create(path, secret.read_text().strip(), work=keystore.DEVNET_WORK)
+
+    def announce(self, number: int, url: str) -> Receipt:
+        """Where the operator's store serves blocks."""
+        _check_url(url)
+        return self.sender.send(self.chain.registry.announce(number, url))
+
+    # -- money
+
+    def add_stake(self, number: int, amount: int) -> Receipt:
+        self._check_zen(amount, "the stake")
+        self._approve(self._zen, "registry", amount)
+        return self.sender.send(self.chain.registry.add_stake(number, amount))
+
+    def deposit(self, number: int, token: str, amount: int) -> Receipt:
+        if token == self._zen:
+            self._check_zen(amount, "the deposit")
+        self._approve(token, "registry", amount)
+        return self.sender.send(self.chain.registry.deposit(number, token, amount))
+
+    def withdraw(self, number: int, token: str, collateral: int, *, say: Say) -> dict[str, int]:
+        """Payments owed, network rewards of past epochs, and `collateral`; what of each was sent to the owner."""
+        standing = self.standing(number, token)
+        took = {"payments": 0, "rewards": 0, "collateral": 0}
+        if standing.owed:
+            self.sender.send(self.chain.tasks.withdraw(token, standing.view.owner))
+            took["payments"] = standing.owed
+        took["rewards"] = self.claim_rewards(number, say=say)
+        if collateral:
+            self.sender.send(self.chain.registry.withdraw(number, token, collateral))
+            took["collateral"] = collateral
+        return took
+
+    def claim_rewards(self, number: int, *, say: Say) -> int:
+        """Network rewards of past epochs, to the owner; their sum."""
+        total = 0
+        for epoch in self._epochs(number):
+            try:
+                receipt = self.sender.send(self.chain.rewards.claim(number, epoch))
+                total += int(receipt.event("RewardClaimed").args["amount"])
+            except Refusal as refusal:
+                say(f"network rewards of epoch {epoch}: {refusal.reason}")
+        return total
+
+    def _epochs(self, number: int) -> list[int]:
+        """Epochs that are over and in which something was recorded and not yet claimed."""
+        names = ("ComputeRecorded", "RewardClaimed")
+        events = list(
+            scan(self.chain, self.chain.network.first_block, self.chain.head().number, names=names, operator=number)
+        )
+        recorded = {int(e.args["epoch"]) for e in events if e.name == "ComputeRecorded"}
+        claimed = {int(e.args["epoch"]) for e in events if e.name == "RewardClaimed"}
+        now = self.chain.now() // self.chain.params.epoch_s
+        return sorted(epoch for epoch in recorded - claimed if epoch < now)
+
+    def _approve(self, token: str, contract: str, amount: int) -> None:
+        spender = self.chain.network.contracts[contract]
+        binding = self.chain.token(token)
+        if binding.allowance(self.sender.address, spender) != amount:
+            self.sender.send(binding.approve(spender, amount))
+
+    def _check_zen(self, amount: int, what: str) -> None:
+        held = self.chain.zen.balanceOf(self.sender.address)
+        if held < amount:
+            raise NotFunded(
+                f"the account {self.sender.address} has {format_amount(held)}; {what} is {format_amount(amount)}",
+                hint=f"send it {format_amount(amount - held)}",
+            )
+
+    # -- leaving
+
+    def request_exit(self, number: int) -> Receipt:
+        return self.sender.send(self.chain.registry.request_exit(number))
+
+    def withdraw_stake(self, number: int) -> Receipt:
+        return self.sender.send(self.chain.registry.withdraw_stake(number))
+
+    def start_draining(self, folder: Path) -> Path | None:
+        """Tell the keeper of this folder, if one is here, to take no new work; the marker it looks at."""
+        if not (folder / CONFIG).exists():
+            return None
+        marker = folder / DRAINING
+        marker.touch()
+        return marker
+
+    def stop_draining(self, folder: Path) -> None:
+        (folder / DRAINING).unlink(missing_ok=True)
+
+    # -- looking
+
+    def standing(self, number: int, token: str | None = None) -> Standing:
+        address = self.token(token)
+        return Standing(read_operator(self.chain, number, tokens=[address]), address)
+
+    def earnings(self, number: int, token: str | None = None) -> Earnings:
+        """Claims, penalties and sums over all jobs the operator took part in, from the contracts' events."""
+        address = self.token(token)
+        head = self.chain.head().number
+        events = list(scan(self.chain, self.chain.network.first_block, head, operator=number))
+        claims, penalties, paid = [], [], 0
+        for job in sorted({e.job for e in events if e.job is not None}):
+            view = read_job(self.chain, job, head)
+            if view.token != address:
+                continue
+            account = job_account(self.chain, view)
+            mine = [c for c in account.claims if c.operator == number]
+            claims += [Earned(job, c.round, _work(c.kind, c.slots), c.state, c.amount) for c in mine]
+            paid += sum(c.amount - c.fee for c in mine if c.state == "paid")
+            penalties += [p for p in account.penalties if p.operator == number]
+        return Earnings(
+            paid=paid,
+            pending=sum(c.amount for c in claims if c.state != "paid"),
+            rewards=sum(int(e.args["amount"]) for e in events if e.name == "RewardClaimed"),
+            slashed=sum(p.amount for p in penalties),
+            claims=tuple(claims),
+            penalties=tuple(penalties),
+        )
+
+    def _events(self, names: tuple[str, ...]) -> list[Any]:
+        return list(scan(self.chain, self.chain.network.first_block, self.chain.head().number, names=names))
+
+
+def _work(kind: str, slots: tuple[int, ...]) -> str:
+    return "aggregation" if kind == "aggregation" else f"slots {','.join(map(str, slots))}"
+
+
+def _check_url(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or len(url) > MAX_URL:
+        raise UserError(
+            f"an endpoint is a URL of at most {MAX_URL} characters, such as http://203.0.113.7:8600, not {url!r}"
+        )
+
+
+def _write_config(folder: Path, network_file: Path, operator: int, endpoint: str) -> None:
+    """operator.json for `zoo node start`; one that is there keeps everything but the number."""
+    path = folder / CONFIG
+    values: dict[str, Any] = {"name": folder.name, "network": str(network_file.resolve())}
+    if path.exists():
+        values = json.loads(path.read_text())
+    values["operator"] = operator
+    if endpoint and not values.get("endpoint"):
+        values["endpoint"] = endpoint
+        values.setdefault("gateway_port", urlsplit(endpoint).port or 0)
+    write_atomically(path, (json.dumps(values, indent=2) + "\n").encode(), mode=0o644)

@@ -1,0 +1,97 @@
+"""What the user asked for: a configuration file (or its sections), and what the command line puts over it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from zoo_compute.amounts import parse_amount
+from zoo_compute.errors import UserError
+from zoo_compute.job import MAX_CONFIG_BYTES, ComputeJob, JobError
+from zoo_compute.quote import check_budget, outline, terms_of
+
+Config = str | Path | Mapping[str, Any] | ComputeJob
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked job and the most it may put in escrow (None: what its prices come to). budget in wei."""
+
+    job: ComputeJob
+    budget: int | None
+
+    def check_budget(self) -> None:
+        """Raises BudgetTooSmall."""
+        if self.budget is not None:
+            check_budget(self.budget, terms_of(outline(self.job), self.job.prices, token=""))
+
+
+def plan_of(config: Config, max_budget: str | int | float | None = None, data: str | Path | None = None) -> Plan:
+    """Read and check. Prices named in `market` stand, and the budget is held against them; without them they follow from it.
+
+    max_budget: whole ZEN, in place of the configuration's budget_max. data: a path in place of the configuration's.
+    Raises JobError, with the file's name where there is one.
+    """
+    if isinstance(config, ComputeJob):
+        return _plan(_sections_of(config), config.directory, max_budget, data)
+    if isinstance(config, Mapping):
+        return _plan(dict(config), Path(), max_budget, data)
+    path = Path(config).expanduser()
+    try:
+        return _plan(_read(path), path.parent, max_budget, data)
+    except UserError as error:
+        raise JobError(
+            str(error) if str(error).startswith(str(path)) else f"{path}: {error}", hint=error.hint
+        ) from error
+
+
+def _plan(given: Any, directory: Path, max_budget: str | int | float | None, data: str | Path | None) -> Plan:
+    if not isinstance(given, dict):
+        ComputeJob.from_dict(given)  # raises: says what is expected
+    given = copy.copy(given)
+    if max_budget is not None:
+        given["budget_max"] = max_budget
+    if data is not None:
+        section = given.get("data") or {}
+        if not isinstance(section, Mapping):
+            ComputeJob.from_dict(given)
+        given["data"] = {**section, "path": str(Path(data).expanduser().resolve()), "paths": []}
+    market = given.get("market")
+    budget_text = given.get("budget_max")
+    if budget_text is None or not isinstance(market, Mapping) or market.get("max_price") is None:
+        job = ComputeJob.from_dict(given, directory=directory)
+        return Plan(job, None if budget_text is None else parse_amount(budget_text, what="budget_max"))
+    budget = parse_amount(budget_text, what="budget_max")
+    del given["budget_max"]
+    return Plan(ComputeJob.from_dict(given, directory=directory), budget)
+
+
+def _sections_of(job: ComputeJob) -> dict[str, Any]:
+    """The sections a ComputeJob was made of."""
+    checkpoint = job.checkpoint_config
+    sections = {
+        "model": job.model_config,
+        "data": job.data_config,
+        "training": job.training_config,
+        "market": job.market_config,
+        "limits": job.limits_config,
+        "checkpoint": checkpoint if isinstance(checkpoint, Mapping) or checkpoint is None else vars(checkpoint),
+        "budget_max": job.budget_max,
+    }
+    return {key: value for key, value in sections.items() if value is not None}
+
+
+def _read(path: Path) -> Any:
+    try:
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise JobError(f"{path}: larger than a configuration should be ({MAX_CONFIG_BYTES} bytes)")
+        return yaml.safe_load(path.read_text("utf-8"))
+    except OSError as error:
+        raise JobError(f"{path}: cannot be read ({error.strerror})") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise JobError(f"{path}: not YAML or JSON: {error}") from error

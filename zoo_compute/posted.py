@@ -1,0 +1,139 @@
+"""A posted job: follow it, fetch what it trained, cancel it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zoo_compute.chain.history import History
+from zoo_compute.chain.sender import Receipt
+from zoo_compute.chain.snapshot import read_job
+from zoo_compute.chain.views import JobState, JobView
+from zoo_compute.errors import Retryable, UserError
+from zoo_compute.ledger import Account, job_account
+from zoo_compute.manifest import MAX_MANIFEST_BYTES, Manifest
+from zoo_compute.progress import LossReader, Progress, progress_of
+from zoo_compute.store import confirmations, raw_cid
+
+if TYPE_CHECKING:
+    from zoo_compute.client import Client
+    from zoo_compute.results import Result
+
+DEFAULT_POLL_S = 2.0
+
+
+class Job:
+    """A posted job. Holds nothing that another process could not find again by `client.job(id)`."""
+
+    def __init__(self, client: Client, number: int) -> None:
+        self.id = number
+        self._client = client
+        self._losses = LossReader(client.store)
+        self._history = History(client.chain, job=number)
+
+    def __repr__(self) -> str:
+        return f"Job({self.id})"
+
+    def view(self) -> JobView:
+        """Everything on chain, pinned to one block."""
+        return read_job(self._client.chain, self.id)
+
+    def account(self) -> Account:
+        """The job's money: what was accepted, what was refused or slashed, why, how much."""
+        return self._account(self.view())
+
+    def progress(self) -> Progress:
+        """State, round, loss, spend, nodes: one look."""
+        view = self.view()
+        self._client.use_peers()
+        account = self._account(view)
+        spent = account.paid + account.fee
+        return progress_of(view, spent=spent, due=account.committed, losses=self._losses.losses(view))
+
+    def holders(self) -> list[int]:
+        """Operators whose stores hold the job's data and weights: with some, the submitter may stop serving them."""
+        client = self._client
+        manifest = Manifest.from_bytes(
+            client.store.read(raw_cid(self.view().terms.manifest), max_bytes=MAX_MANIFEST_BYTES)
+        )
+        urls = client.endpoints()
+        held = [set(confirmations(cid, list(urls.values()))) for cid in (manifest.data.cid, manifest.state.cid)]
+        return [operator for operator, url in urls.items() if all(url in found for found in held)]
+
+    def looks(self, poll_s: float = DEFAULT_POLL_S, *, until_settled: bool = False) -> Iterator[Progress]:
+        """One look after another, until the job is over (or every claim is paid). An RPC that does not answer is waited for."""
+        while True:
+            now = self._look()
+            yield now
+            if now.settled or (now.over and not until_settled):
+                return
+            time.sleep(poll_s)
+
+    def watch(self, poll_s: float = DEFAULT_POLL_S, *, until_settled: bool = False) -> Iterator[Progress]:
+        """The looks that differ from the one before in more than the clock."""
+        last: Progress | None = None
+        for now in self.looks(poll_s, until_settled=until_settled):
+            if last is None or now.told != last.told:
+                yield now
+            last = now
+
+    def join(self, timeout_s: float | None = None, poll_s: float = DEFAULT_POLL_S) -> Progress:
+        """Block until the job is over. Raises TimeoutError; the job goes on."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not (now := self._look()).over:
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"job {self.id} is still {now.state} after {timeout_s:g} s")
+            time.sleep(poll_s)
+        return now
+
+    async def wait(self, poll_s: float = DEFAULT_POLL_S) -> Progress:
+        """As `join`, for `await`. Cancelling it leaves the job running."""
+        while True:
+            try:  # one look a thread, so that a cancelled wait leaves none behind that waits for an RPC
+                now = await asyncio.to_thread(self.progress)
+            except Retryable as error:
+                self._client.say(f"{error}; waiting for it")
+            else:
+                if now.over:
+                    return now
+            await asyncio.sleep(poll_s)
+
+    def result(self, path: str | Path, *, whole: bool = False) -> Result:
+        """Fetch the newest checkpoint, verify it against the chain, and write its parameters as safetensors to `path`.
+
+        whole: with the outer optimiser's state. Raises UserError before the first checkpoint, ContentMissing, ContentTampered.
+        """
+        from zoo_compute.results import fetch
+
+        self._client.use_peers()
+        return fetch(self.view(), self._client.store, Path(path), whole=whole)
+
+    def cancel(self) -> Receipt:
+        """Cancel before the award and take the escrow back. Raises Refusal when it is too late."""
+        client, view = self._client, self.view()
+        receipt = client.sender.send(client.chain.tasks.cancel(self.id)) if view.state != JobState.CANCELLED else None
+        owed = client.chain.tasks.owed(view.token, view.submitter)
+        if owed:
+            paid = client.sender.send(client.chain.tasks.withdraw(view.token, view.submitter))
+            return receipt or paid
+        if receipt is None:
+            raise UserError(f"job {self.id} is cancelled already, and its escrow was taken back")
+        return receipt
+
+    def _account(self, view: JobView) -> Account:
+        head = self._client.chain.head(view.block)
+        return job_account(self._client.chain, view, self._history.upto(head))
+
+    def _look(self) -> Progress:
+        told = False
+        while True:
+            try:
+                return self.progress()
+            except Retryable as error:
+                if not told:
+                    self._client.say(f"{error}; waiting for it")
+                told = True
+                time.sleep(DEFAULT_POLL_S)

@@ -1,0 +1,194 @@
+"""Where a job stands: one pinned look at the chain, and the losses that operators published with their results."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from zoo_compute.amounts import format_amount, format_seconds
+from zoo_compute.chain.views import Checkpoint, Commit, JobState, JobView, LotPhase
+from zoo_compute.errors import ZooError
+from zoo_compute.spec.bits import popcount, slots_in
+from zoo_compute.store.cid import raw_cid
+from zoo_compute.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from zoo_compute.store import Store
+
+MAX_BUNDLE_BYTES = 256 * 1024
+BUNDLE_TIMEOUT_S = 2.0
+_DURATION = re.compile(r"\d+(\.\d+)? (s|min|h|d)\b")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """loss: mean over slots of the last loss each told in the newest round with results; claimed, not verified."""
+
+    job: int
+    state: str  # open | awarded | running | ended | cancelled
+    round: int
+    rounds: int
+    slots: int
+    committed: int  # slots of the open round with a result on chain
+    nodes: tuple[int, ...]  # operators that hold, or held, slots
+    aggregator: int
+    loss: float | None
+    losses: tuple[float | None, ...]  # per round
+    spent: int  # left escrow for good: payments and fees
+    due: int  # accepted work not yet paid
+    escrow: int  # still held
+    outstanding: int  # claims' units not yet paid
+    waiting_for: str
+    block: int
+    now: int
+
+    @property
+    def over(self) -> bool:
+        """Nothing more is trained. (Payments may still wait for their windows.)"""
+        return self.state in ("ended", "cancelled")
+
+    @property
+    def settled(self) -> bool:
+        """Over, and every claim is final and paid."""
+        return self.over and self.outstanding == 0
+
+    @property
+    def told(self) -> tuple[object, ...]:
+        """What makes two looks differ for a reader: everything but the clock."""
+        phase = " ".join(_DURATION.sub("", self.waiting_for).split())
+        return (
+            self.state,
+            self.round,
+            self.committed,
+            self.losses,
+            self.spent,
+            self.due,
+            self.nodes,
+            self.outstanding,
+            phase,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For scripts: amounts as decimal strings in wei."""
+        return {**asdict(self), "spent": str(self.spent), "due": str(self.due), "escrow": str(self.escrow)}
+
+    def line(self) -> str:
+        """One line for people."""
+        parts = [f"job {self.job} {self.state}"]
+        if self.state == "running":
+            parts.append(f"round {self.round + 1}/{self.rounds}, {self.committed}/{self.slots} slots")
+        if self.loss is not None:
+            parts.append(f"loss {self.loss:.4f}")
+        parts.append(f"spent {format_amount(self.spent, places=3)} + {format_amount(self.due, places=3)} due")
+        if self.nodes:
+            parts.append(f"{len(self.nodes)} node{'s' * (len(self.nodes) > 1)}")
+        if self.waiting_for:
+            parts.append(self.waiting_for)
+        return " · ".join(parts)
+
+
+@dataclass
+class LossReader:
+    """Reads the bundles behind a job's results, each once; what cannot be had now is asked for again at the next look."""
+
+    store: Store
+    _known: dict[bytes, dict[int, float]] = field(default_factory=dict)
+
+    def losses(self, view: JobView) -> tuple[float | None, ...]:
+        """Mean last loss per round; None where nothing is known."""
+        by_round: dict[int, list[float]] = {}
+        for commit in view.commits:
+            told = self._read(view.job, commit.bundle)
+            by_round.setdefault(commit.round, []).extend(
+                loss for slot, loss in told.items() if commit.bitmap >> slot & 1
+            )
+        return tuple(_mean(by_round.get(r)) for r in range(1 + max(by_round, default=-1)))
+
+    def _read(self, job: int, digest: bytes) -> dict[int, float]:
+        if digest in self._known:
+            return self._known[digest]
+        try:
+            data = self.store.read(raw_cid(digest), max_bytes=MAX_BUNDLE_BYTES, timeout_s=BUNDLE_TIMEOUT_S)
+        except (ZooError, StoreError):
+            return {}
+        self._known[digest] = _losses_in(data, job)
+        return self._known[digest]
+
+
+def _mean(values: Sequence[float] | None) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _losses_in(data: bytes, job: int) -> dict[int, float]:
+    """Last loss by slot of one bundle; nothing for bytes that are no bundle of this job."""
+    try:
+        bundle = json.loads(data)
+        if bundle["job"] != job:
+            return {}
+        return {int(result["slot"]): float(result["loss"][-1]) for result in bundle["results"]}
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError):
+        return {}
+
+
+def progress_of(view: JobView, *, spent: int, due: int, losses: Sequence[float | None] = ()) -> Progress:
+    """What a view says, put together. Pure."""
+    run = view.run
+    terms = view.terms
+    known = [loss for loss in losses if loss is not None]
+    return Progress(
+        job=view.job,
+        state=view.state.name.lower(),
+        round=run.round if run else 0,
+        rounds=terms.rounds,
+        slots=terms.slots,
+        committed=terms.slots - popcount(run.missing) if run and view.state == JobState.RUNNING else 0,
+        nodes=tuple(sorted(view.seats)),
+        aggregator=run.aggregator if run else 0,
+        loss=known[-1] if known else None,
+        losses=tuple(losses),
+        spent=spent,
+        due=due,
+        escrow=view.escrow,
+        outstanding=run.outstanding if run else 0,
+        waiting_for=waiting_for(view),
+        block=view.block,
+        now=view.now,
+    )
+
+
+def waiting_for(view: JobView) -> str:
+    """What comes next, and by when at the latest."""
+    run, now = view.run, view.now
+    if view.state == JobState.OPEN:
+        return _auction(view)
+    if view.state == JobState.AWARDED and run:
+        missing = popcount(run.missing)
+        return f"waiting for {missing} of {run.slots} slots to be ready" if missing else "about to start"
+    if view.state == JobState.RUNNING and run:
+        if run.inputs_complete(now):
+            late = "vacant" if not run.aggregator else f"by operator {run.aggregator}"
+            return f"aggregation {late}, due in {format_seconds(max(0, run.aggregator_due - now))}"
+        vacant = f", slot {', '.join(map(str, slots_in(run.vacant)))} vacant" if run.vacant else ""
+        return f"inputs close in {format_seconds(max(0, run.inputs_close - now))}{vacant}"
+    if view.state == JobState.ENDED and run and run.outstanding:
+        claims: list[Commit | Checkpoint] = [*view.commits, *view.checkpoints]
+        deadlines = [claim.deadline for claim in claims if not claim.finalised]
+        left = max(0, max(deadlines, default=now) - now)
+        return f"last claims are final in {format_seconds(left)}" if left else "waiting for the last claims to be paid"
+    return ""
+
+
+def _auction(view: JobView) -> str:
+    lots = [lot for lot in view.lots.values() if lot.phase == LotPhase.OPEN]
+    if not lots:
+        return "clearing the auction"
+    lot = max(lots, key=lambda found: found.reveal_end)
+    again = f" (attempt {lot.attempt})" if lot.attempt > 1 else ""
+    if lot.bidding(view.now):
+        return f"bids are sealed for another {format_seconds(lot.bid_end - view.now)}{again}"
+    if lot.revealing(view.now):
+        return f"bids are opened for another {format_seconds(lot.reveal_end - view.now)}{again}"
+    return f"clearing the auction{again}" if lot.enough_bids else f"too few bids; re-opening at a higher reserve{again}"

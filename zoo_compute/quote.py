@@ -1,0 +1,152 @@
+"""What a job costs and takes, before any escrow: exact arithmetic on its terms, no I/O, no account."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from zoo_compute.amounts import format_amount
+from zoo_compute.errors import UserError
+from zoo_compute.job import ComputeJob, Prices
+from zoo_compute.manifest import DataFile, HeldoutFile, Manifest, StateFile
+from zoo_compute.spec import params
+from zoo_compute.spec.params import Preset, Terms
+
+_NO_CID = "b" + "a" * 58
+_NO_ROOT = "0" * 64
+
+
+class BudgetTooSmall(UserError):
+    """The budget does not cover the worst case; nothing was sent."""
+
+
+@dataclass(frozen=True)
+class Quote:
+    """All amounts in wei, all durations in seconds."""
+
+    rounds: int
+    slots: int
+    quorum: int
+    inner_steps: int
+    parameters: int
+    steps: int
+    tokens: int
+    flops: int
+    escrow: int  # taken at posting: the worst case
+    at_reserve: int  # paid when every seat clears at the first reserve
+    fee: int  # the treasury's part of the worst case
+    lock_slot: int
+    lock_aggregator: int
+    attempts: int  # auctions until the reserve has grown to the maximum
+    auction_s: int
+    auction_longest_s: int
+    ready_s: int
+    round_longest_s: int
+    window_s: int
+    longest_s: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """For scripts: amounts as decimal strings in wei, the rest as numbers."""
+        amounts = {"escrow", "at_reserve", "fee", "lock_slot", "lock_aggregator"}
+        return {key: str(value) if key in amounts else value for key, value in asdict(self).items()}
+
+
+def outline(job: ComputeJob) -> Manifest:
+    """The job's manifest before its files exist: its numbers are those of the real one, its content addresses are not."""
+    return job.manifest(StateFile(_NO_CID, _NO_ROOT), DataFile(_NO_CID, _NO_ROOT, examples=1), HeldoutFile(_NO_CID))
+
+
+def terms_of(manifest: Manifest, prices: Prices, token: str) -> Terms:
+    """What `TaskRegistry.post` takes."""
+    return Terms(
+        token=token,
+        program_root=manifest.program_root,
+        state_root=manifest.state_root,
+        data_root=manifest.data_root,
+        manifest=manifest.digest,
+        rounds=manifest.rounds,
+        slots=manifest.slots,
+        quorum=manifest.quorum,
+        reserve=prices.reserve,
+        max_price=prices.max_price,
+        aggregator_reserve=prices.aggregator_reserve,
+        aggregator_max_price=prices.aggregator_max_price,
+        slot_s=manifest.slot_s,
+        aggregate_s=manifest.aggregate_s,
+        reexecute_s=manifest.reexecute_s,
+        flops=manifest.flops,
+    )
+
+
+def attempts_to_maximum(reserve: int, max_reserve: int) -> int:
+    """Auctions until the reserve, growing by a quarter each time, has reached its maximum."""
+    attempts = 1
+    while reserve < max_reserve:
+        grown = params.grown_reserve(reserve, max_reserve)
+        if grown == reserve:  # a few wei never grow
+            break
+        reserve, attempts = grown, attempts + 1
+    return attempts
+
+
+def quote(job: ComputeJob, preset: Preset) -> Quote:
+    """The quote of a job on a network with this preset."""
+    manifest, prices = outline(job), job.prices
+    terms = terms_of(manifest, prices, token="")
+    attempts = max(
+        attempts_to_maximum(prices.reserve, prices.max_price),
+        attempts_to_maximum(prices.aggregator_reserve, prices.aggregator_max_price),
+    )
+    steps = terms.rounds * terms.slots * manifest.inner_steps
+    auction_s = preset.bid_window_s + preset.reveal_window_s
+    round_longest_s = 2 * terms.slot_s + terms.aggregate_s
+    window_s = params.window_s(preset, terms.reexecute_s)
+    return Quote(
+        rounds=terms.rounds,
+        slots=terms.slots,
+        quorum=terms.quorum,
+        inner_steps=manifest.inner_steps,
+        parameters=job.profile.parameters,
+        steps=steps,
+        tokens=steps * manifest.batch_size * job.model.context,
+        flops=terms.flops * terms.rounds * terms.slots,
+        escrow=params.escrow(terms),
+        at_reserve=at_reserve(terms),
+        fee=params.fee_of(params.escrow(terms)),
+        lock_slot=params.lock_per_slot(terms),
+        lock_aggregator=params.aggregator_lock(terms),
+        attempts=attempts,
+        auction_s=auction_s,
+        auction_longest_s=auction_s * attempts,
+        ready_s=preset.ready_window_s,
+        round_longest_s=round_longest_s,
+        window_s=window_s,
+        longest_s=auction_s * attempts + preset.ready_window_s + terms.rounds * round_longest_s + window_s,
+    )
+
+
+def at_reserve(terms: Terms) -> int:
+    """What is paid when every seat clears at the reserve of the first auction."""
+    return (terms.reserve * terms.slots + terms.aggregator_reserve) * terms.rounds
+
+
+def check_budget(budget: int, terms: Terms) -> None:
+    """Refuse a budget below the worst case, before anything is sent. Raises BudgetTooSmall with both numbers."""
+    held, least = params.escrow(terms), at_reserve(terms)
+    if budget >= held:
+        return
+    if budget < least:
+        raise BudgetTooSmall(
+            f"the budget of {format_amount(budget)} is below the reserve: {terms.rounds} rounds of {terms.slots} slots cost "
+            f"{format_amount(least)} at the first reserve, and {format_amount(held)} at most",
+            hint=f"give --max-budget {exact(held)}, or lower rounds, slots or the market's prices",
+        )
+    raise BudgetTooSmall(
+        f"the budget of {format_amount(budget)} is below the worst case of {format_amount(held)}, which is held in escrow",
+        hint=f"give --max-budget {exact(held)} (what is not spent comes back), or lower the market's maximum prices",
+    )
+
+
+def exact(units: int) -> str:
+    """An amount as `parse_amount` reads it back, without loss."""
+    return format_amount(units, "", places=18).replace(",", "")

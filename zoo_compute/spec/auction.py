@@ -1,0 +1,222 @@
+"""Auction: sealed bids, critical prices, seats and standbys (docs/protocol.md, "Auction").
+
+The arithmetic is in `pricing`, re-exported here: keepers and `zoo quote` use it as `auction.critical_prices` and so on.
+"""
+
+from dataclasses import replace
+
+from zoo_compute.spec import registry, seats
+from zoo_compute.spec.params import KIND_AGGREGATOR, KIND_SLOTS, Terms, aggregator_lock, grown_reserve, lock_per_slot
+from zoo_compute.spec.pricing import (
+    Allocation,
+    LosingRun,
+    RevealedBid,
+    Win,
+    allocate,
+    cap_of,
+    critical_price,
+    critical_prices,
+    is_enough,
+    order_bids,
+    score,
+    split,
+    third,
+)
+from zoo_compute.spec.refusal import require
+from zoo_compute.spec.state import Bid, JobState, Lot, Message, Phase, Seal, World
+
+__all__ = [
+    "Allocation",
+    "LosingRun",
+    "RevealedBid",
+    "Win",
+    "allocate",
+    "cap_of",
+    "critical_price",
+    "critical_prices",
+    "is_enough",
+    "order_bids",
+    "score",
+]
+
+KINDS = (KIND_SLOTS, KIND_AGGREGATOR)
+CURSOR_OPERATOR_BITS = 64  # of a lot's cursor, below the score
+
+
+def open_lots(w: World, job: int, terms: Terms, *, now: int) -> None:
+    """For TaskRegistry: both lots of a job, attempt 1."""
+    slots = Lot(units=terms.slots, reserve=terms.reserve, max_reserve=terms.max_price, lock=lock_per_slot(terms))
+    seat = Lot(
+        units=1,
+        reserve=terms.aggregator_reserve,
+        max_reserve=terms.aggregator_max_price,
+        lock=aggregator_lock(terms),
+    )
+    for kind, lot in ((KIND_SLOTS, slots), (KIND_AGGREGATOR, seat)):
+        w.lots[job, kind] = _next_attempt(w, replace(lot, token=terms.token, rounds=terms.rounds), now)
+
+
+def bid(w: World, msg: Message, job: int, kind: int, operator: int, seal: Seal, capacity: int, standby: bool) -> None:
+    """A sealed bid: the capacity is public and locked, the price is not."""
+    lot = w.lot(job, kind)
+    require(not w.paused.get("auction", False), "auction: intake paused")
+    require(_is_open(w, job, lot) and msg.now < lot.bid_end, "auction: not bidding")
+    require(registry.is_eligible(w, operator, msg.sender), "auction: operator not eligible")
+    require(1 <= capacity <= lot.units, "auction: capacity out of range")
+    require(w.bid(job, kind, operator).attempt == 0, "auction: already bid")
+    w.bids[job, kind, operator] = Bid(attempt=lot.attempt, capacity=capacity, standby=standby, seal=seal)
+    registry.lock(w, operator, lot.token, lot.lock * capacity, new=True)
+
+
+def reveal(w: World, msg: Message, job: int, kind: int, operator: int, price: int, salt: bytes) -> None:
+    """Opens a bid, and fixes its discount as of now."""
+    lot, sealed = w.lot(job, kind), w.bid(job, kind, operator)
+    require(_is_open(w, job, lot) and lot.bid_end <= msg.now < lot.reveal_end, "auction: not revealing")
+    require(sealed.attempt == lot.attempt and not sealed.revealed, "auction: no bid")
+    expected = Seal(job, kind, lot.attempt, operator, price, sealed.capacity, salt)
+    require(sealed.seal == expected, "auction: seal does not match")
+    require(1 <= price <= lot.reserve, "auction: price out of range")
+    discount = registry.discount_bps(w, operator)
+    w.bids[job, kind, operator] = replace(sealed, revealed=True, price=price, discount_bps=discount, seal=None)
+    w.lots[job, kind] = replace(
+        lot,
+        revealed=lot.revealed + 1,
+        units_capped=lot.units_capped + min(sealed.capacity, third(lot.units)),
+        units_uncapped=lot.units_uncapped + min(sealed.capacity, lot.units),
+    )
+
+
+def reopen(w: World, msg: Message, job: int, kind: int) -> None:
+    """Both lots go to their next attempt; the reserve grows where too few units were offered."""
+    lot = w.lot(job, kind)
+    require(_is_open(w, job, lot) and msg.now >= lot.reveal_end, "auction: not due")
+    require(not _is_filled(w, job), "auction: enough bids")
+    for each in KINDS:
+        old = w.lot(job, each)
+        reserve = old.reserve if _has_enough(old) else grown_reserve(old.reserve, old.max_reserve)
+        w.lots[job, each] = _next_attempt(w, replace(old, reserve=reserve), msg.now)
+
+
+def clear(w: World, msg: Message, job: int, kind: int, operators: tuple[int, ...]) -> None:
+    """Takes the next revealed bids in order; restarts where an earlier caller skipped one (section "Clearing")."""
+    lot = w.lot(job, kind)
+    is_due = lot.phase in (Phase.OPEN, Phase.CLEARING) and w.job(job).state == JobState.OPEN
+    require(is_due and msg.now >= lot.reveal_end, "auction: not due")
+    require(_is_filled(w, job), "auction: too few bids")
+    require(len(operators) > 0, "auction: no operators")
+    if lot.phase == Phase.OPEN:
+        lot = replace(lot, phase=Phase.CLEARING, clearing_pass=1)
+    for index, operator in enumerate(operators):
+        revealed = w.bid(job, kind, operator)
+        require(revealed.revealed and revealed.attempt == lot.attempt, "auction: no bid")
+        cursor = score(revealed.price, revealed.discount_bps) << CURSOR_OPERATOR_BITS | operator
+        if index == 0 and cursor < lot.cursor and revealed.cleared_pass != lot.clearing_pass:
+            lot = _restarted(lot)
+        require(cursor > lot.cursor, "auction: out of order")
+        lot = _clear_one(w, job, kind, operator, replace(lot, cursor=cursor))
+    w.lots[job, kind] = replace(lot, phase=Phase.CLEARED) if lot.cleared == lot.revealed else lot
+
+
+def award(w: World, msg: Message, job: int, kind: int, operators: tuple[int, ...]) -> None:
+    """Prices winners and seats them; with the last seat of both lots the job is awarded."""
+    lot = w.lot(job, kind)
+    require(lot.phase == Phase.CLEARED, "auction: not cleared")
+    for operator in operators:
+        winner = w.bid(job, kind, operator)
+        is_due = winner.attempt == lot.attempt and winner.won > 0 and not winner.priced
+        require(is_due, "auction: not an unpriced winner")
+        w.bids[job, kind, operator] = replace(winner, priced=True)
+        price = critical_price(operator, winner.discount_bps, winner.won, lot.losing, lot.reserve)
+        seats.award(w, job, kind, operator, winner.first_slot, winner.won, price, lot.lock * winner.won)
+        lot = replace(lot, priced=lot.priced + 1)
+    if lot.priced == lot.winners:
+        lot = replace(lot, phase=Phase.AWARDED)
+    w.lots[job, kind] = lot
+    if all(w.lot(job, each).phase == Phase.AWARDED for each in KINDS):
+        seats.begin(w, job, w.lot(job, KIND_SLOTS).lock, now=msg.now)
+
+
+def reclaim(w: World, msg: Message, job: int, kind: int, operator: int) -> None:
+    """Ends a bid that can no longer win; one that was not opened in time forfeits a reserve for every unit."""
+    lot, ended = w.lot(job, kind), w.bid(job, kind, operator)
+    require(ended.attempt > 0, "auction: no bid")
+    is_cancelled = w.job(job).state == JobState.CANCELLED
+    is_earlier = ended.attempt < lot.attempt
+    is_late = not ended.revealed and msg.now >= lot.reveal_end
+    require(is_cancelled or is_earlier or is_late, "auction: bid still stands")
+    due_until = lot.cancelled_at if is_cancelled else msg.now
+    has_missed = not ended.revealed and (is_earlier or due_until >= lot.reveal_end)
+    forfeited = min(lot.reserve, lot.lock) * ended.capacity if has_missed else 0
+    del w.bids[job, kind, operator]
+    if has_missed:
+        registry.slash(w, operator, lot.token, forfeited)
+        registry.burn(w, lot.token, forfeited)
+    registry.unlock(w, operator, lot.token, lot.lock * ended.capacity - forfeited, last=True)
+
+
+def take(w: World, job: int, kind: int, operator: int) -> int:
+    """For Settlement: a standby takes one more unit at its own bid."""
+    standby, lot = w.bid(job, kind, operator), w.lot(job, kind)
+    is_standby = standby.revealed and standby.attempt == lot.attempt and standby.standby
+    require(is_standby and standby.won + standby.taken < standby.capacity, "auction: no standby")
+    w.bids[job, kind, operator] = replace(standby, taken=standby.taken + 1)
+    return standby.price
+
+
+def cancelled(w: World, job: int, *, now: int) -> None:
+    """For TaskRegistry: remembers when, since bids sealed then owe no reveal."""
+    for kind in KINDS:
+        w.lots[job, kind] = replace(w.lot(job, kind), cancelled_at=now)
+
+
+def _is_open(w: World, job: int, lot: Lot) -> bool:
+    return lot.phase == Phase.OPEN and w.job(job).state == JobState.OPEN
+
+
+def _has_enough(lot: Lot) -> bool:
+    offered = lot.units_capped if lot.revealed >= 3 else lot.units_uncapped
+    return offered >= lot.units
+
+
+def _is_filled(w: World, job: int) -> bool:
+    return all(_has_enough(w.lot(job, kind)) for kind in KINDS)
+
+
+def _next_attempt(w: World, lot: Lot, now: int) -> Lot:
+    bid_end = now + w.config.preset.bid_window_s
+    return replace(
+        lot,
+        phase=Phase.OPEN,
+        attempt=lot.attempt + 1,
+        bid_end=bid_end,
+        reveal_end=bid_end + w.config.preset.reveal_window_s,
+        revealed=0,
+        units_capped=0,
+        units_uncapped=0,
+    )
+
+
+def _restarted(lot: Lot) -> Lot:
+    return replace(
+        lot, clearing_pass=lot.clearing_pass + 1, cleared=0, sold=0, winners=0, cursor=0, losing_units=0, losing=()
+    )
+
+
+def _clear_one(w: World, job: int, kind: int, operator: int, lot: Lot) -> Lot:
+    """One bid's share of the lot; the lock of what it did not win is freed."""
+    bid = w.bid(job, kind, operator)
+    cap = cap_of(lot.units, lot.revealed)
+    locked_units = bid.won if bid.cleared_pass else bid.capacity
+    won, left = split(min(bid.capacity, cap), lot.units - lot.sold, cap - lot.losing_units, limit=locked_units)
+    w.bids[job, kind, operator] = replace(bid, won=won, first_slot=lot.sold, cleared_pass=lot.clearing_pass)
+    if locked_units > won:
+        registry.unlock(w, operator, lot.token, lot.lock * (locked_units - won), last=won == 0)
+    run = (LosingRun(operator, score(bid.price, bid.discount_bps), left),) if left else ()
+    return replace(
+        lot,
+        cleared=lot.cleared + 1,
+        sold=lot.sold + won,
+        winners=lot.winners + (won > 0),
+        losing_units=lot.losing_units + left,
+        losing=lot.losing + run,
+    )

@@ -1,0 +1,42 @@
+"""TaskRegistry as Auction and Settlement call it: state, payments, checkpoints (docs/protocol.md, "TaskRegistry")."""
+
+from dataclasses import replace
+
+from zoo_compute.spec.params import fee_of
+from zoo_compute.spec.state import JobState, World
+
+
+def advance(w: World, job: int, state: JobState) -> None:
+    """For Auction and Settlement."""
+    w.jobs[job] = replace(w.jobs[job], state=state)
+
+
+def pay(w: World, job: int, account: str, amount: int) -> int:
+    """For Settlement: from escrow, less the treasury's fee, which is returned."""
+    record, fee = w.jobs[job], fee_of(amount)
+    assert record.escrow >= amount, "escrow underflows"
+    w.jobs[job] = replace(record, escrow=record.escrow - amount)
+    _owe(w, record.token, account, amount - fee)
+    _owe(w, record.token, w.config.treasury, fee)
+    ledger = w.job_ledgers[job]
+    w.job_ledgers[job] = replace(ledger, paid=ledger.paid + amount - fee, fees=ledger.fees + fee)
+    return fee
+
+
+def record_checkpoint(w: World, job: int, round: int, root: bytes, cid: bytes) -> None:
+    """For Settlement: the state after `round` rounds, and where its newest lies."""
+    w.checkpoint_roots[job, round] = root
+    w.checkpoint_cids[job] = cid
+
+
+def close(w: World, job: int) -> None:
+    """For Settlement, and at a cancellation: what is left of the escrow is the submitter's."""
+    record = w.jobs[job]
+    w.jobs[job] = replace(record, escrow=0)
+    _owe(w, record.token, record.submitter, record.escrow)
+    ledger = w.job_ledgers[job]
+    w.job_ledgers[job] = replace(ledger, refunded=ledger.refunded + record.escrow)
+
+
+def _owe(w: World, token: str, account: str, amount: int) -> None:
+    w.owed[token, account] = w.owed.get((token, account), 0) + amount

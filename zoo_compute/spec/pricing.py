@@ -1,0 +1,126 @@
+"""The arithmetic of a lot: order, allocation, critical prices (docs/protocol.md, "Auction": Clearing, Critical prices).
+
+Pure functions of the revealed bids. `auction` applies them to the state; keepers and `zoo quote` call them too.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from zoo_compute.spec.params import BPS, STANDARD_CAP_BIDDERS
+
+
+@dataclass(frozen=True, slots=True)
+class RevealedBid:
+    """One operator's opened bid: smallest units per slot-round, and the discount its reputation gave it."""
+
+    operator: int
+    price: int
+    discount_bps: int
+    capacity: int
+
+    @property
+    def score(self) -> int:
+        return score(self.price, self.discount_bps)
+
+
+@dataclass(frozen=True, slots=True)
+class LosingRun:
+    """Units that an operator offered within the cap and did not win."""
+
+    operator: int
+    score: int
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class Win:
+    """Consecutive slots from `first_slot` on."""
+
+    operator: int
+    first_slot: int
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Who won what, in order of the bids, and the losing runs that price it."""
+
+    sold: int
+    wins: tuple[Win, ...]
+    losing: tuple[LosingRun, ...]
+
+
+def score(price: int, discount_bps: int) -> int:
+    """What bids are ordered by: the price after the discount, in ten-thousandths."""
+    return price * (BPS - discount_bps)
+
+
+def third(units: int) -> int:
+    """A third of a lot, rounded up, so that three operators can always fill it."""
+    return -(-units // 3)
+
+
+def cap_of(units: int, revealed: int) -> int:
+    """The most units one operator may win."""
+    return third(units) if revealed >= STANDARD_CAP_BIDDERS else units
+
+
+def is_enough(bids: Iterable[RevealedBid], units: int) -> bool:
+    """Can these bids fill the lot, each within the cap?"""
+    bids = list(bids)
+    cap = cap_of(units, len(bids))
+    return sum(min(bid.capacity, cap) for bid in bids) >= units
+
+
+def order_bids(bids: Iterable[RevealedBid]) -> list[RevealedBid]:
+    """Ascending by `(score, operator)`: the order in which a lot is cleared."""
+    return sorted(bids, key=lambda bid: (bid.score, bid.operator))
+
+
+def split(usable: int, unsold: int, room: int, *, limit: int | None = None) -> tuple[int, int]:
+    """One bid's share: units won, and units kept as a losing run.
+
+    usable: what it offers within the cap. room: losing units that still fit. limit: units whose lock it still has.
+    """
+    won = min(usable, unsold, usable if limit is None else limit)
+    return won, min(usable - won, room)
+
+
+def allocate(ordered: Sequence[RevealedBid], units: int, *, revealed: int | None = None) -> Allocation:
+    """Fill `units` from bids in clearing order; `revealed` (default: all given) decides the cap."""
+    cap = cap_of(units, len(ordered) if revealed is None else revealed)
+    sold = losing_units = 0
+    wins: list[Win] = []
+    losing: list[LosingRun] = []
+    for bid in ordered:
+        won, left = split(min(bid.capacity, cap), units - sold, cap - losing_units)
+        if won:
+            wins.append(Win(bid.operator, sold, won))
+            sold += won
+        if left:
+            losing.append(LosingRun(bid.operator, bid.score, left))
+            losing_units += left
+    return Allocation(sold, tuple(wins), tuple(losing))
+
+
+def critical_price(operator: int, discount_bps: int, won: int, losing: Iterable[LosingRun], reserve: int) -> int:
+    """The floor of the mean of the `won` thresholds that this winner's units displace."""
+    total = 0
+    missing = won
+    for run in losing:
+        if run.operator != operator and missing:
+            units = min(run.units, missing)
+            total += units * min(reserve, run.score // (BPS - discount_bps))
+            missing -= units
+    return (total + missing * reserve) // won
+
+
+def critical_prices(bids: Iterable[RevealedBid], units: int, reserve: int) -> dict[int, int]:
+    """Every winner's price per slot-round, by operator."""
+    ordered = order_bids(bids)
+    discount = {bid.operator: bid.discount_bps for bid in ordered}
+    allocation = allocate(ordered, units)
+    return {
+        win.operator: critical_price(win.operator, discount[win.operator], win.units, allocation.losing, reserve)
+        for win in allocation.wins
+    }

@@ -1,0 +1,15 @@
+"""The one way a rule of the protocol says no (docs/protocol.md, "Conventions")."""
+
+
+class Refused(Exception):
+    """The protocol refuses the call and nothing changes; `reason` is the contract's revert string."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def require(condition: bool, reason: str) -> None:
+    """Refuse with `reason` unless `condition` holds."""
+    if not condition:
+        raise Refused(reason)

@@ -1,0 +1,155 @@
+"""NodeRegistry: operators, stake, collateral and its slashing (docs/protocol.md, "NodeRegistry")."""
+
+from dataclasses import replace
+
+from zoo_compute.spec.params import GPU_CLASSES, MAX_REPUTATION, MAX_VRAM_GB
+from zoo_compute.spec.refusal import require
+from zoo_compute.spec.state import ZERO_ADDRESS, Collateral, Message, Operator, SlashLedger, World
+
+
+def discount_bps(w: World, operator: int) -> int:
+    """The discount on an operator's score: its reputation, in basis points."""
+    return w.operator(operator).reputation
+
+
+def is_eligible(w: World, operator: int, hot: str) -> bool:
+    """May this key bid for this operator?"""
+    record = w.operator(operator)
+    return record.hot == hot and record.exit_at == 0 and record.stake >= w.config.preset.min_stake
+
+
+def register(w: World, msg: Message, hot: str, gpu_class: int, vram_gb: int, stake: int, endpoint: str) -> int:
+    """A new operator, owned by the sender; its stake is pulled."""
+    require(not w.paused.get("registry", False), "registry: intake paused")
+    require(hot != ZERO_ADDRESS, "registry: zero hot key")
+    require(gpu_class in GPU_CLASSES, "registry: unknown class")
+    require(vram_gb >= GPU_CLASSES[gpu_class].least_vram_gb, "registry: too little VRAM for the class")
+    require(vram_gb <= MAX_VRAM_GB, "registry: VRAM out of range")
+    require(stake >= w.config.preset.min_stake, "registry: stake below the minimum")
+    operator = len(w.operators) + 1
+    w.operators[operator] = Operator(owner=msg.sender, stake=stake, hot=hot, gpu_class=gpu_class, vram_gb=vram_gb)
+    w.move(w.config.zen, msg.sender, w.config.registry, stake, by="registry")
+    return operator
+
+
+def announce(w: World, msg: Message, operator: int, endpoint: str) -> None:
+    """Where the operator's store serves blocks: an event, no state."""
+    record = w.operator(operator)
+    require(msg.sender in (record.owner, record.hot), "registry: not the operator")
+
+
+def set_hot(w: World, msg: Message, operator: int, hot: str) -> None:
+    _require_owner(w, msg, operator)
+    require(hot != ZERO_ADDRESS, "registry: zero hot key")
+    w.operators[operator] = replace(w.operators[operator], hot=hot)
+
+
+def add_stake(w: World, msg: Message, operator: int, amount: int) -> None:
+    require(operator in w.operators, "registry: unknown operator")
+    require(amount > 0, "registry: zero amount")
+    record = w.operators[operator]
+    w.operators[operator] = replace(record, stake=record.stake + amount)
+    w.move(w.config.zen, msg.sender, w.config.registry, amount, by="registry")
+
+
+def request_exit(w: World, msg: Message, operator: int) -> None:
+    _require_owner(w, msg, operator)
+    record = w.operators[operator]
+    require(record.exit_at == 0, "registry: exit already requested")
+    w.operators[operator] = replace(record, exit_at=msg.now + w.config.preset.exit_delay_s)
+
+
+def withdraw_stake(w: World, msg: Message, operator: int) -> None:
+    """The whole stake to the owner; the operator stays and may stake again."""
+    _require_owner(w, msg, operator)
+    record = w.operators[operator]
+    require(record.exit_at != 0, "registry: exit not requested")
+    require(msg.now >= record.exit_at, "registry: exit delay runs")
+    require(record.locks == 0, "registry: collateral is locked")
+    w.operators[operator] = replace(record, stake=0, exit_at=0)
+    w.move(w.config.zen, w.config.registry, record.owner, record.stake, by="registry")
+
+
+def deposit(w: World, msg: Message, operator: int, token: str, amount: int) -> None:
+    require(operator in w.operators, "registry: unknown operator")
+    require(amount > 0, "registry: zero amount")
+    _add(w, operator, token, balance=amount)
+    w.move(token, msg.sender, w.config.registry, amount, by="registry")
+
+
+def withdraw(w: World, msg: Message, operator: int, token: str, amount: int) -> None:
+    """Free collateral to the owner."""
+    _require_owner(w, msg, operator)
+    require(amount > 0, "registry: zero amount")
+    require(amount <= w.deposit_of(operator, token).free, "registry: amount exceeds free collateral")
+    _add(w, operator, token, balance=-amount)
+    w.move(token, w.config.registry, msg.sender, amount, by="registry")
+
+
+def lock(w: World, operator: int, token: str, amount: int, *, new: bool) -> None:
+    """For Auction and Settlement: free collateral becomes locked; `new` opens a lock in one more lot."""
+    require(amount <= w.deposit_of(operator, token).free, "registry: amount exceeds free collateral")
+    _add(w, operator, token, locked=amount)
+    if new:
+        _count_locks(w, operator, 1)
+
+
+def unlock(w: World, operator: int, token: str, amount: int, *, last: bool) -> None:
+    """For Auction and Settlement: the reverse of `lock`."""
+    _add(w, operator, token, locked=-amount)
+    if last:
+        _count_locks(w, operator, -1)
+
+
+def slash(w: World, operator: int, token: str, amount: int) -> None:
+    """For Auction and Settlement: locked collateral goes to the token's pot; reputation is halved."""
+    _add(w, operator, token, balance=-amount, locked=-amount)
+    w.pots[token] = w.pots.get(token, 0) + amount
+    record = w.operators[operator]
+    w.operators[operator] = replace(record, reputation=record.reputation // 2)
+    ledger = w.slash_ledgers.get(token, SlashLedger())
+    w.slash_ledgers[token] = replace(ledger, slashed=ledger.slashed + amount)
+
+
+def credit(w: World, operator: int, token: str, amount: int) -> None:
+    """For Settlement: from the pot to an operator's free collateral."""
+    _take_from_pot(w, token, amount)
+    _add(w, operator, token, balance=amount)
+    ledger = w.slash_ledgers.get(token, SlashLedger())
+    w.slash_ledgers[token] = replace(ledger, credited=ledger.credited + amount)
+
+
+def burn(w: World, token: str, amount: int) -> None:
+    """For Auction and Settlement: from the pot to what nothing can spend."""
+    _take_from_pot(w, token, amount)
+    w.burned[token] = w.burned.get(token, 0) + amount
+
+
+def reward_outcome(w: World, operator: int, count: int) -> str:
+    """For Settlement: a point of reputation for every final slot-round; returns who is paid."""
+    record = w.operators[operator]
+    w.operators[operator] = replace(record, reputation=min(MAX_REPUTATION, record.reputation + count))
+    return record.owner
+
+
+def _require_owner(w: World, msg: Message, operator: int) -> None:
+    require(operator in w.operators and msg.sender == w.operators[operator].owner, "registry: not the owner")
+
+
+def _add(w: World, operator: int, token: str, *, balance: int = 0, locked: int = 0) -> None:
+    before = w.deposit_of(operator, token)
+    after = Collateral(before.balance + balance, before.locked + locked)
+    assert 0 <= after.locked <= after.balance, "collateral underflows"
+    w.collateral[operator, token] = after
+
+
+def _count_locks(w: World, operator: int, change: int) -> None:
+    record = w.operators[operator]
+    assert record.locks + change >= 0, "locks underflow"
+    w.operators[operator] = replace(record, locks=record.locks + change)
+
+
+def _take_from_pot(w: World, token: str, amount: int) -> None:
+    left = w.pots.get(token, 0) - amount
+    assert left >= 0, "pot underflows"
+    w.pots[token] = left

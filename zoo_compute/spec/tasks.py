@@ -1,0 +1,68 @@
+"""TaskRegistry as accounts call it (docs/protocol.md, "TaskRegistry"); what contracts call is in `jobs`."""
+
+from zoo_compute.spec import auction, jobs
+from zoo_compute.spec.params import MAX_FLOPS, MAX_PRICE, MAX_ROUNDS, MAX_SECONDS, MAX_SLOTS, Terms, escrow
+from zoo_compute.spec.refusal import require
+from zoo_compute.spec.state import EMPTY_BYTES32, Job, JobLedger, JobState, Message, Phase, World
+
+
+def allow(w: World, msg: Message, token: str, allowed: bool) -> None:
+    """Which tokens jobs may be paid in."""
+    require(msg.sender == w.config.governor, "tasks: not the governor")
+    w.allowed[token] = allowed
+
+
+def post(w: World, msg: Message, terms: Terms) -> int:
+    """A new job: pulls the escrow and opens both lots."""
+    require(not w.paused.get("tasks", False), "tasks: intake paused")
+    require(w.allowed.get(terms.token, False), "tasks: token not allowed")
+    check_terms(terms)
+    job, amount = len(w.jobs) + 1, escrow(terms)
+    w.jobs[job] = Job(
+        submitter=msg.sender,
+        token=terms.token,
+        state=JobState.OPEN,
+        escrow=amount,
+        program_root=terms.program_root,
+        state_root=terms.state_root,
+        data_root=terms.data_root,
+        manifest=terms.manifest,
+    )
+    w.terms[job] = terms
+    w.job_ledgers[job] = JobLedger(escrowed=amount)
+    jobs.record_checkpoint(w, job, 0, terms.state_root, EMPTY_BYTES32)
+    auction.open_lots(w, job, terms, now=msg.now)
+    w.move(terms.token, msg.sender, w.config.tasks, amount, by="tasks")
+    return job
+
+
+def check_terms(terms: Terms) -> None:
+    """Refuse terms that the arithmetic does not cover; clients ask this before they pay gas."""
+    require(1 <= terms.rounds <= MAX_ROUNDS, "tasks: rounds out of range")
+    require(1 <= terms.slots <= MAX_SLOTS, "tasks: slots out of range")
+    require(1 <= terms.quorum <= terms.slots, "tasks: quorum out of range")
+    prices = ((terms.reserve, terms.max_price), (terms.aggregator_reserve, terms.aggregator_max_price))
+    require(all(1 <= reserve <= most <= MAX_PRICE for reserve, most in prices), "tasks: prices out of range")
+    seconds = (terms.slot_s, terms.aggregate_s, terms.reexecute_s)
+    require(all(1 <= value <= MAX_SECONDS for value in seconds), "tasks: seconds out of range")
+    require(1 <= terms.flops <= MAX_FLOPS, "tasks: flops out of range")
+
+
+def cancel(w: World, msg: Message, job: int) -> None:
+    """The submitter withdraws a job that no auction has begun to clear."""
+    record = w.job(job)
+    require(job in w.jobs and msg.sender == record.submitter, "tasks: not the submitter")
+    require(record.state == JobState.OPEN, "tasks: not open")
+    require(all(w.lot(job, kind).phase <= Phase.OPEN for kind in (0, 1)), "tasks: auction is clearing")
+    jobs.advance(w, job, JobState.CANCELLED)
+    jobs.close(w, job)
+    auction.cancelled(w, job, now=msg.now)
+
+
+def withdraw(w: World, msg: Message, token: str, account: str) -> int:
+    """Sends an account what it is owed, whoever asks."""
+    amount = w.owed.get((token, account), 0)
+    require(amount > 0, "tasks: nothing owed")
+    w.owed[token, account] = 0
+    w.move(token, w.config.tasks, account, amount, by="tasks")
+    return amount

@@ -1,0 +1,29 @@
+"""Treasury: the fee in three buckets (docs/protocol.md, "Treasury and Timelock")."""
+
+from zoo_compute.spec.params import BPS
+from zoo_compute.spec.refusal import require
+from zoo_compute.spec.state import Message, World
+
+DEVELOPMENT, AUDITS, GRANTS = range(3)
+AUDITS_BPS: int = 3_000
+GRANTS_BPS: int = 2_000  # development takes the rest: 5,000 bps and the dust
+
+
+def collect(w: World, msg: Message, token: str) -> int:
+    """Splits what arrived since the last time."""
+    bucketed = sum(w.buckets.get((token, bucket), 0) for bucket in (DEVELOPMENT, AUDITS, GRANTS))
+    arrived = w.balances.get((token, w.config.treasury), 0) - bucketed
+    require(arrived > 0, "treasury: nothing to collect")
+    audits, grants = arrived * AUDITS_BPS // BPS, arrived * GRANTS_BPS // BPS
+    for bucket, amount in ((DEVELOPMENT, arrived - audits - grants), (AUDITS, audits), (GRANTS, grants)):
+        w.buckets[token, bucket] = w.buckets.get((token, bucket), 0) + amount
+    return arrived
+
+
+def spend(w: World, msg: Message, token: str, bucket: int, to: str, amount: int) -> None:
+    """The timelock spends from one bucket."""
+    require(msg.sender == w.config.treasury_governor, "treasury: not the governor")
+    require(bucket in (DEVELOPMENT, AUDITS, GRANTS), "treasury: unknown bucket")
+    require(amount <= w.buckets.get((token, bucket), 0), "treasury: amount exceeds bucket")
+    w.buckets[token, bucket] = w.buckets.get((token, bucket), 0) - amount
+    w.move(token, w.config.treasury, to, amount, by="treasury")

@@ -1,0 +1,134 @@
+"""One step of the protocol: a call by an account, applied to the whole state (docs/protocol.md).
+
+`apply` is a pure function: the world given is never changed, and a refused call raises `Refused`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from zoo_compute.spec import auction, registry, rewards, settlement, tasks, treasury
+from zoo_compute.spec.bits import UINT256_MAX
+from zoo_compute.spec.params import LIST_LIMIT
+from zoo_compute.spec.refusal import Refused, require
+from zoo_compute.spec.state import Message, World
+
+__all__ = ["EXTERNAL", "PROTOCOL_ONLY", "WIRED", "Call", "World", "apply"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A transaction: `args` in the order of docs/protocol.md, structs as records of `state` or `params.Terms`."""
+
+    contract: str
+    function: str
+    sender: str
+    now: int
+    args: tuple[Any, ...] = ()
+
+
+def set_paused(contract: str) -> Callable[[World, Message, bool], None]:
+    """The guardian's only power: intake of one contract."""
+
+    def function(w: World, msg: Message, paused: bool) -> None:
+        require(msg.sender == w.config.guardian, f"{contract}: not the guardian")
+        w.paused[contract] = paused
+
+    return function
+
+
+def transfer(w: World, msg: Message, token: str, to: str, amount: int) -> None:
+    """A plain ERC-20 transfer, as a donation to a contract would be."""
+    w.move(token, msg.sender, to, amount, by="token")
+    w.donations[token, to] = w.donations.get((token, to), 0) + amount
+
+
+def refuse(w: World, msg: Message, token: str, refuses: bool) -> None:
+    """A mock token turns hostile, or back: its transfers answer `false` and move nothing."""
+    w.false_tokens[token] = refuses
+
+
+def _named(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    return {function.__name__: function for function in functions}
+
+
+EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
+    "registry": {
+        **_named(
+            registry.register,
+            registry.announce,
+            registry.set_hot,
+            registry.add_stake,
+            registry.request_exit,
+            registry.withdraw_stake,
+            registry.deposit,
+            registry.withdraw,
+        ),
+        "set_paused": set_paused("registry"),
+    },
+    "tasks": {**_named(tasks.allow, tasks.post, tasks.cancel, tasks.withdraw), "set_paused": set_paused("tasks")},
+    "auction": {
+        **_named(auction.bid, auction.reveal, auction.reopen, auction.clear, auction.award, auction.reclaim),
+        "set_paused": set_paused("auction"),
+    },
+    "settlement": _named(
+        settlement.ready,
+        settlement.decline,
+        settlement.expire,
+        settlement.commit,
+        settlement.time_out,
+        settlement.take_over,
+        settlement.post_checkpoint,
+        settlement.time_out_aggregator,
+        settlement.take_over_aggregator,
+        settlement.abandon,
+        settlement.finalise,
+        settlement.release,
+    ),
+    "rewards": _named(rewards.fund, rewards.claim),
+    "treasury": _named(treasury.collect, treasury.spend),
+    "token": _named(transfer, refuse),
+}
+
+# What only the protocol's own contracts may call; an account is refused whatever it passes.
+PROTOCOL_ONLY: dict[str, dict[str, str]] = {
+    "registry": dict.fromkeys(
+        ("lock", "unlock", "slash", "credit", "burn", "reward_outcome"), "registry: not a protocol contract"
+    ),
+    "tasks": dict.fromkeys(("advance", "pay", "record_checkpoint", "close"), "tasks: not a protocol contract"),
+    "auction": {
+        "open": "auction: not the task registry",
+        "cancelled": "auction: not the task registry",
+        "take": "auction: not the settlement",
+    },
+    "settlement": dict.fromkeys(("seat", "begin"), "settlement: not the auction"),
+    "rewards": {"record": "rewards: not the settlement"},
+}
+
+# Contracts that were wired at deployment to those deployed after them.
+WIRED: tuple[str, ...] = ("registry", "tasks", "auction", "rewards")
+
+
+def apply(world: World, call: Call) -> tuple[World, Any]:
+    """The world after the call, and what it returned. Raises Refused, leaving `world` as it was."""
+    _check_encodable(call.args)
+    if call.function in PROTOCOL_ONLY.get(call.contract, {}):
+        raise Refused(PROTOCOL_ONLY[call.contract][call.function])
+    if call.function == "wire" and call.contract in WIRED:
+        require(call.sender == world.config.deployer, f"{call.contract}: not the deployer")
+        raise Refused(f"{call.contract}: already wired")
+    function = EXTERNAL[call.contract][call.function]
+    after = world.fork()
+    result = function(after, Message(call.sender, call.now), *call.args)
+    return after, result
+
+
+def _check_encodable(args: tuple[Any, ...]) -> None:
+    """Arguments that no contract could be given are the caller's mistake, not the protocol's refusal."""
+    for arg in args:
+        if isinstance(arg, tuple):
+            if len(arg) > LIST_LIMIT:
+                raise ValueError(f"at most {LIST_LIMIT} elements fit a list, got {len(arg)}: split the call")
+            _check_encodable(arg)
+        elif isinstance(arg, int) and not 0 <= arg <= UINT256_MAX:
+            raise ValueError(f"{arg} is not a uint256: pass 0 .. 2**256 - 1")
