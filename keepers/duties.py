@@ -21,7 +21,10 @@ BATCH = 64  # most elements of a contract's list argument
 
 @dataclass(frozen=True)
 class Me:
-    """Who decides. Prices in wei per slot-round and per aggregation; `free` collateral in the job's token."""
+    """Who decides. Prices in wei per slot-round and per aggregation; `free` collateral in the job's token.
+
+    capacity: slots I can train at once, less what other jobs of mine hold or bid for.
+    """
 
     operator: int
     provides: bool
@@ -39,12 +42,17 @@ class Me:
 
 @dataclass(frozen=True)
 class Progress:
-    """My own work on the job: timed seconds of one slot-round (None: not timed yet), and slots trained this round."""
+    """My own work on the job.
+
+    slot_s: timed seconds of one slot-round (None: not timed). trained, given_up: slots of this round. failed: the inputs could
+    not be fetched, are not what was committed to, or do not fit this machine.
+    """
 
     slot_s: float | None = None
     trained: frozenset[int] = frozenset()
+    given_up: frozenset[int] = frozenset()
     aggregated: bool = False
-    failed: frozenset[int] = frozenset()
+    failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,7 +118,7 @@ def duties(view: JobView, me: Me, progress: Progress) -> list[Duty]:
     """Everything I should do for the job as of the snapshot's block, in order."""
     found: list[Duty] = []
     if view.state == JobState.OPEN:
-        found += _while_open(view, me)
+        found += _while_open(view, me, progress)
     elif view.run is not None and view.state == JobState.AWARDED:
         found += _while_awarded(view, view.run, me, progress)
     elif view.run is not None and view.state == JobState.RUNNING:
@@ -121,14 +129,14 @@ def duties(view: JobView, me: Me, progress: Progress) -> list[Duty]:
 # -- the auction -----------------------------------------------------------------------------------------------------
 
 
-def _while_open(view: JobView, me: Me) -> Iterator[Duty]:
+def _while_open(view: JobView, me: Me, progress: Progress) -> Iterator[Duty]:
     for kind, lot in view.lots.items():
         wanted = me.provides if kind == Kind.SLOTS else me.aggregates
         price = me.price if kind == Kind.SLOTS else me.aggregator_price
         bid = view.bids.get((kind, me.operator))
         if lot.bidding(view.now):
             if wanted:
-                yield from _bid(view, me, kind, price)
+                yield from _bid(view, me, progress, kind, price)
         elif lot.revealing(view.now):
             if bid is not None and bid.attempt == lot.attempt and not bid.revealed:
                 yield OpenBid(kind, lot.attempt, bid.capacity, price)
@@ -136,16 +144,28 @@ def _while_open(view: JobView, me: Me) -> Iterator[Duty]:
             yield from _settle_lot(view, kind, wanted and price <= lot.max_reserve)
 
 
-def _bid(view: JobView, me: Me, kind: int, price: int) -> Iterator[Duty]:
+def _bid(view: JobView, me: Me, progress: Progress, kind: int, price: int) -> Iterator[Duty]:
+    """Bid for what I have fetched, checked and timed: a job that cannot be run never gets hold of my lock."""
     lot = view.lots[kind]
     bid = view.bids.get((kind, me.operator))
     if me.drained or price > lot.reserve or (bid is not None and bid.attempt == lot.attempt):
         return
+    if progress.slot_s is None:
+        if not progress.failed:
+            yield Prepare()
+        return
     if bid is not None and bid.attempt:
         yield Send("auction", "reclaim", (view.job, kind, me.operator))
-    capacity = min(me.capacity, lot.units, me.free // lot.lock if lot.lock else me.capacity)
-    if capacity:
+    wished = min(me.capacity, _fitting(view, me, progress.slot_s)) if kind == Kind.SLOTS else 1
+    capacity = min(wished, lot.units, me.free // lot.lock if lot.lock else wished)
+    if capacity > 0:
         yield SealBid(kind, lot.attempt, capacity, price)
+
+
+def _fitting(view: JobView, me: Me, slot_s: float) -> int:
+    """How many slots of the job my workers can train in its slot time."""
+    rounds_of_work = math.floor((view.terms.slot_s - RECOVERY_S) / slot_s)
+    return max(0, rounds_of_work * me.workers)
 
 
 def _settle_lot(view: JobView, kind: int, interested: bool) -> Iterator[Duty]:
@@ -214,7 +234,7 @@ def _train_and_commit(view: JobView, run: Run, me: Me, progress: Progress) -> It
     seat = view.seats.get(me.operator)
     if seat is None or view.now >= run.inputs_close:
         return
-    due = [slot for slot in slots_in(seat.held & run.missing) if slot not in progress.failed]
+    due = [slot for slot in slots_in(seat.held & run.missing) if slot not in progress.given_up]
     for slot in due:
         if slot not in progress.trained:
             yield Train(run.round, slot)
@@ -236,14 +256,14 @@ def _take_vacant(view: JobView, run: Run, me: Me, progress: Progress) -> Iterato
     bid = view.bids.get((Kind.SLOTS, me.operator))
     if bid is None or not bid.revealed or not bid.standby or me.drained:
         return
-    spare = min(bid.capacity - bid.won - bid.taken, me.free // run.lock)
-    if not run.vacant or spare <= 0:
+    seat = view.seats.get(me.operator)
+    held, taken = (popcount(seat.held), seat.taken) if seat else (0, 0)
+    spare = min(bid.capacity - bid.won - bid.taken, me.capacity - held, me.free // run.lock)
+    if not run.vacant or spare <= 0 or progress.failed:
         return
     if progress.slot_s is None:
         yield Prepare()
         return
-    seat = view.seats.get(me.operator)
-    held, taken = (popcount(seat.held), seat.taken) if seat else (0, 0)
     waiting = popcount(seat.held & run.missing) if seat else 0
     for slot in slots_in(without(run.vacant, taken)):  # one lost after a takeover cannot be taken twice
         estimate = estimate_s(progress.slot_s, held + 1, me)

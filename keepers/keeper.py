@@ -50,7 +50,7 @@ from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.views import JobState, JobView, Kind, OperatorView
 from zoo_compute.errors import NeedsOperator, Refusal, Retryable
 from zoo_compute.operators import Operators
-from zoo_compute.spec.bits import slots_in
+from zoo_compute.spec.bits import popcount, slots_in
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.cid import digest_of
 
@@ -72,6 +72,7 @@ class Keeper:
         self._sealer = Sealer(secret)
         self._verifier = Verifier(config, self._ask, secret) if "verifier" in config.roles else None
         self._finished: set[int] = set()
+        self._engaged: dict[int, int] = {}  # job -> slots that it holds of mine, or that I bid for
         self._peers: list[str] = []
 
     def tick(self) -> dict[str, Any]:
@@ -94,6 +95,9 @@ class Keeper:
             except NeedsOperator as error:
                 log.error("job %d: %s (%s)", job, error, error.hint)
                 status["trouble"].append(f"job {job}: {error}")
+            except Exception as error:
+                log.exception("job %d: unexpected", job)
+                status["trouble"].append(f"job {job}: {type(error).__name__}: {error}")
         if operator is not None and not busy:
             self._withdraw(operator)
         return status
@@ -122,6 +126,7 @@ class Keeper:
             if view.over and not (self._verifier and self._verifier.pending(view)):
                 self._finish(view)
             return False
+        self._engaged[view.job] = _engaged_slots(view, operator.operator)
         me = self._me(view, operator)
         found = duties(view, me, self._progress(view, operator.operator))
         for duty in found:
@@ -147,7 +152,7 @@ class Keeper:
             aggregates="aggregator" in config.roles,
             price=config.price_wei(Kind.SLOTS),
             aggregator_price=config.price_wei(Kind.AGGREGATOR),
-            capacity=config.capacity,
+            capacity=config.capacity - sum(slots for job, slots in self._engaged.items() if job != view.job),
             standby=config.standby,
             free=operator.free(view.token),
             turn_s=max(1, round(3 * config.poll_s)),
@@ -161,8 +166,8 @@ class Keeper:
         seat = view.seats.get(operator)
         slot_s = float(prepared.result["slot_s"]) if prepared.result else None
         if prepared.state == "failed":
-            log.error("job %d cannot be held by this operator: %s", view.job, prepared.error)
-            return Progress(failed=frozenset(slots_in(seat.held)) if seat else frozenset())
+            log.warning("job %d is not for this operator: %s", view.job, prepared.error)
+            return Progress(failed=True)
         if view.run is None or view.state != JobState.RUNNING:
             return Progress(slot_s)
         due = slots_in(seat.held & view.run.missing) if seat else []
@@ -170,7 +175,7 @@ class Keeper:
         return Progress(
             slot_s,
             trained=frozenset(slot for slot, state in states.items() if state == "done"),
-            failed=frozenset(slot for slot, state in states.items() if state == "failed"),
+            given_up=frozenset(slot for slot, state in states.items() if state == "failed"),
             aggregated=self.work.status(aggregate_name(view)).state == "done",
         )
 
@@ -247,6 +252,14 @@ class Keeper:
                 call = self.chain.tasks.withdraw(token, operator.owner)
                 receipt = self.sender.send(call)
                 log.info("withdrew %d of %s to %s in %s", amount, token, operator.owner, receipt.transaction_hash)
+
+
+def _engaged_slots(view: JobView, operator: int) -> int:
+    """Slots I may have to train for the job at once."""
+    bid, seat = view.bids.get((Kind.SLOTS, operator)), view.seats.get(operator)
+    if view.state == JobState.OPEN:
+        return bid.capacity if bid is not None and bid.attempt == view.lots[Kind.SLOTS].attempt else 0
+    return popcount(seat.held) if seat is not None and view.state in (JobState.AWARDED, JobState.RUNNING) else 0
 
 
 def write_status(config: OperatorConfig, status: dict[str, Any]) -> None:

@@ -115,7 +115,7 @@ def test_quote__adds_up_as_the_protocol_says() -> None:
     assert (found.lock_slot, found.lock_aggregator) == (2 * 2 * 4 * WEI, 6 * 2 * 4 * WEI)
     assert (found.steps, found.tokens) == (4 * 6 * 10, 4 * 6 * 10 * 8 * 64)
     assert found.flops == job.flops * 24
-    assert (found.auction_s, found.attempts, found.auction_longest_s) == (14, 5, 70)
+    assert (found.auction_s, found.attempts, found.auction_longest_s) == (18, 5, 90)
     assert found.longest_s == 70 + 20 + 4 * (2 * 60 + 30) + 180
     assert quote(job, PRODUCTION).window_s == 7_200
     assert all(isinstance(found.to_dict()[key], str) for key in ("escrow", "fee", "lock_slot"))

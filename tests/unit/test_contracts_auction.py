@@ -210,7 +210,7 @@ def test_reopen__too_few_bids__grows_a_short_lots_reserve_by_a_quarter(kit, play
         assert auction.lots(job, 0).reserve == reserve
         assert auction.lots(job, 1).reserve == seat_reserve
     lot = auction.lots(job, 0)
-    assert (lot.attempt, lot.bid_end, lot.reveal_end) == (6, play.now + 8, play.now + 14)
+    assert (lot.attempt, lot.bid_end, lot.reveal_end) == (6, play.now + 12, play.now + 18)
 
 
 def test_reopen__one_lot_short__takes_both_to_the_next_attempt(kit, play, agg):

@@ -35,8 +35,8 @@ def test_post__opens_both_lots_with_their_locks(kit, play):
     assert (slots.phase, slots.units, slots.rounds, slots.attempt) == (1, 5, 7, 1)
     assert (slots.reserve, slots.max_reserve, slots.lock) == (1_000, 2_000, 2 * 2_000 * 4)
     assert (seat.units, seat.reserve, seat.max_reserve, seat.lock) == (1, 500, 1_000, 5 * 2_000 * 4)
-    assert slots.bid_end == seat.bid_end == play.now + 8
-    assert slots.reveal_end == seat.reveal_end == play.now + 14
+    assert slots.bid_end == seat.bid_end == play.now + 12
+    assert slots.reveal_end == seat.reveal_end == play.now + 18
 
 
 def test_post__fewer_rounds_than_the_depth__locks_for_those(kit, play):

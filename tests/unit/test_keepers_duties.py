@@ -71,8 +71,19 @@ def opening(now: int, **changes: object) -> JobView:
     return view(now, **{"state": JobState.OPEN, "run": None, "bids": {}, "seats": {}, "aggregator_seats": {}} | changes)
 
 
-def test_bidding__seals_one_bid_within_price_and_collateral():
-    assert duties(opening(1_000), ME_PROVIDER, Progress()) == [SealBid(0, 1, 4, 80)]
+TIMED = Progress(slot_s=5)
+
+
+def test_bidding__fetches_checks_and_times_the_job_before_it_binds_a_lock():
+    assert duties(opening(1_000), ME_PROVIDER, Progress()) == [Prepare()]
+    assert duties(opening(1_000), ME_PROVIDER, Progress(failed=True)) == []
+    assert duties(opening(1_000), ME_PROVIDER, TIMED) == [SealBid(0, 1, 4, 80)]
+
+
+@pytest.mark.parametrize(("slot_s", "slots"), [(8, 4), (8.6, 3), (11, 3), (11.4, 2), (34, 1)])
+def test_bidding__takes_no_more_slots_than_it_can_train_in_time(slot_s: float, slots: int):
+    assert duties(opening(1_000), ME_PROVIDER, Progress(slot_s=slot_s)) == [SealBid(0, 1, slots, 80)]
+    assert duties(opening(1_000), ME_PROVIDER, Progress(slot_s=34.1)) == []
 
 
 @pytest.mark.parametrize(
@@ -82,25 +93,27 @@ def test_bidding__seals_one_bid_within_price_and_collateral():
         replace(ME_PROVIDER, free=9),
         replace(ME_PROVIDER, drained=True),
         replace(ME_PROVIDER, provides=False),
+        replace(ME_PROVIDER, capacity=0),
+        replace(ME_PROVIDER, capacity=-1),
     ],
-    ids=["dearer than the reserve", "no collateral for one slot", "drained", "no provider"],
+    ids=["dearer than the reserve", "no collateral for one slot", "drained", "no provider", "busy", "over-busy"],
 )
 def test_bidding__stays_away_when_it_cannot_or_will_not(me: Me):
-    assert duties(opening(1_000), me, Progress()) == []
+    assert duties(opening(1_000), me, TIMED) == []
 
 
 def test_bidding__takes_no_more_slots_than_collateral_locks():
-    assert duties(opening(1_000), replace(ME_PROVIDER, free=25), Progress()) == [SealBid(0, 1, 2, 80)]
+    assert duties(opening(1_000), replace(ME_PROVIDER, free=25), TIMED) == [SealBid(0, 1, 2, 80)]
 
 
 def test_bidding__ends_at_the_second_it_ends():
-    assert duties(opening(1_009), ME_PROVIDER, Progress()) != []
-    assert duties(opening(1_010), ME_PROVIDER, Progress()) == []
+    assert duties(opening(1_009), ME_PROVIDER, TIMED) != []
+    assert duties(opening(1_010), ME_PROVIDER, TIMED) == []
 
 
 def test_bidding_again__reclaims_the_bid_of_the_earlier_attempt_first():
     reopened = opening(1_000, lots={0: replace(LOT, attempt=2)}, bids={(0, ME): replace(BID, revealed=True)})
-    assert duties(reopened, ME_PROVIDER, Progress())[:2] == [
+    assert duties(reopened, ME_PROVIDER, TIMED)[:2] == [
         Send("auction", "reclaim", (1, 0, ME)),
         SealBid(0, 2, 4, 80),
     ]
@@ -148,7 +161,7 @@ def test_awarded__prepares_then_tells_its_timed_estimate():
 
 
 def test_awarded__declines_what_it_cannot_hold():
-    assert sends(duties(awarded(1_001), ME_PROVIDER, Progress(failed=frozenset({0})))) == ["decline"]
+    assert sends(duties(awarded(1_001), ME_PROVIDER, Progress(failed=True))) == ["decline"]
 
 
 def test_awarded__expires_a_silent_holder_after_the_ready_window():

@@ -29,6 +29,8 @@ LONG_FOR_A_REASON = {
     "contracts/Auction.vy": _ONE_MACHINE,
     "contracts/NodeRegistry.vy": _ONE_MACHINE,
     "contracts/Settlement.vy": _ONE_MACHINE,
+    "tests/stateful/machine.py": "hypothesis wants every rule of a walk in one class",
+    "tests/differential/running.py": "scenarios of one phase of a job, each a few lines, told in order",
 }
 
 

@@ -23,7 +23,7 @@ class Preset:
 
 DEVNET = Preset(
     name="devnet",
-    bid_window_s=8,
+    bid_window_s=12,
     reveal_window_s=6,
     ready_window_s=20,
     min_window_s=10,
