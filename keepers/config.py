@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
 from repops import fields
-from zoo_compute.errors import ConfigError
+from zoo_compute.amounts import parse_amount
+from zoo_compute.chain.network import write_atomically
+from zoo_compute.errors import ConfigError, UserError
+from zoo_compute.operators import CONFIG, HOT_KEY, PASSPHRASE
 
 ROLES = ("provider", "aggregator", "verifier")
-FILE = "operator.json"
+FILE = CONFIG
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,8 @@ class Settings:
     name: str
     network: str  # the network file
     operator: int = 0  # its number in NodeRegistry; 0 for a verifier that is not registered
-    keystore: str = "hot.json"
-    passphrase_file: str = "passphrase"
+    keystore: str = HOT_KEY
+    passphrase_file: str = PASSPHRASE
     store: str = "store"  # a folder, or kubo:URL
     gateway_host: str = "127.0.0.1"
     gateway_port: int = 0
@@ -36,7 +38,7 @@ class Settings:
     capacity: int = 4  # slots of one job it can hold at once
     standby: bool = True
     workers: int = 1  # worker processes on this machine
-    threads: int = 1  # torch threads of each worker
+    device: str = ""  # of the workers, such as cuda:1; empty takes the best there is
     sample_rate: float = 0.25  # share of slot-rounds a verifier re-executes
     poll_s: float = 1.0
 
@@ -65,7 +67,7 @@ class OperatorConfig(Settings):
 
     def price_wei(self, kind: int) -> int:
         """What the operator asks, in the token's smallest unit: kind 0 per slot-round, kind 1 per aggregation."""
-        return int(Decimal(self.aggregator_price if kind else self.price) * 10**18)
+        return parse_amount(self.aggregator_price if kind else self.price, what="price")
 
 
 def load(folder: Path) -> OperatorConfig:
@@ -89,9 +91,7 @@ def save(config: OperatorConfig) -> Path:
     config.folder.mkdir(parents=True, exist_ok=True)
     values = {key: value for key, value in dataclasses.asdict(config).items() if key != "folder"}
     path = config.folder / FILE
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(values, indent=2) + "\n")
-    temporary.replace(path)
+    write_atomically(path, (json.dumps(values, indent=2) + "\n").encode(), mode=0o644)
     return path
 
 
@@ -110,7 +110,7 @@ def _check(settings: Settings) -> None:
             raise fields.BadField(f"{FILE}: unknown role {role!r}; {fields.nearest(role, ROLES)}")
     for key in ("price", "aggregator_price"):
         text = getattr(settings, key)
-        if not _is_positive_decimal(text):
+        if not _is_price(text):
             raise fields.BadField(f"{FILE}.{key}: expected a positive decimal such as '0.9', got {text!r}")
     for key, low, high in _BOUNDS:
         fields.between(f"{FILE}.{key}", getattr(settings, key), low, high)
@@ -123,15 +123,13 @@ _BOUNDS = (
     ("gateway_port", 0, 65535),
     ("capacity", 1, 256),
     ("workers", 1, 256),
-    ("threads", 1, 1024),
     ("poll_s", 0.1, 3600),
     ("sample_rate", 0, 1),
 )
 
 
-def _is_positive_decimal(text: str) -> bool:
+def _is_price(text: str) -> bool:
     try:
-        amount = Decimal(text)
-    except InvalidOperation:
+        return parse_amount(text) > 0
+    except UserError:
         return False
-    return amount.is_finite() and amount > 0

@@ -6,7 +6,6 @@ of the daemon itself, where the system can tell children of it (Linux).
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
 import signal
@@ -18,6 +17,8 @@ from pathlib import Path
 
 from keepers import broker
 from keepers.config import OperatorConfig
+from zoo_compute.errors import ConfigError
+from zoo_compute.processes import tied_to_parent
 
 log = logging.getLogger("zoo.daemon")
 
@@ -25,7 +26,6 @@ STOP_TIMEOUT_S = 10.0
 FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 60.0
 STEADY_AFTER_S = 30.0
-PR_SET_PDEATHSIG = 1
 
 
 @dataclass
@@ -38,7 +38,6 @@ class Child:
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     backoff_s: float = FIRST_BACKOFF_S
-    restarts: int = 0
     held: bool = False  # not started again while held
 
     @property
@@ -65,6 +64,12 @@ class Daemon:
             if name == "broker":
                 broker.wait_ready(self.config.broker, self.config.folder, child.process)
 
+        if not self.children:
+            raise ConfigError(
+                f"this operator runs no {self.only} of its own",
+                hint="its broker or store is a server of its own; start the other parts",
+            )
+
     def poll(self) -> None:
         """Start again what ended."""
         for child in self.children.values():
@@ -78,7 +83,6 @@ class Daemon:
             code = child.process.returncode if child.process else None
             log.warning("%s of %s ended (%s); starting it again", child.name, self.config.name, code)
             child.backoff_s = min(LONGEST_BACKOFF_S, child.backoff_s * 2)
-            child.restarts += 1
             _spawn(child)
 
     def kill(self, name: str, *, hold: bool = False) -> int:
@@ -105,22 +109,20 @@ class Daemon:
                     child.process.wait()
 
 
+def gateway_command(store: str, host: str, port: int) -> list[str]:
+    """The command line of a store's gateway."""
+    module = [sys.executable, "-m", "zoo_compute.store.gateway"]
+    return [*module, "--root", store, "--host", host, "--port", str(port)]
+
+
 def commands(config: OperatorConfig) -> dict[str, list[str]]:
     """Name -> command line of each process, in the order they start."""
     found: dict[str, list[str]] = {}
     if config.broker == broker.EMBEDDED:
         found["broker"] = broker.server_command(config.folder)
     if not config.store.startswith("kubo:"):
-        address = ["--host", config.gateway_host, "--port", str(config.gateway_port)]
-        found["gateway"] = [
-            sys.executable,
-            "-m",
-            "zoo_compute.store.gateway",
-            "--root",
-            config.store_location,
-            *address,
-        ]
-    home = ["--home", str(config.folder)]
+        found["gateway"] = gateway_command(config.store_location, config.gateway_host, config.gateway_port)
+    home = ["--home", str(config.folder), *(part for role in config.roles for part in ("--role", role))]
     found["keeper"] = [sys.executable, "-m", "keepers.process", "keeper", *home]
     for index in range(config.workers):
         found[f"worker-{index}"] = [sys.executable, "-m", "keepers.process", "worker", *home, "--name", str(index)]
@@ -136,16 +138,7 @@ def _spawn(child: Child) -> None:
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # a Ctrl-C in the terminal reaches the daemon alone, which ends them in order
-            preexec_fn=die_with_parent,
+            preexec_fn=tied_to_parent(),
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
     child.started = time.monotonic()
-
-
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-
-
-def die_with_parent() -> None:
-    """For `preexec_fn`: the child ends when the thread that started it does (Linux; elsewhere nothing)."""
-    if _LIBC is not None:
-        _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

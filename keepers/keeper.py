@@ -43,18 +43,22 @@ from keepers.requests import (
 from keepers.verifier import Verifier
 from keepers.work import WorkQueue, WorkStatus
 from node import prover
+from zoo_compute.chain.call import Call
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import scan
+from zoo_compute.chain.network import write_atomically
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.views import JobState, JobView, Kind, OperatorView
 from zoo_compute.errors import NeedsOperator, Refusal, Retryable
-from zoo_compute.operators import Operators
+from zoo_compute.operators import DRAINING, Operators
 from zoo_compute.spec.bits import popcount, slots_in
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.cid import digest_of
 
 log = logging.getLogger("zoo.keeper")
+
+STATUS = "status.json"
 
 
 class Keeper:
@@ -74,6 +78,9 @@ class Keeper:
         self._finished: set[int] = set()
         self._engaged: dict[int, int] = {}  # job -> slots that it holds of mine, or that I bid for
         self._peers: list[str] = []
+        self._endpoints: dict[int, str] = {}  # operator -> where its store serves blocks
+        self._unseen = chain.network.first_block  # first block whose announcements were not read
+        self._rewarded_epoch = -1
 
     def tick(self) -> dict[str, Any]:
         """One look at every job that is not over; what was seen, for the status file."""
@@ -98,22 +105,23 @@ class Keeper:
             except Exception as error:
                 log.exception("job %d: unexpected", job)
                 status["trouble"].append(f"job {job}: {type(error).__name__}: {error}")
-        if operator is not None and not busy:
-            self._withdraw(operator)
+        if operator is not None:
+            self._claim_rewards(operator)
+            if not busy:
+                self._withdraw(operator)
         return status
 
     def refresh_peers(self) -> None:
         """Whose stores to ask for what is not here: the network's, and what operators announced on chain."""
-        names = ("OperatorRegistered", "EndpointAnnounced")
         head = self.chain.head().number
-        announced = {
-            event.args["operator"]: event.args["endpoint"]
-            for event in scan(self.chain, self.chain.network.first_block, head, names=names)
-        }
-        mine = announced.get(self.config.operator)
-        if self.config.operator and self.config.endpoint and mine != self.config.endpoint:
-            self.sender.send(self.chain.registry.announce(self.config.operator, self.config.endpoint))
-        others = [url for operator, url in announced.items() if url and operator != self.config.operator]
+        names = ("OperatorRegistered", "EndpointAnnounced")
+        for event in scan(self.chain, self._unseen, head, names=names) if self._unseen <= head else ():
+            self._endpoints[int(event.args["operator"])] = str(event.args["endpoint"])
+        self._unseen = head + 1
+        mine = self.config.operator
+        if mine and self.config.endpoint and self._endpoints.get(mine) != self.config.endpoint:
+            self.sender.send(self.chain.registry.announce(mine, self.config.endpoint))
+        others = [url for operator, url in self._endpoints.items() if url and operator != mine]
         self._peers = [*dict.fromkeys([*self.chain.network.storage, *others])]
         if isinstance(self.store, BlockStore):
             self.store.set_peers(self._peers)
@@ -158,7 +166,7 @@ class Keeper:
             turn_s=max(1, round(3 * config.poll_s)),
             ready_window_s=self.chain.network.params.ready_window_s,
             workers=config.workers,
-            drained=not operator.eligible or (config.folder / "draining").exists(),
+            drained=not operator.eligible or (config.folder / DRAINING).exists(),
         )
 
     def _progress(self, view: JobView, operator: int) -> Progress:
@@ -201,7 +209,7 @@ class Keeper:
     def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
         return self.work.submit(task, name, {**request, "peers": self._peers})
 
-    def _send(self, view: JobView, call: Any) -> None:
+    def _send(self, view: JobView, call: Call) -> None:
         """Send, and let a refusal of one duty not keep the next ones from being done."""
         try:
             receipt = self.sender.send(call)
@@ -240,10 +248,12 @@ class Keeper:
         call = self.chain.settlement.post_checkpoint(view.job, round_, self.config.operator, mask, root, digest)
         self._send(view, call)
 
-    def claim_rewards(self) -> None:
-        """Network rewards of epochs that are over, to the cold owner."""
-        if self.config.operator:
-            Operators(self.chain, self.sender).claim_rewards(self.config.operator, say=log.info)
+    def _claim_rewards(self, operator: OperatorView) -> None:
+        """Network rewards, to the cold owner: once when an epoch is over."""
+        epoch = operator.now // self.chain.params.epoch_s
+        if epoch != self._rewarded_epoch:
+            Operators(self.chain, self.sender).claim_rewards(operator.operator, say=log.info)
+            self._rewarded_epoch = epoch
 
     def _withdraw(self, operator: OperatorView) -> None:
         """Payments to the cold owner, once no job of mine is under way."""
@@ -263,8 +273,5 @@ def _engaged_slots(view: JobView, operator: int) -> int:
 
 
 def write_status(config: OperatorConfig, status: dict[str, Any]) -> None:
-    """The newest look, for `zoo node status` and for people; atomically."""
-    path = config.folder / "status.json"
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(status, indent=2) + "\n")
-    temporary.replace(path)
+    """The newest look, for `zoo keeper status` and for people."""
+    write_atomically(config.folder / STATUS, (json.dumps(status, indent=2) + "\n").encode(), mode=0o644)

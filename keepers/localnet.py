@@ -8,19 +8,20 @@ from __future__ import annotations
 import dataclasses
 import socket
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
 from keepers.config import OperatorConfig, from_dict, save
-from keepers.daemon import Daemon, die_with_parent
+from keepers.daemon import Daemon, gateway_command
 from keepers.verifier import REPORTS, read_reports
 from zoo_compute.chain import keystore
 from zoo_compute.chain.network import write_atomically
 from zoo_compute.chain.sender import Sender
 from zoo_compute.devnet import Devnet
+from zoo_compute.operators import HOT_KEY, PASSPHRASE
+from zoo_compute.processes import LOOPBACK, free_port, tied_to_parent
 from zoo_compute.spec.params import ZEN
 
 HOT_COIN = 10 * 10**18  # wei of native coin for a hot key's gas
@@ -79,7 +80,7 @@ class LocalNetwork:
         """Chain, storage, then every operator: registered, funded, running."""
         port = free_port()
         self.devnet = Devnet(self.folder / "chain").start()
-        network = dataclasses.replace(self.devnet.network, storage=(f"http://127.0.0.1:{port}",))
+        network = dataclasses.replace(self.devnet.network, storage=(f"http://{LOOPBACK}:{port}",))
         network.save(self.devnet.network_file)
         self._gateway = start_gateway(self.submitter_store, port, self.folder / "submitter" / "gateway.log")
         for plan in self.plans:
@@ -90,11 +91,11 @@ class LocalNetwork:
         home = self.folder / plan.name
         (home / "store").mkdir(parents=True, exist_ok=True)
         secret = self.devnet.passphrase_file.read_text()
-        write_atomically(home / "passphrase", secret.encode(), mode=0o600)
-        hot = keystore.create(home / "hot.json", secret, work=keystore.DEVNET_WORK)
+        write_atomically(home / PASSPHRASE, secret.encode(), mode=0o600)
+        hot = keystore.create(home / HOT_KEY, secret, work=keystore.DEVNET_WORK)
         self.devnet.fund(hot, coin=HOT_COIN)
         port = free_port()
-        endpoint = f"http://127.0.0.1:{port}"
+        endpoint = f"http://{LOOPBACK}:{port}"
         operator = 0 if set(plan.roles) == {"verifier"} else self._register(plan, hot, endpoint)
         raw = {
             "name": plan.name,
@@ -147,25 +148,18 @@ class LocalNetwork:
             self.devnet.stop()
 
 
-def free_port() -> int:
-    """A port nobody listens on right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def start_gateway(store: Path, port: int, log: Path) -> subprocess.Popen[bytes]:
     """A store's gateway as a process of its own; returns when it accepts connections."""
     store.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "zoo_compute.store.gateway", "--root", str(store), "--port", str(port)]
+    command = gateway_command(str(store), LOOPBACK, port)
     with log.open("ab") as output:
         process = subprocess.Popen(
-            command, stdout=output, stderr=output, start_new_session=True, preexec_fn=die_with_parent
+            command, stdout=output, stderr=output, start_new_session=True, preexec_fn=tied_to_parent()
         )
     deadline = time.monotonic() + GATEWAY_START_S
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            socket.create_connection((LOOPBACK, port), timeout=1).close()
             return process
         except OSError:
             time.sleep(0.05)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import logging
 import sys
 import threading
@@ -11,17 +12,24 @@ from pathlib import Path
 from typing import Any
 
 import redis
+from celery import Celery
 from celery.signals import setup_logging, worker_ready
 from kombu.exceptions import OperationalError
 
 from keepers import broker
 from keepers.app import KEEPER_QUEUE, make_app
 from keepers.config import OperatorConfig, load
+from keepers.keeper import Keeper, write_status
+from keepers.work import WorkLog, WorkQueue
+from zoo_compute.chain import keystore
+from zoo_compute.chain.connection import connect
+from zoo_compute.chain.network import load as load_network
+from zoo_compute.chain.sender import Sender
 from zoo_compute.errors import Unreachable, ZooError
 from zoo_compute.store import open_store
 
 log = logging.getLogger("zoo.process")
-SELDOM_TICKS = 10  # peers and rewards are looked at once in so many ticks
+PEERS_EVERY_TICKS = 10
 
 
 def configure_logging() -> None:
@@ -37,24 +45,18 @@ def configure_logging() -> None:
 
 def run_worker(config: OperatorConfig, name: str = "0") -> None:
     """A worker: torch, the store and the queue; no keys, no chain."""
-    import torch
+    from keepers import worker  # torch takes seconds to load: a keeper does without
 
-    from keepers import worker
-    from keepers.work import WorkLog
-
-    torch.set_num_threads(config.threads)
     client = broker.wait_ready(config.broker, config.folder)
     app = make_app(config)
     worklog = WorkLog(client, f"{config.name}-{name}")
     worklog.start_afresh()
-    worker.bind(app, worklog, open_store(config.store_location))
+    worker.bind(app, worklog, open_store(config.store_location), device=config.device)
     worker.start(app, f"{config.name}-{name}")
 
 
 def run_keeper(config: OperatorConfig) -> None:
     """The keeper: the hot key, the chain and the queue; no torch work of its own."""
-    from keepers.keeper import write_status
-
     client = broker.wait_ready(config.broker, config.folder)
     app = make_app(config)
     keeper = make_keeper(config, app, client)
@@ -64,9 +66,8 @@ def run_keeper(config: OperatorConfig) -> None:
     def watch() -> None:
         nonlocal ticks
         try:
-            if ticks % SELDOM_TICKS == 0:
+            if ticks % PEERS_EVERY_TICKS == 0:
                 keeper.refresh_peers()
-                keeper.claim_rewards()
             ticks += 1
             write_status(config, keeper.tick())
         except Unreachable as error:
@@ -100,15 +101,8 @@ def run_keeper(config: OperatorConfig) -> None:
     ).start()
 
 
-def make_keeper(config: OperatorConfig, app: Any, client: Any) -> Any:
+def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Keeper:
     """Connect everything a keeper needs; waits for a chain that is not up yet."""
-    from keepers.keeper import Keeper
-    from keepers.work import WorkQueue
-    from zoo_compute.chain import keystore
-    from zoo_compute.chain.connection import connect
-    from zoo_compute.chain.network import load as load_network
-    from zoo_compute.chain.sender import Sender
-
     network = load_network(config.network_path)
     account = keystore.unlock(config.path(config.keystore), config.path(config.passphrase_file).read_text().strip())
     while True:
@@ -127,11 +121,14 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="keepers.process", description=__doc__)
     parser.add_argument("role", choices=("keeper", "worker"))
     parser.add_argument("--home", type=Path, required=True, help="the operator's folder")
+    parser.add_argument("--role", dest="roles", action="append", help="instead of those that operator.json lists")
     parser.add_argument("--name", default="0", help="tells workers of one operator apart")
     arguments = parser.parse_args(argv)
     configure_logging()
     try:
         config = load(arguments.home)
+        if arguments.roles:
+            config = dataclasses.replace(config, roles=arguments.roles)
         if arguments.role == "keeper":
             run_keeper(config)
         else:

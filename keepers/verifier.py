@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from eth_utils.crypto import keccak
@@ -66,13 +67,15 @@ class Verifier:
         with self._path.open("a") as file:
             file.write(json.dumps(report, sort_keys=True) + "\n")
         self._reported.add(report["name"])
-        if not report.get("agrees", False):
-            log.error("MISMATCH: %s", json.dumps(report, sort_keys=True))
-        else:
+        if "error" in report:  # my machine failed, which says nothing about theirs
+            log.error("not verified: %s: %s", report["name"], report["error"])
+        elif report["agrees"]:
             log.info("%s agrees", report["name"])
+        else:
+            log.error("MISMATCH: %s", json.dumps(report, sort_keys=True))
 
 
-def read_reports(path: Any) -> list[dict[str, Any]]:
+def read_reports(path: Path) -> list[dict[str, Any]]:
     """The reports in `path`; a line cut short by a crash is left out."""
     reports = []
     if path.exists():

@@ -1,6 +1,6 @@
 """A worker process: Celery tasks that train, re-execute and aggregate. It holds no keys and trusts no request.
 
-Run as `zoo node worker`, or by `zoo node start`. Killing it at any line costs the time since its task began and nothing else:
+Run by `zoo node start`, alone with `--only worker`. Killing it at any line costs the time since its task began and nothing else:
 its lease expires and the keeper sends the work again.
 """
 
@@ -32,15 +32,20 @@ TASKS: dict[str, Body] = {
 }
 
 
-def bind(app: Celery, worklog: WorkLog, store: Store, tasks: dict[str, Body] | None = None) -> None:
-    """Register the worker's tasks on `app`. `tasks` replaces bodies (a cheating worker in a test, say)."""
+def bind(
+    app: Celery, worklog: WorkLog, store: Store, tasks: dict[str, Body] | None = None, *, device: str = ""
+) -> None:
+    """Register the worker's tasks on `app`. `tasks` replaces bodies (a cheating worker in a test, say).
+
+    device: such as `cuda:1`; empty takes the best there is.
+    """
     for task, body in (TASKS | (tasks or {})).items():
-        app.task(name=task, ignore_result=True)(_task(body, worklog, store))
+        app.task(name=task, ignore_result=True)(_task(body, worklog, store, device))
 
 
-def _task(body: Body, worklog: WorkLog, store: Store) -> Callable[[str, dict[str, Any]], None]:
+def _task(body: Body, worklog: WorkLog, store: Store, device: str) -> Callable[[str, dict[str, Any]], None]:
     def task(name: str, request: dict[str, Any]) -> None:
-        run(body, worklog, store, name, request)
+        run(body, worklog, store, name, {**request, "device": device} if device else request)
 
     task.__name__ = body.__name__
     return task

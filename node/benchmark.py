@@ -19,39 +19,9 @@ from node.device import GB, memory, memory_errors_told, pick, reproducible
 from node.errors import NodeError, NoDevice
 from node.training import root_of
 from repops.program import Program, ProgramSpec, build
-
-CLASS_IDS = {"consumer": 1, "professional": 2, "datacenter": 3, "apple silicon": 4}  # docs/protocol.md, GPU classes
-LEAST_VRAM_GB = {"consumer": 8, "professional": 16, "datacenter": 40, "apple silicon": 8}
-DATACENTER: tuple[str, ...] = (
-    "A100",
-    "A800",
-    "H100",
-    "H200",
-    "H800",
-    "H20",
-    "B100",
-    "B200",
-    "B300",
-    "GH200",
-    "GB200",
-    "GB300",
-    "L40",
-)
-DATACENTER += ("V100", "A40", "MI210", "MI250", "MI300", "MI325", "MI350")
-PROFESSIONAL: tuple[str, ...] = (
-    "QUADRO",
-    "RTX A",
-    "ADA GENERATION",
-    "RTX PRO",
-    "TITAN",
-    "A10",
-    "A16",
-    "A30",
-    "L4",
-    "T4",
-    "RADEON PRO",
-)
-PROFESSIONAL += ("RTX 6000", "RTX 5000", "RTX 4000")
+from zoo_compute import gpu
+from zoo_compute.errors import UserError
+from zoo_compute.spec.params import GpuClass
 
 SPEC = {
     "architecture": {"name": "gpt", "vocab": 256, "context": 128, "layers": 4, "heads": 4, "width": 256},
@@ -83,25 +53,20 @@ class Benchmark:
     note: str = ""
 
 
-def classify(name: str, vram_gb: float, kind: str) -> str | None:
+def classify(name: str, vram_gb: float, kind: str) -> GpuClass | None:
     """The network's class for a device; None when there is none.
 
-    The name decides, memory bounds: a datacenter name with too little memory falls to what its memory allows.
+    The name decides, memory (as sold: in whole gigabytes) bounds. A card whose name nobody lists is a consumer's.
     """
     if kind == "mps":
-        return "apple silicon" if vram_gb >= LEAST_VRAM_GB["apple silicon"] else None
+        return gpu.fitting(gpu.APPLE, round(vram_gb))
     if kind != "cuda":
         return None
-    words = name.upper().replace("-", " ")
-    claims = ["datacenter"] if _names(words, DATACENTER) else []
-    claims += ["professional"] if claims or _names(words, PROFESSIONAL) else []
-    return next((c for c in [*claims, "consumer"] if vram_gb >= LEAST_VRAM_GB[c]), None)
-
-
-def _names(words: str, models: tuple[str, ...]) -> bool:
-    """Whole model numbers only: `A10` is not in `A100`, `L4` not in `L40`."""
-    padded = f" {words} "
-    return any(f" {model} " in padded or (not model[-1].isdigit() and f" {model}" in padded) for model in models)
+    try:
+        found = gpu.class_of(name)
+    except UserError:
+        found = gpu.CONSUMER
+    return gpu.fitting(gpu.CONSUMER if found is gpu.APPLE else found, round(vram_gb))
 
 
 def run(device_name: str | None = None, *, steps: int = 10, devnet: bool = False) -> Benchmark:
@@ -119,8 +84,8 @@ def run(device_name: str | None = None, *, steps: int = 10, devnet: bool = False
     return Benchmark(
         device=str(device),
         name=name,
-        gpu_class=gpu_class,
-        class_id=CLASS_IDS.get(gpu_class or ""),
+        gpu_class=gpu_class.name if gpu_class else None,
+        class_id=gpu_class.id if gpu_class else None,
         vram_gb=0 if device.type == "cpu" else round(total / GB),
         cpu_cores=os.cpu_count() or 1,
         memory_gb=round(memory(torch.device("cpu"))[1] / GB),

@@ -43,22 +43,27 @@ def pick(name: str | None = None) -> torch.device:
 
 @contextmanager
 def reproducible(device: torch.device) -> Iterator[None]:
-    """Deterministic algorithms, full float32, subnormals kept, one CPU thread; the former settings come back after."""
-    threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    precision = torch.get_float32_matmul_precision()
+    """Deterministic algorithms, full float32 (no TF32), one CPU thread; the former settings come back after.
+
+    Subnormals are kept from here on, as torch cannot tell what was set: keeping them is its default.
+    """
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    strict, warned = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    cudnn = torch.backends.cudnn
+    tf32, timed = cudnn.allow_tf32, cudnn.benchmark
     torch.set_flush_denormal(False)
     torch.use_deterministic_algorithms(True)
     torch.set_float32_matmul_precision("highest")
+    cudnn.allow_tf32, cudnn.benchmark = False, False
     if device.type == "cpu":
         torch.set_num_threads(CPU_THREADS)
-    if device.type == "cuda":
-        torch.backends.cudnn.allow_tf32 = False
     try:
         yield
     finally:
         torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(strict)
+        torch.use_deterministic_algorithms(strict, warn_only=warned)
         torch.set_float32_matmul_precision(precision)
+        cudnn.allow_tf32, cudnn.benchmark = tf32, timed
 
 
 def memory(device: torch.device) -> tuple[int, int]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import signal
-import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -17,14 +14,13 @@ from pathlib import Path
 import requests
 
 from zoo_compute.errors import DevnetError
+from zoo_compute.processes import free_port, is_free, tied_to_parent
 
 HOST = "127.0.0.1"
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 20.0
 STATE_INTERVAL_S = 30  # what a killed anvil loses at most; one that is stopped loses nothing
 PORT_ATTEMPTS = 5
-
-PR_SET_PDEATHSIG = 1
 
 
 class Anvil:
@@ -47,7 +43,7 @@ class Anvil:
         for _ in range(PORT_ATTEMPTS):
             if port and not is_free(port):
                 raise DevnetError(f"port {port} is taken", hint="choose another port, or 0 for any")
-            chosen = port or _free_port()
+            chosen = port or free_port()
             anvil = cls(_spawn([str(binary), "--host", HOST, "--port", str(chosen), *options], log), chosen)
             if anvil._is_ready(chain_id):
                 return anvil
@@ -113,15 +109,6 @@ def _spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
     The kernel's signal comes when the starting *thread* ends, so a thread is kept for as long as the child lives. A
     session of its own keeps the terminal's Ctrl-C away: whoever uses the chain ends first.
     """
-    libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
-    parent = os.getpid()
-
-    def tie() -> None:
-        if libc is not None:
-            libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-            if os.getppid() != parent:
-                os._exit(1)
-
     started: list[subprocess.Popen[bytes] | OSError] = []
     ready = threading.Event()
 
@@ -134,7 +121,7 @@ def _spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
-                    preexec_fn=tie,
+                    preexec_fn=tied_to_parent(),
                 )
         except OSError as error:
             started.append(error)
@@ -149,19 +136,3 @@ def _spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
     if isinstance(started[0], OSError):
         raise DevnetError(f"{command[0]} cannot be started: {started[0]}", hint="run `make setup`") from started[0]
     return started[0]
-
-
-def is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])

@@ -1,4 +1,5 @@
-"""Names of GPUs, and the class each is admitted as (docs/protocol.md, "Numbers"). Seed 001 names the families."""
+"""Names of GPUs, and the class each is admitted as (docs/protocol.md, "Numbers"). The only place that knows them:
+an operator who registers by hand and a node that reads its own device's name ask here."""
 
 from __future__ import annotations
 
@@ -11,18 +12,24 @@ from zoo_compute.spec.params import GPU_CLASSES, MAX_VRAM_GB, GpuClass
 CLASSES = tuple(GPU_CLASSES.values())
 CONSUMER, PROFESSIONAL, DATACENTER, APPLE = CLASSES
 
-# Written without spaces, dashes and makers' names; the first match wins.
+# Said of a card by drivers and shops, and no part of its model: makers, memory, bus, edition.
+_BESIDES = re.compile(
+    r"nvidia|amd|intel|geforce|radeon|instinct|tesla|apple|\d+(g|gb|gib)|hbm\d?e?|pcie|sxm\d?|nvl|oam|gpu|laptop|mobile"
+    r"|generation|ada|blackwell|workstation|server|edition|max|q|sff|lp|mig"
+)
+# The model that is left, without spaces; a card of the datacenter that has less memory than its class is not listed there.
 _FAMILIES: tuple[tuple[str, GpuClass], ...] = (
-    (r"m[1-9](pro|max|ultra)?|apple(silicon)?", APPLE),
+    (r"m[1-9](pro|max|ultra)?|silicon", APPLE),
     (
-        r"(a100|a800|h100|h200|h800|gh200|b100|b200|gb200|l40s?|mi(100|210|250x?|300[xa]?|325x))(\d+g|pcie|sxm\d?|nvl)*",
+        r"(a100|a800|h20|h100|h200|h800|gh200|b100|b200|b300|gb200|gb300|l40s?)(pcie|sxm\d?|nvl)?|mi(210|250x?|300[xa]?|3[25]5x?|350x?)",
         DATACENTER,
     ),
     (
-        r"(rtx)?a[2456][05]00(ada)?|rtx[456]000(ada|pro)?|rtxpro\d{4}|quadro\w*|t4|l4|a10g?|a16|a30|a40|v100\w*|p100|w[67][89]00",
+        r"(rtx)?a[2456][05]00|rtx[456][05]00|rtx[456]000pro|rtxpro\d{4}|quadro\w*|t4g?|l4|a10[gm]?|a16|a30|a40|v100\w*|p100|mi100"
+        r"|(pro)?w[67][89]00",
         PROFESSIONAL,
     ),
-    (r"(rtx|gtx)?(10|16|20|30|40|50)[5-9]0(ti|super|d|laptop)*|rx\d{4}(xtx?|gre)?|arca\d{3}|titan\w*", CONSUMER),
+    (r"(rtx|gtx)?(10|16|20|30|40|50)[5-9]0(ti|super|d)*|rx\d{4}(xtx?|gre)?|arc[ab]\d{3}|titan\w*", CONSUMER),
 )
 EXAMPLES = (
     "rtx3060", "rtx3090", "rtx4080", "rtx4090", "rtx5090", "rx7900xtx", "a4000", "a6000", "l4", "t4", "v100", "a100", "h100", "h200", "l40s",
@@ -32,18 +39,33 @@ EXAMPLES = (
 
 def class_of(gpu: str) -> GpuClass:
     """The class of a GPU's name, such as `rtx4090` or `NVIDIA A100-SXM4-80GB`. Raises UserError with the nearest known name."""
-    plain = re.sub(r"[^a-z0-9]", "", gpu.lower())
-    plain = re.sub(r"^(nvidia|amd|intel|geforce|radeon|instinct|tesla|apple(?=m\d))+", "", plain)
-    plain = re.sub(r"(\d+gb)$", "", plain)
-    for pattern, found in _FAMILIES:
-        if re.fullmatch(pattern, plain):
-            return found
-    near = difflib.get_close_matches(plain, EXAMPLES, 1, cutoff=0.5)
+    words = re.sub(r"[^a-z0-9]+", " ", gpu.lower()).split()
+    model = "".join(word for word in words if not _BESIDES.fullmatch(word))
+    for plain in (model, *_shortened(model)):
+        for pattern, found in _FAMILIES:
+            if re.fullmatch(pattern, plain):
+                return found
+    near = difflib.get_close_matches(model, EXAMPLES, 1, cutoff=0.5)
     raise UserError(
         f"unknown GPU {gpu!r}",
         hint=(f"did you mean {near[0]!r}? " if near else f"known are for example {', '.join(EXAMPLES[:6])}; ")
         + "a card that is not listed is given by class: --gpu-class consumer|professional|datacenter|apple",
     )
+
+
+def _shortened(model: str) -> list[str]:
+    """Names written in one word with their maker, `Ada` or memory: `geforcertx4090`, `rtx6000ada`, `a100sxm480gb`."""
+    plain = re.sub(r"^(nvidia|amd|intel|geforce|radeon|instinct|tesla|apple(?=m\d))+", "", model)
+    plain = re.sub(r"(ada|laptop|laptopgpu)$", "", plain)
+    return [plain, re.sub(r"(16|24|32|40|48|64|80|94|96|141|192)gb$", "", plain)]
+
+
+def fitting(found: GpuClass, vram_gb: int) -> GpuClass | None:
+    """`found`, or with too little memory for it the best class below that the memory allows; None: too small for all."""
+    if found is APPLE:
+        return APPLE if vram_gb >= APPLE.least_vram_gb else None
+    below = [c for c in (DATACENTER, PROFESSIONAL, CONSUMER) if c.id <= found.id]
+    return next((c for c in below if vram_gb >= c.least_vram_gb), None)
 
 
 def class_named(name: str) -> GpuClass:

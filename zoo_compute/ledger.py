@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from web3.exceptions import TransactionNotFound
+
 from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.views import Checkpoint, Commit, JobView
 from zoo_compute.spec.bits import popcount, slots_in
@@ -19,9 +21,8 @@ CAUSES = {
     "time_out": "did not commit in time",
     "time_out_aggregator": "did not aggregate in time",
 }
-
-
-_causes: dict[str, str] = {}  # by transaction: what is mined stays what it was
+UNTOLD = "left its seat"
+CAUSES_KEPT = 4_096  # transactions whose cause is remembered: what is mined stays what it was
 
 
 @dataclass(frozen=True)
@@ -192,13 +193,22 @@ def _penalties(chain: Chain, events: Iterable[Event]) -> Iterable[Penalty]:
 
 
 def _cause(chain: Chain, event: Event) -> str:
-    """The function that was called, in words: the event itself does not say."""
-    if event.tx in _causes:
-        return _causes[event.tx]
+    """The function that was called, in words: the event itself does not say. Raises Unreachable."""
+    known = chain.causes
+    if event.tx not in known:
+        try:
+            data = bytes(chain.w3.eth.get_transaction(event.tx)["input"])  # type: ignore[arg-type]
+        except TransactionNotFound:  # a node that forgets old transactions: another one may know
+            return UNTOLD
+        known[event.tx] = _called(chain, data)
+        while len(known) > CAUSES_KEPT:
+            del known[next(iter(known))]
+    return known[event.tx]
+
+
+def _called(chain: Chain, data: bytes) -> str:
     try:
-        data = chain.w3.eth.get_transaction(event.tx)["input"]  # type: ignore[arg-type]
-        function, _ = chain.contracts["settlement"].decode_function_input(data)
-    except Exception:  # noqa: BLE001 - a call through another contract or a pruned node: the amount is still right
-        return "left its seat"
-    _causes[event.tx] = CAUSES.get(function.fn_name, function.fn_name)
-    return _causes[event.tx]
+        function = chain.contracts["settlement"].get_function_by_selector(data[:4])
+    except ValueError:  # no function of Settlement: the call came through another contract
+        return UNTOLD
+    return CAUSES.get(function.fn_name, function.fn_name)

@@ -22,6 +22,7 @@ import report
 from narration import Narrator
 
 from keepers import broker
+from keepers.keeper import STATUS
 from keepers.localnet import LocalNetwork, OperatorPlan
 from zoo_compute import Client
 from zoo_compute.chain.events import Event, scan
@@ -113,7 +114,7 @@ class Demo:
         chain = self.network.devnet.chain
         operators = [read_operator(chain, operator, view.block) for operator in self.network.operators]
         reports = self.network.verified()
-        verified = self.folder / "epsilon" / "status.json"
+        verified = self.folder / "epsilon" / STATUS
         finished = str(view.job) not in json.loads(verified.read_text())["jobs"] if verified.exists() else True
         return finished and bool(reports) and all(not o.locks and not any(o.owed.values()) for o in operators)
 

@@ -6,13 +6,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from zoo_compute.amounts import format_amount
 from zoo_compute.chain.events import Event
 from zoo_compute.spec.bits import slots_in
+from zoo_compute.spec.params import AGGREGATION_KEY
 
 
 def zen(wei: int) -> str:
-    """An amount for people."""
-    return f"{wei / 10**18:,.4f} ZEN"
+    return format_amount(wei, places=4)
 
 
 def _slots(bitmap: int) -> str:
@@ -67,7 +68,7 @@ class Narrator:
         return f"-- the job {'is complete' if a['completed'] else 'was abandoned'} after {a['rounds_done']} rounds; windows close, then claims are paid"
 
     def _ClaimFinalised(self, a: Mapping[str, Any]) -> str:
-        what = "an aggregation" if a["key"] == 256 else "a commitment"
+        what = "an aggregation" if a["key"] == AGGREGATION_KEY else "a commitment"
         return f"{what} of round {a['round']} is final: {a['who']} is owed {zen(a['paid'] - a['fee'])}"
 
     def _JobClosed(self, a: Mapping[str, Any]) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from narration import zen
 
 from keepers import broker
 from keepers.localnet import LocalNetwork
@@ -19,6 +18,7 @@ from node.device import reproducible
 from node.replay import replay
 from repops.files import save_state
 from repops.program import build
+from zoo_compute.amounts import format_amount
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.network import load as load_network
@@ -107,8 +107,8 @@ def gas_of(chain: Chain, from_block: int, to_block: int) -> dict[str, dict[str, 
 
 
 def verification_of(reports: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-    """Segments re-executed, and mismatches found, by the verifier."""
-    return sum(r.get("segments", 0) for r in reports), sum(not r.get("agrees", False) for r in reports)
+    """Segments re-executed, and mismatches found, by the verifier. A report of a failure of its own is neither."""
+    return sum(r.get("segments", 0) for r in reports), sum(r.get("agrees") is False for r in reports)
 
 
 @dataclass(frozen=True)
@@ -224,10 +224,13 @@ def as_text(
     ]
     lines += ["", "Money"]
     lines += [
-        f"  {key:<14}{zen(int(report[key])):>22}"
+        f"  {key:<14}{format_amount(int(report[key]), places=4):>22}"
         for key in ("escrowed", "paid_nodes", "fee_treasury", "refunded", "slashed")
     ]
-    lines += [f"    slashed to {name}: {zen(int(amount))}" for name, amount in report["slashed_to"].items()]
+    lines += [
+        f"    slashed to {name}: {format_amount(int(amount), places=4)}"
+        for name, amount in report["slashed_to"].items()
+    ]
     lines += ["", f"Gas ({report['transactions']} transactions, {report['gas_total']:,} gas)"]
     lines += [
         f"  {operation:<34}{entry['count']:>4} x {entry['mean']:>9,}"

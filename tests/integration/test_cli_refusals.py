@@ -12,7 +12,7 @@ import pytest
 from tests.integration.cli_kit import ESCROW, Place, Zoo, a_place, jobs, zoo_fixture  # noqa: F401
 from zoo_compute import Client
 from zoo_compute.chain.network import load
-from zoo_compute.spec.params import ZEN
+from zoo_compute.spec.params import PRESETS, ZEN
 
 pytestmark = pytest.mark.integration
 
@@ -214,7 +214,7 @@ def test_mistyped_network_file__names_the_key(zoo: Zoo, place: Place, tmp_path: 
 
 def test_network_show__has_both_presets_side_by_side(zoo: Zoo, place: Place) -> None:
     told = zoo.json("network", "show")
-    assert told["presets"]["devnet"]["bid_window_s"] == 8
+    assert told["presets"]["devnet"]["bid_window_s"] == PRESETS["devnet"].bid_window_s
     assert told["presets"]["production"]["bid_window_s"] == 3_600
     assert told["contracts"] == dict(place.devnet.network.contracts)
     assert told["head"]["number"] > 0

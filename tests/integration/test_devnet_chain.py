@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
 from web3 import Web3
-from web3.types import BlockIdentifier
 
 from zoo_compute.anvil import Anvil
-from zoo_compute.chain.connection import Chain, Head, connect
+from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.deployment import Web3Deployer, deploy
-from zoo_compute.chain.events import Follower, scan
+from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.history import History
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.signer import RemoteSigner
@@ -189,8 +189,8 @@ def pay(devnet: Devnet, *amounts: int) -> None:
         sender.send(devnet.chain.zen.transfer(TOM, amount))
 
 
-def paid(batch: object) -> list[int]:
-    return [event.args["value"] for event in batch if event.args["receiver"].lower() == TOM]  # type: ignore[attr-defined]
+def paid(events: object) -> list[int]:
+    return [event.args["value"] for event in events if event.args["receiver"].lower() == TOM]  # type: ignore[attr-defined]
 
 
 def test_a_scan__is_in_order_and_bounded_by_its_blocks(devnet: Devnet, monkeypatch: pytest.MonkeyPatch):
@@ -230,96 +230,94 @@ def test_a_scan_by_operator__finds_it_in_any_position(devnet: Devnet):
     assert read_operator(chain, two.operator or 0, head).endpoint == "http://two"
 
 
-def test_a_follower__tells_each_event_once(devnet: Devnet):
-    follower = Follower(devnet.chain, devnet.chain.head().number + 1, names=["Transfer"])
+def test_a_history__asks_only_for_what_is_new(devnet: Devnet, monkeypatch: pytest.MonkeyPatch):
+    history, asked = History(devnet.chain, names=["Transfer"]), []
+
+    def counted(chain: Chain, start: int, end: int, **wanted: Any) -> Iterator[Event]:
+        asked.append((start, end))
+        return scan(chain, start, end, **wanted)
+
+    monkeypatch.setattr("zoo_compute.chain.history.scan", counted)
     pay(devnet, 21, 22)
-    assert paid(follower.poll())[-2:] == [21, 22]
-    assert len(follower.poll()) == 0
+    first = devnet.chain.head()
+    assert paid(history.upto(first))[-2:] == [21, 22]
+    assert paid(history.upto(first))[-2:] == [21, 22]
+    assert asked == [(devnet.network.first_block, first.number)]
     pay(devnet, 23)
-    assert paid(follower.poll()) == [23]
+    second = devnet.chain.head()
+    assert paid(history.upto(second))[-3:] == [21, 22, 23]
+    assert asked[1:] == [(first.number + 1, second.number)]
+    assert paid(history.upto(devnet.chain.head(first.number - 1)))[-1:] == [21]  # a look at the past
+    assert paid(history.upto(devnet.chain.head()))[-3:] == [21, 22, 23]
 
 
-def test_a_follower__stays_behind_the_head_by_its_confirmations(devnet: Devnet):
-    follower = Follower(devnet.chain, devnet.chain.head().number + 1, names=["Transfer"], confirmations=2)
-    devnet.rpc("evm_setAutomine", [True])  # and no blocks by the clock
-    pay(devnet, 31)
-    assert paid(follower.poll()) == []
-    devnet.rpc("evm_mine", [])
-    assert paid(follower.poll()) == []
-    devnet.rpc("evm_mine", [])
-    assert paid(follower.poll()) == [31]
-
-
-def test_a_reorganisation__rolls_a_follower_back_and_tells_again(devnet: Devnet):
-    pay(devnet, 1)
-    start = devnet.chain.head().number + 1
-    follower = Follower(devnet.chain, start, names=["Transfer"])
+def test_a_history__of_which_a_read_failed_half_way__tells_each_event_once(
+    devnet: Devnet, monkeypatch: pytest.MonkeyPatch
+):
     history = History(devnet.chain, names=["Transfer"])
+    pay(devnet, 31, 32)
+    head = devnet.chain.head()
+
+    def broken(*given: Any, **wanted: Any) -> Iterator[Event]:
+        yield next(scan(*given, **wanted))
+        raise Unreachable("gone")
+
+    monkeypatch.setattr("zoo_compute.chain.history.scan", broken)
+    with pytest.raises(Unreachable):
+        history.upto(head)
+    monkeypatch.undo()
+    assert history.upto(head) == list(scan(devnet.chain, devnet.network.first_block, head.number, names=["Transfer"]))
+
+
+@pytest.mark.parametrize("ahead", [None, 0, 3])  # None: the new chain is shorter than what was read
+def test_a_reorganisation__is_forgotten_by_a_history(devnet: Devnet, ahead: int | None):
+    pay(devnet, 1)
+    history = History(devnet.chain, names=["Transfer"])
+    before = paid(history.upto(devnet.chain.head()))
     fork = devnet.rpc("evm_snapshot", [])
-    pay(devnet, 41)
-    assert paid(follower.poll()) == [41]
-    pay(devnet, 42)
-    assert paid(follower.poll()) == [42]
-    assert paid(history.upto(devnet.chain.head()))[-2:] == [41, 42]
+    for amount in (41, 42, 44, 46, 47, 48):
+        pay(devnet, amount)
+        lost = devnet.chain.head()
+        history.upto(lost)
+    assert paid(history.upto(lost)) == [*before, 41, 42, 44, 46, 47, 48]
     devnet.rpc("evm_revert", [fork])
     devnet.warp(1)  # other blocks than before
     pay(devnet, 43)
-    for _ in range(5):
+    while ahead is not None and devnet.chain.head().number < lost.number + ahead:
         devnet.rpc("evm_mine", [])
-    batch = follower.poll()
-    assert batch.rolled_back_to is not None
-    assert batch.rolled_back_to < start + 1
-    assert paid(batch) == [43]
-    assert follower.poll().rolled_back_to is None
-    assert paid(history.upto(devnet.chain.head()))[-1:] == [43]
-    assert 42 not in paid(history.upto(devnet.chain.head()))
+    head = devnet.chain.head()
+    assert (head.number < lost.number) == (ahead is None)
+    assert paid(history.upto(head)) == [*before, 43]
+    assert list(history.upto(head)) == list(
+        scan(devnet.chain, devnet.network.first_block, head.number, names=["Transfer"])
+    )
+    pay(devnet, 45)
+    assert paid(history.upto(devnet.chain.head())) == [*before, 43, 45]
 
 
 def test_a_reorganisation_by_the_node__drops_the_lost_events(devnet: Devnet):
-    follower = Follower(devnet.chain, devnet.chain.head().number + 1, names=["Transfer"])
+    history = History(devnet.chain, names=["Transfer"])
     pay(devnet, 51)
-    assert paid(follower.poll()) == [51]
+    before = paid(history.upto(devnet.chain.head()))
     pay(devnet, 52)
-    assert paid(follower.poll()) == [52]
+    lost = devnet.chain.head()
+    assert paid(history.upto(lost)) == [*before, 52]
     devnet.rpc("anvil_reorg", [1, []])
     devnet.rpc("evm_mine", [])
     devnet.rpc("evm_mine", [])
-    batch = follower.poll()
-    assert batch.rolled_back_to is not None
-    assert paid(batch) == []
+    assert paid(history.upto(devnet.chain.head())) == before
+    with pytest.raises(Unreachable, match="was replaced"):  # who still holds the lost head is told so
+        History(devnet.chain, names=["Transfer"]).upto(lost)
 
 
-def test_a_node_that_lags__is_no_reorganisation(devnet: Devnet, monkeypatch: pytest.MonkeyPatch):
-    follower = Follower(devnet.chain, devnet.chain.head().number, names=["Transfer"])
+def test_a_node_that_lags__makes_a_history_forget_nothing(devnet: Devnet, monkeypatch: pytest.MonkeyPatch):
+    history = History(devnet.chain, names=["Transfer"])
     pay(devnet, 61)
-    follower.poll()
+    behind = devnet.chain.head()
+    history.upto(behind)
     pay(devnet, 62)
-    follower.poll()
-    behind, head = devnet.chain.head().number - 2, Chain.head
-
-    def lagging(self: Chain, block: BlockIdentifier = "latest") -> Head:
-        if isinstance(block, int) and block > behind:
-            raise Unreachable("not there yet")
-        return head(self, behind if block == "latest" else block)
-
-    monkeypatch.setattr(Chain, "head", lagging)
-    batch = follower.poll()
-    assert (len(batch), batch.rolled_back_to) == (0, None)
-    monkeypatch.undo()
-    pay(devnet, 63)
-    assert paid(follower.poll()) == [63]
-
-
-def test_a_cursor__resumes_where_it_was_committed(devnet: Devnet, tmp_path: Path):
-    cursor, start = tmp_path / "cursor.json", devnet.chain.head().number + 1
-    follower = Follower(devnet.chain, start, cursor, names=["Transfer"])
-    pay(devnet, 71)
-    follower.poll()
-    follower.commit()
-    pay(devnet, 72)
-    assert paid(follower.poll()) == [72]  # handled, but not committed: told again after a restart
-    again = Follower(devnet.chain, start, cursor, names=["Transfer"])
-    assert paid(again.poll()) == [72]
-    cursor.write_text("{")
-    with pytest.raises(ConfigError, match="not a cursor file"):
-        Follower(devnet.chain, start, cursor)
+    newest = devnet.chain.head()
+    known = paid(history.upto(newest))
+    assert paid(history.upto(behind)) == known[:-1]
+    monkeypatch.setattr("zoo_compute.chain.history.scan", None)  # nothing is asked again
+    assert paid(history.upto(newest)) == known

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from web3.exceptions import TransactionNotFound, Web3ValueError
 
 from repops import commitments, files
 from zoo_compute import DistributedTrainer
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import AggregatorSeat, Checkpoint, Commit, JobState, JobView, Lot, Run, Seat, Terms
-from zoo_compute.errors import UserError
+from zoo_compute.errors import Unreachable, UserError
 from zoo_compute.ledger import job_account
 from zoo_compute.progress import LossReader, progress_of, waiting_for
 from zoo_compute.results import fetch
@@ -192,18 +193,27 @@ def test_waiting_for__says_what_comes_next(changes: dict[str, Any], told: str) -
 class Chain:
     """Answers `scan` with given events, and each penalty's transaction with the function that made it."""
 
-    functions = {"0xa": "time_out", "0xb": "decline"}  # noqa: RUF012
+    functions = {b"aaaa": "time_out", b"bbbb": "decline"}  # noqa: RUF012
+    calls = {"0xa": b"aaaa12", "0xb": b"bbbb", "0xc": b"through another contract"}  # noqa: RUF012
 
     def __init__(self) -> None:
         self.w3 = self
         self.eth = self
         self.contracts = {"settlement": self}
+        self.causes: dict[str, str] = {}
+        self.down = False
 
-    def get_transaction(self, tx: str) -> dict[str, str]:
-        return {"input": tx}
+    def get_transaction(self, tx: str) -> dict[str, bytes]:
+        if self.down:
+            raise Unreachable("no RPC answers")
+        if tx not in self.calls:
+            raise TransactionNotFound(tx)
+        return {"input": self.calls[tx]}
 
-    def decode_function_input(self, data: str) -> tuple[Any, dict[str, Any]]:
-        return type("F", (), {"fn_name": self.functions[data]}), {}
+    def get_function_by_selector(self, selector: bytes) -> Any:
+        if selector not in self.functions:
+            raise Web3ValueError("no such function")
+        return type("F", (), {"fn_name": self.functions[selector]})
 
 
 def event(index: int, name: str, tx: str = "0x0", **args: Any) -> Event:
@@ -237,6 +247,25 @@ def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: py
         (3, "did not open its bid", 5),
     ]
     assert found.to_dict()["claims"][0]["amount"] == "20"
+
+
+def test_cause_of_a_penalty__is_never_guessed_from_an_rpc_that_is_down() -> None:
+    chain, slashed = Chain(), {"operator": 2, "round": 0, "bitmap": 1, "slashed": 3}
+
+    def why(tx: str) -> str:
+        account = job_account(chain, view(), [event(0, "SlotsVacated", tx, **slashed)])  # type: ignore[arg-type]
+        return account.penalties[0].why
+
+    chain.down = True
+    with pytest.raises(Unreachable):
+        why("0xb")
+    chain.down = False
+    assert why("0xb") == "declined its slots"
+    assert why("0xc") == why("0xpruned") == "left its seat"
+    assert chain.causes == {"0xb": "declined its slots", "0xc": "left its seat"}  # what a node forgot is asked again
+    chain.down = True
+    assert why("0xb") == "declined its slots"
+    assert Chain().causes == {}, "another chain's transactions are not this one's"
 
 
 # -- the trainer

@@ -10,28 +10,62 @@ import torch
 from node import benchmark
 from node.device import pick
 from node.errors import NoDevice
+from zoo_compute.gpu import CONSUMER, PROFESSIONAL, check_memory, class_of
+from zoo_compute.spec.params import GpuClass
+
+# One table for both who ask: an operator who registers a card by name, and a node that reads its device's name.
+CARDS = {
+    "datacenter": {
+        "a100": 80, "NVIDIA A100-SXM4-40GB": 42, "NVIDIA A100-SXM4-80GB": 85, "NVIDIA A100 80GB PCIe": 85, "h100": 80,
+        "NVIDIA H100 80GB HBM3": 85, "NVIDIA H100 PCIe": 85, "NVIDIA H100 NVL": 100, "H200": 150, "NVIDIA H20": 96, "NVIDIA B200": 190,
+        "NVIDIA GH200 480GB": 102, "GH200 480GB": 102, "NVIDIA GH200 144G HBM3e": 150, "L40S": 48, "NVIDIA L40": 48, "MI300X": 200,
+        "AMD Instinct MI250X": 68, "AMD Instinct MI300X": 206, "AMD Instinct MI325X OAM": 256, "MI355X": 288,
+    },
+    "professional": {
+        "A40": 48, "NVIDIA A40": 47.6, "A10G": 24, "NVIDIA A10": 23.7, "T4": 16, "Tesla T4": 15.84, "L4": 24, "NVIDIA L4": 23.6,
+        "A4000": 16.9, "a4500": 20, "a5000": 24, "NVIDIA RTX A6000": 51, "NVIDIA RTX 6000 Ada Generation": 51, "rtx6000ada": 48,
+        "NVIDIA RTX 4000 SFF Ada Generation": 21, "RTX PRO 6000 Blackwell": 102, "NVIDIA RTX PRO 6000 Blackwell Server Edition": 102,
+        "Quadro RTX 6000": 25, "Tesla V100-SXM2-16GB": 16.9, "v100": 34, "NVIDIA A30": 25, "AMD Radeon Pro W7900": 48, "MI100": 34,
+    },
+    "consumer": {
+        "RTX 3060": 12, "rtx3090": 25, "rtx4090": 25, "NVIDIA GeForce RTX 4090": 25, "NVIDIA GeForce RTX 4070 Ti SUPER": 17, "rtx5090": 34,
+        "NVIDIA GeForce RTX 5090": 34, "NVIDIA GeForce RTX 4060": 8.2, "NVIDIA GeForce RTX 3080 Laptop GPU": 16.9, "geforcertx3080": 10,
+        "NVIDIA TITAN RTX": 25, "TITAN RTX": 25, "AMD Radeon RX 7900 XTX": 25, "NVIDIA GeForce GTX 1080 Ti": 11, "Intel Arc A770": 16,
+    },
+    "apple silicon": {"Apple M1": 8, "m1": 8, "M2 Pro": 16, "m3": 24, "Apple M4 Max": 64, "Apple silicon": 16},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "vram_gb", "expected"),
+    [(name, vram_gb, expected) for expected, cards in CARDS.items() for name, vram_gb in cards.items()],
+)
+def test_class__of_a_card__is_the_same_for_its_operator_and_for_its_node(
+    name: str, vram_gb: float, expected: str
+) -> None:
+    registered = class_of(name)
+    assert registered.name == expected
+    check_memory(registered, round(vram_gb))
+    assert benchmark.classify(name, vram_gb, "mps" if expected == "apple silicon" else "cuda") == registered
 
 
 @pytest.mark.parametrize(
     ("name", "vram_gb", "kind", "expected"),
     [
-        ("NVIDIA H100 80GB HBM3", 80, "cuda", "datacenter"),
-        ("NVIDIA A100-SXM4-40GB", 40, "cuda", "datacenter"),
-        ("NVIDIA H200", 140, "cuda", "datacenter"),
-        ("Tesla V100-SXM2-16GB", 16, "cuda", "professional"),
-        ("NVIDIA A10", 23, "cuda", "professional"),
-        ("NVIDIA RTX A6000", 48, "cuda", "professional"),
-        ("NVIDIA RTX 6000 Ada Generation", 48, "cuda", "professional"),
-        ("NVIDIA L4", 23, "cuda", "professional"),
-        ("NVIDIA GeForce RTX 4090", 24, "cuda", "consumer"),
-        ("NVIDIA GeForce RTX 4060", 8.2, "cuda", "consumer"),
+        ("NVIDIA A100-SXM4-80GB MIG 3g.40gb", 39, "cuda", PROFESSIONAL),
+        ("NVIDIA A100-SXM4-80GB", 20, "cuda", PROFESSIONAL),
+        ("NVIDIA H100 80GB HBM3", 10, "cuda", CONSUMER),
+        ("NVIDIA RTX A2000", 6, "cuda", None),
         ("NVIDIA GeForce GTX 1050", 4, "cuda", None),
-        ("Apple silicon", 16, "mps", "apple silicon"),
+        ("some card of tomorrow", 64, "cuda", CONSUMER),
+        ("Tesla M4", 16, "cuda", CONSUMER),
         ("Apple silicon", 4, "mps", None),
         ("CPU", 512, "cpu", None),
     ],
 )
-def test_classify__by_name_bounded_by_memory(name: str, vram_gb: float, kind: str, expected: str | None) -> None:
+def test_classify__memory_bounds_what_the_name_claims(
+    name: str, vram_gb: float, kind: str, expected: GpuClass | None
+) -> None:
     assert benchmark.classify(name, vram_gb, kind) == expected
 
 

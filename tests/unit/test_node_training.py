@@ -15,6 +15,7 @@ import torch
 
 from node import syncer
 from node.aggregation import aggregate
+from node.device import reproducible
 from node.errors import BadInputs
 from node.replay import replay
 from node.training import ShardResult, arrays_of, root_of, tensors_of, train_shard
@@ -191,3 +192,30 @@ def test_replay__with_a_slot_absent__gives_another_checkpoint(job: SmallJob) -> 
 def test_arrays__and_tensors__keep_the_bits() -> None:
     state = {"a": torch.tensor([1.5, -0.0]), "step": torch.tensor(3)}
     assert root_of(tensors_of(arrays_of(state))) == root_of(state)
+
+
+def test_reproducible__puts_back_every_setting_it_changes() -> None:
+    cudnn = torch.backends.cudnn
+
+    def settings() -> tuple[object, ...]:
+        strict, warned = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()  # fmt: skip
+        precision, tf32 = torch.get_float32_matmul_precision(), torch.backends.cuda.matmul.allow_tf32
+        return torch.get_num_threads(), strict, warned, precision, tf32, cudnn.allow_tf32, cudnn.benchmark
+
+    before = settings()
+    try:
+        torch.set_num_threads(2)
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.set_float32_matmul_precision("high")
+        cudnn.allow_tf32, cudnn.benchmark = True, True
+        chosen = settings()
+        with pytest.raises(KeyError), reproducible(torch.device("cpu")):
+            assert settings() == (1, True, False, "highest", False, False, False)
+            raise KeyError
+        assert settings() == chosen
+    finally:
+        torch.set_num_threads(before[0])  # type: ignore[arg-type]
+        torch.use_deterministic_algorithms(before[1], warn_only=before[2])  # type: ignore[arg-type]
+        torch.set_float32_matmul_precision(before[3])  # type: ignore[arg-type]
+        cudnn.allow_tf32, cudnn.benchmark = before[5], before[6]  # type: ignore[assignment]
+    assert settings() == before

@@ -51,6 +51,7 @@ class Chain:
         self.auction = bindings.Auction(w3, at["auction"])
         self.settlement = bindings.Settlement(w3, at["settlement"])
         self.histories: dict[tuple[str, int], History] = {}  # snapshot.py: the events of a job, read once
+        self.causes: dict[str, str] = {}  # ledger.py: by transaction, why collateral was taken
 
     @property
     def params(self) -> Preset:

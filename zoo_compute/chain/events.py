@@ -1,12 +1,10 @@
-"""Reading the contracts' events: `scan` a range of blocks, or `Follower` for everything new, reorganisations included."""
+"""Reading the contracts' events of a range of blocks. `history.py` remembers them, reorganisations included."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from eth_typing import ABIEvent
@@ -16,14 +14,13 @@ from web3.exceptions import Web3RPCError
 from web3.types import LogReceipt
 
 from zoo_compute.chain import artifacts
-from zoo_compute.chain.network import CONTRACTS, write_atomically
-from zoo_compute.errors import ConfigError, Unreachable
+from zoo_compute.chain.network import CONTRACTS
+from zoo_compute.errors import Unreachable
 
 if TYPE_CHECKING:
-    from zoo_compute.chain.connection import Chain, Head
+    from zoo_compute.chain.connection import Chain
 
 BLOCKS_PER_REQUEST = 5_000  # halved while an RPC finds it too many
-HEADS_KEPT = 256  # polled heads remembered to find the fork point of a reorganisation
 
 
 @dataclass(frozen=True)
@@ -161,103 +158,3 @@ def _named(entry: Mapping[str, Any], value: Any) -> Any:
         fields = value.values() if isinstance(value, Mapping) else value
         return {part["name"]: _named(part, item) for part, item in zip(entry["components"], fields, strict=True)}
     return bytes(value) if isinstance(value, bytes) else value
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What a poll found. When `rolled_back_to` is set, everything told of later blocks is void: those blocks are gone."""
-
-    events: Sequence[Event]
-    head: int
-    rolled_back_to: int | None = None
-
-    def __iter__(self) -> Iterator[Event]:
-        return iter(self.events)
-
-    def __len__(self) -> int:
-        return len(self.events)
-
-
-class Follower:
-    """Yields each event once, `confirmations` blocks behind the head, and again after a reorganisation moved it.
-
-    With a cursor file a restart goes on where `commit` was last called: call it after a batch is handled, then each
-    event is handled at least once whatever is killed.
-    """
-
-    def __init__(
-        self,
-        chain: Chain,
-        from_block: int | None = None,
-        cursor: Path | None = None,
-        confirmations: int = 0,
-        names: Iterable[str] | None = None,
-        job: int | None = None,
-        operator: int | None = None,
-    ) -> None:
-        self.chain = chain
-        self.first = chain.network.first_block if from_block is None else from_block
-        self.cursor = cursor
-        self.confirmations = confirmations
-        self._filter: dict[str, Any] = {"names": None if names is None else tuple(names), "job": job, "operator": operator}  # fmt: skip
-        self._heads: list[tuple[int, bytes]] = self._load()
-
-    @property
-    def position(self) -> int:
-        """The next block to read."""
-        return self._heads[-1][0] + 1 if self._heads else self.first
-
-    def poll(self) -> Batch:
-        """New events up to the newest block that is deep enough. Raises Unreachable; a failed poll changes nothing."""
-        head = self.chain.head()
-        if self.confirmations:
-            head = self.chain.head(max(0, head.number - self.confirmations))
-        heads = self._common(head)
-        rolled_back = len(heads) < len(self._heads)
-        start = heads[-1][0] + 1 if heads else self.first
-        events = list(scan(self.chain, start, head.number, **self._filter)) if start <= head.number else []
-        if self.chain.head(head.number).hash != head.hash:
-            raise Unreachable(f"block {head.number} was replaced while it was read", hint="poll again")
-        if head.number >= start:
-            heads.append((head.number, head.hash))
-        self._heads = heads[-HEADS_KEPT:]
-        return Batch(events, head.number, rolled_back_to=start - 1 if rolled_back else None)
-
-    def commit(self) -> None:
-        """Remember, across restarts, that everything polled so far is handled."""
-        if self.cursor is not None:
-            heads = [[number, digest.hex()] for number, digest in self._heads]
-            document = {"deployment": self._deployment, "first": self.first, "heads": heads}
-            write_atomically(self.cursor, json.dumps(document).encode(), mode=0o600)
-
-    def _common(self, head: Head) -> list[tuple[int, bytes]]:
-        """The remembered heads that are still part of the chain, newest last.
-
-        Heads above `head` are kept while the newest one below it stands: the RPC is behind, or the chain was cut
-        short, which shows as soon as it has grown again.
-        """
-        heads = list(self._heads)
-        while heads:
-            below = next((entry for entry in reversed(heads) if entry[0] <= head.number), None)
-            if below is None or self.chain.head(below[0]).hash == below[1]:
-                break
-            heads = heads[: heads.index(below)]
-        return heads
-
-    @property
-    def _deployment(self) -> str:
-        return f"{self.chain.network.chain_id}:{self.chain.network.contracts['settlement']}"
-
-    def _load(self) -> list[tuple[int, bytes]]:
-        if self.cursor is None or not self.cursor.exists():
-            return []
-        try:
-            document = json.loads(self.cursor.read_text())
-            heads = [(int(number), bytes.fromhex(digest)) for number, digest in document["heads"]]
-            deployment, first = document["deployment"], int(document["first"])
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise ConfigError(f"{self.cursor}: not a cursor file: {error}", hint="delete it: events are read again") from None  # fmt: skip
-        if deployment != self._deployment:
-            raise ConfigError(f"{self.cursor}: a cursor of another deployment ({deployment})", hint="delete it")
-        self.first = first
-        return heads

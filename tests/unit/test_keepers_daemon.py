@@ -1,0 +1,96 @@
+"""The supervisor: what ends is started again, what is held stays down, nothing outlives it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from keepers import daemon as daemon_module
+from keepers.config import OperatorConfig, from_dict
+from keepers.daemon import Daemon, commands
+from zoo_compute.errors import ConfigError
+
+SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> OperatorConfig:
+    return from_dict({"name": "alpha", "network": "network.json", "operator": 1, "workers": 2}, tmp_path)
+
+
+@pytest.fixture
+def daemon(config: OperatorConfig, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(daemon_module, "commands", lambda _: {"keeper": SLEEPER, "worker-0": SLEEPER})
+    monkeypatch.setattr(daemon_module, "FIRST_BACKOFF_S", 0.0)
+    made = Daemon(config)
+    made.start()
+    yield made
+    made.stop()
+
+
+def until(condition, timeout_s: float = 5.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def test_a_killed_process__is_started_again(daemon: Daemon):
+    child = daemon.children["keeper"]
+    child.backoff_s = 0.0
+    old = daemon.kill("keeper")
+    until(lambda: daemon.poll() or child.running)
+    assert child.process is not None
+    assert child.process.pid != old
+
+
+def test_a_held_process__stays_down_until_it_is_resumed(daemon: Daemon):
+    child = daemon.children["worker-0"]
+    child.backoff_s = 0.0
+    daemon.kill("worker-0", hold=True)
+    daemon.poll()
+    assert not child.running
+    daemon.resume("worker-0")
+    until(lambda: daemon.poll() or child.running)
+
+
+def test_a_process_that_ends_at_once__is_started_again_ever_later(daemon: Daemon):
+    child = daemon.children["keeper"]
+    child.command = [sys.executable, "-c", ""]
+    child.backoff_s = 0.05
+    daemon.kill("keeper")
+    until(lambda: daemon.poll() or child.backoff_s >= 0.2)
+
+
+def test_stopping__ends_every_process(daemon: Daemon):
+    pids = [child.process.pid for child in daemon.children.values() if child.process]
+    daemon.stop()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_the_parts__are_broker_gateway_keeper_and_workers_in_this_order(config: OperatorConfig):
+    assert list(commands(config)) == ["broker", "gateway", "keeper", "worker-0", "worker-1"]
+
+
+def test_parts_of_others__are_not_started(tmp_path: Path):
+    raw = {
+        "name": "a",
+        "network": "n",
+        "operator": 1,
+        "broker": "redis://127.0.0.1:6379/0",
+        "store": "kubo:http://127.0.0.1:5001",
+    }
+    config = from_dict(raw, tmp_path)
+    assert list(commands(config)) == ["keeper", "worker-0"]
+    with pytest.raises(ConfigError, match="no gateway of its own"):
+        Daemon(config, only="gateway").start()
+
+
+def test_worker_processes__are_told_no_key_and_no_passphrase(config: OperatorConfig):
+    assert not any("passphrase" in part or "hot" in part for part in commands(config)["worker-0"])

@@ -1,0 +1,80 @@
+"""The verifier's lane: what it samples, and what its reports say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from keepers.config import from_dict
+from keepers.verifier import REPORTS, Verifier, read_reports
+from keepers.work import WorkStatus
+from tests.unit.test_keepers_duties import ME, OTHER, ROOT, view
+from zoo_compute.chain.views import Commit, JobView
+
+
+def committed(rounds: int = 40, slots: int = 6) -> JobView:
+    commits = tuple(Commit(r, ME if r % 2 else OTHER, (1 << slots) - 1, ROOT, ROOT, 9, False, 1) for r in range(rounds))
+    roots = {r: ROOT for r in range(rounds + 1)}
+    return view(1_000, commits=commits, checkpoint_roots=roots)
+
+
+def verifier(
+    folder: Path, answer: WorkStatus, *, rate: float = 1.0, secret: bytes = b"s"
+) -> tuple[Verifier, list[str]]:
+    asked: list[str] = []
+
+    def ask(task: str, name: str, request: dict) -> WorkStatus:
+        asked.append(name)
+        return answer
+
+    config = from_dict({"name": "eye", "network": "n", "roles": ["verifier"], "sample_rate": rate}, folder)
+    return Verifier(config, ask, secret), asked
+
+
+def test_a_sample__is_about_its_rate_and_differs_by_secret(tmp_path: Path):
+    one, asked = verifier(tmp_path, WorkStatus("queued"), rate=0.25)
+    one.look_at(committed())
+    assert 30 <= len(asked) <= 90
+    other, asked_too = verifier(tmp_path, WorkStatus("queued"), rate=0.25, secret=b"other")
+    other.look_at(committed())
+    assert set(asked) != set(asked_too)
+
+
+def test_a_report__is_written_once_and_survives_a_restart(tmp_path: Path):
+    done = WorkStatus("done", result={"agrees": True, "segments": 2})
+    first, asked = verifier(tmp_path, done)
+    few = committed(rounds=1, slots=2)
+    assert first.pending(few)
+    first.look_at(few)
+    first.look_at(few)
+    assert len(asked) == 2
+    assert not first.pending(few)
+    again, asked_again = verifier(tmp_path, done)
+    again.look_at(few)
+    assert asked_again == []
+    assert len(read_reports(tmp_path / REPORTS)) == 2
+
+
+def test_a_mismatch__is_an_error_and_a_failure_of_ones_own_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    few = committed(rounds=1, slots=1)
+    liar, _ = verifier(tmp_path / "a", WorkStatus("done", result={"agrees": False, "segments": 2}))
+    (tmp_path / "a").mkdir()
+    liar.look_at(few)
+    assert "MISMATCH" in caplog.text
+    caplog.clear()
+    (tmp_path / "b").mkdir()
+    broken, _ = verifier(tmp_path / "b", WorkStatus("failed", error="NodeOutOfMemory: too large"))
+    broken.look_at(few)
+    assert "MISMATCH" not in caplog.text
+    assert "not verified" in caplog.text
+    [report] = read_reports(tmp_path / "b" / REPORTS)
+    assert "agrees" not in report
+
+
+def test_a_line_cut_short_by_a_crash__is_reported_again(tmp_path: Path):
+    (tmp_path / REPORTS).write_text('{"name": "verify-1-0-0", "agrees": tr')
+    one, asked = verifier(tmp_path, WorkStatus("queued"))
+    one.look_at(replace(committed(rounds=1, slots=1)))
+    assert asked == ["verify-1-0-0"]
