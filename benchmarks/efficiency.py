@@ -7,7 +7,7 @@ Compared on the same examples, from the same weights, held out alike:
 
 `benchmarks/efficiency.py RUN` takes a finished run's folder (report.json, manifest.json and its stores): its final state is compared
 with a single-process replay, bit for bit, and utilisation is read from its shard reports. Without RUN the job of --config is
-simulated here, twice over the first round, so that `bit_equal_replay` is measured too.
+simulated here, and its first round is replayed a second time, every slot of it, which is what `bit_equal_replay` compares.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,18 +139,27 @@ def parameters_used(manifest: Manifest) -> dict[str, Any]:
 def simulated(config: Path, text: list[Path], *, sequential: bool) -> dict[str, Any]:
     job = publish(config, text)
     run, shards = timed_simulation(job)
-    again = [
-        train_shard(job.manifest, job.program, job.checkpoint, job.examples, 0, slot)
-        for slot in (0, job.manifest.slots - 1)
-    ]
-    first = {result.slot: result.update_root for result in run.results if result.round == 0}
-    equal = all(first[result.slot] == result.update_root for result in again)
     return {
         "source": f"simulation of {config.name}",
         **measure(job, run, shards, sequential=sequential),
-        "bit_equal_replay": equal,
+        "bit_equal_replay": first_round_again(job, run),
         **parameters_used(job.manifest),
     }
+
+
+def first_round_again(job: Job, run: Replay) -> bool:
+    """Train every slot of round 0 once more, last slot first; whether all roots are those of `run`."""
+    first = {result.slot: result for result in run.results if result.round == 0}
+    assert sorted(first) == list(range(job.manifest.slots)), "round 0 was simulated whole"
+    for slot, known in sorted(first.items(), reverse=True):
+        again = train_shard(job.manifest, job.program, job.checkpoint, job.examples, 0, slot)
+        if (again.segment_root, again.end_root, again.update_root) != (
+            known.segment_root,
+            known.end_root,
+            known.update_root,
+        ):
+            return False
+    return True
 
 
 def timed_simulation(job: Job) -> tuple[Replay, list[dict[str, float]]]:
@@ -171,32 +180,21 @@ def finished(folder: Path, *, sequential: bool) -> dict[str, Any]:
     """Figures of a run folder: manifest.json, its stores, and report.json with
 
     losses (held-out, of every checkpoint), masks (one a closed round) and checkpoint_root: compared with a replay here;
-        without the last two `bit_equal_replay` is the report's own;
-    shard_reports: the workers' reports (node.reporter), also looked for as files under `reports/`.
+    shard_reports: the workers' reports (node.reporter).
     """
     manifest = Manifest.from_bytes((folder / "manifest.json").read_bytes())
     report = json.loads((folder / "report.json").read_text())
     job = load(manifest, store_of(folder, manifest))
-    run = Replay(job.checkpoint, [], list(report["losses"]))
-    equal = report.get("bit_equal_replay")
-    if "masks" in report and "checkpoint_root" in report:
-        masks = [int(mask, 0) if isinstance(mask, str) else int(mask) for mask in report["masks"]]
-        if masks != [(1 << manifest.slots) - 1] * manifest.rounds:
-            print("note: slots or rounds are absent: the network saw fewer tokens than the baselines", file=sys.stderr)
-        run = simulate(manifest, job.program, job.checkpoint, job.examples, job.heldout, masks)
-        equal = root_of(run.state).hex() == report["checkpoint_root"].removeprefix("0x")
+    masks = [int(mask, 0) if isinstance(mask, str) else int(mask) for mask in report["masks"]]
+    if masks != [(1 << manifest.slots) - 1] * manifest.rounds:
+        print("note: slots or rounds are absent: the network saw fewer tokens than the baselines", file=sys.stderr)
+    run = simulate(manifest, job.program, job.checkpoint, job.examples, job.heldout, masks)
     return {
         "source": str(folder),
-        **measure(job, run, shard_reports(folder, report), sequential=sequential),
-        "bit_equal_replay": equal,
+        **measure(job, run, report["shard_reports"], sequential=sequential),
+        "bit_equal_replay": root_of(run.state).hex() == report["checkpoint_root"].removeprefix("0x"),
         **parameters_used(manifest),
     }
-
-
-def shard_reports(folder: Path, report: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    yield from report.get("shard_reports", [])
-    for path in sorted(folder.glob("**/reports/**/*.json")):
-        yield json.loads(path.read_text())
 
 
 def store_of(folder: Path, manifest: Manifest) -> BlockStore:

@@ -36,6 +36,7 @@ class Settings:
     price: str = "1"  # asked per slot-round; the least the operator accepts
     aggregator_price: str = "1"  # asked per aggregated round
     capacity: int = 4  # slots of one job it can hold at once
+    longest_job_days: int = 30  # jobs that could bind collateral for longer are left alone
     standby: bool = True
     workers: int = 1  # worker processes on this machine
     device: str = ""  # of the workers, such as cuda:1; empty takes the best there is
@@ -122,6 +123,7 @@ _BOUNDS = (
     ("operator", 0, 2**63),
     ("gateway_port", 0, 65535),
     ("capacity", 1, 256),
+    ("longest_job_days", 1, 3650),
     ("workers", 1, 256),
     ("poll_s", 0.1, 3600),
     ("sample_rate", 0, 1),

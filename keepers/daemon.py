@@ -139,6 +139,7 @@ def _spawn(child: Child) -> None:
             stderr=subprocess.STDOUT,
             start_new_session=True,  # a Ctrl-C in the terminal reaches the daemon alone, which ends them in order
             preexec_fn=tied_to_parent(),
+            umask=0o077,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
     child.started = time.monotonic()

@@ -17,13 +17,15 @@ from zoo_compute.spec.pricing import RevealedBid, order_bids
 
 RECOVERY_S = 6  # in every estimate: a worker killed in the middle is back, and the commitment is mined
 BATCH = 64  # most elements of a contract's list argument
+ATTEMPTS = 6  # of an auction, before I take it that a lot will never fill
 
 
 @dataclass(frozen=True)
 class Me:
     """Who decides. Prices in wei per slot-round and per aggregation; `free` collateral in the job's token.
 
-    capacity: slots I can train at once, less what other jobs of mine hold or bid for.
+    capacity: slots I can train at once, less what other jobs of mine hold or bid for. other_s: seconds that their slots take
+    on the same workers. longest_s: the longest job I bind my collateral for.
     """
 
     operator: int
@@ -37,7 +39,13 @@ class Me:
     turn_s: int  # seconds between keepers that could do the same errand
     ready_window_s: int  # of the network's preset
     workers: int = 1  # that train at the same time
+    other_s: float = 0.0
+    longest_s: int = 30 * 86_400
     drained: bool = False
+
+    def asks(self, kind: int) -> int:
+        """My price in a lot."""
+        return self.price if kind == Kind.SLOTS else self.aggregator_price
 
 
 @dataclass(frozen=True)
@@ -131,61 +139,79 @@ def duties(view: JobView, me: Me, progress: Progress) -> list[Duty]:
 
 def _while_open(view: JobView, me: Me, progress: Progress) -> Iterator[Duty]:
     for kind, lot in view.lots.items():
-        wanted = me.provides if kind == Kind.SLOTS else me.aggregates
-        price = me.price if kind == Kind.SLOTS else me.aggregator_price
         bid = view.bids.get((kind, me.operator))
         if lot.bidding(view.now):
-            if wanted:
-                yield from _bid(view, me, progress, kind, price)
+            if wants(view, me, kind):
+                yield from _bid(view, me, progress, kind)
         elif lot.revealing(view.now):
             if bid is not None and bid.attempt == lot.attempt and not bid.revealed:
-                yield OpenBid(kind, lot.attempt, bid.capacity, price)
+                yield OpenBid(kind, lot.attempt, bid.capacity, me.asks(kind))
         elif view.now >= lot.reveal_end + _turn(view, me, kind):
-            yield from _settle_lot(view, kind, wanted and price <= lot.max_reserve)
+            yield from _settle_lot(view, me, kind)
 
 
-def _bid(view: JobView, me: Me, progress: Progress, kind: int, price: int) -> Iterator[Duty]:
+def wants(view: JobView, me: Me, kind: int) -> bool:
+    """Whether I would ever bid in this lot: my role, my price, and a job that ends within my patience."""
+    lot, terms = view.lots[kind], view.terms
+    longest_s = terms.rounds * (2 * terms.slot_s + terms.aggregate_s)
+    role = me.provides if kind == Kind.SLOTS else me.aggregates
+    return role and me.asks(kind) <= lot.max_reserve and longest_s <= me.longest_s and lot.attempt <= ATTEMPTS
+
+
+def _bid(view: JobView, me: Me, progress: Progress, kind: int) -> Iterator[Duty]:
     """Bid for what I have fetched, checked and timed: a job that cannot be run never gets hold of my lock."""
-    lot = view.lots[kind]
+    lot, price = view.lots[kind], me.asks(kind)
     bid = view.bids.get((kind, me.operator))
-    if me.drained or price > lot.reserve or (bid is not None and bid.attempt == lot.attempt):
+    room = me.capacity if kind == Kind.SLOTS else 1
+    room = min(room, lot.units, me.free // lot.lock if lot.lock else room)
+    if me.drained or room <= 0 or price > lot.reserve or (bid is not None and bid.attempt == lot.attempt):
         return
     if progress.slot_s is None:
         if not progress.failed:
             yield Prepare()
         return
-    if bid is not None and bid.attempt:
-        yield Send("auction", "reclaim", (view.job, kind, me.operator))
-    wished = min(me.capacity, _fitting(view, me, progress.slot_s)) if kind == Kind.SLOTS else 1
-    capacity = min(wished, lot.units, me.free // lot.lock if lot.lock else wished)
+    capacity = min(room, _fitting(view, me, progress.slot_s)) if kind == Kind.SLOTS else room
     if capacity > 0:
+        if bid is not None and bid.attempt:
+            yield Send("auction", "reclaim", (view.job, kind, me.operator))
         yield SealBid(kind, lot.attempt, capacity, price)
 
 
 def _fitting(view: JobView, me: Me, slot_s: float) -> int:
-    """How many slots of the job my workers can train in its slot time."""
-    rounds_of_work = math.floor((view.terms.slot_s - RECOVERY_S) / slot_s)
+    """How many slots of the job my workers can train in its slot time, beside my other jobs."""
+    rounds_of_work = math.floor((view.terms.slot_s - RECOVERY_S - me.other_s) / slot_s)
     return max(0, rounds_of_work * me.workers)
 
 
-def _settle_lot(view: JobView, kind: int, interested: bool) -> Iterator[Duty]:
-    """After the reveal phase: clear in order and award; re-open only if I would bid at a higher reserve."""
+def _settle_lot(view: JobView, me: Me, kind: int) -> Iterator[Duty]:
+    """After the reveal phase: clear in order and award, or re-open what cannot be sold.
+
+    Both lots must be full to be cleared; re-opening is also what frees a standing bid of mine from a job that never fills.
+    """
     lot = view.lots[kind]
     revealed = {
         operator: bid
         for (k, operator), bid in view.bids.items()
         if k == kind and bid.attempt == lot.attempt and bid.revealed
     }
-    if lot.phase == LotPhase.OPEN and not lot.enough_bids:
-        if interested:
+    if lot.phase == LotPhase.OPEN and not all(other.enough_bids for other in view.lots.values()):
+        bound = any((k, me.operator) in view.bids for k in view.lots)
+        if not lot.enough_bids and (bound or wants(view, me, kind)):
             yield Send("auction", "reopen", (view.job, kind))
         return
     bids = [RevealedBid(operator, b.price, b.discount_bps, b.capacity) for operator, b in revealed.items()]
-    order = [bid.operator for bid in order_bids(bids)]
+    ordered = order_bids(bids)
+    order = [bid.operator for bid in ordered]
     if lot.phase in (LotPhase.OPEN, LotPhase.CLEARING):
-        rest = order[lot.cleared :]
-        for start in range(0, len(rest), BATCH):
-            yield Send("auction", "clear", (view.job, kind, rest[start : start + BATCH]))
+        passed = [bid.score << 64 | bid.operator for bid in ordered[: lot.cleared]]
+        if lot.cleared and (not passed or passed[-1] != lot.cursor):
+            # Somebody left bids out. One at a time: the first one left out starts the clearing again, the rest follow it.
+            batches = [[operator] for operator in order]
+        else:
+            rest = order[lot.cleared :]
+            batches = [rest[start : start + BATCH] for start in range(0, len(rest), BATCH)]
+        for batch in batches:
+            yield Send("auction", "clear", (view.job, kind, batch))
     if lot.phase == LotPhase.CLEARED:
         priced = view.seats if kind == Kind.SLOTS else view.aggregator_seats
         due = [operator for operator in order if revealed[operator].won and operator not in priced]
@@ -276,8 +302,8 @@ def _take_vacant(view: JobView, run: Run, me: Me, progress: Progress) -> Iterato
 
 
 def estimate_s(slot_s: float, slots: int, me: Me) -> int:
-    """What I tell the chain: seconds for `slots` slots on my workers, one of which may die once."""
-    return math.ceil(slot_s * -(-slots // me.workers)) + RECOVERY_S
+    """What I tell the chain: seconds for `slots` slots on my workers, beside my other jobs; a worker may die once."""
+    return math.ceil(slot_s * -(-slots // me.workers) + me.other_s) + RECOVERY_S
 
 
 # -- aggregation -----------------------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from eth_account.messages import encode_defunct
@@ -29,14 +31,13 @@ from keepers.duties import (
     Send,
     Train,
     duties,
+    wants,
 )
 from keepers.requests import (
     aggregate_name,
     aggregate_request,
     prepare_name,
     prepare_request,
-    tidy_name,
-    tidy_request,
     train_name,
     train_request,
 )
@@ -55,6 +56,7 @@ from zoo_compute.operators import DRAINING, Operators
 from zoo_compute.spec.bits import popcount, slots_in
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.cid import digest_of
+from zoo_compute.store.peers import parse_gateway
 
 log = logging.getLogger("zoo.keeper")
 
@@ -76,7 +78,10 @@ class Keeper:
         self._sealer = Sealer(secret)
         self._verifier = Verifier(config, self._ask, secret) if "verifier" in config.roles else None
         self._finished: set[int] = set()
-        self._engaged: dict[int, int] = {}  # job -> slots that it holds of mine, or that I bid for
+        self._engagements: dict[int, int] = {}  # job -> slots that it holds of mine, or that I bid for
+        self._locked_now = 0  # collateral bound since the snapshot of this tick
+        self._slot_seconds: dict[int, float] = {}  # job -> timed seconds of one of its slot-rounds
+        self._bound: dict[int, bool] = {}  # job -> money of mine is still in it
         self._peers: list[str] = []
         self._endpoints: dict[int, str] = {}  # operator -> where its store serves blocks
         self._unseen = chain.network.first_block  # first block whose announcements were not read
@@ -87,29 +92,40 @@ class Keeper:
         block = self.chain.head().number
         operator = read_operator(self.chain, self.config.operator, block) if self.config.operator else None
         status: dict[str, Any] = {"block": block, "jobs": {}, "trouble": []}
-        busy = False
+        views: list[JobView] = []
         for job in range(1, self.chain.tasks.job_count(block=block) + 1):
-            if job in self._finished:
-                continue
-            try:
-                view = read_job(self.chain, job, block)
-                status["jobs"][job] = JobState(view.state).name
-                busy = self._serve(view, operator) or busy
-            except Refusal as refusal:  # somebody was quicker, or the chain moved on; the next tick looks again
-                log.info("job %d: refused: %s", job, refusal)
-            except Retryable as error:
-                log.warning("job %d: %s; will try again", job, error)
-            except NeedsOperator as error:
-                log.error("job %d: %s (%s)", job, error, error.hint)
-                status["trouble"].append(f"job {job}: {error}")
-            except Exception as error:
-                log.exception("job %d: unexpected", job)
-                status["trouble"].append(f"job {job}: {type(error).__name__}: {error}")
+            if job not in self._finished:
+                with self._contained(f"job {job}", status):
+                    views.append(read_job(self.chain, job, block))
+        # What I am bound to in all jobs is known before anything is decided in one of them.
+        self._engagements = {v.job: _engaged_slots(v, self.config.operator) for v in views}
+        self._locked_now = 0
+        for view in views:
+            status["jobs"][view.job] = JobState(view.state).name
+            with self._contained(f"job {view.job}", status):
+                self._bound[view.job] = self._serve(view, operator)
         if operator is not None:
-            self._claim_rewards(operator)
-            if not busy:
-                self._withdraw(operator)
+            with self._contained("money", status):
+                self._claim_rewards(operator)
+                if not any(self._bound.values()):
+                    self._withdraw(operator)
         return status
+
+    @contextmanager
+    def _contained(self, what: str, status: dict[str, Any]) -> Iterator[None]:
+        """Whatever goes wrong with one job, hostile or unlucky, must not keep the others waiting."""
+        try:
+            yield
+        except Refusal as refusal:  # somebody was quicker, or the chain moved on; the next tick looks again
+            log.info("%s: refused: %s", what, refusal)
+        except Retryable as error:
+            log.warning("%s: %s; will try again", what, error)
+        except NeedsOperator as error:
+            log.error("%s: %s (%s)", what, error, error.hint)
+            status["trouble"].append(f"{what}: {error}")
+        except Exception as error:
+            log.exception("%s: unexpected", what)
+            status["trouble"].append(f"{what}: {type(error).__name__}: {error}")
 
     def refresh_peers(self) -> None:
         """Whose stores to ask for what is not here: the network's, and what operators announced on chain."""
@@ -121,7 +137,7 @@ class Keeper:
         mine = self.config.operator
         if mine and self.config.endpoint and self._endpoints.get(mine) != self.config.endpoint:
             self.sender.send(self.chain.registry.announce(mine, self.config.endpoint))
-        others = [url for operator, url in self._endpoints.items() if url and operator != mine]
+        others = [url for operator, url in self._endpoints.items() if operator != mine and _is_gateway(url)]
         self._peers = [*dict.fromkeys([*self.chain.network.storage, *others])]
         if isinstance(self.store, BlockStore):
             self.store.set_peers(self._peers)
@@ -132,25 +148,25 @@ class Keeper:
             self._verifier.look_at(view)
         if operator is None:
             if view.over and not (self._verifier and self._verifier.pending(view)):
-                self._finish(view)
+                self._finished.add(view.job)
             return False
-        self._engaged[view.job] = _engaged_slots(view, operator.operator)
         me = self._me(view, operator)
         found = duties(view, me, self._progress(view, operator.operator))
         for duty in found:
             self._perform(view, duty)
         seat, aggregator = view.seats.get(me.operator), view.aggregator_seats.get(me.operator)
         bound = bool((seat and seat.locked) or (aggregator and aggregator.locked))
+        if not found and not bound and self._is_of_no_interest(view, me):
+            self._finished.add(view.job)
         paid = view.run is None or view.run.outstanding == 0
         if view.over and paid and not found and not bound and not (self._verifier and self._verifier.pending(view)):
-            self._finish(view)
+            self._finished.add(view.job)
         return bound
 
-    def _finish(self, view: JobView) -> None:
-        """Nothing is due any more: let the store go of what the job needed only while it ran."""
-        self._finished.add(view.job)
-        if self.work.status(prepare_name(view)).state == "done" or view.checkpoints:
-            self._ask("work.tidy", tidy_name(view), tidy_request(view))
+    def _is_of_no_interest(self, view: JobView, me: Me) -> bool:
+        """An open job in which I have no bid and shall never make one: nothing about it can become my duty."""
+        mine = any(operator == me.operator for _, operator in view.bids)
+        return view.state == JobState.OPEN and not mine and not any(wants(view, me, kind) for kind in view.lots)
 
     def _me(self, view: JobView, operator: OperatorView) -> Me:
         config = self.config
@@ -160,19 +176,31 @@ class Keeper:
             aggregates="aggregator" in config.roles,
             price=config.price_wei(Kind.SLOTS),
             aggregator_price=config.price_wei(Kind.AGGREGATOR),
-            capacity=config.capacity - sum(slots for job, slots in self._engaged.items() if job != view.job),
+            capacity=config.capacity - sum(slots for job, slots in self._engagements.items() if job != view.job),
             standby=config.standby,
-            free=operator.free(view.token),
+            free=operator.free(view.token) - self._locked_now,
             turn_s=max(1, round(3 * config.poll_s)),
             ready_window_s=self.chain.network.params.ready_window_s,
             workers=config.workers,
+            other_s=self._seconds_elsewhere(view.job),
+            longest_s=config.longest_job_days * 86_400,
             drained=not operator.eligible or (config.folder / DRAINING).exists(),
         )
+
+    def _seconds_elsewhere(self, job: int) -> float:
+        """What the slots of my other jobs take of my workers' time in a round."""
+        total = 0.0
+        for other, slots in self._engagements.items():
+            if other != job and slots:
+                total += self._slot_seconds.get(other, 0.0) * -(-slots // self.config.workers)
+        return total
 
     def _progress(self, view: JobView, operator: int) -> Progress:
         prepared = self.work.status(prepare_name(view))
         seat = view.seats.get(operator)
         slot_s = float(prepared.result["slot_s"]) if prepared.result else None
+        if slot_s is not None:
+            self._slot_seconds[view.job] = slot_s
         if prepared.state == "failed":
             log.warning("job %d is not for this operator: %s", view.job, prepared.error)
             return Progress(failed=True)
@@ -190,8 +218,13 @@ class Keeper:
     def _perform(self, view: JobView, duty: Duty) -> None:
         match duty:
             case Send(contract, function, args):
+                if function == "take_over" and view.run is not None:
+                    self._engagements[view.job] += 1
+                    self._locked_now += view.run.lock
                 self._send(view, getattr(getattr(self.chain, contract), function)(*args))
             case SealBid():
+                self._engagements[view.job] += duty.capacity if duty.kind == Kind.SLOTS else 0
+                self._locked_now += duty.capacity * view.lots[duty.kind].lock
                 self._seal_bid(view, duty)
             case OpenBid():
                 self._open_bid(view, duty)
@@ -262,6 +295,14 @@ class Keeper:
                 call = self.chain.tasks.withdraw(token, operator.owner)
                 receipt = self.sender.send(call)
                 log.info("withdrew %d of %s to %s in %s", amount, token, operator.owner, receipt.transaction_hash)
+
+
+def _is_gateway(url: str) -> bool:
+    """Anyone may announce anything; what is no gateway's URL is passed over."""
+    try:
+        return bool(parse_gateway(url))
+    except ValueError:
+        return False
 
 
 def _engaged_slots(view: JobView, operator: int) -> int:

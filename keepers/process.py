@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import logging
+import os
 import sys
 import threading
 import time
@@ -65,10 +66,13 @@ def run_keeper(config: OperatorConfig) -> None:
     @app.task(name="keeper.watch", ignore_result=True)
     def watch() -> None:
         nonlocal ticks
+        ticks += 1
         try:
-            if ticks % PEERS_EVERY_TICKS == 0:
+            if ticks % PEERS_EVERY_TICKS == 1:
                 keeper.refresh_peers()
-            ticks += 1
+        except (ZooError, ValueError) as error:  # old peers serve as well
+            log.warning("the announced endpoints could not be read: %s", error)
+        try:
             write_status(config, keeper.tick())
         except Unreachable as error:
             log.warning("%s; will try again", error)
@@ -125,6 +129,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--name", default="0", help="tells workers of one operator apart")
     arguments = parser.parse_args(argv)
     configure_logging()
+    os.umask(0o077)  # the broker's file holds sealed prices, the logs say what was decided
     try:
         config = load(arguments.home)
         if arguments.roles:

@@ -36,8 +36,11 @@ def _run(view: JobView) -> Run:
     return view.run
 
 
+PREPARE = "prepare-"
+
+
 def prepare_name(view: JobView) -> str:
-    return f"prepare-{view.job}-{view.terms.manifest.hex()[:16]}"
+    return f"{PREPARE}{view.job}-{view.terms.manifest.hex()[:16]}"
 
 
 def prepare_request(view: JobView) -> dict[str, Any]:
@@ -83,19 +86,4 @@ def verify_request(view: JobView, round_: int, slot: int) -> dict[str, Any]:
         "operator": commit.operator,
         "bundle": raw_cid(commit.bundle),
         "root": commit.root.hex(),
-    }
-
-
-def tidy_name(view: JobView) -> str:
-    return f"tidy-{view.job}"
-
-
-def tidy_request(view: JobView) -> dict[str, Any]:
-    """What was kept for a job that is over: its checkpoints in order, and everyone's bundles."""
-    checkpoints = sorted(view.checkpoints, key=lambda c: c.round)
-    return {
-        "job": view.job,
-        "manifest": raw_cid(view.terms.manifest),
-        "checkpoints": [raw_cid(c.cid) for c in checkpoints],
-        "bundles": [raw_cid(c.bundle) for c in view.commits],
     }

@@ -13,6 +13,7 @@ from typing import Any
 from celery import Celery
 
 from keepers.app import WORK_QUEUE
+from keepers.requests import PREPARE
 from keepers.work import WorkLog
 from node import worker as node_worker
 from zoo_compute.errors import Retryable
@@ -28,7 +29,6 @@ TASKS: dict[str, Body] = {
     "work.train": node_worker.run_shard,
     "work.aggregate": node_worker.run_aggregation,
     "work.verify": node_worker.run_verification,
-    "work.tidy": node_worker.run_tidying,
 }
 
 
@@ -55,17 +55,20 @@ def run(body: Body, worklog: WorkLog, store: Store, name: str, request: dict[str
     """Do the work called `name` once: skipped when it is done or another worker holds its lease."""
     if worklog.finished(name):
         return
-    if isinstance(store, BlockStore):
-        store.set_peers(request.get("peers", []))
     with worklog.lease(name) as mine:
         if not mine:
             return
         try:
+            if isinstance(store, BlockStore):
+                store.set_peers(request.get("peers", []))
             worklog.record(name, body(request, store))
             log.info("%s done", name)
         except (Retryable, ContentMissing, StoreUnreachable) as error:
             log.warning("%s: %s; will be tried again", name, error)
-            worklog.forget(name)
+            if name.startswith(PREPARE):  # before a bid nothing is owed: a job whose files cannot be had is left alone
+                worklog.record_failure(name, str(error))
+            else:
+                worklog.forget(name)
         except Exception as error:
             log.exception("%s failed", name)
             worklog.record_failure(name, f"{type(error).__name__}: {error}")

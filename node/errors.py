@@ -2,12 +2,11 @@
 
 NodeError               .hint says what to do
 ├── NodeOutOfMemory     the job does not fit this device; names the sizes
-├── ShardCancelled      the keeper asked to stop                              Retryable
 ├── BadInputs           fetched content is not what the chain or the manifest committed to
 └── NoDevice            the device asked for is absent, or not allowed here
 """
 
-from zoo_compute.errors import NeedsOperator, Retryable, ZooError
+from zoo_compute.errors import NeedsOperator, ZooError
 
 
 class NodeError(ZooError):
@@ -16,10 +15,6 @@ class NodeError(ZooError):
 
 class NodeOutOfMemory(NodeError, NeedsOperator):
     """The device ran out of memory; the message names what the job needs and what there is."""
-
-
-class ShardCancelled(NodeError, Retryable):
-    """Training stopped because it was told to; nothing was stored."""
 
 
 class BadInputs(NodeError, ValueError):

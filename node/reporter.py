@@ -1,12 +1,8 @@
-"""What a worker tells its keeper: one JSON object a slot-round, and files that are never half written. No torch."""
+"""What a worker tells its keeper: one JSON object a slot-round. No torch."""
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 
@@ -36,19 +32,3 @@ class ShardReport:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
-
-
-def write_atomically(path: str | os.PathLike[str], report: dict[str, Any]) -> None:
-    """Write JSON so that a reader sees the whole of it or the file that was there before."""
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "w") as file:
-            json.dump(report, file, sort_keys=True, allow_nan=False)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -14,17 +14,17 @@ from node.device import GB, memory, needed_bytes, reproducible
 from node.errors import BadInputs, NodeOutOfMemory
 from node.training import tensors_of
 from repops.commitments import Array, state_root, tensor_root
-from repops.fields import BadField, canonical_json, check_keys, parse_json
 from repops.files import FileRefused, parse_state, state_bytes
 from repops.program import Program, State, build
 from zoo_compute.manifest import MAX_MANIFEST_BYTES, Manifest
 from zoo_compute.publish import OUTER
+from zoo_compute.records import MAX_POINTER_BYTES, BadRecord
+from zoo_compute.records import Pointer as Pointer
 from zoo_compute.store.interface import Store
 
 TIMEOUT_S = 120.0
 HEADER_ROOM = 2**20
 MAX_DATA_BYTES = 2**34
-MAX_POINTER_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -35,36 +35,6 @@ class Inputs:
     program: Program
     checkpoint: State
     examples: Tensor
-
-
-@dataclass(frozen=True)
-class Pointer:
-    """A checkpoint as the chain names it. round: the round it closed; mask: the slots whose updates it holds."""
-
-    job: int
-    round: int
-    state: str
-    root: bytes
-    mask: int
-
-    def to_bytes(self) -> bytes:
-        fields = {"version": 1, "job": self.job, "round": self.round, "state": self.state}
-        return canonical_json({**fields, "root": self.root.hex(), "mask": hex(self.mask)})
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Pointer:
-        keys = ("version", "job", "round", "state", "root", "mask")
-        try:
-            given = parse_json(data, "checkpoint pointer")
-            check_keys(given, keys, keys, "checkpoint pointer")
-            pointer = cls(
-                given["job"], given["round"], given["state"], bytes.fromhex(given["root"]), int(given["mask"], 16)
-            )
-        except (BadField, ValueError, TypeError, AttributeError) as error:
-            raise BadInputs(f"checkpoint pointer: {error}") from error
-        if pointer.to_bytes() != data:
-            raise BadInputs("checkpoint pointer: not canonical")
-        return pointer
 
 
 def root_from_hex(text: str) -> bytes:
@@ -94,7 +64,11 @@ def fetch_manifest(store: Store, cid: str) -> Manifest:
 
 
 def fetch_pointer(store: Store, cid: str) -> Pointer:
-    return Pointer.from_bytes(store.read(cid, max_bytes=MAX_POINTER_BYTES, timeout_s=TIMEOUT_S))
+    """Raises BadInputs; the store's errors pass."""
+    try:
+        return Pointer.from_bytes(store.read(cid, max_bytes=MAX_POINTER_BYTES, timeout_s=TIMEOUT_S))
+    except BadRecord as error:
+        raise BadInputs(str(error)) from error
 
 
 def fetch_checkpoint(store: Store, manifest: Manifest, job: int, round: int, pointer: str | None, root: bytes) -> State:

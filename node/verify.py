@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,8 +10,7 @@ import torch
 from torch import Tensor
 
 from node.prover import SlotResult
-from node.training import Progress, ShardResult, arrays_of, train_shard
-from repops.commitments import segment_root
+from node.training import arrays_of, train_shard
 from repops.program import Program, State
 from zoo_compute.manifest import Manifest
 
@@ -32,7 +29,7 @@ class Agreement:
 class Mismatch:
     """The first committed root that is wrong: `field` of the result.
 
-    steps: the inner steps (from, to) in which it went wrong, as narrow as what the committer revealed allows.
+    steps: the inner steps (from, to) in which it went wrong, as narrow as the commitment allows.
     tensor, element, expected, found: the first element of the update's file that differs, when it does.
     """
 
@@ -63,15 +60,12 @@ def verify_slot(
     entry: SlotResult,
     *,
     update: State | None = None,
-    segments: Sequence[tuple[int, bytes]] | None = None,
     start_root: bytes | None = None,
     device: torch.device | None = None,
-    progress: Progress | None = None,
 ) -> Agreement | Mismatch:
     """Compare `entry` with an own execution of its slot-round.
 
-    checkpoint: what the chain recorded for the round. update: the entry's file, if it could be fetched. segments: the
-    leaves of the entry's segment tree, if its committer revealed them; they narrow a mismatch to one segment.
+    checkpoint: what the chain recorded for the round. update: the entry's file, if it could be fetched.
     """
     own = train_shard(
         manifest,
@@ -81,7 +75,6 @@ def verify_slot(
         round,
         entry.slot,
         device=device,
-        progress=progress,
         start_root=start_root,
     )
     count = len(own.segments) - 1
@@ -89,30 +82,20 @@ def verify_slot(
     place = _first_difference(own.update, update) if update is not None else None
     if field is None and place is None:
         return Agreement(count)
-    return Mismatch(count, field or "update", _steps(manifest, own, entry, segments, field), *(place or ()))
+    return Mismatch(count, field or "update", _steps(manifest, field), *(place or ()))
 
 
 _FIELDS = ("start_root", "segment_root", "end_root", "update_root")
 
 
-def _steps(
-    manifest: Manifest,
-    own: ShardResult,
-    entry: SlotResult,
-    segments: Sequence[tuple[int, bytes]] | None,
-    field: str | None,
-) -> tuple[int, int]:
+def _steps(manifest: Manifest, field: str | None) -> tuple[int, int]:
+    """A segment tree is committed by its root alone, so what went wrong inside cannot be narrowed further."""
     last = manifest.inner_steps
     if field == "start_root":
         return 0, 0
-    if field not in ("segment_root", "end_root"):
-        return last, last  # all steps agree: the update is not checkpoint - local
-    if segments is None or segment_root(segments) != entry.segment_root:
-        return 0, last
-    for (early, _), (late, root) in pairwise(own.segments):
-        if dict(segments).get(late) != root:
-            return early, late
-    return 0, last
+    return (
+        (0, last) if field in ("segment_root", "end_root") else (last, last)
+    )  # else: update is not checkpoint - local
 
 
 def _first_difference(own: State, other: State) -> tuple[str, int | None, str | None, str | None] | None:

@@ -4,9 +4,9 @@ A request names content and roots; nothing in it is believed before it is checke
 is the CID of the pointer to the checkpoint a round starts from (null for round 0), `start_root` the chain's root of it:
 
     every request   job, manifest (CID), round, checkpoint, start_root, [program_root, data_root, device]
-    run_shard       + slot, [report: path of the report file]
+    run_shard       + slot
     run_aggregation + mask, bundles [{bundle (CID), root, operator, slots}]
-    run_verification  + slot, operator, bundle (CID), root, [slots of the bundle, segments]
+    run_verification  + slot, operator, bundle (CID), root, [slots of the bundle]
     run_tidying     job, manifest, checkpoints (CIDs of pointers, in order), bundles (CIDs) of a job that is over
 """
 
@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from node import prover, syncer
 from node.aggregation import aggregate
 from node.device import memory, memory_errors_told, needed_bytes, pick, reproducible
-from node.errors import BadInputs, NodeOutOfMemory, ShardCancelled
+from node.errors import BadInputs, NodeOutOfMemory
 from node.prover import SlotResult
-from node.reporter import ShardReport, write_atomically
+from node.reporter import ShardReport
 from node.training import Progress, ShardResult, parameters_of, root_of, train_shard
 from node.verify import verify_slot
 from zoo_compute.store.interface import Store
@@ -69,26 +69,18 @@ def run_shard(
     store: Store,
     *,
     progress: Progress | None = None,
-    cancelled: Callable[[], bool] | None = None,
     tamper: Tamper | None = None,
 ) -> dict[str, Any]:
     """Train one slot of one round, store its update, answer (and, at `request["report"]`, write) its ShardReport.
 
     cancelled: asked after every step; ShardCancelled is raised once it says so. tamper: for fault injection (node.faults).
-    Raises BadInputs, NodeOutOfMemory, ShardCancelled and the store's errors; nothing is stored then.
+    Raises BadInputs, NodeOutOfMemory and the store's errors; nothing is stored then.
     """
     began = time.perf_counter()
     inputs = syncer.fetch_inputs(store, request)
     device = pick(request.get("device"))
     if not 0 <= request["slot"] < inputs.manifest.slots:
         raise BadInputs(f"slot {request['slot']}: the job has {inputs.manifest.slots} slots")
-
-    def watched(step: int, loss: float) -> None:
-        if cancelled is not None and cancelled():
-            raise ShardCancelled(f"slot {request['slot']} of round {request['round']} was cancelled after step {step}")
-        if progress is not None:
-            progress(step, loss)
-
     with memory_errors_told(inputs.program.profile, device):
         result = train_shard(
             inputs.manifest,
@@ -97,17 +89,14 @@ def run_shard(
             inputs.examples,
             request["round"],
             request["slot"],
-            progress=watched,
+            progress=progress,
             start_root=syncer.root_from_hex(request["start_root"]),
             device=device,
         )
     if tamper is not None:
         result = tamper(result)
     update = syncer.put_state(store, result.update)
-    report = _report(request, inputs, result, update, str(device), time.perf_counter() - began).to_dict()
-    if request.get("report"):
-        write_atomically(request["report"], report)
-    return report
+    return _report(request, inputs, result, update, str(device), time.perf_counter() - began).to_dict()
 
 
 def run_aggregation(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
@@ -140,9 +129,7 @@ def run_aggregation(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     }
 
 
-def run_verification(
-    request: Mapping[str, Any], store: Store, *, cancelled: Callable[[], bool] | None = None
-) -> dict[str, Any]:
+def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """Re-execute one committed slot-round. Answers `agrees`, `segments`, and where the first difference is."""
     began = time.perf_counter()
     answer = {name: request[name] for name in ("job", "round", "slot", "operator")}
@@ -154,11 +141,6 @@ def run_verification(
         return {**answer, "agrees": False, "segments": 0, "field": "bundle", "message": str(error)}
     inputs = syncer.fetch_inputs(store, request)
     device = pick(request.get("device"))
-
-    def watched(step: int, _: float) -> None:
-        if cancelled is not None and cancelled():
-            raise ShardCancelled(f"verification of slot {entry.slot} was cancelled after step {step}")
-
     try:
         room = syncer.update_bytes(inputs.manifest)
         update = syncer.get_state(store, entry.update, entry.update_root, max_bytes=room)
@@ -173,10 +155,8 @@ def run_verification(
             request["round"],
             entry,
             update=update,
-            segments=_segments(request.get("segments")),
             start_root=start,
             device=device,
-            progress=watched,
         )
     message = {} if outcome.to_dict()["agrees"] else {"message": str(outcome)}
     return {**answer, **outcome.to_dict(), **message, "seconds": time.perf_counter() - began}
@@ -216,10 +196,6 @@ def _committed(
         start_root=start_root,
     )
     return {result.slot: result for result in bundle.results}
-
-
-def _segments(given: Sequence[Sequence[Any]] | None) -> list[tuple[int, bytes]] | None:
-    return None if given is None else [(int(step), syncer.root_from_hex(root)) for step, root in given]
 
 
 def _report(

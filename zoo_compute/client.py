@@ -24,7 +24,7 @@ from zoo_compute.chain.sender import Sender
 from zoo_compute.errors import ConfigError, UserError
 from zoo_compute.plan import Config, plan_of
 from zoo_compute.posted import Job
-from zoo_compute.quote import Quote, outline, quote, terms_of
+from zoo_compute.quote import Quote, quote, terms_of
 from zoo_compute.spec import params
 from zoo_compute.store import BlockStore, Store, confirmations, open_store
 
@@ -138,7 +138,7 @@ class Client:
         from zoo_compute.submission import check_funds, prepare, token_of
 
         token = token_of(job, self.chain)
-        check_funds(self.chain, self.signer.address, token, params.escrow(terms_of(outline(job), job.prices, token)))
+        check_funds(self.chain, self.signer.address, token, params.escrow(terms_of(job.outline(), job.prices, token)))
         return prepare(job, token, self.store, weights=weights, say=self.say)
 
     def check_served(self, prepared: Prepared) -> None:

@@ -22,10 +22,11 @@ from web3 import Web3
 from web3.types import RPCEndpoint
 
 from zoo_compute.anvil import Anvil
+from zoo_compute.atomic import write_atomically
 from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.deployment import Web3Deployer, deploy
-from zoo_compute.chain.network import Network, load, write_atomically
+from zoo_compute.chain.network import Network, load
 from zoo_compute.chain.sender import Sender
 from zoo_compute.errors import ChainError, DevnetError
 from zoo_compute.processes import is_free

@@ -18,6 +18,7 @@ from repops.specs import ARCHITECTURES, Profile, ProgramSpec
 from zoo_compute.amounts import format_amount, parse_amount
 from zoo_compute.errors import UserError
 from zoo_compute.manifest import DataFile, HeldoutFile, JobError, Manifest, Outer, StateFile, refusals_told
+from zoo_compute.spec.params import MAX_PRICE, MAX_ROUNDS, escrow_of
 
 __all__ = [
     "CheckpointConfig",
@@ -129,6 +130,18 @@ class CheckpointConfig:
         return max(1, self.interval // inner_steps)
 
 
+def read_config(path: Path) -> Any:
+    """What a YAML or JSON file says, unchecked. Raises JobError, naming the file."""
+    try:
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise JobError(f"{path}: larger than a configuration should be ({MAX_CONFIG_BYTES} bytes)")
+        return yaml.safe_load(path.read_text("utf-8"))
+    except OSError as error:
+        raise JobError(f"{path}: cannot be read ({error.strerror})") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise JobError(f"{path}: not YAML or JSON: {error}") from error
+
+
 class Prices(NamedTuple):
     """In the token's smallest unit; the first two per slot-round, the others per round."""
 
@@ -190,9 +203,7 @@ class ComputeJob:
             self.checkpoint.every_rounds(self.training.inner_steps)
             if self.market.token != "ZEN" and not _ADDRESS.fullmatch(self.market.token):
                 raise BadField(f"market.token: expected 'ZEN' or an address, got {self.market.token!r}")
-        # A manifest with stand-ins checks every range now, before any data is read.
-        nothing = "b" + "a" * 58, "0" * 64
-        self.manifest(StateFile(*nothing), DataFile(*nothing, examples=1), HeldoutFile(nothing[0]))
+        self.outline()  # checks every range now, before any data is read
         with refusals_told():
             self.prices: Prices = self._prices()
 
@@ -216,9 +227,9 @@ class ComputeJob:
 
     @property
     def escrow(self) -> int:
-        """What posting pulls: (max_price * slots + aggregator_max_price) * rounds."""
+        """What posting pulls."""
         prices, training = self.prices, self.training
-        return (prices.max_price * training.slots + prices.aggregator_max_price) * training.rounds
+        return escrow_of(training.rounds, training.slots, prices.max_price, prices.aggregator_max_price)
 
     def data_paths(self) -> list[Path]:
         """The files and directories of `data:`, relative ones from the configuration's directory."""
@@ -226,6 +237,11 @@ class ComputeJob:
         if not given:
             raise JobError("data: name the text to train on with `path` or `paths`")
         return [self.directory / Path(path).expanduser() for path in given]
+
+    def outline(self) -> Manifest:
+        """The manifest before its files exist: its numbers are those of the real one, its content addresses are not."""
+        cid, root = "b" + "a" * 58, "0" * 64
+        return self.manifest(StateFile(cid, root), DataFile(cid, root, examples=1), HeldoutFile(cid))
 
     def manifest(self, state: StateFile, data: DataFile, heldout: HeldoutFile) -> Manifest:
         """The job's manifest, once its files are stored."""
@@ -246,22 +262,16 @@ class ComputeJob:
             aggregate_s=limits.aggregate_s,
             reexecute_s=limits.slot_s if limits.reexecute_s is None else limits.reexecute_s,
             redundancy=self.checkpoint.redundancy,
-            keep_every=min(10_000, self.checkpoint.every_rounds(training.inner_steps)),
+            keep_every=min(MAX_ROUNDS, self.checkpoint.every_rounds(training.inner_steps)),
         )
 
     @classmethod
     def from_file(cls, path: str | Path) -> ComputeJob:
         """Read a YAML or JSON configuration. Raises JobError, naming the file."""
         path = Path(path)
+        given = read_config(path)
         try:
-            if path.stat().st_size > MAX_CONFIG_BYTES:
-                raise JobError(f"{path}: larger than a configuration should be ({MAX_CONFIG_BYTES} bytes)")
-            given = yaml.safe_load(path.read_text("utf-8"))
             return cls.from_dict(given, directory=path.parent)
-        except OSError as error:
-            raise JobError(f"{path}: cannot be read ({error.strerror})") from error
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise JobError(f"{path}: not YAML or JSON: {error}") from error
         except UserError as error:
             raise JobError(f"{path}: {error}", hint=error.hint) from error
 
@@ -314,10 +324,10 @@ class ComputeJob:
         given = market.aggregator_reserve
         reserve_a = min(reserve, most_a) if given is None else parse_amount(given, what="market.aggregator_reserve")
         for name, low, high in (("", reserve, most), ("aggregator_", reserve_a, most_a)):
-            if not 1 <= low <= high < 2**80:
+            if not 1 <= low <= high <= MAX_PRICE:
                 raise JobError(f"market.{name}reserve: expected more than 0 and at most {name}max_price")
         prices = Prices(reserve, most, reserve_a, most_a)
-        escrow = (most * training.slots + most_a) * training.rounds
+        escrow = escrow_of(training.rounds, training.slots, most, most_a)
         if budget is not None and escrow > budget:
             raise JobError(
                 f"budget_max: the job needs {format_amount(escrow)} in escrow, the budget is {format_amount(budget)}",

@@ -18,9 +18,9 @@ from repops.commitments import Array, sha256
 from repops.fields import BadField, between, canonical_json, parse_json, read
 from repops.specs import ProgramSpec
 from zoo_compute.errors import UserError
+from zoo_compute.spec.params import MAX_ROUNDS, MAX_SECONDS, MAX_SLOTS
 
 MAX_MANIFEST_BYTES = 256 * 1024  # one raw block, so that its CID can be rebuilt from 32 bytes on chain
-MAX_SECONDS = 604_800
 _CID = re.compile(r"b[a-z2-7]{58}")
 _ROOT = re.compile(r"[0-9a-f]{64}")
 
@@ -125,14 +125,14 @@ class Manifest:
             if self.version != 1:
                 raise BadField(f"manifest.version: this release reads version 1, got {self.version}")
             object.__setattr__(self, "program", ProgramSpec.from_dict(self.program).to_dict())
-            between("manifest.rounds", self.rounds, 1, 10_000)
-            between("manifest.slots", self.slots, 1, 256)
+            between("manifest.rounds", self.rounds, 1, MAX_ROUNDS)
+            between("manifest.slots", self.slots, 1, MAX_SLOTS)
             between("manifest.quorum", self.quorum, 1, self.slots)
             between("manifest.inner_steps", self.inner_steps, 1, 10**6)
             between("manifest.segment_steps", self.segment_steps, 1, self.inner_steps)
             between("manifest.seed", self.seed, 0, 2**63 - 1)
             between("manifest.redundancy", self.redundancy, 1, 256)
-            between("manifest.keep_every", self.keep_every, 1, 10_000)
+            between("manifest.keep_every", self.keep_every, 1, MAX_ROUNDS)
             for name in ("slot_s", "aggregate_s", "reexecute_s"):
                 between(f"manifest.{name}", getattr(self, name), 1, MAX_SECONDS)
 

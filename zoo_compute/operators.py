@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from eth_utils.address import is_address, to_checksum_address
 
 from zoo_compute.amounts import format_amount
+from zoo_compute.atomic import write_atomically
 from zoo_compute.chain.events import scan
-from zoo_compute.chain.network import write_atomically
 from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.errors import ConfigError, NotFunded, Refusal, UserError

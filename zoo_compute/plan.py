@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from zoo_compute.amounts import parse_amount
 from zoo_compute.errors import UserError
-from zoo_compute.job import MAX_CONFIG_BYTES, ComputeJob, JobError
-from zoo_compute.quote import check_budget, outline, terms_of
+from zoo_compute.job import ComputeJob, JobError, read_config
+from zoo_compute.quote import check_budget, terms_of
 
 Config = str | Path | Mapping[str, Any] | ComputeJob
 
@@ -28,7 +26,7 @@ class Plan:
     def check_budget(self) -> None:
         """Raises BudgetTooSmall."""
         if self.budget is not None:
-            check_budget(self.budget, terms_of(outline(self.job), self.job.prices, token=""))
+            check_budget(self.budget, terms_of(self.job.outline(), self.job.prices, token=""))
 
 
 def plan_of(config: Config, max_budget: str | int | float | None = None, data: str | Path | None = None) -> Plan:
@@ -43,7 +41,7 @@ def plan_of(config: Config, max_budget: str | int | float | None = None, data: s
         return _plan(dict(config), Path(), max_budget, data)
     path = Path(config).expanduser()
     try:
-        return _plan(_read(path), path.parent, max_budget, data)
+        return _plan(read_config(path), path.parent, max_budget, data)
     except UserError as error:
         raise JobError(
             str(error) if str(error).startswith(str(path)) else f"{path}: {error}", hint=error.hint
@@ -84,14 +82,3 @@ def _sections_of(job: ComputeJob) -> dict[str, Any]:
         "budget_max": job.budget_max,
     }
     return {key: value for key, value in sections.items() if value is not None}
-
-
-def _read(path: Path) -> Any:
-    try:
-        if path.stat().st_size > MAX_CONFIG_BYTES:
-            raise JobError(f"{path}: larger than a configuration should be ({MAX_CONFIG_BYTES} bytes)")
-        return yaml.safe_load(path.read_text("utf-8"))
-    except OSError as error:
-        raise JobError(f"{path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise JobError(f"{path}: not YAML or JSON: {error}") from error

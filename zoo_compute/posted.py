@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +17,22 @@ from zoo_compute.errors import Retryable, UserError
 from zoo_compute.ledger import Account, job_account
 from zoo_compute.manifest import MAX_MANIFEST_BYTES, Manifest
 from zoo_compute.progress import LossReader, Progress, progress_of
-from zoo_compute.store import confirmations, raw_cid
+from zoo_compute.store import StoreError, confirmations, raw_cid
 
 if TYPE_CHECKING:
     from zoo_compute.client import Client
     from zoo_compute.results import Result
 
 DEFAULT_POLL_S = 2.0
+LOOK_TIMEOUT_S = 10.0  # for a small file that a look needs
+
+
+@dataclass(frozen=True)
+class Redundancy:
+    """wanted: the manifest's `redundancy`; confirmed: distinct operators' stores that say they pin the newest checkpoint."""
+
+    wanted: int
+    confirmed: int
 
 
 class Job:
@@ -55,13 +65,32 @@ class Job:
 
     def holders(self) -> list[int]:
         """Operators whose stores hold the job's data and weights: with some, the submitter may stop serving them."""
-        client = self._client
-        manifest = Manifest.from_bytes(
-            client.store.read(raw_cid(self.view().terms.manifest), max_bytes=MAX_MANIFEST_BYTES)
-        )
-        urls = client.endpoints()
-        held = [set(confirmations(cid, list(urls.values()))) for cid in (manifest.data.cid, manifest.state.cid)]
-        return [operator for operator, url in urls.items() if all(url in found for found in held)]
+        manifest = self._manifest(self.view())
+        urls = self._client.endpoints()
+        held = _confirmed([manifest.data.cid, manifest.state.cid], urls.values())
+        return [operator for operator, url in urls.items() if url in held]
+
+    def redundancy(self) -> Redundancy | None:
+        """Who keeps the newest checkpoint, against what the job asks for; None when its manifest or pointer cannot be had."""
+        from zoo_compute.results import pointer_of
+
+        view = self.view()
+        self._client.use_peers()
+        try:
+            manifest = self._manifest(view)
+            cids = [manifest.state.cid]
+            if max(view.checkpoint_roots, default=0):
+                cids = [
+                    raw_cid(view.checkpoint_cid),
+                    pointer_of(view, self._client.store, timeout_s=LOOK_TIMEOUT_S).state,
+                ]
+        except (StoreError, UserError):
+            return None
+        return Redundancy(manifest.redundancy, len(_confirmed(cids, self._client.endpoints().values())))
+
+    def _manifest(self, view: JobView) -> Manifest:
+        cid = raw_cid(view.terms.manifest)
+        return Manifest.from_bytes(self._client.store.read(cid, max_bytes=MAX_MANIFEST_BYTES, timeout_s=LOOK_TIMEOUT_S))
 
     def looks(self, poll_s: float = DEFAULT_POLL_S, *, until_settled: bool = False) -> Iterator[Progress]:
         """One look after another, until the job is over (or every claim is paid). An RPC that does not answer is waited for."""
@@ -137,3 +166,9 @@ class Job:
                     self._client.say(f"{error}; waiting for it")
                 told = True
                 time.sleep(DEFAULT_POLL_S)
+
+
+def _confirmed(cids: Iterable[str], urls: Iterable[str]) -> set[str]:
+    """The gateways that confirm every one of these files; a store once, however many operators announce it."""
+    asked = list(urls)
+    return set.intersection(*(set(confirmations(cid, asked)) for cid in cids))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from zoo_compute.amounts import format_amount, format_seconds
 from zoo_compute.chain.views import Checkpoint, Commit, JobState, JobView, LotPhase
 from zoo_compute.errors import ZooError
+from zoo_compute.records import MAX_BUNDLE_BYTES, BadRecord, Bundle
 from zoo_compute.spec.bits import popcount, slots_in
 from zoo_compute.store.cid import raw_cid
 from zoo_compute.store.errors import StoreError
@@ -18,7 +18,6 @@ from zoo_compute.store.errors import StoreError
 if TYPE_CHECKING:
     from zoo_compute.store import Store
 
-MAX_BUNDLE_BYTES = 256 * 1024
 BUNDLE_TIMEOUT_S = 2.0
 _DURATION = re.compile(r"\d+(\.\d+)? (s|min|h|d)\b")
 
@@ -123,14 +122,12 @@ def _mean(values: Sequence[float] | None) -> float | None:
 
 
 def _losses_in(data: bytes, job: int) -> dict[int, float]:
-    """Last loss by slot of one bundle; nothing for bytes that are no bundle of this job."""
+    """Last loss by slot of one bundle; nothing for bytes that are no bundle of this job, or where a loss was not finite."""
     try:
-        bundle = json.loads(data)
-        if bundle["job"] != job:
-            return {}
-        return {int(result["slot"]): float(result["loss"][-1]) for result in bundle["results"]}
-    except (ValueError, TypeError, KeyError, IndexError, RecursionError):
+        bundle = Bundle.from_bytes(data)
+    except BadRecord:
         return {}
+    return {r.slot: r.loss[1] for r in bundle.results if r.loss[1] is not None} if bundle.job == job else {}
 
 
 def progress_of(view: JobView, *, spent: int, due: int, losses: Sequence[float | None] = ()) -> Progress:

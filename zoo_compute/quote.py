@@ -8,12 +8,9 @@ from typing import Any
 from zoo_compute.amounts import format_amount
 from zoo_compute.errors import UserError
 from zoo_compute.job import ComputeJob, Prices
-from zoo_compute.manifest import DataFile, HeldoutFile, Manifest, StateFile
+from zoo_compute.manifest import Manifest
 from zoo_compute.spec import params
 from zoo_compute.spec.params import Preset, Terms
-
-_NO_CID = "b" + "a" * 58
-_NO_ROOT = "0" * 64
 
 
 class BudgetTooSmall(UserError):
@@ -51,11 +48,6 @@ class Quote:
         return {key: str(value) if key in amounts else value for key, value in asdict(self).items()}
 
 
-def outline(job: ComputeJob) -> Manifest:
-    """The job's manifest before its files exist: its numbers are those of the real one, its content addresses are not."""
-    return job.manifest(StateFile(_NO_CID, _NO_ROOT), DataFile(_NO_CID, _NO_ROOT, examples=1), HeldoutFile(_NO_CID))
-
-
 def terms_of(manifest: Manifest, prices: Prices, token: str) -> Terms:
     """What `TaskRegistry.post` takes."""
     return Terms(
@@ -91,7 +83,7 @@ def attempts_to_maximum(reserve: int, max_reserve: int) -> int:
 
 def quote(job: ComputeJob, preset: Preset) -> Quote:
     """The quote of a job on a network with this preset."""
-    manifest, prices = outline(job), job.prices
+    manifest, prices = job.outline(), job.prices
     terms = terms_of(manifest, prices, token="")
     attempts = max(
         attempts_to_maximum(prices.reserve, prices.max_price),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +10,9 @@ from repops import commitments, files
 from zoo_compute.chain.views import Checkpoint, Commit, JobState, JobView
 from zoo_compute.errors import UserError
 from zoo_compute.publish import OUTER
+from zoo_compute.records import MAX_POINTER_BYTES, BadRecord, Pointer
 from zoo_compute.store import ContentTampered, Store, raw_cid
 
-MAX_POINTER_BYTES = 256 * 1024
 TIMEOUT_S = 600.0
 
 
@@ -44,9 +43,7 @@ def fetch(view: JobView, store: Store, path: Path, *, whole: bool = False) -> Re
         )
     root = view.checkpoint_roots[done]
     pointer_cid = raw_cid(view.checkpoint_cid)
-    state_cid = _state_cid(
-        store.read(pointer_cid, max_bytes=MAX_POINTER_BYTES, timeout_s=TIMEOUT_S), view.job, pointer_cid
-    )
+    state_cid = pointer_of(view, store, timeout_s=TIMEOUT_S).state
     path = path.expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".zoo-", dir=path.parent) as folder:
@@ -86,11 +83,17 @@ def _is_final(view: JobView, done: int) -> bool:
     return view.state == JobState.ENDED and all(c.finalised or view.now > c.deadline for c in claims if c.round < done)
 
 
-def _state_cid(data: bytes, job: int, pointer_cid: str) -> str:
+def pointer_of(view: JobView, store: Store, *, timeout_s: float) -> Pointer:
+    """The pointer to the newest checkpoint, checked against the chain. Raises ContentTampered; the store's errors pass."""
+    done, cid = max(view.checkpoint_roots), raw_cid(view.checkpoint_cid)
     try:
-        pointer = json.loads(data)
-        if pointer["job"] != job:
-            raise ContentTampered(f"the checkpoint pointer {pointer_cid} is of job {pointer['job']}, not {job}")
-        return str(pointer["state"])
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ContentTampered(f"the checkpoint pointer {pointer_cid} is no pointer: {error!r}") from error
+        pointer = Pointer.from_bytes(store.read(cid, max_bytes=MAX_POINTER_BYTES, timeout_s=timeout_s))
+    except BadRecord as error:
+        raise ContentTampered(f"the checkpoint pointer {cid} is no pointer: {error}") from error
+    expected = (view.job, done - 1, view.checkpoint_roots[done])
+    if (pointer.job, pointer.round, pointer.root) != expected:
+        raise ContentTampered(
+            f"the checkpoint pointer {cid} is of job {pointer.job}, round {pointer.round}, root {pointer.root.hex()}; "
+            f"expected job {view.job}, round {done - 1}, root {expected[2].hex()}"
+        )
+    return pointer

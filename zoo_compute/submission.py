@@ -19,9 +19,9 @@ from repops import files
 from zoo_compute import data as texts
 from zoo_compute import home
 from zoo_compute.amounts import format_amount
+from zoo_compute.atomic import write_atomically
 from zoo_compute.chain.bindings.task_registry import Terms as PostedTerms
 from zoo_compute.chain.events import scan
-from zoo_compute.chain.network import write_atomically
 from zoo_compute.chain.views import JobState
 from zoo_compute.errors import NotFunded, TokenRefusal, UserError
 from zoo_compute.job import ComputeJob

@@ -1,4 +1,4 @@
-"""`DistributedTrainer`: the shape of the Gym documents, over the client.
+"""`DistributedTrainer`: one object for who thinks in a model, a dataset and a budget of tokens; over the client.
 
 trainer = DistributedTrainer(model="gpt-1m", dataset="./corpus", nodes=6, budget_tokens=2e7, max_budget=100)
 trainer.train("model.safetensors")

@@ -6,8 +6,6 @@ import argparse
 import functools
 from pathlib import Path
 
-import torch
-
 from keepers import broker, worker
 from keepers.app import make_app
 from keepers.config import load
@@ -27,7 +25,6 @@ def main() -> None:
     arguments = parser.parse_args()
     configure_logging()
     config = load(arguments.home)
-    torch.set_num_threads(config.threads)
     client = broker.wait_ready(config.broker, config.folder)
     app = make_app(config)
     tamper = flip_bit(round=arguments.round, slot=arguments.slot, tensor=arguments.tensor, element=3, bit=20)

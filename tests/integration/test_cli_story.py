@@ -61,7 +61,10 @@ def test_one_operator_trains_a_job__from_register_to_unstake(zoo: Zoo, place: Pl
         settled = json.loads(out.splitlines()[-1])
         assert (settled["outstanding"], settled["escrow"], settled["due"]) == (0, "0", "0")
 
-        money = zoo.json("job", "show", number)["account"]
+        shown = zoo.json("job", "show", number)
+        money = shown["account"]
+        assert shown["redundancy"] == {"wanted": 2, "confirmed": 1}  # one operator, one store
+        assert "kept by the stores of 1 operator, 2 wanted" in zoo.run("job", "show", number)[1]
         amounts = {key: int(money[key]) for key in ("escrowed", "paid", "fee", "refunded", "held", "slashed")}
         assert (
             amounts["escrowed"] == amounts["paid"] + amounts["fee"] + amounts["refunded"] + amounts["held"] == 10 * ZEN

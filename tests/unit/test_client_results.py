@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,10 @@ from zoo_compute.chain.views import AggregatorSeat, Checkpoint, Commit, JobState
 from zoo_compute.errors import Unreachable, UserError
 from zoo_compute.ledger import job_account
 from zoo_compute.progress import LossReader, progress_of, waiting_for
+from zoo_compute.records import MAX_POINTER_BYTES, Bundle, Pointer, SlotResult
 from zoo_compute.results import fetch
 from zoo_compute.store import BlockStore, ContentMissing, ContentTampered, digest_of
+from zoo_compute.store.errors import ContentRefused
 
 ROOT0 = bytes(32)
 TERMS = Terms("0xZ", ROOT0, ROOT0, ROOT0, ROOT0, 2, 3, 2, 1, 2, 1, 2, 60, 30, 20, 10**9)
@@ -60,8 +61,7 @@ def trained(tmp_path: Path) -> tuple[BlockStore, dict[str, np.ndarray], JobView]
 
 def published(store: BlockStore, state: dict[str, np.ndarray], root: bytes, job: int = 5) -> JobView:
     cid = store.add(files.state_bytes(state))
-    pointer = {"version": 1, "job": job, "round": 1, "state": cid, "root": root.hex(), "mask": "0x7"}
-    digest = digest_of(store.add(json.dumps(pointer).encode()))
+    digest = digest_of(store.add(Pointer(job, 0, cid, root, 0b111).to_bytes()))
     return view(checkpoint_roots={0: ROOT0, 1: root}, checkpoint_cid=digest)
 
 
@@ -90,8 +90,14 @@ def test_result__that_differs_in_one_bit_from_the_chain__is_refused_and_not_writ
 
 def test_result__of_another_jobs_pointer_or_nonsense__is_refused(trained: Any, tmp_path: Path) -> None:
     store, state, _ = trained
-    with pytest.raises(ContentTampered, match="of job 6, not 5"):
+    with pytest.raises(ContentTampered, match=r"of job 6, round 0, .*expected job 5"):
         fetch(published(store, state, ROOT0, job=6), store, tmp_path / "model")
+    late = replace(published(store, state, ROOT0), checkpoint_roots={0: ROOT0, 1: ROOT0, 2: ROOT0})
+    with pytest.raises(ContentTampered, match="expected job 5, round 1"):
+        fetch(late, store, tmp_path / "model")
+    huge = digest_of(store.add(b" " * (MAX_POINTER_BYTES + 1)))
+    with pytest.raises(ContentRefused):
+        fetch(view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cid=huge), store, tmp_path / "model")
     nonsense = digest_of(store.add(b"[1, 2"))
     with pytest.raises(ContentTampered, match="no pointer"):
         fetch(view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cid=nonsense), store, tmp_path / "model")
@@ -119,19 +125,17 @@ def test_result__is_final_when_every_window_has_passed(trained: Any, tmp_path: P
 
 def test_progress__counts_slots_losses_and_money(tmp_path: Path) -> None:
     store = BlockStore(tmp_path / "s")
-    bundle = {
-        "job": 5,
-        "results": [{"slot": 0, "loss": [5.0, 4.0]}, {"slot": 1, "loss": [5.0, 3.0]}, {"slot": 2, "loss": [1.0, 1.0]}],
-    }
-    digest = digest_of(store.add(json.dumps(bundle).encode()))
-    foreign = digest_of(store.add(json.dumps({**bundle, "job": 6}).encode()))
+    told: list[tuple[float | None, float | None]] = [(5.0, 4.0), (5.0, 3.0), (1.0, 1.0), (5.0, None)]
+    results = tuple(SlotResult(slot, "b", ROOT0, ROOT0, ROOT0, ROOT0, loss, 1.0) for slot, loss in enumerate(told))
+    digest = digest_of(store.add(Bundle(5, 0, 1, results).to_bytes()))
+    foreign = digest_of(store.add(Bundle(6, 0, 1, results).to_bytes()))
     commits = (
-        Commit(0, 1, 0b011, ROOT0, digest, 1_060, False, 20),
+        Commit(0, 1, 0b1011, ROOT0, digest, 1_060, False, 20),
         Commit(1, 2, 0b100, ROOT0, foreign, 1_060, False, 30),
     )
     job = view(commits=commits, run=replace(RUN, missing=0b011))
     losses = LossReader(store).losses(job)
-    assert losses == (3.5, None)  # slot 2 is not in the bitmap; the second bundle is of another job
+    assert losses == (3.5, None)  # slot 2 is not in the bitmap, slot 3 diverged; the second bundle is of another job
     progress = progress_of(job, spent=5, due=20, losses=losses)
     assert (progress.state, progress.round, progress.committed, progress.nodes, progress.loss) == (
         "running",

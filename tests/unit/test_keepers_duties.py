@@ -130,10 +130,46 @@ def test_clearing__goes_by_score_then_operator_and_leaves_out_what_is_cleared():
     lot = replace(LOT, revealed=3, units_capped=6, units_uncapped=12)
     [clear] = duties(opening(1_100, lots={0: lot}, bids=bids), ME_PROVIDER, Progress())
     assert clear == Send("auction", "clear", (1, 0, [2, 3, 1]))
-    partly = replace(lot, phase=LotPhase.CLEARING, cleared=2)
+    partly = replace(lot, phase=LotPhase.CLEARING, cleared=2, cursor=(80 * 10_000) << 64 | 3)
     assert duties(opening(1_100, lots={0: partly}, bids=bids), ME_PROVIDER, Progress()) == [
         Send("auction", "clear", (1, 0, [1]))
     ]
+
+
+def test_clearing__in_which_somebody_left_bids_out_is_started_again():
+    bids = {(0, 3): replace(BID, price=80), (0, 1): replace(BID, price=90), (0, 2): replace(BID, price=80)}
+    lot = replace(LOT, revealed=3, units_capped=6, units_uncapped=12, phase=LotPhase.CLEARING, cleared=1)
+    robbed = replace(lot, cursor=(90 * 10_000) << 64 | 1)  # the last bid was cleared first: two are left out
+    found = duties(opening(1_100, lots={0: robbed}, bids=bids), ME_PROVIDER, Progress())
+    assert found == [Send("auction", "clear", (1, 0, [operator])) for operator in (2, 3, 1)]
+
+
+def test_a_lot_that_is_full__waits_for_the_other_and_frees_my_bid_by_reopening():
+    bids = {(0, operator): BID for operator in (1, 2, 3)}
+    full = replace(LOT, revealed=3, units_capped=6, units_uncapped=12)
+    short = replace(LOT, units=1, max_reserve=1)  # an aggregator's seat nobody can want
+    stuck = opening(1_100, lots={0: full, 1: short}, bids=bids)
+    assert duties(stuck, ME_PROVIDER, TIMED) == [Send("auction", "reopen", (1, 1))]
+    assert duties(stuck, replace(ME_PROVIDER, operator=9), TIMED) == []
+
+
+def test_a_lot_that_never_fills__and_a_job_without_end_get_no_bid():
+    tired = opening(1_000, lots={0: replace(LOT, attempt=7)})
+    assert duties(tired, ME_PROVIDER, TIMED) == []
+    endless = opening(1_000, terms=replace(TERMS, rounds=10_000, slot_s=604_800))
+    assert duties(endless, ME_PROVIDER, TIMED) == []
+
+
+def test_estimates__leave_room_for_my_other_jobs():
+    busy = replace(ME_PROVIDER, other_s=20)
+    assert duties(opening(1_000), busy, Progress(slot_s=7)) == [SealBid(0, 1, 2, 80)]
+    estimate = 2 * 3 + 20 + RECOVERY_S
+    assert duties(awarded(1_001), busy, Progress(slot_s=3)) == [Send("settlement", "ready", (1, ME, estimate))]
+
+
+def test_strangers_jobs__are_not_even_fetched_without_room_or_collateral():
+    for me in (replace(ME_PROVIDER, capacity=0), replace(ME_PROVIDER, free=9), replace(ME_PROVIDER, price=101)):
+        assert duties(opening(1_000), me, Progress()) == []
 
 
 def test_awarding__prices_winners_that_have_no_seat_yet():

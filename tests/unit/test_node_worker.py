@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from node import prover, reporter, syncer, worker
-from node.errors import BadInputs, NodeOutOfMemory, ShardCancelled
+from node import prover, syncer, worker
+from node.errors import BadInputs, NodeOutOfMemory
 from node.faults import FlipBit, flip_bit
 from node.training import ShardResult
 from repops.files import state_bytes
@@ -35,7 +35,7 @@ def round_of_three(job: SmallJob) -> SmallJob:
     return job
 
 
-def test_run_shard__stores_its_update_and_reports_it(job: SmallJob, tmp_path: Path) -> None:
+def test_run_shard__stores_its_update_and_reports_it(job: SmallJob) -> None:
     report = job.train(1)
     update = syncer.get_state(job.store, report["update"], bytes.fromhex(report["update_root"]), max_bytes=10**6)
     assert set(update) == set(job.program.names)
@@ -44,14 +44,11 @@ def test_run_shard__stores_its_update_and_reports_it(job: SmallJob, tmp_path: Pa
     assert [step for step, _ in report["segments"]] == [0, 2, 4, 5]
     assert 0 < report["seconds"] < report["wall_s"]
     assert report["tokens"] == 5 * 4 * 16
-    path = tmp_path / "reports" / "one.json"
-    again = worker.run_shard(job.base | {"slot": 1, "report": str(path)}, job.store)
-    written = json.loads(path.read_text())
-    assert written == json.loads(json.dumps(again))
-    assert {k: v for k, v in written.items() if not k.endswith(("seconds", "_s"))} == {
+    again = worker.run_shard(job.base | {"slot": 1}, job.store)
+    assert {k: v for k, v in again.items() if not k.endswith(("seconds", "_s"))} == {
         k: v for k, v in report.items() if not k.endswith(("seconds", "_s"))
     }
-    assert [p.name for p in path.parent.iterdir()] == ["one.json"]
+    json.dumps(report, allow_nan=False)
 
 
 def test_two_rounds__verified_and_aggregated__follow_each_other(job: SmallJob) -> None:
@@ -93,7 +90,7 @@ def test_verification__of_one_flipped_bit__finds_that_slot_alone_and_where(
     json.dumps(found)
 
 
-def test_verification__of_training_that_went_another_way__names_the_segment(job: SmallJob) -> None:
+def test_verification__of_training_that_went_another_way__names_the_root(job: SmallJob) -> None:
     """A liar whose state went wrong between steps 2 and 4, all roots after it consistent with that."""
 
     def wrong(result: ShardResult) -> ShardResult:
@@ -107,11 +104,8 @@ def test_verification__of_training_that_went_another_way__names_the_segment(job:
     for slot in range(3):
         job.train(slot, tamper=wrong if slot == 0 else None)
     job.commit(7, [0, 1, 2])
-    blind, told = job.verify(0), job.verify(0, segments=job.reports[0]["segments"])
-    assert (blind["field"], blind["steps"]) == ("segment_root", [0, 5])
-    assert (told["field"], told["steps"], told["tensor"]) == ("segment_root", [2, 4], None)
-    lying_leaves = [[step, "00" * 32] for step, _ in job.reports[0]["segments"]]
-    assert job.verify(0, segments=lying_leaves)["steps"] == [0, 5]
+    found = job.verify(0)
+    assert (found["field"], found["steps"], found["tensor"]) == ("segment_root", [0, 5], None)
     assert job.verify(1)["agrees"]
 
 
@@ -205,20 +199,6 @@ def test_inputs__data_that_is_not_what_the_manifest_says__is_refused(tmp_path: P
         syncer.fetch_examples(job.store, manifest)
 
 
-def test_run_shard__cancelled__stops_after_that_step_and_stores_nothing(job: SmallJob) -> None:
-    steps: list[int] = []
-    before = job.store.pins()
-    with pytest.raises(ShardCancelled, match="after step 3"):
-        worker.run_shard(
-            job.base | {"slot": 0},
-            job.store,
-            progress=lambda step, _: steps.append(step),
-            cancelled=lambda: len(steps) == 2,
-        )
-    assert steps == [1, 2]
-    assert job.store.pins() == before
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -309,12 +289,3 @@ def test_parse_bundle__a_slot_twice_or_a_wrong_root__is_refused(round_of_three: 
     ):
         with pytest.raises(BadInputs):
             prover.parse_bundle(json.dumps(given | {"results": results}).encode())
-
-
-def test_report__that_cannot_be_written__leaves_the_old_one(tmp_path: Path) -> None:
-    path = tmp_path / "report.json"
-    reporter.write_atomically(path, {"a": 1})
-    with pytest.raises(ValueError, match="JSON"):
-        reporter.write_atomically(path, {"a": float("nan")})
-    assert json.loads(path.read_text()) == {"a": 1}
-    assert [p.name for p in tmp_path.iterdir()] == ["report.json"]

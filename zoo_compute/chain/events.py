@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,6 +20,8 @@ from zoo_compute.errors import Unreachable
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
+
+_log = logging.getLogger("zoo.events")
 
 BLOCKS_PER_REQUEST = 5_000  # halved while an RPC finds it too many
 
@@ -105,7 +108,11 @@ def decode(chain: Chain, logs: Iterable[LogReceipt]) -> list[Event]:
         signature = contract and log["topics"] and _by_topic().get((contract, bytes(log["topics"][0])))
         if not signature:
             continue
-        args = chain.contracts[signature.contract].events[signature.name]().process_log(log)["args"]
+        try:
+            args = chain.contracts[signature.contract].events[signature.name]().process_log(log)["args"]
+        except UnicodeDecodeError:
+            _log.warning("%s in %s is not text and is passed over", signature.name, log["transactionHash"].hex())
+            continue  # anyone may write bytes that are no text into an endpoint
         values = {entry["name"]: _named(entry, args[entry["name"]]) for entry in signature.inputs}
         events.append(
             Event(

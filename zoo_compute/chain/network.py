@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,6 +19,7 @@ from urllib.parse import urlsplit
 
 from eth_utils.address import is_address, is_checksum_address, is_checksum_formatted_address, to_checksum_address
 
+from zoo_compute.atomic import write_atomically as write_atomically
 from zoo_compute.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -193,19 +192,3 @@ def _code_hashes(value: Any) -> dict[str, str]:
 
 def _kind(value: Any) -> str:
     return {list: "a list", str: "a string", type(None): "null"}.get(type(value), type(value).__name__)
-
-
-def write_atomically(path: Path, content: bytes, *, mode: int) -> None:
-    """Replace `path` in one step; on failure the old file is untouched."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(file.fileno(), mode)
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from zoo_compute.chain.network import write_atomically
+from zoo_compute.atomic import write_atomically
 from zoo_compute.errors import ConfigError
 
 

@@ -24,6 +24,7 @@ from zoo_compute.chain.views import (
     Vacancy,
 )
 from zoo_compute.errors import UserError
+from zoo_compute.spec.bits import slots_in
 from zoo_compute.spec.params import Terms
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _read_parts(chain: Chain, job: int, head: Head, events: Sequence[Event]) -> 
             Read("settlement", "seats" if kind == Kind.SLOTS else "aggregator_seats", (job, operator))
             for kind, operator in sorted(seated)
         ),
-        *(Read("settlement", "vacancies", (job, slot)) for slot in range(256) if vacated >> slot & 1),
+        *(Read("settlement", "vacancies", (job, slot)) for slot in slots_in(vacated)),
     ]
     values = read_all(chain, head.number, reads)
 

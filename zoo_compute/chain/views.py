@@ -9,35 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from zoo_compute.spec.params import AGGREGATION_KEY, Terms
+from zoo_compute.spec.bits import slots_in
+from zoo_compute.spec.params import AGGREGATION_KEY, KIND_AGGREGATOR, KIND_SLOTS, STANDARD_CAP_BIDDERS, Terms
+from zoo_compute.spec.state import JobState as JobState
+from zoo_compute.spec.state import Phase
 
-
-class JobState(IntEnum):
-    """`TaskRegistry.jobs(job).state`, and `Settlement.runs(job).state` from AWARDED on."""
-
-    NONE = 0
-    OPEN = 1
-    AWARDED = 2
-    RUNNING = 3
-    ENDED = 4
-    CANCELLED = 5
-
-
-class LotPhase(IntEnum):
-    """`Auction.lots(job, kind).phase`. Whether an open lot is bidding or revealing follows from its ends and `now`."""
-
-    NONE = 0
-    OPEN = 1
-    CLEARING = 2
-    CLEARED = 3
-    AWARDED = 4
+LotPhase = Phase  # of `Auction.lots(job, kind).phase`; whether an open lot is bidding or revealing follows from its ends and `now`
 
 
 class Kind(IntEnum):
     """What a lot sells."""
 
-    SLOTS = 0
-    AGGREGATOR = 1
+    SLOTS = KIND_SLOTS
+    AGGREGATOR = KIND_AGGREGATOR
 
 
 @dataclass(frozen=True)
@@ -62,6 +46,7 @@ class Lot:
     winners: int
     priced: int
     losing_units: int
+    cursor: int = 0  # score << 64 | operator of the bid last cleared
 
     def bidding(self, now: int) -> bool:
         """Sealed bids are accepted (the job must be OPEN too)."""
@@ -72,7 +57,7 @@ class Lot:
 
     @property
     def enough_bids(self) -> bool:
-        return (self.units_capped if self.revealed >= 3 else self.units_uncapped) >= self.units
+        return (self.units_capped if self.revealed >= STANDARD_CAP_BIDDERS else self.units_uncapped) >= self.units
 
 
 @dataclass(frozen=True)
@@ -236,7 +221,7 @@ class JobView:
     def committed(self, round_: int) -> Mapping[int, Commit]:
         """The commit that covers each slot of a round."""
         found = [c for c in self.commits if c.round == round_]
-        return {slot: c for c in found for slot in range(256) if c.bitmap >> slot & 1}
+        return {slot: c for c in found for slot in slots_in(c.bitmap)}
 
 
 @dataclass(frozen=True)

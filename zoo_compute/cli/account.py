@@ -43,8 +43,8 @@ def create(settings: Settings, name: str) -> None:
 @pass_settings
 def import_(settings: Settings, file: Path, name: str | None) -> None:
     """Take over an encrypted key file of another wallet (geth, ape, foundry). Its passphrase stays as it is."""
+    from zoo_compute.atomic import write_atomically
     from zoo_compute.chain import keystore
-    from zoo_compute.chain.network import write_atomically
 
     address = keystore.address_of(file)
     path = home.new_keystore(name or file.stem)

@@ -14,7 +14,7 @@ from zoo_compute.cli.output import StatusLine, table
 
 if TYPE_CHECKING:
     from zoo_compute.ledger import Account
-    from zoo_compute.posted import Job
+    from zoo_compute.posted import Job, Redundancy
     from zoo_compute.progress import Progress
 
 _number = click.argument("number", type=click.IntRange(min=1), metavar="JOB")
@@ -74,7 +74,7 @@ def show(settings: Settings, number: int, location: str | None) -> None:
     """One job: what was accepted, what was refused or slashed, why, and how much."""
     found = settings.client(store=location, with_account=False).job(number)
     view = found.view()
-    progress, account = found.progress(), found.account()
+    progress, account, kept = found.progress(), found.account(), found.redundancy()
     data = {
         **progress.to_dict(),
         "submitter": view.submitter,
@@ -84,11 +84,18 @@ def show(settings: Settings, number: int, location: str | None) -> None:
             str(o): {"slots": seat.held, "price": str(seat.price), "locked": str(seat.locked)}
             for o, seat in view.seats.items()
         },
+        "redundancy": {"wanted": kept.wanted, "confirmed": kept.confirmed} if kept else None,
         "account": account.to_dict(),
     }
-    settings.emit(
-        data, [progress.line(), f"submitter {view.submitter}", *_losses(progress), *_money(account, view.now)]
-    )
+    lines = [progress.line(), f"submitter {view.submitter}", *_losses(progress), _kept(kept)]
+    settings.emit(data, [*lines, *_money(account, view.now)])
+
+
+def _kept(found: Redundancy | None) -> str:
+    if found is None:
+        return "newest checkpoint: nobody serves the job's manifest or the checkpoint's pointer"
+    short = "" if found.confirmed >= found.wanted else f", {found.wanted} wanted"
+    return f"newest checkpoint: kept by the stores of {found.confirmed} operator{'s' * (found.confirmed != 1)}{short}"
 
 
 def _losses(progress: Progress) -> list[str]:

@@ -49,7 +49,7 @@ def build() -> click.Group:
     plugins.attach(root)
     group = root.commands["node"]
     assert isinstance(group, click.Group)
-    for name in ("register", "start"):  # the seed documents' `gym register`, `gym start`
+    for name in ("register", "start"):  # short forms: they are typed most often
         if name in group.commands and name not in root.commands:
             root.add_command(_hidden(group.commands[name], name))
     return root

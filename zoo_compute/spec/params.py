@@ -110,7 +110,12 @@ class Terms:
 
 def escrow(terms: Terms) -> int:
     """What the submitter pays in: every round at the highest prices."""
-    return (terms.max_price * terms.slots + terms.aggregator_max_price) * terms.rounds
+    return escrow_of(terms.rounds, terms.slots, terms.max_price, terms.aggregator_max_price)
+
+
+def escrow_of(rounds: int, slots: int, max_price: int, aggregator_max_price: int) -> int:
+    """`escrow`, before there are terms."""
+    return (max_price * slots + aggregator_max_price) * rounds
 
 
 def lock_per_slot(terms: Terms) -> int:
