@@ -14,18 +14,20 @@ from pathlib import Path
 from types import TracebackType
 
 from keepers.config import OperatorConfig, from_dict, save
-from keepers.daemon import Daemon, gateway_command
+from keepers.daemon import Child, Daemon, gateway_command
 from keepers.verifier import REPORTS, read_reports
 from zoo_compute.chain import keystore
 from zoo_compute.chain.network import write_atomically
 from zoo_compute.chain.sender import Sender
 from zoo_compute.devnet import Devnet
+from zoo_compute.errors import NeedsOperator
 from zoo_compute.operators import HOT_KEY, PASSPHRASE
 from zoo_compute.processes import LOOPBACK, free_port, tied_to_parent
 from zoo_compute.spec.params import ZEN
 
 HOT_COIN = 10 * 10**18  # wei of native coin for a hot key's gas
 GATEWAY_START_S = 15.0
+READY_S = 90.0
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,7 @@ class LocalNetwork:
         self._gateway = start_gateway(self.submitter_store, port, self.folder / "submitter" / "gateway.log")
         for plan in self.plans:
             self.enlist(plan)
+        self.wait_ready()
 
     def enlist(self, plan: OperatorPlan) -> OperatorConfig:
         """Register and fund one operator, and start its processes."""
@@ -128,6 +131,17 @@ class LocalNetwork:
         self.operators[operator] = plan.name
         return operator
 
+    def wait_ready(self, timeout_s: float = READY_S) -> None:
+        """Until every keeper and worker process that runs now takes work: none then misses a bid for having started late."""
+        deadline = time.monotonic() + timeout_s
+        while not all(is_ready(child) for daemon in self.daemons.values() for child in daemon.children.values()):
+            if time.monotonic() > deadline:
+                raise NeedsOperator(
+                    f"a process was not ready after {timeout_s:.0f} s", hint=f"see {self.folder}/*/logs"
+                )
+            self.poll()
+            time.sleep(0.2)
+
     def poll(self) -> None:
         """Keep every operator's processes running."""
         for daemon in self.daemons.values():
@@ -146,6 +160,16 @@ class LocalNetwork:
             self._gateway.wait(10)
         if hasattr(self, "devnet"):
             self.devnet.stop()
+
+
+def is_ready(child: Child) -> bool:
+    """Whether a keeper or worker process has said so in its log since it started (other processes are when they run)."""
+    if not child.running or child.process is None:
+        return False
+    if child.name in ("broker", "gateway"):
+        return True
+    said = f"ready as process {child.process.pid}"
+    return child.log_path.exists() and said in child.log_path.read_text(errors="replace")
 
 
 def start_gateway(store: Path, port: int, log: Path) -> subprocess.Popen[bytes]:

@@ -44,6 +44,11 @@ def configure_logging() -> None:
     setup_logging.connect(lambda **_: None, weak=False)
 
 
+def say_ready(**_: Any) -> None:
+    """One line that a supervisor can wait for."""
+    log.info("ready as process %d", os.getpid())
+
+
 def run_worker(config: OperatorConfig, name: str = "0") -> None:
     """A worker: torch, the store and the queue; no keys, no chain."""
     from keepers import worker  # torch takes seconds to load: a keeper does without
@@ -53,6 +58,7 @@ def run_worker(config: OperatorConfig, name: str = "0") -> None:
     worklog = WorkLog(client, f"{config.name}-{name}")
     worklog.start_afresh()
     worker.bind(app, worklog, open_store(config.store_location), device=config.device)
+    worker_ready.connect(say_ready, weak=False)
     worker.start(app, f"{config.name}-{name}")
 
 
@@ -94,6 +100,7 @@ def run_keeper(config: OperatorConfig) -> None:
         threading.Thread(target=beat, name="beat", daemon=True).start()
 
     worker_ready.connect(schedule, weak=False)
+    worker_ready.connect(say_ready, weak=False)
     app.Worker(
         pool="solo",
         queues=[KEEPER_QUEUE],

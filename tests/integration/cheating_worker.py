@@ -6,10 +6,12 @@ import argparse
 import functools
 from pathlib import Path
 
+from celery.signals import worker_ready
+
 from keepers import broker, worker
 from keepers.app import make_app
 from keepers.config import load
-from keepers.process import configure_logging
+from keepers.process import configure_logging, say_ready
 from keepers.work import WorkLog
 from node.faults import flip_bit
 from node.worker import run_shard
@@ -33,6 +35,7 @@ def main() -> None:
     cheat = functools.partial(run_shard, tamper=tamper)
     functools.update_wrapper(cheat, run_shard)
     worker.bind(app, worklog, open_store(config.store_location), {"work.train": cheat})
+    worker_ready.connect(say_ready, weak=False)
     worker.start(app, f"{config.name}-0")
 
 

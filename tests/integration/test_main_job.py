@@ -35,6 +35,7 @@ def finished(network: LocalNetwork) -> Finished:
     arguments = [item for key, value in CHEAT.items() for item in (f"--{key}", str(value))]
     daemon.children["worker-0"].command = [sys.executable, str(script), "--home", str(daemon.config.folder), *arguments]
     daemon.kill("worker-0")
+    network.wait_ready()
     return follow(network, submit(network))
 
 
