@@ -36,6 +36,8 @@ from keepers.duties import (
 from keepers.requests import (
     aggregate_name,
     aggregate_request,
+    keep_name,
+    keep_request,
     prepare_name,
     prepare_request,
     train_name,
@@ -159,9 +161,22 @@ class Keeper:
         if not found and not bound and self._is_of_no_interest(view, me):
             self._finished.add(view.job)
         paid = view.run is None or view.run.outstanding == 0
-        if view.over and paid and not found and not bound and not (self._verifier and self._verifier.pending(view)):
+        if (
+            view.over
+            and paid
+            and self._keeps_result(view, operator.operator)
+            and not found
+            and not bound
+            and not (self._verifier and self._verifier.pending(view))
+        ):
             self._finished.add(view.job)
         return bound
+
+    def _keeps_result(self, view: JobView, operator: int) -> bool:
+        """Whether the last checkpoint of a job I served is in my store, or cannot be had; asks for it otherwise."""
+        if operator not in view.seats or not view.checkpoints:
+            return True
+        return self._ask("work.keep", keep_name(view), keep_request(view)).state in ("done", "failed")
 
     def _is_of_no_interest(self, view: JobView, me: Me) -> bool:
         """An open job in which I have no bid and shall never make one: nothing about it can become my duty."""

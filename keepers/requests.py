@@ -87,3 +87,12 @@ def verify_request(view: JobView, round_: int, slot: int) -> dict[str, Any]:
         "bundle": raw_cid(commit.bundle),
         "root": commit.root.hex(),
     }
+
+
+def keep_name(view: JobView) -> str:
+    return f"keep-{view.job}-{view.checkpoint_cid.hex()[:16]}"
+
+
+def keep_request(view: JobView) -> dict[str, Any]:
+    """The newest checkpoint."""
+    return {"job": view.job, "manifest": raw_cid(view.terms.manifest), "checkpoint": raw_cid(view.checkpoint_cid)}

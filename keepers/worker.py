@@ -29,6 +29,7 @@ TASKS: dict[str, Body] = {
     "work.train": node_worker.run_shard,
     "work.aggregate": node_worker.run_aggregation,
     "work.verify": node_worker.run_verification,
+    "work.keep": node_worker.run_keeping,
 }
 
 

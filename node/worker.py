@@ -7,7 +7,7 @@ is the CID of the pointer to the checkpoint a round starts from (null for round 
     run_shard       + slot
     run_aggregation + mask, bundles [{bundle (CID), root, operator, slots}]
     run_verification  + slot, operator, bundle (CID), root, [slots of the bundle]
-    run_tidying     job, manifest, checkpoints (CIDs of pointers, in order), bundles (CIDs) of a job that is over
+    run_keeping     job, manifest, checkpoint only
 """
 
 from __future__ import annotations
@@ -162,22 +162,13 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
     return {**answer, **outcome.to_dict(), **message, "seconds": time.perf_counter() - began}
 
 
-def run_tidying(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
-    """After a job: let go of its data, updates and passing checkpoints; keep the last one, and every `keep_every`-th."""
+def run_keeping(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
+    """Fetch and pin a checkpoint nobody trains on any more: the last one of a job."""
     manifest = syncer.fetch_manifest(store, request["manifest"])
-    pointers = [None, *request["checkpoints"]]
-    dropped = {manifest.data.cid, manifest.heldout.cid, *request["bundles"]}
-    for bundle in request["bundles"]:
-        if store.has(bundle):
-            data = store.read(bundle, max_bytes=prover.MAX_BUNDLE_BYTES, timeout_s=syncer.TIMEOUT_S)
-            dropped |= {result.update for result in prover.parse_bundle(data).results}
-    for number, pointer in enumerate(pointers):
-        passing = number % manifest.keep_every != 0 and number != len(pointers) - 1
-        if passing and (pointer is None or store.has(pointer)):
-            dropped |= set(syncer.checkpoint_cids(store, manifest, pointer))
-    for cid in dropped:
-        store.unpin(cid)
-    return {"job": request["job"], "unpinned": len(dropped), "collected": store.collect_garbage()}
+    kept = syncer.checkpoint_cids(store, manifest, request["checkpoint"])
+    for cid in kept:
+        store.pin(cid, timeout_s=syncer.TIMEOUT_S)
+    return {"job": request["job"], "pinned": list(kept)}
 
 
 def _committed(

@@ -209,6 +209,10 @@ def test_client_and_command_line__load_no_torch() -> None:
         "[getattr(zoo_compute, name) for name in zoo_compute.__all__]\n"
         "import zoo_compute.checks, zoo_compute.operators, zoo_compute.submission, zoo_compute.results\n"
         "assert cli.run(['store', '--help']) == 0\n"
+        "assert cli.run(['node', '--help']) == 0\n"
+        "assert cli.run(['node', 'benchmark', '--help']) == 0\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+    assert "Time this machine's training step" in done.stdout
+    assert "pip install" not in done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,10 @@ from zoo_compute import DistributedTrainer
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import AggregatorSeat, Checkpoint, Commit, JobState, JobView, Lot, Run, Seat, Terms
 from zoo_compute.errors import Unreachable, UserError
+from zoo_compute.job import ComputeJob
 from zoo_compute.ledger import job_account
+from zoo_compute.manifest import StateFile
+from zoo_compute.posted import Job, Redundancy
 from zoo_compute.progress import LossReader, progress_of, waiting_for
 from zoo_compute.records import MAX_POINTER_BYTES, Bundle, Pointer, SlotResult
 from zoo_compute.results import fetch
@@ -118,6 +122,42 @@ def test_result__is_final_when_every_window_has_passed(trained: Any, tmp_path: P
     ended = replace(job, state=JobState.ENDED, checkpoints=(claim,))
     assert not fetch(replace(ended, now=1_100), store, tmp_path / "model").final
     assert fetch(replace(ended, now=1_101), store, tmp_path / "model").final
+
+
+# -- redundancy
+
+
+@pytest.mark.parametrize("done", [0, 1])
+def test_redundancy__counts_stores_that_keep_every_file_of_the_newest_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int
+) -> None:
+    store, state = BlockStore(tmp_path / "s"), {"w": np.ones(2, np.float32)}
+    root = commitments.state_root(state)
+    initial = StateFile(store.add(files.state_bytes(state)), root.hex())
+    sections = {"training": {"learning_rate": 0.1, "batch_size": 1, "inner_steps": 1, "rounds": 2, "slots": 3}}
+    model = {"layers": 1, "heads": 1, "width": 8, "context": 8}
+    config = ComputeJob.from_dict({"model": model, "budget_max": 9, "checkpoint": {"redundancy": 3}, **sections})
+    outline = config.outline()
+    manifest = config.manifest(initial, outline.data, outline.heldout)
+    store.add(manifest.to_bytes())
+    made = published(store, {"w": np.zeros(2, np.float32)}, ROOT0)
+    looked = view(terms=replace(TERMS, manifest=manifest.digest), checkpoint_roots={0: root})
+    if done:
+        looked = replace(looked, checkpoint_roots={0: root, 1: ROOT0}, checkpoint_cid=made.checkpoint_cid)
+    asked: list[str] = []
+
+    def confirmed(cid: str, urls: list[str]) -> list[str]:
+        asked.append(cid)
+        return urls[: 2 if len(asked) == 1 else 1]  # the second store has the pointer alone
+
+    monkeypatch.setattr("zoo_compute.posted.confirmations", confirmed)
+    monkeypatch.setattr("zoo_compute.posted.read_job", lambda *_: looked)
+    client: Any = SimpleNamespace(store=store, chain=None, use_peers=lambda: None, endpoints=lambda: {1: "u", 2: "v"})
+    assert Job(client, 5).redundancy() == Redundancy(wanted=3, confirmed=1 if done else 2)
+    assert (initial.cid in asked) == (not done)
+    assert len(asked) == 1 + done
+    looked = replace(looked, terms=replace(TERMS, manifest=b"\1" * 32))
+    assert Job(client, 5).redundancy() is None, "nobody serves the manifest"
 
 
 # -- progress

@@ -3,21 +3,10 @@
 import boa
 import pytest
 
-from tests.contract_kit import DEVNET, START, Offer, Play, deploy_all
+from tests.contract_kit import DEVNET, Offer
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
 SEAT_LOCK = 3 * 2_000 * 3  # of the aggregator
-
-
-@pytest.fixture(scope="module")
-def kit():
-    boa.env.timestamp = START
-    return deploy_all()
-
-
-@pytest.fixture
-def play(kit):
-    return Play(kit)
 
 
 @pytest.fixture

@@ -1,23 +1,11 @@
 """Auction: caps, clearing that resumes and cannot be held up, critical prices."""
 
-import boa
 import pytest
 
-from tests.contract_kit import START, ZEN, Offer, Play, deploy_all
+from tests.contract_kit import ZEN, Offer
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
 SEAT_LOCK = 3 * 2_000 * 3  # of the aggregator
-
-
-@pytest.fixture(scope="module")
-def kit():
-    boa.env.timestamp = START
-    return deploy_all()
-
-
-@pytest.fixture
-def play(kit):
-    return Play(kit)
 
 
 @pytest.fixture

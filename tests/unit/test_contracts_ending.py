@@ -1,23 +1,11 @@
 """Settlement: abandoned jobs, released locks, what a pause leaves alone."""
 
-import boa
 import pytest
 
-from tests.contract_kit import START, Offer, Play, deploy_all
+from tests.contract_kit import Offer
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
 SEAT_LOCK = 3 * 2_000 * 3  # of the aggregator
-
-
-@pytest.fixture(scope="module")
-def kit():
-    boa.env.timestamp = START
-    return deploy_all()
-
-
-@pytest.fixture
-def play(kit):
-    return Play(kit)
 
 
 @pytest.fixture

@@ -5,21 +5,10 @@ import pytest
 from eth_account import Account
 from eth_account.messages import encode_typed_data
 
-from tests.contract_kit import DEVNET, START, SUPPLY, ZEN, Play, deploy_all
+from tests.contract_kit import DEVNET, SUPPLY, ZEN
 
 EPOCH_S = DEVNET.epoch_s
 ZERO32 = bytes(32)
-
-
-@pytest.fixture(scope="module")
-def kit():
-    boa.env.timestamp = START
-    return deploy_all()
-
-
-@pytest.fixture
-def play(kit):
-    return Play(kit)
 
 
 # --- ZenToken

@@ -3,20 +3,9 @@
 import boa
 import pytest
 
-from tests.contract_kit import DEVNET, START, UNLIMITED, ZEN, Offer, Play, deploy_all
+from tests.contract_kit import DEVNET, UNLIMITED, ZEN, Offer
 
 ZERO = "0x" + 40 * "0"
-
-
-@pytest.fixture(scope="module")
-def kit():
-    boa.env.timestamp = START
-    return deploy_all()
-
-
-@pytest.fixture
-def play(kit):
-    return Play(kit)
 
 
 @pytest.fixture

@@ -1,20 +1,8 @@
 """TaskRegistry: terms, escrow, cancellation, debts."""
 
-import boa
 import pytest
 
-from tests.contract_kit import START, UNLIMITED, ZEN, Offer, Play, deploy_all, load
-
-
-@pytest.fixture(scope="module")
-def kit():
-    boa.env.timestamp = START
-    return deploy_all()
-
-
-@pytest.fixture
-def play(kit):
-    return Play(kit)
+from tests.contract_kit import UNLIMITED, ZEN, Offer, load
 
 
 def test_post__stores_the_job_and_pulls_the_most_it_can_cost(kit, play):

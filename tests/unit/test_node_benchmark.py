@@ -6,8 +6,10 @@ import json
 
 import pytest
 import torch
+from click.testing import CliRunner
 
 from node import benchmark
+from node.cli import benchmark as command
 from node.device import pick
 from node.errors import NoDevice
 from zoo_compute.gpu import CONSUMER, PROFESSIONAL, check_memory, class_of
@@ -87,3 +89,11 @@ def test_pick__device_that_is_absent_or_nonsense__is_refused() -> None:
     absent = "cuda:99" if torch.cuda.is_available() else "cuda"
     with pytest.raises(NoDevice, match="not on this machine"):
         pick(absent)
+
+
+def test_command__passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[str]] = []
+    monkeypatch.setattr(benchmark, "main", lambda arguments: seen.append(arguments) or 3)
+    ran = CliRunner().invoke(command, ["--device", "cuda:1", "--steps", "4", "--json", "--devnet"])
+    assert (ran.exit_code, seen) == (3, [["--device", "cuda:1", "--steps", "4", "--json", "--devnet"]])
+    assert CliRunner().invoke(command, ["--steps", "0"]).exit_code == 2

@@ -1,0 +1,145 @@
+"""The keeper between snapshot and sends: capacity over all jobs, and one job's trouble kept from the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from eth_account import Account
+
+from keepers import keeper as keeper_module
+from keepers.config import from_dict
+from keepers.keeper import Keeper
+from keepers.work import WorkStatus
+from tests.unit.test_keepers_duties import BID, LOT, ME, SEAT, awarded, opening
+from zoo_compute.chain.views import JobView
+from zoo_compute.errors import Refusal, Unreachable
+
+
+class Recorder:
+    """Stands for the chain's bindings: remembers what was sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, tuple[Any, ...]]] = []
+        self.refuse: set[str] = set()
+
+    def __getattr__(self, function: str) -> Any:
+        return lambda *args: SimpleNamespace(contract="c", function=function, args=args)
+
+    def send(self, call: Any) -> Any:
+        if call.function in self.refuse:
+            raise Refusal("auction: not bidding")
+        self.sent.append((call.function, call.args))
+        return SimpleNamespace(transaction_hash="0x1")
+
+
+def work_that_is_timed() -> Any:
+    """A queue that has timed every job at one second a slot."""
+    return SimpleNamespace(
+        status=lambda name: WorkStatus("done", {"slot_s": 1.0}) if name.startswith("prepare") else WorkStatus("absent"),
+        submit=lambda task, name, request: WorkStatus("queued"),
+        remember=lambda key, value: value,
+    )
+
+
+@pytest.fixture
+def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    views: dict[int, Any] = {}
+    recorder = Recorder()
+    operator = SimpleNamespace(
+        operator=ME, now=1_000, eligible=True, owed={}, owner="0xO", free=lambda token: 1_000_000
+    )
+
+    def read(chain: Any, job: int, block: int) -> JobView:
+        if isinstance(views[job], Exception):
+            raise views[job]
+        return views[job]
+
+    monkeypatch.setattr(keeper_module, "read_job", read)
+    monkeypatch.setattr(keeper_module, "read_operator", lambda *_: operator)
+    monkeypatch.setattr(keeper_module, "Operators", lambda *_: SimpleNamespace(claim_rewards=lambda *a, **k: 0))
+    chain = SimpleNamespace(
+        head=lambda: SimpleNamespace(number=5),
+        tasks=SimpleNamespace(job_count=lambda block: len(views), withdraw=recorder.withdraw),
+        params=SimpleNamespace(epoch_s=60),
+        network=SimpleNamespace(first_block=1, storage=(), params=SimpleNamespace(ready_window_s=20)),
+        auction=recorder,
+        settlement=recorder,
+    )
+    config = from_dict({"name": "alpha", "network": "n", "operator": ME, "price": "80wei", "capacity": 4}, tmp_path)
+    account = Account.from_key(b"\1" * 32)
+    made = Keeper(config, chain, account, recorder, SimpleNamespace(), work_that_is_timed())  # type: ignore[arg-type]
+    return made, views, recorder, operator
+
+
+def bids(recorder: Recorder) -> list[tuple[int, int]]:
+    """(job, capacity) of each bid sent."""
+    return [(args[0], args[4]) for function, args in recorder.sent if function == "bid"]
+
+
+def numbered(view: JobView, job: int) -> JobView:
+    return replace(view, job=job)
+
+
+def test_jobs_posted_in_one_block__share_the_capacity(setup):
+    keeper, views, recorder, _ = setup
+    views |= {job: numbered(opening(1_000), job) for job in (1, 2, 3)}
+    keeper.tick()
+    assert bids(recorder) == [(1, 4)]
+
+
+def test_after_a_restart__slots_held_in_a_later_job_count_from_the_first_tick(setup):
+    keeper, views, recorder, _ = setup
+    views[1] = numbered(opening(1_000), 1)
+    views[2] = numbered(awarded(1_001, seats={ME: replace(SEAT, held=0b1110)}, bids={(0, ME): BID}), 2)
+    keeper.tick()
+    assert bids(recorder) == [(1, 1)]
+
+
+def test_collateral__is_not_bid_twice_in_one_tick(setup):
+    keeper, views, recorder, operator = setup
+    operator.free = lambda token: 25  # two slots and a half
+    lots = {0: replace(LOT, units=2), 1: replace(LOT, units=1)}
+    views |= {job: numbered(opening(1_000, lots=lots), job) for job in (1, 2)}
+    keeper.tick()
+    assert bids(recorder) == [(1, 2)]
+
+
+@pytest.mark.parametrize("trouble", [ValueError("hostile"), Unreachable("no RPC"), Refusal("auction: not due")])
+def test_a_job_that_cannot_be_read__does_not_keep_the_others_waiting(setup, trouble: Exception):
+    keeper, views, recorder, _ = setup
+    views |= {1: trouble, 2: numbered(opening(1_000), 2)}
+    status = keeper.tick()
+    assert bids(recorder) == [(2, 4)]
+    assert bool(status["trouble"]) == isinstance(trouble, ValueError)
+
+
+def test_a_refused_duty__does_not_keep_the_next_ones_from_being_done(setup):
+    keeper, views, recorder, _ = setup
+    recorder.refuse = {"reclaim"}
+    views[1] = numbered(opening(1_000, lots={0: replace(LOT, attempt=2)}, bids={(0, ME): BID}), 1)
+    keeper.tick()
+    assert bids(recorder) == [(1, 4)]
+
+
+def test_an_open_job_that_can_never_be_mine__is_not_looked_at_again(setup):
+    keeper, views, recorder, _ = setup
+    views[1] = numbered(opening(1_000, lots={0: replace(LOT, max_reserve=79, reserve=79)}), 1)
+    assert keeper.tick()["jobs"] == {1: "OPEN"}
+    assert keeper.tick()["jobs"] == {}
+    assert recorder.sent == []
+
+
+def test_payments__are_withdrawn_when_no_job_binds_money_of_mine(setup):
+    keeper, views, recorder, operator = setup
+    operator.owed = {"0xT": 7}
+    views[1] = numbered(awarded(1_001), 1)
+    keeper.tick()
+    assert ("withdraw", ("0xT", "0xO")) not in recorder.sent
+    del views[1]
+    keeper._bound.clear()
+    keeper.tick()
+    assert ("withdraw", ("0xT", "0xO")) in recorder.sent
