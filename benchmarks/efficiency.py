@@ -190,7 +190,7 @@ def finished(folder: Path, *, sequential: bool) -> dict[str, Any]:
         print("note: slots or rounds are absent: the network saw fewer tokens than the baselines", file=sys.stderr)
     run = simulate(manifest, job.program, job.checkpoint, job.examples, job.heldout, masks)
     return {
-        "source": str(folder),
+        "source": folder.name,
         **measure(job, run, report["shard_reports"], sequential=sequential),
         "bit_equal_replay": root_of(run.state).hex() == report["checkpoint_root"].removeprefix("0x"),
         **parameters_used(manifest),
