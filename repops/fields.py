@@ -16,6 +16,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 import numpy as np
 
 T = TypeVar("T")
+MAX_DIGITS = 80  # of a whole number: a word of 256 bits has 78
 MAX_DEPTH = 64
 
 _WORDS = {
@@ -154,8 +155,17 @@ def parse_json(data: bytes, where: str) -> Any:
     def refuse(name: str) -> float:
         raise BadField(f"{where}: {name} is not a finite number")
 
+    def whole(digits: str) -> int:
+        if len(digits) > MAX_DIGITS:
+            raise BadField(f"{where}: a number of {len(digits)} digits; none needs more than {MAX_DIGITS}")
+        return int(digits)
+
+    def finite(text: str) -> float:
+        return float(text) if math.isfinite(float(text)) else refuse(text)
+
+    hooks: dict[str, Any] = {"parse_constant": refuse, "parse_int": whole, "parse_float": finite}
     try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse)
+        return json.loads(data.decode("utf-8"), object_pairs_hook=unique, **hooks)
     except BadField:
         raise
     except (ValueError, RecursionError) as error:
