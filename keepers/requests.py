@@ -61,17 +61,15 @@ def aggregate_name(view: JobView) -> str:
     return f"aggregate-{view.job}-{run.round}-{present_mask(run):x}-{view.checkpoint_roots[run.round].hex()[:16]}"
 
 
-def aggregate_request(view: JobView, round_: int | None = None, mask: int | None = None) -> dict[str, Any]:
-    """The round's committed bundles, each with the root and slots it must prove, in slot order."""
+def aggregate_request(view: JobView) -> dict[str, Any]:
+    """The open round's committed bundles, each with the root and slots it must prove, in slot order."""
     run = _run(view)
-    round_ = run.round if round_ is None else round_
-    mask = present_mask(run) if mask is None else mask
-    commits = sorted((c for c in view.commits if c.round == round_), key=lambda c: c.key)
+    commits = sorted((c for c in view.commits if c.round == run.round), key=lambda c: c.key)
     bundles = [
         {"bundle": raw_cid(c.bundle), "root": c.root.hex(), "operator": c.operator, "slots": list(slots_in(c.bitmap))}
         for c in commits
     ]
-    return {**_base(view, round_), "mask": mask, "bundles": bundles}
+    return {**_base(view, run.round), "mask": present_mask(run), "bundles": bundles}
 
 
 def verify_name(view: JobView, round_: int, slot: int) -> str:

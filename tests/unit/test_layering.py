@@ -1,4 +1,4 @@
-"""The tree is as HOUSE says and imports point one way."""
+"""The tree is laid out as docs/architecture.md says, and imports point one way."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def tracked_files() -> list[str]:
     return [name for name in listing.stdout.splitlines() if (ROOT / name).is_file()]
 
 
-def test_the_top_level__is_as_the_house_lays_it_out():
+def test_the_top_level__is_holds_the_folders_of_the_layout_and_nothing_else():
     wanted = {"ape-config.yaml", "contracts", "keepers", "node", "scripts", "tests", "pyproject.toml", "docs"}
     wanted |= {
         "repops",
