@@ -8,12 +8,13 @@ ARGS   ?=
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-integration test-ipfs campaign chaos check format artifacts bench docs clean
+.PHONY: help setup demo test test-fast test-ape test-integration test-ipfs campaign fuzz oracle chaos check format artifacts bench docs clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-setup: $(VENV)/.ready $(ANVIL) ## virtual environment with everything, and anvil
+setup: $(VENV)/.ready $(ANVIL) ## virtual environment with everything, anvil, and the kernels compiled
+	-@$(BIN)/python -m repops.native.build --quiet
 
 # torch first and by pip alone: its pin decides what the rest may resolve to.
 $(VENV)/.ready: pyproject.toml
@@ -36,7 +37,7 @@ demo: setup ## the whole network on this machine: a job is posted, trained, sett
 test: setup test-fast test-ape test-integration ## everything that fits ten minutes on two cores
 
 test-fast: setup
-	$(BIN)/python -m pytest -q -p no:ape_test tests/unit tests/spec tests/differential tests/stateful $(ARGS)
+	$(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile tests/unit tests/spec tests/differential tests/stateful tests/repops $(ARGS)
 
 test-ape: setup
 	$(BIN)/ape test tests/ape -q --network ethereum:local:test
@@ -50,6 +51,12 @@ test-ipfs: setup ## the store against two real IPFS daemons
 campaign: setup ## the long differential campaign of contracts against specification
 	ZOO_CAMPAIGN=long $(BIN)/python -m pytest -q tests/stateful tests/differential $(ARGS)
 
+fuzz: setup ## 10,000 mutated program files under address and undefined-behaviour sanitizers
+	$(BIN)/python -m tests.repops.fuzz.campaign $(or $(ARGS),--files 10000)
+
+oracle: setup ## every unary operator on all 2^32 words, against float64 (an hour or more)
+	$(BIN)/python -m tests.repops.oracle.run $(ARGS)
+
 chaos: setup ## kill every role in the middle of a job
 	$(BIN)/python -m pytest -q -s tests/chaos -m chaos $(ARGS)
 
@@ -59,6 +66,7 @@ check: setup ## format, lint, types, layering, stale artifacts
 	$(BIN)/mypy
 	$(BIN)/python scripts/build_artifacts.py --check
 	$(BIN)/python scripts/build_docs.py --check
+	$(BIN)/python scripts/build_economics.py --check
 	$(BIN)/python -m pytest -q tests/unit/test_layering.py
 
 format: setup ## format and fix what can be fixed
@@ -68,12 +76,14 @@ format: setup ## format and fix what can be fixed
 artifacts: setup ## compile the contracts: ABIs, bytecode, typed bindings
 	$(BIN)/python scripts/build_artifacts.py
 
-bench: setup ## gas and training efficiency
+bench: setup ## gas, training efficiency, reproducible arithmetic beside torch
 	$(BIN)/python benchmarks/gas.py $(ARGS)
 	$(BIN)/python benchmarks/efficiency.py $(ARGS)
+	$(BIN)/python benchmarks/repops.py $(ARGS)
 
 docs: setup ## regenerate what the docs take from the code
 	$(BIN)/python scripts/build_docs.py
+	$(BIN)/python scripts/build_economics.py
 
 clean: ## remove what was built (not runs/)
 	rm -rf $(VENV) .anvil .build build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -13,6 +13,7 @@ simulated here, and its first round is replayed a second time, every slot of it,
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import math
 import sys
@@ -24,68 +25,68 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from node import syncer
-from node.device import reproducible
+from node.programs import Programs
 from node.replay import Replay, simulate
-from node.training import arrays_of, parameters_of, root_of, train_shard
-from repops.program import Program, State, build
-from zoo_compute.data import prepare_text
+from node.training import heldout_loss, root_of, train_shard
+from repops.commitments import Array
+from zoo_compute.data import batch_of, prepare_text
 from zoo_compute.job import ComputeJob, Manifest
 from zoo_compute.publish import publish_files
+from zoo_compute.rounds import tokens_of
 from zoo_compute.store import BlockStore
 
 ROOT = Path(__file__).resolve().parents[1]
-CPU = torch.device("cpu")
 
 
 @dataclass
 class Job:
-    """A job's content at hand."""
+    """A job's content at hand. config: as its submitter wrote it, from which other programs of its module are traced."""
 
+    config: ComputeJob
     manifest: Manifest
-    program: Program
-    checkpoint: State
-    examples: Tensor
-    heldout: Tensor
+    files: syncer.JobFiles
 
 
-def load(manifest: Manifest, store: Any) -> Job:
-    room = syncer.HEADER_ROOM + 8 * manifest.spec.profile.parameters
-    checkpoint = syncer.get_state(store, manifest.state.cid, manifest.state_root, max_bytes=room)
-    examples, heldout = syncer.fetch_examples(store, manifest), syncer.fetch_heldout(store, manifest)
-    return Job(manifest, build(manifest.spec), checkpoint, examples, heldout)
+def load(config: ComputeJob, manifest: Manifest, store: Any) -> Job:
+    if config.traced.root != manifest.program_root:
+        raise SystemExit("the run trained another program than this configuration makes: give its own with --config")
+    return Job(config, manifest, syncer.fetch_job(store, manifest))
 
 
 def publish(config: Path, text: list[Path]) -> Job:
     job = ComputeJob.from_file(config)
     data = prepare_text(
-        text, job.model.context, job.training.seed, wanted=job.examples_wanted, minimum=job.examples_of_a_round,
+        text, job.context, job.training.seed, wanted=job.examples_wanted, minimum=job.examples_of_a_round,
         heldout=job.data.heldout,
     )  # fmt: skip
-    parameters = arrays_of(build(job.spec).initial_state(job.training.seed))
     with tempfile.TemporaryDirectory() as folder:
         store = BlockStore(Path(folder))
-        return load(publish_files(job, data, parameters, store), store)
+        return load(job, publish_files(job, data, store), store)
 
 
-def centralised(job: Job, batch: int, steps: int) -> float:
-    """Held-out loss of plain training on the examples in order; the same rule, warmed up once, moments never reset."""
-    state = job.program.begin(parameters_of(job.checkpoint))
-    with reproducible(CPU):
-        for step in range(steps):
-            index = torch.arange(step * batch, (step + 1) * batch) % len(job.examples)
-            state, _ = job.program.step(state, job.examples[index])
-        return job.program.loss(state, job.heldout)
+def centralised(job: Job, batch: int, steps: int, order: Array) -> float:
+    """Held-out loss of plain training on the examples in this order; the same rule, warmed up once, moments never reset."""
+    training = {**job.config.training_config, "batch_size": batch, "inner_steps": steps, "rounds": 1, "slots": 1}
+    for key in ("quorum", "segment_steps"):
+        training.pop(key, None)
+    plain = dataclasses.replace(job.config, training_config=training, checkpoint_config=None)
+    programs, examples = Programs(plain.traced.graph), job.files.examples
+    state = programs.begin(job.files.checkpoint)
+    for step in range(steps):
+        index = order[np.arange(step * batch, (step + 1) * batch) % len(order)]
+        programs.advance(batch_of(examples, index, job.manifest.accumulate))
+    trained = {name: state[name].copy() for name in programs.names}
+    return heldout_loss(job.manifest, job.files.programs, trained, job.files.heldout)
 
 
-def network_order(manifest: Manifest) -> Tensor:
+def network_order(manifest: Manifest) -> Array:
     """Examples in the order in which a central run with the network's batch sees them: step by step, all slots of it."""
-    return torch.cat(
+    return np.concatenate(
         [
-            torch.from_numpy(manifest.examples_for(r, s, h))
+            manifest.examples_for(r, s, h)
             for r in range(manifest.rounds)
             for h in range(manifest.inner_steps)
             for s in range(manifest.slots)
@@ -97,8 +98,7 @@ def measure(job: Job, run: Replay, shards: Iterable[Mapping[str, Any]], *, seque
     """The figures that need no run folder."""
     manifest = job.manifest
     steps, batch = manifest.rounds * manifest.inner_steps, manifest.slots * manifest.batch_size
-    ordered = Job(manifest, job.program, job.checkpoint, job.examples[network_order(manifest)], job.heldout)
-    central = centralised(ordered, batch, steps)
+    central = centralised(job, batch, steps, network_order(manifest))
     found = {
         "loss_initial": run.losses[0],
         "loss_first": run.losses[1],
@@ -110,28 +110,29 @@ def measure(job: Job, run: Replay, shards: Iterable[Mapping[str, Any]], *, seque
         "losses": run.losses,
     }
     if sequential:
-        strong = centralised(job, manifest.batch_size, steps * manifest.slots)
+        strong = centralised(job, manifest.batch_size, steps * manifest.slots, np.arange(manifest.data.examples))
         found |= {"loss_sequential": strong, "loss_gap_sequential": run.losses[-1] / strong - 1}
     shards = list(shards)
     inner, wall = (sum(shard[key] for shard in shards) for key in ("seconds", "wall_s"))
     return found | {
-        "tokens": steps * batch * manifest.spec.model.context,
+        "tokens": steps * manifest.slots * tokens_of(job.files.programs.graph, manifest.batch_size),
         "utilisation": inner / wall if wall else math.nan,
         "seconds_inner": inner,
         "seconds_slots": wall,
     }
 
 
-def parameters_used(manifest: Manifest) -> dict[str, Any]:
+def parameters_used(job: Job) -> dict[str, Any]:
+    manifest, training = job.manifest, job.config.training
     names = ("rounds", "slots", "inner_steps", "batch_size", "seed")
     outer = {"outer_learning_rate": manifest.outer.lr, "outer_momentum": manifest.outer.momentum}
     return (
         {name: getattr(manifest, name) for name in names}
         | outer
         | {
-            "parameters": manifest.spec.profile.parameters,
-            "model": manifest.spec.architecture,
-            "optimizer": manifest.spec.optimizer,
+            "parameters": job.config.profile.parameters,
+            "model": {key: value for key, value in job.config.model.options.items() if key not in training.rule},
+            "optimizer": training.rule | {"warmup_steps": training.warmup_steps, "clip_norm": training.clip_norm},
         }
     )
 
@@ -143,7 +144,7 @@ def simulated(config: Path, text: list[Path], *, sequential: bool) -> dict[str, 
         "source": f"simulation of {config.name}",
         **measure(job, run, shards, sequential=sequential),
         "bit_equal_replay": first_round_again(job, run),
-        **parameters_used(job.manifest),
+        **parameters_used(job),
     }
 
 
@@ -152,7 +153,7 @@ def first_round_again(job: Job, run: Replay) -> bool:
     first = {result.slot: result for result in run.results if result.round == 0}
     assert sorted(first) == list(range(job.manifest.slots)), "round 0 was simulated whole"
     for slot, known in sorted(first.items(), reverse=True):
-        again = train_shard(job.manifest, job.program, job.checkpoint, job.examples, 0, slot)
+        again = train_shard(job.manifest, job.files.programs, job.files.checkpoint, job.files.examples, 0, slot)
         if (again.segment_root, again.end_root, again.update_root) != (
             known.segment_root,
             known.end_root,
@@ -167,16 +168,20 @@ def timed_simulation(job: Job) -> tuple[Replay, list[dict[str, float]]]:
     manifest = job.manifest
     full = (1 << manifest.slots) - 1
     began = time.perf_counter()
-    run = simulate(manifest, job.program, job.checkpoint, job.examples, job.heldout, [full] * manifest.rounds)
+    run = simulated_run(job, [full] * manifest.rounds)
     wall = time.perf_counter() - began
-    with reproducible(CPU):
-        began = time.perf_counter()
-        job.program.loss(run.state, job.heldout)
-        evaluation = time.perf_counter() - began
+    began = time.perf_counter()
+    heldout_loss(manifest, job.files.programs, run.state, job.files.heldout)
+    evaluation = time.perf_counter() - began
     return run, [{"seconds": run.seconds, "wall_s": wall - evaluation * len(run.losses)}]
 
 
-def finished(folder: Path, *, sequential: bool) -> dict[str, Any]:
+def simulated_run(job: Job, masks: list[int]) -> Replay:
+    files = job.files
+    return simulate(job.manifest, files.programs, files.checkpoint, files.examples, files.heldout, masks)
+
+
+def finished(folder: Path, config: Path, *, sequential: bool) -> dict[str, Any]:
     """Figures of a run folder: manifest.json, its stores, and report.json with
 
     losses (held-out, of every checkpoint), masks (one a closed round) and checkpoint_root: compared with a replay here;
@@ -184,23 +189,23 @@ def finished(folder: Path, *, sequential: bool) -> dict[str, Any]:
     """
     manifest = Manifest.from_bytes((folder / "manifest.json").read_bytes())
     report = json.loads((folder / "report.json").read_text())
-    job = load(manifest, store_of(folder, manifest))
+    job = load(ComputeJob.from_file(config), manifest, store_of(folder, manifest))
     masks = [int(mask, 0) if isinstance(mask, str) else int(mask) for mask in report["masks"]]
     if masks != [(1 << manifest.slots) - 1] * manifest.rounds:
         print("note: slots or rounds are absent: the network saw fewer tokens than the baselines", file=sys.stderr)
-    run = simulate(manifest, job.program, job.checkpoint, job.examples, job.heldout, masks)
+    run = simulated_run(job, masks)
     return {
         "source": folder.name,
         **measure(job, run, report["shard_reports"], sequential=sequential),
         "bit_equal_replay": root_of(run.state).hex() == report["checkpoint_root"].removeprefix("0x"),
-        **parameters_used(manifest),
+        **parameters_used(job),
     }
 
 
 def store_of(folder: Path, manifest: Manifest) -> BlockStore:
     """The embedded store of the run (any folder with `blocks` in it) that holds the job's own files."""
     roots = sorted(path.parent for path in folder.glob("**/blocks") if path.is_dir())
-    needed = [manifest.state.cid, manifest.data.cid, manifest.heldout.cid]
+    needed = [manifest.program.cid, manifest.state.cid, manifest.data.cid, manifest.heldout.cid]
     for store in map(BlockStore, roots):
         if all(store.has(cid) for cid in needed):
             return store
@@ -220,7 +225,12 @@ def table(result: Mapping[str, Any]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Held-out loss of the network against centralised AdamW")
     parser.add_argument("run", nargs="?", type=Path, help="folder of a finished run; a simulation when left out")
-    parser.add_argument("--config", type=Path, default=ROOT / "scripts" / "demo.yaml")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        default=ROOT / "scripts" / "demo.yaml",
+        help="the job's, also of a finished run (default: the demo's)",
+    )
     parser.add_argument(
         "--data", type=Path, nargs="*", help="text files or folders (default: the source of Python's standard library)"
     )
@@ -232,7 +242,7 @@ def main() -> int:
     sequential = not options.no_sequential
     began = time.perf_counter()
     if options.run:
-        result = finished(options.run, sequential=sequential)
+        result = finished(options.run, options.config, sequential=sequential)
     else:
         result = simulated(options.config, options.data or [Path(sysconfig.get_path("stdlib"))], sequential=sequential)
     result["benchmark_s"] = time.perf_counter() - began

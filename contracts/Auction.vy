@@ -14,17 +14,13 @@ from .interfaces import IAuction
 from .interfaces import INodeRegistry
 from .interfaces import ISettlement
 from .interfaces import ITaskRegistry
+from .interfaces import ITaskViews
 from .modules import auction_words as words
 from .modules import bits
-from .modules import intake
 from .modules import numbers
 
 
 implements: IAuction
-
-
-initializes: intake
-exports: (intake.guardian, intake.paused)
 
 
 # Phases of a lot; 0 is no lot.
@@ -36,10 +32,18 @@ AWARDED: constant(uint256) = 4
 BATCH: constant(uint256) = 64
 # With so many revealed bids the cap is a third.
 CAP_FROM: constant(uint256) = 3
+# A bid is for at least a 64th of the lot, so that seats suffice for its winners.
+MAX_WINNERS: constant(uint256) = 64
+# Losing runs that price the winners; beyond them the reserve does.
+MAX_RUNS: constant(uint256) = 128
+# Places an operator has for bids of a kind: job `n` uses place `n mod 256`.
+RING: constant(uint256) = 256
 
 
 registry: public(immutable(address))
 tasks: public(immutable(address))
+# May pause `bid`, and nothing else.
+guardian: public(immutable(address))
 bid_window_s: public(immutable(uint256))
 reveal_window_s: public(immutable(uint256))
 deployer: public(immutable(address))
@@ -89,15 +93,20 @@ clocks: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> kind -> max_reserve (80) | rounds (16) | revealed (24) | units_capped (32) | units_uncapped (32) | sold (16)
 #                | winners (16) | priced (16)
 tallies: HashMap[uint256, HashMap[uint256, uint256]]
-# job -> kind -> cleared (24) | cursor (160) | losing_units (16) | sweep (32)
+# job -> kind -> cleared (24) | cursor (160) | losing_units (16) | runs (8) | sweep (32)
 progresses: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> kind -> token (160) | lock of a unit (96)
 securities: HashMap[uint256, HashMap[uint256, uint256]]
-# job -> kind -> operator -> attempt (32) | capacity (16) | standby (1) | revealed (1) | and either seal (160), or
-#                price (80) | discount (16) | won (16) | first_slot (16) | taken (16) | priced (1) | sweep (32)
-entries: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
-# job -> kind -> number of the run's first losing unit -> score (96) | operator (64) | units (16)
-losing_runs: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
+# operator -> kind (1) | job mod RING (8) -> job (40) | attempt (32) | capacity (16) | standby (1) | revealed (1), and either
+#         seal (160), or priced (1) | price (80) | discount (10) | won (15) | first_slot (15) | taken (15) | sweep (30);
+#         SPENT where a bid stood that can win and take nothing any more
+rings: HashMap[uint256, uint256[2 * RING]]
+# job -> kind -> losing runs in the order of clearing: score (96) | operator (64) | units (16)
+losing_runs: HashMap[uint256, HashMap[uint256, uint256[MAX_RUNS]]]
+
+
+event IntakePaused:
+    paused: bool
 
 
 event LotOpened:
@@ -113,9 +122,7 @@ event BidSealed:
     job: indexed(uint256)
     operator: indexed(uint256)
     kind: uint256
-    attempt: uint256
     capacity: uint256
-    standby: bool
 
 
 event BidRevealed:
@@ -138,7 +145,8 @@ event SeatAwarded:
     operator: indexed(uint256)
     kind: uint256
     price: uint256
-    bitmap: uint256
+    first: uint256
+    count: uint256
 
 
 event BidReclaimed:
@@ -153,6 +161,13 @@ event StandbyTaken:
     operator: indexed(uint256)
     kind: uint256
     price: uint256
+    count: uint256
+
+
+event BidRetired:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    kind: uint256
 
 
 @deploy
@@ -166,9 +181,9 @@ def __init__(
     @param bid_window_s_ Seconds in which sealed bids are accepted.
     @param reveal_window_s_ Seconds in which they are opened.
     """
-    intake.__init__(guardian_)
     registry = registry_
     tasks = tasks_
+    guardian = guardian_
     bid_window_s = bid_window_s_
     reveal_window_s = reveal_window_s_
     deployer = msg.sender
@@ -189,8 +204,9 @@ def set_paused(paused: bool):
     """
     @notice Pauses or resumes `bid`, and nothing else.
     """
-    assert msg.sender == intake.guardian, "auction: not the guardian"
-    intake._set_paused(paused)
+    assert msg.sender == guardian, "auction: not the guardian"
+    log IntakePaused(paused=paused)
+    extcall INodeRegistry(registry).pause_bids(paused)
 
 
 @external
@@ -208,6 +224,7 @@ def open(
     @notice Opens a lot of a job just posted.
     """
     assert msg.sender == tasks, "auction: not the task registry"
+    assert lock < 2**96, "auction: lock out of range"
     self.tallies[job][kind] = words._pack_tally(
         words.Tally(
             max_reserve=max_reserve,
@@ -243,27 +260,37 @@ def bid(job: uint256, kind: uint256, operator: uint256, seal: bytes32, capacity:
     @param seal keccak256(abi_encode(job, kind, attempt, operator, price, capacity, salt)).
     @param standby Whether the operator may later take over what falls vacant, at its bid.
     """
-    assert not intake.paused, "auction: intake paused"
-    clock: words.Clock = words._unpack_clock(self.clocks[job][kind])
+    clock: uint256 = self.clocks[job][kind]
+    # Of the clock's word: phase, cancelled_at and bid_end.
     assert (
-        clock.phase == OPEN and clock.cancelled_at == 0 and block.timestamp < clock.bid_end
+        clock >> 248 == OPEN and clock & bits.U40 == 0 and block.timestamp < clock >> 160 & bits.U40
     ), "auction: not bidding"
-    assert staticcall INodeRegistry(registry).is_eligible(operator, msg.sender), "auction: operator not eligible"
-    assert capacity >= 1 and capacity <= clock.units, "auction: capacity out of range"
-    assert self.entries[job][kind][operator] == 0, "auction: already bid"
-    entry: words.Entry = empty(words.Entry)
-    entry.attempt = clock.attempt
-    entry.capacity = capacity
-    entry.standby = standby
-    entry.seal = convert(seal, uint256) >> 96
-    self.entries[job][kind][operator] = words._pack_entry(entry)
-    log BidSealed(
-        job=job, operator=operator, kind=kind, attempt=clock.attempt, capacity=capacity, standby=standby
+    units: uint256 = clock >> 200 & bits.U16
+    assert (
+        capacity <= units and unsafe_mul(capacity, MAX_WINNERS) >= units
+    ), "auction: capacity out of range"
+    # As `_place` has it.
+    place: uint256 = kind << 8 | job & bits.U8
+    stands: uint256 = self.rings[operator][place]
+    # Jobs count from 1: only a place that is spent, or was never used, is of none.
+    if stands > words.SPENT:
+        assert self._is_free(stands, job, kind), "auction: already bid"
+    # A sealed word, as `auction_words` lays it out: job, attempt, capacity, standby and the upper 160 bits of the seal.
+    self.rings[operator][place] = (
+        job << 216
+        | (clock >> 216 & bits.U32) << 184
+        | capacity << 168
+        | convert(standby, uint256) << 167
+        | convert(seal, uint256) >> 96
     )
-    token: address = empty(address)
-    lock: uint256 = 0
-    token, lock = words._unpack_security(self.securities[job][kind])
-    extcall INodeRegistry(registry).lock(operator, token, lock * capacity, True)
+    log BidSealed(job=job, operator=operator, kind=kind, capacity=capacity)
+    security: uint256 = self.securities[job][kind]
+    # One call asks whether the operator may bid, and locks: below 2^96 a unit, for at most 2^14 units.
+    if not extcall INodeRegistry(registry).lock_bid(
+        operator, msg.sender, convert(security >> 96, address), unsafe_mul(security & bits.U96, capacity)
+    ):
+        assert not staticcall INodeRegistry(registry).are_bids_paused(), "auction: intake paused"
+        raise "auction: operator not eligible"
 
 
 @external
@@ -278,7 +305,7 @@ def reveal(job: uint256, kind: uint256, operator: uint256, price: uint256, salt:
         and block.timestamp >= clock.bid_end
         and block.timestamp < clock.reveal_end
     ), "auction: not revealing"
-    entry: words.Entry = words._unpack_entry(self.entries[job][kind][operator])
+    entry: words.Entry = self._entry(job, kind, operator)
     # Attempts count from 1: no bid at all has attempt 0.
     assert entry.attempt == clock.attempt and not entry.revealed, "auction: no bid"
     seal: bytes32 = keccak256(abi_encode(job, kind, clock.attempt, operator, price, entry.capacity, salt))
@@ -288,7 +315,7 @@ def reveal(job: uint256, kind: uint256, operator: uint256, price: uint256, salt:
     entry.seal = 0
     entry.price = price
     entry.discount_bps = staticcall INodeRegistry(registry).discount_bps(operator)
-    self.entries[job][kind][operator] = words._pack_entry(entry)
+    self._store(kind, operator, entry)
     tally: words.Tally = words._unpack_tally(self.tallies[job][kind])
     tally.revealed += 1
     tally.units_capped += min(entry.capacity, self._third(clock.units))
@@ -340,9 +367,9 @@ def clear(job: uint256, kind: uint256, operators: DynArray[uint256, BATCH]):
     tally: words.Tally = words._unpack_tally(self.tallies[job][kind])
     progress: words.Progress = words._unpack_progress(self.progresses[job][kind])
     if clock.phase == OPEN:
-        progress = words.Progress(cleared=0, cursor=0, losing_units=0, sweep=1)
+        progress = words.Progress(cleared=0, cursor=0, losing_units=0, runs=0, sweep=1)
     elif self._was_skipped(job, kind, operators[0], clock.attempt, progress):
-        progress = words.Progress(cleared=0, cursor=0, losing_units=0, sweep=progress.sweep + 1)
+        progress = words.Progress(cleared=0, cursor=0, losing_units=0, runs=0, sweep=progress.sweep + 1)
         tally.sold = 0
         tally.winners = 0
     for operator: uint256 in operators:
@@ -363,22 +390,23 @@ def award(job: uint256, kind: uint256, operators: DynArray[uint256, BATCH]):
     clock: words.Clock = words._unpack_clock(self.clocks[job][kind])
     assert clock.phase == CLEARED, "auction: not cleared"
     tally: words.Tally = words._unpack_tally(self.tallies[job][kind])
-    losing_units: uint256 = words._unpack_progress(self.progresses[job][kind]).losing_units
+    runs: uint256 = words._unpack_progress(self.progresses[job][kind]).runs
     lock: uint256 = words._unpack_security(self.securities[job][kind])[1]
     for operator: uint256 in operators:
-        entry: words.Entry = words._unpack_entry(self.entries[job][kind][operator])
+        entry: words.Entry = self._entry(job, kind, operator)
         assert (
             entry.attempt == clock.attempt and entry.revealed and entry.won > 0 and not entry.priced
         ), "auction: not an unpriced winner"
         entry.priced = True
-        self.entries[job][kind][operator] = words._pack_entry(entry)
+        self._store(kind, operator, entry)
         tally.priced += 1
-        price: uint256 = self._critical_price(job, kind, operator, entry, clock.reserve, losing_units)
-        bitmap: uint256 = 0
-        if kind == numbers.SLOTS:
-            bitmap = bits._full(entry.won) << entry.first_slot
-        log SeatAwarded(job=job, operator=operator, kind=kind, price=price, bitmap=bitmap)
-        extcall ISettlement(self.settlement).seat(job, kind, operator, bitmap, price, lock * entry.won)
+        price: uint256 = self._critical_price(job, kind, operator, entry, clock.reserve, runs)
+        log SeatAwarded(
+            job=job, operator=operator, kind=kind, price=price, first=entry.first_slot, count=entry.won
+        )
+        extcall ISettlement(self.settlement).seat(
+            job, kind, operator, entry.first_slot, entry.won, price, lock * entry.won
+        )
     self.tallies[job][kind] = words._pack_tally(tally)
     if tally.priced == tally.winners:
         clock.phase = AWARDED
@@ -395,9 +423,8 @@ def reclaim(job: uint256, kind: uint256, operator: uint256):
     @notice Ends a bid that can no longer win and unlocks what stands behind it. A bid that could have been revealed and
             was not forfeits up to the reserve a unit, which is burned.
     """
-    word: uint256 = self.entries[job][kind][operator]
-    assert word != 0, "auction: no bid"
-    entry: words.Entry = words._unpack_entry(word)
+    entry: words.Entry = self._entry(job, kind, operator)
+    assert entry.attempt != 0, "auction: no bid"
     clock: words.Clock = words._unpack_clock(self.clocks[job][kind])
     is_earlier: bool = entry.attempt < clock.attempt
     is_over: bool = block.timestamp >= clock.reveal_end
@@ -409,7 +436,7 @@ def reclaim(job: uint256, kind: uint256, operator: uint256):
     had_its_chance: bool = is_earlier or (
         is_over and (clock.cancelled_at == 0 or clock.cancelled_at >= clock.reveal_end)
     )
-    self.entries[job][kind][operator] = 0
+    self.rings[operator][self._place(job, kind)] = words.SPENT
     token: address = empty(address)
     lock: uint256 = 0
     token, lock = words._unpack_security(self.securities[job][kind])
@@ -418,31 +445,58 @@ def reclaim(job: uint256, kind: uint256, operator: uint256):
         forfeited = min(clock.reserve, lock) * entry.capacity
     log BidReclaimed(job=job, operator=operator, kind=kind, forfeited=forfeited)
     if forfeited > 0:
-        extcall INodeRegistry(registry).slash(operator, token, forfeited)
+        extcall INodeRegistry(registry).slash(operator, token, forfeited, False)
         extcall INodeRegistry(registry).burn(token, forfeited)
     extcall INodeRegistry(registry).unlock(operator, token, lock * entry.capacity - forfeited, True)
 
 
 @external
-def take(job: uint256, kind: uint256, operator: uint256) -> uint256:
+def retire(job: uint256, kind: uint256, operator: uint256):
     """
-    @notice Counts one more unit that a standby took over.
+    @notice Frees the place of a bid that can take nothing any more, since its job ended.
+    """
+    entry: words.Entry = self._entry(job, kind, operator)
+    assert entry.attempt != 0, "auction: no bid"
+    # INVARIANT auction: a place is freed only when nothing is locked for its bid. Of a job that was awarded every bid
+    # revealed in the last attempt was unlocked or handed its lock to the settlement; any other one is reclaimed.
+    assert (
+        entry.revealed
+        and entry.attempt == words._unpack_clock(self.clocks[job][kind]).attempt
+        and (staticcall ITaskViews(tasks).jobs(job)).state == numbers.ENDED
+    ), "auction: bid still stands"
+    self.rings[operator][self._place(job, kind)] = words.SPENT
+    log BidRetired(job=job, operator=operator, kind=kind)
+
+
+@external
+def take(job: uint256, kind: uint256, operator: uint256, count: uint256) -> uint256:
+    """
+    @notice Counts units that a standby took over.
     @return The standby's bid.
     """
     assert msg.sender == self.settlement, "auction: not the settlement"
     attempt: uint256 = words._unpack_clock(self.clocks[job][kind]).attempt
-    entry: words.Entry = words._unpack_entry(self.entries[job][kind][operator])
-    # INVARIANT auction: won + taken <= capacity.
+    entry: words.Entry = self._entry(job, kind, operator)
+    # INVARIANT auction: won + taken <= capacity. The subtractions cannot underflow.
     assert (
         entry.attempt == attempt
         and entry.revealed
         and entry.standby
-        and entry.won + entry.taken < entry.capacity
+        and count <= entry.capacity - entry.won - entry.taken
     ), "auction: no standby"
-    entry.taken += 1
-    self.entries[job][kind][operator] = words._pack_entry(entry)
-    log StandbyTaken(job=job, operator=operator, kind=kind, price=entry.price)
+    entry.taken += count
+    self._store(kind, operator, entry)
+    log StandbyTaken(job=job, operator=operator, kind=kind, price=entry.price, count=count)
     return entry.price
+
+
+@external
+@view
+def paused() -> bool:
+    """
+    @notice Whether bids are paused.
+    """
+    return staticcall INodeRegistry(registry).are_bids_paused()
 
 
 @external
@@ -499,7 +553,7 @@ def bids(job: uint256, kind: uint256, operator: uint256) -> Bid:
     """
     @notice An operator's bid; zeros when there is none. `won` and `first_slot` are settled once the lot is cleared.
     """
-    entry: words.Entry = words._unpack_entry(self.entries[job][kind][operator])
+    entry: words.Entry = self._entry(job, kind, operator)
     return Bid(
         attempt=entry.attempt,
         capacity=entry.capacity,
@@ -541,7 +595,7 @@ def _clear_one(
     """
     @dev Sells units to one bid, keeps what of it lost, and unlocks what it did not win.
     """
-    entry: words.Entry = words._unpack_entry(self.entries[job][kind][operator])
+    entry: words.Entry = self._entry(job, kind, operator)
     assert entry.revealed and entry.attempt == clock.attempt, "auction: no bid"
     score: uint256 = self._score(entry)
     key: uint256 = score << 64 | operator
@@ -555,10 +609,12 @@ def _clear_one(
     entry.won = won
     entry.first_slot = tally.sold
     entry.sweep = progress.sweep
-    self.entries[job][kind][operator] = words._pack_entry(entry)
+    self._store(kind, operator, entry)
     lost: uint256 = min(usable - won, cap - progress.losing_units)
-    if lost > 0:
-        self.losing_runs[job][kind][progress.losing_units] = words._pack_run(score, operator, lost)
+    if lost > 0 and progress.runs < MAX_RUNS:
+        self.losing_runs[job][kind][progress.runs] = words._pack_run(score, operator, lost)
+        progress.runs += 1
+        progress.losing_units += lost
     unlocked: uint256 = held - won
     if unlocked > 0:
         token: address = empty(address)
@@ -570,7 +626,6 @@ def _clear_one(
         tally.winners += 1
     progress.cleared += 1
     progress.cursor = key
-    progress.losing_units += lost
     return tally, progress
 
 
@@ -579,7 +634,7 @@ def _clear_one(
 def _was_skipped(
     job: uint256, kind: uint256, operator: uint256, attempt: uint256, progress: words.Progress
 ) -> bool:
-    entry: words.Entry = words._unpack_entry(self.entries[job][kind][operator])
+    entry: words.Entry = self._entry(job, kind, operator)
     return (
         entry.revealed
         and entry.attempt == attempt
@@ -591,7 +646,7 @@ def _was_skipped(
 @internal
 @view
 def _critical_price(
-    job: uint256, kind: uint256, operator: uint256, entry: words.Entry, reserve: uint256, losing_units: uint256
+    job: uint256, kind: uint256, operator: uint256, entry: words.Entry, reserve: uint256, runs: uint256
 ) -> uint256:
     """
     @notice The mean of the thresholds of the units that the winner displaces, rounded down.
@@ -600,21 +655,66 @@ def _critical_price(
     keep: uint256 = numbers.BPS - entry.discount_bps
     total: uint256 = 0
     due: uint256 = entry.won
-    at: uint256 = 0
-    for _: uint256 in range(256):
-        if at >= losing_units or due == 0:
+    for index: uint256 in range(runs, bound=MAX_RUNS):
+        if due == 0:
             break
         score: uint256 = 0
         loser: uint256 = 0
         units: uint256 = 0
-        score, loser, units = words._unpack_run(self.losing_runs[job][kind][at])
-        at += units
+        score, loser, units = words._unpack_run(self.losing_runs[job][kind][index])
         if loser != operator:
             displaced: uint256 = min(units, due)
             total += displaced * min(reserve, score // keep)
             due -= displaced
     # INVARIANT auction: bid <= price <= reserve. Every loser's score is at least the winner's own.
     return (total + due * reserve) // entry.won
+
+
+@internal
+@pure
+def _place(job: uint256, kind: uint256) -> uint256:
+    """
+    @notice Where an operator's ring keeps its bid: the low byte of the job's number, above it the kind, which is 0 or 1.
+    """
+    return kind << 8 | job & bits.U8
+
+
+@internal
+@view
+def _entry(job: uint256, kind: uint256, operator: uint256) -> words.Entry:
+    """
+    @notice An operator's bid, empty when the place is another job's, spent or unused.
+    """
+    if kind <= numbers.AGGREGATOR:
+        word: uint256 = self.rings[operator][self._place(job, kind)]
+        if words._job(word) == job:
+            return words._unpack_entry(word)
+    return empty(words.Entry)
+
+
+@internal
+def _store(kind: uint256, operator: uint256, entry: words.Entry):
+    """
+    @dev Of a revealed bid.
+    """
+    self.rings[operator][self._place(entry.job, kind)] = words._pack_entry(entry)
+
+
+@internal
+@view
+def _is_free(word: uint256, job: uint256, kind: uint256) -> bool:
+    """
+    @notice Whether a bid in `job` may take the place of the bid that stands there.
+    """
+    other: uint256 = words._job(word)
+    entry: words.Entry = words._unpack_entry(word)
+    if other == job or not entry.revealed or entry.standby:
+        return False
+    if entry.won > 0:
+        return entry.priced
+    # A loser's bid is needed until its lot is cleared: till then the clearing may start again.
+    clock: words.Clock = words._unpack_clock(self.clocks[other][kind])
+    return clock.phase >= CLEARED and entry.attempt == clock.attempt
 
 
 @internal

@@ -3,16 +3,17 @@
 """
 @title NodeRegistry
 @license Apache-2.0
-@notice Who may work: operators, their keys, their stake in ZEN, and their collateral in payment tokens, part of which is
-        locked behind what they took on.
-@dev Auction and Settlement lock, unlock and slash; nothing here calls them.
+@notice Who may work: operators, their keys, their stake in ZEN, their collateral in payment tokens, part of which is
+        locked behind what they took on, and the hours in which they promise to be there.
+@dev Auction and Settlement lock, unlock and slash; nothing here calls them. Only `pay_out` moves tokens to one of them.
 """
 
 
 from ethereum.ercs import IERC20
 from .interfaces import INodeRegistry
+from .modules import bits
+from .modules import consent
 from .modules import gpu_classes
-from .modules import intake
 from .modules import node_words as words
 from .modules import numbers
 
@@ -20,18 +21,30 @@ from .modules import numbers
 implements: INodeRegistry
 
 
-initializes: intake
-exports: (intake.guardian, intake.paused)
-
-
 MAX_VRAM_GB: constant(uint256) = 65_535
+# An epoch has so many periods; a heartbeat counts once in each.
+PERIODS: constant(uint256) = 24
+# Of the stake, for an epoch in which more declared periods were missed than the SLA allows.
+BREACH_BPS: constant(uint256) = 100
+# In a word of beats, above the periods: the epoch was judged.
+JUDGED: constant(uint256) = 2**24
+# In the census, above the count: registration is paused. In the word of the auction, above its address: bids are.
+PAUSED: constant(uint256) = 2**255
+# Bounds an array of storage words; each operator costs a stake.
+MAX_OPERATORS: constant(uint256) = 2**40
+# Tokens an operator may ever be locked in: as many as the governor would allow.
+MAX_TOKENS: constant(uint256) = 255
 
 
 zen: public(immutable(address))
+# May pause `register` and `register_for`, and nothing else.
+guardian: public(immutable(address))
 # The least stake, in 10^-18 ZEN.
 min_stake: public(immutable(uint256))
 # Seconds from a request of exit to the withdrawal of the stake.
 exit_delay_s: public(immutable(uint256))
+# Seconds of an epoch, as in Rewards.
+epoch_s: public(immutable(uint256))
 deployer: public(immutable(address))
 
 
@@ -46,21 +59,46 @@ struct Operator:
     exit_at: uint256
 
 
-# The two contracts that lock, unlock and slash; set once by `wire`.
-auction: public(address)
+struct Balance:
+    balance: uint256
+    locked: uint256
+
+
+struct Promise:
+    tier: uint256
+    hours: uint256
+
+
+# Set once by `wire`. Auction and Settlement lock, unlock and slash; `tasks` is where `pay_out` sends to; `rewards`
+# slashes stake. The auction's word: paused (1) | auction (160), so that a bid reads both at once.
+bidding: uint256
 settlement: public(address)
-# Operators are numbered 1..operator_count.
-operator_count: public(uint256)
-# operator -> owner (160) | stake (96)
+tasks: public(address)
+rewards: public(address)
+# paused (1) | operator_count (255): operators are numbered from 1.
+census: uint256
+# operator -> the words of node_words
+nodes: HashMap[uint256, uint256]
 accounts: HashMap[uint256, uint256]
-# operator -> hot (160) | class (8) | vram_gb (16) | reputation (16) | locks (16) | exit_at (40)
-profiles: HashMap[uint256, uint256]
-# operator -> token -> balance (128) | locked (128)
-collaterals: HashMap[uint256, HashMap[address, uint256]]
-# Slashed collateral of a token that a standby may still be paid from.
+declared: HashMap[uint256, uint256]
+# token -> operator -> the word of node_words: one hash finds it
+collaterals: HashMap[address, uint256[MAX_OPERATORS]]
+# operator -> 0..node.tokens-1 -> token in which anything of it was ever locked
+locked_tokens: HashMap[uint256, HashMap[uint256, address]]
+# Slashed collateral of a token that a standby, a challenger or a submitter may still be paid from.
 pot: public(HashMap[address, uint256])
-# Slashed collateral of a token that nothing can spend.
+# Slashed collateral of a token, and slashed stake, that nothing can spend.
 burned: public(HashMap[address, uint256])
+# operator -> epoch -> judged (1) | a bit for each period in which the hot key gave a sign of life
+beats_words: HashMap[uint256, HashMap[uint256, uint256]]
+# epoch -> heartbeats of all operators
+total_beats: public(HashMap[uint256, uint256])
+# owner -> registrations it consented to that were used
+nonces: public(HashMap[address, uint256])
+
+
+event IntakePaused:
+    paused: bool
 
 
 event OperatorRegistered:
@@ -139,39 +177,84 @@ event PotBurned:
     amount: uint256
 
 
+event PotPaidOut:
+    token: indexed(address)
+    amount: uint256
+
+
+event StakeSlashed:
+    operator: indexed(uint256)
+    amount: uint256
+
+
+event AvailabilityDeclared:
+    operator: indexed(uint256)
+    tier: uint256
+    hours: uint256
+    since: uint256
+
+
+event HeartbeatCounted:
+    operator: indexed(uint256)
+    epoch: indexed(uint256)
+    period: uint256
+
+
+event AvailabilityBreached:
+    operator: indexed(uint256)
+    epoch: indexed(uint256)
+    missed: uint256
+
+
 @deploy
-def __init__(zen_: address, guardian_: address, min_stake_: uint256, exit_delay_s_: uint256):
+def __init__(zen_: address, guardian_: address, min_stake_: uint256, exit_delay_s_: uint256, epoch_s_: uint256):
     """
     @param zen_ The token of the stakes.
-    @param guardian_ May pause `register`.
+    @param guardian_ May pause registration.
     @param min_stake_ The least stake, in 10^-18 ZEN.
     @param exit_delay_s_ Seconds from request to withdrawal.
+    @param epoch_s_ Seconds of an epoch.
     """
-    intake.__init__(guardian_)
     zen = zen_
+    guardian = guardian_
     min_stake = min_stake_
     exit_delay_s = exit_delay_s_
+    epoch_s = epoch_s_
     deployer = msg.sender
 
 
 @external
-def wire(auction_: address, settlement_: address):
+def wire(auction_: address, settlement_: address, tasks_: address, rewards_: address):
     """
     @notice Names the contracts that may lock and slash, once.
     """
     assert msg.sender == deployer, "registry: not the deployer"
     assert self.settlement == empty(address), "registry: already wired"
-    self.auction = auction_
+    self.bidding = convert(auction_, uint256)
     self.settlement = settlement_
+    self.tasks = tasks_
+    self.rewards = rewards_
 
 
 @external
 def set_paused(paused: bool):
     """
-    @notice Pauses or resumes `register`, and nothing else.
+    @notice Pauses or resumes registration, and nothing else.
     """
-    assert msg.sender == intake.guardian, "registry: not the guardian"
-    intake._set_paused(paused)
+    assert msg.sender == guardian, "registry: not the guardian"
+    count: uint256 = self.census & ~PAUSED
+    self.census = count | PAUSED if paused else count
+    log IntakePaused(paused=paused)
+
+
+@external
+def pause_bids(paused: bool):
+    """
+    @notice For Auction, whose guardian pauses or resumes bids: kept here, where a bid reads a word anyway.
+    """
+    auction: uint256 = self.bidding & bits.U160
+    assert convert(msg.sender, uint256) == auction, "registry: not a protocol contract"
+    self.bidding = auction | PAUSED if paused else auction
 
 
 @external
@@ -183,33 +266,47 @@ def register(
     @param hot The key that bids, reveals, readies and commits.
     @param gpu_class 1 consumer, 2 professional, 3 datacenter, 4 apple silicon.
     @param vram_gb Memory of one worker, in GB.
-    @param stake In 10^-18 ZEN.
+    @param stake In 10^-18 ZEN, a multiple of 10^12.
     @param endpoint Where the operator's store serves blocks.
     @return The operator's number.
     """
-    assert not intake.paused, "registry: intake paused"
-    assert hot != empty(address), "registry: zero hot key"
-    assert gpu_class >= gpu_classes.CONSUMER and gpu_class <= gpu_classes.APPLE_SILICON, "registry: unknown class"
-    assert vram_gb >= gpu_classes._least_vram_gb(gpu_class), "registry: too little VRAM for the class"
-    assert vram_gb <= MAX_VRAM_GB, "registry: VRAM out of range"
-    assert stake >= min_stake, "registry: stake below the minimum"
-    operator: uint256 = self.operator_count + 1
-    self.operator_count = operator
-    self.accounts[operator] = words._pack_account(msg.sender, stake)
-    self.profiles[operator] = words._pack_profile(
-        words.Profile(hot=hot, gpu_class=gpu_class, vram_gb=vram_gb, reputation=0, locks=0, exit_at=0)
-    )
-    log OperatorRegistered(
-        operator=operator,
-        owner=msg.sender,
-        hot=hot,
-        gpu_class=gpu_class,
-        vram_gb=vram_gb,
-        stake=stake,
-        endpoint=endpoint,
-    )
-    self._pull(zen, stake)
-    return operator
+    census: uint256 = self.census
+    assert census < PAUSED, "registry: intake paused"
+    self._check_machine(hot, gpu_class, vram_gb, stake)
+    return self._register(census + 1, msg.sender, hot, gpu_class, vram_gb, stake, endpoint)
+
+
+@external
+def register_for(
+    owner: address,
+    hot: address,
+    gpu_class: uint256,
+    vram_gb: uint256,
+    stake: uint256,
+    endpoint: String[128],
+    deadline: uint256,
+    owner_signature: Bytes[65],
+    hot_signature: Bytes[65],
+) -> uint256:
+    """
+    @notice Registers an operator for an owner who signed for it, as its hot key did. The caller sponsors gas and stake;
+            the stake is the owner's from then on.
+    @param deadline The last second at which the consent holds.
+    @param owner_signature r | s | v of the EIP-712 `Registration`, with the owner's nonce.
+    @param hot_signature The same, by the hot key.
+    @return The operator's number.
+    """
+    census: uint256 = self.census
+    assert census < PAUSED, "registry: intake paused"
+    self._check_machine(hot, gpu_class, vram_gb, stake)
+    assert block.timestamp <= deadline, "registry: consent expired"
+    nonce: uint256 = self.nonces[owner]
+    digest: bytes32 = consent._digest(owner, hot, gpu_class, vram_gb, stake, endpoint, nonce, deadline)
+    assert consent._has_signed(owner, digest, owner_signature), "registry: owner did not sign"
+    assert consent._has_signed(hot, digest, hot_signature), "registry: hot key did not sign"
+    # INVARIANT consent: a pair of signatures registers one operator.
+    self.nonces[owner] = nonce + 1
+    return self._register(census + 1, owner, hot, gpu_class, vram_gb, stake, endpoint)
 
 
 @external
@@ -231,9 +328,9 @@ def set_hot(operator: uint256, hot: address):
     """
     self._check_owner(operator)
     assert hot != empty(address), "registry: zero hot key"
-    profile: words.Profile = words._unpack_profile(self.profiles[operator])
-    profile.hot = hot
-    self.profiles[operator] = words._pack_profile(profile)
+    node: words.Node = words._unpack_node(self.nodes[operator])
+    node.hot = hot
+    self.nodes[operator] = words._pack_node(node)
     log HotKeyChanged(operator=operator, hot=hot)
 
 
@@ -242,12 +339,13 @@ def add_stake(operator: uint256, amount: uint256):
     """
     @notice Adds the caller's ZEN to an operator's stake.
     """
-    owner: address = empty(address)
-    stake: uint256 = 0
-    owner, stake = words._unpack_account(self.accounts[operator])
-    assert owner != empty(address), "registry: unknown operator"
+    word: uint256 = self.nodes[operator]
+    assert word != 0, "registry: unknown operator"
     assert amount > 0, "registry: zero amount"
-    self.accounts[operator] = words._pack_account(owner, stake + amount)
+    assert amount % words.STAKE_UNIT == 0, "registry: stake has dust"
+    node: words.Node = words._unpack_node(word)
+    node.stake += amount // words.STAKE_UNIT
+    self.nodes[operator] = words._pack_node(node)
     log StakeAdded(operator=operator, amount=amount)
     self._pull(zen, amount)
 
@@ -257,12 +355,14 @@ def request_exit(operator: uint256):
     """
     @notice Starts the exit delay. The operator is no longer eligible to bid.
     """
-    self._check_owner(operator)
-    profile: words.Profile = words._unpack_profile(self.profiles[operator])
-    assert profile.exit_at == 0, "registry: exit already requested"
-    profile.exit_at = block.timestamp + exit_delay_s
-    self.profiles[operator] = words._pack_profile(profile)
-    log ExitRequested(operator=operator, exit_at=profile.exit_at)
+    account: words.Account = self._owned(operator)
+    assert account.exit_at == 0, "registry: exit already requested"
+    account.exit_at = block.timestamp + exit_delay_s
+    self.accounts[operator] = words._pack_account(account)
+    node: words.Node = words._unpack_node(self.nodes[operator])
+    node.is_exiting = True
+    self.nodes[operator] = words._pack_node(node)
+    log ExitRequested(operator=operator, exit_at=account.exit_at)
 
 
 @external
@@ -270,20 +370,20 @@ def withdraw_stake(operator: uint256):
     """
     @notice Sends the whole stake to the owner, from `exit_at` on. The operator may stake again.
     """
-    self._check_owner(operator)
-    profile: words.Profile = words._unpack_profile(self.profiles[operator])
-    assert profile.exit_at != 0, "registry: exit not requested"
-    assert block.timestamp >= profile.exit_at, "registry: exit delay runs"
+    account: words.Account = self._owned(operator)
+    assert account.exit_at != 0, "registry: exit not requested"
+    assert block.timestamp >= account.exit_at, "registry: exit delay runs"
     # INVARIANT stake: no stake leaves while collateral stands behind a bid or a seat.
-    assert profile.locks == 0, "registry: collateral is locked"
-    owner: address = empty(address)
-    stake: uint256 = 0
-    owner, stake = words._unpack_account(self.accounts[operator])
-    profile.exit_at = 0
-    self.profiles[operator] = words._pack_profile(profile)
-    self.accounts[operator] = words._pack_account(owner, 0)
+    assert self._locks(operator) == 0, "registry: collateral is locked"
+    node: words.Node = words._unpack_node(self.nodes[operator])
+    stake: uint256 = node.stake * words.STAKE_UNIT
+    account.exit_at = 0
+    self.accounts[operator] = words._pack_account(account)
+    node.stake = 0
+    node.is_exiting = False
+    self.nodes[operator] = words._pack_node(node)
     log StakeWithdrawn(operator=operator, amount=stake)
-    self._push(zen, owner, stake)
+    self._push(zen, account.owner, stake)
 
 
 @external
@@ -293,9 +393,9 @@ def deposit(operator: uint256, token: address, amount: uint256):
     """
     assert self._owner(operator) != empty(address), "registry: unknown operator"
     assert amount > 0, "registry: zero amount"
-    held: words.Collateral = words._unpack_collateral(self.collaterals[operator][token])
+    held: words.Collateral = words._unpack_collateral(self.collaterals[token][operator])
     held.balance += amount
-    self.collaterals[operator][token] = words._pack_collateral(held)
+    self.collaterals[token][operator] = words._pack_collateral(held)
     log CollateralDeposited(operator=operator, token=token, amount=amount)
     self._pull(token, amount)
 
@@ -307,32 +407,130 @@ def withdraw(operator: uint256, token: address, amount: uint256):
     """
     self._check_owner(operator)
     assert amount > 0, "registry: zero amount"
-    held: words.Collateral = words._unpack_collateral(self.collaterals[operator][token])
+    word: uint256 = self.collaterals[token][operator]
     # INVARIANT locks: locked <= balance, always. The subtraction cannot underflow.
-    assert amount <= held.balance - held.locked, "registry: amount exceeds free collateral"
-    held.balance -= amount
-    self.collaterals[operator][token] = words._pack_collateral(held)
+    assert amount <= (word >> 144) - (word >> 32 & bits.U112), "registry: amount exceeds free collateral"
+    # The amount is at most the balance, above all other fields.
+    self.collaterals[token][operator] = word - (amount << 144)
     log CollateralWithdrawn(operator=operator, token=token, amount=amount)
     self._push(token, msg.sender, amount)
 
 
 @external
+def declare(operator: uint256, tier: uint256, hours: uint256):
+    """
+    @notice Promises to be there, from the next epoch on, in the periods whose bits are set; with a tier at its SLA.
+    @dev A change leaves the promise of the running epoch as it was: who could still change that would never miss it.
+    @param tier 0 none, 1 bronze, 2 silver, 3 gold.
+    @param hours Bit `i` is period `i` of 24.
+    """
+    account: words.Account = self._owned(operator)
+    assert tier <= gpu_classes.GOLD, "registry: unknown tier"
+    assert hours < 2**PERIODS, "registry: hours out of range"
+    if tier != 0:
+        assert account.gpu_class == gpu_classes.DATACENTER, "registry: class below the tier"
+        assert account.vram_gb >= gpu_classes._tier_vram_gb(tier), "registry: too little VRAM for the tier"
+        assert hours != 0, "registry: tier without hours"
+    since: uint256 = block.timestamp // epoch_s + 1
+    declaration: words.Declaration = words._unpack_declaration(self.declared[operator])
+    # INVARIANT promises: what binds in an epoch is known until the next one is over. Two changes in a row would hide it.
+    assert declaration.since + 1 != since, "registry: declared in the last epoch"
+    if declaration.since != since:
+        declaration.last_tier = declaration.tier
+        declaration.last_hours = declaration.hours
+        declaration.last_since = declaration.since
+    declaration.tier = tier
+    declaration.hours = hours
+    declaration.since = since
+    self.declared[operator] = words._pack_declaration(declaration)
+    log AvailabilityDeclared(operator=operator, tier=tier, hours=hours, since=since)
+
+
+@external
+def heartbeat(operator: uint256):
+    """
+    @notice A sign of life of a staked operator, once in each of an epoch's 24 periods.
+    """
+    node: words.Node = words._unpack_node(self.nodes[operator])
+    assert msg.sender == node.hot, "registry: not the hot key"
+    # Exiting operators keep their promises too; only whoever left has nothing at stake.
+    assert node.stake > 0, "registry: nothing staked"
+    epoch: uint256 = block.timestamp // epoch_s
+    period: uint256 = block.timestamp % epoch_s * PERIODS // epoch_s
+    word: uint256 = self.beats_words[operator][epoch]
+    assert word >> period & 1 == 0, "registry: period already counted"
+    self.beats_words[operator][epoch] = word | 1 << period
+    self.total_beats[epoch] += 1
+    log HeartbeatCounted(operator=operator, epoch=epoch, period=period)
+
+
+@external
+def breach(operator: uint256, epoch: uint256):
+    """
+    @notice Judges a past epoch, once: who missed more declared periods than its SLA allows loses 1 % of its stake, and
+            its tier.
+    """
+    assert epoch < block.timestamp // epoch_s, "registry: epoch not over"
+    promise: Promise = self._promised(operator, epoch)
+    assert promise.hours != 0, "registry: nothing declared"
+    word: uint256 = self.beats_words[operator][epoch]
+    assert word & JUDGED == 0, "registry: epoch already judged"
+    missed: uint256 = bits._popcount(promise.hours & ~word)
+    allowed: uint256 = bits._popcount(promise.hours) * gpu_classes._slack_bps(promise.tier) // numbers.BPS
+    assert missed > allowed, "registry: promise kept"
+    self.beats_words[operator][epoch] = word | JUDGED
+    declaration: words.Declaration = words._unpack_declaration(self.declared[operator])
+    declaration.tier = 0
+    declaration.last_tier = 0
+    self.declared[operator] = words._pack_declaration(declaration)
+    log AvailabilityBreached(operator=operator, epoch=epoch, missed=missed)
+    self._slash_stake(operator, BREACH_BPS)
+
+
+@external
 def lock(operator: uint256, token: address, amount: uint256, new: bool):
     """
-    @notice Locks free collateral behind a bid or a seat.
+    @notice Locks free collateral behind a seat.
     @param new Whether the operator had nothing locked in this lot.
     """
     self._check_protocol()
-    held: words.Collateral = words._unpack_collateral(self.collaterals[operator][token])
-    # INVARIANT locks: sum of the locks of open bids and seats == locked <= balance.
+    held: words.Collateral = words._unpack_collateral(self.collaterals[token][operator])
+    # INVARIANT locks: as in `lock_bid`.
     assert amount <= held.balance - held.locked, "registry: amount exceeds free collateral"
     held.locked += amount
-    self.collaterals[operator][token] = words._pack_collateral(held)
     if new:
-        profile: words.Profile = words._unpack_profile(self.profiles[operator])
-        profile.locks += 1
-        self.profiles[operator] = words._pack_profile(profile)
+        held.lots += 1
+    if not held.is_listed:
+        self._list(operator, token)
+        held.is_listed = True
+    self.collaterals[token][operator] = words._pack_collateral(held)
     log CollateralLocked(operator=operator, token=token, amount=amount)
+
+
+@external
+@reentrant
+def lock_bid(operator: uint256, hot: address, token: address, amount: uint256) -> bool:
+    """
+    @notice Locks free collateral behind a bid of an operator that may bid with this hot key; else locks nothing.
+    @dev Without an event: Auction tells of the bid, its lot and its capacity. Without a lock against reentrance: it calls
+         nobody, Auction has such a lock itself, and whatever here calls out has done all its effects by then.
+    @return Whether the operator may bid, and bids are not paused.
+    """
+    bidding: uint256 = self.bidding
+    assert convert(msg.sender, uint256) == bidding & bits.U160, "registry: not a protocol contract"
+    if bidding >= PAUSED or not words._is_eligible(self.nodes[operator], hot, min_stake):
+        return False
+    word: uint256 = self.collaterals[token][operator]
+    # INVARIANT locks: sum of the locks of open bids and seats == locked <= balance. The subtraction cannot underflow.
+    assert (
+        amount <= unsafe_sub(word >> 144, word >> 32 & bits.U112)
+    ), "registry: amount exceeds free collateral"
+    if word & words.LISTED == 0:
+        self._list(operator, token)
+        word |= words.LISTED
+    # What is locked stays within the balance, below 2^112; lots are counted one by one. No field overflows.
+    self.collaterals[token][operator] = unsafe_add(word, unsafe_add(amount << 32, words.ONE_LOT))
+    return True
 
 
 @external
@@ -342,31 +540,39 @@ def unlock(operator: uint256, token: address, amount: uint256, last: bool):
     @param last Whether nothing stays locked in this lot.
     """
     self._check_protocol()
-    held: words.Collateral = words._unpack_collateral(self.collaterals[operator][token])
+    held: words.Collateral = words._unpack_collateral(self.collaterals[token][operator])
     held.locked -= amount
-    self.collaterals[operator][token] = words._pack_collateral(held)
     if last:
-        profile: words.Profile = words._unpack_profile(self.profiles[operator])
-        profile.locks -= 1
-        self.profiles[operator] = words._pack_profile(profile)
+        held.lots -= 1
+    self.collaterals[token][operator] = words._pack_collateral(held)
     log CollateralUnlocked(operator=operator, token=token, amount=amount)
 
 
 @external
-def slash(operator: uint256, token: address, amount: uint256):
+def slash(operator: uint256, token: address, amount: uint256, convicted: bool):
     """
-    @notice Moves locked collateral to the pot and halves the operator's reputation.
+    @notice Moves locked collateral to the pot, and halves the operator's reputation, or clears it at a conviction.
     """
     self._check_protocol()
-    held: words.Collateral = words._unpack_collateral(self.collaterals[operator][token])
+    held: words.Collateral = words._unpack_collateral(self.collaterals[token][operator])
     held.balance -= amount
     held.locked -= amount
-    self.collaterals[operator][token] = words._pack_collateral(held)
+    self.collaterals[token][operator] = words._pack_collateral(held)
     self.pot[token] += amount
-    profile: words.Profile = words._unpack_profile(self.profiles[operator])
-    profile.reputation = profile.reputation // 2
-    self.profiles[operator] = words._pack_profile(profile)
+    account: words.Account = words._unpack_account(self.accounts[operator])
+    account.reputation = 0 if convicted else account.reputation // 2
+    self.accounts[operator] = words._pack_account(account)
     log CollateralSlashed(operator=operator, token=token, amount=amount)
+
+
+@external
+def slash_stake(operator: uint256, bps: uint256) -> uint256:
+    """
+    @notice Moves a part of an operator's stake to where nothing can spend it. Also while it exits.
+    @return How much.
+    """
+    assert msg.sender == self.rewards, "registry: not a protocol contract"
+    return self._slash_stake(operator, bps)
 
 
 @external
@@ -376,10 +582,21 @@ def credit(operator: uint256, token: address, amount: uint256):
     """
     assert msg.sender == self.settlement, "registry: not a protocol contract"
     self.pot[token] -= amount
-    held: words.Collateral = words._unpack_collateral(self.collaterals[operator][token])
+    held: words.Collateral = words._unpack_collateral(self.collaterals[token][operator])
     held.balance += amount
-    self.collaterals[operator][token] = words._pack_collateral(held)
+    self.collaterals[token][operator] = words._pack_collateral(held)
     log CollateralCredited(operator=operator, token=token, amount=amount)
+
+
+@external
+def pay_out(token: address, amount: uint256):
+    """
+    @notice Sends `amount` from the pot to the task registry, where the settlement says whom it is owed to.
+    """
+    assert msg.sender == self.settlement, "registry: not a protocol contract"
+    self.pot[token] -= amount
+    log PotPaidOut(token=token, amount=amount)
+    self._push(token, self.tasks, amount)
 
 
 @external
@@ -400,43 +617,123 @@ def reward_outcome(operator: uint256, count: uint256) -> address:
     @return The operator's owner, who is paid.
     """
     assert msg.sender == self.settlement, "registry: not a protocol contract"
-    profile: words.Profile = words._unpack_profile(self.profiles[operator])
-    reputation: uint256 = min(profile.reputation + count, numbers.MAX_REPUTATION)
-    if reputation != profile.reputation:
-        profile.reputation = reputation
-        self.profiles[operator] = words._pack_profile(profile)
-    return self._owner(operator)
+    account: words.Account = words._unpack_account(self.accounts[operator])
+    reputation: uint256 = min(account.reputation + count, numbers.MAX_REPUTATION)
+    if reputation != account.reputation:
+        account.reputation = reputation
+        self.accounts[operator] = words._pack_account(account)
+    return account.owner
+
+
+@external
+@view
+def operator_count() -> uint256:
+    """
+    @notice How many operators were ever registered: they are numbered 1..operator_count.
+    """
+    return self.census & ~PAUSED
+
+
+@external
+@view
+def auction() -> address:
+    """
+    @notice The auction that locks behind bids.
+    """
+    return convert(self.bidding & bits.U160, address)
+
+
+@external
+@view
+def are_bids_paused() -> bool:
+    """
+    @notice Whether the auction's guardian paused bids.
+    """
+    return self.bidding >= PAUSED
+
+
+@external
+@view
+def paused() -> bool:
+    """
+    @notice Whether registration is paused.
+    """
+    return self.census >= PAUSED
 
 
 @external
 @view
 def operators(operator: uint256) -> Operator:
     """
-    @notice Everything known of an operator; zeros when there is none.
+    @notice Everything known of an operator but what it declared; zeros when there is none.
     """
-    owner: address = empty(address)
-    stake: uint256 = 0
-    owner, stake = words._unpack_account(self.accounts[operator])
-    profile: words.Profile = words._unpack_profile(self.profiles[operator])
+    node: words.Node = words._unpack_node(self.nodes[operator])
+    account: words.Account = words._unpack_account(self.accounts[operator])
     return Operator(
-        owner=owner,
-        stake=stake,
-        hot=profile.hot,
-        gpu_class=profile.gpu_class,
-        vram_gb=profile.vram_gb,
-        reputation=profile.reputation,
-        locks=profile.locks,
-        exit_at=profile.exit_at,
+        owner=account.owner,
+        stake=node.stake * words.STAKE_UNIT,
+        hot=node.hot,
+        gpu_class=account.gpu_class,
+        vram_gb=account.vram_gb,
+        reputation=account.reputation,
+        locks=self._locks(operator),
+        exit_at=account.exit_at,
     )
 
 
 @external
 @view
-def collateral(operator: uint256, token: address) -> words.Collateral:
+def declarations(operator: uint256) -> words.Declaration:
+    """
+    @notice What the operator declared last and before: tier, hours, and the epoch from which on each binds.
+    """
+    return words._unpack_declaration(self.declared[operator])
+
+
+@external
+@view
+def promised(operator: uint256, epoch: uint256) -> Promise:
+    """
+    @notice The tier and the hours that bind in an epoch; zeros where nothing does, or where it is no longer known.
+    """
+    return self._promised(operator, epoch)
+
+
+@external
+@view
+def beats(operator: uint256, epoch: uint256) -> uint256:
+    """
+    @notice The periods of an epoch in which the operator gave a sign of life, bit `i` for period `i`.
+    """
+    return self.beats_words[operator][epoch] & ~JUDGED
+
+
+@external
+@view
+def is_judged(operator: uint256, epoch: uint256) -> bool:
+    """
+    @notice Whether the operator was found in breach of its promise of an epoch.
+    """
+    return self.beats_words[operator][epoch] & JUDGED != 0
+
+
+@external
+@view
+def collateral(operator: uint256, token: address) -> Balance:
     """
     @notice An operator's deposit in a token, and how much of it is locked.
     """
-    return words._unpack_collateral(self.collaterals[operator][token])
+    held: words.Collateral = words._unpack_collateral(self.collaterals[token][operator])
+    return Balance(balance=held.balance, locked=held.locked)
+
+
+@external
+@view
+def stake_of(operator: uint256) -> uint256:
+    """
+    @notice The operator's stake, in 10^-18 ZEN.
+    """
+    return words._unpack_node(self.nodes[operator]).stake * words.STAKE_UNIT
 
 
 @external
@@ -445,11 +742,7 @@ def is_eligible(operator: uint256, hot: address) -> bool:
     """
     @notice Whether the hot key matches, no exit is requested and the stake is enough.
     """
-    owner: address = empty(address)
-    stake: uint256 = 0
-    owner, stake = words._unpack_account(self.accounts[operator])
-    profile: words.Profile = words._unpack_profile(self.profiles[operator])
-    return owner != empty(address) and hot == profile.hot and profile.exit_at == 0 and stake >= min_stake
+    return words._is_eligible(self.nodes[operator], hot, min_stake)
 
 
 @external
@@ -476,7 +769,7 @@ def discount_bps(operator: uint256) -> uint256:
     """
     @notice What an operator's score is discounted by: one basis point a point of reputation.
     """
-    return words._unpack_profile(self.profiles[operator]).reputation
+    return words._unpack_account(self.accounts[operator]).reputation
 
 
 @external
@@ -494,19 +787,52 @@ def multiplier_of(operator: uint256) -> uint256:
     """
     @notice The reward multiplier of an operator's class in percent.
     """
-    return gpu_classes._multiplier(words._unpack_profile(self.profiles[operator]).gpu_class)
+    return gpu_classes._multiplier(words._unpack_account(self.accounts[operator]).gpu_class)
+
+
+@external
+@view
+def reference_price(tier: uint256) -> uint256:
+    """
+    @notice What a GPU-hour of a tier is expected to cost, in 10^-18 ZEN; 0 when unknown. Binds nobody.
+    """
+    return gpu_classes._reference_price(tier)
 
 
 @internal
 @view
 def _check_protocol():
-    assert msg.sender == self.auction or msg.sender == self.settlement, "registry: not a protocol contract"
+    assert (
+        msg.sender == self.settlement or convert(msg.sender, uint256) == self.bidding & bits.U160
+    ), "registry: not a protocol contract"
 
 
 @internal
 @view
 def _check_owner(operator: uint256):
     assert msg.sender == self._owner(operator), "registry: not the owner"
+
+
+@internal
+@view
+def _check_machine(hot: address, gpu_class: uint256, vram_gb: uint256, stake: uint256):
+    assert hot != empty(address), "registry: zero hot key"
+    assert gpu_class >= gpu_classes.CONSUMER and gpu_class <= gpu_classes.APPLE_SILICON, "registry: unknown class"
+    assert vram_gb >= gpu_classes._least_vram_gb(gpu_class), "registry: too little VRAM for the class"
+    assert vram_gb <= MAX_VRAM_GB, "registry: VRAM out of range"
+    assert stake >= min_stake, "registry: stake below the minimum"
+    assert stake % words.STAKE_UNIT == 0, "registry: stake has dust"
+
+
+@internal
+@view
+def _owned(operator: uint256) -> words.Account:
+    """
+    @notice The account of an operator whose owner calls.
+    """
+    account: words.Account = words._unpack_account(self.accounts[operator])
+    assert msg.sender == account.owner, "registry: not the owner"
+    return account
 
 
 @internal
@@ -518,7 +844,89 @@ def _owner(operator: uint256) -> address:
 @internal
 @view
 def _hot(operator: uint256) -> address:
-    return convert(self.profiles[operator] >> 96, address)
+    return convert(self.nodes[operator] >> 96, address)
+
+
+@internal
+@view
+def _promised(operator: uint256, epoch: uint256) -> Promise:
+    declaration: words.Declaration = words._unpack_declaration(self.declared[operator])
+    # No declaration has `since` 0: it would have been made before the first epoch.
+    if declaration.since != 0 and epoch >= declaration.since:
+        return Promise(tier=declaration.tier, hours=declaration.hours)
+    if declaration.last_since != 0 and epoch >= declaration.last_since:
+        return Promise(tier=declaration.last_tier, hours=declaration.last_hours)
+    return empty(Promise)
+
+
+@internal
+def _register(
+    census: uint256,
+    owner: address,
+    hot: address,
+    gpu_class: uint256,
+    vram_gb: uint256,
+    stake: uint256,
+    endpoint: String[128],
+) -> uint256:
+    """
+    @dev `census` counts the new operator; registration is not paused, so it is the operator's number.
+    """
+    self.census = census
+    self.nodes[census] = words._pack_node(
+        words.Node(hot=hot, stake=stake // words.STAKE_UNIT, tokens=0, is_exiting=False)
+    )
+    self.accounts[census] = words._pack_account(
+        words.Account(owner=owner, reputation=0, exit_at=0, gpu_class=gpu_class, vram_gb=vram_gb)
+    )
+    log OperatorRegistered(
+        operator=census,
+        owner=owner,
+        hot=hot,
+        gpu_class=gpu_class,
+        vram_gb=vram_gb,
+        stake=stake,
+        endpoint=endpoint,
+    )
+    self._pull(zen, stake)
+    return census
+
+
+@internal
+@view
+def _locks(operator: uint256) -> uint256:
+    """
+    @notice Bids and seats that collateral stands behind, in all tokens.
+    """
+    locks: uint256 = 0
+    tokens: uint256 = words._unpack_node(self.nodes[operator]).tokens
+    for index: uint256 in range(tokens, bound=MAX_TOKENS):
+        token: address = self.locked_tokens[operator][index]
+        locks += words._unpack_collateral(self.collaterals[token][operator]).lots
+    return locks
+
+
+@internal
+def _list(operator: uint256, token: address):
+    """
+    @dev Once for each operator and token: what is locked from then on, `_locks` finds.
+    """
+    node: words.Node = words._unpack_node(self.nodes[operator])
+    self.locked_tokens[operator][node.tokens] = token
+    node.tokens += 1
+    self.nodes[operator] = words._pack_node(node)
+
+
+@internal
+def _slash_stake(operator: uint256, bps: uint256) -> uint256:
+    node: words.Node = words._unpack_node(self.nodes[operator])
+    units: uint256 = node.stake * bps // numbers.BPS
+    node.stake -= units
+    self.nodes[operator] = words._pack_node(node)
+    slashed: uint256 = units * words.STAKE_UNIT
+    self.burned[zen] += slashed
+    log StakeSlashed(operator=operator, amount=slashed)
+    return slashed
 
 
 @internal

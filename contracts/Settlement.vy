@@ -1,12 +1,14 @@
 # pragma version ==0.4.3
 # pragma nonreentrancy on
+# pragma optimize codesize
 """
 @title Settlement
 @license Apache-2.0
-@notice Runs awarded jobs: who holds which slot, what was committed in which round, what timed out and who took over; and
-        pays every claim that survived its window.
+@notice Runs awarded jobs: who holds which seat, what was committed in which turn, what timed out and who took over; pays
+        every claim that survived its window, convicts those that did not, and has done again what rested on a lie.
 @dev Calls go to the protocol's own contracts only, and none of those calls anybody back while it serves this one: no
-     token is moved here, payments become debts of TaskRegistry. Where a loop interleaves effects and calls, nothing else runs.
+     token is moved here, payments become debts of TaskRegistry. Where effects and calls interleave, nothing else runs.
+     A turn whose `opened_at` is 0 waits until the claims of `depth` turns before it are final; nobody can be late in it.
 """
 
 
@@ -24,19 +26,28 @@ implements: ISettlement
 
 
 BATCH: constant(uint256) = 64
-# The key of an aggregation's claim; those of slots are 0..255.
-AGGREGATION: constant(uint256) = 256
-# A round's inputs close after a slot's time and one standby's.
+MAX_CHALLENGERS: constant(uint256) = 16
+# Seats of slots are numbered 0..127; the aggregator's is the next number.
+MAX_SEATS: constant(uint256) = 128
+AGGREGATION: constant(uint256) = MAX_SEATS
+# A turn's inputs close after a seat's time and one standby's.
 SLOT_TIMES: constant(uint256) = 2
 # A window is at least so many times the profiled re-execution.
 REEXECUTIONS: constant(uint256) = 3
+# A claim's word: its hash without the lowest 16 bits | open disputes (8) | status (8).
+DISPUTES: constant(uint256) = 255 << 8
+ONE_DISPUTE: constant(uint256) = 1 << 8
+PENDING: constant(uint256) = 1
+PAID: constant(uint256) = 2
+CONVICTED: constant(uint256) = 3
 
 
+deployer: immutable(address)
 registry: public(immutable(address))
 tasks: public(immutable(address))
 auction: public(immutable(address))
-rewards: public(immutable(address))
-zen: public(immutable(address))
+rewards: immutable(address)
+zen: immutable(address)
 ready_window_s: public(immutable(uint256))
 min_window_s: public(immutable(uint256))
 
@@ -44,170 +55,182 @@ min_window_s: public(immutable(uint256))
 struct Run:
     state: uint256
     round: uint256
+    turn: uint256
     rounds: uint256
     slots: uint256
     quorum: uint256
+    depth: uint256
+    policy: uint256
     opened_at: uint256
-    outstanding: uint256
     window_s: uint256
     slot_s: uint256
     aggregate_s: uint256
     aggregator: uint256
-    aggregator_price: uint256
     aggregator_due: uint256
     token: address
     lock: uint256
     flops: uint256
+    seats: uint256
     missing: uint256
-    vacant: uint256
+    committed: uint256
+    holds: uint256
     pot: uint256
+    start_root: bytes32
 
 
 struct Seat:
+    operator: uint256
+    first: uint256
+    count: uint256
     price: uint256
-    locked: uint256
+    pot_price: uint256
     estimate_s: uint256
     since: uint256
-    held: uint256
-    taken: uint256
-
-
-struct AggregatorSeat:
-    price: uint256
-    locked: uint256
-
-
-struct Vacancy:
-    price: uint256
     pot: uint256
 
 
-struct Takeover:
-    escrow_price: uint256
-    pot_price: uint256
-
-
-struct ClaimRef:
-    round: uint256
-    key: uint256
+# Consecutive claims of one operator, paid together.
+struct Batch:
     operator: uint256
-    bitmap: uint256
-    root: bytes32
-    deadline: uint256
+    is_aggregation: bool
+    count: uint256
+    amount: uint256
+    from_pot: uint256
 
 
-# job -> state (8) | round (16) | rounds (16) | slots (16) | quorum (16) | opened_at (40) | outstanding (32) | window_s (32)
-#        | slot_s (24) | aggregate_s (24)
+# The contracts deployed after this one, and who is owed the audits' part of a conviction; set once by `wire`.
+referee: public(address)
+availability: public(address)
+audit_pool: public(address)
+# job -> what its terms fix, and its state
 stages: HashMap[uint256, uint256]
+# job -> its newest turn
+turns: HashMap[uint256, uint256]
+# job -> locks, aggregator's clock, number of seats
+chairs: HashMap[uint256, uint256]
 # job -> token (160) | flops of a slot-round (96)
 orders: HashMap[uint256, uint256]
-# job -> lock of a slot (96) | aggregator (64), 0 when vacant | when its checkpoint is due (40)
-chairs: HashMap[uint256, uint256]
-# job -> slots not yet committed this round, or not yet ready while awarded
-missing: HashMap[uint256, uint256]
-# job -> slots that nobody holds
-vacant: HashMap[uint256, uint256]
+# job -> the state that the newest turn starts from
+start_roots: HashMap[uint256, bytes32]
+# job -> pending claims of its last turns
+lanes: HashMap[uint256, uint256]
 # job -> what of the registry's pot is this job's
 pots: HashMap[uint256, uint256]
-# job -> operator -> price (80) | locked (96) | estimate_s (24) | since (40)
-seat_words: HashMap[uint256, HashMap[uint256, uint256]]
-# job -> operator -> slots it holds
-held: HashMap[uint256, HashMap[uint256, uint256]]
-# job -> operator -> slots it took over, and is paid for by their takeover's prices
-taken: HashMap[uint256, HashMap[uint256, uint256]]
-# job -> operator -> slots it held and vacated
-left: HashMap[uint256, HashMap[uint256, uint256]]
-# job -> operator -> price (128) | locked (128)
-aggregator_words: HashMap[uint256, HashMap[uint256, uint256]]
-# job -> slot -> price (128) | pot (128)
-vacancy_words: HashMap[uint256, HashMap[uint256, uint256]]
-# job -> slot -> operator -> escrow_price (128) | pot_price (128)
-takeover_words: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
-# job -> round -> key -> keccak256(operator, bitmap, root, deadline); empty once paid
-claims: public(HashMap[uint256, HashMap[uint256, HashMap[uint256, bytes32]]])
+# job -> what of its pot convicted operators left for rollbacks to come
+reserves: public(HashMap[uint256, uint256])
+# job -> seat -> operator, slots, prices
+holdings: HashMap[uint256, HashMap[uint256, uint256]]
+# job -> seat -> clocks, and what of the job's pot is this seat's
+tenures: HashMap[uint256, HashMap[uint256, uint256]]
+# job -> operator -> what it has at stake
+standings: HashMap[uint256, HashMap[uint256, uint256]]
+# job -> seat -> turn mod depth -> the newest claim
+claim_words: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
 
 
 event SeatTaken:
     job: indexed(uint256)
     operator: indexed(uint256)
-    kind: uint256
-    bitmap: uint256
+    seat: uint256
+    first: uint256
+    count: uint256
     price: uint256
 
 
 event SeatReady:
     job: indexed(uint256)
     operator: indexed(uint256)
-    bitmap: uint256
+    seat: uint256
     estimate_s: uint256
 
 
-event SlotsVacated:
+event SeatSplit:
+    job: indexed(uint256)
+    seat: uint256
+    kept: uint256
+    new_seat: uint256
+    first: uint256
+    count: uint256
+
+
+event SeatVacated:
     job: indexed(uint256)
     operator: indexed(uint256)
-    round: uint256
-    bitmap: uint256
+    seat: uint256
+    turn: uint256
     slashed: uint256
 
 
-event SlotTakenOver:
+event SeatTakenOver:
     job: indexed(uint256)
     operator: indexed(uint256)
-    round: uint256
-    slot: uint256
-    escrow_price: uint256
+    seat: uint256
+    turn: uint256
+    price: uint256
     pot_price: uint256
     burned: uint256
 
 
-event RoundOpened:
+event TurnOpened:
     job: indexed(uint256)
+    turn: uint256
     round: uint256
+    start_root: bytes32
     inputs_close: uint256
 
 
 event ResultsCommitted:
     job: indexed(uint256)
     operator: indexed(uint256)
-    round: uint256
-    bitmap: uint256
-    root: bytes32
+    claim: ISettlement.Claim
     bundle: bytes32
-    deadline: uint256
 
 
 event CheckpointPosted:
     job: indexed(uint256)
     operator: indexed(uint256)
-    round: uint256
-    mask: uint256
-    root: bytes32
+    claim: ISettlement.Claim
     cid: bytes32
-    deadline: uint256
-
-
-event AggregatorVacated:
-    job: indexed(uint256)
-    operator: indexed(uint256)
-    round: uint256
-    slashed: uint256
-
-
-event AggregatorTakenOver:
-    job: indexed(uint256)
-    operator: indexed(uint256)
-    round: uint256
-    price: uint256
 
 
 event ClaimFinalised:
     job: indexed(uint256)
     operator: indexed(uint256)
-    round: uint256
-    key: uint256
+    turn: uint256
+    seat: uint256
     paid: uint256
     fee: uint256
     from_pot: uint256
+
+
+event DisputeOpened:
+    job: indexed(uint256)
+    turn: uint256
+    seat: uint256
+
+
+event DisputeClosed:
+    job: indexed(uint256)
+    turn: uint256
+    seat: uint256
+    convicted: bool
+
+
+event ClaimConvicted:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    turn: uint256
+    seat: uint256
+    slashed: uint256
+    restored: uint256
+    to_challengers: uint256
+    to_audits: uint256
+
+
+event RolledBack:
+    job: indexed(uint256)
+    turn: uint256
+    round: uint256
 
 
 event JobEnded:
@@ -234,13 +257,14 @@ def __init__(
 ):
     """
     @param registry_ Keys, owners and collateral of the operators.
-    @param tasks_ Escrow and checkpoints of the jobs.
+    @param tasks_ Terms and escrow of the jobs.
     @param auction_ Seats winners and lends standbys.
     @param rewards_ Is told of compute paid in ZEN.
     @param zen_ The token whose jobs earn network rewards.
     @param ready_window_s_ Seconds in which holders confirm.
     @param min_window_s_ The least challenge window.
     """
+    deployer = msg.sender
     registry = registry_
     tasks = tasks_
     auction = auction_
@@ -251,24 +275,44 @@ def __init__(
 
 
 @external
-def seat(job: uint256, kind: uint256, operator: uint256, bitmap: uint256, price: uint256, lock: uint256):
+def wire(referee_: address, availability_: address, audit_pool_: address):
+    """
+    @notice Names who judges disputes, who asks for data, and who is owed the audits' part of a conviction, once.
+    """
+    assert msg.sender == deployer, "settlement: not the deployer"
+    assert self.audit_pool == empty(address), "settlement: already wired"
+    self.referee = referee_
+    self.availability = availability_
+    self.audit_pool = audit_pool_
+
+
+@external
+def seat(
+    job: uint256, kind: uint256, operator: uint256, first: uint256, count: uint256, price: uint256, lock: uint256
+):
     """
     @notice Records a seat that the auction awarded.
-    @param bitmap The slots won; 0 for the aggregator's seat.
-    @param lock What stands behind the seat.
+    @param lock All that stands behind the seat.
     """
-    assert msg.sender == auction, "settlement: not the auction"
+    self._check_auction()
+    chair: words.Chair = self._chair(job)
+    number: uint256 = AGGREGATION
     if kind == numbers.AGGREGATOR:
-        chair: words.Chair = words._unpack_chair(self.chairs[job])
-        chair.aggregator = operator
-        self.chairs[job] = words._pack_chair(chair)
-        self.aggregator_words[job][operator] = words._pack_pair(price, lock)
+        chair.aggregator_lock = lock
     else:
-        self.seat_words[job][operator] = words._pack_terms(
-            words.Terms(price=price, locked=lock, estimate_s=0, since=0)
-        )
-        self.held[job][operator] = bitmap
-    log SeatTaken(job=job, operator=operator, kind=kind, bitmap=bitmap, price=price)
+        # The auction sells at most 64 seats.
+        number = chair.seats
+        chair.seats += 1
+    self._set_chair(job, chair)
+    self._set_holding(
+        job, number, words.Holding(operator=operator, first=first, count=count, price=price, pot_price=0)
+    )
+    standing: words.Standing = self._standing(job, operator)
+    standing.locked += lock
+    standing.lots += 1
+    standing.held += 1
+    self._set_standing(job, operator, standing)
+    log SeatTaken(job=job, operator=operator, seat=number, first=first, count=count, price=price)
 
 
 @external
@@ -277,324 +321,392 @@ def begin(job: uint256, lock: uint256):
     @notice Starts the ready window of a job whose seats are all awarded.
     @param lock Of one slot.
     """
-    assert msg.sender == auction, "settlement: not the auction"
+    self._check_auction()
     terms: ITaskRegistry.Schedule = staticcall ITaskRegistry(tasks).schedules(job)
-    self.stages[job] = words._pack_stage(
+    self._set_stage(
+        job,
         words.Stage(
             state=numbers.AWARDED,
-            round=0,
             rounds=terms.rounds,
             slots=terms.slots,
             quorum=terms.quorum,
-            opened_at=block.timestamp,
-            outstanding=0,
+            depth=min(terms.depth, terms.rounds),
+            policy=terms.policy,
             window_s=max(min_window_s, REEXECUTIONS * terms.reexecute_s),
             slot_s=terms.slot_s,
             aggregate_s=terms.aggregate_s,
-        )
+        ),
     )
     self.orders[job] = words._pack_order(terms.token, terms.flops)
-    chair: words.Chair = words._unpack_chair(self.chairs[job])
+    self.start_roots[job] = terms.state_root
+    chair: words.Chair = self._chair(job)
     chair.lock = lock
-    self.chairs[job] = words._pack_chair(chair)
-    self.missing[job] = bits._full(terms.slots)
-
-
-@external
-def ready(job: uint256, operator: uint256, estimate_s: uint256):
-    """
-    @notice Confirms that the operator holds the inputs of its slots and timed a step.
-    @param estimate_s Seconds that its slots take a round.
-    """
-    stage: words.Stage = words._unpack_stage(self.stages[job])
-    assert stage.state == numbers.AWARDED, "settlement: not awarded"
-    self._check_hot(operator)
-    missing: uint256 = self.missing[job]
-    bitmap: uint256 = self.held[job][operator] & missing
-    assert bitmap != 0, "settlement: nothing to ready"
-    assert estimate_s >= 1 and estimate_s <= stage.slot_s, "settlement: estimate out of range"
-    terms: words.Terms = words._unpack_terms(self.seat_words[job][operator])
-    terms.estimate_s = estimate_s
-    self.seat_words[job][operator] = words._pack_terms(terms)
-    self.missing[job] = missing & ~bitmap
-    log SeatReady(job=job, operator=operator, bitmap=bitmap, estimate_s=estimate_s)
-    self._start_when_ready(job, stage)
-
-
-@external
-def decline(job: uint256, operator: uint256):
-    """
-    @notice Gives up the operator's slots before the job runs, at the price of a timeout.
-    """
-    stage: words.Stage = words._unpack_stage(self.stages[job])
-    assert stage.state == numbers.AWARDED, "settlement: not awarded"
-    self._check_hot(operator)
-    self._give_up(job, operator, stage)
-
-
-@external
-def expire(job: uint256, operator: uint256):
-    """
-    @notice Vacates the slots of an operator that was silent in the ready window.
-    """
-    stage: words.Stage = words._unpack_stage(self.stages[job])
-    assert stage.state == numbers.AWARDED, "settlement: not awarded"
-    assert block.timestamp > stage.opened_at + ready_window_s, "settlement: ready window open"
-    self._give_up(job, operator, stage)
-
-
-@external
-def commit(job: uint256, round: uint256, operator: uint256, bitmap: uint256, root: bytes32, bundle: bytes32):
-    """
-    @notice Commits the operator's results of a round: a claim that stands open to challenge for the job's window.
-    @param bitmap The slots whose results are committed.
-    @param root Round root of their results.
-    @param bundle Digest of the CID of the file that lists them.
-    """
-    stage: words.Stage = words._unpack_stage(self.stages[job])
-    assert stage.state == numbers.RUNNING, "settlement: not running"
-    assert round == stage.round, "settlement: not the current round"
-    assert block.timestamp < self._inputs_close(stage), "settlement: inputs closed"
-    self._check_hot(operator)
-    assert bitmap != 0, "settlement: no slots"
-    assert bitmap & ~self.held[job][operator] == 0, "settlement: slot not held"
-    missing: uint256 = self.missing[job]
-    # INVARIANT claims: a slot is committed at most once a round, so it is claimed and paid at most once.
-    assert bitmap & ~missing == 0, "settlement: slot already committed"
-    deadline: uint256 = block.timestamp + stage.window_s
-    self.missing[job] = missing & ~bitmap
-    self.claims[job][round][bits._lowest(bitmap)] = self._claim_word(operator, bitmap, root, deadline)
-    log ResultsCommitted(
-        job=job, operator=operator, round=round, bitmap=bitmap, root=root, bundle=bundle, deadline=deadline
+    self._set_chair(job, chair)
+    self._set_turn(
+        job,
+        words.Turn(
+            round=0,
+            turn=0,
+            opened_at=block.timestamp,
+            committed=0,
+            missing=bits._full(chair.seats),
+            holds=0,
+        ),
     )
 
 
 @external
-def time_out(job: uint256, operator: uint256, bitmap: uint256):
+def ready(job: uint256, seat: uint256, estimate_s: uint256):
     """
-    @notice Vacates slots whose holder did not commit in time.
+    @notice Confirms that the holder of a seat has the inputs and timed a step.
+    @param estimate_s Seconds that the seat's slots take a round.
     """
-    stage: words.Stage = words._unpack_stage(self.stages[job])
-    assert stage.state == numbers.RUNNING, "settlement: not running"
-    assert bitmap != 0, "settlement: no slots"
-    assert bitmap & ~self.held[job][operator] == 0, "settlement: slot not held"
-    assert bitmap & ~self.missing[job] == 0, "settlement: slot already committed"
-    deadline: uint256 = self._deadline(stage, words._unpack_terms(self.seat_words[job][operator]))
-    # INVARIANT timeouts: nobody is slashed who could not have committed: a deadline after the inputs' close never binds.
-    assert (
-        block.timestamp > deadline and deadline <= self._inputs_close(stage)
-    ), "settlement: deadline not passed"
-    self._vacate(job, operator, bitmap, stage.round)
+    stage: words.Stage = self._awarded(job)
+    operator: uint256 = self._holding(job, seat).operator
+    self._check_hot(operator)
+    turn: words.Turn = self._turn(job)
+    self._check_unready(turn, seat)
+    self._check_estimate(stage, estimate_s)
+    tenure: words.Tenure = self._tenure(job, seat)
+    tenure.estimate_s = estimate_s
+    self._set_tenure(job, seat, tenure)
+    log SeatReady(job=job, operator=operator, seat=seat, estimate_s=estimate_s)
+    self._settle_readiness(job, seat, stage)
 
 
 @external
-def take_over(job: uint256, slot: uint256, operator: uint256, estimate_s: uint256):
+def decline(job: uint256, seat: uint256, count: uint256):
     """
-    @notice A standby takes a vacant slot at its own bid; the slash pays what that is above the price before.
+    @notice Gives up the last `count` slots of a seat that is still missing, at the price of a timeout.
     """
-    stage: words.Stage = words._unpack_stage(self.stages[job])
-    assert stage.state == numbers.AWARDED or stage.state == numbers.RUNNING, "settlement: not running"
+    stage: words.Stage = self._taking(job)
+    holding: words.Holding = self._holding(job, seat)
+    self._check_hot(holding.operator)
+    self._check_missing(self._turn(job), seat)
+    self._check_count(holding, count)
+    self._vacate(job, self._split(job, seat, holding, count), stage)
+
+
+@external
+def expire(job: uint256, seat: uint256):
+    """
+    @notice Vacates a seat whose holder was silent in the ready window.
+    """
+    stage: words.Stage = self._awarded(job)
+    turn: words.Turn = self._turn(job)
+    assert block.timestamp > turn.opened_at + ready_window_s, "settlement: ready window open"
+    self._check_unready(turn, seat)
+    self._vacate(job, seat, stage)
+
+
+@external
+def commit(job: uint256, seat: uint256, turn: uint256, root: bytes32, bundle: bytes32):
+    """
+    @notice Commits the results of a seat in a turn: a claim that stands open to challenge for the job's window.
+    @param root Round root of the results.
+    @param bundle Digest of the CID of the file that lists them.
+    """
+    stage: words.Stage = self._running(job)
+    newest: words.Turn = self._open_turn(job, turn)
+    assert not self._are_closed(stage, newest), "settlement: inputs closed"
+    holding: words.Holding = self._holding(job, seat)
+    self._check_hot(holding.operator)
+    # INVARIANT claims: a seat commits at most once a turn, so its slots are claimed and paid at most once.
+    self._check_missing(newest, seat)
+    price: uint256 = holding.count * holding.price
+    pot_price: uint256 = holding.count * holding.pot_price
+    if pot_price > 0:
+        # INVARIANT pot: a seat's claims never draw more than the seat's part of the pot. After a rollback that may be
+        # spent: escrow, which restitution filled at `max_price`, then pays the whole bid.
+        tenure: words.Tenure = self._tenure(job, seat)
+        if tenure.pot >= pot_price:
+            tenure.pot -= pot_price
+            self._set_tenure(job, seat, tenure)
+        else:
+            price += pot_price
+            pot_price = 0
+    # A missing seat has a number below 128, and a seat its slots: nothing below can wrap.
+    newest.missing = newest.missing ^ (1 << seat)
+    newest.committed = unsafe_add(newest.committed, holding.count)
+    self._set_turn(job, newest)
+    scope: uint256 = holding.first << 16 | holding.count
+    claim: ISettlement.Claim = self._claim(job, stage, newest, seat, holding.operator, scope, price, pot_price, root)
+    log ResultsCommitted(job=job, operator=holding.operator, claim=claim, bundle=bundle)
+
+
+@external
+def time_out(job: uint256, seat: uint256):
+    """
+    @notice Vacates a seat whose holder did not commit in time, or whose checkpoint is overdue.
+    """
+    stage: words.Stage = self._running(job)
+    assert self.holdings[job][seat] >> 192 != 0, "settlement: seat vacant"
+    turn: words.Turn = self._turn(job)
+    # INVARIANT timeouts: nobody is slashed who could not have acted: not in a turn that waits, not while data is held.
+    is_late: bool = turn.opened_at != 0 and turn.holds == 0
+    if seat == AGGREGATION:
+        # `due` is after the inputs' close: an aggregator always has `aggregate_s` with complete inputs.
+        due: uint256 = self._chair(job).due
+        is_late = is_late and block.timestamp > due and turn.committed >= stage.quorum
+    else:
+        self._check_missing(turn, seat)
+        deadline: uint256 = self._deadline(stage, turn, self.tenures[job][seat])
+        # Who took over too late to commit is spared: a deadline after the inputs' close never binds.
+        is_late = is_late and block.timestamp > deadline and deadline <= self._inputs_close(stage, turn)
+    assert is_late, "settlement: deadline not passed"
+    self._vacate(job, seat, stage)
+
+
+@external
+def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, estimate_s: uint256):
+    """
+    @notice A standby takes the last `count` slots of a vacant seat at its own bid; the seat's part of the pot pays what
+            that is above the price before.
+    """
+    stage: words.Stage = self._taking(job)
     self._check_hot(operator)
-    vacant: uint256 = self.vacant[job]
-    assert vacant >> slot & 1 == 1, "settlement: slot not vacant"
-    # INVARIANT claims: what an operator is paid for a slot never changes while it has claims on it.
-    assert self.left[job][operator] >> slot & 1 == 0, "settlement: held it before"
-    assert estimate_s >= 1 and estimate_s <= stage.slot_s, "settlement: estimate out of range"
-    offer: uint256 = extcall IAuction(auction).take(job, numbers.SLOTS, operator)
+    vacant: words.Holding = self._holding(job, seat)
+    assert vacant.operator == 0 and vacant.count > 0, "settlement: seat not vacant"
+    self._check_count(vacant, count)
+    self._check_estimate(stage, estimate_s)
+    turn: words.Turn = self._turn(job)
+    # A claim of the open turn stands for all slots of its seat.
+    if count < vacant.count and stage.state == numbers.RUNNING:
+        self._check_missing(turn, seat)
+    taken: uint256 = self._split(job, seat, vacant, count)
+    lock: uint256 = self._lock_of(job, seat, count)
+    kind: uint256 = numbers.SLOTS
+    if seat == AGGREGATION:
+        kind = numbers.AGGREGATOR
+        self._extend(job, stage)
+    offer: uint256 = extcall IAuction(auction).take(job, kind, operator, count)
 
-    price: uint256 = 0
-    pot: uint256 = 0
-    price, pot = words._unpack_pair(self.vacancy_words[job][slot])
-    remaining: uint256 = stage.rounds - stage.round
-    difference: uint256 = offer - min(offer, price)
-    # INVARIANT pot: a takeover draws pot_price at most once in each remaining round, and leaves it that much.
-    pot_price: uint256 = min(pot, difference * remaining) // remaining
-    burned: uint256 = pot - pot_price * remaining
-
-    bit: uint256 = 1 << slot
-    lock: uint256 = words._unpack_chair(self.chairs[job]).lock
-    terms: words.Terms = words._unpack_terms(self.seat_words[job][operator])
-    is_new: bool = terms.locked == 0
-    terms.locked += lock
-    terms.estimate_s = estimate_s
-    terms.since = block.timestamp
-    self.seat_words[job][operator] = words._pack_terms(terms)
-    self.held[job][operator] |= bit
-    self.taken[job][operator] |= bit
-    self.vacant[job] = vacant & ~bit
-    self.vacancy_words[job][slot] = 0
-    self.takeover_words[job][slot][operator] = words._pack_pair(offer - pot_price, pot_price)
-    self.pots[job] -= burned
-    log SlotTakenOver(
+    tenure: words.Tenure = self._tenure(job, taken)
+    slot_rounds: uint256 = count * (stage.rounds - turn.round)
+    difference: uint256 = offer - min(offer, vacant.price)
+    pot_price: uint256 = min(tenure.pot, difference * slot_rounds) // slot_rounds
+    burned: uint256 = tenure.pot - pot_price * slot_rounds
+    tenure.pot -= burned
+    tenure.estimate_s = estimate_s
+    tenure.since = block.timestamp
+    self._set_tenure(job, taken, tenure)
+    holding: words.Holding = self._holding(job, taken)
+    holding.operator = operator
+    holding.price = offer - pot_price
+    holding.pot_price = pot_price
+    self._set_holding(job, taken, holding)
+    standing: words.Standing = self._standing(job, operator)
+    is_new: bool = standing.lots == 0
+    if is_new:
+        standing.lots = 1
+    standing.locked += lock
+    standing.held += 1
+    self._set_standing(job, operator, standing)
+    log SeatTakenOver(
         job=job,
         operator=operator,
-        round=stage.round,
-        slot=slot,
-        escrow_price=offer - pot_price,
+        seat=taken,
+        turn=turn.turn,
+        price=holding.price,
         pot_price=pot_price,
         burned=burned,
     )
-    token: address = words._unpack_order(self.orders[job])[0]
-    extcall INodeRegistry(registry).lock(operator, token, lock, is_new)
-    if burned > 0:
-        extcall INodeRegistry(registry).burn(token, burned)
+    extcall INodeRegistry(registry).lock(operator, self._token(job), lock, is_new)
+    self._burn(job, burned)
 
 
 @external
-def post_checkpoint(job: uint256, round: uint256, operator: uint256, mask: uint256, root: bytes32, cid: bytes32):
+def post_checkpoint(job: uint256, turn: uint256, mask: uint256, root: bytes32, cid: bytes32):
     """
-    @notice Closes a round with the aggregation of what was committed; opens the next one, or ends the job.
-    @param mask The slots that committed.
+    @notice Closes a turn with the aggregation of what was committed; opens the next one, or ends the job.
+    @param mask The seats that committed.
     @param root State root of the new checkpoint.
     @param cid Digest of the CID of its pointer.
     """
-    stage: words.Stage = words._unpack_stage(self.stages[job])
-    assert stage.state == numbers.RUNNING, "settlement: not running"
-    assert round == stage.round, "settlement: not the current round"
-    assert operator == words._unpack_chair(self.chairs[job]).aggregator, "settlement: not the aggregator"
-    self._check_hot(operator)
-    missing: uint256 = self.missing[job]
-    assert self._are_complete(stage, missing), "settlement: inputs open"
-    assert mask == bits._full(stage.slots) & ~missing, "settlement: mask differs"
-    present: uint256 = bits._popcount(mask)
-    assert present >= stage.quorum, "settlement: quorum not reached"
-    deadline: uint256 = block.timestamp + stage.window_s
-    self.claims[job][round][AGGREGATION] = self._claim_word(operator, mask, root, deadline)
-    # INVARIANT outstanding: it counts the slot-rounds and aggregations of closed rounds that are not yet paid.
-    stage.outstanding += present + 1
-    stage.round += 1
-    log CheckpointPosted(
-        job=job, operator=operator, round=round, mask=mask, root=root, cid=cid, deadline=deadline
+    stage: words.Stage = self._running(job)
+    newest: words.Turn = self._open_turn(job, turn)
+    holding: words.Holding = self._holding(job, AGGREGATION)
+    self._check_hot(holding.operator)
+    assert self._are_complete(stage, newest), "settlement: inputs open"
+    assert mask == self._present(job, newest), "settlement: mask differs"
+    assert newest.committed >= stage.quorum, "settlement: quorum not reached"
+    claim: ISettlement.Claim = self._claim(
+        job, stage, newest, AGGREGATION, holding.operator, mask, holding.price, 0, root
     )
-    extcall ITaskRegistry(tasks).record_checkpoint(job, stage.round, root, cid)
-    if stage.round == stage.rounds:
-        self._end(job, stage, True)
+    log CheckpointPosted(job=job, operator=holding.operator, claim=claim, cid=cid)
+    self._close(job, newest.round + 1, root, 1)
+    if newest.round + 1 == stage.rounds:
+        self._end(job)
     else:
-        self._open_round(job, stage)
-
-
-@external
-def time_out_aggregator(job: uint256):
-    """
-    @notice Vacates the seat of an aggregator whose checkpoint is overdue. Its slash is burned.
-    """
-    stage: words.Stage = words._unpack_stage(self.stages[job])
-    assert stage.state == numbers.RUNNING, "settlement: not running"
-    chair: words.Chair = words._unpack_chair(self.chairs[job])
-    operator: uint256 = chair.aggregator
-    assert operator != 0, "settlement: aggregator vacant"
-    # `due` is after the inputs' close: an aggregator always has `aggregate_s` with complete inputs.
-    assert block.timestamp > chair.due, "settlement: deadline not passed"
-    assert self._present(job, stage) >= stage.quorum, "settlement: quorum not reached"
-    chair.aggregator = 0
-    chair.due = block.timestamp + stage.aggregate_s
-    self.chairs[job] = words._pack_chair(chair)
-    price: uint256 = 0
-    locked: uint256 = 0
-    price, locked = words._unpack_pair(self.aggregator_words[job][operator])
-    slashed: uint256 = locked * numbers.SLASH_BPS // numbers.BPS
-    self.aggregator_words[job][operator] = words._pack_pair(price, locked - slashed)
-    log AggregatorVacated(job=job, operator=operator, round=stage.round, slashed=slashed)
-    token: address = words._unpack_order(self.orders[job])[0]
-    extcall INodeRegistry(registry).slash(operator, token, slashed)
-    extcall INodeRegistry(registry).burn(token, slashed)
-
-
-@external
-def take_over_aggregator(job: uint256, operator: uint256):
-    """
-    @notice A standby takes the aggregator's seat at its own bid, with the whole lock.
-    """
-    stage: words.Stage = words._unpack_stage(self.stages[job])
-    assert stage.state == numbers.RUNNING, "settlement: not running"
-    self._check_hot(operator)
-    chair: words.Chair = words._unpack_chair(self.chairs[job])
-    assert chair.aggregator == 0, "settlement: aggregator not vacant"
-    # Prices are at least 1: the word of whoever had the seat is never 0.
-    assert self.aggregator_words[job][operator] == 0, "settlement: held it before"
-    offer: uint256 = extcall IAuction(auction).take(job, numbers.AGGREGATOR, operator)
-    # A slot's lock is 2 * max_price * min(rounds, D): the aggregator's, slots * max_price * min(rounds, D), is exact.
-    lock: uint256 = chair.lock * stage.slots // 2
-    chair.aggregator = operator
-    chair.due = block.timestamp + stage.aggregate_s
-    self.chairs[job] = words._pack_chair(chair)
-    self.aggregator_words[job][operator] = words._pack_pair(offer, lock)
-    log AggregatorTakenOver(job=job, operator=operator, round=stage.round, price=offer)
-    extcall INodeRegistry(registry).lock(operator, words._unpack_order(self.orders[job])[0], lock, True)
+        self._go_on(job)
 
 
 @external
 def abandon(job: uint256):
     """
-    @notice Ends a job that cannot go on. What was committed in the open round stays payable.
+    @notice Ends a job that cannot go on. What was committed in the open turn stays payable.
     """
-    stage: words.Stage = words._unpack_stage(self.stages[job])
-    assert stage.state == numbers.RUNNING, "settlement: not running"
-    chair: words.Chair = words._unpack_chair(self.chairs[job])
-    present: uint256 = self._present(job, stage)
-    is_short: bool = self._are_complete(stage, self.missing[job]) and present < stage.quorum
-    is_overdue: bool = chair.aggregator == 0 and block.timestamp > chair.due
-    assert is_short or is_overdue, "settlement: job can go on"
-    stage.outstanding += present
-    self._end(job, stage, False)
+    stage: words.Stage = self._running(job)
+    turn: words.Turn = self._turn(job)
+    is_short: bool = self._are_complete(stage, turn) and turn.committed < stage.quorum
+    is_overdue: bool = (
+        self.holdings[job][AGGREGATION] >> 192 == 0
+        and turn.holds == 0
+        and block.timestamp > self._chair(job).due
+    )
+    assert turn.opened_at != 0 and (is_short or is_overdue), "settlement: job can go on"
+    self._close(job, turn.round, self.start_roots[job], 0)
+    self._end(job)
 
 
 @external
-def finalise(job: uint256, claims: DynArray[ClaimRef, BATCH]):
+def finalise(job: uint256, claims: DynArray[ISettlement.Claim, BATCH]):
     """
-    @notice Pays claims whose windows are over, each once.
+    @notice Pays claims whose windows are over, each once; consecutive ones of one operator together.
     """
     assert len(claims) > 0, "settlement: no claims"
-    stage: words.Stage = words._unpack_stage(self.stages[job])
-    token: address = empty(address)
-    flops: uint256 = 0
-    token, flops = words._unpack_order(self.orders[job])
+    stage: words.Stage = self._stage(job)
+    turn: words.Turn = self._turn(job)
+    order: uint256 = self.orders[job]
+    lanes: uint256 = self.lanes[job]
     from_pot: uint256 = 0
-    for claim: ClaimRef in claims:
-        assert claim.round < stage.round or stage.state == numbers.ENDED, "settlement: round still open"
-        assert self.claims[job][claim.round][claim.key] == self._claim_word(
-            claim.operator, claim.bitmap, claim.root, claim.deadline
-        ), "settlement: unknown claim"
+    batch: Batch = empty(Batch)
+    for claim: ISettlement.Claim in claims:
+        word: uint256 = self._known(job, claim)
+        assert claim.turn < turn.turn, "settlement: turn still open"
+        assert word & DISPUTES == 0, "settlement: in dispute"
         assert block.timestamp > claim.deadline, "settlement: window open"
-        # INVARIANT claims: paid once. The word is gone before anything is paid.
-        self.claims[job][claim.round][claim.key] = empty(bytes32)
-        if claim.key == AGGREGATION:
-            stage.outstanding -= 1
-            self._pay_aggregation(job, claim)
-        else:
-            count: uint256 = bits._popcount(claim.bitmap)
-            stage.outstanding -= count
-            from_pot += self._pay_slots(job, claim, count, token, flops)
-    self.stages[job] = words._pack_stage(stage)
+        # INVARIANT claims: paid once. The word says so before anything is paid.
+        self._mark(job, claim, word ^ (PENDING ^ PAID))
+        # INVARIANT pending: a lane counts the claims of its closed turn that are neither paid nor convicted.
+        lanes -= 1 << words.LANE_BITS * (claim.turn % stage.depth)
+        is_aggregation: bool = claim.seat == AGGREGATION
+        if claim.operator != batch.operator or is_aggregation != batch.is_aggregation:
+            self._pay(job, order, batch)
+            batch = Batch(operator=claim.operator, is_aggregation=is_aggregation, count=0, amount=0, from_pot=0)
+        if not is_aggregation:
+            batch.count += claim.scope & bits.U16
+        # The fee is rounded over a batch: a claim's is by how much it raises that.
+        fee: uint256 = self._fee(batch.amount + claim.price) - self._fee(batch.amount)
+        batch.amount += claim.price
+        batch.from_pot += claim.pot_price
+        from_pot += claim.pot_price
+        log ClaimFinalised(
+            job=job,
+            operator=claim.operator,
+            turn=claim.turn,
+            seat=claim.seat,
+            paid=claim.price,
+            fee=fee,
+            from_pot=claim.pot_price,
+        )
+    self._pay(job, order, batch)
+    self.lanes[job] = lanes
     if from_pot > 0:
         self.pots[job] -= from_pot
-    self._close_when_paid(job, stage)
+    self._go_on(job)
 
 
 @external
 def release(job: uint256, operator: uint256):
     """
-    @notice Unlocks all that an operator has locked in a job that is over and paid.
+    @notice Unlocks what an operator has locked in a job, once nothing of it can be convicted any more.
     """
-    stage: words.Stage = words._unpack_stage(self.stages[job])
-    assert stage.state == numbers.ENDED and stage.outstanding == 0, "settlement: job not over"
-    terms: words.Terms = words._unpack_terms(self.seat_words[job][operator])
-    price: uint256 = 0
-    locked: uint256 = 0
-    price, locked = words._unpack_pair(self.aggregator_words[job][operator])
-    amount: uint256 = terms.locked + locked
-    # INVARIANT locks: a lock is released once, and whoever was never convicted gets it back.
-    assert amount > 0, "settlement: nothing locked"
+    stage: words.Stage = self._stage(job)
+    standing: words.Standing = self._standing(job, operator)
+    assert standing.lots > 0, "settlement: nothing locked"
+    newest: uint256 = self._turn(job).turn
+    left_turn: uint256 = standing.left_turn
+    if standing.held > 0:
+        assert stage.state == numbers.ENDED, "settlement: seat still held"
+        left_turn = newest
+    # INVARIANT locks: a lock outlives every claim that it stands behind; whoever was never convicted gets it back.
+    is_settled: bool = left_turn <= newest
+    for before: uint256 in range(16):
+        if before >= left_turn:
+            break
+        is_settled = is_settled and self._pending(job, left_turn - before - 1) == 0
+    assert is_settled, "settlement: claims not final"
+    amount: uint256 = standing.locked
+    lots: uint256 = standing.lots
+    standing.locked = 0
+    standing.lots = 0
+    self._set_standing(job, operator, standing)
     log LockReleased(job=job, operator=operator, amount=amount)
-    token: address = words._unpack_order(self.orders[job])[0]
-    slots_locked: uint256 = terms.locked
-    terms.locked = 0
-    self.seat_words[job][operator] = words._pack_terms(terms)
-    self.aggregator_words[job][operator] = words._pack_pair(price, 0)
-    if slots_locked > 0:
-        extcall INodeRegistry(registry).unlock(operator, token, slots_locked, True)
-    if locked > 0:
-        extcall INodeRegistry(registry).unlock(operator, token, locked, True)
+    token: address = self._token(job)
+    extcall INodeRegistry(registry).unlock(operator, token, amount, True)
+    if lots > 1:
+        extcall INodeRegistry(registry).unlock(operator, token, 0, True)
+
+
+@external
+def open_dispute(job: uint256, claim: ISettlement.Claim):
+    """
+    @notice One more dispute of a pending claim: it is not paid while one is open.
+    """
+    self._check_referee()
+    word: uint256 = self._known(job, claim)
+    assert block.timestamp <= claim.deadline, "settlement: window closed"
+    assert word & DISPUTES != DISPUTES, "settlement: too many disputes"
+    self._mark(job, claim, word + ONE_DISPUTE)
+    log DisputeOpened(job=job, turn=claim.turn, seat=claim.seat)
+
+
+@external
+def close_dispute(
+    job: uint256, claim: ISettlement.Claim, convicted: bool, challengers: DynArray[address, MAX_CHALLENGERS]
+):
+    """
+    @notice One dispute less; convicts a claim that is still pending.
+    @dev A disputed claim cannot be paid: where it is not pending it was convicted, and its place may be used again. Then
+         nothing is left to do, so that the referee can always end what it opened.
+    @param challengers Share in what the claim's operator loses.
+    """
+    self._check_referee()
+    word: uint256 = self._word(job, claim)
+    if word != 0:
+        assert word & DISPUTES != 0, "settlement: not in dispute"
+        self._mark(job, claim, word - ONE_DISPUTE)
+        log DisputeClosed(job=job, turn=claim.turn, seat=claim.seat, convicted=convicted)
+        if convicted:
+            self._convict(job, claim, challengers)
+
+
+@external
+def void(job: uint256, claim: ISettlement.Claim):
+    """
+    @notice Convicts a pending claim whose data nobody can have.
+    """
+    self._check_availability()
+    self._known(job, claim)
+    self._convict(job, claim, [])
+
+
+@external
+def hold(job: uint256):
+    """
+    @notice Nobody in the job is late until `resume`.
+    """
+    self._check_availability()
+    turn: words.Turn = self._turn(job)
+    turn.holds += 1
+    self._set_turn(job, turn)
+
+
+@external
+def resume(job: uint256, seconds: uint256):
+    """
+    @notice Ends a hold, and gives the open turn the time back.
+    """
+    self._check_availability()
+    turn: words.Turn = self._turn(job)
+    turn.holds -= 1
+    if turn.opened_at != 0:
+        turn.opened_at = min(block.timestamp, turn.opened_at + seconds)
+        chair: words.Chair = self._chair(job)
+        chair.due += seconds
+        self._set_chair(job, chair)
+    self._set_turn(job, turn)
 
 
 @external
@@ -603,96 +715,307 @@ def runs(job: uint256) -> Run:
     """
     @notice Everything known of a run; zeros before it is awarded.
     """
-    stage: words.Stage = words._unpack_stage(self.stages[job])
-    chair: words.Chair = words._unpack_chair(self.chairs[job])
-    token: address = empty(address)
-    flops: uint256 = 0
-    token, flops = words._unpack_order(self.orders[job])
+    stage: words.Stage = self._stage(job)
+    turn: words.Turn = self._turn(job)
+    chair: words.Chair = self._chair(job)
     return Run(
         state=stage.state,
-        round=stage.round,
+        round=turn.round,
+        turn=turn.turn,
         rounds=stage.rounds,
         slots=stage.slots,
         quorum=stage.quorum,
-        opened_at=stage.opened_at,
-        outstanding=stage.outstanding,
+        depth=stage.depth,
+        policy=stage.policy,
+        opened_at=turn.opened_at,
         window_s=stage.window_s,
         slot_s=stage.slot_s,
         aggregate_s=stage.aggregate_s,
-        aggregator=chair.aggregator,
-        aggregator_price=words._unpack_pair(self.aggregator_words[job][chair.aggregator])[0],
+        aggregator=self.holdings[job][AGGREGATION] >> 192,
         aggregator_due=chair.due,
-        token=token,
+        token=self._token(job),
         lock=chair.lock,
-        flops=flops,
-        missing=self.missing[job],
-        vacant=self.vacant[job],
+        flops=self.orders[job] & bits.U96,
+        seats=chair.seats,
+        missing=turn.missing,
+        committed=turn.committed,
+        holds=turn.holds,
         pot=self.pots[job],
+        start_root=self.start_roots[job],
     )
 
 
 @external
 @view
-def seats(job: uint256, operator: uint256) -> Seat:
+def seats(job: uint256, seat: uint256) -> Seat:
     """
-    @notice What an operator has in a job; zeros when nothing.
+    @notice Who holds a seat at what price, or what a standby finds; zeros when there is none.
     """
-    terms: words.Terms = words._unpack_terms(self.seat_words[job][operator])
+    holding: words.Holding = self._holding(job, seat)
+    tenure: words.Tenure = self._tenure(job, seat)
     return Seat(
-        price=terms.price,
-        locked=terms.locked,
-        estimate_s=terms.estimate_s,
-        since=terms.since,
-        held=self.held[job][operator],
-        taken=self.taken[job][operator],
+        operator=holding.operator,
+        first=holding.first,
+        count=holding.count,
+        price=holding.price,
+        pot_price=holding.pot_price,
+        estimate_s=tenure.estimate_s,
+        since=tenure.since,
+        pot=tenure.pot,
     )
 
 
 @external
 @view
-def aggregator_seats(job: uint256, operator: uint256) -> AggregatorSeat:
+def stakes(job: uint256, operator: uint256) -> words.Standing:
     """
-    @notice Price and lock of whoever is, or was, a job's aggregator.
+    @notice What an operator has locked in a job, in how many lots, for how many seats; and since when it holds none.
     """
-    price: uint256 = 0
-    locked: uint256 = 0
-    price, locked = words._unpack_pair(self.aggregator_words[job][operator])
-    return AggregatorSeat(price=price, locked=locked)
+    return self._standing(job, operator)
 
 
 @external
 @view
-def vacancies(job: uint256, slot: uint256) -> Vacancy:
+def claims(job: uint256, seat: uint256, turn: uint256) -> bytes32:
     """
-    @notice What escrow paid the last holder of a vacant slot, and what its slash left for a standby.
+    @notice The newest claim of a seat in the ring place of a turn: upper bits of its hash | open disputes | status.
     """
-    price: uint256 = 0
-    pot: uint256 = 0
-    price, pot = words._unpack_pair(self.vacancy_words[job][slot])
-    return Vacancy(price=price, pot=pot)
+    return convert(self.claim_words[job][seat][self._place(job, turn)], bytes32)
 
 
 @external
 @view
-def takeovers(job: uint256, slot: uint256, operator: uint256) -> Takeover:
+def pending(job: uint256, turn: uint256) -> uint256:
     """
-    @notice What an operator that took a slot over is paid a round, from escrow and from the pot.
+    @notice Claims of a closed turn that are neither paid nor convicted.
     """
-    escrow_price: uint256 = 0
-    pot_price: uint256 = 0
-    escrow_price, pot_price = words._unpack_pair(self.takeover_words[job][slot][operator])
-    return Takeover(escrow_price=escrow_price, pot_price=pot_price)
+    return self._pending(job, turn)
 
 
 @external
 @view
-def deadline(job: uint256, operator: uint256) -> uint256:
+def is_final(job: uint256, turn: uint256) -> bool:
     """
-    @notice The last second at which the operator may still commit in the current round without being timed out.
+    @notice Whether a turn is closed and nothing of it is pending.
+    """
+    return turn < self._turn(job).turn and self._pending(job, turn) == 0
+
+
+@external
+@view
+def deadline(job: uint256, seat: uint256) -> uint256:
+    """
+    @notice The last second at which the seat's holder may still commit in the open turn without being timed out.
     """
     return self._deadline(
-        words._unpack_stage(self.stages[job]), words._unpack_terms(self.seat_words[job][operator])
+        self._stage(job), self._turn(job), self.tenures[job][seat]
     )
+
+
+@internal
+@view
+def _stage(job: uint256) -> words.Stage:
+    return words._unpack_stage(self.stages[job])
+
+
+@internal
+def _set_stage(job: uint256, stage: words.Stage):
+    self.stages[job] = words._pack_stage(stage)
+
+
+@internal
+@view
+def _turn(job: uint256) -> words.Turn:
+    return words._unpack_turn(self.turns[job])
+
+
+@internal
+def _set_turn(job: uint256, turn: words.Turn):
+    self.turns[job] = words._pack_turn(turn)
+
+
+@internal
+@view
+def _chair(job: uint256) -> words.Chair:
+    return words._unpack_chair(self.chairs[job])
+
+
+@internal
+def _set_chair(job: uint256, chair: words.Chair):
+    self.chairs[job] = words._pack_chair(chair)
+
+
+@internal
+@view
+def _holding(job: uint256, seat: uint256) -> words.Holding:
+    return words._unpack_holding(self.holdings[job][seat])
+
+
+@internal
+def _set_holding(job: uint256, seat: uint256, holding: words.Holding):
+    self.holdings[job][seat] = words._pack_holding(holding)
+
+
+@internal
+@view
+def _tenure(job: uint256, seat: uint256) -> words.Tenure:
+    return words._unpack_tenure(self.tenures[job][seat])
+
+
+@internal
+def _set_tenure(job: uint256, seat: uint256, tenure: words.Tenure):
+    self.tenures[job][seat] = words._pack_tenure(tenure)
+
+
+@internal
+@view
+def _standing(job: uint256, operator: uint256) -> words.Standing:
+    return words._unpack_standing(self.standings[job][operator])
+
+
+@internal
+def _set_standing(job: uint256, operator: uint256, standing: words.Standing):
+    self.standings[job][operator] = words._pack_standing(standing)
+
+
+@internal
+@view
+def _awarded(job: uint256) -> words.Stage:
+    stage: words.Stage = self._stage(job)
+    assert stage.state == numbers.AWARDED, "settlement: not awarded"
+    return stage
+
+
+@internal
+@view
+def _running(job: uint256) -> words.Stage:
+    stage: words.Stage = self._stage(job)
+    self._check_running(stage.state == numbers.RUNNING)
+    return stage
+
+
+@internal
+@view
+def _taking(job: uint256) -> words.Stage:
+    stage: words.Stage = self._stage(job)
+    self._check_running(stage.state == numbers.AWARDED or stage.state == numbers.RUNNING)
+    return stage
+
+
+@internal
+@pure
+def _check_running(is_running: bool):
+    assert is_running, "settlement: not running"
+
+
+@internal
+@view
+def _open_turn(job: uint256, turn: uint256) -> words.Turn:
+    newest: words.Turn = self._turn(job)
+    assert turn == newest.turn, "settlement: not the current turn"
+    assert newest.opened_at != 0, "settlement: depth reached"
+    return newest
+
+
+@internal
+@pure
+def _check_missing(turn: words.Turn, seat: uint256):
+    assert turn.missing >> seat & 1 == 1, "settlement: already committed"
+
+
+@internal
+@pure
+def _check_unready(turn: words.Turn, seat: uint256):
+    assert turn.missing >> seat & 1 == 1, "settlement: nothing to ready"
+
+
+@internal
+@pure
+def _check_count(holding: words.Holding, count: uint256):
+    assert count >= 1 and count <= holding.count, "settlement: count out of range"
+
+
+@internal
+@view
+def _check_auction():
+    assert msg.sender == auction, "settlement: not the auction"
+
+
+@internal
+@view
+def _check_referee():
+    assert msg.sender == self.referee, "settlement: not the referee"
+
+
+@internal
+@view
+def _check_availability():
+    assert msg.sender == self.availability, "settlement: not the availability"
+
+
+@internal
+@view
+def _place(job: uint256, turn: uint256) -> uint256:
+    """
+    @return Where in the ring the claims of a turn are kept.
+    """
+    return turn % max(self.stages[job] >> 192 & bits.U8, 1)
+
+
+@internal
+def _claim(
+    job: uint256,
+    stage: words.Stage,
+    turn: words.Turn,
+    seat: uint256,
+    operator: uint256,
+    scope: uint256,
+    price: uint256,
+    pot_price: uint256,
+    root: bytes32,
+) -> ISettlement.Claim:
+    """
+    @dev Makes and records a claim of the open turn.
+    """
+    claim: ISettlement.Claim = ISettlement.Claim(
+        turn=turn.turn,
+        round=turn.round,
+        seat=seat,
+        operator=operator,
+        scope=scope,
+        price=price,
+        pot_price=pot_price,
+        start_root=self.start_roots[job],
+        root=root,
+        deadline=block.timestamp + stage.window_s,
+    )
+    self._mark(job, claim, self._hash(claim) | PENDING)
+    return claim
+
+
+@internal
+@view
+def _word(job: uint256, claim: ISettlement.Claim) -> uint256:
+    """
+    @return The word of a claim that is pending; 0 of any other.
+    """
+    word: uint256 = self.claim_words[job][claim.seat][self._place(job, claim.turn)]
+    if word & ~DISPUTES != self._hash(claim) | PENDING:
+        return 0
+    return word
+
+
+@internal
+@view
+def _known(job: uint256, claim: ISettlement.Claim) -> uint256:
+    word: uint256 = self._word(job, claim)
+    assert word != 0, "settlement: unknown claim"
+    return word
+
+
+@internal
+def _mark(job: uint256, claim: ISettlement.Claim, word: uint256):
+    self.claim_words[job][claim.seat][self._place(job, claim.turn)] = word
 
 
 @internal
@@ -703,161 +1026,407 @@ def _check_hot(operator: uint256):
 
 @internal
 @pure
-def _inputs_close(stage: words.Stage) -> uint256:
-    return stage.opened_at + SLOT_TIMES * stage.slot_s
-
-
-@internal
-@view
-def _are_complete(stage: words.Stage, missing: uint256) -> bool:
-    return missing == 0 or block.timestamp >= self._inputs_close(stage)
-
-
-@internal
-@view
-def _present(job: uint256, stage: words.Stage) -> uint256:
-    return bits._popcount(bits._full(stage.slots) & ~self.missing[job])
+def _check_estimate(stage: words.Stage, estimate_s: uint256):
+    assert estimate_s >= 1 and estimate_s <= stage.slot_s, "settlement: estimate out of range"
 
 
 @internal
 @pure
-def _deadline(stage: words.Stage, terms: words.Terms) -> uint256:
-    return max(stage.opened_at, terms.since) + min(2 * terms.estimate_s, stage.slot_s)
+def _inputs_close(stage: words.Stage, turn: words.Turn) -> uint256:
+    return turn.opened_at + SLOT_TIMES * stage.slot_s
+
+
+@internal
+@view
+def _are_closed(stage: words.Stage, turn: words.Turn) -> bool:
+    return turn.holds == 0 and block.timestamp >= self._inputs_close(stage, turn)
+
+
+@internal
+@view
+def _are_complete(stage: words.Stage, turn: words.Turn) -> bool:
+    return turn.missing == 0 or self._are_closed(stage, turn)
+
+
+@internal
+@view
+def _present(job: uint256, turn: words.Turn) -> uint256:
+    """
+    @return The seats that committed. A turn that waits has none: all are missing.
+    """
+    return bits._full(self._chair(job).seats) ^ turn.missing
 
 
 @internal
 @pure
-def _claim_word(operator: uint256, bitmap: uint256, root: bytes32, deadline: uint256) -> bytes32:
-    return keccak256(abi_encode(operator, bitmap, root, deadline))
+def _deadline(stage: words.Stage, turn: words.Turn, tenure_word: uint256) -> uint256:
+    tenure: words.Tenure = words._unpack_tenure(tenure_word)
+    return max(turn.opened_at, tenure.since) + min(2 * tenure.estimate_s, stage.slot_s)
 
 
 @internal
-def _start_when_ready(job: uint256, stage: words.Stage):
-    if self.missing[job] == 0:
-        started: words.Stage = stage
-        started.state = numbers.RUNNING
-        extcall ITaskRegistry(tasks).advance(job, numbers.RUNNING)
-        self._open_round(job, started)
+@view
+def _token(job: uint256) -> address:
+    return convert(self.orders[job] >> 96, address)
 
 
 @internal
-def _open_round(job: uint256, stage: words.Stage):
-    opened: words.Stage = stage
-    opened.opened_at = block.timestamp
-    self.stages[job] = words._pack_stage(opened)
-    self.missing[job] = bits._full(opened.slots)
-    inputs_close: uint256 = self._inputs_close(opened)
-    chair: words.Chair = words._unpack_chair(self.chairs[job])
-    chair.due = inputs_close + opened.aggregate_s
-    self.chairs[job] = words._pack_chair(chair)
-    log RoundOpened(job=job, round=opened.round, inputs_close=inputs_close)
+@view
+def _pending(job: uint256, turn: uint256) -> uint256:
+    depth: uint256 = self._stage(job).depth
+    newest: uint256 = self._turn(job).turn
+    if turn >= newest or turn + depth < newest:
+        return 0
+    return words._lane(self.lanes[job], turn, depth) & words.LANE_COUNT
 
 
 @internal
-def _end(job: uint256, stage: words.Stage, completed: bool):
-    ended: words.Stage = stage
-    ended.state = numbers.ENDED
-    self.stages[job] = words._pack_stage(ended)
-    log JobEnded(job=job, rounds_done=ended.round, completed=completed)
-    extcall ITaskRegistry(tasks).advance(job, numbers.ENDED)
-    self._close_when_paid(job, ended)
+@pure
+def _hash(claim: ISettlement.Claim) -> uint256:
+    return convert(keccak256(abi_encode(claim)), uint256) & ~bits.U16
 
 
 @internal
-def _close_when_paid(job: uint256, stage: words.Stage):
-    # Once nothing is outstanding no claim is left to pay: this runs once a job.
-    if stage.state == numbers.ENDED and stage.outstanding == 0:
-        pot: uint256 = self.pots[job]
-        if pot > 0:
-            self.pots[job] = 0
-            extcall INodeRegistry(registry).burn(words._unpack_order(self.orders[job])[0], pot)
+@pure
+def _fee(amount: uint256) -> uint256:
+    # As TaskRegistry has it.
+    return amount - amount * (numbers.BPS - numbers.FEE_BPS) // numbers.BPS
+
+
+@internal
+def _settle_readiness(job: uint256, seat: uint256, stage: words.Stage):
+    """
+    @dev The seat is no longer missing; when none is, the first turn opens.
+    """
+    turn: words.Turn = self._turn(job)
+    turn.missing = turn.missing & ~(1 << seat)
+    if turn.missing == 0:
+        turn.opened_at = 0
+        turn.missing = bits._full(self._chair(job).seats)
+        self._advance(job, numbers.RUNNING)
+    self._set_turn(job, turn)
+    self._go_on(job)
+
+
+@internal
+def _advance(job: uint256, state: uint256):
+    stage: words.Stage = self._stage(job)
+    stage.state = state
+    self._set_stage(job, stage)
+    extcall ITaskRegistry(tasks).advance(job, state)
+
+
+@internal
+def _go_on(job: uint256):
+    """
+    @dev What follows when a turn closed or claims ceased to be pending. A turn that waits opens on an empty lane; an ended
+         job is over when nothing is pending, which happens once: no claim is left to make it happen again.
+    """
+    stage: words.Stage = self._stage(job)
+    turn: words.Turn = self._turn(job)
+    lanes: uint256 = self.lanes[job]
+    if stage.state == numbers.RUNNING and turn.opened_at == 0:
+        if words._lane(lanes, turn.turn, stage.depth) & words.LANE_COUNT == 0:
+            turn.opened_at = block.timestamp
+            self._set_turn(job, turn)
+            inputs_close: uint256 = self._inputs_close(stage, turn)
+            chair: words.Chair = self._chair(job)
+            chair.due = inputs_close + stage.aggregate_s
+            self._set_chair(job, chair)
+            log TurnOpened(
+                job=job,
+                turn=turn.turn,
+                round=turn.round,
+                start_root=self.start_roots[job],
+                inputs_close=inputs_close,
+            )
+    elif stage.state == numbers.ENDED and lanes & words.ALL_COUNTS == 0:
+        self.reserves[job] = 0
+        self._burn(job, self.pots[job])
         extcall ITaskRegistry(tasks).close(job)
 
 
 @internal
-def _give_up(job: uint256, operator: uint256, stage: words.Stage):
-    missing: uint256 = self.missing[job]
-    bitmap: uint256 = self.held[job][operator] & missing
-    assert bitmap != 0, "settlement: nothing to ready"
-    self.missing[job] = missing & ~bitmap
-    self._vacate(job, operator, bitmap, stage.round)
-    self._start_when_ready(job, stage)
+def _close(job: uint256, round: uint256, start_root: bytes32, more: uint256):
+    """
+    @dev What was committed in the open turn, if one is open, becomes pending in its lane, with `more` claims. The turn
+         after it waits.
+    """
+    turn: words.Turn = self._turn(job)
+    turn.round = round
+    self.start_roots[job] = start_root
+    if turn.opened_at != 0:
+        seats: uint256 = bits._full(self._chair(job).seats)
+        lane: uint256 = bits._popcount(seats ^ turn.missing) + more
+        self.lanes[job] = words._with_lane(self.lanes[job], turn.turn, self._stage(job).depth, lane)
+        turn.turn += 1
+        turn.opened_at = 0
+        turn.committed = 0
+        turn.missing = seats
+    self._set_turn(job, turn)
 
 
 @internal
-def _vacate(job: uint256, operator: uint256, bitmap: uint256, round: uint256):
+def _end(job: uint256):
     """
-    @dev Slashes a tenth of the lock of each slot; the rest stays until `release`, since earlier claims stand on it.
+    @dev The newest turn is one that waits, and that nothing opens unless a rollback does.
     """
-    slash: uint256 = words._unpack_chair(self.chairs[job]).lock * numbers.SLASH_BPS // numbers.BPS
-    terms: words.Terms = words._unpack_terms(self.seat_words[job][operator])
-    taken: uint256 = self.taken[job][operator]
-    slashed: uint256 = 0
-    rest: uint256 = bitmap
-    for slot: uint256 in range(256):
-        if rest == 0:
-            break
-        if rest & 1 == 1:
-            price: uint256 = terms.price
-            if taken >> slot & 1 == 1:
-                price = words._unpack_pair(self.takeover_words[job][slot][operator])[0]
-            self.vacancy_words[job][slot] = words._pack_pair(price, slash)
-            slashed += slash
-        rest = rest >> 1
-    terms.locked -= slashed
-    self.seat_words[job][operator] = words._pack_terms(terms)
-    self.held[job][operator] &= ~bitmap
-    self.left[job][operator] |= bitmap
-    self.vacant[job] |= bitmap
-    self.pots[job] += slashed
-    log SlotsVacated(job=job, operator=operator, round=round, bitmap=bitmap, slashed=slashed)
-    extcall INodeRegistry(registry).slash(operator, words._unpack_order(self.orders[job])[0], slashed)
+    round: uint256 = self._turn(job).round
+    log JobEnded(job=job, rounds_done=round, completed=round == self._stage(job).rounds)
+    self._advance(job, numbers.ENDED)
+    self._go_on(job)
 
 
 @internal
-def _pay_aggregation(job: uint256, claim: ClaimRef):
-    amount: uint256 = words._unpack_pair(self.aggregator_words[job][claim.operator])[0]
-    owner: address = staticcall INodeRegistry(registry).owner_of(claim.operator)
-    fee: uint256 = extcall ITaskRegistry(tasks).pay(job, owner, amount)
-    log ClaimFinalised(
-        job=job, operator=claim.operator, round=claim.round, key=claim.key, paid=amount, fee=fee, from_pot=0
+def _burn(job: uint256, amount: uint256):
+    if amount > 0:
+        self.pots[job] -= amount
+        extcall INodeRegistry(registry).burn(self._token(job), amount)
+
+
+@internal
+def _extend(job: uint256, stage: words.Stage):
+    """
+    @dev Whoever aggregates has `aggregate_s` from now on.
+    """
+    chair: words.Chair = self._chair(job)
+    chair.due = max(chair.due, block.timestamp + stage.aggregate_s)
+    self._set_chair(job, chair)
+
+
+@internal
+def _split(job: uint256, seat: uint256, whole: words.Holding, count: uint256) -> uint256:
+    """
+    @dev Makes the last `count` slots of a seat a seat of their own, unless they are all of it.
+    @return The number of the seat that has them.
+    """
+    if count == whole.count:
+        return seat
+    chair: words.Chair = self._chair(job)
+    number: uint256 = chair.seats
+    assert number < MAX_SEATS, "settlement: too many seats"
+    chair.seats += 1
+    self._set_chair(job, chair)
+    tenure: words.Tenure = self._tenure(job, seat)
+    pot: uint256 = tenure.pot
+    tenure.pot = pot * count // whole.count
+    self._set_tenure(job, number, tenure)
+    tenure.pot = pot - tenure.pot
+    self._set_tenure(job, seat, tenure)
+    part: words.Holding = whole
+    part.count = whole.count - count
+    self._set_holding(job, seat, part)
+    part.first += part.count
+    part.count = count
+    self._set_holding(job, number, part)
+    if part.operator != 0:
+        standing: words.Standing = self._standing(job, part.operator)
+        standing.held += 1
+        self._set_standing(job, part.operator, standing)
+    turn: words.Turn = self._turn(job)
+    turn.missing |= (turn.missing >> seat & 1) << number
+    self._set_turn(job, turn)
+    log SeatSplit(
+        job=job, seat=seat, kept=whole.count - count, new_seat=number, first=part.first, count=count
     )
+    return number
 
 
 @internal
-def _pay_slots(job: uint256, claim: ClaimRef, count: uint256, token: address, flops: uint256) -> uint256:
+def _vacate(job: uint256, seat: uint256, stage: words.Stage):
     """
-    @return What the claim drew from the pot.
+    @dev Slashes a tenth of the seat's lock; the rest stays until `release`, since earlier claims stand on it.
     """
-    taken: uint256 = claim.bitmap & self.taken[job][claim.operator]
-    amount: uint256 = (count - bits._popcount(taken)) * words._unpack_terms(
-        self.seat_words[job][claim.operator]
-    ).price
-    from_pot: uint256 = 0
-    for slot: uint256 in range(256):
-        if taken == 0:
+    holding: words.Holding = self._holding(job, seat)
+    amount: uint256 = self._lock_of(job, seat, holding.count) * numbers.SLASH_BPS // numbers.BPS
+    slashed: uint256 = self._unseat(job, seat, stage, amount, holding.operator, False)
+    if seat == AGGREGATION:
+        self._burn(job, slashed)
+        self._extend(job, stage)
+    else:
+        tenure: words.Tenure = self._tenure(job, seat)
+        tenure.pot += slashed
+        self._set_tenure(job, seat, tenure)
+        if stage.state == numbers.AWARDED:
+            self._settle_readiness(job, seat, stage)
+
+
+@internal
+def _unseat(
+    job: uint256, seat: uint256, stage: words.Stage, amount: uint256, operator: uint256, convicted: bool
+) -> uint256:
+    """
+    @dev Takes `amount`, or what is left, of the operator's lock in the job to the job's pot, and the seat if it still
+         holds it.
+    @return What was taken of the lock.
+    """
+    turn: words.Turn = self._turn(job)
+    holding: words.Holding = self._holding(job, seat)
+    standing: words.Standing = self._standing(job, operator)
+    slashed: uint256 = min(standing.locked, amount)
+    standing.locked -= slashed
+    if holding.operator == operator:
+        holding.operator = 0
+        holding.pot_price = 0
+        self._set_holding(job, seat, holding)
+        standing.held -= 1
+        standing.left_turn = turn.turn
+        if stage.state == numbers.RUNNING and turn.opened_at != 0:
+            standing.left_turn += 1
+        log SeatVacated(job=job, operator=operator, seat=seat, turn=turn.turn, slashed=slashed)
+    self._set_standing(job, operator, standing)
+    self.pots[job] += slashed
+    extcall INodeRegistry(registry).slash(operator, self._token(job), slashed, convicted)
+    return slashed
+
+
+@internal
+@view
+def _lock_of(job: uint256, seat: uint256, count: uint256) -> uint256:
+    chair: words.Chair = self._chair(job)
+    if seat == AGGREGATION:
+        return chair.aggregator_lock
+    return chair.lock * count
+
+
+@internal
+def _convict(job: uint256, claim: ISettlement.Claim, challengers: DynArray[address, MAX_CHALLENGERS]):
+    """
+    @dev The claim is never paid, its operator loses seat and lock, and what rested on it is done again.
+    """
+    stage: words.Stage = self._stage(job)
+    self._mark(job, claim, self._hash(claim) | CONVICTED)
+    count: uint256 = claim.scope & bits.U16
+    is_aggregation: bool = claim.seat == AGGREGATION
+    slashed: uint256 = self._unseat(
+        job, claim.seat, stage, self._lock_of(job, claim.seat, count), claim.operator, True
+    )
+    turn: words.Turn = self._turn(job)
+    is_based_on: bool = False
+    if claim.turn == turn.turn:
+        # The seat is missing again. Whoever holds it by now has its whole time; so has the aggregator.
+        turn.missing |= 1 << claim.seat
+        turn.committed -= count
+        self._set_turn(job, turn)
+        tenure: words.Tenure = self._tenure(job, claim.seat)
+        tenure.since = block.timestamp
+        self._set_tenure(job, claim.seat, tenure)
+    else:
+        lanes: uint256 = self.lanes[job]
+        # A turn that was rolled back already has nothing that rests on it; neither has the last one of a job that was
+        # abandoned, and such a job stays ended.
+        is_based_on = (
+            words._lane(lanes, claim.turn, stage.depth) & words.LANE_DEAD == 0
+            and claim.round < turn.round
+            and (stage.state == numbers.RUNNING or turn.round == stage.rounds)
+        )
+        self.lanes[job] = lanes - (1 << words.LANE_BITS * (claim.turn % stage.depth))
+    self._extend(job, stage)
+
+    can_roll_back: bool = is_aggregation or stage.policy == numbers.ROLL_BACK
+    cost: uint256 = 0
+    most: uint256 = 0
+    if can_roll_back:
+        terms: ITaskRegistry.Schedule = staticcall ITaskRegistry(tasks).schedules(job)
+        round_price: uint256 = terms.slots * terms.max_price + terms.aggregator_max_price
+        most = stage.depth * round_price
+        if is_based_on:
+            # INVARIANT depth: at most `depth` turns rest on a claim that is not final, so `cost <= most`.
+            cost = (turn.round - claim.round + convert(turn.opened_at != 0, uint256)) * round_price
+    restored: uint256 = self._divide(job, claim, slashed, cost, most, challengers)
+    if cost > 0 and restored == cost:
+        self._roll_back(job, stage, claim.turn, claim.round, claim.start_root)
+    elif cost > 0 and stage.state == numbers.RUNNING:
+        # What is left of the lock cannot pay for doing it again: the job ends, its escrow returns to the submitter.
+        self._close(job, turn.round, self.start_roots[job], 0)
+        self._end(job)
+    else:
+        self._go_on(job)
+
+
+@internal
+def _roll_back(job: uint256, stage: words.Stage, turn: uint256, round: uint256, start_root: bytes32):
+    """
+    @dev The round of a turn is done again, from the state it started from. What was committed since stays payable.
+    """
+    self._close(job, round, start_root, 0)
+    newest: uint256 = self._turn(job).turn
+    lanes: uint256 = self.lanes[job]
+    for after: uint256 in range(16):
+        if turn + after == newest:
             break
-        if taken & 1 == 1:
-            escrow_price: uint256 = 0
-            pot_price: uint256 = 0
-            escrow_price, pot_price = words._unpack_pair(self.takeover_words[job][slot][claim.operator])
-            amount += escrow_price
-            from_pot += pot_price
-        taken = taken >> 1
-    owner: address = extcall INodeRegistry(registry).reward_outcome(claim.operator, count)
-    fee: uint256 = extcall ITaskRegistry(tasks).pay(job, owner, amount)
-    if from_pot > 0:
-        extcall INodeRegistry(registry).credit(claim.operator, token, from_pot)
-    if token == zen:
-        multiplier: uint256 = staticcall INodeRegistry(registry).multiplier_of(claim.operator)
-        extcall IRewards(rewards).record(claim.operator, flops * count * multiplier // 100, fee)
-    log ClaimFinalised(
+        lanes |= words.LANE_DEAD << words.LANE_BITS * ((turn + after) % stage.depth)
+    self.lanes[job] = lanes
+    log RolledBack(job=job, turn=newest, round=round)
+    if stage.state == numbers.ENDED:
+        self._advance(job, numbers.RUNNING)
+    self._go_on(job)
+
+
+@internal
+def _divide(
+    job: uint256,
+    claim: ISettlement.Claim,
+    slashed: uint256,
+    cost: uint256,
+    most: uint256,
+    challengers: DynArray[address, MAX_CHALLENGERS],
+) -> uint256:
+    """
+    @dev What a conviction took: `cost` restores escrow; up to `most` is kept in the job's pot for what else the operator's
+         lies may cost; of the rest challengers and audits have their parts, and the last of it is burned.
+    @return What of `cost` was restored.
+    """
+    # INVARIANT slashes: slashed + reserve before == restored + reserve after + to challengers + to audits + burned.
+    reserve: uint256 = self.reserves[job]
+    from_slash: uint256 = min(slashed, cost)
+    from_reserve: uint256 = min(reserve, cost - from_slash)
+    restored: uint256 = from_slash + from_reserve
+    kept: uint256 = min(slashed, most) - from_slash
+    self.reserves[job] = reserve - from_reserve + kept
+    rest: uint256 = slashed - from_slash - kept
+    share: uint256 = 0
+    if len(challengers) > 0:
+        share = rest * numbers.CHALLENGERS_BPS // numbers.BPS // len(challengers)
+    to_audits: uint256 = rest * numbers.AUDITS_BPS // numbers.BPS
+    to_challengers: uint256 = share * len(challengers)
+    paid_out: uint256 = restored + to_challengers + to_audits
+    self.pots[job] -= paid_out
+    log ClaimConvicted(
         job=job,
         operator=claim.operator,
-        round=claim.round,
-        key=claim.key,
-        paid=amount,
-        fee=fee,
-        from_pot=from_pot,
+        turn=claim.turn,
+        seat=claim.seat,
+        slashed=slashed,
+        restored=restored,
+        to_challengers=to_challengers,
+        to_audits=to_audits,
     )
-    return from_pot
+    token: address = self._token(job)
+    extcall INodeRegistry(registry).pay_out(token, paid_out)
+    self._burn(job, rest - to_challengers - to_audits)
+    extcall ITaskRegistry(tasks).fund(job, restored)
+    extcall ITaskRegistry(tasks).owe(token, self.audit_pool, to_audits)
+    for challenger: address in challengers:
+        extcall ITaskRegistry(tasks).owe(token, challenger, share)
+    return restored
+
+
+@internal
+def _pay(job: uint256, order: uint256, batch: Batch):
+    if batch.operator == 0:
+        return
+    owner: address = empty(address)
+    if batch.is_aggregation:
+        owner = staticcall INodeRegistry(registry).owner_of(batch.operator)
+    else:
+        owner = extcall INodeRegistry(registry).reward_outcome(batch.operator, batch.count)
+    fee: uint256 = extcall ITaskRegistry(tasks).pay(job, owner, batch.amount)
+    token: address = convert(order >> 96, address)
+    if batch.from_pot > 0:
+        extcall INodeRegistry(registry).credit(batch.operator, token, batch.from_pot)
+    if token == zen and not batch.is_aggregation:
+        multiplier: uint256 = staticcall INodeRegistry(registry).multiplier_of(batch.operator)
+        extcall IRewards(rewards).record(
+            job, batch.operator, (order & bits.U96) * batch.count * multiplier // 100, fee
+        )

@@ -3,7 +3,7 @@
 """
 @title TaskRegistry
 @license Apache-2.0
-@notice The jobs: their terms, their escrow, their state and their checkpoints; and what is owed to whom.
+@notice The jobs: their terms, their escrow and their state; and what is owed to whom.
 @dev Money leaves only by `withdraw`, to the account it is owed to.
 """
 
@@ -50,19 +50,18 @@ job_count: public(uint256)
 is_allowed: public(HashMap[address, bool])
 # token -> account -> what `withdraw` sends
 owed: public(HashMap[address, HashMap[address, uint256]])
-# job -> round -> root of the state that the round starts from
-checkpoint_root: public(HashMap[uint256, HashMap[uint256, bytes32]])
-# job -> digest of the newest checkpoint's CID
-checkpoint_cid: public(HashMap[uint256, bytes32])
 # job -> token (160) | state (8)
 tokens: HashMap[uint256, uint256]
 # job -> what is left of the escrow
 escrows: HashMap[uint256, uint256]
 submitters: HashMap[uint256, address]
 program_roots: HashMap[uint256, bytes32]
+state_roots: HashMap[uint256, bytes32]
 data_roots: HashMap[uint256, bytes32]
 manifests: HashMap[uint256, bytes32]
-# job -> rounds (16) | slots (16) | quorum (16) | slot_s (24) | aggregate_s (24) | reexecute_s (24) | flops (96)
+# job -> max_price (128) | aggregator_max_price (128)
+price_words: HashMap[uint256, uint256]
+# job -> depth (8) | policy (8) | rounds (16) | slots (16) | quorum (16) | slot_s (24) | aggregate_s (24) | reexecute_s (24) | flops (96)
 schedule_words: HashMap[uint256, uint256]
 
 
@@ -90,11 +89,15 @@ event Paid:
     fee: uint256
 
 
-event CheckpointRecorded:
+event Owed:
+    token: indexed(address)
+    account: indexed(address)
+    amount: uint256
+
+
+event JobFunded:
     job: indexed(uint256)
-    round: uint256
-    root: bytes32
-    cid: bytes32
+    amount: uint256
 
 
 event JobClosed:
@@ -173,8 +176,9 @@ def post(terms: terms_of.Terms) -> uint256:
     self._store(job, terms, escrow)
     log JobPosted(job=job, submitter=msg.sender, manifest=terms.manifest, terms=terms, escrow=escrow)
 
-    lock: uint256 = 2 * terms.max_price * min(terms.rounds, numbers.DEPTH)
-    aggregator_lock: uint256 = terms.slots * terms.max_price * min(terms.rounds, numbers.DEPTH)
+    lock: uint256 = 0
+    aggregator_lock: uint256 = 0
+    lock, aggregator_lock = terms_of._locks(terms)
     auction: address = self.auction
     extcall IAuction(auction).open(
         job, numbers.SLOTS, terms.token, terms.slots, terms.rounds, terms.reserve, terms.max_price, lock
@@ -258,14 +262,23 @@ def pay(job: uint256, account: address, amount: uint256) -> uint256:
 
 
 @external
-def record_checkpoint(job: uint256, round: uint256, root: bytes32, cid: bytes32):
+def owe(token: address, account: address, amount: uint256):
     """
-    @notice Records the state that a round starts from.
+    @notice Adds to what is owed to `account` what the registry has just paid in.
     """
     assert msg.sender == self.settlement, "tasks: not a protocol contract"
-    self.checkpoint_root[job][round] = root
-    self.checkpoint_cid[job] = cid
-    log CheckpointRecorded(job=job, round=round, root=root, cid=cid)
+    self.owed[token][account] += amount
+    log Owed(token=token, account=account, amount=amount)
+
+
+@external
+def fund(job: uint256, amount: uint256):
+    """
+    @notice Adds to a job's escrow what the registry has just paid in: restitution for rounds that are done again.
+    """
+    assert msg.sender == self.settlement, "tasks: not a protocol contract"
+    self.escrows[job] += amount
+    log JobFunded(job=job, amount=amount)
 
 
 @external
@@ -296,7 +309,7 @@ def jobs(job: uint256) -> Job:
         state=state,
         escrow=self.escrows[job],
         program_root=self.program_roots[job],
-        state_root=self.checkpoint_root[job][0],
+        state_root=self.state_roots[job],
         data_root=self.data_roots[job],
         manifest=self.manifests[job],
     )
@@ -306,9 +319,14 @@ def jobs(job: uint256) -> Job:
 @view
 def schedules(job: uint256) -> ITaskRegistry.Schedule:
     """
-    @notice What of a job's terms binds its rounds.
+    @notice What of a job's terms binds its turns.
     """
-    return terms_of._unpack_schedule(self._unpack_token(self.tokens[job])[0], self.schedule_words[job])
+    return terms_of._unpack_schedule(
+        self._unpack_token(self.tokens[job])[0],
+        self.schedule_words[job],
+        self.price_words[job],
+        self.state_roots[job],
+    )
 
 
 @internal
@@ -317,10 +335,11 @@ def _store(job: uint256, terms: terms_of.Terms, escrow: uint256):
     self.tokens[job] = self._pack_token(terms.token, numbers.OPEN)
     self.escrows[job] = escrow
     self.program_roots[job] = terms.program_root
-    self.checkpoint_root[job][0] = terms.state_root
+    self.state_roots[job] = terms.state_root
     self.data_roots[job] = terms.data_root
     self.manifests[job] = terms.manifest
     self.schedule_words[job] = terms_of._pack_schedule(terms)
+    self.price_words[job] = terms_of._pack_prices(terms)
 
 
 @internal

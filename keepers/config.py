@@ -12,8 +12,10 @@ from repops import fields
 from zoo_compute.amounts import parse_amount
 from zoo_compute.chain.network import write_atomically
 from zoo_compute.errors import ConfigError, UserError
+from zoo_compute.gpu import PERIODS
 from zoo_compute.operators import CONFIG, HOT_KEY, PASSPHRASE
 
+MOST_SLOTS = 512  # of a seat: their results must fit a bundle of one block
 ROLES = ("provider", "aggregator", "verifier")
 FILE = CONFIG
 
@@ -39,7 +41,9 @@ class Settings:
     longest_job_days: int = 30  # jobs that could bind collateral for longer are left alone
     standby: bool = True
     workers: int = 1  # worker processes on this machine
+    threads: int = 0  # of each worker; 0: as many as torch takes. Bits do not depend on it
     device: str = ""  # of the workers, such as cuda:1; empty takes the best there is
+    availability_hours: list[int] = field(default_factory=list)  # periods of an epoch in which a heartbeat is sent
     sample_rate: float = 0.25  # share of slot-rounds a verifier re-executes
     poll_s: float = 1.0
 
@@ -115,6 +119,9 @@ def _check(settings: Settings) -> None:
             raise fields.BadField(f"{FILE}.{key}: expected a positive decimal such as '0.9', got {text!r}")
     for key, low, high in _BOUNDS:
         fields.between(f"{FILE}.{key}", getattr(settings, key), low, high)
+    for hour in settings.availability_hours:
+        if isinstance(hour, bool) or not isinstance(hour, int) or not 0 <= hour < PERIODS:
+            raise fields.BadField(f"{FILE}.availability_hours: expected periods 0 to {PERIODS - 1}, got {hour!r}")
     if settings.operator == 0 and set(settings.roles) != {"verifier"}:
         raise fields.BadField(f"{FILE}.operator is 0: register first (`zoo node register`) and write its number here")
 
@@ -122,9 +129,10 @@ def _check(settings: Settings) -> None:
 _BOUNDS = (
     ("operator", 0, 2**63),
     ("gateway_port", 0, 65535),
-    ("capacity", 1, 256),
+    ("capacity", 1, MOST_SLOTS),
     ("longest_job_days", 1, 3650),
     ("workers", 1, 256),
+    ("threads", 0, 1024),
     ("poll_s", 0.1, 3600),
     ("sample_rate", 0, 1),
 )

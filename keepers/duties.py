@@ -8,118 +8,40 @@ that died at any line takes up where the chain says it is. Doing a duty twice is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
-from zoo_compute.chain.views import JobState, JobView, Kind, LotPhase, Run
-from zoo_compute.spec.bits import full, popcount, slots_in, without
+from keepers.orders import (
+    Aggregate,
+    CommitTrained,
+    Duty,
+    Me,
+    OpenBid,
+    PostAggregate,
+    Prepare,
+    Progress,
+    SealBid,
+    Send,
+    Train,
+)
+from zoo_compute.chain.views import (
+    AGGREGATOR_SEAT,
+    Checkpoint,
+    Commit,
+    JobState,
+    JobView,
+    Kind,
+    LotPhase,
+    Run,
+    Standing,
+)
+from zoo_compute.spec.bits import full
+from zoo_compute.spec.params import aggregator_lock
 from zoo_compute.spec.pricing import RevealedBid, order_bids
 
 RECOVERY_S = 6  # in every estimate: a worker killed in the middle is back, and the commitment is mined
+PAID_WITHIN_S = 86_400  # a claim that can be paid waits no longer for others to be paid with it
 BATCH = 64  # most elements of a contract's list argument
 ATTEMPTS = 6  # of an auction, before I take it that a lot will never fill
-
-
-@dataclass(frozen=True)
-class Me:
-    """Who decides. Prices in wei per slot-round and per aggregation; `free` collateral in the job's token.
-
-    capacity: slots I can train at once, less what other jobs of mine hold or bid for. other_s: seconds that their slots take
-    on the same workers. longest_s: the longest job I bind my collateral for.
-    """
-
-    operator: int
-    provides: bool
-    aggregates: bool
-    price: int
-    aggregator_price: int
-    capacity: int
-    standby: bool
-    free: int
-    turn_s: int  # seconds between keepers that could do the same errand
-    ready_window_s: int  # of the network's preset
-    workers: int = 1  # that train at the same time
-    other_s: float = 0.0
-    longest_s: int = 30 * 86_400
-    drained: bool = False
-
-    def asks(self, kind: int) -> int:
-        """My price in a lot."""
-        return self.price if kind == Kind.SLOTS else self.aggregator_price
-
-
-@dataclass(frozen=True)
-class Progress:
-    """My own work on the job.
-
-    slot_s: timed seconds of one slot-round (None: not timed). trained, given_up: slots of this round. failed: the inputs could
-    not be fetched, are not what was committed to, or do not fit this machine.
-    """
-
-    slot_s: float | None = None
-    trained: frozenset[int] = frozenset()
-    given_up: frozenset[int] = frozenset()
-    aggregated: bool = False
-    failed: bool = False
-
-
-@dataclass(frozen=True)
-class Send:
-    """A transaction anyone may simulate: `contract.function(*args)`."""
-
-    contract: str
-    function: str
-    args: tuple[object, ...]
-
-
-@dataclass(frozen=True)
-class SealBid:
-    kind: int
-    attempt: int
-    capacity: int
-    price: int
-
-
-@dataclass(frozen=True)
-class OpenBid:
-    kind: int
-    attempt: int
-    capacity: int
-    price: int
-
-
-@dataclass(frozen=True)
-class Prepare:
-    """Fetch the job's inputs and time a step."""
-
-
-@dataclass(frozen=True)
-class Train:
-    round: int
-    slot: int
-
-
-@dataclass(frozen=True)
-class CommitTrained:
-    """Commit what is trained: one transaction for all of these slots."""
-
-    round: int
-    slots: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Aggregate:
-    round: int
-    mask: int
-
-
-@dataclass(frozen=True)
-class PostAggregate:
-    round: int
-    mask: int
-
-
-Duty = Send | SealBid | OpenBid | Prepare | Train | CommitTrained | Aggregate | PostAggregate
 
 
 def duties(view: JobView, me: Me, progress: Progress) -> list[Duty]:
@@ -213,7 +135,10 @@ def _settle_lot(view: JobView, me: Me, kind: int) -> Iterator[Duty]:
         for batch in batches:
             yield Send("auction", "clear", (view.job, kind, batch))
     if lot.phase == LotPhase.CLEARED:
-        priced = view.seats if kind == Kind.SLOTS else view.aggregator_seats
+        seats = (
+            view.holders.values() if kind == Kind.SLOTS else [view.seats[n] for n in view.seats if n == AGGREGATOR_SEAT]
+        )
+        priced = {seat.operator for seat in seats}
         due = [operator for operator in order if revealed[operator].won and operator not in priced]
         for start in range(0, len(due), BATCH):
             yield Send("auction", "award", (view.job, kind, due[start : start + BATCH]))
@@ -223,82 +148,113 @@ def _settle_lot(view: JobView, me: Me, kind: int) -> Iterator[Duty]:
 
 
 def _while_awarded(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
-    seat = view.seats.get(me.operator)
-    if seat is not None and seat.held & run.missing:
+    mine = view.slots_of(me.operator)
+    for number, seat in view.held_by(me.operator).items():
+        if not _missing(run, number):
+            continue
         if progress.failed:
-            yield Send("settlement", "decline", (view.job, me.operator))
+            yield Send("settlement", "decline", (view.job, number, seat.count))
         elif progress.slot_s is None:
             yield Prepare()
         else:
-            estimate = min(estimate_s(progress.slot_s, popcount(seat.held), me), run.slot_s)
-            yield Send("settlement", "ready", (view.job, me.operator, estimate))
-    if view.now > run.opened_at + me.ready_window_s + _turn(view, me, run.round):
-        for operator, other in view.seats.items():
-            if other.held & run.missing and operator != me.operator:
-                yield Send("settlement", "expire", (view.job, operator))
+            estimate = min(estimate_s(progress.slot_s, mine, me), run.slot_s)
+            yield Send("settlement", "ready", (view.job, number, estimate))
+    if view.now > run.opened_at + me.ready_window_s + _turn(view, me, 0):
+        for number, seat in view.holders.items():
+            if _missing(run, number) and seat.operator != me.operator:
+                yield Send("settlement", "expire", (view.job, number))
     yield from _take_vacant(view, run, me, progress)
 
 
-# -- rounds ----------------------------------------------------------------------------------------------------------
+# -- turns -----------------------------------------------------------------------------------------------------------
 
 
 def _while_running(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
+    if run.waits:
+        yield from _finalise(view, _awaited(view, run, me))
+        yield from _take_vacant(view, run, me, progress)
+        return
     yield from _train_and_commit(view, run, me, progress)
-    yield from _time_out_others(view, run, me, _turn(view, me, run.round))
+    yield from _time_out_others(view, run, me, _turn(view, me, run.turn))
     yield from _take_vacant(view, run, me, progress)
     yield from _aggregate(view, run, me, progress)
     yield from _replace_aggregator(view, run, me)
 
 
-def deadline_of(view: JobView, run: Run, operator: int) -> int:
-    """Last second in which the operator's slots cannot be timed out."""
-    seat = view.seats[operator]
-    return max(run.opened_at, seat.since) + min(2 * seat.estimate_s, run.slot_s)
+def _awaited(view: JobView, run: Run, me: Me) -> list[Commit | Checkpoint]:
+    """Others' claims that keep the next turn from opening, when it is my turn for the errand."""
+    found = [claim for claim in view.payable if claim.operator != me.operator and _is_needed(run, claim)]
+    return [claim for claim in found if view.now > claim.deadline + me.turn_s + _turn(view, me, run.turn)]
+
+
+def _is_needed(run: Run, claim: Commit | Checkpoint) -> bool:
+    """Whether the next turn to open takes the place of the claim's turn."""
+    return claim.turn + run.depth <= run.turn + (not run.waits)
+
+
+def _missing(run: Run, seat: int) -> bool:
+    return bool(run.missing >> seat & 1)
 
 
 def _train_and_commit(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
-    seat = view.seats.get(me.operator)
-    if seat is None or view.now >= run.inputs_close:
+    """Train the seat that is due first before the others, each from its first slot on; commit a seat when it is whole."""
+    due = {number: seat for number, seat in view.held_by(me.operator).items() if _missing(run, number)}
+    if run.inputs_closed(view.now):
         return
-    due = [slot for slot in slots_in(seat.held & run.missing) if slot not in progress.given_up]
-    for slot in due:
-        if slot not in progress.trained:
-            yield Train(run.round, slot)
-    trained = tuple(slot for slot in due if slot in progress.trained)
-    pressed = view.now >= deadline_of(view, run, me.operator) - 2 * me.turn_s
-    if trained and (len(trained) == len(due) or pressed):
-        yield CommitTrained(run.round, trained)
+    for number, seat in sorted(due.items(), key=lambda item: item[1].deadline(run)):
+        known = progress.trained | progress.given_up
+        yield from (Train(slot) for slot in seat.slots if slot not in known)
+        whole = next((i for i, slot in enumerate(seat.slots) if slot not in progress.trained), seat.count)
+        lost = whole < seat.count and seat.slots[whole] in progress.given_up
+        pressed = view.now >= seat.deadline(run) - 2 * me.turn_s
+        if whole == seat.count:
+            yield CommitTrained(number)
+        elif lost or (whole and pressed):  # what is trained is committed once the chain says that the seat ends there
+            yield Send("settlement", "decline", (view.job, number, seat.count - whole))
 
 
 def _time_out_others(view: JobView, run: Run, me: Me, patience_s: int) -> Iterator[Duty]:
-    for operator, seat in view.seats.items():
-        overdue = seat.held & run.missing
-        if operator != me.operator and overdue and view.now > deadline_of(view, run, operator) + patience_s:
-            yield Send("settlement", "time_out", (view.job, operator, overdue))
+    for number, seat in view.holders.items():
+        deadline = seat.deadline(run)
+        if seat.operator in (0, me.operator) or not _missing(run, number):
+            continue
+        if not run.holds and deadline <= run.inputs_close and view.now > deadline + patience_s:
+            yield Send("settlement", "time_out", (view.job, number))
 
 
 def _take_vacant(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
-    """As a standby: take vacant slots while there is time to train them in this round."""
+    """As a standby: take so many slots of a vacant seat as there is capacity for, and time to train in this turn."""
     bid = view.bids.get((Kind.SLOTS, me.operator))
     if bid is None or not bid.revealed or not bid.standby or me.drained:
         return
-    seat = view.seats.get(me.operator)
-    held, taken = (popcount(seat.held), seat.taken) if seat else (0, 0)
+    held = view.slots_of(me.operator)
     spare = min(bid.capacity - bid.won - bid.taken, me.capacity - held, me.free // run.lock)
-    if not run.vacant or spare <= 0 or progress.failed:
+    if not view.vacant or spare <= 0 or progress.failed:
         return
     if progress.slot_s is None:
         yield Prepare()
         return
-    waiting = popcount(seat.held & run.missing) if seat else 0
-    for slot in slots_in(without(run.vacant, taken)):  # one lost after a takeover cannot be taken twice
-        estimate = estimate_s(progress.slot_s, held + 1, me)
-        done_by = view.now + estimate_s(progress.slot_s, waiting + 1, me)
-        late = view.state == JobState.RUNNING and done_by >= run.inputs_close
-        if spare <= 0 or late or estimate > run.slot_s:
-            return
-        yield Send("settlement", "take_over", (view.job, slot, me.operator, estimate))
-        spare, held, waiting = spare - 1, held + 1, waiting + 1
+    waiting = sum(seat.count for n, seat in view.held_by(me.operator).items() if _missing(run, n))
+    for number, seat in view.vacant.items():
+        if view.lost.get(me.operator, 0) & full(seat.count) << seat.first:
+            continue  # what made me lose it may make me lose it again: it is for others
+        room = min(spare, seat.count)
+        if view.state == JobState.RUNNING and not _missing(run, number) and room < seat.count:
+            continue  # its claim in this turn stands for all of its slots: it cannot be split now
+        count = next(
+            (c for c in range(room, 0, -1) if _in_time(view, run, me, progress.slot_s, held + c, waiting + c)), 0
+        )
+        if count:
+            estimate = estimate_s(progress.slot_s, held + count, me)
+            yield Send("settlement", "take_over", (view.job, number, me.operator, count, estimate))
+            spare, held, waiting = spare - count, held + count, waiting + count
+
+
+def _in_time(view: JobView, run: Run, me: Me, slot_s: float, held: int, waiting: int) -> bool:
+    """Whether I can train `held` slots in every turn, and `waiting` of them before the open turn's inputs close."""
+    is_open = view.state == JobState.RUNNING and not run.waits
+    late = is_open and view.now + estimate_s(slot_s, waiting, me) >= run.inputs_close
+    return not late and estimate_s(slot_s, held, me) <= run.slot_s
 
 
 def estimate_s(slot_s: float, slots: int, me: Me) -> int:
@@ -309,33 +265,34 @@ def estimate_s(slot_s: float, slots: int, me: Me) -> int:
 # -- aggregation -----------------------------------------------------------------------------------------------------
 
 
-def present_mask(run: Run) -> int:
-    """The slots that committed in the open round."""
-    return full(run.slots) & ~run.missing
+def present_mask(view: JobView, run: Run) -> int:
+    """The seats that committed in the open turn, a bitmap."""
+    return sum(1 << number for number in view.holders if not _missing(run, number))
 
 
 def _aggregate(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
-    mask = present_mask(run)
-    if run.aggregator != me.operator or not run.inputs_complete(view.now) or popcount(mask) < run.quorum:
+    if run.aggregator != me.operator or not run.inputs_complete(view.now) or run.committed < run.quorum:
         return
-    yield from _time_out_others(view, run, me, 0)  # a silent holder must not escape its slash by the round's end
-    yield PostAggregate(run.round, mask) if progress.aggregated else Aggregate(run.round, mask)
+    yield from _time_out_others(view, run, me, 0)  # a silent holder must not escape its slash by the turn's end
+    yield PostAggregate(present_mask(view, run)) if progress.aggregated else Aggregate()
 
 
 def _replace_aggregator(view: JobView, run: Run, me: Me) -> Iterator[Duty]:
-    """End a job that cannot close its round; replace an aggregator that stays silent."""
-    turn = _turn(view, me, run.round)
-    if popcount(present_mask(run)) < run.quorum:
-        if view.now > run.inputs_close + turn:
+    """End a job that cannot close its turn; replace an aggregator that stays silent."""
+    turn = _turn(view, me, run.turn)
+    if run.committed < run.quorum:
+        if run.inputs_complete(view.now - turn):
             yield Send("settlement", "abandon", (view.job,))
     elif run.aggregator and view.now > run.aggregator_due + turn:
-        yield Send("settlement", "time_out_aggregator", (view.job,))
+        if run.aggregator != me.operator and not run.holds:
+            yield Send("settlement", "time_out", (view.job, AGGREGATOR_SEAT))
     elif not run.aggregator:
         bid = view.bids.get((Kind.AGGREGATOR, me.operator))
-        fresh = me.operator not in view.aggregator_seats
-        if bid is not None and bid.revealed and bid.standby and fresh and bid.capacity > bid.won + bid.taken:
-            yield Send("settlement", "take_over_aggregator", (view.job, me.operator))
-        elif view.now > run.aggregator_due + turn:
+        able = me.free >= aggregator_lock(view.terms) and not me.drained
+        if able and bid is not None and bid.revealed and bid.standby and bid.capacity > bid.won + bid.taken:
+            estimate = min(run.aggregate_s, run.slot_s)
+            yield Send("settlement", "take_over", (view.job, AGGREGATOR_SEAT, me.operator, 1, estimate))
+        elif view.now > run.aggregator_due + turn and not run.holds:
             yield Send("settlement", "abandon", (view.job,))
 
 
@@ -343,14 +300,12 @@ def _replace_aggregator(view: JobView, run: Run, me: Me) -> Iterator[Duty]:
 
 
 def _closing(view: JobView, me: Me) -> Iterator[Duty]:
-    """Finalise what is due (my own first; others' when they are late), release my lock, reclaim my dead bids."""
-    due = [claim for claim in view.payable if claim.operator == me.operator or _left_lying(view, me, claim.deadline)]
-    for start in range(0, len(due), BATCH):
-        refs = [(c.round, c.key, c.operator, c.bitmap, c.root, c.deadline) for c in due[start : start + BATCH]]
-        yield Send("settlement", "finalise", (view.job, refs))
-    seat, aggregator_seat = view.seats.get(me.operator), view.aggregator_seats.get(me.operator)
-    locked = (seat.locked if seat else 0) + (aggregator_seat.locked if aggregator_seat else 0)
-    if view.state == JobState.ENDED and view.run is not None and view.run.outstanding == 0 and locked:
+    """Finalise what is due (my own first; others' when they are late), release my lock, end my dead bids."""
+    mine = [claim for claim in view.payable if claim.operator == me.operator]
+    left = [claim for claim in view.payable if claim.operator != me.operator and _left_lying(view, me, claim)]
+    yield from _finalise(view, [*(mine if _worth_paying(view, mine, me) else ()), *left])
+    standing = view.stakes.get(me.operator)
+    if standing is not None and _releasable(view, standing):
         yield Send("settlement", "release", (view.job, me.operator))
     for (kind, operator), bid in view.bids.items():
         lot = view.lots[kind]
@@ -358,11 +313,42 @@ def _closing(view: JobView, me: Me) -> Iterator[Duty]:
         unrevealed = not bid.revealed and view.now >= lot.reveal_end
         if operator == me.operator and (stale or unrevealed):
             yield Send("auction", "reclaim", (view.job, kind, operator))
+        elif operator == me.operator and view.closed:  # frees its place in the ring for a later job
+            yield Send("auction", "retire", (view.job, kind, operator))
 
 
-def _left_lying(view: JobView, me: Me, deadline: int) -> bool:
-    """Another's claim, payable for so long that its operator seems gone."""
-    return view.now > deadline + 3 * me.turn_s + _turn(view, me, 0)
+def _finalise(view: JobView, claims: Sequence[Commit | Checkpoint]) -> Iterator[Duty]:
+    """One operator's claims follow each other: the contract pays them together."""
+    ordered = sorted(claims, key=lambda c: (c.operator, c.seat == AGGREGATOR_SEAT, c.turn, c.seat))
+    for start in range(0, len(ordered), BATCH):
+        yield Send("settlement", "finalise", (view.job, [c.fields for c in ordered[start : start + BATCH]]))
+
+
+def _worth_paying(view: JobView, due: Sequence[Commit | Checkpoint], me: Me) -> bool:
+    """Several turns are paid at once: when their place is needed, when the last window is over, or after a day at most."""
+    if not due or view.run is None:
+        return False
+    if view.state == JobState.ENDED:
+        pending = [claim for claim in view.pending if claim.operator == me.operator and not claim.disputes]
+        return all(claim in due for claim in pending)
+    return _is_needed(view.run, due[0]) or view.now > due[0].deadline + PAID_WITHIN_S
+
+
+def _releasable(view: JobView, standing: Standing) -> bool:
+    """Whether a lock can go: nothing of the job is held any more, and no turn with a claim of its operator is pending."""
+    if standing.lots == 0 or view.run is None:
+        return False
+    if standing.held:
+        return view.state == JobState.ENDED and not view.pending
+    return standing.left_turn <= view.run.turn and all(claim.turn >= standing.left_turn for claim in view.pending)
+
+
+def _left_lying(view: JobView, me: Me, claim: Commit | Checkpoint) -> bool:
+    """Another's claim that should have been paid so long ago that its operator seems gone."""
+    due = claim.deadline + PAID_WITHIN_S
+    if view.state == JobState.ENDED:
+        due = max(c.deadline for c in view.pending if c.operator == claim.operator and not c.disputes)
+    return view.now > due + 3 * me.turn_s + _turn(view, me, 0)
 
 
 def _turn(view: JobView, me: Me, salt: int) -> int:

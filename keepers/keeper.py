@@ -18,7 +18,8 @@ from eth_utils.crypto import keccak
 
 from keepers.bidding import Sealer
 from keepers.config import OperatorConfig
-from keepers.duties import (
+from keepers.duties import duties, wants
+from keepers.orders import (
     Aggregate,
     CommitTrained,
     Duty,
@@ -30,8 +31,6 @@ from keepers.duties import (
     SealBid,
     Send,
     Train,
-    duties,
-    wants,
 )
 from keepers.requests import (
     aggregate_name,
@@ -52,10 +51,11 @@ from zoo_compute.chain.events import scan
 from zoo_compute.chain.network import write_atomically
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job, read_operator
-from zoo_compute.chain.views import JobState, JobView, Kind, OperatorView
+from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind, OperatorView
 from zoo_compute.errors import NeedsOperator, Refusal, Retryable
+from zoo_compute.gpu import PERIODS
 from zoo_compute.operators import DRAINING, Operators
-from zoo_compute.spec.bits import popcount, slots_in
+from zoo_compute.spec.params import aggregator_lock
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.cid import digest_of
 from zoo_compute.store.peers import parse_gateway
@@ -88,6 +88,7 @@ class Keeper:
         self._endpoints: dict[int, str] = {}  # operator -> where its store serves blocks
         self._unseen = chain.network.first_block  # first block whose announcements were not read
         self._rewarded_epoch = -1
+        self._last_beat = (-1, -1)  # epoch, period
 
     def tick(self) -> dict[str, Any]:
         """One look at every job that is not over; what was seen, for the status file."""
@@ -108,6 +109,7 @@ class Keeper:
                 self._bound[view.job] = self._serve(view, operator)
         if operator is not None:
             with self._contained("money", status):
+                self._beat(operator)
                 self._claim_rewards(operator)
                 if not any(self._bound.values()):
                     self._withdraw(operator)
@@ -156,14 +158,12 @@ class Keeper:
         found = duties(view, me, self._progress(view, operator.operator))
         for duty in found:
             self._perform(view, duty)
-        seat, aggregator = view.seats.get(me.operator), view.aggregator_seats.get(me.operator)
-        bound = bool((seat and seat.locked) or (aggregator and aggregator.locked))
+        standing = view.stakes.get(me.operator)
+        bound = standing is not None and standing.lots > 0
         if not found and not bound and self._is_of_no_interest(view, me):
             self._finished.add(view.job)
-        paid = view.run is None or view.run.outstanding == 0
         if (
-            view.over
-            and paid
+            view.settled
             and self._keeps_result(view, operator.operator)
             and not found
             and not bound
@@ -174,7 +174,8 @@ class Keeper:
 
     def _keeps_result(self, view: JobView, operator: int) -> bool:
         """Whether the last checkpoint of a job I served is in my store, or cannot be had; asks for it otherwise."""
-        if operator not in view.seats or not view.checkpoints:
+        served = any(commit.operator == operator for commit in view.commits)
+        if not served or not view.done:
             return True
         return self._ask("work.keep", keep_name(view), keep_request(view)).state in ("done", "failed")
 
@@ -212,7 +213,6 @@ class Keeper:
 
     def _progress(self, view: JobView, operator: int) -> Progress:
         prepared = self.work.status(prepare_name(view))
-        seat = view.seats.get(operator)
         slot_s = float(prepared.result["slot_s"]) if prepared.result else None
         if slot_s is not None:
             self._slot_seconds[view.job] = slot_s
@@ -221,7 +221,12 @@ class Keeper:
             return Progress(failed=True)
         if view.run is None or view.state != JobState.RUNNING:
             return Progress(slot_s)
-        due = slots_in(seat.held & view.run.missing) if seat else []
+        due = [
+            slot
+            for number, seat in view.held_by(operator).items()
+            if view.run.missing >> number & 1
+            for slot in seat.slots
+        ]
         states = {slot: self.work.status(train_name(view, slot)).state for slot in due}
         return Progress(
             slot_s,
@@ -233,9 +238,8 @@ class Keeper:
     def _perform(self, view: JobView, duty: Duty) -> None:
         match duty:
             case Send(contract, function, args):
-                if function == "take_over" and view.run is not None:
-                    self._engagements[view.job] += 1
-                    self._locked_now += view.run.lock
+                if function == "take_over":
+                    self._engage(view, args)
                 self._send(view, getattr(getattr(self.chain, contract), function)(*args))
             case SealBid():
                 self._engagements[view.job] += duty.capacity if duty.kind == Kind.SLOTS else 0
@@ -245,14 +249,24 @@ class Keeper:
                 self._open_bid(view, duty)
             case Prepare():
                 self._ask("work.prepare", prepare_name(view), prepare_request(view))
-            case Train(_, slot):
+            case Train(slot):
                 self._ask("work.train", train_name(view, slot), train_request(view, slot))
-            case CommitTrained(round_, slots):
-                self._commit(view, round_, slots)
+            case CommitTrained(seat):
+                self._commit(view, seat)
             case Aggregate():
                 self._ask("work.aggregate", aggregate_name(view), aggregate_request(view))
-            case PostAggregate(round_, mask):
-                self._post_checkpoint(view, round_, mask)
+            case PostAggregate(mask):
+                self._post_checkpoint(view, mask)
+
+    def _engage(self, view: JobView, args: tuple[Any, ...]) -> None:
+        """Remember what a takeover binds, before the next snapshot says so."""
+        _, seat, _, count, _ = args
+        assert view.run is not None, "a seat is taken over after the award"
+        if seat == AGGREGATOR_SEAT:
+            self._locked_now += aggregator_lock(view.terms)
+        else:
+            self._engagements[view.job] += count
+            self._locked_now += count * view.run.lock
 
     def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
         return self.work.submit(task, name, {**request, "peers": self._peers})
@@ -279,22 +293,30 @@ class Keeper:
         salt = self._sealer.salt(view.job, duty.kind, duty.attempt)
         self._send(view, self.chain.auction.reveal(view.job, duty.kind, self.config.operator, price, salt))
 
-    def _commit(self, view: JobView, round_: int, slots: tuple[int, ...]) -> None:
-        reports = [self.work.status(train_name(view, slot)).result for slot in slots]
+    def _commit(self, view: JobView, seat: int) -> None:
+        assert view.run is not None, "a seat is committed while the job runs"
+        reports = [self.work.status(train_name(view, slot)).result for slot in view.seats[seat].slots]
         results = [prover.result_of(report) for report in reports if report is not None]
-        bundle = prover.bundle_bytes(view.job, round_, self.config.operator, results)
+        assert len(results) == view.seats[seat].count, "CommitTrained follows the last slot's training"
+        bundle = prover.bundle_bytes(view.job, view.run.round, self.config.operator, results)
         digest = digest_of(self.store.add(bundle))
-        bitmap = sum(1 << result.slot for result in results)
         root = prover.round_root(results)
-        call = self.chain.settlement.commit(view.job, round_, self.config.operator, bitmap, root, digest)
-        self._send(view, call)
+        self._send(view, self.chain.settlement.commit(view.job, seat, view.run.turn, root, digest))
 
-    def _post_checkpoint(self, view: JobView, round_: int, mask: int) -> None:
+    def _post_checkpoint(self, view: JobView, mask: int) -> None:
+        assert view.run is not None, "a checkpoint is posted while the job runs"
         result = self.work.status(aggregate_name(view)).result
         assert result is not None, "PostAggregate follows a finished aggregation"
         root, digest = bytes.fromhex(result["root"]), digest_of(result["pointer"])
-        call = self.chain.settlement.post_checkpoint(view.job, round_, self.config.operator, mask, root, digest)
-        self._send(view, call)
+        self._send(view, self.chain.settlement.post_checkpoint(view.job, view.run.turn, mask, root, digest))
+
+    def _beat(self, operator: OperatorView) -> None:
+        """A heartbeat, once in each period that the configuration lists."""
+        epoch_s = self.chain.params.epoch_s
+        beat = (operator.now // epoch_s, operator.now % epoch_s * PERIODS // epoch_s)
+        if beat[1] in self.config.availability_hours and beat != self._last_beat and operator.stake:
+            self.sender.send(self.chain.registry.heartbeat(operator.operator))
+            self._last_beat = beat
 
     def _claim_rewards(self, operator: OperatorView) -> None:
         """Network rewards, to the cold owner: once when an epoch is over."""
@@ -322,10 +344,10 @@ def _is_gateway(url: str) -> bool:
 
 def _engaged_slots(view: JobView, operator: int) -> int:
     """Slots I may have to train for the job at once."""
-    bid, seat = view.bids.get((Kind.SLOTS, operator)), view.seats.get(operator)
+    bid = view.bids.get((Kind.SLOTS, operator))
     if view.state == JobState.OPEN:
         return bid.capacity if bid is not None and bid.attempt == view.lots[Kind.SLOTS].attempt else 0
-    return popcount(seat.held) if seat is not None and view.state in (JobState.AWARDED, JobState.RUNNING) else 0
+    return view.slots_of(operator) if view.state in (JobState.AWARDED, JobState.RUNNING) else 0
 
 
 def write_status(config: OperatorConfig, status: dict[str, Any]) -> None:

@@ -109,6 +109,7 @@ class LocalNetwork:
             "aggregator_price": plan.aggregator_price,
             "capacity": plan.capacity,
             "sample_rate": plan.sample_rate,
+            "threads": 1,  # the operators share this machine's cores
             "gateway_port": port,
             "endpoint": endpoint,
             "poll_s": 0.7,

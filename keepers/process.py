@@ -52,11 +52,14 @@ def say_ready(**_: Any) -> None:
 def run_worker(config: OperatorConfig, name: str = "0") -> None:
     """A worker: torch, the store and the queue; no keys, no chain."""
     from keepers import worker  # torch takes seconds to load: a keeper does without
+    from node.device import use_threads
 
     client = broker.wait_ready(config.broker, config.folder)
     app = make_app(config)
     worklog = WorkLog(client, f"{config.name}-{name}")
     worklog.start_afresh()
+    if config.threads:
+        use_threads(config.threads)
     worker.bind(app, worklog, open_store(config.store_location), device=config.device)
     worker_ready.connect(say_ready, weak=False)
     worker.start(app, f"{config.name}-{name}")

@@ -7,27 +7,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from keepers.duties import present_mask
-from zoo_compute.chain.views import JobView, Run
-from zoo_compute.spec.bits import slots_in
+from repops.merkle import sha256
+from zoo_compute.chain.views import Commit, JobView, Run
 from zoo_compute.store.cid import raw_cid
 
 
-def checkpoint_of(view: JobView, round_: int) -> str | None:
-    """CID of the pointer to the checkpoint that `round_` starts from; None for the initial state."""
-    found = [c for c in view.checkpoints if c.round == round_ - 1]
-    return raw_cid(found[-1].cid) if found else None
-
-
-def _base(view: JobView, round_: int) -> dict[str, Any]:
+def _base(view: JobView, round_: int, start_root: bytes) -> dict[str, Any]:
+    made_by = view.checkpoint_of(round_, start_root) if round_ else None
     return {
         "job": view.job,
         "manifest": raw_cid(view.terms.manifest),
         "round": round_,
-        "checkpoint": checkpoint_of(view, round_),
-        "start_root": view.checkpoint_roots[round_].hex(),
+        "checkpoint": raw_cid(made_by.cid) if made_by else None,
+        "start_root": start_root.hex(),
         "program_root": view.terms.program_root.hex(),
         "data_root": view.terms.data_root.hex(),
+        "flops": view.terms.flops,
     }
 
 
@@ -44,43 +39,53 @@ def prepare_name(view: JobView) -> str:
 
 
 def prepare_request(view: JobView) -> dict[str, Any]:
-    return _base(view, 0)
+    return _base(view, 0, view.checkpoint_roots[0])
 
 
 def train_name(view: JobView, slot: int) -> str:
-    round_ = _run(view).round
-    return f"train-{view.job}-{round_}-{slot}-{view.checkpoint_roots[round_].hex()[:16]}"
+    """The same for a round done again from the same state: what was trained is used again."""
+    run = _run(view)
+    return f"train-{view.job}-{run.round}-{slot}-{run.start_root.hex()[:16]}"
 
 
 def train_request(view: JobView, slot: int) -> dict[str, Any]:
-    return {**_base(view, _run(view).round), "slot": slot}
+    run = _run(view)
+    return {**_base(view, run.round, run.start_root), "slot": slot}
+
+
+def present(view: JobView) -> list[Commit]:
+    """The claims that the open turn's aggregation combines, in slot order."""
+    found = {commit.seat: commit for commit in view.committed(_run(view).turn).values()}
+    return sorted(found.values(), key=lambda commit: commit.first)
 
 
 def aggregate_name(view: JobView) -> str:
+    """Of the results combined, not of the turn: the same ones in a turn done again are not combined again."""
     run = _run(view)
-    return f"aggregate-{view.job}-{run.round}-{present_mask(run):x}-{view.checkpoint_roots[run.round].hex()[:16]}"
+    results = sha256(b"".join(commit.scope.to_bytes(32, "big") + commit.root for commit in present(view)))
+    return f"aggregate-{view.job}-{run.round}-{run.start_root.hex()[:16]}-{results.hex()[:16]}"
 
 
 def aggregate_request(view: JobView) -> dict[str, Any]:
-    """The open round's committed bundles, each with the root and slots it must prove, in slot order."""
+    """The open turn's committed bundles, each with the root and slots it must prove, in slot order."""
     run = _run(view)
-    commits = sorted((c for c in view.commits if c.round == run.round), key=lambda c: c.key)
     bundles = [
-        {"bundle": raw_cid(c.bundle), "root": c.root.hex(), "operator": c.operator, "slots": list(slots_in(c.bitmap))}
-        for c in commits
+        {"bundle": raw_cid(c.bundle), "root": c.root.hex(), "operator": c.operator, "slots": list(c.slots)}
+        for c in present(view)
     ]
-    return {**_base(view, run.round), "mask": present_mask(run), "bundles": bundles}
+    return {**_base(view, run.round, run.start_root), "bundles": bundles}
 
 
-def verify_name(view: JobView, round_: int, slot: int) -> str:
-    return f"verify-{view.job}-{round_}-{slot}"
+def verify_name(commit: Commit, job: int, slot: int) -> str:
+    return f"verify-{job}-{commit.turn}-{slot}-{commit.root.hex()[:16]}"
 
 
-def verify_request(view: JobView, round_: int, slot: int) -> dict[str, Any]:
-    commit = view.committed(round_)[slot]
+def verify_request(view: JobView, commit: Commit, slot: int) -> dict[str, Any]:
+    """Judged by the state the claim itself says it starts from."""
     return {
-        **_base(view, round_),
+        **_base(view, commit.round, commit.start_root),
         "slot": slot,
+        "slots": list(commit.slots),
         "operator": commit.operator,
         "bundle": raw_cid(commit.bundle),
         "root": commit.root.hex(),
@@ -88,9 +93,10 @@ def verify_request(view: JobView, round_: int, slot: int) -> dict[str, Any]:
 
 
 def keep_name(view: JobView) -> str:
-    return f"keep-{view.job}-{view.checkpoint_cid.hex()[:16]}"
+    return f"keep-{view.job}-{view.checkpoint_cids[view.done].hex()[:16]}"
 
 
 def keep_request(view: JobView) -> dict[str, Any]:
     """The newest checkpoint."""
-    return {"job": view.job, "manifest": raw_cid(view.terms.manifest), "checkpoint": raw_cid(view.checkpoint_cid)}
+    pointer = raw_cid(view.checkpoint_cids[view.done])
+    return {"job": view.job, "manifest": raw_cid(view.terms.manifest), "checkpoint": pointer}

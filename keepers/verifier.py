@@ -17,7 +17,7 @@ from eth_utils.crypto import keccak
 from keepers.config import OperatorConfig
 from keepers.requests import verify_name, verify_request
 from keepers.work import WorkStatus
-from zoo_compute.chain.views import JobView
+from zoo_compute.chain.views import Commit, JobView
 
 log = logging.getLogger("zoo.verifier")
 REPORTS = "verified.jsonl"
@@ -36,31 +36,31 @@ class Verifier:
 
     def look_at(self, view: JobView) -> None:
         """Ask for what was drawn and not asked for yet; report what is done."""
-        for round_, slot in self._drawn(view):
-            name = verify_name(view, round_, slot)
+        for commit, slot in self._drawn(view):
+            name = verify_name(commit, view.job, slot)
             if name in self._reported:
                 continue
-            status = self._ask("work.verify", name, verify_request(view, round_, slot))
+            status = self._ask("work.verify", name, verify_request(view, commit, slot))
+            what = {"name": name, "job": view.job, "turn": commit.turn, "round": commit.round, "slot": slot}
             if status.state == "done" and status.result is not None:
-                self._report({"name": name, **status.result})
+                self._report({**what, **status.result})
             elif status.state == "failed":
-                self._report({"name": name, "job": view.job, "round": round_, "slot": slot, "error": status.error})
+                self._report({**what, "error": status.error})
 
     def pending(self, view: JobView) -> bool:
         """Whether something drawn is not reported yet."""
-        return any(verify_name(view, round_, slot) not in self._reported for round_, slot in self._drawn(view))
+        return any(verify_name(commit, view.job, slot) not in self._reported for commit, slot in self._drawn(view))
 
-    def _drawn(self, view: JobView) -> list[tuple[int, int]]:
-        rounds = {commit.round for commit in view.commits}
+    def _drawn(self, view: JobView) -> list[tuple[Commit, int]]:
         return [
-            (round_, slot)
-            for round_ in sorted(rounds)
-            for slot in sorted(view.committed(round_))
-            if self._draw(view.job, round_, slot) < self._config.sample_rate
+            (commit, slot)
+            for commit in sorted(view.commits, key=lambda c: (c.turn, c.first))
+            for slot in commit.slots
+            if self._draw(view.job, commit.turn, slot) < self._config.sample_rate
         ]
 
-    def _draw(self, job: int, round_: int, slot: int) -> float:
-        digest = keccak(self._secret + f"audit {job} {round_} {slot}".encode())
+    def _draw(self, job: int, turn: int, slot: int) -> float:
+        digest = keccak(self._secret + f"audit {job} {turn} {slot}".encode())
         return int.from_bytes(digest[:8], "big") / 2**64
 
     def _report(self, report: dict[str, Any]) -> None:

@@ -1,54 +1,37 @@
-"""From a checkpoint and a round's updates to the next checkpoint. Elementwise float32 in numpy: the bits are fixed.
-
-Every operation is rounded on its own (numpy contracts nothing), so any machine with IEEE 754 makes the same checkpoint.
-"""
+"""From a checkpoint and a round's updates to the next checkpoint, by the program that the manifest implies."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from node.errors import BadInputs
-from node.training import arrays_of, parameters_of, tensors_of
-from repops.commitments import Array
-from repops.program import State
+from node.programs import Programs, State, applied
 from zoo_compute.manifest import Manifest
-from zoo_compute.publish import OUTER
+from zoo_compute.publish import unlike
+from zoo_compute.rounds import update_name
 
 
-def aggregate(manifest: Manifest, checkpoint: State, updates: Sequence[State]) -> State:
-    """Mean of the updates, in ascending order of slots, then outer SGD with Nesterov momentum.
+def aggregate(manifest: Manifest, programs: Programs, checkpoint: State, updates: Sequence[State]) -> State:
+    """Mean of the updates, in ascending order of slots, then outer SGD with Nesterov momentum. Raises BadInputs.
 
-    g = (u_0 + u_1 + ...) / n;  m' = mu * m + g;  p' = p - lr * (g + mu * m'). Raises BadInputs.
+    What is not exchanged stays as it is in the checkpoint.
     """
     if not updates:
         raise BadInputs("aggregate: a round without updates has no next checkpoint")
-    parameters = arrays_of(parameters_of(checkpoint))
-    momenta = arrays_of({name.removeprefix(OUTER): m for name, m in checkpoint.items() if name.startswith(OUTER)})
-    if momenta.keys() != parameters.keys():
-        raise BadInputs("aggregate: the checkpoint needs `outer/NAME` for each parameter")
-    arrays = [arrays_of(update) for update in updates]
-    for index, update in enumerate(arrays):
-        _check_same(parameters, update, index)
-    mu, rate, count = (np.float32(x) for x in (manifest.outer.momentum, manifest.outer.lr, len(updates)))
-    new: dict[str, Array] = {}
-    with np.errstate(over="ignore", invalid="ignore"):
-        for name, value in parameters.items():
-            mean = arrays[0][name].copy()
-            for update in arrays[1:]:
-                mean += update[name]
-            mean /= count
-            momentum = mu * momenta[name] + mean
-            new[name] = value - rate * (mean + mu * momentum)
-            new[OUTER + name] = momentum
-    return tensors_of({name: np.asarray(value, dtype=np.float32) for name, value in new.items()})
+    told = unlike(checkpoint, programs.graph)
+    if told:
+        raise BadInputs(f"aggregate: the checkpoint does not fit the program: {told}")
+    exchanged = programs.graph.exchanged
+    for index, update in enumerate(updates):
+        _check_same({name: checkpoint[name] for name in exchanged}, update, index)
+    batch = {update_name(at, name): update[name] for at, update in enumerate(updates) for name in exchanged}
+    return applied(programs.aggregation(len(updates), manifest.outer), checkpoint, batch)
 
 
-def _check_same(parameters: dict[str, Array], update: dict[str, Array], index: int) -> None:
+def _check_same(parameters: State, update: State, index: int) -> None:
     if update.keys() != parameters.keys():
-        odd = sorted(update.keys() ^ parameters.keys())[0]
+        odd = min(update.keys() ^ parameters.keys())
         raise BadInputs(f"aggregate: update {index} and the checkpoint do not hold the same tensors ({odd!r})")
     for name, value in parameters.items():
-        if update[name].shape != value.shape or update[name].dtype != np.float32:
+        if update[name].shape != value.shape or update[name].dtype != value.dtype:
             raise BadInputs(f"aggregate: update {index} has {name!r} of another shape or dtype")

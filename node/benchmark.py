@@ -1,6 +1,7 @@
 """Which class of GPU this is, and how fast it trains: `python -m node.benchmark [--json]`, and at admission.
 
-The class is read off the device's name and memory. The figures are measured on one fixed program.
+The class is read off the device's name and memory. The figures are measured on one fixed program, which
+scripts/build_benchmark.py makes; every machine ends in the same state.
 """
 
 from __future__ import annotations
@@ -12,33 +13,39 @@ import statistics
 import sys
 import time
 from dataclasses import asdict, dataclass
+from importlib.resources import files
 
+import numpy as np
 import torch
 
-from node.device import GB, memory, memory_errors_told, pick, reproducible
+from node.device import CPU, GB, computes_on, memory, memory_errors_told, pick, threads
 from node.errors import NodeError, NoDevice
+from node.programs import Programs, State
 from node.training import root_of
-from repops.program import Program, ProgramSpec, build
+from repops import encoding
+from repops.commitments import Array
+from repops.graph import Graph
 from zoo_compute import gpu
 from zoo_compute.errors import UserError
 from zoo_compute.spec.params import GpuClass
 
-SPEC = {
-    "architecture": {"name": "gpt", "vocab": 256, "context": 128, "layers": 4, "heads": 4, "width": 256},
-    "optimizer": {"name": "adamw", "learning_rate": 1e-3},
-    "batch_size": 8,
-}
+PROGRAM = "benchmark.repops"
+PROGRAM_ROOT = "eb817d611c9c734c77c86b769702ea0c83ac3753de37a95892789b0c60bbc1fb"
+VOCABULARY = 256
+WARM_STEPS = 2
 
 
 @dataclass(frozen=True)
 class Benchmark:
     """gpu_class, class_id: None where the network has no class for the device (the CPU, too little memory).
 
-    step_s: median of the timed steps; flops_per_s: of the fixed program; root: of its state after them, which tells
-    machines apart that would not train the same bits.
+    computes_on: what ran the program, `device` or the CPU; threads: of the CPU. step_s: median of the timed steps;
+    flops_per_s: of the fixed program; root: of its state after them, the same on every machine.
     """
 
     device: str
+    computes_on: str
+    threads: int
     name: str
     gpu_class: str | None
     class_id: int | None
@@ -79,20 +86,22 @@ def run(device_name: str | None = None, *, steps: int = 10, devnet: bool = False
         )
     name, total = _describe(device)
     gpu_class = classify(name, total / GB, device.type)
-    program = build(ProgramSpec.from_dict(SPEC))
-    step_s, root = _timed(program, device, steps)
+    programs = Programs(fixed_program(), computes_on(device))
+    step_s, root = timed(programs, steps)
     return Benchmark(
         device=str(device),
+        computes_on=str(programs.device),
+        threads=threads(),
         name=name,
         gpu_class=gpu_class.name if gpu_class else None,
         class_id=gpu_class.id if gpu_class else None,
         vram_gb=0 if device.type == "cpu" else round(total / GB),
         cpu_cores=os.cpu_count() or 1,
-        memory_gb=round(memory(torch.device("cpu"))[1] / GB),
+        memory_gb=round(memory(CPU)[1] / GB),
         torch=torch.__version__,
         steps=steps,
         step_s=step_s,
-        flops_per_s=program.profile.flops / step_s,
+        flops_per_s=programs.profile.flops / step_s,
         root=root.hex(),
         note="CPU: devnet only, no GPU class" if device.type == "cpu" else "",
     )
@@ -106,20 +115,53 @@ def _describe(device: torch.device) -> tuple[str, int]:
     return ("Apple silicon" if device.type == "mps" else "CPU"), memory(device)[1]
 
 
-def _timed(program: Program, device: torch.device, steps: int) -> tuple[float, bytes]:
-    """Median seconds of a step, after two that warm up, and the root of the last state."""
-    generator = torch.Generator(device="cpu").manual_seed(1)
-    batch = torch.randint(0, 256, (program.spec.batch_size, program.config.context + 1), generator=generator)
-    with memory_errors_told(program.profile, device), reproducible(device):
-        state = program.begin({n: v.to(device) for n, v in program.initial_state(1).items()})
+def fixed_program() -> Graph:
+    """The same for every node: a training step of a small GPT."""
+    graph = encoding.decode((files("node") / PROGRAM).read_bytes())
+    assert encoding.root(graph).hex() == PROGRAM_ROOT, "this installation's benchmark program was changed"
+    return graph
+
+
+def fixed_state(programs: Programs) -> State:
+    """Weights from a counter: matrices uniform in +-1/sqrt(fan in), gains 1, biases 0."""
+    state: State = {}
+    for number, entry in enumerate(programs.graph.state):
+        shape = programs.graph.nodes[entry.before].shape
+        if len(shape) > 1:
+            drawn = _scattered(number, int(np.prod(shape))).astype(np.float32) / np.float32(2**31) - np.float32(1)
+            state[entry.name] = (drawn / np.sqrt(np.float32(shape[-1]))).reshape(shape)
+        else:
+            state[entry.name] = np.full(
+                shape, float("norm" in entry.name and entry.name.endswith("weight")), np.float32
+            )
+    return state
+
+
+def _scattered(stream: int, count: int) -> Array:
+    """`count` well mixed 32-bit words: the finaliser of MurmurHash3 over a counter."""
+    word = np.arange(count, dtype=np.uint32) + np.uint32(stream << 24)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        word = (word ^ (word >> np.uint32(shift))) * np.uint32(factor)
+    mixed: Array = word ^ (word >> np.uint32(16))
+    return mixed
+
+
+def timed(programs: Programs, steps: int) -> tuple[float, bytes]:
+    """Median seconds of a step, after some that warm up, and the root of the last state."""
+    shapes = {name: programs.graph.nodes[at].shape for name, at in programs.graph.batch}
+    count = {name: int(np.prod(shape)) for name, shape in shapes.items()}
+    batch = {
+        name: (_scattered(255 - at, count[name]) % np.uint32(VOCABULARY)).astype(np.int32).reshape(shapes[name])
+        for at, name in enumerate(sorted(shapes))
+    }
+    with memory_errors_told(programs.profile, programs.device):
+        state = programs.begin(fixed_state(programs))
         times = []
-        for _ in range(steps + 2):
+        for _ in range(steps + WARM_STEPS):
             began = time.perf_counter()
-            state, _ = program.step(state, batch)
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
+            programs.advance(batch)
             times.append(time.perf_counter() - began)
-    return statistics.median(times[2:]), root_of(state)
+        return statistics.median(times[WARM_STEPS:]), root_of(state)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,24 +1,26 @@
-"""Which device a node trains on, and how it is made to give the same bits every time.
+"""Which device a node has, which kernels run programs on it, and whether a job fits its memory.
 
-On one machine: the CPU always runs on one thread here, since a thread count changes the order of sums. Between
-machines bits may still differ until programs run on the project's own kernels.
+A program gives the same bits on every device and thread count, so nothing here changes a result.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-# cuBLAS reads it when its first handle is made, so it is set before any.
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+from functools import cache
 
 import torch
 
 from node.errors import NodeOutOfMemory, NoDevice
-from repops.specs import Profile
+from repops import backend
+from repops.cuda import driver
+from repops.graph import Graph
+from repops.profile import Profile
 
-CPU_THREADS = 1
+log = logging.getLogger("zoo.node")
+CPU = torch.device("cpu")
 GB = 10**9
 
 
@@ -41,29 +43,39 @@ def pick(name: str | None = None) -> torch.device:
     return device
 
 
-@contextmanager
-def reproducible(device: torch.device) -> Iterator[None]:
-    """Deterministic algorithms, full float32 (no TF32), one CPU thread; the former settings come back after.
-
-    Subnormals are kept from here on, as torch cannot tell what was set: keeping them is its default.
-    """
-    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
-    strict, warned = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    cudnn = torch.backends.cudnn
-    tf32, timed = cudnn.allow_tf32, cudnn.benchmark
-    torch.set_flush_denormal(False)
-    torch.use_deterministic_algorithms(True)
-    torch.set_float32_matmul_precision("highest")
-    cudnn.allow_tf32, cudnn.benchmark = False, False
+@cache
+def computes_on(device: torch.device) -> torch.device:
+    """The device itself where programs have kernels for it, else the CPU, said once in the log."""
     if device.type == "cpu":
-        torch.set_num_threads(CPU_THREADS)
+        return CPU
     try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(strict, warn_only=warned)
-        torch.set_float32_matmul_precision(precision)
-        cudnn.allow_tf32, cudnn.benchmark = tf32, timed
+        if device.type != "cuda":
+            raise backend.NoBackend(f"this release has no kernels for {device.type}")
+        driver.gpu(device.index or 0)
+        backend.backend("cuda").check()
+    except (ImportError, RuntimeError) as error:
+        log.warning("%s: programs run on the CPU, with the same bits", error)
+        return CPU
+    return device
+
+
+def runner(graph: Graph, device: torch.device) -> backend.Runner:
+    """The graph made ready on a device that `computes_on` gave. Raises backend.NoBackend."""
+    if device.type == "cuda":
+        from repops.cuda.runner import CudaRunner
+
+        return CudaRunner(graph, driver.gpu(device.index or 0), fused=True)
+    return backend.prepare(graph)
+
+
+def threads() -> int:
+    """As many as torch is set to use."""
+    return torch.get_num_threads()
+
+
+def use_threads(count: int) -> None:
+    """For the whole process: fewer than the cores where several workers share them."""
+    torch.set_num_threads(count)
 
 
 def memory(device: torch.device) -> tuple[int, int]:
@@ -81,8 +93,8 @@ def memory(device: torch.device) -> tuple[int, int]:
 
 
 def needed_bytes(profile: Profile) -> int:
-    """Parameters, moments, gradients, their successors while a step is applied, and a step's activations."""
-    return 2 * profile.state_bytes + 8 * profile.parameters + profile.activation_bytes
+    """The state, what a step makes beside it, the checkpoint it started from and the update."""
+    return profile.state_bytes + profile.activation_bytes + 12 * profile.parameters
 
 
 @contextmanager
@@ -90,7 +102,7 @@ def memory_errors_told(profile: Profile, device: torch.device) -> Iterator[None]
     """Turn every form of "out of memory" into NodeOutOfMemory that names the sizes."""
     try:
         yield
-    except (torch.OutOfMemoryError, MemoryError) as error:
+    except (torch.OutOfMemoryError, driver.OutOfMemory, MemoryError) as error:
         raise _told(profile, device) from error
     except RuntimeError as error:
         if "allocate memory" not in str(error) and "out of memory" not in str(error):

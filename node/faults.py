@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 
 from node.training import ShardResult
 
@@ -26,9 +25,9 @@ class FlipBit:
         if (result.round, result.slot) != (self.round, self.slot):
             return result
         self.fired += 1
-        values = result.update[self.tensor].numpy().copy()
+        values = result.update[self.tensor].copy()
         values.reshape(-1).view(np.uint32)[self.element] ^= np.uint32(1 << self.bit)
-        return result.with_update({**result.update, self.tensor: torch.from_numpy(values)})
+        return result.with_update({**result.update, self.tensor: values})
 
 
 def flip_bit(

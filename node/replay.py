@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from torch import Tensor
-
 from node import syncer
 from node.aggregation import aggregate
 from node.errors import BadInputs
-from node.training import ShardResult, root_of, train_shard
-from repops.program import Program, State, build
+from node.programs import Programs, State
+from node.training import ShardResult, heldout_loss, root_of, train_shard
+from zoo_compute.data import Examples
 from zoo_compute.manifest import Manifest
 from zoo_compute.store.interface import Store
 
@@ -38,18 +37,16 @@ def replay(
 
     progress: called with a checkpoint's number and its held-out loss.
     """
-    room = syncer.HEADER_ROOM + 8 * manifest.spec.profile.parameters
-    checkpoint = syncer.get_state(store, manifest.state.cid, manifest.state_root, max_bytes=room)
-    examples, heldout = syncer.fetch_examples(store, manifest), syncer.fetch_heldout(store, manifest)
-    return simulate(manifest, build(manifest.spec), checkpoint, examples, heldout, masks, progress=progress)
+    job = syncer.fetch_job(store, manifest)
+    return simulate(manifest, job.programs, job.checkpoint, job.examples, job.heldout, masks, progress=progress)
 
 
 def simulate(
     manifest: Manifest,
-    program: Program,
+    programs: Programs,
     checkpoint: State,
-    examples: Tensor,
-    heldout: Tensor,
+    examples: Examples,
+    heldout: Examples,
     masks: Sequence[int],
     *,
     progress: Callable[[int, float], None] | None = None,
@@ -58,7 +55,7 @@ def simulate(
     if len(masks) > manifest.rounds:
         raise BadInputs(f"replay: {len(masks)} masks, the job has {manifest.rounds} rounds")
     run = Replay(checkpoint, [], [])
-    _record(run, program, heldout, progress)
+    _record(run, heldout_loss(manifest, programs, run.state, heldout), progress)
     for round_, mask in enumerate(masks):
         if not 0 < mask < 1 << manifest.slots:
             raise BadInputs(f"replay: the mask {mask:#x} of round {round_} does not fit {manifest.slots} slots")
@@ -66,13 +63,13 @@ def simulate(
         root = run.roots[-1]
         updates = []
         for slot in slots:
-            result = train_shard(manifest, program, run.state, examples, round_, slot, start_root=root)
+            result = train_shard(manifest, programs, run.state, examples, round_, slot, start_root=root)
             run.seconds += result.seconds
             run.results.append(result)
             updates.append(result.update)
         run.results = [*run.results[: -len(slots)], *(_light(result) for result in run.results[-len(slots) :])]
-        run.state = aggregate(manifest, run.state, updates)
-        _record(run, program, heldout, progress)
+        run.state = aggregate(manifest, programs, run.state, updates)
+        _record(run, heldout_loss(manifest, programs, run.state, heldout), progress)
     return run
 
 
@@ -80,8 +77,8 @@ def _light(result: ShardResult) -> ShardResult:
     return ShardResult(**{**result.__dict__, "update": {}})
 
 
-def _record(run: Replay, program: Program, heldout: Tensor, progress: Callable[[int, float], None] | None) -> None:
+def _record(run: Replay, loss: float, progress: Callable[[int, float], None] | None) -> None:
     run.roots.append(root_of(run.state))
-    run.losses.append(syncer.heldout_loss(program, run.state, heldout))
+    run.losses.append(loss)
     if progress is not None:
         progress(len(run.losses) - 1, run.losses[-1])

@@ -8,7 +8,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ShardReport:
-    """A finished slot-round. Roots in hex; update: CID of the stored update; losses: null where a step was skipped.
+    """A finished slot-round. Roots in hex; update: CID of the stored update; losses: null where a step was skipped;
+    skipped: how many were (not finite, or an index out of range), which is paid all the same.
 
     seconds: spent in inner steps; wall_s: of the whole slot-round, with fetching, checking, hashing and storing.
     """
@@ -24,6 +25,7 @@ class ShardReport:
     segments: list[list[Any]]
     loss: list[float | None]
     losses: list[float | None]
+    skipped: int
     tokens: int
     seconds: float
     wall_s: float

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from node.device import GB, memory, needed_bytes, reproducible
+from node.device import CPU, GB, computes_on, memory, needed_bytes, pick
 from node.errors import BadInputs, NodeOutOfMemory
-from node.training import tensors_of
-from repops.commitments import Array, state_root, tensor_root
+from node.programs import Programs, State
+from repops import encoding
+from repops.commitments import state_root
 from repops.files import FileRefused, parse_state, state_bytes
-from repops.program import Program, State, build
+from repops.graph import BadProgram, Graph
+from zoo_compute.data import Examples
 from zoo_compute.manifest import MAX_MANIFEST_BYTES, Manifest
-from zoo_compute.publish import OUTER
+from zoo_compute.publish import unlike, unlike_batch
 from zoo_compute.records import MAX_POINTER_BYTES, BadRecord
 from zoo_compute.records import Pointer as Pointer
+from zoo_compute.rounds import OUTER, batch_nodes, checkpoint_nodes
 from zoo_compute.store.interface import Store
 
 TIMEOUT_S = 120.0
@@ -32,9 +32,19 @@ class Inputs:
     """All that a slot-round needs, checked."""
 
     manifest: Manifest
-    program: Program
+    programs: Programs
     checkpoint: State
-    examples: Tensor
+    examples: Examples
+
+
+@dataclass(frozen=True)
+class JobFiles:
+    """A job's own files, checked against its manifest."""
+
+    programs: Programs
+    checkpoint: State
+    examples: Examples
+    heldout: Examples
 
 
 def root_from_hex(text: str) -> bytes:
@@ -48,15 +58,18 @@ def root_from_hex(text: str) -> bytes:
     return root
 
 
-def put_state(store: Store, state: State | Mapping[str, Array]) -> str:
+def put_state(store: Store, state: State) -> str:
     """Store a state's canonical file, pinned; its CID."""
-    arrays = {name: v.detach().cpu().numpy() if isinstance(v, Tensor) else v for name, v in state.items()}
-    return store.add(state_bytes(arrays))
+    return store.add(state_bytes(state))
 
 
 def get_state(store: Store, cid: str, root: bytes, *, max_bytes: int) -> State:
     """Fetch a state and check it against `root`. Raises BadInputs; the store's errors pass."""
-    return tensors_of(_checked_state(store, cid, root, max_bytes))
+    state = _parsed(store.read(cid, max_bytes=max_bytes, timeout_s=TIMEOUT_S), cid)
+    found = state_root(state)
+    if found != root:
+        raise BadInputs(f"state {cid}: its root is {found.hex()}, expected {root.hex()}")
+    return state
 
 
 def fetch_manifest(store: Store, cid: str) -> Manifest:
@@ -71,62 +84,103 @@ def fetch_pointer(store: Store, cid: str) -> Pointer:
         raise BadInputs(str(error)) from error
 
 
-def fetch_checkpoint(store: Store, manifest: Manifest, job: int, round: int, pointer: str | None, root: bytes) -> State:
+def fetch_programs(store: Store, manifest: Manifest, device: str | None = None) -> Programs:
+    """The job's programs, checked against the manifest; the last job's stay ready. Raises BadInputs, NoDevice."""
+    where = computes_on(pick(device))
+    key = (manifest.program.cid, manifest.program.root, str(where))
+    if key not in _programs:
+        _programs[key] = Programs(_fetch_program(store, manifest), where)
+        while len(_programs) > 1:
+            _programs.popitem(last=False)
+    _check_program(manifest, _programs[key])
+    return _programs[key]
+
+
+def fetch_checkpoint(
+    store: Store, manifest: Manifest, step: Graph, job: int, round: int, pointer: str | None, root: bytes
+) -> State:
     """The checkpoint that `round` starts from; `pointer` is None for the initial state, `root` is the chain's."""
-    room = HEADER_ROOM + 8 * manifest.spec.profile.parameters
     if pointer is None:
         if round != 0 or root != manifest.state_root:
             raise BadInputs(f"round {round} starts from {root.hex()}, which is not the manifest's initial state")
-        return get_state(store, manifest.state.cid, root, max_bytes=room)
-    found = fetch_pointer(store, pointer)
-    if (found.job, found.round, found.root) != (job, round - 1, root):
-        raise BadInputs(
-            f"checkpoint pointer {pointer} is of job {found.job}, round {found.round}, root {found.root.hex()}; "
-            f"expected job {job}, round {round - 1}, root {root.hex()}"
-        )
-    return get_state(store, found.state, root, max_bytes=room)
+        cid = manifest.state.cid
+    else:
+        found = fetch_pointer(store, pointer)
+        if (found.job, found.round, found.root) != (job, round - 1, root):
+            raise BadInputs(
+                f"checkpoint pointer {pointer} is of job {found.job}, round {found.round}, root {found.root.hex()}; "
+                f"expected job {job}, round {round - 1}, root {root.hex()}"
+            )
+        cid = found.state
+    state = get_state(store, cid, root, max_bytes=checkpoint_bytes(step))
+    told = unlike(state, step)
+    if told:
+        raise BadInputs(f"the checkpoint does not hold this program's tensors: {told}")
+    return state
 
 
-def update_bytes(manifest: Manifest) -> int:
+def checkpoint_bytes(step: Graph) -> int:
+    """The most bytes a checkpoint's file can have."""
+    return HEADER_ROOM + 4 * sum(node.elements for node in checkpoint_nodes(step).values())
+
+
+def update_bytes(step: Graph) -> int:
     """The most bytes an update's file can have."""
-    return HEADER_ROOM + 4 * manifest.spec.profile.parameters
+    nodes = checkpoint_nodes(step)
+    return HEADER_ROOM + 4 * sum(nodes[name].elements for name in step.exchanged)
 
 
-def fetch_examples(store: Store, manifest: Manifest) -> Tensor:
-    """The shuffled examples (E, T+1), checked against the manifest's root; the last ones used stay in memory."""
+def fetch_examples(store: Store, manifest: Manifest, step: Graph) -> Examples:
+    """The shuffled examples, checked against the manifest's root; the last ones used stay in memory."""
     key = (manifest.data.cid, manifest.data.root)
     if key not in _examples:
-        _examples[key] = _fetch_examples(store, manifest)
+        _examples[key] = _fetch_examples(store, manifest, step)
         while len(_examples) > 2:
             _examples.popitem(last=False)
+    _check_examples(_examples[key], step, manifest, at_least=1)
+    if len(next(iter(_examples[key].values()))) != manifest.data.examples:
+        raise BadInputs(f"data {manifest.data.cid}: does not match the manifest's count of examples")
     return _examples[key]
 
 
-def fetch_heldout(store: Store, manifest: Manifest) -> Tensor:
+def fetch_heldout(store: Store, manifest: Manifest, step: Graph) -> Examples:
     data = store.read(manifest.heldout.cid, max_bytes=MAX_DATA_BYTES, timeout_s=TIMEOUT_S)
-    return torch.from_numpy(_examples_of(_parsed(data, "held-out examples"), manifest))
+    examples = _parsed(data, "held-out examples")
+    _check_examples(examples, step, manifest, at_least=manifest.batch_size)
+    return examples
+
+
+def fetch_job(store: Store, manifest: Manifest) -> JobFiles:
+    """Everything that the manifest names: what a replay starts from."""
+    programs = fetch_programs(store, manifest)
+    step = programs.graph
+    checkpoint = fetch_checkpoint(store, manifest, step, 0, 0, None, manifest.state_root)
+    return JobFiles(programs, checkpoint, fetch_examples(store, manifest, step), fetch_heldout(store, manifest, step))
 
 
 def fetch_inputs(store: Store, request: Mapping[str, Any]) -> Inputs:
     """What a request's job, round, manifest, checkpoint pointer and start_root name.
 
-    The request's `program_root` and `data_root`, the chain's, are compared when they are there. Raises BadInputs.
+    The request's `program_root`, `data_root` and `flops`, the chain's, are compared when they are there. Raises BadInputs.
     """
     manifest = fetch_manifest(store, request["manifest"])
     for name in ("program_root", "data_root"):
         if name in request and root_from_hex(request[name]) != getattr(manifest, name):
             raise BadInputs(f"the manifest's {name} is {getattr(manifest, name).hex()}, the chain's {request[name]}")
+    if request.get("flops", manifest.flops) != manifest.flops:
+        raise BadInputs(f"the manifest's flops are {manifest.flops:,} a slot-round, the chain's {request['flops']:,}")
     if not 0 <= request["round"] < manifest.rounds:
         raise BadInputs(f"round {request['round']}: the job has {manifest.rounds} rounds")
-    _check_fits(manifest)
-    program = build(manifest.spec)
-    root = root_from_hex(request["start_root"])
-    checkpoint = fetch_checkpoint(store, manifest, request["job"], request["round"], request.get("checkpoint"), root)
-    _check_checkpoint(program, checkpoint)
-    examples = fetch_examples(store, manifest)
-    for cid in (request["manifest"], manifest.data.cid, *checkpoint_cids(store, manifest, request.get("checkpoint"))):
+    programs = fetch_programs(store, manifest, request.get("device"))
+    _check_fits(manifest, programs)
+    step, root = programs.graph, root_from_hex(request["start_root"])
+    pointer = request.get("checkpoint")
+    checkpoint = fetch_checkpoint(store, manifest, step, request["job"], request["round"], pointer, root)
+    examples = fetch_examples(store, manifest, step)
+    own = (request["manifest"], manifest.program.cid, manifest.data.cid)
+    for cid in (*own, *checkpoint_cids(store, manifest, pointer)):
         store.pin(cid, timeout_s=TIMEOUT_S)  # who trains on it keeps it: that is the checkpoint's redundancy
-    return Inputs(manifest, program, checkpoint, examples)
+    return Inputs(manifest, programs, checkpoint, examples)
 
 
 def checkpoint_cids(store: Store, manifest: Manifest, pointer: str | None) -> tuple[str, ...]:
@@ -134,70 +188,74 @@ def checkpoint_cids(store: Store, manifest: Manifest, pointer: str | None) -> tu
     return (manifest.state.cid,) if pointer is None else (pointer, fetch_pointer(store, pointer).state)
 
 
-_examples: OrderedDict[tuple[str, str], Tensor] = OrderedDict()
+_examples: OrderedDict[tuple[str, str], Examples] = OrderedDict()
+_programs: OrderedDict[tuple[str, str, str], Programs] = OrderedDict()
 
 
-def _fetch_examples(store: Store, manifest: Manifest) -> Tensor:
-    room = HEADER_ROOM + 4 * manifest.data.examples * (manifest.spec.model.context + 1)
+def _fetch_program(store: Store, manifest: Manifest) -> Graph:
+    data = store.read(manifest.program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=TIMEOUT_S)
+    try:
+        graph = encoding.decode(data)
+    except BadProgram as error:
+        raise BadInputs(f"program {manifest.program.cid}: {error}") from error
+    found = encoding.root(graph)
+    if found != manifest.program_root:
+        raise BadInputs(f"program {manifest.program.cid}: its root is {found.hex()}, expected {manifest.program.root}")
+    return graph
+
+
+def _check_program(manifest: Manifest, programs: Programs) -> None:
+    """What the manifest says about its program is so."""
+    flops, graph = programs.profile.flops, programs.graph
+    if flops != manifest.program.flops:
+        raise BadInputs(f"program: a step has {flops:,} flops, the manifest says {manifest.program.flops:,}")
+    parts = (manifest.accumulate, manifest.batch_size // manifest.accumulate)[manifest.accumulate == 1 :]
+    shapes = {name: node.shape for name, node in batch_nodes(graph).items()}
+    if not shapes or any(shape[: len(parts)] != parts for shape in shapes.values()):
+        raise BadInputs(f"program: its batch is {shapes or 'nothing'}, the manifest's steps have {parts} examples")
+    if not graph.exchanged or any(entry.name.startswith(OUTER) for entry in graph.state):
+        raise BadInputs(f"program: nothing to exchange, or a name that starts with {OUTER!r}")
+
+
+def _fetch_examples(store: Store, manifest: Manifest, step: Graph) -> Examples:
+    room = HEADER_ROOM + _data_bytes(manifest, step)
     if room > MAX_DATA_BYTES:
         raise BadInputs(f"the data may have {room:,} bytes, more than the {MAX_DATA_BYTES:,} this node takes")
     data = store.read(manifest.data.cid, max_bytes=room, timeout_s=TIMEOUT_S)
-    array = _examples_of(_parsed(data, "examples"), manifest)
-    if len(array) != manifest.data.examples or tensor_root(array) != manifest.data_root:
-        raise BadInputs(f"data {manifest.data.cid}: does not match the manifest's root and count of examples")
-    return torch.from_numpy(array)
+    examples = _parsed(data, "examples")
+    if state_root(examples) != manifest.data_root:
+        raise BadInputs(f"data {manifest.data.cid}: does not match the manifest's root")
+    return examples
 
 
-def _examples_of(state: dict[str, Array], manifest: Manifest) -> Array:
-    model = manifest.spec.model
-    array = state.get("examples")
-    if list(state) != ["examples"] or array is None or array.dtype.name not in ("uint8", "int32"):
-        raise BadInputs("data: expected one tensor `examples` of u8 or i32")
-    if array.ndim != 2 or not len(array) or array.shape[1] != model.context + 1:
-        raise BadInputs(f"data: expected shape (examples, {model.context + 1}), got {array.shape}")
-    if array.min() < 0 or array.max() >= model.vocab:
-        raise BadInputs(f"data: a token is outside the vocabulary of {model.vocab}")
-    return array
+def _data_bytes(manifest: Manifest, step: Graph) -> int:
+    """The most bytes of the examples: each as large as in the batch (tokens, which become inputs and targets, half of that)."""
+    words = sum(node.elements // manifest.batch_size for node in batch_nodes(step).values())
+    return 4 * manifest.data.examples * words
 
 
-def _checked_state(store: Store, cid: str, root: bytes, max_bytes: int) -> dict[str, Array]:
-    state = _parsed(store.read(cid, max_bytes=max_bytes, timeout_s=TIMEOUT_S), cid)
-    found = state_root(state)
-    if found != root:
-        raise BadInputs(f"state {cid}: its root is {found.hex()}, expected {root.hex()}")
-    return state
+def _check_examples(examples: Examples, step: Graph, manifest: Manifest, *, at_least: int) -> None:
+    counts = {name: len(array) if array.ndim else 0 for name, array in examples.items()}
+    if len(set(counts.values())) != 1 or min(counts.values()) < at_least:
+        raise BadInputs(f"data: expected arrays of equally many examples, at least {at_least}, got {counts}")
+    told = unlike_batch(examples, step, manifest.batch_size, manifest.accumulate)
+    if told:
+        raise BadInputs(f"data: {told}")
 
 
-def _parsed(data: bytes, what: str) -> dict[str, Array]:
+def _parsed(data: bytes, what: str) -> State:
     try:
         return parse_state(data)
     except FileRefused as error:
         raise BadInputs(f"{what}: {error}") from error
 
 
-def _check_fits(manifest: Manifest) -> None:
+def _check_fits(manifest: Manifest, programs: Programs) -> None:
     """Before anything large is fetched: the job fits this machine's memory. Raises NodeOutOfMemory."""
-    needed = needed_bytes(manifest.spec.profile) + 4 * manifest.data.examples * (manifest.spec.model.context + 1)
-    total = memory(torch.device("cpu"))[1]
+    needed = needed_bytes(programs.profile) + _data_bytes(manifest, programs.graph)
+    total = memory(CPU)[1]
     if needed > total:
         raise NodeOutOfMemory(
             f"the job needs about {needed / GB:,.1f} GB with its data, this machine has {total / GB:,.1f} GB",
             hint="decline jobs of this size, or use a larger machine",
         )
-
-
-def _check_checkpoint(program: Program, checkpoint: State) -> None:
-    names = {*program.names, *(OUTER + name for name in program.names)}
-    if set(checkpoint) != names:
-        raise BadInputs(f"the checkpoint does not hold this program's tensors: {sorted(names ^ set(checkpoint))[:3]}")
-    try:
-        program.parameters_of(checkpoint)
-        program.parameters_of({name: checkpoint[OUTER + name] for name in program.names})
-    except ValueError as error:
-        raise BadInputs(str(error)) from error
-
-
-def heldout_loss(program: Program, checkpoint: State, heldout: Tensor) -> float:
-    """Mean held-out loss of a checkpoint in nats per token, on one thread as workers compute."""
-    with reproducible(torch.device("cpu")):
-        return program.loss(checkpoint, heldout)

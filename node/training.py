@@ -7,15 +7,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from node.device import reproducible
+from node.device import threads
+from node.programs import Programs, State
 from repops import commitments
-from repops.commitments import Array
-from repops.program import NonFiniteStep, Program, State
+from zoo_compute.data import Examples, batch_of
 from zoo_compute.manifest import Manifest
-from zoo_compute.publish import OUTER
 
 Progress = Callable[[int, float], None]  # inner steps done, loss of the last one
 
@@ -35,64 +33,49 @@ class ShardResult:
     update_root: bytes
     seconds: float
 
+    @property
+    def skipped(self) -> int:
+        """Steps that left the state as it was: not finite, or an index out of range."""
+        return sum(math.isnan(loss) for loss in self.losses)
+
     def with_update(self, update: State) -> ShardResult:
         """The same result with another update, rooted as it is."""
         return replace(self, update=update, update_root=root_of(update))
 
 
-def arrays_of(state: State) -> dict[str, Array]:
-    return {name: tensor.detach().cpu().numpy() for name, tensor in state.items()}
-
-
-def tensors_of(arrays: dict[str, Array], device: torch.device | str = "cpu") -> State:
-    """Tensors in torch's own memory: a matrix library's bits may depend on the alignment."""
-    return {name: torch.from_numpy(array).clone().to(device) for name, array in arrays.items()}
-
-
 def root_of(state: State) -> bytes:
-    return commitments.state_root(arrays_of(state))
-
-
-def parameters_of(checkpoint: State) -> State:
-    """The parameters of a checkpoint: all but the outer momentum."""
-    return {name: value for name, value in checkpoint.items() if not name.startswith(OUTER)}
+    return commitments.state_root(state, threads=threads())
 
 
 def train_shard(
     manifest: Manifest,
-    program: Program,
+    programs: Programs,
     checkpoint: State,
-    examples: Tensor,
+    examples: Examples,
     round: int,
     slot: int,
     *,
     progress: Progress | None = None,
     start_root: bytes | None = None,
-    device: torch.device | None = None,
 ) -> ShardResult:
-    """Train slot `slot` of round `round` from `checkpoint` (parameters and outer momentum).
+    """Train slot `slot` of round `round` from `checkpoint` (the module's tensors and outer momentum).
 
-    examples: (E, T+1) integers. start_root: the checkpoint's root, when the caller has checked it already.
-    An inner step that turns non-finite leaves the state as it was, and training goes on (PROTOCOL.md, section 6).
+    start_root: the checkpoint's root, when the caller has checked it already.
     """
-    device = device or next(iter(checkpoint.values())).device
-    start = parameters_of(checkpoint)
-    state = program.begin({name: value.to(device) for name, value in start.items()})
-    boundaries, segments = set(manifest.segments()), [(0, root_of(state))]
+    state = programs.begin(checkpoint, manifest.draws(round, slot))
+    boundaries, segments = set(manifest.segments()), [(0, programs.state_root())]
     losses, seconds = [], 0.0
-    with reproducible(device):
-        for step in range(manifest.inner_steps):
-            batch = examples[torch.from_numpy(manifest.examples_for(round, slot, step))]
-            began = time.perf_counter()
-            state, loss = _stepped(program, state, batch)
-            seconds += time.perf_counter() - began
-            losses.append(loss)
-            if step + 1 in boundaries:
-                segments.append((step + 1, root_of(state)))
-            if progress is not None:
-                progress(step + 1, loss)
-    local = {name: state[name].cpu() for name in start}
-    update = {name: value.cpu() - local[name] for name, value in start.items()}
+    for step in range(manifest.inner_steps):
+        batch = batch_of(examples, manifest.examples_for(round, slot, step), manifest.accumulate)
+        began = time.perf_counter()
+        loss, taken = programs.advance(batch)
+        seconds += time.perf_counter() - began
+        losses.append(loss if taken else math.nan)
+        if step + 1 in boundaries:
+            segments.append((step + 1, programs.state_root()))
+        if progress is not None:
+            progress(step + 1, losses[-1])
+    update = programs.update(checkpoint, state)
     return ShardResult(
         round=round,
         slot=slot,
@@ -107,9 +90,10 @@ def train_shard(
     )
 
 
-def _stepped(program: Program, state: State, batch: Tensor) -> tuple[State, float]:
-    try:
-        state, loss = program.step(state, batch)
-    except NonFiniteStep:
-        return state, math.nan
-    return state, loss.item()
+def heldout_loss(manifest: Manifest, programs: Programs, checkpoint: State, heldout: Examples) -> float:
+    """Mean loss of a checkpoint over the held-out examples, in whole batches; what is left over is left out."""
+    programs.begin(checkpoint)
+    size = manifest.batch_size
+    count = len(next(iter(heldout.values()))) // size
+    batches = np.arange(count * size).reshape(count, size)
+    return sum(programs.loss(batch_of(heldout, index, manifest.accumulate)) for index in batches) / count

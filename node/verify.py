@@ -6,12 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from node.programs import Programs, State
 from node.prover import SlotResult
-from node.training import arrays_of, train_shard
-from repops.program import Program, State
+from node.training import train_shard
+from zoo_compute.data import Examples
 from zoo_compute.manifest import Manifest
 
 
@@ -53,30 +52,20 @@ class Mismatch:
 
 def verify_slot(
     manifest: Manifest,
-    program: Program,
+    programs: Programs,
     checkpoint: State,
-    examples: Tensor,
+    examples: Examples,
     round: int,
     entry: SlotResult,
     *,
     update: State | None = None,
     start_root: bytes | None = None,
-    device: torch.device | None = None,
 ) -> Agreement | Mismatch:
     """Compare `entry` with an own execution of its slot-round.
 
     checkpoint: what the chain recorded for the round. update: the entry's file, if it could be fetched.
     """
-    own = train_shard(
-        manifest,
-        program,
-        checkpoint,
-        examples,
-        round,
-        entry.slot,
-        device=device,
-        start_root=start_root,
-    )
+    own = train_shard(manifest, programs, checkpoint, examples, round, entry.slot, start_root=start_root)
     count = len(own.segments) - 1
     field = next((name for name in _FIELDS if getattr(own, name) != getattr(entry, name)), None)
     place = _first_difference(own.update, update) if update is not None else None
@@ -98,9 +87,8 @@ def _steps(manifest: Manifest, field: str | None) -> tuple[int, int]:
     )  # else: update is not checkpoint - local
 
 
-def _first_difference(own: State, other: State) -> tuple[str, int | None, str | None, str | None] | None:
+def _first_difference(mine: State, theirs: State) -> tuple[str, int | None, str | None, str | None] | None:
     """The first tensor (by name) and element whose bits differ."""
-    mine, theirs = arrays_of(own), arrays_of(other)
     for name in sorted(mine.keys() | theirs.keys()):
         if name not in mine or name not in theirs or mine[name].shape != theirs[name].shape:
             return name, None, None, None

@@ -3,7 +3,7 @@
 A request names content and roots; nothing in it is believed before it is checked against them. Roots are hex, `checkpoint`
 is the CID of the pointer to the checkpoint a round starts from (null for round 0), `start_root` the chain's root of it:
 
-    every request   job, manifest (CID), round, checkpoint, start_root, [program_root, data_root, device]
+    every request   job, manifest (CID), round, checkpoint, start_root, [program_root, data_root, flops, device]
     run_shard       + slot
     run_aggregation + mask, bundles [{bundle (CID), root, operator, slots}]
     run_verification  + slot, operator, bundle (CID), root, [slots of the bundle]
@@ -19,12 +19,15 @@ from typing import Any
 
 from node import prover, syncer
 from node.aggregation import aggregate
-from node.device import memory, memory_errors_told, needed_bytes, pick, reproducible
+from node.device import memory, memory_errors_told, needed_bytes
 from node.errors import BadInputs, NodeOutOfMemory
 from node.prover import SlotResult
 from node.reporter import ShardReport
-from node.training import Progress, ShardResult, parameters_of, root_of, train_shard
+from node.training import Progress, ShardResult, root_of, train_shard
 from node.verify import verify_slot
+from zoo_compute.data import batch_of
+from zoo_compute.publish import check_round
+from zoo_compute.rounds import tokens_of
 from zoo_compute.store.interface import Store
 
 Tamper = Callable[[ShardResult], ShardResult]
@@ -35,23 +38,25 @@ MARGIN = 1.5  # of the timed estimate: a machine shared with other work is slowe
 def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """Fetch and check a job's inputs, see that it fits, and time its step. Answers `slot_s`, seconds of a slot-round."""
     inputs = syncer.fetch_inputs(store, request)
-    manifest, program, device = inputs.manifest, inputs.program, pick(request.get("device"))
-    needed, (free, total) = needed_bytes(program.profile), memory(device)
-    with memory_errors_told(program.profile, device), reproducible(device):
+    manifest, programs = inputs.manifest, inputs.programs
+    check_round(programs.graph, manifest.slots)
+    profile, device = programs.profile, programs.device
+    needed, (free, total) = needed_bytes(profile), memory(device)
+    with memory_errors_told(profile, device):
         if needed > total:
             raise NodeOutOfMemory(
                 f"{device} has {total:,} bytes ({free:,} free), the job needs about {needed:,}",
                 hint="decline jobs of this size, or use a larger device",
             )
-        state = program.begin({name: v.to(device) for name, v in parameters_of(inputs.checkpoint).items()})
-        batch = inputs.examples[: manifest.batch_size]
-        program.step(state, batch)
+        programs.begin(inputs.checkpoint)
+        batch = batch_of(inputs.examples, manifest.examples_for(0, 0, 0), manifest.accumulate)
+        programs.advance(batch)
         began = time.perf_counter()
         for _ in range(TIMED_STEPS):
-            program.step(state, batch)
+            programs.advance(batch)
         step_s = (time.perf_counter() - began) / TIMED_STEPS
         began = time.perf_counter()
-        root_of(state)
+        programs.state_root()
         root_s = time.perf_counter() - began
     slot_s = MARGIN * (step_s * manifest.inner_steps + root_s * (len(manifest.segments()) + 4))
     return {
@@ -60,7 +65,7 @@ def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         "slot_s": slot_s,
         "device": str(device),
         "needed_bytes": needed,
-        "flops_per_s": program.profile.flops / step_s,
+        "flops_per_s": profile.flops / step_s,
     }
 
 
@@ -73,30 +78,29 @@ def run_shard(
 ) -> dict[str, Any]:
     """Train one slot of one round, store its update, answer (and, at `request["report"]`, write) its ShardReport.
 
-    cancelled: asked after every step; ShardCancelled is raised once it says so. tamper: for fault injection (node.faults).
+    tamper: for fault injection (node.faults).
     Raises BadInputs, NodeOutOfMemory and the store's errors; nothing is stored then.
     """
     began = time.perf_counter()
     inputs = syncer.fetch_inputs(store, request)
-    device = pick(request.get("device"))
+    programs = inputs.programs
     if not 0 <= request["slot"] < inputs.manifest.slots:
         raise BadInputs(f"slot {request['slot']}: the job has {inputs.manifest.slots} slots")
-    with memory_errors_told(inputs.program.profile, device):
+    with memory_errors_told(programs.profile, programs.device):
         result = train_shard(
             inputs.manifest,
-            inputs.program,
+            programs,
             inputs.checkpoint,
             inputs.examples,
             request["round"],
             request["slot"],
             progress=progress,
             start_root=syncer.root_from_hex(request["start_root"]),
-            device=device,
         )
     if tamper is not None:
         result = tamper(result)
     update = syncer.put_state(store, result.update)
-    return _report(request, inputs, result, update, str(device), time.perf_counter() - began).to_dict()
+    return _report(request, inputs, result, update, time.perf_counter() - began).to_dict()
 
 
 def run_aggregation(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
@@ -108,19 +112,17 @@ def run_aggregation(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     for commit in request["bundles"]:
         entries |= _committed(store, request, commit, start)
     mask = sum(1 << slot for slot in entries)
-    if mask != int(request["mask"]):
-        raise BadInputs(f"the bundles hold the slots {mask:#x}, the round's presence mask is {int(request['mask']):#x}")
-    room = syncer.update_bytes(inputs.manifest)
+    room = syncer.update_bytes(inputs.programs.graph)
     updates = [
         syncer.get_state(store, entry.update, entry.update_root, max_bytes=room) for _, entry in sorted(entries.items())
     ]
-    checkpoint = aggregate(inputs.manifest, inputs.checkpoint, updates)
+    checkpoint = aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates)
     root, cid = root_of(checkpoint), syncer.put_state(store, checkpoint)
     pointer = syncer.Pointer(request["job"], request["round"], cid, root, mask)
     return {
         "job": request["job"],
         "round": request["round"],
-        "mask": mask,
+        "mask": hex(mask),
         "root": root.hex(),
         "state": cid,
         "pointer": store.add(pointer.to_bytes()),
@@ -140,23 +142,22 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
         # Content that hashes to the committed CID, and is not the bundle the root promises: the commitment itself is wrong.
         return {**answer, "agrees": False, "segments": 0, "field": "bundle", "message": str(error)}
     inputs = syncer.fetch_inputs(store, request)
-    device = pick(request.get("device"))
+    programs = inputs.programs
     try:
-        room = syncer.update_bytes(inputs.manifest)
+        room = syncer.update_bytes(programs.graph)
         update = syncer.get_state(store, entry.update, entry.update_root, max_bytes=room)
     except BadInputs as error:
         return {**answer, "agrees": False, "segments": 0, "field": "update", "message": str(error)}
-    with memory_errors_told(inputs.program.profile, device):
+    with memory_errors_told(programs.profile, programs.device):
         outcome = verify_slot(
             inputs.manifest,
-            inputs.program,
+            programs,
             inputs.checkpoint,
             inputs.examples,
             request["round"],
             entry,
             update=update,
             start_root=start,
-            device=device,
         )
     message = {} if outcome.to_dict()["agrees"] else {"message": str(outcome)}
     return {**answer, **outcome.to_dict(), **message, "seconds": time.perf_counter() - began}
@@ -190,10 +191,9 @@ def _committed(
 
 
 def _report(
-    request: Mapping[str, Any], inputs: syncer.Inputs, result: ShardResult, update: str, device: str, wall_s: float
+    request: Mapping[str, Any], inputs: syncer.Inputs, result: ShardResult, update: str, wall_s: float
 ) -> ShardReport:
     losses = [loss if math.isfinite(loss) else None for loss in result.losses]
-    manifest = inputs.manifest
     return ShardReport(
         job=request["job"],
         round=result.round,
@@ -206,8 +206,9 @@ def _report(
         segments=[[step, root.hex()] for step, root in result.segments],
         loss=[losses[0], losses[-1]],
         losses=losses,
-        tokens=manifest.inner_steps * manifest.batch_size * manifest.spec.model.context,
+        skipped=result.skipped,
+        tokens=inputs.manifest.inner_steps * tokens_of(inputs.programs.graph, inputs.manifest.batch_size),
         seconds=result.seconds,
         wall_s=wall_s,
-        device=device,
+        device=str(inputs.programs.device),
     )

@@ -1,4 +1,24 @@
-"""Reproducible training: programs, canonical files and commitments. Knows no chain, no store, no clock.
+"""Reproducible float32: programs that give the same bits everywhere. See README.md beside this file."""
 
-`fields`, `specs`, `commitments` and `files` need numpy at most; `architectures` and `program` need torch.
-"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from repops.program import Program, State, load, save
+    from repops.tracing import trace
+
+__all__ = ["Program", "State", "load", "save", "trace"]
+
+
+def __getattr__(name: str) -> Any:
+    """Lazily, since these need torch, which a client that only reads programs does without."""
+    if name == "trace":
+        from repops.tracing import trace
+
+        return trace
+    if name in __all__:
+        from repops import program
+
+        return getattr(program, name)
+    raise AttributeError(f"module 'repops' has no attribute {name!r}")

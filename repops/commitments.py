@@ -1,90 +1,56 @@
-"""Commitment bytes: Merkle trees over tensors, states, segments and results (docs/protocol.md, 'Commitment bytes').
+"""Commitment bytes of tensors, states, segments and results (docs/protocol.md, 'Commitment bytes').
 
-SHA-256 throughout; tags keep the kinds of hashes apart, and padding is a value no hash equals.
+The trees are those of `repops.merkle`; proofs of single elements and tensors are in `repops.proofs`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import itertools
 import struct
 from collections.abc import Mapping, Sequence
+from functools import cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from repops.merkle import LEAF, STATE, TENSOR, TRACE, merkle_root
+from repops.merkle import LIST as LIST
+from repops.merkle import NODE as NODE
+from repops.merkle import PADDING as PADDING
+from repops.merkle import merkle_proof as merkle_proof
+from repops.merkle import sha256 as sha256
+from repops.merkle import verify_proof as verify_proof
+
 Array = npt.NDArray[Any]
 
-LEAF, NODE, TENSOR, STATE, LIST = b"\x00", b"\x01", b"\x02", b"\x03", b"\x04"
-PADDING: bytes = bytes(32)
 LEAF_BYTES = 512  # 128 float32 values
 MAX_RANK = 255
 CANONICAL_NAN = np.uint32(0x7FC00000)
 
 # bf16 (4) and f16 (5) are reserved: they are refused until the protocol fixes their canonical NaN.
 DTYPE_CODES: dict[str, int] = {"float32": 0, "int32": 1, "int64": 2, "uint8": 3, "bool": 6}
+_CODES = {
+    dtype: code for name, code in DTYPE_CODES.items() for dtype in (np.dtype(name), np.dtype(name).newbyteorder())
+}
 
 
-def sha256(data: bytes) -> bytes:
-    return hashlib.sha256(data).digest()
-
-
-def _levels(leaves: Sequence[bytes]) -> list[list[bytes]]:
-    """All levels of the tree, leaves first, without the padding to the right of the last hash."""
-    if any(len(leaf) != 32 for leaf in leaves):
-        raise ValueError("merkle leaf: expected 32 bytes")
-    new = hashlib.sha256
-    level, empty = list(leaves), PADDING
-    levels = [level]
-    while len(level) > 1:
-        if len(level) & 1:
-            level.append(empty)
-        pairs = zip(level[::2], level[1::2], strict=True)
-        level = [new(b"\x01" + left + right).digest() for left, right in pairs]
-        empty = sha256(NODE + empty + empty)
-        levels.append(level)
-    return levels
-
-
-def merkle_root(leaves: Sequence[bytes]) -> bytes:
-    """Root over leaf hashes, padded to the next power of two; PADDING for none."""
-    return _levels(leaves)[-1][0] if leaves else PADDING
-
-
-def merkle_proof(leaves: Sequence[bytes], index: int) -> list[bytes]:
-    """The siblings of leaf `index`, from the leaves upwards."""
-    if not 0 <= index < len(leaves):
-        raise IndexError(f"merkle proof: leaf {index} of {len(leaves)}")
-    proof = []
-    for level in _levels(leaves)[:-1]:
-        proof.append(level[index ^ 1])
-        index >>= 1
-    return proof
-
-
-def verify_proof(root: bytes, leaf: bytes, index: int, count: int, proof: Sequence[bytes]) -> bool:
-    """True when `leaf` is number `index` of the `count` leaves under `root`."""
-    if not 0 <= index < count or len(proof) != (count - 1).bit_length():
-        return False
-    if any(len(part) != 32 for part in (root, leaf, *proof)):
-        return False
-    node = leaf
-    for sibling in proof:
-        node = sha256(NODE + (sibling + node if index & 1 else node + sibling))
-        index >>= 1
-    return node == root
+def row_major(array: Array) -> Array:
+    """The array, little-endian and row-major. Raises TypeError or ValueError for what cannot be committed."""
+    if array.dtype not in _CODES:
+        raise TypeError(f"dtype {array.dtype.name} cannot be committed; expected one of {', '.join(DTYPE_CODES)}")
+    if array.ndim > MAX_RANK:
+        raise ValueError(f"rank {array.ndim} exceeds {MAX_RANK}")
+    return np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
 
 
 def canonical(array: Array) -> Array:
     """The array as it is committed and stored: row-major, little-endian, every float32 NaN 0x7fc00000."""
-    name = array.dtype.name
-    if name not in DTYPE_CODES:
-        raise TypeError(f"dtype {name} cannot be committed; expected one of {', '.join(DTYPE_CODES)}")
-    if array.ndim > MAX_RANK:
-        raise ValueError(f"rank {array.ndim} exceeds {MAX_RANK}")
-    array = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
-    if name == "float32":
+    array = row_major(array)
+    if array.dtype == np.float32:
         nan = np.isnan(array)
         if nan.any():
             array = array.copy()
@@ -99,12 +65,40 @@ def tensor_leaves(array: Array) -> list[bytes]:
     return [new(LEAF + data[at : at + LEAF_BYTES]).digest() for at in range(0, len(data), LEAF_BYTES)]
 
 
-def tensor_root(array: Array) -> bytes:
+def tensor_root(array: Array, *, threads: int = 1) -> bytes:
     """SHA256(tag, dtype, rank, dims, merkle root of the elements)."""
-    code = DTYPE_CODES.get(array.dtype.name)
-    leaves = tensor_leaves(array)  # refuses what has no code
-    head = struct.pack(f"<BB{array.ndim}Q", code, array.ndim, *array.shape)
-    return sha256(TENSOR + head + merkle_root(leaves))
+    return tensor_roots({"": array}, threads=threads)[""]
+
+
+def tensor_root_of(dtype: int, shape: Sequence[int], elements: bytes) -> bytes:
+    """As `tensor_root`, when the Merkle root of the elements is known already. dtype: its code."""
+    return sha256(TENSOR + struct.pack(f"<BB{len(shape)}Q", dtype, len(shape), *shape) + elements)
+
+
+def tensor_roots(arrays: Mapping[str, Array], *, threads: int = 1) -> dict[str, bytes]:
+    """The roots of named tensors, hashed together."""
+    ready = [row_major(array) for array in arrays.values()]
+    native = _native()
+    if native is None:
+        elements = [merkle_root(tensor_leaves(array)) for array in ready]
+    else:
+        elements = native.tensor_merkle_roots(ready, threads=threads)
+    return {
+        name: tensor_root_of(_CODES[array.dtype], array.shape, root)
+        for name, array, root in zip(arrays, ready, elements, strict=True)
+    }
+
+
+@cache
+def _native() -> ModuleType | None:
+    """The native kernels' hashing where they can be had; Python's gives the same bytes, slower."""
+    from repops import native
+
+    try:
+        native.load()
+        return importlib.import_module("repops.native.hashing")
+    except (native.NoNativeLibrary, ImportError):
+        return None
 
 
 def sorted_names(state: Mapping[str, object]) -> list[str]:
@@ -117,14 +111,28 @@ def state_leaf(name: str, root: bytes) -> bytes:
     return sha256(STATE + struct.pack("<I", len(raw)) + raw + root)
 
 
-def state_root(state: Mapping[str, Array]) -> bytes:
+def state_root(state: Mapping[str, Array], *, threads: int = 1) -> bytes:
     """Root of a named map of tensors."""
-    return state_root_of({name: tensor_root(array) for name, array in state.items()})
+    return state_root_of(tensor_roots(state, threads=threads))
 
 
-def state_root_of(tensor_roots: Mapping[str, bytes]) -> bytes:
+def state_root_of(roots: Mapping[str, bytes]) -> bytes:
     """As `state_root`, when the tensors' roots are known already."""
-    return merkle_root([state_leaf(name, tensor_roots[name]) for name in sorted_names(tensor_roots)])
+    return merkle_root(state_leaves(roots))
+
+
+def state_leaves(roots: Mapping[str, bytes]) -> list[bytes]:
+    """In the order of `sorted_names`."""
+    return [state_leaf(name, roots[name]) for name in sorted_names(roots)]
+
+
+def trace_leaf(node: int, root: bytes) -> bytes:
+    return sha256(TRACE + struct.pack("<I", node) + root)
+
+
+def trace_root(roots: Sequence[bytes]) -> bytes:
+    """Root of one step: over the tensor roots of all its nodes, in the program's order."""
+    return merkle_root([trace_leaf(node, root) for node, root in enumerate(roots)])
 
 
 def segment_leaf(step: int, root: bytes) -> bytes:

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-import numpy as np
-
 T = TypeVar("T")
 MAX_DIGITS = 80  # of a whole number: a word of 256 bits has 78
 MAX_DEPTH = 64
@@ -132,6 +130,8 @@ def canonical_json(value: object) -> bytes:
 
 def _depth(data: bytes) -> int:
     """No less than how deep `data` nests as JSON: the steepest climb of brackets, those inside strings included."""
+    import numpy as np  # late: the kernels' build imports this module where there is no numpy
+
     table = np.zeros(256, dtype=np.int64)
     table[list(b"[{")], table[list(b"]}")] = 1, -1
     climbed = np.concatenate([[0], np.cumsum(table[np.frombuffer(data, dtype=np.uint8)])])

@@ -45,11 +45,16 @@ def state_bytes(state: Mapping[str, Array]) -> bytes:
 
 def save_state(path: str | os.PathLike[str], state: Mapping[str, Array]) -> None:
     """Write the canonical file; readers see the old file or the new one, never a part."""
+    write_file(path, state_bytes(state))
+
+
+def write_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """Replace a file in one step, durably; on failure the old one is untouched."""
     target = Path(path)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(state_bytes(state))
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, target)

@@ -1,158 +1,186 @@
-"""A training step as a pure function of (state, batch): what a slot runs, a verifier repeats and a referee will judge.
+"""A training step as a program: what a slot runs, a verifier repeats and a referee judges. The face of this library.
 
-A state is a flat dict of float32 tensors: the parameters by name, `m/NAME` and `v/NAME` (AdamW's moments) and `step`.
-On one machine, with one thread count, equal inputs give equal bits in every process (`node.device` sets that up).
+program = repops.trace(module, loss_fn, torch.optim.AdamW(module.parameters()), (inputs, targets))
+state = program.initial_state(module)
+state, loss = program.step(state, (inputs, targets))
 """
 
 from __future__ import annotations
 
-import math
+import weakref
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.func import functional_call
-from torch.nn import functional
 
-from repops.architectures import State, build_module, initial_parameters
-from repops.specs import GPTConfig, Profile, ProgramSpec
+from repops import words
+from repops.backend import DTYPE, Runner, prepare
+from repops.batches import named_arrays
+from repops.commitments import Array
+from repops.encoding import decode, encode, root
+from repops.files import write_file
+from repops.graph import OPTIMIZER, SEED, Graph
+from repops.profile import Profile, profile
 
-__all__ = ["GPTConfig", "NonFiniteStep", "Profile", "Program", "ProgramSpec", "State", "build"]
-
-
-class NonFiniteStep(ArithmeticError):
-    """The loss, or a gradient's norm, turned infinite or NaN at inner step `step`; the state is as before it."""
-
-    def __init__(self, step: int, what: str) -> None:
-        super().__init__(
-            f"{what} is not finite at inner step {step}: lower training.learning_rate, or set training.clip_norm"
-        )
-        self.step = step
+TORCH = {np.dtype(np.float32): torch.float32, np.dtype(np.int32): torch.int32}
 
 
-def build(spec: ProgramSpec) -> Program:
-    return Program(spec)
+class StateConsumed(RuntimeError):
+    """A state was used after the step that consumed it."""
+
+
+class State(Mapping[str, Tensor]):
+    """Name -> tensor (float32 or int32, on the CPU): parameters, buffers and the optimiser's entries.
+
+    A state that `Program.step` returned lives in the program's own memory. The next step updates it in place, which
+    consumes this object: keep a copy with `clone` where the former state is needed.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self._tensors: dict[str, Tensor] | None = dict(tensors)
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._live()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._live())
+
+    def __len__(self) -> int:
+        return len(self._live())
+
+    def __repr__(self) -> str:
+        return "State(consumed)" if self._tensors is None else f"State({len(self._tensors)} tensors)"
+
+    def clone(self) -> State:
+        """A state with memory of its own."""
+        return State({name: tensor.clone() for name, tensor in self.items()})
+
+    def _live(self) -> dict[str, Tensor]:
+        if self._tensors is None:
+            raise StateConsumed(
+                "this state was updated in place by a later step; use the state that step returned, "
+                "or keep a copy with state.clone() before it"
+            )
+        return self._tensors
 
 
 class Program:
-    """One validated ProgramSpec, ready to run on any device: it follows the tensors it is given."""
+    """A graph, its root and its profile, and what runs it on this machine."""
 
-    def __init__(self, spec: ProgramSpec) -> None:
-        self.spec = spec
-        self.config = spec.model
-        self.rule = spec.rule
-        self.root: bytes = spec.root
-        self.profile: Profile = spec.profile
-        self._module = build_module(self.config)
-        self.names: list[str] = [name for name, _ in self._module.named_parameters()]
-        self._shapes = {name: tuple(p.shape) for name, p in self._module.named_parameters()}
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._resident: weakref.ref[State] | None = None
 
-    def initial_state(self, seed: int) -> State:
-        """Seeded initial parameters by name, on the CPU."""
-        return initial_parameters(self.config, seed)
+    @cached_property
+    def root(self) -> bytes:
+        """What a job commits to on chain: 32 bytes."""
+        return root(self.graph)
 
-    def parameters_of(self, state: State) -> State:
-        """The parameters in `state`, in the module's order. Raises ValueError when they are not this program's."""
-        for name, shape in self._shapes.items():
-            if name not in state:
-                raise ValueError(f"state: the parameter {name!r} is missing")
-            if tuple(state[name].shape) != shape or state[name].dtype != torch.float32:
-                found = f"{state[name].dtype} {tuple(state[name].shape)}"
-                raise ValueError(f"state: {name!r} is {found}, the program needs torch.float32 {shape}")
-        return {name: state[name] for name in self.names}
+    @cached_property
+    def profile(self) -> Profile:
+        return profile(self.graph)
 
-    def begin(self, parameters: State) -> State:
-        """The state of inner step 0: a copy of the parameters, zero moments, step 0.
+    @property
+    def exchanged(self) -> tuple[str, ...]:
+        """Names of what nodes send each other: the module's float tensors that a step changes."""
+        return self.graph.exchanged
 
-        The copy also gives every tensor the allocator's alignment, on which a matrix library's bits may depend.
-        """
-        state = {name: value.detach().clone() for name, value in self.parameters_of(parameters).items()}
-        if self.rule.name == "adamw":
-            state |= {f"{kind}/{name}": torch.zeros_like(state[name]) for kind in "mv" for name in self.names}
-        state["step"] = torch.zeros((), dtype=torch.int64)
-        return state
+    def to_bytes(self) -> bytes:
+        return encode(self.graph)
 
-    def step(self, state: State, batch: Tensor) -> tuple[State, Tensor]:
-        """One optimiser step on `batch` (B, T+1) of integers; returns the new state and the loss before it.
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Program:
+        """Raises graph.BadProgram."""
+        return cls(decode(data))
 
-        The given state is left as it was. Raises NonFiniteStep.
-        """
-        count = int(state["step"])
-        leaves = {name: state[name].detach().requires_grad_() for name in self.names}
-        loss = self._loss(leaves, batch)
-        if not math.isfinite(loss.item()):
-            raise NonFiniteStep(count, "the loss")
-        gradients = list(torch.autograd.grad(loss, list(leaves.values())))
-        with torch.no_grad():
-            self._clip(gradients, count)
-            new = self._update(state, gradients, count)
-        new["step"] = torch.tensor(count + 1, dtype=torch.int64)
-        return new, loss.detach()
+    def initial_state(self, module: torch.nn.Module, seed: int = 0) -> State:
+        """The module's parameters and buffers with a fresh optimiser. seed: 32 bits, of what the module draws at random."""
+        held = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        return self.begin({entry.name: held[entry.name] for entry in self.graph.state if entry.name in held}, seed)
 
-    @torch.no_grad()
-    def loss(self, parameters: State, batch: Tensor) -> float:
-        """Mean loss in nats per token over any number of examples, in chunks of one fixed size."""
-        values = self.parameters_of(parameters)
-        total = 0.0
-        for chunk in torch.split(batch, 32):
-            total += float(self._loss(values, chunk)) * len(chunk)
-        return total / len(batch)
-
-    @torch.no_grad()
-    def generate(self, parameters: State, prompt: bytes, length: int, seed: int, temperature: float = 0.8) -> bytes:
-        """Continue `prompt` by `length` bytes, sampled with a seeded generator; temperature 0 takes the likeliest."""
-        if self.config.vocab < 256:
-            raise ValueError(f"generate: the vocabulary of {self.config.vocab} does not hold bytes")
-        values = self.parameters_of(parameters)
-        device = values[self.names[0]].device
-        generator = torch.Generator(device="cpu").manual_seed(seed)
-        text = list(prompt or b"\n")
-        for _ in range(length):
-            window = torch.tensor([text[-self.config.context :]], dtype=torch.int64, device=device)
-            logits = functional_call(self._module, values, (window,))[0, -1, :256].cpu().double()
-            if temperature <= 0:
-                text.append(int(logits.argmax()))
+    def begin(self, tensors: Mapping[str, Tensor], seed: int = 0) -> State:
+        """A state of these parameters and buffers, the optimiser's entries at zero. Raises ValueError."""
+        state = {}
+        for entry in self.graph.state:
+            node = self.graph.nodes[entry.before]
+            dtype = TORCH[DTYPE[node.dtype]]
+            if entry.kind == OPTIMIZER:
+                start = words.signed(seed & words.MASK) if entry.name == SEED else 0
+                state[entry.name] = torch.full(node.shape, start, dtype=dtype)
                 continue
-            odds = torch.softmax(logits / temperature, dim=-1)
-            text.append(int(torch.multinomial(odds, 1, generator=generator)))
-        return bytes(text[len(text) - length :]) if length else b""
+            if entry.name not in tensors:
+                raise ValueError(f"state: {entry.kind} {entry.name!r} is missing")
+            given = tensors[entry.name].detach().to("cpu")
+            _check(entry.name, given, node.shape, dtype)
+            state[entry.name] = given.to(dtype, copy=True).contiguous()
+        return State(state)
 
-    def _loss(self, parameters: State, batch: Tensor) -> Tensor:
-        tokens = batch.to(device=parameters[self.names[0]].device, dtype=torch.int64)
-        logits_BTV = functional_call(self._module, parameters, (tokens[:, :-1],))
-        return functional.cross_entropy(logits_BTV.flatten(0, 1), tokens[:, 1:].reshape(-1))
+    def step(self, state: Mapping[str, Tensor], batch: Any) -> tuple[State, Tensor]:
+        """One optimiser step: the new state, and the loss before it as a float32 scalar.
 
-    def _clip(self, gradients: list[Tensor], count: int) -> None:
-        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))).item()
-        if not math.isfinite(norm):
-            raise NonFiniteStep(count, "the gradient's norm")
-        if 0 < self.rule.clip_norm < norm:
-            torch._foreach_mul_(gradients, self.rule.clip_norm / norm)
+        batch: (inputs, targets) of the traced shapes. A state that a step returned is consumed; any other is copied.
+        A step whose loss or gradients are not finite, or whose indices are out of range, leaves the state as it was.
+        Raises ValueError when a tensor does not fit the program.
+        """
+        arrays = named_arrays(batch)
+        self._settle(state)
+        loss = self.runner.step(arrays, threads=torch.get_num_threads())
+        if isinstance(state, State) and self._resident is not None and self._resident() is state:
+            state._tensors = None
+        new = State({name: torch.from_numpy(array) for name, array in self.runner.state.items()})
+        self._resident = weakref.ref(new)
+        return new, torch.tensor(loss, dtype=torch.float32)
 
-    def _rate(self, count: int) -> float:
-        warmup = self.rule.warmup_steps
-        return self.rule.learning_rate * (min(1.0, (count + 1) / warmup) if warmup else 1.0)
+    def loss(self, state: Mapping[str, Tensor], batch: Any) -> Tensor:
+        """The loss of a batch, computed as the step computes it; the state stays."""
+        arrays = named_arrays(batch)
+        self._settle(state)
+        return torch.tensor(self.runner.loss(arrays, threads=torch.get_num_threads()), dtype=torch.float32)
 
-    def _update(self, state: State, gradients: list[Tensor], count: int) -> State:
-        """The optimiser, out of place."""
-        rule, rate = self.rule, self._rate(count)
-        values = [state[name] for name in self.names]
-        keep = [1.0 - rate * rule.weight_decay if value.dim() > 1 else 1.0 for value in values]
-        new = torch._foreach_mul(values, keep)
-        if rule.name == "sgd":
-            torch._foreach_sub_(new, torch._foreach_mul(gradients, rate))
-            return dict(zip(self.names, new, strict=True))
-        first = torch._foreach_mul([state[f"m/{name}"] for name in self.names], rule.beta1)
-        torch._foreach_add_(first, torch._foreach_mul(gradients, 1.0 - rule.beta1))
-        second = torch._foreach_mul([state[f"v/{name}"] for name in self.names], rule.beta2)
-        torch._foreach_mul_(gradients, gradients)
-        torch._foreach_add_(second, torch._foreach_mul(gradients, 1.0 - rule.beta2))
-        divisor = torch._foreach_sqrt(second)
-        torch._foreach_div_(divisor, math.sqrt(1.0 - rule.beta2 ** (count + 1)))
-        torch._foreach_add_(divisor, rule.epsilon)
-        change = torch._foreach_div(first, divisor)
-        torch._foreach_mul_(change, -rate / (1.0 - rule.beta1 ** (count + 1)))
-        torch._foreach_add_(new, change)
-        named = {"": new, "m/": first, "v/": second}
-        return {
-            f"{kind}{name}": value for kind, many in named.items() for name, value in zip(self.names, many, strict=True)
-        }
+    @cached_property
+    def runner(self) -> Runner:
+        return prepare(self.graph)
+
+    def _settle(self, state: Mapping[str, Tensor]) -> None:
+        """Bring `state` into the runner's memory; a state that lives there moves out first."""
+        resident = self._resident() if self._resident is not None else None
+        if resident is state:
+            return
+        arrays = self._arrays(state)
+        if resident is not None and resident._tensors is not None:
+            resident._tensors = dict(resident.clone())
+        self._resident = None
+        for name, array in arrays.items():
+            self.runner.state[name][...] = array
+
+    def _arrays(self, state: Mapping[str, Tensor]) -> dict[str, Array]:
+        arrays = {}
+        for entry in self.graph.state:
+            node = self.graph.nodes[entry.before]
+            if entry.name not in state:
+                raise ValueError(f"state: {entry.kind} {entry.name!r} is missing")
+            _check(entry.name, state[entry.name], node.shape, TORCH[DTYPE[node.dtype]])
+            arrays[entry.name] = state[entry.name].detach().cpu().numpy()
+        if len(state) != len(arrays):
+            raise ValueError(f"state: the program has no {sorted(set(state) - set(arrays))[0]!r}")
+        return arrays
+
+
+def _check(name: str, tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    integers = dtype == torch.int32 and tensor.dtype in (torch.int32, torch.int64, torch.bool)
+    if tuple(tensor.shape) != shape or not (tensor.dtype == dtype or integers):
+        raise ValueError(f"state: {name!r} is {tensor.dtype} {tuple(tensor.shape)}, the program takes {dtype} {shape}")
+
+
+def save(program: Program, path: str | Path) -> None:
+    """Write the program file."""
+    write_file(path, program.to_bytes())
+
+
+def load(source: str | Path | bytes) -> Program:
+    """A program from its file or its bytes. Raises graph.BadProgram for what is none."""
+    return Program.from_bytes(source if isinstance(source, bytes) else Path(source).read_bytes())

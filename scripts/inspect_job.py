@@ -48,17 +48,21 @@ def lines(job: JobView) -> list[str]:
             f"  lot {kind}: {phase}, attempt {lot.attempt}, {lot.revealed} revealed, {lot.sold} of {lot.units} sold,"
             f" bids until {_time(lot.bid_end)}, reveals until {_time(lot.reveal_end)}"
         )
-    for operator, seat in job.seats.items():
-        told.append(f"  seat of operator {operator}: slots {seat.held:#x} at {seat.price}, locked {seat.locked}")
+    for number, seat in sorted(job.seats.items()):
+        told.append(
+            f"  seat {number}: slots {seat.first} to {seat.first + seat.count - 1} of operator {seat.operator} at {seat.price}"
+        )
+    for operator, standing in sorted(job.stakes.items()):
+        told.append(f"  operator {operator} has {standing.locked} locked")
     if job.run is not None:
         run = job.run
         told.append(
-            f"  round {run.round} of {run.rounds}: missing {run.missing:#x}, vacant {run.vacant:#x},"
-            f" aggregator {run.aggregator or 'vacant'}, outstanding {run.outstanding}"
+            f"  turn {run.turn}, round {run.round} of {run.rounds}: missing seats {run.missing:#x},"
+            f" {run.committed} slots committed, aggregator {run.aggregator or 'vacant'}, final rounds {job.final_rounds}"
         )
-    for claim in [*job.commits, *job.checkpoints]:
-        paid = "paid" if claim.finalised else f"open until {_time(claim.deadline)}"
-        told.append(f"  claim of operator {claim.operator}: round {claim.round}, key {claim.key}, {paid}")
+    for claim in job.claims:
+        state = "pending until " + _time(claim.deadline) if not claim.final else claim.state.name.lower()
+        told.append(f"  claim of operator {claim.operator}: turn {claim.turn}, seat {claim.seat}, {state}")
     return told
 
 

@@ -28,7 +28,7 @@ SUPPLY = 10**9 * ZEN
 UNLIMITED = 2**256 - 1
 SLOTS, AGGREGATOR = 0, 1  # kinds of lots
 ERROR_SELECTOR = bytes.fromhex("08c379a0")  # Error(string)
-AGGREGATION = 256  # the key of an aggregation's claim
+AGGREGATION = 128  # the aggregator's seat, and its claims'
 
 
 @cache
@@ -41,21 +41,28 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
     """All contracts, wired. The deployer governs the payment tokens and the timelock, and ZEN is allowed."""
     deployer = boa.env.generate_address("deployer")
     guardian = boa.env.generate_address("guardian")
+    # Accounts here: the referee and the availability say, Settlement does.
+    referee, availability = boa.env.generate_address("referee"), boa.env.generate_address("availability")
+    audit_pool = boa.env.generate_address("audit pool")
     with boa.env.prank(deployer):
         zen = load("ZenToken").deploy(SUPPLY)
         timelock = load("Timelock").deploy(preset.timelock_s, [deployer])
         treasury = load("Treasury").deploy(timelock)
-        registry = load("NodeRegistry").deploy(zen, guardian, preset.min_stake, preset.exit_delay_s)
+        registry = load("NodeRegistry").deploy(zen, guardian, preset.min_stake, preset.exit_delay_s, preset.epoch_s)
         tasks = load("TaskRegistry").deploy(treasury, deployer, guardian)
-        rewards = load("Rewards").deploy(zen, registry, preset.epoch_s, preset.emission_per_epoch)
+        rewards = load("Rewards").deploy(
+            zen, registry, preset.epoch_s, preset.emission_per_epoch, preset.weight_per_fee
+        )
+        datasets = load("Datasets").deploy(tasks, rewards)
         auction = load("Auction").deploy(registry, tasks, guardian, preset.bid_window_s, preset.reveal_window_s)
         settlement = load("Settlement").deploy(
             registry, tasks, auction, rewards, zen, preset.ready_window_s, preset.min_window_s
         )
-        registry.wire(auction, settlement)
+        registry.wire(auction, settlement, tasks, rewards)
         tasks.wire(auction, settlement)
-        rewards.wire(settlement)
+        rewards.wire(settlement, deployer, datasets)
         auction.wire(settlement)
+        settlement.wire(referee, availability, audit_pool)
         tasks.allow(zen, True)
     return SimpleNamespace(
         zen=zen,
@@ -64,10 +71,14 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
         registry=registry,
         tasks=tasks,
         rewards=rewards,
+        datasets=datasets,
         auction=auction,
         settlement=settlement,
         deployer=deployer,
         guardian=guardian,
+        referee=referee,
+        availability=availability,
+        audit_pool=audit_pool,
     )
 
 
@@ -170,6 +181,8 @@ class Play:
             "aggregate_s": 30,
             "reexecute_s": 20,
             "flops": 10**12,
+            "depth": 4,
+            "policy": 0,
         }
         unknown = changes.keys() - terms.keys()
         assert not unknown, f"no such terms: {unknown}"
@@ -237,32 +250,47 @@ class Play:
 
     # --- a job's rounds
 
+    def seats_of(self, job: int, operator: Operator) -> list[int]:
+        """The seats of slots that an operator holds."""
+        count = self.kit.settlement.runs(job).seats
+        return [seat for seat in range(count) if self.kit.settlement.seats(job, seat).operator == operator.id]
+
+    def seat_of(self, job: int, operator: Operator) -> int:
+        (seat,) = self.seats_of(job, operator)
+        return seat
+
     def ready(self, job: int, *operators: Operator, estimate_s: int = 10) -> None:
+        """For every seat of theirs that is missing."""
         for operator in operators:
-            self.kit.settlement.ready(job, operator.id, estimate_s, sender=operator.hot)
+            for seat in self.seats_of(job, operator):
+                if self.kit.settlement.runs(job).missing >> seat & 1:
+                    self.kit.settlement.ready(job, seat, estimate_s, sender=operator.hot)
 
     def running(self, slots: Offers, aggregator: Offers, /, **changes: Any) -> int:
-        """A job whose holders are all ready: round 0 is open."""
+        """A job whose holders are all ready: turn 0 is open."""
         job = self.awarded(slots, aggregator, **changes)
-        self.ready(job, *(each for each in slots if self.kit.settlement.seats(job, each.id).held))
+        self.ready(job, *slots)
         return job
 
-    def commit(self, job: int, operator: Operator, bitmap: int | None = None) -> tuple[Any, ...]:
-        """Commits `bitmap`, by default all the operator holds; returns the claim's reference."""
-        run = self.kit.settlement.runs(job)
-        bitmap = self.kit.settlement.seats(job, operator.id).held if bitmap is None else bitmap
-        root = keccak(encode(["uint256"] * 3, (job, run.round, operator.id)))
-        self.kit.settlement.commit(job, run.round, operator.id, bitmap, root, b"\x05" * 32, sender=operator.hot)
-        key = (bitmap & -bitmap).bit_length() - 1
-        return self._remember(job, (run.round, key, operator.id, bitmap, root, self.now + run.window_s))
+    def commit(self, job: int, operator: Operator, seat: int | None = None) -> tuple[Any, ...]:
+        """Commits the operator's only seat, or `seat`; returns the claim."""
+        seat = self.seat_of(job, operator) if seat is None else seat
+        run, held = self.kit.settlement.runs(job), self.kit.settlement.seats(job, seat)
+        root = keccak(encode(["uint256"] * 3, (job, run.turn, seat)))
+        self.kit.settlement.commit(job, seat, run.turn, root, b"\x05" * 32, sender=operator.hot)
+        scope = held.first << 16 | held.count
+        prices = (held.count * held.price, held.count * held.pot_price)
+        fixed = (run.turn, run.round, seat, operator.id, scope, *prices, run.start_root, root)
+        return self._remember(job, (*fixed, self.now + run.window_s))
 
     def post_checkpoint(self, job: int, operator: Operator) -> tuple[Any, ...]:
-        """Closes the round with what was committed; returns the claim's reference."""
-        run = self.kit.settlement.runs(job)
-        mask = (2**run.slots - 1) & ~run.missing
-        root = keccak(encode(["uint256"] * 2, (job, run.round + 1)))
-        self.kit.settlement.post_checkpoint(job, run.round, operator.id, mask, root, b"\x06" * 32, sender=operator.hot)
-        return self._remember(job, (run.round, AGGREGATION, operator.id, mask, root, self.now + run.window_s))
+        """Closes the turn with what was committed; returns the claim."""
+        run, held = self.kit.settlement.runs(job), self.kit.settlement.seats(job, AGGREGATION)
+        mask = (2**run.seats - 1) & ~run.missing
+        root = keccak(encode(["uint256"] * 2, (job, run.turn + 1)))
+        self.kit.settlement.post_checkpoint(job, run.turn, mask, root, b"\x06" * 32, sender=operator.hot)
+        fixed = (run.turn, run.round, AGGREGATION, operator.id, mask, held.price, 0, run.start_root, root)
+        return self._remember(job, (*fixed, self.now + run.window_s))
 
     def _remember(self, job: int, ref: tuple[Any, ...]) -> tuple[Any, ...]:
         self.refs.setdefault(job, []).append(ref)
@@ -276,7 +304,7 @@ class Play:
     def finalise(self, job: int) -> None:
         """Pays all claims that were committed and not yet paid, after the last of their windows."""
         refs = self.refs.pop(job)
-        self.to(max(self.now, max(ref[5] for ref in refs) + 1))
+        self.to(max(self.now, max(ref[9] for ref in refs) + 1))
         for index in range(0, len(refs), 64):
             self.kit.settlement.finalise(job, refs[index : index + 64], sender=self.anyone)
 

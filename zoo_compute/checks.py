@@ -167,7 +167,8 @@ class Examination:
     def _torch(self) -> tuple[None, str]:
         if importlib.util.find_spec("torch") is None:
             raise ZooError(
-                "torch is not installed", hint="pip install 'zoo-compute[node]' (to train, and to make initial weights)"
+                "torch is not installed",
+                hint="pip install 'zoo-compute[node]' (to train, and to trace the module of a job)",
             )
         question = (
             "import json, torch; gpu = torch.cuda.is_available(); mps = torch.backends.mps.is_available();"

@@ -24,8 +24,7 @@ from zoo_compute.chain.sender import Sender
 from zoo_compute.errors import ConfigError, UserError
 from zoo_compute.plan import Config, plan_of
 from zoo_compute.posted import Job
-from zoo_compute.quote import Quote, quote, terms_of
-from zoo_compute.spec import params
+from zoo_compute.quote import Quote, quote
 from zoo_compute.store import BlockStore, Store, confirmations, open_store
 
 if TYPE_CHECKING:
@@ -138,7 +137,7 @@ class Client:
         from zoo_compute.submission import check_funds, prepare, token_of
 
         token = token_of(job, self.chain)
-        check_funds(self.chain, self.signer.address, token, params.escrow(terms_of(job.outline(), job.prices, token)))
+        check_funds(self.chain, self.signer.address, token, job.escrow)
         return prepare(job, token, self.store, weights=weights, say=self.say)
 
     def check_served(self, prepared: Prepared) -> None:
@@ -146,7 +145,8 @@ class Client:
         peers = self.description.storage
         if not isinstance(self.store, BlockStore):
             return  # an IPFS daemon announces its content itself
-        cids = [prepared.cid, prepared.manifest.state.cid, prepared.manifest.data.cid]
+        manifest = prepared.manifest
+        cids = [prepared.cid, manifest.program.cid, manifest.state.cid, manifest.data.cid]
         if not all(confirmations(cid, peers, timeout_s=SERVED_TIMEOUT_S) for cid in cids):
             told = ", ".join(peers) or "the network file names none"
             raise UserError(

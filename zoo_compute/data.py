@@ -1,28 +1,38 @@
-"""Training text: cut into examples, shuffled once, a part held out. numpy only.
+"""Training data: cut into examples, shuffled once, a part held out, gathered into batches. numpy only.
 
-The order is part of the job: it is committed (`data_root`), and which slot trains on which examples follows from it.
+Examples are named arrays whose first axis counts them, float32 or int32: `tokens` (E, T+1) of text, or what the
+program's batch names, `inputs` and `targets`. Their order is part of the job: it is committed (`data_root`), and which
+slot trains on which examples follows from it.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from repops.commitments import Array
+from repops.files import FileRefused, load_state
+
+TOKENS, INPUTS, TARGETS = "tokens", "inputs", "targets"
+ARRAY_SUFFIXES = (".npz", ".safetensors")
 TEXT_SUFFIXES = frozenset({".py", ".txt", ".md", ".rst", ".text", ".json", ".yaml", ".c", ".h"})
 SKIPPED = frozenset({"site-packages", "dist-packages", "node_modules", "__pycache__"})
 MAX_TEXT_BYTES = 512 * 2**20
 MAX_FILE_BYTES = 16 * 2**20
 
 
-class Dataset(NamedTuple):
-    """examples (E, T+1) and heldout (N, T+1), both u8."""
+Examples = dict[str, Array]
 
-    examples: np.ndarray
-    heldout: np.ndarray
+
+class Dataset(NamedTuple):
+    """What is trained on, and what is held out: the same names, dtypes and shapes but for the first axis."""
+
+    examples: Examples
+    heldout: Examples
 
 
 class RepeatedData(UserWarning):
@@ -56,16 +66,83 @@ def prepare_text(
             f"{(minimum + heldout) * (context + 1):,} bytes), or lower slots, inner_steps, batch_size or context"
         )
     windows = np.frombuffer(text, dtype=np.uint8)[: count * (context + 1)].reshape(count, context + 1)
+    return _split({TOKENS: windows}, count, seed, wanted=wanted, heldout=heldout, what="the text makes")
+
+
+def prepare_arrays(
+    arrays: Mapping[str, Array], seed: int, *, wanted: int | None = None, minimum: int = 1, heldout: int = 128
+) -> Dataset:
+    """As `prepare_text`, from examples that are at hand: `inputs` and `targets`, or `tokens`. Raises ValueError."""
+    given = {name: as_words(name, np.asarray(array)) for name, array in arrays.items()}
+    if set(given) not in ({TOKENS}, {INPUTS, TARGETS}):
+        raise ValueError(
+            f"expected the arrays `inputs` and `targets`, or `tokens`, got {', '.join(map(repr, given)) or 'none'}"
+        )
+    counts = {name: len(array) if array.ndim else 0 for name, array in given.items()}
+    count = min(counts.values())
+    if len(set(counts.values())) > 1:
+        raise ValueError(f"the first axis counts the examples, and differs: {counts}")
+    if count < minimum + heldout:
+        raise ValueError(
+            f"{count:,} examples, of which {heldout:,} are held out; one round needs {minimum:,}. Add examples, or lower "
+            "slots, inner_steps, batch_size or heldout"
+        )
+    return _split(given, count, seed, wanted=wanted, heldout=heldout, what="there are")
+
+
+def _split(
+    arrays: Mapping[str, Array], count: int, seed: int, *, wanted: int | None, heldout: int, what: str
+) -> Dataset:
+    """Shuffle, hold out, and take what the run uses."""
     order = np.random.default_rng(seed).permutation(count)
     chosen = order[heldout:] if wanted is None else order[heldout : heldout + wanted]
     if wanted is not None and len(chosen) < wanted:
         warnings.warn(
-            f"the text makes {len(chosen):,} examples, the run uses {wanted:,}: examples will repeat "
+            f"{what} {len(chosen):,} examples, the run uses {wanted:,}: examples will repeat "
             f"({wanted / len(chosen):.1f} times each)",
             RepeatedData,
-            stacklevel=2,
+            stacklevel=3,
         )
-    return Dataset(windows[chosen], windows[order[:heldout]])
+    parts = (
+        {name: as_words(name, array[index]) for name, array in arrays.items()} for index in (chosen, order[:heldout])
+    )
+    return Dataset(*parts)
+
+
+def as_words(name: str, array: Array) -> Array:
+    """float32, or integers as int32: what a program's batch holds. Raises ValueError for anything else."""
+    if array.dtype == np.float32 or array.dtype == np.int32:
+        return array
+    if array.dtype.kind not in "iub":
+        raise ValueError(f"{name}: expected float32 or integers, got {array.dtype.name}")
+    if array.size and not -(2**31) <= int(array.min()) <= int(array.max()) < 2**31:
+        raise ValueError(f"{name}: holds an integer beyond 32 bits")
+    return array.astype(np.int32)
+
+
+def read_arrays(path: Path) -> Examples:
+    """The arrays of an .npz file (numpy.savez) or a canonical safetensors file. Raises ValueError."""
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as held:
+                return {name: held[name] for name in held.files}
+        return load_state(path)
+    except FileNotFoundError as error:
+        raise ValueError(f"{path}: no such file") from error
+    except (FileRefused, OSError, ValueError) as error:
+        raise ValueError(f"{path}: cannot be read as arrays ({error})") from error
+
+
+def batch_of(examples: Mapping[str, Array], index: Array, accumulate: int = 1) -> Examples:
+    """The batch of a step: these examples, `tokens` as `inputs` (all but the last) and `targets` (all but the first).
+
+    accumulate: above 1, a new leading axis of so many parts, each of consecutive examples.
+    """
+    rows = {name: array[index] for name, array in examples.items()}
+    if TOKENS in rows:
+        rows = {INPUTS: rows[TOKENS][:, :-1], TARGETS: rows[TOKENS][:, 1:]}
+    parts = (accumulate, len(index) // accumulate) if accumulate > 1 else (len(index),)
+    return {name: np.ascontiguousarray(array).reshape(*parts, *array.shape[1:]) for name, array in rows.items()}
 
 
 def read_text(sources: str | Path | Iterable[str | Path]) -> bytes:

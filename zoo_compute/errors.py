@@ -22,6 +22,9 @@
             ├── AuctionRefusal     "auction: ..."
             ├── SettlementRefusal  "settlement: ..."
             ├── RewardsRefusal     "rewards: ..."
+            ├── DatasetsRefusal    "datasets: ..."
+            ├── AvailabilityRefusal  "availability: ..."
+            ├── AuditsRefusal      "audits: ..."
             ├── TreasuryRefusal    "treasury: ..."
             ├── TimelockRefusal    "timelock_controller: ...", "access_control: ..."
             ├── TokenRefusal       "erc20: ...", "ownable: ..."
@@ -144,6 +147,18 @@ class SettlementRefusal(Refusal):
 
 class RewardsRefusal(Refusal):
     """Rewards."""
+
+
+class DatasetsRefusal(Refusal):
+    """Datasets."""
+
+
+class AvailabilityRefusal(Refusal):
+    """Availability."""
+
+
+class AuditsRefusal(Refusal):
+    """Audits."""
 
 
 class TreasuryRefusal(Refusal):

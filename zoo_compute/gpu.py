@@ -11,6 +11,8 @@ from zoo_compute.spec.params import GPU_CLASSES, MAX_VRAM_GB, GpuClass
 
 CLASSES = tuple(GPU_CLASSES.values())
 CONSUMER, PROFESSIONAL, DATACENTER, APPLE = CLASSES
+TIERS = {"none": 0, "bronze": 1, "silver": 2, "gold": 3}  # numbers of a declared machine and its SLA
+PERIODS = 24  # of an epoch: hours, where an epoch is a day
 
 # Said of a card by drivers and shops, and no part of its model: makers, memory, bus, edition.
 _BESIDES = re.compile(
@@ -98,3 +100,37 @@ def check_memory(found: GpuClass, vram_gb: int) -> None:
             if fitting
             else "this GPU is too small for the network",
         )
+
+
+def admitted(gpu_type: str | None, gpu_class: str | None, memory: str) -> tuple[GpuClass, int]:
+    """The class and the memory in GB of a card given by its name or by its class. Raises UserError."""
+    if (gpu_type is None) == (gpu_class is None):
+        raise UserError("give --gpu-type NAME, or --gpu-class CLASS for a card that is not listed")
+    found = class_of(gpu_type) if gpu_type else class_named(gpu_class or "")
+    vram_gb = parse_memory(memory)
+    check_memory(found, vram_gb)
+    return found, vram_gb
+
+
+def hours_of(text: str) -> list[int]:
+    """The periods of `8-17,22`, ascending, each once; none of empty text. Raises UserError."""
+    found: set[int] = set()
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        span = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2}))?", part)
+        first, last = (int(span[1]), int(span[2] or span[1])) if span else (1, 0)
+        if not first <= last < PERIODS:
+            raise UserError(f"--hours: {part!r} is no hour or span of hours", hint="such as 0-23, or 8-17,22")
+        found |= set(range(first, last + 1))
+    return sorted(found)
+
+
+def hours_told(hours: list[int]) -> str:
+    """Periods in words, spans together: `hours 8-17, 22`."""
+    spans: list[list[int]] = []
+    for hour in hours:
+        if spans and spans[-1][1] == hour - 1:
+            spans[-1][1] = hour
+        else:
+            spans.append([hour, hour])
+    told = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+    return f"hours {told}" if told else "no hours"

@@ -7,17 +7,42 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
+import numpy as np
 
-from repops.fields import BadField, between, nearest, read
-from repops.specs import ARCHITECTURES, Profile, ProgramSpec
+from repops.commitments import Array
+from repops.fields import BadField, nearest
+from repops.profile import Profile
 from zoo_compute.amounts import format_amount, parse_amount
+from zoo_compute.data import ARRAY_SUFFIXES, INPUTS, TARGETS, TOKENS, Examples, batch_of, prepare_arrays, read_arrays
 from zoo_compute.errors import UserError
-from zoo_compute.manifest import DataFile, HeldoutFile, JobError, Manifest, Outer, StateFile, refusals_told
+from zoo_compute.manifest import (
+    DataFile,
+    HeldoutFile,
+    JobError,
+    Manifest,
+    Outer,
+    ProgramFile,
+    StateFile,
+    refusals_told,
+)
+from zoo_compute.modules import ModelSource, Rule, Traced, load_program, read_model, trace_module
+from zoo_compute.sections import (
+    LONGEST_SEGMENT,
+    SECTIONS,
+    CheckpointConfig,
+    DataSection,
+    LimitsSection,
+    MarketSection,
+    TrainingSection,
+    own_keys,
+    read_config,
+    read_section,
+)
 from zoo_compute.spec.params import MAX_PRICE, MAX_ROUNDS, escrow_of
 
 __all__ = [
@@ -29,117 +54,11 @@ __all__ = [
     "Manifest",
     "Outer",
     "Prices",
+    "ProgramFile",
     "StateFile",
 ]
 
-MAX_CONFIG_BYTES = 1024 * 1024
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
-
-
-@dataclass(frozen=True)
-class ModelSection:
-    """`model:` an architecture by name and its sizes."""
-
-    layers: int
-    heads: int
-    width: int
-    context: int
-    vocab: int = 256
-    tied: bool = True
-    architecture: str = "gpt"
-
-
-@dataclass(frozen=True)
-class DataSection:
-    """`data:` text files or directories (relative to the configuration), and how many examples to hold out."""
-
-    path: str = ""
-    paths: list[str] = field(default_factory=list)
-    heldout: int = 128
-
-
-@dataclass(frozen=True)
-class TrainingSection:
-    """`training:` the inner optimiser, the rounds and the outer optimiser."""
-
-    learning_rate: float
-    batch_size: int
-    inner_steps: int
-    rounds: int
-    slots: int
-    quorum: int | None = None  # two thirds of the slots, rounded up
-    segment_steps: int | None = None  # a quarter of the inner steps, rounded up
-    optimizer: str = "adamw"
-    beta1: float = 0.9
-    beta2: float = 0.95
-    epsilon: float = 1e-8
-    weight_decay: float = 0.0
-    warmup_steps: int = 0
-    clip_norm: float = 0.0
-    outer_learning_rate: float = 0.7
-    outer_momentum: float = 0.9
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class MarketSection:
-    """`market:` prices per slot-round, and per round for the aggregator, in ZEN as decimal text."""
-
-    reserve: str | float | None = None
-    max_price: str | float | None = None
-    aggregator_reserve: str | float | None = None
-    aggregator_max_price: str | float | None = None
-    token: str = "ZEN"
-
-
-@dataclass(frozen=True)
-class LimitsSection:
-    """`limits:` most seconds a slot, an aggregation and a re-execution of a slot-round may take."""
-
-    slot_s: int = 3_600
-    aggregate_s: int = 1_800
-    reexecute_s: int | None = None  # as slot_s
-
-
-@dataclass(frozen=True)
-class CheckpointConfig:
-    """`checkpoint:` which checkpoints are kept, where, and on how many stores.
-
-    A checkpoint is made at the end of every round, that is every `inner_steps` steps; `interval` counts steps of a slot
-    and says which of them outlive the job: every `interval / inner_steps`-th, and always the last. 0 keeps all.
-    """
-
-    interval: int = 0
-    storage: str = "ipfs"
-    redundancy: int = 2
-
-    def __post_init__(self) -> None:
-        between("checkpoint.interval", self.interval, 0, 10**10)
-        between("checkpoint.redundancy", self.redundancy, 1, 256)
-        if self.storage != "ipfs":
-            raise BadField(f"checkpoint.storage: expected 'ipfs' (embedded or a daemon), got {self.storage!r}")
-
-    def every_rounds(self, inner_steps: int) -> int:
-        """Keep the checkpoint of every n-th round. Raises BadField when no round ends at `interval`."""
-        if self.interval % inner_steps:
-            below = max(1, self.interval // inner_steps) * inner_steps
-            raise BadField(
-                f"checkpoint.interval: {self.interval} steps is no multiple of training.inner_steps = {inner_steps}, "
-                f"where rounds end; use {below} or {below + inner_steps}"
-            )
-        return max(1, self.interval // inner_steps)
-
-
-def read_config(path: Path) -> Any:
-    """What a YAML or JSON file says, unchecked. Raises JobError, naming the file."""
-    try:
-        if path.stat().st_size > MAX_CONFIG_BYTES:
-            raise JobError(f"{path}: larger than a configuration should be ({MAX_CONFIG_BYTES} bytes)")
-        return yaml.safe_load(path.read_text("utf-8"))
-    except OSError as error:
-        raise JobError(f"{path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise JobError(f"{path}: not YAML or JSON: {error}") from error
 
 
 class Prices(NamedTuple):
@@ -151,33 +70,12 @@ class Prices(NamedTuple):
     aggregator_max_price: int
 
 
-SECTIONS: dict[str, type] = {
-    "model": ModelSection,
-    "data": DataSection,
-    "training": TrainingSection,
-    "market": MarketSection,
-    "limits": LimitsSection,
-    "checkpoint": CheckpointConfig,
-}
-
-
-def _section(name: str, given: Mapping[str, Any] | None) -> Any:
-    """Read one section; a key that belongs to another section is told so."""
-    given = {} if given is None else given
-    if not isinstance(given, Mapping):
-        raise BadField(f"{name}: expected a mapping, got {given!r}")
-    own = {f.name for f in fields(SECTIONS[name])}
-    for key in given:
-        homes = [other for other, cls in SECTIONS.items() if key in {f.name for f in fields(cls)}]
-        if key not in own and homes:
-            raise BadField(f"{name}: unknown key {key!r}; it belongs to {homes[0]!r}")
-    return read(SECTIONS[name], given, name)
-
-
 @dataclass
 class ComputeJob:
     """A job as its submitter describes it: four plain values, and optionally market, limits and checkpoint.
 
+    model_config: a built-in architecture and its sizes; or `module`, a function `FILE.py:NAME` that returns (module, loss,
+    optimizer), and what it takes; or `module`, `loss` and `optimizer` themselves; or `program`, a file.
     budget_max: the most ZEN the job may put in escrow, as decimal text; prices that `market` lacks follow from it.
     """
 
@@ -192,14 +90,13 @@ class ComputeJob:
 
     def __post_init__(self) -> None:
         with refusals_told():
-            self.model: ModelSection = _section("model", self.model_config)
-            self.data: DataSection = _section("data", self.data_config)
-            self.training: TrainingSection = _section("training", self.training_config)
-            self.market: MarketSection = _section("market", self.market_config)
-            self.limits: LimitsSection = _section("limits", self.limits_config)
+            self.data: DataSection = read_section("data", self.data_config)
+            self.training: TrainingSection = read_section("training", self.training_config)
+            self.model: ModelSource = self._model()
+            self.market: MarketSection = read_section("market", self.market_config)
+            self.limits: LimitsSection = read_section("limits", self.limits_config)
             given = self.checkpoint_config
-            self.checkpoint = given if isinstance(given, CheckpointConfig) else _section("checkpoint", given)
-            self.spec: ProgramSpec = self._program()
+            self.checkpoint = given if isinstance(given, CheckpointConfig) else read_section("checkpoint", given)
             self.checkpoint.every_rounds(self.training.inner_steps)
             if self.market.token != "ZEN" and not _ADDRESS.fullmatch(self.market.token):
                 raise BadField(f"market.token: expected 'ZEN' or an address, got {self.market.token!r}")
@@ -217,8 +114,48 @@ class ComputeJob:
         return self.training.slots * self.training.inner_steps * self.training.batch_size
 
     @property
+    def context(self) -> int:
+        """Tokens an example of text has. Raises JobError."""
+        found = self.data.context or self.model.context
+        if not found and self.model.program:
+            found = self.traced.batch[INPUTS].shape[-1]
+        if not found:
+            raise JobError(
+                "data.context: missing",
+                hint="how many tokens has an example of text? (data of other kinds comes as arrays)",
+            )
+        return found
+
+    @cached_property
+    def arrays(self) -> Examples | None:
+        """The data where it comes as arrays; None for text. Raises JobError."""
+        if self.data.arrays is not None:
+            return {name: np.asarray(array) for name, array in self.data.arrays.items()}
+        paths = [path for path in self.data_paths() if path.suffix in ARRAY_SUFFIXES] if self._paths else []
+        if not paths:
+            return None
+        if len(self._paths) > 1:
+            raise JobError(f"data: {paths[0].name} holds arrays and stands alone")
+        try:
+            return read_arrays(paths[0])
+        except ValueError as error:
+            raise JobError(f"data: {error}") from error
+
+    @cached_property
+    def traced(self) -> Traced:
+        """The step's program, and the initial weights; the submitter's module runs here, once. Raises JobError."""
+        training = self.training
+        with refusals_told():
+            if self.model.program:
+                return load_program(self.directory / Path(self.model.program).expanduser())
+            rule = Rule(training.clip_norm or None, training.rates, training.accumulate)
+            batch = self._sample()
+            return trace_module(self.model, batch, rule, seed=training.seed, directory=self.directory)
+
+    @property
     def profile(self) -> Profile:
-        return self.spec.profile
+        """Costs of one inner step."""
+        return self.traced.profile
 
     @property
     def flops(self) -> int:
@@ -233,26 +170,46 @@ class ComputeJob:
 
     def data_paths(self) -> list[Path]:
         """The files and directories of `data:`, relative ones from the configuration's directory."""
-        given = [*([self.data.path] if self.data.path else []), *self.data.paths]
-        if not given:
-            raise JobError("data: name the text to train on with `path` or `paths`")
-        return [self.directory / Path(path).expanduser() for path in given]
+        if not self._paths:
+            raise JobError("data: name what to train on with `path` or `paths`")
+        return [self.directory / Path(path).expanduser() for path in self._paths]
+
+    @property
+    def _paths(self) -> list[str]:
+        return [*([self.data.path] if self.data.path else []), *self.data.paths]
+
+    def _sample(self) -> tuple[Array, Array]:
+        """Inputs and targets of one step, of the right shapes and dtypes."""
+        size = self.training.batch_size
+        if self.arrays is None:
+            first: Examples = {TOKENS: np.zeros((1, self.context + 1), np.int32)}
+        else:
+            try:
+                first = prepare_arrays(self.arrays, 0, heldout=1).examples
+            except ValueError as error:
+                raise JobError(f"data: {error}") from error
+        batch = batch_of(first, np.zeros(size, np.int64), self.training.accumulate)
+        return batch[INPUTS], batch[TARGETS]
 
     def outline(self) -> Manifest:
         """The manifest before its files exist: its numbers are those of the real one, its content addresses are not."""
         cid, root = "b" + "a" * 58, "0" * 64
-        return self.manifest(StateFile(cid, root), DataFile(cid, root, examples=1), HeldoutFile(cid))
+        return self.manifest(
+            ProgramFile(cid, root, flops=1), StateFile(cid, root), DataFile(cid, root, examples=1), HeldoutFile(cid)
+        )
 
-    def manifest(self, state: StateFile, data: DataFile, heldout: HeldoutFile) -> Manifest:
+    def manifest(self, program: ProgramFile, state: StateFile, data: DataFile, heldout: HeldoutFile) -> Manifest:
         """The job's manifest, once its files are stored."""
         training, limits = self.training, self.limits
         return Manifest(
-            program=self.spec.to_dict(),
+            program=program,
+            batch_size=training.batch_size,
+            accumulate=training.accumulate,
             rounds=training.rounds,
             slots=training.slots,
             quorum=-(-2 * training.slots // 3) if training.quorum is None else training.quorum,
             inner_steps=training.inner_steps,
-            segment_steps=training.segment_steps or max(1, -(-training.inner_steps // 4)),
+            segment_steps=training.segment_steps or min(LONGEST_SEGMENT, -(-training.inner_steps // 4)),
             seed=training.seed,
             state=state,
             data=data,
@@ -262,6 +219,8 @@ class ComputeJob:
             aggregate_s=limits.aggregate_s,
             reexecute_s=limits.slot_s if limits.reexecute_s is None else limits.reexecute_s,
             redundancy=self.checkpoint.redundancy,
+            depth=limits.depth,
+            policy=limits.policy,
             keep_every=min(MAX_ROUNDS, self.checkpoint.every_rounds(training.inner_steps)),
         )
 
@@ -298,16 +257,11 @@ class ComputeJob:
             directory=directory or Path(),
         )
 
-    def _program(self) -> ProgramSpec:
-        model, training = self.model, self.training
-        if model.architecture not in ARCHITECTURES:
-            raise BadField(
-                f"model.architecture: unknown {model.architecture!r}; {nearest(model.architecture, ARCHITECTURES)}"
-            )
-        sizes = {k: v for k, v in asdict(model).items() if k != "architecture"}
-        rule = ("learning_rate", "beta1", "beta2", "epsilon", "weight_decay", "warmup_steps", "clip_norm")
-        optimizer = {"name": training.optimizer} | {name: getattr(training, name) for name in rule}
-        return ProgramSpec(sizes | {"name": model.architecture}, optimizer, training.batch_size)
+    def _model(self) -> ModelSource:
+        given: Mapping[str, Any] = self.model_config
+        if not isinstance(given, Mapping) or not given.keys() & {"module", "program"}:
+            given = own_keys("model", given)
+        return read_model(given, self.training.rule)
 
     def _prices(self) -> Prices:
         market, training = self.market, self.training

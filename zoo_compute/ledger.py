@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from web3.exceptions import TransactionNotFound
 
 from zoo_compute.chain.events import Event, scan
-from zoo_compute.chain.views import Checkpoint, Commit, JobView
-from zoo_compute.spec.bits import popcount, slots_in
+from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState, Commit, JobView
+from zoo_compute.chain.views import Claim as OnChain
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
@@ -19,8 +19,9 @@ CAUSES = {
     "decline": "declined its slots",
     "expire": "was not ready in time",
     "time_out": "did not commit in time",
-    "time_out_aggregator": "did not aggregate in time",
 }
+LATE_AGGREGATOR = "did not aggregate in time"
+CONVICTED = "was convicted"
 UNTOLD = "left its seat"
 CAUSES_KEPT = 4_096  # transactions whose cause is remembered: what is mined stays what it was
 
@@ -42,13 +43,15 @@ def balances(chain: Chain, account: str) -> Balances:
 
 @dataclass(frozen=True)
 class Claimed:
-    """Work that was accepted on chain: an operator's slots of a round, or an aggregation (slots empty)."""
+    """Work that was accepted on chain: an operator's seat in a turn, or an aggregation (no slots)."""
 
+    turn: int
     round: int
+    seat: int
     operator: int
     kind: str  # "slots" | "aggregation"
     slots: tuple[int, ...]
-    state: str  # "in round" | "challenge window" | "payable" | "paid"
+    state: str  # "in turn" | "challenge window" | "in dispute" | "payable" | "paid" | "convicted"
     deadline: int  # last second of the challenge window
     amount: int  # gross: what the escrow pays, or paid
     fee: int  # of which the treasury's
@@ -60,17 +63,18 @@ class Penalty:
 
     block: int
     operator: int
-    round: int | None
-    slots: tuple[int, ...]
+    turn: int | None
+    seat: int | None
     amount: int
     why: str
 
 
 @dataclass(frozen=True)
 class Account:
-    """A job's money. To the wei: escrowed = paid + fee + refunded + held."""
+    """A job's money. To the wei: escrowed + restored = paid + fee + refunded + held."""
 
     escrowed: int
+    restored: int  # restitution after rollbacks, out of the convicted operators' locks
     paid: int  # to operators, after the fee
     fee: int  # to the treasury
     refunded: int
@@ -84,7 +88,7 @@ class Account:
     @property
     def committed(self) -> int:
         """What accepted work will still take from escrow, once it is final."""
-        return sum(claim.amount for claim in self.claims if claim.state != "paid")
+        return sum(claim.amount for claim in self.claims if claim.state not in ("paid", "convicted"))
 
     def to_dict(self) -> dict[str, Any]:
         """For scripts: amounts as decimal strings in wei."""
@@ -93,7 +97,8 @@ class Account:
 
 
 _AMOUNTS = {
-    "escrowed", "paid", "fee", "refunded", "held", "from_pot", "slashed", "amount", "committed", "escrow_price", "pot_price", "burned",
+    "escrowed", "restored", "paid", "fee", "refunded", "held", "from_pot", "slashed", "amount", "committed", "price", "pot_price",
+    "burned",
 }  # fmt: skip
 
 
@@ -116,80 +121,67 @@ def job_account(chain: Chain, view: JobView, events: Sequence[Event] | None = No
     escrowed = posted[0].args["escrow"] if posted else view.escrow
     payments = named.get("Paid", [])
     paid, fee = sum(e.args["net"] for e in payments), sum(e.args["fee"] for e in payments)
+    restored = sum(e.args["amount"] for e in named.get("JobFunded", []))
     if named.get("JobCancelled"):
         refunded = escrowed - paid - fee
     penalties = tuple(_penalties(chain, events))
+    finalised = named.get("ClaimFinalised", [])
     return Account(
         escrowed=escrowed,
+        restored=restored,
         paid=paid,
         fee=fee,
         refunded=refunded,
-        held=escrowed - paid - fee - refunded,
-        from_pot=sum(e.args["from_pot"] for e in named.get("ClaimFinalised", [])),
+        held=escrowed + restored - paid - fee - refunded,
+        from_pot=sum(e.args["from_pot"] for e in finalised),
         slashed=sum(p.amount for p in penalties),
-        claims=tuple(_claims(view, named.get("ClaimFinalised", []), payments)),
+        claims=tuple(_claims(view, finalised)),
         penalties=penalties,
         takeovers=tuple(
-            {k: e.args[k] for k in ("round", "slot", "operator", "escrow_price", "pot_price", "burned")}
-            for e in named.get("SlotTakenOver", [])
+            {k: e.args[k] for k in ("turn", "seat", "operator", "price", "pot_price", "burned")}
+            for e in named.get("SeatTakenOver", [])
         ),
     )
 
 
-def _claims(view: JobView, finalised: Iterable[Event], payments: Iterable[Event]) -> Iterable[Claimed]:
-    # A finalisation is told right after its payment, in the same transaction: pair them in order.
-    paid: dict[tuple[int, int], tuple[int, int]] = {}
-    queue = sorted([*finalised, *payments], key=lambda e: (e.block, e.log_index))
-    last: Event | None = None
-    for event in queue:
-        if event.name == "Paid":
-            last = event
-            continue
-        gross_and_fee = (
-            (last.args["net"] + last.args["fee"], last.args["fee"]) if last and last.tx == event.tx else (0, 0)
-        )
-        paid[(event.args["round"], event.args["key"])] = gross_and_fee
-        last = None
-    claims: list[Commit | Checkpoint] = [*view.commits, *view.checkpoints]
-    for claim in sorted(claims, key=lambda c: (c.round, c.key)):
-        amount, fee = paid.get((claim.round, claim.key), (_price(view, claim), 0))
+def _claims(view: JobView, finalised: Iterable[Event]) -> Iterable[Claimed]:
+    fees = {(event.args["turn"], event.args["seat"]): event.args["fee"] for event in finalised}
+    for claim in sorted(view.claims, key=lambda c: (c.turn, c.seat, c.block)):
+        paid = claim.state == ClaimState.PAID
         yield Claimed(
+            turn=claim.turn,
             round=claim.round,
+            seat=claim.seat,
             operator=claim.operator,
             kind="slots" if isinstance(claim, Commit) else "aggregation",
-            slots=tuple(slots_in(claim.bitmap)) if isinstance(claim, Commit) else (),
+            slots=tuple(claim.slots) if isinstance(claim, Commit) else (),
             state=_state(view, claim),
             deadline=claim.deadline,
-            amount=amount,
-            fee=fee,
+            amount=claim.price,
+            fee=fees[claim.turn, claim.seat] if paid else 0,
         )
 
 
-def _state(view: JobView, claim: Commit | Checkpoint) -> str:
-    if claim.finalised:
-        return "paid"
-    if not view.closed(claim.round):
-        return "in round"
+def _state(view: JobView, claim: OnChain) -> str:
+    if claim.final:
+        return "paid" if claim.state == ClaimState.PAID else "convicted"
+    if claim.disputes:
+        return "in dispute"
+    if not view.is_closed(claim.turn):
+        return "in turn"
     return "payable" if view.now > claim.deadline else "challenge window"
-
-
-def _price(view: JobView, claim: Commit | Checkpoint) -> int:
-    """What escrow will pay for an open claim, at the seat's price (a slot taken over may differ)."""
-    if isinstance(claim, Checkpoint):
-        seat = view.aggregator_seats.get(claim.operator)
-        return seat.price if seat else 0
-    slots = view.seats.get(claim.operator)
-    return slots.price * popcount(claim.bitmap) if slots else 0
 
 
 def _penalties(chain: Chain, events: Iterable[Event]) -> Iterable[Penalty]:
     for event in events:
         args = event.args
-        if event.name in ("SlotsVacated", "AggregatorVacated"):
-            slots = tuple(slots_in(args["bitmap"])) if event.name == "SlotsVacated" else ()
-            yield Penalty(event.block, args["operator"], args["round"], slots, args["slashed"], _cause(chain, event))
+        if event.name == "SeatVacated" and args["slashed"]:
+            why = LATE_AGGREGATOR if args["seat"] == AGGREGATOR_SEAT else _cause(chain, event)
+            yield Penalty(event.block, args["operator"], args["turn"], args["seat"], args["slashed"], why)
+        elif event.name == "ClaimConvicted":
+            yield Penalty(event.block, args["operator"], args["turn"], args["seat"], args["slashed"], CONVICTED)
         elif event.name == "BidReclaimed" and args["forfeited"]:
-            yield Penalty(event.block, args["operator"], None, (), args["forfeited"], "did not open its bid")
+            yield Penalty(event.block, args["operator"], None, None, args["forfeited"], "did not open its bid")
 
 
 def _cause(chain: Chain, event: Event) -> str:

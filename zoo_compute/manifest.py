@@ -1,25 +1,26 @@
 """The manifest: the canonical JSON file that fixes a job (docs/protocol.md, 'The files of a job'). No torch.
 
 Addressed by its SHA-256: equal jobs have equal bytes, and every party reads the same program, data rule and
-hyper-parameters from it.
+hyper-parameters from it. The program of a step is a file of its own; those of a round follow from it (`rounds`).
 """
 
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
-from repops.commitments import Array, sha256
-from repops.fields import BadField, between, canonical_json, parse_json, read
-from repops.specs import ProgramSpec
+from repops.commitments import Array
+from repops.fields import BadField, between, canonical_json, nearest, parse_json, read
+from repops.merkle import sha256
 from zoo_compute.errors import UserError
-from zoo_compute.spec.params import MAX_ROUNDS, MAX_SECONDS, MAX_SLOTS
+from zoo_compute.spec.params import MAX_DEPTH, MAX_FLOPS, MAX_ROUNDS, MAX_SECONDS, MAX_SLOTS
 
+POLICIES = {"tolerate": 0, "roll back": 1}  # the numbers of `Terms.policy`
 MAX_MANIFEST_BYTES = 256 * 1024  # one raw block, so that its CID can be rebuilt from 32 bytes on chain
 _CID = re.compile(r"b[a-z2-7]{58}")
 _ROOT = re.compile(r"[0-9a-f]{64}")
@@ -53,6 +54,21 @@ def _check_root(where: str, root: str) -> None:
 
 
 @dataclass(frozen=True)
+class ProgramFile:
+    """What one inner step computes. root: the program's (repops.encoding); flops: exactly those of one step."""
+
+    cid: str
+    root: str
+    flops: int
+
+    def __post_init__(self) -> None:
+        _check_cid("program.cid", self.cid)
+        _check_root("program.root", self.root)
+        if not 1 <= self.flops <= MAX_FLOPS:
+            raise BadField(f"program.flops: expected 1 to 2^96 - 1, got {self.flops}")
+
+
+@dataclass(frozen=True)
 class StateFile:
     """The initial checkpoint; `root` is its state root."""
 
@@ -66,7 +82,7 @@ class StateFile:
 
 @dataclass(frozen=True)
 class DataFile:
-    """The shuffled examples; `root` is the tensor root of `examples` (examples, context + 1)."""
+    """The shuffled examples, one or more named arrays whose first axis counts them; `root` is their state root."""
 
     cid: str
     root: str
@@ -102,7 +118,8 @@ class Outer:
 class Manifest:
     """Everything that fixes a job. Build it directly, or read it with `from_bytes`; both check every field."""
 
-    program: dict[str, Any]
+    program: ProgramFile
+    batch_size: int  # examples of an inner step
     rounds: int
     slots: int
     quorum: int
@@ -117,14 +134,20 @@ class Manifest:
     aggregate_s: int
     reexecute_s: int
     redundancy: int
+    accumulate: int = 1  # parts that a step's batch comes in, along a leading axis
     keep_every: int = 1  # rounds between checkpoints that outlive the job; the last always does
+    depth: int = 4  # turns that may have claims that are not final
+    policy: str = "tolerate"  # what a convicted worker's claim does to the rounds after it: a key of POLICIES
     version: int = 1
 
     def __post_init__(self) -> None:
         with refusals_told():
             if self.version != 1:
                 raise BadField(f"manifest.version: this release reads version 1, got {self.version}")
-            object.__setattr__(self, "program", ProgramSpec.from_dict(self.program).to_dict())
+            between("manifest.batch_size", self.batch_size, 1, 2**16)
+            between("manifest.accumulate", self.accumulate, 1, self.batch_size)
+            if self.batch_size % self.accumulate:
+                raise BadField(f"manifest.accumulate: {self.accumulate} parts do not divide {self.batch_size} examples")
             between("manifest.rounds", self.rounds, 1, MAX_ROUNDS)
             between("manifest.slots", self.slots, 1, MAX_SLOTS)
             between("manifest.quorum", self.quorum, 1, self.slots)
@@ -133,20 +156,15 @@ class Manifest:
             between("manifest.seed", self.seed, 0, 2**63 - 1)
             between("manifest.redundancy", self.redundancy, 1, 256)
             between("manifest.keep_every", self.keep_every, 1, MAX_ROUNDS)
+            between("manifest.depth", self.depth, 1, MAX_DEPTH)
+            if self.policy not in POLICIES:
+                raise BadField(f"manifest.policy: unknown policy {self.policy!r}; {nearest(self.policy, POLICIES)}")
             for name in ("slot_s", "aggregate_s", "reexecute_s"):
                 between(f"manifest.{name}", getattr(self, name), 1, MAX_SECONDS)
 
     @property
-    def spec(self) -> ProgramSpec:
-        return ProgramSpec.from_dict(self.program)
-
-    @property
-    def batch_size(self) -> int:
-        return int(self.program["batch_size"])
-
-    @property
     def program_root(self) -> bytes:
-        return self.spec.root
+        return bytes.fromhex(self.program.root)
 
     @property
     def state_root(self) -> bytes:
@@ -159,7 +177,7 @@ class Manifest:
     @property
     def flops(self) -> int:
         """Of one slot-round."""
-        return self.spec.profile.flops * self.inner_steps
+        return self.program.flops * self.inner_steps
 
     @property
     def digest(self) -> bytes:
@@ -176,6 +194,11 @@ class Manifest:
             raise JobError(f"no data for round {round}, slot {slot}, step {step} of this job")
         first = ((round * self.slots + slot) * self.inner_steps + step) * self.batch_size
         return (first + np.arange(self.batch_size, dtype=np.int64)) % self.data.examples
+
+    def draws(self, round: int, slot: int) -> int:
+        """The key of a slot-round's random draws (dropout), a signed 32-bit integer: the state's `seed` at its first step."""
+        digest = sha256(b"seed" + self.digest + struct.pack("<II", round, slot))
+        return int.from_bytes(digest[:4], "little", signed=True)
 
     def to_bytes(self) -> bytes:
         return canonical_json(asdict(self))

@@ -14,15 +14,17 @@ from eth_utils.address import is_address, to_checksum_address
 from zoo_compute.amounts import format_amount
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain.events import scan
+from zoo_compute.chain.reads import Read, read_all
 from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.errors import ConfigError, NotFunded, Refusal, UserError
 from zoo_compute.ledger import job_account
-from zoo_compute.spec.params import GpuClass
+from zoo_compute.spec.params import CLAIM_EPOCHS, LIST_LIMIT, GpuClass
 from zoo_compute.standing import Earned, Earnings, Registered, Standing
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
+    from zoo_compute.consent import Consent
 
 Say = Callable[[str], None]
 CONFIG = "operator.json"  # keepers.config reads it
@@ -30,6 +32,7 @@ DRAINING = "draining"  # while this file is in an operator's folder, its keeper 
 HOT_KEY = "hot.json"
 PASSPHRASE = "passphrase"
 MAX_URL = 128
+STAKE_UNIT = 10**12  # wei: the registry counts stakes in these
 
 
 class Operators:
@@ -89,9 +92,7 @@ class Operators:
         *, hot: str | None, hot_coin: int, say: Say,
     ) -> Registered:  # fmt: skip
         """Make the hot key, stake, register, top the hot key up, write the folder's operator.json. May be run again."""
-        least = self.chain.params.min_stake
-        if stake < least:
-            raise UserError(f"the stake of {format_amount(stake)} is below the network's least, {format_amount(least)}")
+        self._check_stake(stake)
         if endpoint:
             _check_url(endpoint)
         address = self._hot_key(folder, hot)
@@ -108,13 +109,67 @@ class Operators:
             say(f"registering with {format_amount(stake)} at stake")
             receipt = self.sender.send(self.chain.registry.register(address, gpu.id, vram_gb, stake, endpoint))
             number = int(receipt.event("OperatorRegistered").args["operator"])
-        missing = hot_coin - self.chain.coin(address)
-        if missing > 0:
-            say(f"topping the hot key up with {format_amount(missing, '')} coin for gas")
-            self.sender.send_coin(address, missing)
+        self._top_up(address, hot_coin, say)
         if hot is None:
             _write_config(folder, network_file, number, endpoint)
         return Registered(number, self.sender.address, address, read_operator(self.chain, number).stake, not known)
+
+    def consent(self, folder: Path, gpu: GpuClass, vram_gb: int, stake: int, endpoint: str, holds_s: int) -> Consent:
+        """What a sponsor needs to register this account's operator; makes the folder's hot key."""
+        from zoo_compute.chain import keystore
+        from zoo_compute.consent import Consent
+
+        self._check_stake(stake)
+        if endpoint:
+            _check_url(endpoint)
+        hot = self._hot_key(folder, None)
+        owner = self.sender.address
+        agreed = Consent(
+            chain_id=self.chain.network.chain_id, registry=self.chain.registry.address, owner=owner, hot=hot,
+            gpu_class=gpu.id, vram_gb=vram_gb, stake=str(stake), endpoint=endpoint,
+            nonce=self.chain.registry.nonces(owner), deadline=self.chain.now() + holds_s,
+        )  # fmt: skip
+        passphrase = (folder / PASSPHRASE).read_text().strip()
+        return agreed.signed_by(self.sender.account, keystore.unlock(folder / HOT_KEY, passphrase))
+
+    def register_for(self, agreed: Consent, *, hot_coin: int, say: Say) -> Registered:
+        """Register who agreed to it, paying stake and gas. Raises UserError for a consent of another network."""
+        expected = (self.chain.network.chain_id, self.chain.registry.address)
+        if (agreed.chain_id, agreed.registry) != expected:
+            raise UserError(
+                f"the consent is for the registry {agreed.registry} on chain {agreed.chain_id}, this network's is "
+                f"{expected[1]} on chain {expected[0]}"
+            )
+        stake = int(agreed.stake)
+        self._check_zen(stake, "the stake")
+        self._approve(self._zen, "registry", stake)
+        say(f"registering {agreed.owner} with {format_amount(stake)} at stake")
+        receipt = self.sender.send(agreed.call(self.chain))
+        self._top_up(agreed.hot, hot_coin, say)
+        number = int(receipt.event("OperatorRegistered").args["operator"])
+        return Registered(number, agreed.owner, agreed.hot, stake, new=True)
+
+    def declare(self, folder: Path, number: int, tier: int, hours: list[int]) -> Receipt:
+        """Promise to be there; the folder's keeper, if one is here, then sends heartbeats."""
+        receipt = self.sender.send(self.chain.registry.declare(number, tier, sum(1 << hour for hour in hours)))
+        if (folder / CONFIG).exists():
+            path = folder / CONFIG
+            values = json.loads(path.read_text()) | {"availability_hours": hours}
+            write_atomically(path, (json.dumps(values, indent=2) + "\n").encode(), mode=0o644)
+        return receipt
+
+    def _check_stake(self, stake: int) -> None:
+        least = self.chain.params.min_stake
+        if stake < least:
+            raise UserError(f"the stake of {format_amount(stake)} is below the network's least, {format_amount(least)}")
+        if stake % STAKE_UNIT:
+            raise UserError(f"a stake is a multiple of {format_amount(STAKE_UNIT, places=6)}, not {stake} wei")
+
+    def _top_up(self, hot: str, wanted: int, say: Say) -> None:
+        missing = wanted - self.chain.coin(hot)
+        if missing > 0:
+            say(f"topping the hot key up with {format_amount(missing, '')} coin for gas")
+            self.sender.send_coin(hot, missing)
 
     def _hot_key(self, folder: Path, given: str | None) -> str:
         from zoo_compute.chain import keystore
@@ -166,24 +221,34 @@ class Operators:
     def claim_rewards(self, number: int, *, say: Say) -> int:
         """Network rewards of past epochs, to the owner; their sum."""
         total = 0
-        for epoch in self._epochs(number):
+        for epoch, jobs in self._epochs(number).items():
             try:
-                receipt = self.sender.send(self.chain.rewards.claim(number, epoch))
-                total += int(receipt.event("RewardClaimed").args["amount"])
+                for start in range(0, len(jobs), LIST_LIMIT):
+                    receipt = self.sender.send(
+                        self.chain.rewards.claim(number, epoch, jobs[start : start + LIST_LIMIT])
+                    )
+                    total += int(receipt.event("RewardClaimed").args["amount"])
             except Refusal as refusal:
                 say(f"network rewards of epoch {epoch}: {refusal.reason}")
         return total
 
-    def _epochs(self, number: int) -> list[int]:
-        """Epochs that are over and in which something was recorded and not yet claimed."""
-        names = ("ComputeRecorded", "RewardClaimed")
+    def _epochs(self, number: int) -> dict[int, list[int]]:
+        """Epochs that are over and not expired -> the jobs for which something was recorded in them and not yet claimed."""
+        head = self.chain.head()
         events = list(
-            scan(self.chain, self.chain.network.first_block, self.chain.head().number, names=names, operator=number)
+            scan(self.chain, self.chain.network.first_block, head.number, names=("ComputeRecorded",), operator=number)
         )
-        recorded = {int(e.args["epoch"]) for e in events if e.name == "ComputeRecorded"}
-        claimed = {int(e.args["epoch"]) for e in events if e.name == "RewardClaimed"}
-        now = self.chain.now() // self.chain.params.epoch_s
-        return sorted(epoch for epoch in recorded - claimed if epoch < now)
+        now = head.timestamp // self.chain.params.epoch_s
+        found = sorted({(int(e.args["epoch"]), int(e.args["job"])) for e in events})
+        due = [(epoch, job) for epoch, job in found if epoch < now <= epoch + CLAIM_EPOCHS]
+        shares = read_all(
+            self.chain, head.number, [Read("rewards", "shares", (number, epoch, job)) for epoch, job in due]
+        )
+        jobs: dict[int, list[int]] = {}
+        for (epoch, job), share in zip(due, shares, strict=True):
+            if share["weight"] or share["fees"]:
+                jobs.setdefault(epoch, []).append(job)
+        return jobs
 
     def _approve(self, token: str, contract: str, amount: int) -> None:
         spender = self.chain.network.contracts[contract]
@@ -253,7 +318,7 @@ class Operators:
 
 
 def _work(kind: str, slots: tuple[int, ...]) -> str:
-    return "aggregation" if kind == "aggregation" else f"slots {','.join(map(str, slots))}"
+    return "aggregation" if kind == "aggregation" else f"slots {slots[0]}-{slots[-1]}"
 
 
 def _check_url(url: str) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 
 from zoo_compute.amounts import parse_amount
 from zoo_compute.errors import UserError
-from zoo_compute.job import ComputeJob, JobError, read_config
+from zoo_compute.job import ComputeJob, JobError
 from zoo_compute.quote import check_budget, terms_of
+from zoo_compute.sections import read_config
 
 Config = str | Path | Mapping[str, Any] | ComputeJob
 
@@ -58,7 +59,7 @@ def _plan(given: Any, directory: Path, max_budget: str | int | float | None, dat
         section = given.get("data") or {}
         if not isinstance(section, Mapping):
             ComputeJob.from_dict(given)
-        given["data"] = {**section, "path": str(Path(data).expanduser().resolve()), "paths": []}
+        given["data"] = {**section, "path": str(Path(data).expanduser().resolve()), "paths": [], "arrays": None}
     market = given.get("market")
     budget_text = given.get("budget_max")
     if budget_text is None or not isinstance(market, Mapping) or market.get("max_price") is None:

@@ -64,10 +64,10 @@ class Job:
         return progress_of(view, spent=spent, due=account.committed, losses=self._losses.losses(view))
 
     def holders(self) -> list[int]:
-        """Operators whose stores hold the job's data and weights: with some, the submitter may stop serving them."""
+        """Operators whose stores hold the job's program, data and weights: with some, the submitter may stop serving them."""
         manifest = self._manifest(self.view())
         urls = self._client.endpoints()
-        held = _confirmed([manifest.data.cid, manifest.state.cid], urls.values())
+        held = _confirmed([manifest.program.cid, manifest.data.cid, manifest.state.cid], urls.values())
         return [operator for operator, url in urls.items() if url in held]
 
     def redundancy(self) -> Redundancy | None:
@@ -79,9 +79,9 @@ class Job:
         try:
             manifest = self._manifest(view)
             cids = [manifest.state.cid]
-            if max(view.checkpoint_roots, default=0):
+            if view.done:
                 cids = [
-                    raw_cid(view.checkpoint_cid),
+                    raw_cid(view.checkpoint_cids[view.done]),
                     pointer_of(view, self._client.store, timeout_s=LOOK_TIMEOUT_S).state,
                 ]
         except (StoreError, UserError):

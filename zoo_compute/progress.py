@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from zoo_compute.amounts import format_amount, format_seconds
-from zoo_compute.chain.views import Checkpoint, Commit, JobState, JobView, LotPhase
+from zoo_compute.chain.views import ClaimState, JobState, JobView, LotPhase
 from zoo_compute.errors import ZooError
 from zoo_compute.records import MAX_BUNDLE_BYTES, BadRecord, Bundle
-from zoo_compute.spec.bits import popcount, slots_in
 from zoo_compute.store.cid import raw_cid
 from zoo_compute.store.errors import StoreError
 
@@ -29,9 +28,11 @@ class Progress:
     job: int
     state: str  # open | awarded | running | ended | cancelled
     round: int
+    turn: int  # rounds opened, those done again after a rollback included
     rounds: int
+    final_rounds: int  # rounds whose checkpoint is final; the rest of them is optimistic
     slots: int
-    committed: int  # slots of the open round with a result on chain
+    committed: int  # slots of the open turn with a result on chain
     nodes: tuple[int, ...]  # operators that hold, or held, slots
     aggregator: int
     loss: float | None
@@ -39,7 +40,11 @@ class Progress:
     spent: int  # left escrow for good: payments and fees
     due: int  # accepted work not yet paid
     escrow: int  # still held
-    outstanding: int  # claims' units not yet paid
+    pending: int  # claims neither paid nor convicted
+    disputes: int  # open ones
+    convictions: int
+    rollbacks: int
+    closed: bool  # every claim is final, and the rest of the escrow is owed to the submitter
     waiting_for: str
     block: int
     now: int
@@ -51,8 +56,8 @@ class Progress:
 
     @property
     def settled(self) -> bool:
-        """Over, and every claim is final and paid."""
-        return self.over and self.outstanding == 0
+        """Over, and every claim is paid or convicted."""
+        return self.state == "cancelled" or self.closed
 
     @property
     def told(self) -> tuple[object, ...]:
@@ -60,13 +65,16 @@ class Progress:
         phase = " ".join(_DURATION.sub("", self.waiting_for).split())
         return (
             self.state,
-            self.round,
+            self.turn,
             self.committed,
             self.losses,
             self.spent,
             self.due,
             self.nodes,
-            self.outstanding,
+            self.pending,
+            self.disputes,
+            self.convictions,
+            self.rollbacks,
             phase,
         )
 
@@ -79,6 +87,8 @@ class Progress:
         parts = [f"job {self.job} {self.state}"]
         if self.state == "running":
             parts.append(f"round {self.round + 1}/{self.rounds}, {self.committed}/{self.slots} slots")
+        if self.rollbacks:
+            parts.append(f"rolled back {self.rollbacks} time{'s' * (self.rollbacks > 1)}")
         if self.loss is not None:
             parts.append(f"loss {self.loss:.4f}")
         parts.append(f"spent {format_amount(self.spent, places=3)} + {format_amount(self.due, places=3)} due")
@@ -97,13 +107,13 @@ class LossReader:
     _known: dict[bytes, dict[int, float]] = field(default_factory=dict)
 
     def losses(self, view: JobView) -> tuple[float | None, ...]:
-        """Mean last loss per round; None where nothing is known."""
+        """Mean last loss per round, of its newest turn; None where nothing is known."""
+        newest = {commit.round: commit.turn for commit in view.commits}
         by_round: dict[int, list[float]] = {}
         for commit in view.commits:
-            told = self._read(view.job, commit.bundle)
-            by_round.setdefault(commit.round, []).extend(
-                loss for slot, loss in told.items() if commit.bitmap >> slot & 1
-            )
+            if commit.turn == newest[commit.round]:
+                told = self._read(view.job, commit.bundle)
+                by_round.setdefault(commit.round, []).extend(told[slot] for slot in commit.slots if slot in told)
         return tuple(_mean(by_round.get(r)) for r in range(1 + max(by_round, default=-1)))
 
     def _read(self, job: int, digest: bytes) -> dict[int, float]:
@@ -139,17 +149,23 @@ def progress_of(view: JobView, *, spent: int, due: int, losses: Sequence[float |
         job=view.job,
         state=view.state.name.lower(),
         round=run.round if run else 0,
+        turn=run.turn if run else 0,
         rounds=terms.rounds,
+        final_rounds=view.final_rounds,
         slots=terms.slots,
-        committed=terms.slots - popcount(run.missing) if run and view.state == JobState.RUNNING else 0,
-        nodes=tuple(sorted(view.seats)),
+        committed=run.committed if run and view.state == JobState.RUNNING else 0,
+        nodes=_nodes(view),
         aggregator=run.aggregator if run else 0,
         loss=known[-1] if known else None,
         losses=tuple(losses),
         spent=spent,
         due=due,
         escrow=view.escrow,
-        outstanding=run.outstanding if run else 0,
+        pending=len(view.pending),
+        disputes=sum(claim.disputes for claim in view.claims),
+        convictions=sum(claim.state == ClaimState.CONVICTED for claim in view.claims),
+        rollbacks=len(view.rollbacks),
+        closed=view.closed,
         waiting_for=waiting_for(view),
         block=view.block,
         now=view.now,
@@ -162,20 +178,27 @@ def waiting_for(view: JobView) -> str:
     if view.state == JobState.OPEN:
         return _auction(view)
     if view.state == JobState.AWARDED and run:
-        missing = popcount(run.missing)
+        missing = sum(seat.count for number, seat in view.holders.items() if run.missing >> number & 1)
         return f"waiting for {missing} of {run.slots} slots to be ready" if missing else "about to start"
     if view.state == JobState.RUNNING and run:
+        if run.waits:
+            return f"round {run.round + 1} opens when the claims of {run.depth} turns before are final"
         if run.inputs_complete(now):
             late = "vacant" if not run.aggregator else f"by operator {run.aggregator}"
             return f"aggregation {late}, due in {format_seconds(max(0, run.aggregator_due - now))}"
-        vacant = f", slot {', '.join(map(str, slots_in(run.vacant)))} vacant" if run.vacant else ""
+        count = sum(seat.count for seat in view.vacant.values())
+        vacant = f", {count} slot{'s' * (count > 1)} vacant" if count else ""
         return f"inputs close in {format_seconds(max(0, run.inputs_close - now))}{vacant}"
-    if view.state == JobState.ENDED and run and run.outstanding:
-        claims: list[Commit | Checkpoint] = [*view.commits, *view.checkpoints]
-        deadlines = [claim.deadline for claim in claims if not claim.finalised]
-        left = max(0, max(deadlines, default=now) - now)
+    if view.state == JobState.ENDED and not view.closed:
+        left = max(0, max((claim.deadline for claim in view.pending), default=now) - now)
         return f"last claims are final in {format_seconds(left)}" if left else "waiting for the last claims to be paid"
     return ""
+
+
+def _nodes(view: JobView) -> tuple[int, ...]:
+    """The operators that hold, or held and worked for, slots."""
+    found = {seat.operator for seat in view.holders.values()} | {commit.operator for commit in view.commits}
+    return tuple(sorted(found - {0}))
 
 
 def _auction(view: JobView) -> str:

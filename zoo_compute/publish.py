@@ -1,4 +1,4 @@
-"""The files of a job, from its configuration, its text and its initial weights: stored, rooted, named by a manifest."""
+"""The files of a job, from its configuration, its data and its initial weights: stored, rooted, named by a manifest."""
 
 from __future__ import annotations
 
@@ -6,39 +6,108 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from repops.commitments import state_root, tensor_root
+from repops import encoding
+from repops.backend import DTYPE
+from repops.commitments import Array, state_root
 from repops.files import state_bytes
-from zoo_compute.data import Dataset
-from zoo_compute.job import ComputeJob, DataFile, HeldoutFile, JobError, Manifest, StateFile
+from repops.graph import BadProgram, Graph
+from zoo_compute.data import TOKENS, Dataset, Examples, batch_of
+from zoo_compute.job import ComputeJob, DataFile, HeldoutFile, JobError, Manifest, ProgramFile, StateFile
+from zoo_compute.rounds import OUTER, aggregation_program, batch_nodes, checkpoint_nodes
 from zoo_compute.store.interface import Store
 
-OUTER = "outer/"
 
+def initial_checkpoint(step: Graph, tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """Checkpoint 0: the module's tensors, and the outer momentum `outer/NAME` of what is exchanged at zero.
 
-def initial_checkpoint(parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Checkpoint 0: the parameters, and the outer momentum `outer/NAME` at zero."""
-    return {**parameters, **{OUTER + name: np.zeros_like(value) for name, value in parameters.items()}}
-
-
-def publish_files(job: ComputeJob, dataset: Dataset, parameters: Mapping[str, np.ndarray], store: Store) -> Manifest:
-    """Store and pin a job's initial checkpoint, examples and held-out examples; return its manifest (not stored yet).
-
-    parameters: `repops.program.build(job.spec).initial_state(job.training.seed)`, as numpy arrays.
+    Raises JobError when these are not the tensors of the job's module.
     """
-    width = job.model.context + 1
-    for name, array in dataset._asdict().items():
-        if array.ndim != 2 or array.shape[1] != width:
-            raise JobError(f"{name}: expected shape (examples, {width}) for this context, got {array.shape}")
-    highest = int(max(dataset.examples.max(), dataset.heldout.max()))
-    if highest >= job.model.vocab:
-        raise JobError(f"data: holds token {highest}, model.vocab is {job.model.vocab}; bytes need 256")
-    checkpoint = initial_checkpoint(parameters)
+    checkpoint = dict(tensors) | {
+        OUTER + name: np.zeros_like(tensors[name]) for name in step.exchanged if name in tensors
+    }
+    told = unlike(checkpoint, step)
+    if told:
+        raise JobError(f"the weights do not fit the module: {told}")
+    return checkpoint
+
+
+def unlike(checkpoint: Mapping[str, Array], step: Graph) -> str:
+    """In which way these are not the tensors of a checkpoint of this job; empty when they are."""
+    nodes = checkpoint_nodes(step)
+    if checkpoint.keys() != nodes.keys():
+        name = min(checkpoint.keys() ^ nodes.keys())
+        return f"{name!r} is {'missing' if name in nodes else 'not one of its tensors'}"
+    for name, node in nodes.items():
+        array = checkpoint[name]
+        if array.shape != node.shape or array.dtype != DTYPE[node.dtype]:
+            return f"{name!r} is {array.dtype.name} {array.shape}, it takes {DTYPE[node.dtype].name} {node.shape}"
+    return ""
+
+
+def unlike_batch(examples: Examples, step: Graph, batch_size: int, accumulate: int) -> str:
+    """In which way batches of these examples are not what the program takes; empty when they are."""
+    ranks = {name: array.ndim for name, array in examples.items()}
+    if min(ranks.values(), default=0) < 1 or (TOKENS in ranks and (len(ranks) > 1 or ranks[TOKENS] < 2)):
+        return f"arrays of rank {ranks} make no examples"
+    batch, nodes = batch_of(examples, np.zeros(batch_size, np.int64), accumulate), batch_nodes(step)
+    if batch.keys() != nodes.keys():
+        return f"the data has {', '.join(sorted(batch))}, the program takes {', '.join(sorted(nodes))}"
+    for name, node in nodes.items():
+        array = batch[name]
+        if array.shape != node.shape or array.dtype != DTYPE[node.dtype]:
+            return (
+                f"{name} is {array.dtype.name} {array.shape}, the program takes {DTYPE[node.dtype].name} {node.shape}"
+            )
+    return ""
+
+
+def check_round(step: Graph, slots: int) -> None:
+    """The aggregation of a full round is a program too, within a program's limits. Raises JobError."""
+    try:
+        aggregation_program(step, count=slots, rate=1.0, momentum=0.0)
+    except BadProgram as error:
+        raise JobError(
+            f"{len(step.exchanged):,} tensors of {slots} slots make no aggregation: {error}",
+            hint="fewer slots, or a module of fewer and larger tensors",
+        ) from error
+
+
+def publish_files(
+    job: ComputeJob, dataset: Dataset, store: Store, *, weights: Mapping[str, Array] | None = None
+) -> Manifest:
+    """Store and pin a job's program, initial checkpoint, examples and held-out examples; return its manifest (not stored yet).
+
+    weights: the module's tensors, in place of those it was made with.
+    """
+    traced = job.traced
+    tensors = traced.initial if weights is None else weights
+    if tensors is None:
+        raise JobError("a program's file has no weights", hint="give them with --weights FILE (safetensors)")
+    for name, examples in dataset._asdict().items():
+        told = unlike_batch(examples, traced.graph, job.training.batch_size, job.training.accumulate)
+        if told:
+            raise JobError(f"data ({name}): {told}")
+    _check_tokens(job, dataset)
+    counts = {name: len(next(iter(examples.values()))) for name, examples in dataset._asdict().items()}
+    if counts["heldout"] < job.training.batch_size:
+        raise JobError(
+            f"data.heldout: {counts['heldout']} examples make no batch of {job.training.batch_size}",
+            hint="hold out at least training.batch_size examples",
+        )
+    checkpoint = initial_checkpoint(traced.graph, tensors)
+    check_round(traced.graph, job.training.slots)
     return job.manifest(
+        ProgramFile(store.add(encoding.encode(traced.graph)), traced.root.hex(), traced.profile.flops),
         StateFile(store.add(state_bytes(checkpoint)), state_root(checkpoint).hex()),
-        DataFile(
-            store.add(state_bytes({"examples": dataset.examples})),
-            tensor_root(dataset.examples).hex(),
-            len(dataset.examples),
-        ),
-        HeldoutFile(store.add(state_bytes({"examples": dataset.heldout}))),
+        DataFile(store.add(state_bytes(dataset.examples)), state_root(dataset.examples).hex(), counts["examples"]),
+        HeldoutFile(store.add(state_bytes(dataset.heldout))),
     )
+
+
+def _check_tokens(job: ComputeJob, dataset: Dataset) -> None:
+    """A built-in model says how many tokens it knows; a step that meets another is skipped, which nobody wants to pay for."""
+    vocabulary = job.model.options["vocab"] if job.model.built_in else None
+    for examples in dataset:
+        highest = int(examples[TOKENS].max()) if TOKENS in examples else -1
+        if vocabulary is not None and highest >= vocabulary:
+            raise JobError(f"data: holds token {highest}, model.vocab is {vocabulary}; bytes need 256")

@@ -8,7 +8,8 @@ from typing import Any
 from zoo_compute.amounts import format_amount
 from zoo_compute.errors import UserError
 from zoo_compute.job import ComputeJob, Prices
-from zoo_compute.manifest import Manifest
+from zoo_compute.manifest import POLICIES, Manifest
+from zoo_compute.rounds import tokens_of
 from zoo_compute.spec import params
 from zoo_compute.spec.params import Preset, Terms
 
@@ -67,6 +68,8 @@ def terms_of(manifest: Manifest, prices: Prices, token: str) -> Terms:
         aggregate_s=manifest.aggregate_s,
         reexecute_s=manifest.reexecute_s,
         flops=manifest.flops,
+        depth=manifest.depth,
+        policy=POLICIES[manifest.policy],
     )
 
 
@@ -100,8 +103,8 @@ def quote(job: ComputeJob, preset: Preset) -> Quote:
         inner_steps=manifest.inner_steps,
         parameters=job.profile.parameters,
         steps=steps,
-        tokens=steps * manifest.batch_size * job.model.context,
-        flops=terms.flops * terms.rounds * terms.slots,
+        tokens=steps * tokens_of(job.traced.graph, manifest.batch_size),
+        flops=job.flops * terms.rounds * terms.slots,
         escrow=params.escrow(terms),
         at_reserve=at_reserve(terms),
         fee=params.fee_of(params.escrow(terms)),

@@ -13,7 +13,7 @@ from repops import commitments
 from repops.fields import BadField, canonical_json, check_keys, parse_json
 
 MAX_BUNDLE_BYTES = 256 * 1024
-MAX_POINTER_BYTES = 4096
+MAX_POINTER_BYTES = 8192  # a mask of 16,384 slots has 4,096 digits
 _ROOTS = ("start_root", "segment_root", "end_root", "update_root")
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repops import commitments, files
-from zoo_compute.chain.views import Checkpoint, Commit, JobState, JobView
+from zoo_compute.chain.views import JobView
 from zoo_compute.errors import UserError
-from zoo_compute.publish import OUTER
 from zoo_compute.records import MAX_POINTER_BYTES, BadRecord, Pointer
+from zoo_compute.rounds import OUTER
 from zoo_compute.store import ContentTampered, Store, raw_cid
 
 TIMEOUT_S = 600.0
@@ -33,7 +33,7 @@ class Result:
 
 def fetch(view: JobView, store: Store, path: Path, *, whole: bool = False) -> Result:
     """Download and verify the newest checkpoint of a job; write its parameters (or all of it) to `path`, atomically."""
-    done = max(view.checkpoint_roots, default=0)
+    done = view.done
     if done == 0:
         raise UserError(
             f"job {view.job} has no checkpoint yet: it is {view.state.name.lower()}",
@@ -42,7 +42,7 @@ def fetch(view: JobView, store: Store, path: Path, *, whole: bool = False) -> Re
             else f"follow it with `zoo job watch {view.job}`",
         )
     root = view.checkpoint_roots[done]
-    pointer_cid = raw_cid(view.checkpoint_cid)
+    pointer_cid = raw_cid(view.checkpoint_cids[done])
     state_cid = pointer_of(view, store, timeout_s=TIMEOUT_S).state
     path = path.expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,19 +73,14 @@ def fetch(view: JobView, store: Store, path: Path, *, whole: bool = False) -> Re
         root="0x" + root.hex(),
         cid=state_cid,
         pointer=pointer_cid,
-        final=_is_final(view, done),
+        final=view.final_rounds == done,
         parameters=sum(array.size for array in parameters.values()),
     )
 
 
-def _is_final(view: JobView, done: int) -> bool:
-    claims: list[Commit | Checkpoint] = [*view.commits, *view.checkpoints]
-    return view.state == JobState.ENDED and all(c.finalised or view.now > c.deadline for c in claims if c.round < done)
-
-
 def pointer_of(view: JobView, store: Store, *, timeout_s: float) -> Pointer:
     """The pointer to the newest checkpoint, checked against the chain. Raises ContentTampered; the store's errors pass."""
-    done, cid = max(view.checkpoint_roots), raw_cid(view.checkpoint_cid)
+    done, cid = view.done, raw_cid(view.checkpoint_cids[view.done])
     try:
         pointer = Pointer.from_bytes(store.read(cid, max_bytes=MAX_POINTER_BYTES, timeout_s=timeout_s))
     except BadRecord as error:

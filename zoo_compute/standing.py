@@ -7,6 +7,7 @@ from typing import Any
 
 from zoo_compute.chain.views import OperatorView
 from zoo_compute.ledger import Penalty
+from zoo_compute.spec.bits import slots_in
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Standing:
             "operator": view.operator, "owner": view.owner, "hot": view.hot, "hot_coin": str(view.hot_coin),
             "stake": str(view.stake), "gpu_class": view.gpu_class, "vram_gb": view.vram_gb, "reputation": view.reputation,
             "discount_bps": view.discount_bps, "eligible": view.eligible, "endpoint": view.endpoint, "exit_at": view.exit_at,
+            "tier": view.tier, "hours": list(slots_in(view.hours)),
             "locks": view.locks, "token": self.token, "collateral": str(self.collateral), "locked": str(self.locked),
             "free": str(self.free), "owed": str(self.owed),
         }  # fmt: skip

@@ -9,16 +9,17 @@ from __future__ import annotations
 import fcntl
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from repops import files
+from repops import backend, files
+from repops.graph import STEP
 from zoo_compute import data as texts
 from zoo_compute import home
-from zoo_compute.amounts import format_amount
+from zoo_compute.amounts import format_amount, format_count
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain.bindings.task_registry import Terms as PostedTerms
 from zoo_compute.chain.events import scan
@@ -26,8 +27,9 @@ from zoo_compute.chain.views import JobState
 from zoo_compute.errors import NotFunded, TokenRefusal, UserError
 from zoo_compute.job import ComputeJob
 from zoo_compute.manifest import Manifest
-from zoo_compute.publish import OUTER, publish_files
+from zoo_compute.publish import publish_files
 from zoo_compute.quote import terms_of
+from zoo_compute.rounds import OUTER, begin
 from zoo_compute.spec import params
 from zoo_compute.spec.params import Terms
 from zoo_compute.store.cid import digest_of
@@ -70,33 +72,43 @@ def token_of(job: ComputeJob, chain: Chain) -> str:
 
 
 def prepare(job: ComputeJob, token: str, store: Store, *, weights: Path | None = None, say: Say) -> Prepared:
-    """Cut the data, make (or read) the initial weights, store and pin all files. Raises UserError, StoreError.
+    """Cut the data, trace the module, store and pin all files. Raises UserError, StoreError.
 
-    weights: a safetensors file with the architecture's parameters, in place of fresh ones from the seed.
+    weights: a safetensors file with the module's tensors, in place of those it is made with.
     """
     say("preparing the data")
     dataset = _dataset(job, say)
-    say(f"{len(dataset.examples):,} examples of {job.model.context + 1} bytes, {len(dataset.heldout):,} held out")
-    state = _initial_state(job, weights, say)
-    say("storing data and weights")
-    manifest = publish_files(job, dataset, state, store)
+    shown = {name: f"{array.dtype.name} {array.shape[1:]}" for name, array in dataset.examples.items()}
+    counts = [len(next(iter(part.values()))) for part in dataset]
+    say(f"{counts[0]:,} examples of {', '.join(f'{n} {s}' for n, s in shown.items())}; {counts[1]:,} held out")
+    say("tracing the module" if not job.model.program else f"reading {job.model.program}")
+    profile = job.profile
+    say(
+        f"{profile.parameters:,} parameters, {profile.nodes:,} operations and {format_count(profile.flops, 'FLOP')} a step"
+    )
+    given = None if weights is None else _weights(weights, say)
+    say("storing program, data and weights")
+    manifest = publish_files(job, dataset, store, weights=given)
+    _try_first_step(job, manifest, dataset, given or job.traced.initial or {})
     cid = store.add(manifest.to_bytes(), pin=True)
     assert digest_of(cid) == manifest.digest, "a manifest is one raw block"
     return Prepared(manifest, cid, terms_of(manifest, job.prices, token))
 
 
 def _dataset(job: ComputeJob, say: Say) -> texts.Dataset:
+    sizes = {
+        "seed": job.training.seed,
+        "wanted": job.examples_wanted,
+        "minimum": job.examples_of_a_round,
+        "heldout": job.data.heldout,
+    }
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", texts.RepeatedData)
         try:
-            dataset = texts.prepare_text(
-                job.data_paths(),
-                job.model.context,
-                job.training.seed,
-                wanted=job.examples_wanted,
-                minimum=job.examples_of_a_round,
-                heldout=job.data.heldout,
-            )
+            if job.arrays is not None:
+                dataset = texts.prepare_arrays(job.arrays, **sizes)
+            else:
+                dataset = texts.prepare_text(job.data_paths(), job.context, **sizes)
         except UserError:
             raise
         except ValueError as error:
@@ -106,47 +118,34 @@ def _dataset(job: ComputeJob, say: Say) -> texts.Dataset:
     return dataset
 
 
-def _initial_state(job: ComputeJob, weights: Path | None, say: Say) -> dict[str, Any]:
-    """The parameters by name, as arrays."""
-    if weights is not None:
-        say(f"reading the weights of {weights}")
-        try:
-            state = files.load_state(weights)
-        except files.FileRefused as error:
-            raise UserError(
-                f"{weights}: {error}", hint="write it with `repops.files.save_state`, sorted and without metadata"
-            ) from error
-        state = {
-            name: array for name, array in state.items() if not name.startswith(OUTER)
-        }  # of an earlier job's checkpoint
-        found = sum(array.size for array in state.values())
-        if found != job.profile.parameters:
-            raise UserError(f"{weights}: {found:,} parameters, the model of this job has {job.profile.parameters:,}")
-        return _checked_by_torch(job, state)
-    say(f"making the initial weights: {job.profile.parameters:,} parameters from seed {job.training.seed}")
+def _try_first_step(job: ComputeJob, manifest: Manifest, dataset: texts.Dataset, tensors: Mapping[str, Any]) -> None:
+    """Refuse what the network would skip, and be paid for. Raises UserError."""
+    graph = job.traced.graph
     try:
-        from repops.program import build
-    except ModuleNotFoundError as error:
+        runner = backend.prepare(graph)
+    except backend.NoBackend:  # a client without kernels posts untried
+        return
+    if STEP not in runner.state:
+        return
+    begin(graph, runner.state, tensors, manifest.draws(0, 0))
+    loss = runner.step(texts.batch_of(dataset.examples, manifest.examples_for(0, 0, 0), manifest.accumulate))
+    if not runner.state[STEP].any():
         raise UserError(
-            "initial weights are made with torch, which is not installed",
-            hint="pip install 'zoo-compute[node]', or give them with --weights FILE (safetensors)",
+            f"the job's first step would be skipped: its loss is {loss:g}, or a gradient is not finite, or an index is out of range",
+            hint="look for tokens or classes beyond the module's, and for a learning rate or initial weights that are too large",
+        )
+
+
+def _weights(path: Path, say: Say) -> dict[str, Any]:
+    """The module's tensors by name, without the outer momentum of an earlier job's checkpoint."""
+    say(f"reading the weights of {path}")
+    try:
+        state = files.load_state(path)
+    except files.FileRefused as error:
+        raise UserError(
+            f"{path}: {error}", hint="write it with `repops.files.save_state`, sorted and without metadata"
         ) from error
-    return {name: tensor.numpy() for name, tensor in build(job.spec).initial_state(job.training.seed).items()}
-
-
-def _checked_by_torch(job: ComputeJob, state: dict[str, Any]) -> dict[str, Any]:
-    """Names and shapes against the program, where torch is at hand; nodes check them in any case."""
-    try:
-        import torch
-
-        from repops.program import build
-    except ModuleNotFoundError:
-        return state
-    try:
-        build(job.spec).parameters_of({name: torch.from_numpy(array) for name, array in state.items()})
-    except ValueError as error:
-        raise UserError(f"the weights do not fit the model: {error}") from error
-    return state
+    return {name: array for name, array in state.items() if not name.startswith(OUTER)}
 
 
 def check_funds(chain: Chain, account: str, token: str, escrow: int) -> None:

@@ -29,14 +29,16 @@ MODELS: dict[str, dict[str, Any]] = {
     "gpt-85m": {"layers": 12, "heads": 12, "width": 768, "context": 512},
     "gpt-300m": {"layers": 24, "heads": 16, "width": 1024, "context": 1024},
 }
-TRAINING: dict[str, Any] = {"learning_rate": 1e-3, "batch_size": 8, "inner_steps": 50}
+TRAINING: dict[str, Any] = {"batch_size": 8, "inner_steps": 50}
+LEARNING_RATE = 1e-3  # of the built-in models
 
 
 class DistributedTrainer:
     """Train `model` on `dataset` with `nodes` slots until about `budget_tokens` tokens were seen.
 
-    model: the name of a built-in configuration, or a `model:` section. dataset: text files or folders. training: keys of
-    the `training:` section over the defaults. max_budget: whole ZEN. Every other argument is the Client's.
+    model: the name of a built-in configuration, FILE.py:FUNCTION that returns (module, loss, optimizer), or a `model:` section.
+    dataset: text files or folders, or one file of arrays. training: keys of the `training:` section over the defaults.
+    max_budget: whole ZEN. Every other argument is the Client's.
     """
 
     def __init__(
@@ -54,8 +56,14 @@ class DistributedTrainer:
         client: Client | None = None,
         **client_options: Any,
     ) -> None:
-        section = dict(MODELS[_known(model)]) if isinstance(model, str) else dict(model)
-        rule = {**TRAINING, **(training or {}), "slots": nodes}
+        section = _section(model) if isinstance(model, str) else dict(model)
+        built_in = not section.keys() & {"module", "program"}
+        rule = {
+            **TRAINING,
+            **({"learning_rate": LEARNING_RATE} if built_in else {}),
+            **(training or {}),
+            "slots": nodes,
+        }
         rule.setdefault("rounds", _rounds(budget_tokens, section, rule))
         if max_budget is None and not (market or {}).get("max_price"):
             raise UserError(
@@ -111,21 +119,24 @@ class DistributedTrainer:
         return progress
 
 
-def _known(name: str) -> str:
+def _section(name: str) -> dict[str, Any]:
     if name in MODELS:
-        return name
+        return dict(MODELS[name])
+    if ":" in name:
+        path, _, function = name.rpartition(":")
+        return {"module": f"{Path(path).expanduser().resolve() if path.endswith('.py') else path}:{function}"}
     near = difflib.get_close_matches(name, MODELS, 1)
     raise UserError(
         f"unknown model {name!r}; built in are {', '.join(MODELS)}",
         hint=f"did you mean {near[0]!r}?"
         if near
-        else "or give a `model` section: {'layers': .., 'heads': .., 'width': .., 'context': ..}",
+        else "or bring your own: FILE.py:FUNCTION that returns (module, loss, optimizer)",
     )
 
 
 def _rounds(budget_tokens: float, model: Mapping[str, Any], rule: Mapping[str, Any]) -> int:
-    """Rounds until `budget_tokens` were trained on, at least one."""
-    sizes = [rule.get("slots"), rule.get("inner_steps"), rule.get("batch_size"), model.get("context")]
+    """Rounds until `budget_tokens` were trained on, at least one. Without a context, examples count for tokens."""
+    sizes = [rule.get("slots"), rule.get("inner_steps"), rule.get("batch_size"), model.get("context", 1)]
     if not all(isinstance(size, int) and size > 0 for size in sizes):
         return 1  # the section's own check says what is wrong
     if not (isinstance(budget_tokens, (int, float)) and math.isfinite(budget_tokens) and budget_tokens > 0):

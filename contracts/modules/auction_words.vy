@@ -4,10 +4,20 @@
 @title The storage words of Auction
 @license Apache-2.0
 @notice What is kept of a lot (four words), of a bid and of a losing run (one word each).
+@dev A bid's word names its job, since a place of the ring serves one job in 256 after another.
 """
 
 
 from . import bits
+
+
+# Masks of a bid's fields.
+U10: constant(uint256) = 2**10 - 1
+U15: constant(uint256) = 2**15 - 1
+U30: constant(uint256) = 2**30 - 1
+
+# A spent place of the ring: of no job, and not zero, so that the next bid there writes no fresh storage.
+SPENT: constant(uint256) = 1
 
 
 # A lot is four words: what stands behind a unit (token and lock), what the clock says,
@@ -38,11 +48,13 @@ struct Progress:
     cleared: uint256
     cursor: uint256
     losing_units: uint256
+    runs: uint256
     sweep: uint256
 
 
 # A bid is one word: with `seal` until revealed, with the others after.
 struct Entry:
+    job: uint256
     attempt: uint256
     capacity: uint256
     standby: bool
@@ -120,9 +132,10 @@ def _unpack_tally(word: uint256) -> Tally:
 @pure
 def _pack_progress(progress: Progress) -> uint256:
     return (
-        convert(convert(progress.cleared, uint24), uint256) << 208
-        | convert(convert(progress.cursor, uint160), uint256) << 48
-        | convert(convert(progress.losing_units, uint16), uint256) << 32
+        convert(convert(progress.cleared, uint24), uint256) << 216
+        | convert(convert(progress.cursor, uint160), uint256) << 56
+        | convert(convert(progress.losing_units, uint16), uint256) << 40
+        | convert(convert(progress.runs, uint8), uint256) << 32
         | convert(convert(progress.sweep, uint32), uint256)
     )
 
@@ -131,9 +144,10 @@ def _pack_progress(progress: Progress) -> uint256:
 @pure
 def _unpack_progress(word: uint256) -> Progress:
     return Progress(
-        cleared=word >> 208,
-        cursor=word >> 48 & bits.U160,
-        losing_units=word >> 32 & bits.U16,
+        cleared=word >> 216,
+        cursor=word >> 56 & bits.U160,
+        losing_units=word >> 40 & bits.U16,
+        runs=word >> 32 & bits.U8,
         sweep=word & bits.U32,
     )
 
@@ -153,7 +167,7 @@ def _unpack_security(word: uint256) -> (address, uint256):
 @internal
 @pure
 def _pack_run(score: uint256, operator: uint256, units: uint256) -> uint256:
-    # A score is below 2^80 * 10,000 < 2^94; units are at most 256; operators are counted one by one.
+    # A score is below 2^80 * 10,000 < 2^94; units are at most 16,384; operators are counted one by one.
     return score << 80 | operator << 16 | units
 
 
@@ -165,22 +179,31 @@ def _unpack_run(word: uint256) -> (uint256, uint256, uint256):
 
 @internal
 @pure
+def _job(entry: uint256) -> uint256:
+    return entry >> 216
+
+
+@internal
+@pure
 def _pack_entry(entry: Entry) -> uint256:
-    # Attempt and capacity come from a clock, the price is at most the reserve, the discount at most 1,000, won and taken
-    # at most the capacity, first_slot below units, and sweep from a progress word: each fits its width. A sealed entry
-    # has zeros in every field of a revealed one, and the other way round.
+    """
+    @notice The word of a revealed bid.
+    """
+    # The price is at most the reserve, the discount at most 1,000, won and taken at most the capacity, and first_slot
+    # below units, at most 16,384: 15 bits hold each. A clearing starts again at the cost of a transaction each time: 30
+    # bits hold more starts than a chain has room for.
     return (
-        entry.attempt << 224
-        | entry.capacity << 208
-        | convert(entry.standby, uint256) << 207
-        | convert(entry.revealed, uint256) << 206
-        | entry.seal
-        | entry.price << 97
-        | entry.discount_bps << 81
-        | entry.won << 65
-        | entry.first_slot << 49
-        | entry.taken << 33
-        | convert(entry.priced, uint256) << 32
+        entry.job << 216
+        | entry.attempt << 184
+        | entry.capacity << 168
+        | convert(entry.standby, uint256) << 167
+        | 1 << 166
+        | convert(entry.priced, uint256) << 165
+        | entry.price << 85
+        | entry.discount_bps << 75
+        | entry.won << 60
+        | entry.first_slot << 45
+        | entry.taken << 30
         | entry.sweep
     )
 
@@ -189,18 +212,19 @@ def _pack_entry(entry: Entry) -> uint256:
 @pure
 def _unpack_entry(word: uint256) -> Entry:
     entry: Entry = empty(Entry)
-    entry.attempt = word >> 224
-    entry.capacity = word >> 208 & bits.U16
-    entry.standby = convert(word >> 207 & 1, bool)
-    entry.revealed = convert(word >> 206 & 1, bool)
+    entry.job = word >> 216
+    entry.attempt = word >> 184 & bits.U32
+    entry.capacity = word >> 168 & bits.U16
+    entry.standby = word >> 167 & 1 != 0
+    entry.revealed = word >> 166 & 1 != 0
     if entry.revealed:
-        entry.price = word >> 97 & bits.U80
-        entry.discount_bps = word >> 81 & bits.U16
-        entry.won = word >> 65 & bits.U16
-        entry.first_slot = word >> 49 & bits.U16
-        entry.taken = word >> 33 & bits.U16
-        entry.priced = convert(word >> 32 & 1, bool)
-        entry.sweep = word & bits.U32
+        entry.priced = word >> 165 & 1 != 0
+        entry.price = word >> 85 & bits.U80
+        entry.discount_bps = word >> 75 & U10
+        entry.won = word >> 60 & U15
+        entry.first_slot = word >> 45 & U15
+        entry.taken = word >> 30 & U15
+        entry.sweep = word & U30
     else:
         entry.seal = word & bits.U160
     return entry

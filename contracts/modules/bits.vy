@@ -1,9 +1,9 @@
 # pragma version ==0.4.3
 # pragma nonreentrancy on
 """
-@title Bitmaps of slots
+@title Bitmaps of seats
 @license Apache-2.0
-@notice Bit `i` of a bitmap is slot `i`.
+@notice Bit `i` of a bitmap is seat `i`.
 """
 
 
@@ -16,6 +16,7 @@ U40: constant(uint256) = 2**40 - 1
 U64: constant(uint256) = 2**64 - 1
 U80: constant(uint256) = 2**80 - 1
 U96: constant(uint256) = 2**96 - 1
+U104: constant(uint256) = 2**104 - 1
 U112: constant(uint256) = 2**112 - 1
 U128: constant(uint256) = 2**128 - 1
 U160: constant(uint256) = 2**160 - 1
@@ -34,7 +35,7 @@ ONES_16: constant(uint256) = max_value(uint256) // U16
 @pure
 def _full(n: uint256) -> uint256:
     """
-    @notice The bitmap of slots 0..n-1, that is `2^n - 1`.
+    @notice The bitmap of seats 0..n-1, that is `2^n - 1`.
     @param n 1..256. A larger `n` underflows and reverts; 0 gives 0.
     """
     return max_value(uint256) >> (256 - n)
@@ -60,13 +61,3 @@ def _popcount(bitmap: uint256) -> uint256:
     x = unsafe_add(x, x >> 8) & ALTERNATE_8
     # The product's top 16-bit field is the sum of all 16 fields, at most 256; what overflows 256 bits is above it.
     return unsafe_mul(x, ONES_16) >> 240
-
-
-@internal
-@pure
-def _lowest(bitmap: uint256) -> uint256:
-    """
-    @notice The number of the lowest set bit: 0..255, and 256 of an empty bitmap.
-    """
-    # Two's complement: `bitmap & -bitmap` isolates the lowest bit; subtracting 1 wraps 0 to all ones, whose count is 256.
-    return self._popcount(unsafe_sub(bitmap & unsafe_sub(0, bitmap), 1))

@@ -3,74 +3,164 @@
 """
 @title The storage words of NodeRegistry
 @license Apache-2.0
-@notice What is kept of an operator (two words) and of its collateral in a token (one word).
+@notice What is kept of an operator (a node, an account and a declaration), and of its collateral in a token.
+@dev What a bid asks of an operator is in the node's word alone; what it writes is the collateral's word alone.
 """
 
 
 from . import bits
 
 
-# The second word of an operator; the first is `owner | stake`.
-struct Profile:
+# Stake is kept in units of 10^12 smallest units of ZEN, so that it shares a word with the hot key.
+STAKE_UNIT: constant(uint256) = 10**12
+# In the collateral's word: one lot, and that the token is among those `withdraw_stake` looks through.
+ONE_LOT: constant(uint256) = 2
+LISTED: constant(uint256) = 1
+U31: constant(uint256) = 2**31 - 1
+
+
+# hot (160) | stake (64) | tokens (8) | is_exiting (1)
+struct Node:
     hot: address
+    # In STAKE_UNITs.
+    stake: uint256
+    # In which anything was ever locked.
+    tokens: uint256
+    is_exiting: bool
+
+
+# owner (160) | reputation (16) | exit_at (40) | class (8) | vram_gb (16)
+struct Account:
+    owner: address
+    reputation: uint256
+    exit_at: uint256
     gpu_class: uint256
     vram_gb: uint256
-    reputation: uint256
-    locks: uint256
-    exit_at: uint256
 
 
+# The newest declaration, in force from epoch `since` on, and the one before it: each tier (8) | hours (24) | since (40)
+struct Declaration:
+    tier: uint256
+    hours: uint256
+    since: uint256
+    last_tier: uint256
+    last_hours: uint256
+    last_since: uint256
+
+
+# balance (112) | locked (112) | lots (31) | is_listed (1)
 struct Collateral:
     balance: uint256
     locked: uint256
+    # Bids and seats it is locked behind.
+    lots: uint256
+    is_listed: bool
 
 
 @internal
 @pure
-def _pack_account(owner: address, stake: uint256) -> uint256:
-    return convert(owner, uint256) << 96 | convert(convert(stake, uint96), uint256)
-
-
-@internal
-@pure
-def _unpack_account(word: uint256) -> (address, uint256):
-    return convert(word >> 96, address), word & bits.U96
-
-
-@internal
-@pure
-def _pack_profile(profile: Profile) -> uint256:
+def _pack_node(node: Node) -> uint256:
     # Each conversion to a narrower type reverts when the value does not fit.
     return (
-        convert(profile.hot, uint256) << 96
-        | convert(convert(profile.gpu_class, uint8), uint256) << 88
-        | convert(convert(profile.vram_gb, uint16), uint256) << 72
-        | convert(convert(profile.reputation, uint16), uint256) << 56
-        | convert(convert(profile.locks, uint16), uint256) << 40
-        | convert(convert(profile.exit_at, uint40), uint256)
+        convert(node.hot, uint256) << 96
+        | convert(convert(node.stake, uint64), uint256) << 32
+        | convert(convert(node.tokens, uint8), uint256) << 8
+        | convert(node.is_exiting, uint256)
     )
 
 
 @internal
 @pure
-def _unpack_profile(word: uint256) -> Profile:
-    return Profile(
+def _unpack_node(word: uint256) -> Node:
+    return Node(
         hot=convert(word >> 96, address),
-        gpu_class=word >> 88 & bits.U8,
-        vram_gb=word >> 72 & bits.U16,
-        reputation=word >> 56 & bits.U16,
-        locks=word >> 40 & bits.U16,
-        exit_at=word & bits.U40,
+        stake=word >> 32 & bits.U64,
+        tokens=word >> 8 & bits.U8,
+        is_exiting=word & 1 != 0,
+    )
+
+
+@internal
+@pure
+def _is_eligible(word: uint256, hot: address, least_stake: uint256) -> bool:
+    """
+    @notice Whether the hot key matches, no exit is requested and the stake is enough. No operator has the word 0.
+    """
+    return (
+        word != 0
+        and word >> 96 == convert(hot, uint256)
+        and word & 1 == 0
+        # At most 2^64 * 10^12.
+        and unsafe_mul(word >> 32 & bits.U64, STAKE_UNIT) >= least_stake
+    )
+
+
+@internal
+@pure
+def _pack_account(account: Account) -> uint256:
+    return (
+        convert(account.owner, uint256) << 96
+        | convert(convert(account.reputation, uint16), uint256) << 80
+        | convert(convert(account.exit_at, uint40), uint256) << 40
+        | convert(convert(account.gpu_class, uint8), uint256) << 32
+        | convert(convert(account.vram_gb, uint16), uint256) << 16
+    )
+
+
+@internal
+@pure
+def _unpack_account(word: uint256) -> Account:
+    return Account(
+        owner=convert(word >> 96, address),
+        reputation=word >> 80 & bits.U16,
+        exit_at=word >> 40 & bits.U40,
+        gpu_class=word >> 32 & bits.U8,
+        vram_gb=word >> 16 & bits.U16,
+    )
+
+
+@internal
+@pure
+def _pack_declaration(declaration: Declaration) -> uint256:
+    # Tier and hours were checked; epochs are counted by the block's timestamp.
+    return (
+        declaration.tier << 136
+        | declaration.hours << 112
+        | convert(convert(declaration.since, uint40), uint256) << 72
+        | declaration.last_tier << 64
+        | declaration.last_hours << 40
+        | declaration.last_since
+    )
+
+
+@internal
+@pure
+def _unpack_declaration(word: uint256) -> Declaration:
+    return Declaration(
+        tier=word >> 136,
+        hours=word >> 112 & bits.U24,
+        since=word >> 72 & bits.U40,
+        last_tier=word >> 64 & bits.U8,
+        last_hours=word >> 40 & bits.U24,
+        last_since=word & bits.U40,
     )
 
 
 @internal
 @pure
 def _pack_collateral(held: Collateral) -> uint256:
-    return convert(convert(held.balance, uint128), uint256) << 128 | convert(convert(held.locked, uint128), uint256)
+    return (
+        convert(convert(held.balance, uint112), uint256) << 144
+        | convert(convert(held.locked, uint112), uint256) << 32
+        # Counted one by one, each lot paid for.
+        | held.lots << 1
+        | convert(held.is_listed, uint256)
+    )
 
 
 @internal
 @pure
 def _unpack_collateral(word: uint256) -> Collateral:
-    return Collateral(balance=word >> 128, locked=word & bits.U128)
+    return Collateral(
+        balance=word >> 144, locked=word >> 32 & bits.U112, lots=word >> 1 & U31, is_listed=word & LISTED != 0
+    )

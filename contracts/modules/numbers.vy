@@ -10,15 +10,21 @@
 BPS: constant(uint256) = 10_000
 FEE_BPS: constant(uint256) = 500
 SLASH_BPS: constant(uint256) = 1_000
+# Of what a conviction leaves after restitution.
+CHALLENGERS_BPS: constant(uint256) = 4_000
+AUDITS_BPS: constant(uint256) = 1_000
 RESERVE_GROWTH_BPS: constant(uint256) = 12_500
-DEPTH: constant(uint256) = 4
 MAX_REPUTATION: constant(uint256) = 1_000
 
 MAX_ROUNDS: constant(uint256) = 10_000
-MAX_SLOTS: constant(uint256) = 256
+MAX_SLOTS: constant(uint256) = 16_384
+MAX_DEPTH: constant(uint256) = 16
 MAX_SECONDS: constant(uint256) = 604_800
 MAX_PRICE: constant(uint256) = 2**80 - 1
 MAX_FLOPS: constant(uint256) = 2**96 - 1
+
+# Policies of a job: what a worker's conviction does to the rounds after it. 0 is to tolerate it.
+ROLL_BACK: constant(uint256) = 1
 
 # Kinds of lots.
 SLOTS: constant(uint256) = 0

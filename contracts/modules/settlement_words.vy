@@ -3,58 +3,94 @@
 """
 @title The storage words of Settlement
 @license Apache-2.0
-@notice What is kept of a run (three words, and bitmaps) and of a seat (one word, and bitmaps).
+@notice What is kept of a run (its stage, its turn, its chair, its lanes), of a seat (two words) and of who stands in a job.
+@dev Widths: TaskRegistry bounds rounds, slots, quorum, depth, seconds, flops and prices (so that a lock is below 2^99, all
+     locks of a job below 2^113); there are at most 128 seats and two lots; seconds since 1970 fit 40 bits, operators'
+     numbers 56. What an outside caller or the length of a job moves is converted, which reverts when it does not fit.
 """
 
 
 from . import bits
 
 
-# The first word of a run.
+# Sixteen lanes of 16 bits: 15 count the claims of a closed turn that are pending, the highest says that it was rolled back.
+LANE_BITS: constant(uint256) = 16
+LANE_COUNT: constant(uint256) = 2**15 - 1
+LANE_DEAD: constant(uint256) = 2**15
+ALL_COUNTS: constant(uint256) = bits.ONES_16 * LANE_COUNT
+
+
+# What the terms of a job fix, and its state.
 struct Stage:
     state: uint256
-    round: uint256
     rounds: uint256
     slots: uint256
     quorum: uint256
-    opened_at: uint256
-    outstanding: uint256
+    depth: uint256
+    policy: uint256
     window_s: uint256
     slot_s: uint256
     aggregate_s: uint256
 
 
-# The third word of a run.
+# The one word of a job that a commitment writes. `opened_at` is 0 while the turn waits for its lane.
+struct Turn:
+    round: uint256
+    turn: uint256
+    opened_at: uint256
+    committed: uint256
+    missing: uint256
+    holds: uint256
+
+
+# Locks per slot and of the aggregator, when the checkpoint is due, how many seats there are.
 struct Chair:
     lock: uint256
-    aggregator: uint256
+    aggregator_lock: uint256
     due: uint256
+    seats: uint256
 
 
-# The first word of a seat.
-struct Terms:
+# The first word of a seat: all that a commitment reads of it.
+struct Holding:
+    operator: uint256
+    first: uint256
+    count: uint256
     price: uint256
-    locked: uint256
+    pot_price: uint256
+
+
+# The second word of a seat.
+struct Tenure:
     estimate_s: uint256
     since: uint256
+    pot: uint256
+
+
+# What an operator has at stake in a job.
+struct Standing:
+    locked: uint256
+    # Lots that the registry counts it as locked in for this job.
+    lots: uint256
+    # Seats it holds.
+    held: uint256
+    # The first turn in which it has surely no claim, once it holds nothing.
+    left_turn: uint256
 
 
 @internal
 @pure
 def _pack_stage(stage: Stage) -> uint256:
-    # TaskRegistry bounds rounds, slots, quorum and seconds below their widths; the rest is converted, which reverts when
-    # a value does not fit.
     return (
         stage.state << 248
-        | stage.round << 232
-        | stage.rounds << 216
-        | stage.slots << 200
-        | stage.quorum << 184
-        | convert(convert(stage.opened_at, uint40), uint256) << 144
-        | convert(convert(stage.outstanding, uint32), uint256) << 112
-        | convert(convert(stage.window_s, uint32), uint256) << 80
-        | stage.slot_s << 56
-        | stage.aggregate_s << 32
+        | stage.rounds << 232
+        | stage.slots << 216
+        | stage.quorum << 200
+        | stage.depth << 192
+        | stage.policy << 184
+        | stage.window_s << 48
+        | stage.slot_s << 24
+        | stage.aggregate_s
     )
 
 
@@ -63,75 +99,144 @@ def _pack_stage(stage: Stage) -> uint256:
 def _unpack_stage(word: uint256) -> Stage:
     return Stage(
         state=word >> 248,
-        round=word >> 232 & bits.U16,
-        rounds=word >> 216 & bits.U16,
-        slots=word >> 200 & bits.U16,
-        quorum=word >> 184 & bits.U16,
-        opened_at=word >> 144 & bits.U40,
-        outstanding=word >> 112 & bits.U32,
-        window_s=word >> 80 & bits.U32,
-        slot_s=word >> 56 & bits.U24,
-        aggregate_s=word >> 32 & bits.U24,
+        rounds=word >> 232 & bits.U16,
+        slots=word >> 216 & bits.U16,
+        quorum=word >> 200 & bits.U16,
+        depth=word >> 192 & bits.U8,
+        policy=word >> 184 & bits.U8,
+        window_s=word >> 48 & bits.U32,
+        slot_s=word >> 24 & bits.U24,
+        aggregate_s=word & bits.U24,
     )
 
 
 @internal
 @pure
 def _pack_order(token: address, flops: uint256) -> uint256:
-    return convert(token, uint256) << 96 | convert(convert(flops, uint96), uint256)
+    return convert(token, uint256) << 96 | flops
 
 
 @internal
 @pure
-def _unpack_order(word: uint256) -> (address, uint256):
-    return convert(word >> 96, address), word & bits.U96
+def _pack_turn(turn: Turn) -> uint256:
+    return (
+        turn.holds << 224
+        | turn.round << 208
+        | convert(convert(turn.turn, uint24), uint256) << 184
+        | turn.opened_at << 144
+        | turn.committed << 128
+        | turn.missing
+    )
+
+
+@internal
+@pure
+def _unpack_turn(word: uint256) -> Turn:
+    return Turn(
+        round=word >> 208 & bits.U16,
+        turn=word >> 184 & bits.U24,
+        opened_at=word >> 144 & bits.U40,
+        committed=word >> 128 & bits.U16,
+        missing=word & bits.U128,
+        holds=word >> 224,
+    )
 
 
 @internal
 @pure
 def _pack_chair(chair: Chair) -> uint256:
     return (
-        convert(convert(chair.lock, uint96), uint256) << 104
-        | convert(convert(chair.aggregator, uint64), uint256) << 40
-        | convert(convert(chair.due, uint40), uint256)
+        chair.lock << 152
+        | chair.aggregator_lock << 48
+        | convert(convert(chair.due, uint40), uint256) << 8
+        | chair.seats
     )
 
 
 @internal
 @pure
 def _unpack_chair(word: uint256) -> Chair:
-    return Chair(lock=word >> 104, aggregator=word >> 40 & bits.U64, due=word & bits.U40)
+    return Chair(
+        lock=word >> 152,
+        aggregator_lock=word >> 48 & bits.U104,
+        due=word >> 8 & bits.U40,
+        seats=word & bits.U8,
+    )
 
 
 @internal
 @pure
-def _pack_terms(terms: Terms) -> uint256:
+def _pack_holding(holding: Holding) -> uint256:
     return (
-        convert(convert(terms.price, uint80), uint256) << 160
-        | convert(convert(terms.locked, uint96), uint256) << 64
-        | convert(convert(terms.estimate_s, uint24), uint256) << 40
-        | convert(convert(terms.since, uint40), uint256)
+        holding.operator << 192
+        | holding.first << 176
+        | holding.count << 160
+        | holding.price << 80
+        | holding.pot_price
     )
 
 
 @internal
 @pure
-def _unpack_terms(word: uint256) -> Terms:
-    return Terms(
-        price=word >> 160,
-        locked=word >> 64 & bits.U96,
-        estimate_s=word >> 40 & bits.U24,
-        since=word & bits.U40,
+def _unpack_holding(word: uint256) -> Holding:
+    return Holding(
+        operator=word >> 192,
+        first=word >> 176 & bits.U16,
+        count=word >> 160 & bits.U16,
+        price=word >> 80 & bits.U80,
+        pot_price=word & bits.U80,
     )
 
 
 @internal
 @pure
-def _pack_pair(first: uint256, second: uint256) -> uint256:
-    return convert(convert(first, uint128), uint256) << 128 | convert(convert(second, uint128), uint256)
+def _pack_tenure(tenure: Tenure) -> uint256:
+    return (
+        tenure.pot << 64
+        | tenure.estimate_s << 40
+        | tenure.since
+    )
 
 
 @internal
 @pure
-def _unpack_pair(word: uint256) -> (uint256, uint256):
-    return word >> 128, word & bits.U128
+def _unpack_tenure(word: uint256) -> Tenure:
+    return Tenure(estimate_s=word >> 40 & bits.U24, since=word & bits.U40, pot=word >> 64)
+
+
+@internal
+@pure
+def _pack_standing(standing: Standing) -> uint256:
+    return (
+        standing.locked << 128
+        | standing.lots << 32
+        | standing.held << 24
+        | standing.left_turn
+    )
+
+
+@internal
+@pure
+def _unpack_standing(word: uint256) -> Standing:
+    return Standing(
+        locked=word >> 128,
+        lots=word >> 32 & bits.U8,
+        held=word >> 24 & bits.U8,
+        left_turn=word & bits.U24,
+    )
+
+
+@internal
+@pure
+def _lane(lanes: uint256, turn: uint256, depth: uint256) -> uint256:
+    """
+    @notice The lane of a turn: its pending claims, and `LANE_DEAD`.
+    """
+    return lanes >> LANE_BITS * (turn % depth) & bits.U16
+
+
+@internal
+@pure
+def _with_lane(lanes: uint256, turn: uint256, depth: uint256, lane: uint256) -> uint256:
+    at: uint256 = LANE_BITS * (turn % depth)
+    return lanes & ~(bits.U16 << at) | lane << at

@@ -3,7 +3,8 @@
 """
 @title The terms of a job
 @license Apache-2.0
-@notice What a submitter offers; which terms the arithmetic of the protocol covers; and the word of those that bind rounds.
+@notice What a submitter offers; which terms the arithmetic of the protocol covers; and the words of those that bind
+        turns.
 """
 
 
@@ -35,6 +36,10 @@ struct Terms:
     reexecute_s: uint256
     # Of one slot-round.
     flops: uint256
+    # The most turns that may have claims that are not final.
+    depth: uint256
+    # What a convicted worker does to the rounds after: 0 tolerate, 1 roll back.
+    policy: uint256
 
 
 @internal
@@ -53,6 +58,8 @@ def _check(terms: Terms):
         and self._are_seconds(terms.reexecute_s)
     ), "tasks: seconds out of range"
     assert terms.flops >= 1 and terms.flops <= numbers.MAX_FLOPS, "tasks: flops out of range"
+    assert terms.depth >= 1 and terms.depth <= numbers.MAX_DEPTH, "tasks: depth out of range"
+    assert terms.policy <= numbers.ROLL_BACK, "tasks: unknown policy"
 
 
 @internal
@@ -72,7 +79,9 @@ def _are_seconds(seconds: uint256) -> bool:
 def _pack_schedule(terms: Terms) -> uint256:
     # `_check` bounds every field below its width.
     return (
-        terms.rounds << 200
+        terms.depth << 224
+        | terms.policy << 216
+        | terms.rounds << 200
         | terms.slots << 184
         | terms.quorum << 168
         | terms.slot_s << 144
@@ -84,14 +93,40 @@ def _pack_schedule(terms: Terms) -> uint256:
 
 @internal
 @pure
-def _unpack_schedule(token: address, word: uint256) -> ITaskRegistry.Schedule:
+def _pack_prices(terms: Terms) -> uint256:
+    return terms.max_price << 128 | terms.aggregator_max_price
+
+
+@internal
+@pure
+def _unpack_schedule(token: address, word: uint256, prices: uint256, state_root: bytes32) -> ITaskRegistry.Schedule:
     return ITaskRegistry.Schedule(
         token=token,
-        rounds=word >> 200,
+        rounds=word >> 200 & bits.U16,
         slots=word >> 184 & bits.U16,
         quorum=word >> 168 & bits.U16,
+        max_price=prices >> 128,
+        aggregator_max_price=prices & bits.U128,
         slot_s=word >> 144 & bits.U24,
         aggregate_s=word >> 120 & bits.U24,
         reexecute_s=word >> 96 & bits.U24,
         flops=word & bits.U96,
+        depth=word >> 224,
+        policy=word >> 216 & bits.U8,
+        state_root=state_root,
     )
+
+
+@internal
+@pure
+def _locks(terms: Terms) -> (uint256, uint256):
+    """
+    @notice What stands behind one slot, and behind the aggregator's seat.
+    """
+    turns: uint256 = min(terms.rounds, terms.depth)
+    # What doing again all that may rest on a lie costs at most.
+    restitution: uint256 = turns * (terms.slots * terms.max_price + terms.aggregator_max_price)
+    lock: uint256 = 2 * terms.max_price * turns
+    if terms.policy == numbers.ROLL_BACK:
+        lock += restitution
+    return lock, restitution + 2 * terms.aggregator_max_price * turns

@@ -29,6 +29,7 @@ from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.views import JobState, JobView
 from zoo_compute.errors import ZooError
+from zoo_compute.job import ComputeJob
 from zoo_compute.spec.params import ZEN
 
 HERE = Path(__file__).resolve().parent
@@ -109,7 +110,7 @@ class Demo:
 
     def settled(self, view: JobView) -> bool:
         """Every claim paid, every lock released, every payment withdrawn, every sampled slot re-executed."""
-        if view.run is None or view.run.outstanding:
+        if not view.settled:
             return False
         chain = self.network.devnet.chain
         operators = [read_operator(chain, operator, view.block) for operator in self.network.operators]
@@ -129,7 +130,7 @@ class Demo:
                 pid = daemon.kill("worker-0", hold=True)
                 self.killed_at = view.run.round
                 say(f"!! kill -9 {pid}: {VICTIM}'s worker is gone in the middle of a shard")
-        moved = any(event.name == "SlotTakenOver" for event in events)
+        moved = any(event.name == "SeatTakenOver" for event in events)
         if self.killed_at is not None and not self.resumed and (moved or view.run.round > self.killed_at):
             self.resumed = True
             daemon.resume("worker-0")
@@ -137,7 +138,8 @@ class Demo:
 
     def finish(self, job: int, began: float) -> dict[str, Any]:
         say("reading the books and replaying the job in a single process")
-        found = report.collect(self.network, job, self.folder, with_replay=self.with_replay)
+        config = ComputeJob.from_file(self.config)
+        found = report.collect(self.network, job, config, self.folder, with_replay=self.with_replay)
         found.report["wall_s"] = round(time.monotonic() - began, 1)
         found.save(self.folder)
         return found.report | {"text": found.text()}

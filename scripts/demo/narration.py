@@ -8,17 +8,21 @@ from typing import Any
 
 from zoo_compute.amounts import format_amount
 from zoo_compute.chain.events import Event
-from zoo_compute.spec.bits import slots_in
-from zoo_compute.spec.params import AGGREGATION_KEY
+from zoo_compute.chain.views import AGGREGATOR_SEAT
 
 
 def zen(wei: int) -> str:
     return format_amount(wei, places=4)
 
 
-def _slots(bitmap: int) -> str:
-    found = list(slots_in(bitmap))
-    return ("slot " if len(found) == 1 else "slots ") + ", ".join(map(str, found))
+def _seat(number: int) -> str:
+    return "the aggregator's seat" if number == AGGREGATOR_SEAT else f"seat {number}"
+
+
+def _work(seat: int, first: int, count: int) -> str:
+    if seat == AGGREGATOR_SEAT:
+        return _seat(seat)
+    return f"slot {first}" if count == 1 else f"slots {first} to {first + count - 1}"
 
 
 class Narrator:
@@ -41,35 +45,46 @@ class Narrator:
     def _BidRevealed(self, a: Mapping[str, Any]) -> str:
         return f"{a['who']} reveals {zen(a['price'])} per {'round' if a['kind'] else 'slot-round'}"
 
-    def _SeatAwarded(self, a: Mapping[str, Any]) -> str:
-        what = "the aggregator seat" if a["kind"] else _slots(a["bitmap"])
-        return f"{a['who']} wins {what} at its critical price {zen(a['price'])}"
+    def _SeatTaken(self, a: Mapping[str, Any]) -> str:
+        return f"{a['who']} wins {_work(a['seat'], a['first'], a['count'])} at its critical price {zen(a['price'])}"
 
     def _SeatReady(self, a: Mapping[str, Any]) -> str:
-        return f"{a['who']} is ready: {a['estimate_s']} s for {_slots(a['bitmap'])}"
+        return f"{a['who']} is ready: {a['estimate_s']} s for seat {a['seat']}"
 
-    def _RoundOpened(self, a: Mapping[str, Any]) -> str:
-        return f"-- round {a['round']} opens"
+    def _TurnOpened(self, a: Mapping[str, Any]) -> str:
+        again = "" if a["turn"] == a["round"] else f" (turn {a['turn']})"
+        return f"-- round {a['round']} opens{again}"
 
     def _ResultsCommitted(self, a: Mapping[str, Any]) -> str:
-        return f"{a['who']} commits {_slots(a['bitmap'])}"
+        claim = a["claim"]
+        return f"{a['who']} commits {_work(claim['seat'], claim['scope'] >> 16, claim['scope'] & 0xFFFF)}"
 
-    def _SlotsVacated(self, a: Mapping[str, Any]) -> str:
-        return f"{a['who']} missed its deadline: {_slots(a['bitmap'])} vacant, {zen(a['slashed'])} slashed"
+    def _SeatVacated(self, a: Mapping[str, Any]) -> str:
+        return f"{a['who']} loses {_seat(a['seat'])}: {zen(a['slashed'])} slashed"
 
-    def _SlotTakenOver(self, a: Mapping[str, Any]) -> str:
-        paid = zen(a["escrow_price"] + a["pot_price"])
-        return f"{a['who']} takes over slot {a['slot']} at {paid} ({zen(a['pot_price'])} of it from the slash)"
+    def _SeatSplit(self, a: Mapping[str, Any]) -> str:
+        return f"seat {a['seat']} is cut: {_work(a['new_seat'], a['first'], a['count'])} become seat {a['new_seat']}"
+
+    def _SeatTakenOver(self, a: Mapping[str, Any]) -> str:
+        paid = zen(a["price"] + a["pot_price"])
+        return f"{a['who']} takes over {_seat(a['seat'])} at {paid} ({zen(a['pot_price'])} of it from the slash)"
 
     def _CheckpointPosted(self, a: Mapping[str, Any]) -> str:
-        return f"{a['who']} posts checkpoint {a['round'] + 1} from {_slots(a['mask'])}"
+        seats = bin(a["claim"]["scope"]).count("1")
+        return f"{a['who']} posts checkpoint {a['claim']['round'] + 1} from {seats} seat{'s' * (seats > 1)}"
+
+    def _ClaimConvicted(self, a: Mapping[str, Any]) -> str:
+        return f"{a['who']} is convicted of {_seat(a['seat'])} in turn {a['turn']}: {zen(a['slashed'])} slashed"
+
+    def _RolledBack(self, a: Mapping[str, Any]) -> str:
+        return f"-- rolled back: round {a['round']} is done again"
 
     def _JobEnded(self, a: Mapping[str, Any]) -> str:
         return f"-- the job {'is complete' if a['completed'] else 'was abandoned'} after {a['rounds_done']} rounds; windows close, then claims are paid"
 
     def _ClaimFinalised(self, a: Mapping[str, Any]) -> str:
-        what = "an aggregation" if a["key"] == AGGREGATION_KEY else "a commitment"
-        return f"{what} of round {a['round']} is final: {a['who']} is owed {zen(a['paid'] - a['fee'])}"
+        what = "an aggregation" if a["seat"] == AGGREGATOR_SEAT else "a commitment"
+        return f"{what} of turn {a['turn']} is final: {a['who']} is owed {zen(a['paid'] - a['fee'])}"
 
     def _JobClosed(self, a: Mapping[str, Any]) -> str:
         return f"the job is closed: {zen(a['refunded'])} go back to the submitter"

@@ -14,18 +14,18 @@ import torch
 from keepers import broker
 from keepers.localnet import LocalNetwork
 from node import syncer
-from node.device import reproducible
+from node.programs import State
 from node.replay import replay
+from node.training import heldout_loss
 from repops.files import save_state
-from repops.program import build
 from zoo_compute.amounts import format_amount
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.snapshot import read_job
-from zoo_compute.chain.views import JobView
-from zoo_compute.job import Manifest
-from zoo_compute.spec.bits import slots_in
+from zoo_compute.chain.views import Checkpoint, JobView
+from zoo_compute.job import ComputeJob, Manifest
+from zoo_compute.modules import made_by
 from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import raw_cid
 
@@ -35,6 +35,7 @@ class Money:
     """Where a job's money went. INVARIANTS: the two sums of `check`."""
 
     escrowed: int
+    restored: int  # after rollbacks, out of convicted locks
     paid_nodes: int
     fee_treasury: int
     refunded: int
@@ -44,7 +45,8 @@ class Money:
     def check(self) -> None:
         """Raises AssertionError when a wei is missing."""
         out = self.paid_nodes + self.fee_treasury + self.refunded
-        assert self.escrowed == out, f"escrowed {self.escrowed} wei, paid out {out}"
+        held = self.escrowed + self.restored
+        assert held == out, f"escrowed {self.escrowed} wei, restored {self.restored}, paid out {out}"
         received = sum(self.slashed_to.values())
         assert self.slashed == received, f"slashed {self.slashed} wei, received {received}"
 
@@ -61,8 +63,13 @@ def money_of(events: Sequence[Event], names: Mapping[int, str]) -> Money:
             slashed_to[names[event.args["operator"]]] += event.args["amount"]
         elif event.name == "PotBurned":
             slashed_to["burned"] += event.args["amount"]
+        elif event.name == "JobFunded":
+            slashed_to["the job's escrow"] += event.args["amount"]
+        elif event.name == "Owed":
+            slashed_to[event.args["account"]] += event.args["amount"]
     return Money(
         escrowed=total("JobPosted", "escrow"),
+        restored=total("JobFunded", "amount"),
         paid_nodes=total("Paid", "net"),
         fee_treasury=total("Paid", "fee"),
         refunded=total("JobClosed", "refunded"),
@@ -76,15 +83,22 @@ def who_trained(events: Iterable[Event], names: Mapping[int, str]) -> dict[int, 
     table: dict[int, dict[int, str]] = defaultdict(dict)
     for event in events:
         if event.name == "ResultsCommitted":
-            for slot in slots_in(event.args["bitmap"]):
-                table[event.args["round"]][slot] = names[event.args["operator"]]
+            claim = event.args["claim"]
+            first, count = claim["scope"] >> 16, claim["scope"] & 0xFFFF
+            for slot in range(first, first + count):
+                table[claim["round"]][slot] = names[event.args["operator"]]
     return {round_: dict(sorted(slots.items())) for round_, slots in sorted(table.items())}
 
 
-def masks_of(events: Iterable[Event]) -> list[int]:
-    """The presence mask of each closed round, in order."""
-    posted = sorted((e for e in events if e.name == "CheckpointPosted"), key=lambda e: e.args["round"])
-    return [event.args["mask"] for event in posted]
+def masks_of(view: JobView) -> list[int]:
+    """The slots present in each closed round of the line that stands, in order: a bitmap."""
+    return [sum(1 << slot for slot in view.committed(made.turn)) for made in _made(view)]
+
+
+def _made(view: JobView) -> list[Checkpoint]:
+    """The aggregations that made the checkpoints of the line that stands."""
+    found = [view.checkpoint_of(round_) for round_ in range(1, view.done + 1)]
+    return [made for made in found if made is not None]
 
 
 def gas_of(chain: Chain, from_block: int, to_block: int) -> dict[str, dict[str, int]]:
@@ -130,7 +144,17 @@ class Report:
         return as_text(self.report, self.trained, self.losses, self.sample)
 
 
-def collect(network: LocalNetwork, job: int, folder: Path, *, with_replay: bool) -> Report:
+def sampled(config: ComputeJob, parameters: Mapping[str, Any]) -> str:
+    """Text from the trained weights in the submitter's own module; empty when it writes none."""
+    module, _, _ = config.model.parts or made_by(config.model, config.directory)
+    if not hasattr(module, "generate"):
+        return ""
+    module.load_state_dict({name: torch.from_numpy(array) for name, array in parameters.items()}, strict=False)
+    text: bytes = module.generate(b"def ", 300, seed=0)
+    return text.decode(errors="replace")
+
+
+def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, *, with_replay: bool) -> Report:
     """Read the chain, fetch the checkpoints, and (with `with_replay`) train the whole job again in this process."""
     chain, first = network.devnet.chain, network.devnet.network.first_block
     view = read_job(chain, job)
@@ -138,33 +162,32 @@ def collect(network: LocalNetwork, job: int, folder: Path, *, with_replay: bool)
     names = network.operators
     store = BlockStore(folder / "reader", [*_gateways(events), *load_network(network.network_path).storage])
     manifest = syncer.fetch_manifest(store, raw_cid(view.terms.manifest))
-    program = build(manifest.spec)
-    torch.set_num_threads(1)  # as the workers: one thread count, one set of bits
-    states = [_checkpoint(store, manifest, view, round_) for round_ in range(len(view.checkpoint_roots))]
-    heldout = syncer.fetch_heldout(store, manifest)
-    with reproducible(torch.device("cpu")):
-        losses = [program.loss(state, heldout) for state in states]
+    files = syncer.fetch_job(store, manifest)
+    states = [_checkpoint(store, manifest, view, round_) for round_ in range(view.done + 1)]
+    losses = [heldout_loss(manifest, files.programs, state, files.heldout) for state in states]
     money = money_of(events, names)
     money.check()
     gas = gas_of(chain, first, view.block)
     segments, mismatches = verification_of(network.verified())
     equal = None
     if with_replay:
-        equal = replay(manifest, store, masks_of(events)).roots[-1] == view.checkpoint_roots[manifest.rounds]
-    pointer = raw_cid(view.checkpoint_cid)
-    parameters = {name: states[-1][name] for name in program.names}
-    sample = program.generate(parameters, b"def ", 300, seed=0).decode(errors="replace")
-    save_state(folder / "model.safetensors", {name: tensor.numpy() for name, tensor in parameters.items()})
+        equal = replay(manifest, store, masks_of(view)).roots[-1] == view.checkpoint_roots[manifest.rounds]
+    pointer = raw_cid(view.checkpoint_cids[view.done])
+    parameters = {name: states[-1][name] for name in files.programs.names}
+    save_state(folder / "model.safetensors", parameters)
+    sample = sampled(config, parameters)
     (folder / "manifest.json").write_bytes(manifest.to_bytes())
     found = {
         "job": job,
-        "rounds": len(view.checkpoints),
+        "rounds": view.done,
+        "turns": len(view.checkpoints),
         "shards": manifest.slots,
         "nodes": len(names),
         "loss_first": losses[1],
         "loss_last": losses[-1],
         "losses": losses,
         "escrowed": str(money.escrowed),
+        "restored": str(money.restored),
         "paid_nodes": str(money.paid_nodes),
         "fee_treasury": str(money.fee_treasury),
         "refunded": str(money.refunded),
@@ -177,13 +200,19 @@ def collect(network: LocalNetwork, job: int, folder: Path, *, with_replay: bool)
         "state_cid": syncer.fetch_pointer(store, pointer).state,
         "verified_segments": segments,
         "mismatches": mismatches,
-        "reassigned": sum(event.name == "SlotTakenOver" for event in events),
+        "reassigned": slots_taken_over(view, events),
         "bit_equal_replay": equal,
         "checkpoint_root": view.checkpoint_roots[manifest.rounds].hex(),
-        "masks": masks_of(events),
+        "masks": [hex(mask) for mask in masks_of(view)],
         "shard_reports": shard_reports(network, job),
     }
     return Report(found, who_trained(events, names), losses, sample)
+
+
+def slots_taken_over(view: JobView, events: Iterable[Event]) -> int:
+    """Slots that a standby took from another operator's seat."""
+    taken = {event.args["seat"] for event in events if event.name == "SeatTakenOver"}
+    return sum(seat.count for number, seat in view.holders.items() if number in taken)
 
 
 def shard_reports(network: LocalNetwork, job: int) -> list[dict[str, Any]]:
@@ -203,10 +232,10 @@ def _gateways(events: Iterable[Event]) -> list[str]:
     return [event.args["endpoint"] for event in events if event.name == "OperatorRegistered"]
 
 
-def _checkpoint(store: BlockStore, manifest: Manifest, view: JobView, round_: int) -> dict[str, torch.Tensor]:
-    posted = [c for c in view.checkpoints if c.round == round_ - 1]
-    pointer = raw_cid(posted[-1].cid) if posted else None
-    return syncer.fetch_checkpoint(store, manifest, view.job, round_, pointer, view.checkpoint_roots[round_])
+def _checkpoint(store: BlockStore, manifest: Manifest, view: JobView, round_: int) -> State:
+    pointer = raw_cid(view.checkpoint_cids[round_]) if round_ else None
+    step = syncer.fetch_programs(store, manifest).graph
+    return syncer.fetch_checkpoint(store, manifest, step, view.job, round_, pointer, view.checkpoint_roots[round_])
 
 
 _EQUAL = {True: "yes", False: "NO", None: "not replayed"}
@@ -225,7 +254,8 @@ def as_text(
     lines += ["", "Money"]
     lines += [
         f"  {key:<14}{format_amount(int(report[key]), places=4):>22}"
-        for key in ("escrowed", "paid_nodes", "fee_treasury", "refunded", "slashed")
+        for key in ("escrowed", "restored", "paid_nodes", "fee_treasury", "refunded", "slashed")
+        if key != "restored" or int(report[key])
     ]
     lines += [
         f"    slashed to {name}: {format_amount(int(amount), places=4)}"

@@ -18,7 +18,8 @@ else:
     # The devnet preset of docs/protocol.md.
     BID_WINDOW_S, REVEAL_WINDOW_S, READY_WINDOW_S, MIN_WINDOW_S = 8, 6, 20, 10
     EXIT_DELAY_S, EPOCH_S, TIMELOCK_S = 30, 60, 10
-    MIN_STAKE, EMISSION = 100 * ZEN, 1_000 * ZEN
+    MIN_STAKE, EMISSION, WEIGHT_PER_FEE = 100 * ZEN, 1_000 * ZEN, 10**12
+    AUDIT_BOND, DRAW_BLOCKS, ANSWER_S = 10 * ZEN, 2, 3
 
     @pytest.fixture(scope="session")
     def deployer(accounts):
@@ -37,22 +38,33 @@ else:
         return accounts[3]
 
     @pytest.fixture(scope="session")
-    def kit(project, deployer, guardian):
+    def referee(accounts):
+        """Stands for the contract that judges disputes."""
+        return accounts[18]
+
+    @pytest.fixture(scope="session")
+    def kit(project, deployer, guardian, referee):
         """All contracts, deployed in order and wired."""
         zen = project.ZenToken.deploy(10**9 * ZEN, sender=deployer)
         timelock = project.Timelock.deploy(TIMELOCK_S, [deployer], sender=deployer)
         treasury = project.Treasury.deploy(timelock, sender=deployer)
-        registry = project.NodeRegistry.deploy(zen, guardian, MIN_STAKE, EXIT_DELAY_S, sender=deployer)
+        registry = project.NodeRegistry.deploy(zen, guardian, MIN_STAKE, EXIT_DELAY_S, EPOCH_S, sender=deployer)
         tasks = project.TaskRegistry.deploy(treasury, deployer, guardian, sender=deployer)
-        rewards = project.Rewards.deploy(zen, registry, EPOCH_S, EMISSION, sender=deployer)
+        rewards = project.Rewards.deploy(zen, registry, EPOCH_S, EMISSION, WEIGHT_PER_FEE, sender=deployer)
+        datasets = project.Datasets.deploy(tasks, rewards, sender=deployer)
         auction = project.Auction.deploy(registry, tasks, guardian, BID_WINDOW_S, REVEAL_WINDOW_S, sender=deployer)
         settlement = project.Settlement.deploy(
             registry, tasks, auction, rewards, zen, READY_WINDOW_S, MIN_WINDOW_S, sender=deployer
         )
-        registry.wire(auction, settlement, sender=deployer)
+        audits = project.Audits.deploy(
+            registry, tasks, settlement, rewards, zen, AUDIT_BOND, DRAW_BLOCKS, sender=deployer
+        )
+        availability = project.Availability.deploy(registry, tasks, settlement, ANSWER_S, sender=deployer)
+        registry.wire(auction, settlement, tasks, rewards, sender=deployer)
         tasks.wire(auction, settlement, sender=deployer)
-        rewards.wire(settlement, sender=deployer)
+        rewards.wire(settlement, audits, datasets, sender=deployer)
         auction.wire(settlement, sender=deployer)
+        settlement.wire(referee, availability, treasury, sender=deployer)
         tasks.allow(zen, True, sender=deployer)
         return SimpleNamespace(**{key: value for key, value in locals().items() if hasattr(value, "contract_type")})
 
@@ -105,6 +117,8 @@ else:
             "aggregate_s": 30,
             "reexecute_s": 20,
             "flops": 10**12,
+            "depth": 4,
+            "policy": 0,
         }
 
     @pytest.fixture
@@ -129,7 +143,7 @@ else:
 
     @pytest.fixture
     def running(kit, post, bid, to, operators, anyone):
-        """A job in round 0: three holders bid 100, 200 and 300, the aggregator 400."""
+        """A job in turn 0, seat `i` held by operator `i`: three holders bid 100, 200 and 300, the aggregator 400."""
         job = post()
         *holders, aggregator = operators
         offers = [(0, each, 100 * (index + 1)) for index, each in enumerate(holders)] + [(1, aggregator, 400)]
@@ -144,6 +158,6 @@ else:
             kit.auction.clear(job, kind, [each.id for each in members], sender=anyone)
         for kind, members in ((0, holders), (1, [aggregator])):
             kit.auction.award(job, kind, [each.id for each in members], sender=anyone)
-        for each in holders:
-            kit.settlement.ready(job, each.id, 10, sender=each.hot)
+        for seat, each in enumerate(holders):
+            kit.settlement.ready(job, seat, 10, sender=each.hot)
         return job

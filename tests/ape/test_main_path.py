@@ -5,34 +5,30 @@ import ape
 ZEN = 10**18
 
 
-def play_round(kit, chain, job, holders, aggregator):
-    """Everyone commits its slot, the aggregator closes the round; returns the claims."""
-    round_ = kit.settlement.runs(job).round
-    window_s = kit.settlement.runs(job).window_s
-    refs = []
-    for slot, holder in enumerate(holders):
-        root = bytes([slot + 1]) * 32
-        receipt = kit.settlement.commit(job, round_, holder.id, 1 << slot, root, b"\x05" * 32, sender=holder.hot)
-        refs.append((round_, slot, holder.id, 1 << slot, root, receipt.timestamp + window_s))
-    mask = 2 ** len(holders) - 1
-    root = bytes([100 + round_]) * 32
-    receipt = kit.settlement.post_checkpoint(
-        job, round_, aggregator.id, mask, root, b"\x06" * 32, sender=aggregator.hot
-    )
-    refs.append((round_, 256, aggregator.id, mask, root, receipt.timestamp + window_s))
-    return refs
+DEADLINE = -1  # of a claim: its last field
+
+
+def play_turn(kit, job, holders, aggregator):
+    """Everyone commits its seat, the aggregator closes the turn; returns the claims."""
+    turn, claims = kit.settlement.runs(job).turn, []
+    for seat, holder in enumerate(holders):
+        receipt = kit.settlement.commit(job, seat, turn, bytes([seat + 1]) * 32, b"\x05" * 32, sender=holder.hot)
+        claims += [event.claim for event in kit.settlement.ResultsCommitted.from_receipt(receipt)]
+    mask, root = 2 ** len(holders) - 1, bytes([100 + turn]) * 32
+    receipt = kit.settlement.post_checkpoint(job, turn, mask, root, b"\x06" * 32, sender=aggregator.hot)
+    return claims + [event.claim for event in kit.settlement.CheckpointPosted.from_receipt(receipt)]
 
 
 def test_a_job_pays_everyone_and_refunds_the_rest(kit, chain, running, operators, submitter, anyone, to):
     job, (*holders, aggregator) = running, operators
     assert kit.tasks.jobs(job).state == 3
-    claims = [ref for _ in range(2) for ref in play_round(kit, chain, job, holders, aggregator)]
+    claims = [ref for _ in range(2) for ref in play_turn(kit, job, holders, aggregator)]
     assert kit.tasks.jobs(job).state == 4
-    assert kit.tasks.checkpoint_root(job, 2) == b"\x65" * 32
+    assert kit.settlement.runs(job).start_root == b"\x65" * 32
 
     with ape.reverts("settlement: window open"):
         kit.settlement.finalise(job, claims, sender=anyone)
-    to(claims[-1][5] + 1)
+    to(claims[-1][DEADLINE] + 1)
     kit.settlement.finalise(job, claims, sender=anyone)
     with ape.reverts("settlement: unknown claim"):
         kit.settlement.finalise(job, claims[:1], sender=anyone)
@@ -51,6 +47,7 @@ def test_a_job_pays_everyone_and_refunds_the_rest(kit, chain, running, operators
         assert kit.zen.balanceOf(account) == before + amount
     for each in operators:
         kit.settlement.release(job, each.id, sender=anyone)
+        kit.auction.retire(job, int(each is aggregator), each.id, sender=anyone)
         assert kit.registry.collateral(each.id, kit.zen).locked == 0
         assert kit.registry.operators(each.id).locks == 0
         kit.registry.withdraw(each.id, kit.zen, 100 * ZEN, sender=each.owner)
@@ -60,8 +57,8 @@ def test_fees_are_split_and_spent_only_through_the_timelock(
     kit, chain, running, operators, deployer, anyone, accounts, to
 ):
     job, (*holders, aggregator) = running, operators
-    claims = play_round(kit, chain, job, holders, aggregator)
-    to(claims[-1][5] + 1)
+    claims = play_turn(kit, job, holders, aggregator)
+    to(claims[-1][DEADLINE] + 1)
     kit.settlement.finalise(job, claims, sender=anyone)
     kit.tasks.withdraw(kit.zen, kit.treasury, sender=anyone)
     kit.treasury.collect(kit.zen, sender=anyone)
@@ -86,19 +83,44 @@ def test_rewards_are_capped_by_the_fees_of_the_epoch(kit, chain, running, operat
     job, (*holders, aggregator) = running, operators
     kit.zen.approve(kit.rewards, 10_000 * ZEN, sender=deployer)
     kit.rewards.fund(10_000 * ZEN, sender=deployer)
-    claims = play_round(kit, chain, job, holders, aggregator)
-    to(claims[-1][5] + 1)
+    claims = play_turn(kit, job, holders, aggregator)
+    to(claims[-1][DEADLINE] + 1)
     receipt = kit.settlement.finalise(job, claims, sender=anyone)
     epoch = receipt.timestamp // 60
-    assert kit.rewards.epochs(epoch).weight == 3 * 10**12
+    assert kit.rewards.shares(holders[0].id, epoch, job).fees == 50
     with ape.reverts("rewards: epoch not over"):
-        kit.rewards.claim(holders[0].id, epoch, sender=anyone)
+        kit.rewards.claim(holders[0].id, epoch, [job], sender=anyone)
     chain.mine(timestamp=(epoch + 1) * 60)
     before = kit.zen.balanceOf(holders[0].owner)
-    kit.rewards.claim(holders[0].id, epoch, sender=anyone)
-    assert kit.zen.balanceOf(holders[0].owner) == before + 50
+    kit.rewards.claim(holders[0].id, epoch, [job], sender=anyone)
+    assert kit.zen.balanceOf(holders[0].owner) == before + 50 * 7_000 // 10_000
     with ape.reverts("rewards: nothing to claim"):
-        kit.rewards.claim(holders[0].id, epoch, sender=anyone)
+        kit.rewards.claim(holders[0].id, epoch, [job], sender=anyone)
     # The aggregator's price earns no reward.
     with ape.reverts("rewards: nothing to claim"):
-        kit.rewards.claim(aggregator.id, epoch, sender=anyone)
+        kit.rewards.claim(aggregator.id, epoch, [job], sender=anyone)
+
+
+def test_a_convicted_worker_is_never_paid_and_its_lock_is_divided(
+    kit, running, operators, submitter, anyone, referee, to
+):
+    job, (*holders, aggregator) = running, operators
+    claims = play_turn(kit, job, holders, aggregator)
+    kit.settlement.open_dispute(job, claims[0], sender=referee)
+    to(claims[-1][DEADLINE] + 1)
+    with ape.reverts("settlement: in dispute"):
+        kit.settlement.finalise(job, claims, sender=anyone)
+    before = kit.registry.burned(kit.zen)
+    kit.settlement.close_dispute(job, claims[0], True, [anyone], sender=referee)
+    lock = 2 * 2_000 * 2
+    assert kit.tasks.owed(kit.zen, anyone) == lock * 4_000 // 10_000
+    assert kit.tasks.owed(kit.zen, kit.treasury) == lock // 10
+    assert kit.registry.burned(kit.zen) - before == lock - lock * 5_000 // 10_000
+    assert kit.registry.operators(holders[0].id).reputation == 0
+    assert kit.settlement.seats(job, 0).operator == 0
+    kit.settlement.finalise(job, claims[1:], sender=anyone)
+    assert kit.tasks.owed(kit.zen, holders[0].owner) == 0
+    assert kit.settlement.is_final(job, 0)
+    assert kit.settlement.stakes(job, holders[0].id).locked == 0
+    with ape.reverts("settlement: claims not final"):  # it held its seat when the open turn began
+        kit.settlement.release(job, holders[0].id, sender=anyone)

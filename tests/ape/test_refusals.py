@@ -44,7 +44,7 @@ def test_a_paused_intake_keeps_every_exit_open(kit, register, guardian, to):
 
 def test_only_the_protocol_moves_locks_jobs_and_seats(kit, deployer):
     with ape.reverts("registry: not a protocol contract"):
-        kit.registry.slash(1, kit.zen, 1, sender=deployer)
+        kit.registry.slash(1, kit.zen, 1, False, sender=deployer)
     with ape.reverts("tasks: not a protocol contract"):
         kit.tasks.pay(1, deployer, 1, sender=deployer)
     with ape.reverts("auction: not the task registry"):
@@ -52,9 +52,11 @@ def test_only_the_protocol_moves_locks_jobs_and_seats(kit, deployer):
     with ape.reverts("settlement: not the auction"):
         kit.settlement.begin(1, 1, sender=deployer)
     with ape.reverts("rewards: not the settlement"):
-        kit.rewards.record(1, 1, 1, sender=deployer)
+        kit.rewards.record(1, 1, 1, 1, sender=deployer)
+    with ape.reverts("settlement: already wired"):
+        kit.settlement.wire(deployer, deployer, deployer, sender=deployer)
     with ape.reverts("registry: already wired"):
-        kit.registry.wire(deployer, deployer, sender=deployer)
+        kit.registry.wire(deployer, deployer, deployer, deployer, sender=deployer)
 
 
 def test_a_job_is_cancelled_with_its_whole_escrow_before_it_clears(kit, post, submitter, anyone):
@@ -69,13 +71,14 @@ def test_a_job_is_cancelled_with_its_whole_escrow_before_it_clears(kit, post, su
 
 def test_a_late_holder_loses_a_tenth_of_its_lock(kit, running, operators, anyone, to):
     job, holder = running, operators[0]
-    deadline = kit.settlement.deadline(job, holder.id)
+    deadline = kit.settlement.deadline(job, 0)
     to(deadline)
     with ape.reverts("settlement: deadline not passed"):
-        kit.settlement.time_out(job, holder.id, 1, sender=anyone)
+        kit.settlement.time_out(job, 0, sender=anyone)
     to(deadline + 1)
-    kit.settlement.time_out(job, holder.id, 1, sender=anyone)
+    kit.settlement.time_out(job, 0, sender=anyone)
     lock = 2 * 2_000 * 2
     assert kit.registry.pot(kit.zen) == lock // 10
-    assert kit.settlement.seats(job, holder.id).locked == lock - lock // 10
-    assert kit.settlement.runs(job).vacant == 1
+    assert kit.settlement.stakes(job, holder.id).locked == lock - lock // 10
+    assert kit.settlement.seats(job, 0).operator == 0
+    assert kit.settlement.seats(job, 0).pot == lock // 10

@@ -48,4 +48,4 @@ def test_every_role_killed_once__changes_no_balance_and_no_bit(tmp_path: Path):
     assert sorted(fired) == sorted(KILLS)
     assert killed.balances() == calm.balances()
     assert killed.view.checkpoint_roots == calm.view.checkpoint_roots
-    assert killed.view.checkpoint_cid == calm.view.checkpoint_cid
+    assert killed.view.checkpoint_cids == calm.view.checkpoint_cids

@@ -69,7 +69,7 @@ def a_skipped_bid_starts_the_clearing_again(s: Stage) -> None:
     assert [s.world.bid(job, 0, operator).won for operator in (alice, bob, carol, dave, erin)] == [2, 2, 2, 0, 0]
     s.ok("auction", "clear", "stranger", job, 1, s.order(job, 1))
     s.ok("auction", "award", "stranger", job, 0, (bob, alice, carol))
-    assert s.world.seat(job, bob).price == 80
+    assert s.world.seat(job, s.seat_of(job, "bob")).price == 80
     s.ok("auction", "award", "stranger", job, 1, (alice,))
     for name in ("alice", "bob", "carol"):
         s.ready(job, name)
@@ -116,7 +116,7 @@ def winners_are_priced_in_any_order_each_once(s: Stage) -> None:
     s.no("settlement: not awarded", "settlement", "ready", "alice hot", job, alice, 1)
     s.ok("auction", "award", "stranger", job, 1, s.winners(job, 1))
     assert s.world.job(job).state == JobState.AWARDED
-    assert s.world.seat(job, alice).price == s.world.seat(job, bob).price == 80
+    assert s.world.seat(job, s.seat_of(job, "alice")).price == s.world.seat(job, s.seat_of(job, "bob")).price == 80
 
 
 @scenario
@@ -133,8 +133,8 @@ def reputation_orders_and_discounts_bids(s: Stage) -> None:
     s.reveal_all(job, offers, AGGREGATORS)
     assert s.order(job, 0) == (s.ids["carol"], s.ids["alice"], s.ids["bob"])
     s.award_all(job)
-    assert s.world.seat(job, s.ids["alice"]).price == 100  # 1,000,000 // 9,967 is 100
-    s.ok("settlement", "decline", "alice hot", job, s.ids["alice"])
+    assert s.world.seat(job, s.seat_of(job, "alice")).price == 100  # 1,000,000 // 9,967 is 100
+    s.ok("settlement", "decline", "alice hot", job, s.seat_of(job, "alice"), 2)
     assert s.operator("alice").reputation == 16
 
 
@@ -155,4 +155,4 @@ def reputation_stops_at_a_tenth(s: Stage) -> None:
     s.reveal_all(job, offers, AGGREGATORS)
     assert s.order(job, 0)[0] == s.ids["alice"]  # 99 less a tenth stands before 90
     s.award_all(job)
-    assert s.world.seat(job, s.ids["alice"]).price == 100  # 910,000 // 9,000 is 101, above the reserve
+    assert s.world.seat(job, s.seat_of(job, "alice")).price == 100  # 910,000 // 9,000 is 101, above the reserve

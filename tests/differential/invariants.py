@@ -2,9 +2,20 @@
 
 from collections import Counter
 
-from zoo_compute.spec import bits
-from zoo_compute.spec.params import MAX_REPUTATION
-from zoo_compute.spec.state import JobState, Phase, SlashLedger, World
+from zoo_compute.spec import bits, seats
+from zoo_compute.spec.params import (
+    AGGREGATOR_SEAT,
+    BPS,
+    KIND_AGGREGATOR,
+    MAX_REPUTATION,
+    PERIODS,
+    REWARD_CAP_BPS,
+    RING,
+    STAKE_UNIT,
+    Flow,
+    round_price,
+)
+from zoo_compute.spec.state import ClaimStatus, JobState, Phase, Posted, SlashLedger, World
 
 Sums = Counter[str]
 
@@ -15,8 +26,10 @@ def check_invariants(w: World) -> None:
     check_escrow(w)
     check_slashes(w)
     check_locks(w)
-    check_bitmaps(w)
+    check_seats(w)
+    check_claims(w)
     check_bounds(w)
+    check_beats(w)
 
 
 def check_solvency(w: World) -> None:
@@ -49,22 +62,42 @@ def check_escrow(w: World) -> None:
     for job, ledger in w.job_ledgers.items():
         remaining = w.jobs[job].escrow
         spent = ledger.paid + ledger.fees + ledger.refunded
-        assert ledger.escrowed == spent + remaining, f"job {job}: escrow leaks"
+        assert ledger.escrowed + ledger.restored == spent + remaining, f"job {job}: escrow leaks"
         run, terms = w.run(job), w.terms[job]
-        if w.jobs[job].state in (JobState.AWARDED, JobState.RUNNING):
-            due = (terms.max_price * terms.slots + terms.aggregator_max_price) * (run.rounds - run.round)
-            assert remaining >= due, f"job {job}: escrow does not cover the rounds to come"
+        if run.state == JobState.NONE:
+            continue
+        is_over = run.state == JobState.ENDED
+        due = sum(posted.claim.price for _, posted in pending_claims(w, job) if is_over or posted.claim.turn < run.turn)
+        due += 0 if is_over else round_price(terms) * (run.rounds - run.round)
+        assert remaining >= due, f"job {job}: escrow holds {remaining}, rounds and claims to come need {due}"
+
+
+def pending_claims(w: World, job: int) -> list[tuple[int, Posted]]:
+    """What is neither paid nor convicted, by seat."""
+    posted = ((seat, each) for (of, seat, _), each in w.claims.items() if of == job)
+    return [(seat, each) for seat, each in posted if each.status == ClaimStatus.PENDING]
+
+
+def is_closed(w: World, job: int) -> bool:
+    """Nothing can happen to the job any more: its pot was burned, whatever its seats say."""
+    return w.run(job).state == JobState.ENDED and not pending_claims(w, job)
 
 
 def check_slashes(w: World) -> None:
     """What was slashed is credited, burned or in the pot; the pot is the sum of the jobs' pots."""
     jobs = Sums()
-    for run in w.runs.values():
+    for job, run in w.runs.items():
         jobs[run.token] += run.pot
-        assert run.state != JobState.ENDED or run.outstanding or run.pot == 0, "a settled job keeps a pot"
+        assert run.state != JobState.ENDED or seats.pending_of(w, job) or run.pot == 0, "a settled job keeps a pot"
+        promised = sum(seat.pot for (of, _), seat in w.seats.items() if of == job)
+        promised += sum(posted.claim.pot_price for _, posted in pending_claims(w, job))
+        assert is_closed(w, job) or run.pot >= run.reserve + promised, (
+            f"job {job}: its pot does not cover what it promised"
+        )
     for token in {*w.slash_ledgers, *w.pots, *w.burned}:
         ledger, pot = w.slash_ledgers.get(token, SlashLedger()), w.pots.get(token, 0)
-        assert ledger.slashed == ledger.credited + w.burned.get(token, 0) + pot, f"{token}: a slash leaks"
+        gone = ledger.credited + ledger.paid_out + w.burned.get(token, 0)
+        assert ledger.slashed == gone + pot, f"{token}: a slash leaks"
         assert pot == jobs[token], f"{token}: the pot is not the jobs' pots"
 
 
@@ -78,10 +111,10 @@ def check_locks(w: World) -> None:
         units = 0 if bid.priced else bid.won if is_cleared and bid.cleared_pass else bid.capacity
         locked[operator, lot.token] += lot.lock * units
         count[operator] += units > 0
-    for seats in (w.seats, w.aggregator_seats):
-        for (job, operator), seat in seats.items():
-            locked[operator, w.jobs[job].token] += seat.locked
-            count[operator] += seat.locked > 0
+    for (job, operator), standing in w.standings.items():
+        locked[operator, w.jobs[job].token] += standing.locked
+        count[operator] += standing.lots
+        assert standing.lots or not standing.locked, f"operator {operator}: a lock of no lot"
     for (operator, token), deposit in w.collateral.items():
         assert deposit.locked == locked[operator, token], f"operator {operator}: {deposit.locked} of {token} locked"
         assert 0 <= deposit.locked <= deposit.balance, f"operator {operator}: more locked than held"
@@ -89,31 +122,72 @@ def check_locks(w: World) -> None:
         assert record.locks == count[operator], f"operator {operator}: counts {record.locks} locks"
 
 
-def check_bitmaps(w: World) -> None:
-    """Once awarded, every slot has exactly one holder or is vacant; outstanding is what claims still hold."""
+def check_seats(w: World) -> None:
+    """Once awarded, seats part the slots; what an operator holds is counted; a missing seat is one there is."""
     for job, run in w.runs.items():
-        if run.state in (JobState.NONE, JobState.OPEN):
+        if run.state == JobState.NONE:
             continue
-        held = [seat.held for (of, _), seat in w.seats.items() if of == job] + [run.vacant]
-        assert sum(map(bits.popcount, held)) == run.slots, f"job {job}: a slot has two holders or none"
-        assert sum(held) == bits.full(run.slots), f"job {job}: a slot has two holders"
-        closed = {
-            key: claim
-            for key, claim in w.claims.items()
-            if key[0] == job and (key[1] < run.round or run.state == JobState.ENDED)
-        }
-        due = sum(1 if key[2] == 256 else bits.popcount(claim.bitmap) for key, claim in closed.items())
-        assert run.outstanding == due, f"job {job}: outstanding is {run.outstanding}, claims hold {due}"
+        held = [(seat, record) for (of, seat), record in w.seats.items() if of == job and seat != AGGREGATOR_SEAT]
+        assert sorted(seat for seat, _ in held) == list(range(run.seats)), f"job {job}: seats are not numbered through"
+        next_slot = 0
+        for _, seat in sorted(held, key=lambda item: item[1].first):
+            assert seat.first == next_slot, f"job {job}: slot {next_slot} has two holders or none"
+            assert seat.count > 0, f"job {job}: a seat without slots"
+            next_slot += seat.count
+        assert next_slot == run.slots, f"job {job}: {next_slot} slots are seated"
+        assert bits.without(run.missing, bits.full(run.seats)) == 0, f"job {job}: a seat is missing that is not there"
+        seats_held = Counter(seat.operator for (of, _), seat in w.seats.items() if of == job)
+        for (of, operator), standing in w.standings.items():
+            assert of != job or standing.held == seats_held[operator], f"job {job}: operator {operator} miscounts seats"
+
+
+def check_claims(w: World) -> None:
+    """Lanes count what is pending; at most `depth` turns have any; what is locked outlives what it stands behind."""
+    for job, run in w.runs.items():
+        pending = Counter(posted.claim.turn for _, posted in pending_claims(w, job))
+        opened = pending.pop(run.turn, 0)
+        lanes = Counter({turn: lane.pending for (of, turn), lane in w.lanes.items() if of == job and lane.pending})
+        assert pending == lanes, f"job {job}: lanes count {lanes}, claims are {pending}"
+        assert all(run.turn - run.depth <= turn < run.turn for turn in pending), f"job {job}: more than depth turns"
+        if run.is_open:
+            assert opened == bits.popcount(seats.present(run)), f"job {job}: a present seat has no claim"
+            slots = sum(posted.claim.count for _, posted in pending_claims(w, job) if posted.claim.turn == run.turn)
+            assert run.committed == slots, f"job {job}: {run.committed} slots are committed, claims are for {slots}"
+            assert w.lane(job, run.turn - run.depth).pending == 0, f"job {job}: a turn is open whose lane is not empty"
+        for _, posted in pending_claims(w, job):
+            assert w.standing(job, posted.claim.operator).lots, f"job {job}: a claim with nothing behind it"
 
 
 def check_bounds(w: World) -> None:
     """Prices between bid and reserve, reputation within its cap, rewards within budgets."""
     for (job, kind, operator), bid in w.bids.items():
         if bid.priced:
-            price = w.seat(job, operator).price if kind == 0 else w.aggregator_seats[job, operator].price
-            assert bid.price <= price <= w.lot(job, kind).reserve, f"operator {operator}: priced at {price}"
+            for (of, number), seat in w.seats.items():
+                is_won = of == job and seat.operator == operator and seat.since == 0
+                if is_won and (number == AGGREGATOR_SEAT) == (kind == KIND_AGGREGATOR):
+                    assert bid.price <= seat.price <= w.lot(job, kind).reserve, f"operator {operator}: {seat.price}"
     for operator, record in w.operators.items():
         assert 0 <= record.reputation <= MAX_REPUTATION, f"operator {operator}: reputation {record.reputation}"
     for epoch, record in w.epochs.items():
         assert record.paid <= record.budget <= w.config.preset.emission_per_epoch, f"epoch {epoch}: overpaid"
-        assert record.paid <= record.fees, f"epoch {epoch}: more rewards than fees"
+    paid, fees = sum(e.paid for e in w.epochs.values()), sum(f.fees for f in w.job_fees.values())
+    assert paid <= fees, "more rewards than fees"
+    for job, called in w.job_fees.items():
+        most = [called.fees * REWARD_CAP_BPS[flow] // BPS for flow in (Flow.VERIFICATION, Flow.DATA)]
+        assert [called.verification, called.data] <= most, f"job {job}: more called than its fees allow"
+    for epoch, total in w.total_bytes.items():
+        counted = sum(served.counted for (_, of), served in w.served.items() if of == epoch)
+        assert counted == total, f"epoch {epoch}: {total} bytes count, servers have {counted}"
+
+
+def check_beats(w: World) -> None:
+    """An epoch's heartbeats are its operators'; stake is in whole units; no two bids stand in one ring place."""
+    beats: Counter[int] = Counter()
+    for (_, epoch), bitmap in w.beats.items():
+        assert 0 < bitmap < 1 << PERIODS, f"epoch {epoch}: a heartbeat outside its periods"
+        beats[epoch] += bitmap.bit_count()
+    assert beats == {epoch: total for epoch, total in w.total_beats.items() if total}
+    for operator, record in w.operators.items():
+        assert record.stake % STAKE_UNIT == 0, f"operator {operator}: stake has dust"
+    places = Counter((kind, operator, job % RING) for job, kind, operator in w.bids)
+    assert all(count == 1 for count in places.values()), "two bids stand in one place"

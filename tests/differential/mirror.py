@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import astuple
+from dataclasses import asdict, astuple
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,13 @@ from typing import Any
 import boa
 from boa.contracts.vyper.vyper_contract import VyperContract
 from eth_abi import decode
+from eth_account import Account
 from eth_utils import keccak
 
+from tests.consent_kit import Signer
+from tests.unit.rewards_kit import receipt_signature
 from zoo_compute.spec.params import PRESETS, Preset, Terms
-from zoo_compute.spec.state import ClaimRef, Config, Seal, World
+from zoo_compute.spec.state import Claim, Config, Consent, Receipt, Seal, World
 from zoo_compute.spec.world import Call
 
 from .stage import ACCOUNTS, START, WEALTH
@@ -56,7 +59,7 @@ def deployed(preset_name: str) -> tuple[dict[str, VyperContract], dict[str, str]
     """Contracts by the names of docs/protocol.md, tokens as `token ADDRESS`; and the accounts' addresses."""
     preset = PRESETS[preset_name]
     boa.env.timestamp = START
-    accounts = {name: str(boa.env.generate_address(name)) for name in ACCOUNTS}
+    accounts = {name: Signer(name).address for name in ACCOUNTS}
     with boa.env.prank(accounts["deployer"]):
         contracts = _deploy(preset, accounts)
         bad = _loaded("mocks/FalseToken").deploy()
@@ -84,17 +87,19 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, VyperContract
     guardian = accounts["guardian"]
     zen = _loaded("ZenToken").deploy(2 * WEALTH * len(accounts))
     treasury = _loaded("Treasury").deploy(accounts["timelock"])
-    registry = _loaded("NodeRegistry").deploy(zen, guardian, preset.min_stake, preset.exit_delay_s)
+    registry = _loaded("NodeRegistry").deploy(zen, guardian, preset.min_stake, preset.exit_delay_s, preset.epoch_s)
     tasks = _loaded("TaskRegistry").deploy(treasury, accounts["deployer"], guardian)
     auction = _loaded("Auction").deploy(registry, tasks, guardian, preset.bid_window_s, preset.reveal_window_s)
-    rewards = _loaded("Rewards").deploy(zen, registry, preset.epoch_s, preset.emission_per_epoch)
+    rewards = _loaded("Rewards").deploy(zen, registry, preset.epoch_s, preset.emission_per_epoch, preset.weight_per_fee)
+    datasets = _loaded("Datasets").deploy(tasks, rewards)
     settlement = _loaded("Settlement").deploy(
         registry, tasks, auction, rewards, zen, preset.ready_window_s, preset.min_window_s
     )
-    registry.wire(auction, settlement)
+    registry.wire(auction, settlement, tasks, rewards)
     tasks.wire(auction, settlement)
     auction.wire(settlement)
-    rewards.wire(settlement)
+    settlement.wire(accounts["referee"], accounts["availability"], accounts["audit pool"])
+    rewards.wire(settlement, accounts["deployer"], datasets)
     return {
         "zen": zen,
         "treasury": treasury,
@@ -102,6 +107,7 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, VyperContract
         "tasks": tasks,
         "auction": auction,
         "rewards": rewards,
+        "datasets": datasets,
         "settlement": settlement,
     }
 
@@ -120,8 +126,13 @@ class ContractMirror:
             guardian=accounts["guardian"],
             governor=accounts["deployer"],
             treasury_governor=accounts["timelock"],
+            referee=accounts["referee"],
+            availability=accounts["availability"],
+            audit_pool=accounts["audit pool"],
+            audits=accounts["deployer"],
             **{name: str(contracts[name].address) for name in ("registry", "tasks", "rewards", "treasury")},
         )
+        self._signers = {address: Signer(name) for name, address in accounts.items()}
         self._steps = 0
         self._seen: dict[tuple[str, Any], None] = {}
 
@@ -174,7 +185,19 @@ class ContractMirror:
         boa.env.timestamp = call.now
         method = getattr(self._target(call), call.function)
         args = call.args[1:] if call.contract == "token" else call.args or _zeros(method)
-        return method(*map(_encoded, args), sender=call.sender)
+        return method(*map(self._argument, args), sender=call.sender)
+
+    def _argument(self, arg: Any) -> Any:
+        if isinstance(arg, Consent):
+            terms = asdict(arg)
+            signer = self._signers[terms.pop("signer")]
+            return signer.signs_at(str(self.contracts["registry"].address), terms)
+        if isinstance(arg, Receipt):
+            name = self._signers[arg.signer].name
+            account = Account.from_key(keccak(text=name))
+            at = str(self.contracts["rewards"].address)
+            return receipt_signature(account, at, arg.server, arg.client, arg.epoch, arg.total)
+        return _encoded(arg)
 
     def _target(self, call: Call) -> VyperContract:
         return self.contracts[f"token {call.args[0]}" if call.contract == "token" else call.contract]
@@ -191,7 +214,7 @@ def _encoded(arg: Any) -> Any:
     """A specification's argument as boa takes it."""
     if isinstance(arg, Seal):
         return seal_bytes(arg)
-    if isinstance(arg, Terms | ClaimRef):
+    if isinstance(arg, Terms | Claim):
         return astuple(arg)
     if isinstance(arg, tuple):
         return [_encoded(item) for item in arg]

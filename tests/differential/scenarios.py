@@ -1,6 +1,6 @@
 """All directed sequences, in the order of a job's life. Together they reach all that docs/protocol.md lists."""
 
-from . import clearing, opening, paying, running
+from . import clearing, judging, opening, paying, promising, rewarding, running
 from .opening import SCENARIOS, Scenario
 
-__all__ = ["SCENARIOS", "Scenario", "clearing", "opening", "paying", "running"]
+__all__ = ["SCENARIOS", "Scenario", "clearing", "judging", "opening", "paying", "promising", "rewarding", "running"]

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from zoo_compute.spec import auction
-from zoo_compute.spec.params import DEVNET, ZEN, Preset, Terms
+from zoo_compute.spec import auction, seats
+from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, ZEN, Preset, Terms
 from zoo_compute.spec.refusal import Refused
-from zoo_compute.spec.state import ClaimRef, Config, Operator, Seal, World
+from zoo_compute.spec.state import Claim, ClaimStatus, Config, Operator, Seal, World
 from zoo_compute.spec.world import Call, apply
 
 from .coverage import Coverage
@@ -18,7 +18,7 @@ from .invariants import check_invariants
 
 START = 1_800_000_000  # Unix seconds: where the clock of every stage starts
 WEALTH = 10**9 * ZEN  # of each account, in each token
-CAST = ("deployer", "guardian", "submitter", "stranger", "timelock", "sink")
+CAST = ("deployer", "guardian", "submitter", "stranger", "timelock", "sink", "referee", "availability", "audit pool")
 OPERATORS = ("alice", "bob", "carol", "dave", "erin")
 ACCOUNTS = (*CAST, *(f"{name} {key}" for name in OPERATORS for key in ("owner", "hot")))
 DEPOSIT = 1_000_000  # each operator's collateral in each token
@@ -158,6 +158,8 @@ class Stage:
             aggregate_s=15,
             reexecute_s=5,
             flops=10**12,
+            depth=4,
+            policy=0,
         )
         return replace(terms, **changes)
 
@@ -225,70 +227,105 @@ class Stage:
         """A job whose holders are all ready, each with an estimate of a third of the slot's time."""
         job = self.awarded(slots, aggregator, **changes)
         for name in slots:
-            if self.world.seat(job, self.ids[name]).held:
+            if self.seats_of(job, name):
                 self.ready(job, name)
         return job
 
-    def ready(self, job: int, name: str, estimate_s: int | None = None) -> None:
-        estimate_s = self.world.run(job).slot_s // 3 if estimate_s is None else estimate_s
-        self.ok("settlement", "ready", f"{name} hot", job, self.ids[name], estimate_s)
+    def seats_of(self, job: int, name: str) -> tuple[int, ...]:
+        """The seats of slots that an operator holds in a job."""
+        operator = self.ids[name]
+        held = ((seat, record) for (of, seat), record in self.world.seats.items() if of == job)
+        return tuple(seat for seat, record in held if record.operator == operator and seat != AGGREGATOR_SEAT)
 
-    def commit(self, job: int, name: str, bitmap: int | None = None) -> None:
-        """What the operator still owes this round, or `bitmap` of it."""
-        run, seat = self.world.run(job), self.world.seat(job, self.ids[name])
-        bitmap = seat.held & run.missing if bitmap is None else bitmap
-        root = bytes([run.round]) * 32
-        args = (job, run.round, self.ids[name], bitmap, root, b"b" * 32)
-        self.ok("settlement", "commit", f"{name} hot", *args)
+    def seat_of(self, job: int, name: str) -> int:
+        """The one seat of slots that an operator holds."""
+        (seat,) = self.seats_of(job, name)
+        return seat
+
+    def name_of(self, operator: int) -> str:
+        return next(name for name, number in self.ids.items() if number == operator)
+
+    def ready(self, job: int, name: str, estimate_s: int | None = None) -> None:
+        """For all seats of the operator that are missing."""
+        estimate_s = self.world.run(job).slot_s // 3 if estimate_s is None else estimate_s
+        for seat in self.seats_of(job, name):
+            if self.world.run(job).missing >> seat & 1:
+                self.ok("settlement", "ready", f"{name} hot", job, seat, estimate_s)
+
+    def commit(self, job: int, name: str, seat: int | None = None) -> Claim:
+        """A seat's results, by default those of the operator's only seat; the claim."""
+        run, seat = self.world.run(job), self.seat_of(job, name) if seat is None else seat
+        root = bytes([run.turn % 256]) * 32
+        self.ok("settlement", "commit", f"{name} hot", job, seat, run.turn, root, b"b" * 32)
+        return self.world.claims[job, seat, run.turn % run.depth].claim
 
     def commit_all(self, job: int) -> None:
-        names = {number: name for name, number in self.ids.items()}
-        for (of, operator), seat in self.world.seats.items():
-            if of == job and seat.held & self.world.run(job).missing:
-                self.commit(job, names[operator])
+        """Every holder, for every seat that is missing."""
+        for (of, number), seat in list(self.world.seats.items()):
+            if of == job and seat.operator and self.world.run(job).missing >> number & 1:
+                self.commit(job, self.name_of(seat.operator), number)
 
-    def post_checkpoint(self, job: int) -> None:
+    def post_checkpoint(self, job: int) -> Claim:
+        """The aggregator closes the open turn; its claim."""
         run = self.world.run(job)
-        name = next(name for name, number in self.ids.items() if number == run.aggregator)
-        mask = ((1 << run.slots) - 1) & ~run.missing
-        args = (job, run.round, run.aggregator, mask, bytes([100 + run.round]) * 32, b"c" * 32)
+        name = self.name_of(self.world.seat(job, AGGREGATOR_SEAT).operator)
+        args = (job, run.turn, seats.present(run), bytes([100 + run.turn % 100]) * 32, b"c" * 32)
         self.ok("settlement", "post_checkpoint", f"{name} hot", *args)
+        return self.world.claims[job, AGGREGATOR_SEAT, run.turn % run.depth].claim
 
     def play_round(self, job: int) -> None:
-        """Everyone commits; where a slot has no holder the round waits for its inputs to close."""
+        """Everyone commits; where a seat has no holder the turn waits for its inputs to close."""
+        self.until_open(job)
         self.commit_all(job)
         run = self.world.run(job)
         if run.missing:
             self.to(max(self.now, run.inputs_close))
         self.post_checkpoint(job)
 
-    def take_over(self, job: int, slot: int, name: str, estimate_s: int = 10) -> None:
-        self.ok("settlement", "take_over", f"{name} hot", job, slot, self.ids[name], estimate_s)
+    def until_open(self, job: int) -> None:
+        """A turn that waits opens once the claims in its way are final."""
+        if not self.world.run(job).is_open:
+            self.finalise_all(job)
 
-    def claims(self, job: int) -> tuple[ClaimRef, ...]:
-        """All claims of a job that are not yet paid."""
-        return tuple(
-            ClaimRef(round, key, claim.operator, claim.bitmap, claim.root, claim.deadline)
-            for (of, round, key), claim in sorted(self.world.claims.items())
-            if of == job
-        )
+    def take_over(self, job: int, seat: int, name: str, count: int | None = None, estimate_s: int = 10) -> int:
+        """All of a vacant seat, or its last `count` slots; the number of the seat that the operator has then."""
+        before = self.world.run(job).seats
+        count = self.world.seat(job, seat).count if count is None else count
+        self.ok("settlement", "take_over", f"{name} hot", job, seat, self.ids[name], count, estimate_s)
+        return seat if self.world.run(job).seats == before else before
+
+    def claims(self, job: int) -> tuple[Claim, ...]:
+        """All claims of a job that are pending, by operator so that they are paid together."""
+        posted = (posted for (of, _, _), posted in self.world.claims.items() if of == job)
+        pending = (each.claim for each in posted if each.status == ClaimStatus.PENDING)
+        return tuple(sorted(pending, key=lambda claim: (claim.operator, claim.turn, claim.seat)))
+
+    def finalise_all(self, job: int) -> None:
+        """Every claim of a closed turn is final and paid."""
+        run = self.world.run(job)
+        claims = tuple(claim for claim in self.claims(job) if claim.turn < run.turn)
+        if claims:
+            self.to(max(self.now, *(claim.deadline + 1 for claim in claims)))
+        for index in range(0, len(claims), 64):
+            self.ok("settlement", "finalise", "stranger", job, claims[index : index + 64])
+
+    def convict(self, job: int, claim: Claim, *challengers: str) -> None:
+        """The referee's verdict after one dispute; challengers by name."""
+        referee = self.world.config.referee
+        self.ok("settlement", "open_dispute", referee, job, claim)
+        accounts = tuple(self.accounts[name] for name in challengers)
+        self.ok("settlement", "close_dispute", referee, job, claim, True, accounts)
 
     def settle(self, job: int) -> None:
         """Every claim is final and paid, every lock released, everything owed withdrawn."""
-        claims = self.claims(job)
-        if claims:
-            self.to(max(self.now, *(claim.deadline + 1 for claim in claims)))
-            for index in range(0, len(claims), 64):
-                self.ok("settlement", "finalise", "stranger", job, claims[index : index + 64])
+        self.finalise_all(job)
         for operator in self.locked(job):
             self.ok("settlement", "release", "stranger", job, operator)
         self.withdraw_all()
 
     def locked(self, job: int) -> Sequence[int]:
-        """Operators with a lock in the job."""
-        seats = {operator for (of, operator), seat in self.world.seats.items() if of == job and seat.locked}
-        others = {operator for (of, operator), seat in self.world.aggregator_seats.items() if of == job and seat.locked}
-        return sorted(seats | others)
+        """Operators with a lot in the job."""
+        return sorted(of for (which, of), standing in self.world.standings.items() if which == job and standing.lots)
 
     def withdraw_all(self) -> None:
         for (token, account), amount in list(self.world.owed.items()):

@@ -1,21 +1,28 @@
 """What the contracts' views must show for a world of the specification, key by key."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from eth_abi import encode
 from eth_utils import keccak
 
+from zoo_compute.spec import rewards, seats
+from zoo_compute.spec.params import AGGREGATOR_SEAT, Flow
 from zoo_compute.spec.state import (
     EMPTY_BYTES32,
-    AggregatorSeat,
-    Claim,
+    CalledFees,
+    Citation,
+    Dataset,
+    Declaration,
+    Earned,
     Epoch,
+    Posted,
     Seal,
     Share,
-    Takeover,
-    Vacancy,
+    Signed,
+    Traffic,
     World,
 )
 
@@ -41,11 +48,12 @@ def stored_seal(seal: Seal | None) -> bytes:
     return seal_bytes(seal)[:SEAL_BYTES].ljust(32, b"\0") if seal else EMPTY_BYTES32
 
 
-def claim_word(claim: Claim | None) -> bytes:
-    if claim is None:
+def claim_word(posted: Posted | None) -> bytes:
+    """30 bytes of the claim's hash, one of open disputes, one of status."""
+    if posted is None:
         return EMPTY_BYTES32
-    types = ["uint256", "uint256", "bytes32", "uint256"]
-    return keccak(encode(types, (claim.operator, claim.bitmap, claim.root, claim.deadline)))
+    digest = keccak(encode(["uint256"] * 7 + ["bytes32"] * 2 + ["uint256"], astuple(posted.claim)))
+    return digest[:30] + bytes([posted.disputes, posted.status])
 
 
 def _record(contract: str, name: str, source: Callable[[World, Any], Any]) -> Callable[[World, Any], Iterator[View]]:
@@ -71,8 +79,63 @@ def _job_views(w: World, key: int) -> Iterator[View]:
     yield View("tasks", "job_count", (), len(w.jobs))
 
 
-def _pool_views(w: World, key: str) -> Iterator[View]:
-    yield View("rewards", "pool", (), w.pool)
+def _run_views(w: World, key: int) -> Iterator[View]:
+    run = w.run(key)
+    aggregator = w.seat(key, AGGREGATOR_SEAT).operator
+    yield View("settlement", "runs", (key,), SimpleNamespace(**asdict(run), aggregator=aggregator))
+    yield View("settlement", "reserves", (key,), run.reserve)
+
+
+def _seat_views(w: World, key: tuple[int, int]) -> Iterator[View]:
+    job, seat = key
+    yield View("settlement", "seats", key, w.seat(job, seat))
+    yield View("settlement", "deadline", key, seats.deadline_of(w.run(job), w.seat(job, seat)))
+    yield from _run_views(w, job)
+
+
+def _lane_views(w: World, key: tuple[int, int]) -> Iterator[View]:
+    job, turn = key
+    yield View("settlement", "pending", key, w.lane(job, turn).pending)
+    yield View("settlement", "is_final", key, turn < w.run(job).turn and w.lane(job, turn).pending == 0)
+    yield View("settlement", "is_final", (job, w.run(job).turn), False)
+
+
+def _earned_views(w: World, key: tuple[int, int]) -> Iterator[View]:
+    yield View("rewards", "earned", key, w.earned.get(key, Earned()))
+    yield View("rewards", "return_bps", key, rewards.return_bps(w, *key))
+
+
+@dataclass(frozen=True)
+class _Called:
+    verification: int
+    data: int
+
+
+def _called_in(w: World, epoch: int) -> _Called:
+    return _Called(*(w.called.get((flow, epoch), 0) for flow in (Flow.VERIFICATION, Flow.DATA)))
+
+
+def _work_key(key: tuple[int, int | str, int, int]) -> tuple[int, ...]:
+    """A contributor's address goes as a number."""
+    flow, who, job, epoch = key
+    return flow, int(who, 16) if isinstance(who, str) else who, job, epoch
+
+
+@dataclass(frozen=True)
+class _Cited:
+    cited: list[int]
+    scored: bool
+
+
+def _citation(w: World, job: int) -> _Cited:
+    citation = w.citations.get(job, Citation())
+    return _Cited(list(citation.cited), citation.scored)
+
+
+def _claim_views(w: World, key: tuple[int, int, int]) -> Iterator[View]:
+    """One place of the ring; one beyond the job's depth is another name of a place, not a place of its own."""
+    if key[2] < max(w.run(key[0]).depth, 1):
+        yield View("settlement", "claims", key, claim_word(w.claims.get(key)))
 
 
 # By the name of the World's dictionary: the views that show one of its keys.
@@ -81,25 +144,36 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "paused": lambda w, key: iter((View(key, "paused", (), w.paused.get(key, False)),)),
     "operators": _operator_views,
     "collateral": _record("registry", "collateral", lambda w, key: w.deposit_of(*key)),
+    "declarations": _record("registry", "declarations", lambda w, key: w.declarations.get(key, Declaration())),
+    "beats": _record("registry", "beats", lambda w, key: w.beats.get(key, 0)),
+    "total_beats": _record("registry", "total_beats", lambda w, key: w.total_beats.get(key, 0)),
+    "judged": _record("registry", "is_judged", lambda w, key: w.judged.get(key, False)),
+    "nonces": _record("registry", "nonces", lambda w, key: w.nonces.get(key, 0)),
     "pots": _record("registry", "pot", lambda w, key: w.pots.get(key, 0)),
     "burned": _record("registry", "burned", lambda w, key: w.burned.get(key, 0)),
     "allowed": _record("tasks", "is_allowed", lambda w, key: w.allowed.get(key, False)),
     "jobs": _job_views,
     "owed": _record("tasks", "owed", lambda w, key: w.owed.get(key, 0)),
-    "checkpoint_roots": _record("tasks", "checkpoint_root", lambda w, key: w.checkpoint_roots.get(key, EMPTY_BYTES32)),
-    "checkpoint_cids": _record("tasks", "checkpoint_cid", lambda w, key: w.checkpoint_cids.get(key, EMPTY_BYTES32)),
     "lots": _record("auction", "lots", lambda w, key: w.lot(*key)),
     "bids": _record("auction", "bids", lambda w, key: w.bid(*key)),
-    "runs": _record("settlement", "runs", lambda w, key: w.run(key)),
-    "seats": _record("settlement", "seats", lambda w, key: w.seat(*key)),
-    "aggregator_seats": _record(
-        "settlement", "aggregator_seats", lambda w, key: w.aggregator_seats.get(key, AggregatorSeat())
-    ),
-    "claims": _record("settlement", "claims", lambda w, key: claim_word(w.claims.get(key))),
-    "vacancies": _record("settlement", "vacancies", lambda w, key: w.vacancies.get(key, Vacancy())),
-    "takeovers": _record("settlement", "takeovers", lambda w, key: w.takeovers.get(key, Takeover())),
+    "runs": _run_views,
+    "seats": _seat_views,
+    "standings": _record("settlement", "stakes", lambda w, key: w.standing(*key)),
+    "lanes": _lane_views,
+    "claims": _claim_views,
     "epochs": _record("rewards", "epochs", lambda w, key: w.epochs.get(key, Epoch())),
     "shares": _record("rewards", "shares", lambda w, key: w.shares.get(key, Share())),
+    "earned": _earned_views,
+    "job_fees": _record("rewards", "job_fees", lambda w, key: w.fees_of(key)),
+    "called": lambda w, key: iter((View("rewards", "called", (key[1],), _called_in(w, key[1])),)),
+    "reward_calls": _record("rewards", "calls", lambda w, key: w.reward_calls.get(key, CalledFees())),
+    "works": lambda w, key: iter((View("rewards", "works", _work_key(key), w.works.get(key, 0)),)),
+    "total_bytes": _record("rewards", "total_bytes", lambda w, key: w.total_bytes.get(key, 0)),
+    "served": _record("rewards", "served", lambda w, key: w.served.get(key, Traffic())),
+    "pairs": _record("rewards", "pairs", lambda w, key: w.pairs.get(key, Traffic())),
+    "signed": _record("rewards", "signed", lambda w, key: w.signed.get(key, Signed())),
+    "datasets": _record("datasets", "datasets", lambda w, key: w.datasets.get(key, Dataset())),
+    "citations": lambda w, key: iter((View("datasets", "citations", (key,), _citation(w, key)),)),
     "buckets": _record("treasury", "buckets", lambda w, key: w.buckets.get(key, 0)),
 }
 

@@ -44,9 +44,12 @@ class Place:
         self.devnet.account(name, zen=zen, coin=coin)
         return self.devnet.key_file(name)
 
-    def config(self, **training: Any) -> Path:
-        """A job file of its own: a new seed makes a new job."""
-        sections = {**CONFIG, "training": {**CONFIG["training"], "seed": random.getrandbits(40), **training}}
+    def config(self, model: dict[str, Any] | None = None, **training: Any) -> Path:
+        """A job file of its own: a new seed makes a new job. model: in place of the built-in one, which alone has a rate here."""
+        rule = CONFIG["training"] | {"seed": random.getrandbits(40)} | training
+        if model is not None:
+            del rule["learning_rate"]
+        sections = CONFIG | {"model": model or CONFIG["model"], "training": rule}
         path = self.folder / f"job-{sections['training']['seed']}.json"
         path.write_text(json.dumps(sections))
         return path

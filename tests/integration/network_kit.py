@@ -45,6 +45,7 @@ class Finished:
     def balances(self) -> dict[str, int]:
         return {
             "escrowed": self.total("JobPosted", "escrow"),
+            "restored": self.total("JobFunded", "amount"),
             "paid_nodes": self.total("Paid", "net"),
             "fee_treasury": self.total("Paid", "fee"),
             "refunded": self.total("JobClosed", "refunded"),
@@ -87,9 +88,9 @@ def follow(
         seen = max(seen, view.block + 1)
         if disturb is not None:
             disturb(view, fresh)
-        if view.state == JobState.ENDED and view.run is not None and view.run.outstanding == 0:
+        if view.state == JobState.ENDED and view.settled:
             operators = [read_operator(chain, number, view.block) for number in network.operators]
-            committed = sum(bin(c.bitmap).count("1") for c in view.commits)
+            committed = sum(commit.count for commit in view.commits)
             if (
                 all(not o.locks and not any(o.owed.values()) for o in operators)
                 and len(network.verified()) == committed

@@ -127,12 +127,52 @@ def test_announce__is_seen_by_others(zoo: Zoo) -> None:
     assert "an endpoint is a URL" in zoo.refused("node", "announce", "203.0.113.7")
 
 
+def test_a_sponsor__registers_who_agreed_to_it_once(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+    agreed = zoo.json("node", "consent", "--gpu-type", "rtx4090", "--memory", "24GB", "--out", "agreed.json")
+    mine = zoo.json("account", "show")
+    sponsor = ("--account", str(place.account(f"sponsor-{tmp_path.name}")))
+    done = zoo.json("node", "register-for", "agreed.json", "--hot-coin", "0.5", *sponsor)
+    assert (done["owner"], done["hot"]) == (mine["address"], agreed["hot"])
+    assert place.devnet.chain.coin(agreed["hot"]) == 10**18 // 2
+    assert zoo.json("account", "show")["zen"] == mine["zen"], "the sponsor pays the stake"
+    assert "owner did not sign" in zoo.refused("node", "register-for", "agreed.json", *sponsor), "its nonce is spent"
+    found = register(zoo)
+    assert (found["operator"], found["new"], found["stake"]) == (done["operator"], False, str(100 * ZEN))
+
+    forged = json.loads(Path("agreed.json").read_text()) | {"vram_gb": 48, "nonce": 1}
+    Path("forged.json").write_text(json.dumps(forged))
+    assert "did not sign" in zoo.refused("node", "register-for", "forged.json", *sponsor)
+    Path("abroad.json").write_text(json.dumps(forged | {"chain_id": 1}))
+    assert "on chain 1, this network's is" in zoo.refused("node", "register-for", "abroad.json", *sponsor)
+    Path("none.json").write_text("{}")
+    assert "no consent" in zoo.refused("node", "register-for", "none.json", *sponsor)
+
+
+def test_declare__promises_hours_and_tells_the_keeper(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+    register(zoo)
+    epoch_s = place.devnet.chain.params.epoch_s
+    place.devnet.warp_to((place.devnet.chain.now() // epoch_s + 1) * epoch_s)  # in one epoch a promise may be changed
+    assert zoo.json("node", "declare", "--hours", "8-10,22")["hours"] == [8, 9, 10, 22]
+    assert zoo.json("node", "show")["hours"] == [8, 9, 10, 22]
+    assert "hours 8-10, 22" in zoo.run("node", "show")[1]
+
+    from keepers.config import load
+
+    assert load(tmp_path / "home" / "node").availability_hours == [8, 9, 10, 22]
+    assert "no hour or span" in zoo.refused("node", "declare", "--hours", "24")
+    assert "class below the tier" in zoo.refused("node", "declare", "--tier", "gold", "--hours", "0-23")
+    zoo.json("node", "declare")
+    assert zoo.json("node", "show")["hours"] == []
+
+
 def test_bad_input__is_refused_with_what_to_do(zoo: Zoo, place: Place) -> None:
     assert "has no operator" in zoo.refused("node", "show")
     assert "there is no operator 4711" in zoo.refused("node", "show", "--operator", "4711")
     assert "below the network's least" in zoo.refused(
         "node", "register", "--gpu-type", "m2", "--memory", "16GB", "--stake", "99"
     )
+    told = zoo.refused("node", "register", "--gpu-type", "m2", "--memory", "16GB", "--stake", "200.0000001")
+    assert "a stake is a multiple of 0.000001 ZEN" in told
     told = zoo.refused("node", "register", "--gpu-type", "m2", "--memory", "16GB", "--stake", "5000")
     assert "1,000 ZEN" in told
     assert "5,000 ZEN" in told

@@ -17,6 +17,17 @@ from zoo_compute.spec.params import ZEN
 pytestmark = pytest.mark.integration
 
 
+MODULE = """
+import torch
+from torch import nn
+
+def build(context, width=12):
+    module = nn.Sequential(nn.Embedding(256, width), nn.Linear(width, 256))
+    loss = lambda logits, targets: nn.functional.cross_entropy(logits.transpose(1, 2), targets)
+    return module, loss, torch.optim.AdamW(module.parameters(), lr=0.01)
+"""
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory):
     with a_place(tmp_path_factory.mktemp("place")) as found:
@@ -43,7 +54,8 @@ def test_one_operator_trains_a_job__from_register_to_unstake(zoo: Zoo, place: Pl
     try:
         assert daemon.stdout is not None
         assert json.loads(daemon.stdout.readline())["home"] == str(home)
-        job = place.config(rounds=2, slots=2, quorum=1)
+        (place.folder / "model.py").write_text(MODULE)
+        job = place.config(model={"module": "model.py:build", "context": 16}, rounds=2, slots=2, quorum=1)
         code, out, err = zoo.run("train", job, "--data", place.text, "--max-budget", "10", "--json")
         assert code == 0, err
         done = json.loads(out)
@@ -59,10 +71,17 @@ def test_one_operator_trains_a_job__from_register_to_unstake(zoo: Zoo, place: Pl
         code, out, err = zoo.run("job", "watch", number, "--settled", "--json")
         assert code == 0, err
         settled = json.loads(out.splitlines()[-1])
-        assert (settled["outstanding"], settled["escrow"], settled["due"]) == (0, "0", "0")
+        assert (settled["pending"], settled["escrow"], settled["due"], settled["closed"]) == (0, "0", "0", True)
 
         shown = zoo.json("job", "show", number)
         money = shown["account"]
+        assert [seat["count"] for seat in shown["seats"].values()] == [
+            2,
+            1,
+        ]  # the operator's two slots, the aggregator's seat
+        assert shown["locked"] == {str(operator): "0"}
+        assert (shown["final_rounds"], shown["disputes"], shown["convictions"], shown["rolled_back"]) == (2, 0, 0, [])
+        assert "checkpoints 1 to 2 final" in zoo.run("job", "show", number)[1]
         assert shown["redundancy"] == {"wanted": 2, "confirmed": 1}  # one operator, one store
         assert "kept by the stores of 1 operator, 2 wanted" in zoo.run("job", "show", number)[1]
         amounts = {key: int(money[key]) for key in ("escrowed", "paid", "fee", "refunded", "held", "slashed")}

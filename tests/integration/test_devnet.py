@@ -198,4 +198,6 @@ def terms(devnet: Devnet) -> Terms:
         aggregate_s=600,
         reexecute_s=100,
         flops=10**12,
+        depth=4,
+        policy=0,
     )

@@ -247,7 +247,8 @@ def test_a_history__asks_only_for_what_is_new(devnet: Devnet, monkeypatch: pytes
     second = devnet.chain.head()
     assert paid(history.upto(second))[-3:] == [21, 22, 23]
     assert asked[1:] == [(first.number + 1, second.number)]
-    assert paid(history.upto(devnet.chain.head(first.number - 1)))[-1:] == [21]  # a look at the past
+    last = max(event.block for event in history.upto(first))  # empty blocks may follow it
+    assert paid(history.upto(devnet.chain.head(last - 1)))[-1:] == [21]  # a look at the past
     assert paid(history.upto(devnet.chain.head()))[-3:] == [21, 22, 23]
 
 

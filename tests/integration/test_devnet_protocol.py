@@ -9,11 +9,10 @@ from eth_abi.abi import encode
 from eth_account.signers.local import LocalAccount
 from eth_utils.crypto import keccak
 
-from zoo_compute.chain.bindings.settlement import ClaimRef
 from zoo_compute.chain.bindings.task_registry import Terms
 from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.chain.snapshot import read_job, read_operator
-from zoo_compute.chain.views import AGGREGATION_KEY, JobState, JobView, Kind, LotPhase, Vacancy
+from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState, JobState, JobView, Kind, LotPhase
 from zoo_compute.devnet import Devnet
 from zoo_compute.errors import Refusal
 from zoo_compute.spec.params import PRODUCTION, ZEN
@@ -107,49 +106,52 @@ def test_a_production_job__passes_through_every_window(devnet: Devnet):
     assert awarded.state == JobState.AWARDED
     assert awarded.run is not None
     assert awarded.run.missing == 0b11
-    assert (awarded.seats[one.id].held, awarded.seats[two.id].held) == (0b01, 0b10)
-    assert awarded.seats[one.id].price == 7  # the critical price: the bid that it displaced
-    assert awarded.aggregator_seats[two.id].price == 5  # alone: the reserve
+    assert [(awarded.seats[seat].operator, awarded.seats[seat].slots) for seat in (0, 1)] == [
+        (one.id, range(1)),
+        (two.id, range(1, 2)),
+    ]
+    assert awarded.seats[0].price == 7  # the critical price: the bid that it displaced
+    assert awarded.seats[AGGREGATOR_SEAT].price == 5  # alone: the reserve
     assert awarded.run.window_s == params.min_window_s
 
     # -- ready, for an hour; operator two is not, and operator three stands in
-    one.send(settlement.ready(job, one.id, 60))
-    refused(three, settlement.expire(job, two.id), "settlement: ready window open")
+    one.send(settlement.ready(job, 0, 60))
+    refused(three, settlement.expire(job, 1), "settlement: ready window open")
     devnet.warp_to(awarded.run.opened_at + params.ready_window_s + 1)
-    three.send(settlement.expire(job, two.id))
+    three.send(settlement.expire(job, 1))
     vacated = view()
     assert vacated.state == JobState.RUNNING
     assert vacated.run is not None
-    assert vacated.run.vacant == 0b10
-    assert vacated.vacancies == {1: Vacancy(price=7, pot=vacated.run.lock // 10)}
-    three.send(settlement.take_over(job, 1, three.id, 60))
+    assert vacated.vacant.keys() == {1}
+    assert (vacated.vacant[1].price, vacated.vacant[1].pot) == (7, vacated.run.lock // 10)
+    three.send(settlement.take_over(job, 1, three.id, 1, 60))
     taken = view()
-    assert taken.vacancies == {}
-    assert taken.seats[three.id].taken == 0b10
+    assert taken.vacant == {}
+    assert taken.slots_of(three.id) == 1
+    assert taken.stakes[three.id].locked == vacated.run.lock
 
     # -- one round, and its challenge window of two hours
     root, bundle = b"\x07" * 32, b"\x08" * 32
-    one.send(settlement.commit(job, 0, one.id, 0b01, root, bundle))
-    refused(one, settlement.commit(job, 0, one.id, 0b01, root, bundle), "settlement: slot already committed")
-    refused(two, settlement.post_checkpoint(job, 0, two.id, 0b11, root, bundle), "settlement: inputs open")
-    three.send(settlement.commit(job, 0, three.id, 0b10, root, bundle))
+    one.send(settlement.commit(job, 0, 0, root, bundle))
+    refused(one, settlement.commit(job, 0, 0, root, bundle), "settlement: already committed")
+    refused(two, settlement.post_checkpoint(job, 0, 0b11, root, bundle), "settlement: inputs open")
+    three.send(settlement.commit(job, 1, 0, root, bundle))
     assert view().committed(0).keys() == {0, 1}
-    refused(one, finalise(view(), settlement), "settlement: round still open")
-    two.send(settlement.post_checkpoint(job, 0, two.id, 0b11, b"\x09" * 32, bundle))
+    refused(one, finalise(view(), settlement), "settlement: turn still open")
+    two.send(settlement.post_checkpoint(job, 0, 0b11, b"\x09" * 32, bundle))
     ended = view()
     assert ended.state == JobState.ENDED
     assert ended.checkpoint_roots == {0: b"s" * 32, 1: b"\x09" * 32}
-    assert ended.checkpoint_cid == bundle
-    assert ended.payable == []
+    assert ended.checkpoint_cids == {1: bundle}
+    assert (ended.payable, ended.final_rounds, ended.closed) == ([], 0, False)
     refused(one, finalise(ended, settlement), "settlement: window open")
-    refused(one, settlement.release(job, one.id), "settlement: job not over")
-    deadlines = [claim.deadline for claim in (*ended.commits, *ended.checkpoints)]
-    devnet.warp_to(max(deadlines) + 1)
-    assert {claim.key for claim in view().payable} == {0, 1, AGGREGATION_KEY}
+    refused(one, settlement.release(job, one.id), "settlement: claims not final")
+    devnet.warp_to(max(claim.deadline for claim in ended.claims) + 1)
+    assert {claim.seat for claim in view().payable} == {0, 1, AGGREGATOR_SEAT}
     one.send(finalise(view(), settlement))
     paid = view()
-    assert paid.payable == []
-    assert all(claim.finalised for claim in (*paid.commits, *paid.checkpoints))
+    assert (paid.payable, paid.final_rounds, paid.closed) == ([], 1, True)
+    assert all(claim.state == ClaimState.PAID for claim in paid.claims)
     refused(one, finalise(ended, settlement), "settlement: unknown claim")
 
     # -- locks and money come back
@@ -190,14 +192,12 @@ def post(devnet: Devnet) -> int:
             aggregate_s=600,
             reexecute_s=100,
             flops=10**12,
+            depth=4,
+            policy=0,
         )
     )
     return int(sender.send(call).event("JobPosted").args["job"])
 
 
 def finalise(view: JobView, settlement: object) -> object:
-    claims = [
-        ClaimRef(claim.round, claim.key, claim.operator, claim.bitmap, claim.root, claim.deadline)
-        for claim in view.claims
-    ]
-    return settlement.finalise(view.job, claims)  # type: ignore[attr-defined]
+    return settlement.finalise(view.job, [claim.fields for claim in view.claims])  # type: ignore[attr-defined]

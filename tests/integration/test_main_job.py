@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from keepers.localnet import LocalNetwork
 from node import syncer
 from node.replay import replay
 from tests.integration.network_kit import PLANS, Finished, follow, submit
 from zoo_compute.chain.network import load as load_network
+from zoo_compute.chain.views import ClaimState
 from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import raw_cid
 
@@ -52,8 +52,13 @@ def test_money__is_conserved_to_the_wei(finished: Finished):
 def test_every_slot_of_every_round__was_trained_and_paid(finished: Finished):
     run = finished.view.run
     assert run is not None
-    assert [c.mask for c in finished.view.checkpoints] == [0b111] * 3
-    assert all(claim.finalised for claim in [*finished.view.commits, *finished.view.checkpoints])
+    every = (1 << run.seats) - 1
+    assert [c.mask for c in finished.view.checkpoints] == [every] * 3
+    assert [len(finished.view.committed(turn)) for turn in range(3)] == [3] * 3
+    assert all(claim.state == ClaimState.PAID for claim in finished.view.claims)
+    assert finished.view.final_rounds == 3
+    paid = [event for event in finished.events if event.name == "ClaimFinalised"]
+    assert len({event.tx for event in paid}) < len(paid), "several turns are paid at once"
 
 
 def test_one_flipped_bit__is_exactly_one_mismatch(finished: Finished):
@@ -66,11 +71,10 @@ def test_the_final_weights__are_the_single_process_replay_but_for_the_lie(
     finished: Finished, network: LocalNetwork, tmp_path
 ):
     """Round 1's checkpoint (index 1) is honest and bit-equal; what follows carries the flipped bit."""
-    torch.set_num_threads(1)
     peers = [f"http://127.0.0.1:{d.config.gateway_port}" for d in network.daemons.values()]
     store = BlockStore(tmp_path / "store", [*peers, *load_network(network.network_path).storage])
     manifest = syncer.fetch_manifest(store, raw_cid(finished.view.terms.manifest))
-    own = replay(manifest, store, [c.mask for c in finished.view.checkpoints])
+    own = replay(manifest, store, [0b111] * 3)
     roots = finished.view.checkpoint_roots
     assert own.roots[:2] == [roots[0], roots[1]]
     assert own.roots[2] != roots[2]

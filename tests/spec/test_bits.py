@@ -1,4 +1,4 @@
-"""Bitmaps of slots."""
+"""Bitmaps."""
 
 import pytest
 from hypothesis import given
@@ -16,13 +16,13 @@ def test_full_and_bit_end_with_the_word() -> None:
     assert bits.bit(256) == bits.bit(2**256 - 1) == 0
 
 
-def test_an_empty_bitmap_has_no_lowest_slot() -> None:
+def test_an_empty_bitmap_has_no_lowest_bit() -> None:
     with pytest.raises(ValueError, match="empty"):
         bits.lowest(0)
 
 
 @given(bitmap=bitmaps)
-def test_slots_are_listed_ascending_and_make_up_the_bitmap(bitmap: int) -> None:
+def test_bits_are_listed_ascending_and_make_up_the_bitmap(bitmap: int) -> None:
     slots = list(bits.slots_in(bitmap))
     assert slots == sorted(set(slots))
     assert sum(map(bits.bit, slots)) == bitmap
@@ -35,7 +35,3 @@ def test_without_removes_and_adds_nothing(bitmap: int, removed: int) -> None:
     left = bits.without(bitmap, removed)
     assert left & removed == 0
     assert left | (bitmap & removed) == bitmap
-
-
-def test_a_run_is_consecutive() -> None:
-    assert bits.run_of(2, 3) == 0b11100

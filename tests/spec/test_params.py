@@ -10,7 +10,7 @@ from zoo_compute.spec import params
 from zoo_compute.spec.params import DEVNET, GPU_CLASSES, PRESETS, PRODUCTION, ZEN, Preset, Terms
 
 TEXT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
-TERMS = Terms("zen", b"", b"", b"", b"", 3, 4, 2, 100, 160, 50, 80, 30, 15, 5, 1)
+TERMS = Terms("zen", b"", b"", b"", b"", 3, 4, 2, 100, 160, 50, 80, 30, 15, 5, 1, 4, 0)
 
 
 def amount(cell: str) -> int:
@@ -36,11 +36,13 @@ def test_gpu_classes_are_those_of_the_text() -> None:
     assert list(GPU_CLASSES) == [c.id for c in GPU_CLASSES.values()]
 
 
-def test_locks_cover_at_most_four_rounds() -> None:
+def test_locks_cover_what_may_rest_on_a_claim() -> None:
     for rounds, covered in ((1, 1), (3, 3), (4, 4), (5, 4), (10_000, 4)):
         terms = replace(TERMS, rounds=rounds)
+        restitution = covered * (4 * 160 + 80)
         assert params.lock_per_slot(terms) == 2 * 160 * covered
-        assert params.aggregator_lock(terms) == 4 * 160 * covered
+        assert params.lock_per_slot(replace(terms, policy=1)) == 2 * 160 * covered + restitution
+        assert params.aggregator_lock(terms) == 2 * 80 * covered + restitution
 
 
 def test_escrow_covers_every_round_at_the_highest_prices() -> None:

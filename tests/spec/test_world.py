@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zoo_compute.spec import auction, seats
-from zoo_compute.spec.params import PRESETS
+from zoo_compute.spec.params import AGGREGATOR_SEAT, PRESETS
 from zoo_compute.spec.refusal import Refused
-from zoo_compute.spec.state import JobState, Phase, Takeover, Vacancy
+from zoo_compute.spec.state import JobState, Phase, Seat
 from zoo_compute.spec.world import EXTERNAL, PROTOCOL_ONLY, Call, apply
 
 from ..differential.coverage import Coverage
@@ -33,8 +33,8 @@ def test_a_step_never_changes_the_world_it_was_given() -> None:
         stage.wait(seconds)
         for name in ("alice", "bob"):
             for contract, function, args in (
-                ("settlement", "commit", (job, 0, stage.ids[name], 1, b"r" * 32, b"b" * 32)),
-                ("settlement", "time_out", (job, stage.ids[name], 2)),
+                ("settlement", "commit", (job, stage.seat_of(job, name), 0, b"r" * 32, b"b" * 32)),
+                ("settlement", "time_out", (job, 2)),
                 ("registry", "withdraw", (stage.ids[name], stage.tokens["zen"], 1)),
             ):
                 stage.attempt(contract, function, f"{name} hot", *args)
@@ -87,7 +87,7 @@ def test_an_invariant_that_breaks_is_noticed() -> None:
         lambda w: w.balances.update({(stage.tokens["zen"], "registry"): 1}),
         lambda w: w.owed.update({(stage.tokens["zen"], "stranger"): 1}),
         lambda w: w.pots.update({stage.tokens["zen"]: 1}),
-        lambda w: w.seats.pop((job, stage.ids["alice"])),
+        lambda w: w.seats.pop((job, 0)),
     ):
         wrong = stage.world.fork()
         break_it(wrong)
@@ -110,34 +110,37 @@ def test_a_whole_job_conserves_every_token() -> None:
 
 
 @pytest.mark.parametrize(
-    ("vacancy", "bid", "remaining", "takeover", "burned"),
+    ("price", "pot", "bid", "rounds", "pot_price", "burned"),
     [
-        (Vacancy(price=70, pot=128), 97, 3, Takeover(70, 27), 47),  # 27 more in each of 3 rounds: 81 of the pot
-        (Vacancy(price=70, pot=80), 97, 3, Takeover(71, 26), 2),  # the pot is short: 26 a round, and 2 do not divide
-        (Vacancy(price=70, pot=128), 70, 3, Takeover(70, 0), 128),  # no difference: all is burned
-        (Vacancy(price=70, pot=128), 50, 3, Takeover(50, 0), 128),  # cheaper: escrow pays its bid
-        (Vacancy(price=70, pot=0), 97, 3, Takeover(97, 0), 0),  # no pot: escrow pays all of it
-        (Vacancy(price=1, pot=2), 100, 5, Takeover(100, 0), 2),
+        (70, 128, 97, 3, 27, 47),  # 27 more in each of 3 rounds: 81 of the pot
+        (70, 80, 97, 3, 26, 2),  # the pot is short: 26 a round, and 2 do not divide
+        (70, 128, 70, 3, 0, 128),  # no difference: all is burned
+        (70, 128, 50, 3, 0, 128),  # cheaper: escrow pays its bid
+        (70, 0, 97, 3, 0, 0),  # no pot: escrow pays all of it
+        (1, 2, 100, 5, 0, 2),
     ],
 )
 def test_the_pot_pays_a_standbys_difference_as_far_as_it_goes(
-    vacancy: Vacancy, bid: int, remaining: int, takeover: Takeover, burned: int
+    price: int, pot: int, bid: int, rounds: int, pot_price: int, burned: int
 ) -> None:
-    assert seats.split_vacancy(vacancy, bid, remaining) == (takeover, burned)
+    assert seats.split_pot(Seat(count=1, price=price, pot=pot), bid, rounds) == (pot_price, burned)
 
 
 @given(
-    price=st.integers(1, 2**80), pot=st.integers(0, 2**90), bid=st.integers(1, 2**80), remaining=st.integers(1, 10_000)
+    price=st.integers(1, 2**80),
+    pot=st.integers(0, 2**90),
+    bid=st.integers(1, 2**80),
+    count=st.integers(1, 16_384),
+    rounds=st.integers(1, 10_000),
 )
 @settings(derandomize=True)
-def test_the_pot_is_never_overdrawn_and_the_standby_gets_its_bid(
-    price: int, pot: int, bid: int, remaining: int
+def test_the_pot_is_never_overdrawn_and_escrow_pays_no_less_than_before(
+    price: int, pot: int, bid: int, count: int, rounds: int
 ) -> None:
-    takeover, burned = seats.split_vacancy(Vacancy(price, pot), bid, remaining)
-    assert takeover.escrow_price + takeover.pot_price == bid
-    assert takeover.pot_price * remaining + burned == pot
+    pot_price, burned = seats.split_pot(Seat(count=count, price=price, pot=pot), bid, rounds)
+    assert pot_price * count * rounds + burned == pot
     assert burned >= 0
-    assert takeover.escrow_price >= min(price, bid) >= 1
+    assert bid - pot_price >= min(price, bid) >= 1
 
 
 @given(
@@ -182,5 +185,6 @@ def test_however_clearing_was_disturbed_it_ends_as_the_pure_allocation(
     }
     assert stage.world.lot(job, 0).losing == allocation.losing
     stage.ok("auction", "award", "stranger", job, 0, stage.winners(job, 0))
-    paid = {operator: stage.world.seat(job, operator).price for operator in stage.winners(job, 0)}
+    held = (seat for (of, number), seat in stage.world.seats.items() if of == job and number != AGGREGATOR_SEAT)
+    paid = {seat.operator: seat.price for seat in held}
     assert paid == auction.critical_prices(every, slots, 100)

@@ -7,15 +7,16 @@ titanoboa's plugin anchors the chain around every walk.
 
 from collections.abc import Callable
 from copy import copy
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from zoo_compute.spec import bits, seats
-from zoo_compute.spec.params import ZEN
-from zoo_compute.spec.state import ClaimRef, JobState, Phase
+from zoo_compute.spec import seats
+from zoo_compute.spec.params import AGGREGATOR_SEAT, PERIODS, STAKE_UNIT, ZEN
+from zoo_compute.spec.state import Claim, JobState, Phase, Seat
 
 from ..differential.coverage import Coverage
 from ..differential.mirror import deployed_apart
@@ -55,12 +56,12 @@ def is_awardable(s: Stage, job: int) -> bool:
 
 
 def has_vacancy(s: Stage, job: int) -> bool:
-    run = s.world.run(job)
-    return run.state in (JobState.AWARDED, JobState.RUNNING) and run.vacant != 0
+    is_taking = s.world.run(job).state in (JobState.AWARDED, JobState.RUNNING)
+    return is_taking and any(of == job and not seat.operator for (of, _), seat in s.world.seats.items())
 
 
 def has_claims(s: Stage, job: int) -> bool:
-    return any(of == job for of, _, _ in s.world.claims)
+    return bool(s.claims(job))
 
 
 is_open = _is(JobState.OPEN)
@@ -99,9 +100,11 @@ class ProtocolMachine(RuleBasedStateMachine):
 
     @initialize(
         token=TOKENS,
-        rounds=st.integers(1, 3),
+        rounds=st.integers(1, 4),
         slots=st.integers(1, 6),
         quorum=st.integers(1, 3),
+        depth=st.integers(1, 4),
+        policy=st.integers(0, 1),
         prices=st.lists(st.integers(1, 30), min_size=10, max_size=10),
         many=BITS,
         standbys=BITS,
@@ -113,6 +116,8 @@ class ProtocolMachine(RuleBasedStateMachine):
         rounds: int,
         slots: int,
         quorum: int,
+        depth: int,
+        policy: int,
         prices: list[int],
         many: int,
         standbys: int,
@@ -120,6 +125,7 @@ class ProtocolMachine(RuleBasedStateMachine):
     ) -> None:
         """Most walks begin with a job that is awarded, or already runs; the rest begin with its posting."""
         changes = {"rounds": rounds, "slots": slots, "quorum": min(quorum, slots), "max_price": 130}
+        changes |= {"depth": depth, "policy": policy}
         job = self.s.post(token=token, **changes)
         if steps:
             self.auction(job, prices, many, standbys)
@@ -138,8 +144,10 @@ class ProtocolMachine(RuleBasedStateMachine):
                 found.add(run.opened_at + w.config.preset.ready_window_s)
             if run.state == JobState.RUNNING:
                 found |= {run.inputs_close, run.aggregator_due}
-                found |= {seats.deadline_of(run, seat) for (of, _), seat in w.seats.items() if of == job and seat.held}
-        found |= {claim.deadline for claim in w.claims.values()}
+                found |= {
+                    seats.deadline_of(run, seat) for (of, _), seat in w.seats.items() if of == job and seat.operator
+                }
+        found |= {posted.claim.deadline for posted in w.claims.values()}
         found |= {operator.exit_at for operator in w.operators.values()}
         found.add((self.s.now // w.config.preset.epoch_s + 1) * w.config.preset.epoch_s)
         return sorted(clock for clock in found if clock >= self.s.now)
@@ -245,9 +253,10 @@ class ProtocolMachine(RuleBasedStateMachine):
 
     @rule(who=INDEX)
     def reclaim(self, who: int) -> None:
-        """Every bid of some operator, whatever it is worth still."""
+        """Every bid of some operator, whatever it is worth still: given back, or its place freed."""
         for job, kind, operator in list(self.s.world.bids):
             if who == 7 or operator == who:
+                self.s.attempt("auction", "retire", "stranger", job, kind, operator)
                 self.s.attempt("auction", "reclaim", "stranger", job, kind, operator)
 
     # Rounds --------------------------------------------------------------------------------------------------------
@@ -258,102 +267,172 @@ class ProtocolMachine(RuleBasedStateMachine):
         self.answers(self.job(job, is_awarded), choices, estimate_s=estimate_s)
 
     def answers(self, job: int, choices: int, *, estimate_s: int) -> None:
-        """Holders say ready or decline, or are silent until somebody lets them expire."""
-        for index, name in enumerate(OPERATORS):
-            choice, operator = choices >> 3 * index & 7, self.s.ids[name]
+        """Holders say ready or decline all or some, or are silent until somebody lets them expire."""
+        for number, seat in self.seats(job):
+            choice, hot = choices >> 3 * (number % 5) & 7, self.hot(seat.operator)
             if choice < 6:
-                self.s.attempt("settlement", "ready", f"{name} hot", job, operator, estimate_s)
-            elif choice == 6:
-                self.s.attempt("settlement", "decline", f"{name} hot", job, operator)
+                self.s.attempt("settlement", "ready", hot, job, number, estimate_s)
+            else:
+                self.s.attempt("settlement", "decline", hot, job, number, seat.count - (choice == 7))
         run = self.s.world.run(job)
         if choices & 1 and run.state == JobState.AWARDED:
             self.s.to(max(self.s.now, run.opened_at + self.s.preset.ready_window_s + (choices >> 1) % 3 - 1))
-        for name in OPERATORS:
-            self.s.attempt("settlement", "expire", "stranger", job, self.s.ids[name])
+        for number, _ in self.seats(job):
+            self.s.attempt("settlement", "expire", "stranger", job, number)
+
+    def seats(self, job: int) -> list[tuple[int, Seat]]:
+        """All seats of slots."""
+        return [(number, seat) for (of, number), seat in self.s.world.seats.items() if of == job and number < 128]
+
+    def hot(self, operator: int) -> str:
+        return self.s.world.operator(operator).hot if operator else "stranger"
+
+    def seat(self, job: int, index: int) -> int:
+        """One of the seats of slots; now and then the aggregator's, or none."""
+        count = self.s.world.run(job).seats
+        return index % count if count and index < 6 else 122 + index
 
     @when(is_running)
-    @rule(job=INDEX, who=INDEX, bitmap=BITS, late=st.booleans())
-    def commit(self, job: int, who: int, bitmap: int, late: bool) -> None:
-        """Any subset of what the operator holds; now and then of what it does not."""
-        job, name = self.job(job, is_running), OPERATORS[who % 5]
-        run, seat = self.s.world.run(job), self.s.world.seat(job, self.s.ids[name])
-        bitmap = bitmap & 63 if bitmap & 1024 else seat.held & (bitmap | run.missing)
-        args = (job, run.round + (bitmap == 63), self.s.ids[name], bitmap, bytes([who]) * 32, b"b" * 32)
-        self.s.attempt("settlement", "commit", f"{name} hot", *args)
+    @rule(job=INDEX, index=INDEX, late=st.booleans())
+    def commit(self, job: int, index: int, late: bool) -> None:
+        """Any seat; now and then in a turn that is not open yet."""
+        job = self.job(job, is_running)
+        run, seat = self.s.world.run(job), self.seat(job, index)
+        args = (job, seat, run.turn + late, bytes([index]) * 32, b"b" * 32)
+        self.s.attempt("settlement", "commit", self.hot(self.s.world.seat(job, seat).operator), *args)
 
     @when(is_running)
     @rule(job=INDEX, absent=BITS)
     def play_round(self, job: int, absent: int) -> None:
-        """Holders commit but for the absent ones; the aggregator closes the round if it may."""
+        """Holders commit but for the absent ones; the aggregator closes the turn if it may."""
         job = self.job(job, is_running)
-        for index, name in enumerate(OPERATORS):
-            run, seat = self.s.world.run(job), self.s.world.seat(job, self.s.ids[name])
-            if absent >> 2 * index & 3 and seat.held & run.missing:
-                args = (job, run.round, self.s.ids[name], seat.held & run.missing, b"r" * 32, b"b" * 32)
-                self.s.attempt("settlement", "commit", f"{name} hot", *args)
+        for number, seat in self.seats(job):
+            run = self.s.world.run(job)
+            if absent >> 2 * (number % 5) & 3 and seat.operator and run.missing >> number & 1:
+                args = (job, number, run.turn, b"r" * 32, b"b" * 32)
+                self.s.attempt("settlement", "commit", self.hot(seat.operator), *args)
         run = self.s.world.run(job)
-        if run.missing and absent & 1024 and run.state == JobState.RUNNING:
+        if run.missing and absent & 1024 and run.is_open:
             self.s.to(max(self.s.now, run.inputs_close + absent % 3 - 1))
-        self.close_round(job, lie=0)
+        self.close_turn(job, lie=0)
 
     @when(is_running)
     @rule(job=INDEX, lie=st.sampled_from([0, 0, 0, 1, 2**255]))
     def post_checkpoint(self, job: int, lie: int) -> None:
-        self.close_round(self.job(job, is_running), lie=lie)
+        self.close_turn(self.job(job, is_running), lie=lie)
 
-    def close_round(self, job: int, *, lie: int) -> None:
+    def close_turn(self, job: int, *, lie: int) -> None:
         """The aggregator posts a checkpoint; `lie` is what its mask gets wrong."""
         run = self.s.world.run(job)
-        sender = self.s.world.operator(run.aggregator).hot if run.aggregator else "stranger"
-        args = (job, run.round, run.aggregator, seats.present(run) ^ lie, bytes([run.round]) * 32, b"c" * 32)
+        sender = self.hot(self.s.world.seat(job, AGGREGATOR_SEAT).operator)
+        args = (job, run.turn, seats.present(run) ^ lie, bytes([run.turn % 256]) * 32, b"c" * 32)
         self.s.attempt("settlement", "post_checkpoint", sender, *args)
 
     @when(is_running)
-    @rule(job=INDEX, who=INDEX, offset=OFFSET, bitmap=BITS)
-    def time_out(self, job: int, who: int, offset: int, bitmap: int) -> None:
-        """At the edge of a holder's deadline; all it owes, or some of it."""
-        job, operator = self.job(job, is_running), self.s.ids[OPERATORS[who % 5]]
-        run, seat = self.s.world.run(job), self.s.world.seat(job, operator)
-        if run.state == JobState.RUNNING and seat.held and bitmap & 3:
+    @rule(job=INDEX, index=INDEX, offset=OFFSET)
+    def time_out(self, job: int, index: int, offset: int) -> None:
+        """At the edge of a holder's deadline."""
+        job = self.job(job, is_running)
+        run, number = self.s.world.run(job), self.seat(job, index)
+        seat = self.s.world.seat(job, number)
+        if run.is_open and seat.operator and index % 2:
             self.s.to(max(self.s.now, seats.deadline_of(run, seat) + offset))
-        late = seat.held & run.missing
-        self.s.attempt("settlement", "time_out", "stranger", job, operator, late & bitmap >> 2 if bitmap & 4 else late)
+        self.s.attempt("settlement", "time_out", "stranger", job, number)
+
+    @when(is_running)
+    @rule(job=INDEX, index=INDEX, count=st.integers(1, 3))
+    def decline(self, job: int, index: int, count: int) -> None:
+        job = self.job(job, is_running)
+        number = self.seat(job, index)
+        sender = self.hot(self.s.world.seat(job, number).operator)
+        self.s.attempt("settlement", "decline", sender, job, number, count)
 
     @when(has_vacancy)
-    @rule(job=INDEX, who=INDEX, which=INDEX, estimate_s=st.sampled_from([1, 5, 15, 30, 31]))
-    def take_over(self, job: int, who: int, which: int, estimate_s: int) -> None:
+    @rule(job=INDEX, who=INDEX, index=INDEX, count=st.integers(0, 3), estimate_s=st.sampled_from([1, 5, 15, 30, 31]))
+    def take_over(self, job: int, who: int, index: int, count: int, estimate_s: int) -> None:
         job, name = self.job(job, has_vacancy), OPERATORS[who % 5]
-        vacant = list(bits.slots_in(self.s.world.run(job).vacant)) or [which]
-        args = (job, vacant[which % len(vacant)], self.s.ids[name], estimate_s)
+        args = (job, self.seat(job, index), self.s.ids[name], count, estimate_s)
         self.s.attempt("settlement", "take_over", f"{name} hot", *args)
 
     @when(has_vacancy)
-    @rule(job=INDEX)
-    def everybody_takes_over(self, job: int) -> None:
+    @rule(job=INDEX, some=BITS)
+    def everybody_takes_over(self, job: int, some: int) -> None:
+        """Every vacant seat, whole or in part; the aggregator's too."""
         job = self.job(job, has_vacancy)
-        for slot in list(bits.slots_in(self.s.world.run(job).vacant)):
-            for name in OPERATORS:
-                if self.s.attempt("settlement", "take_over", f"{name} hot", job, slot, self.s.ids[name], 10) is None:
+        for number, seat in [*self.seats(job), (AGGREGATOR_SEAT, self.s.world.seat(job, AGGREGATOR_SEAT))]:
+            count = 1 if some >> number % 16 & 1 else seat.count
+            for name in () if seat.operator else OPERATORS:
+                args = (job, number, self.s.ids[name], count, 10)
+                if self.s.attempt("settlement", "take_over", f"{name} hot", *args) is None:
                     break
 
     @when(is_running)
-    @rule(job=INDEX, offset=OFFSET, who=INDEX)
-    def replace_aggregator(self, job: int, offset: int, who: int) -> None:
-        job, name = self.job(job, is_running), OPERATORS[who % 5]
+    @rule(job=INDEX, offset=OFFSET)
+    def replace_aggregator(self, job: int, offset: int) -> None:
+        job = self.job(job, is_running)
         run = self.s.world.run(job)
-        if run.state == JobState.RUNNING:
+        if run.is_open:
             self.s.to(max(self.s.now, run.aggregator_due + offset))
-        self.s.attempt("settlement", "time_out_aggregator", "stranger", job)
-        self.s.attempt("settlement", "take_over_aggregator", f"{name} hot", job, self.s.ids[name])
+        self.s.attempt("settlement", "time_out", "stranger", job, AGGREGATOR_SEAT)
+        for name in OPERATORS:
+            args = (job, AGGREGATOR_SEAT, self.s.ids[name], 1, 10)
+            self.s.attempt("settlement", "take_over", f"{name} hot", *args)
 
     @when(is_running)
     @rule(job=INDEX, offset=OFFSET)
     def abandon(self, job: int, offset: int) -> None:
         job = self.job(job, is_running)
         run = self.s.world.run(job)
-        if run.state == JobState.RUNNING and job % 2:
-            self.s.to(max(self.s.now, (run.inputs_close if run.aggregator else run.aggregator_due) + offset))
+        if run.is_open and job % 2:
+            is_led = self.s.world.seat(job, AGGREGATOR_SEAT).operator
+            self.s.to(max(self.s.now, (run.inputs_close if is_led else run.aggregator_due) + offset))
         self.s.attempt("settlement", "abandon", "stranger", job)
+
+    # Verdicts ------------------------------------------------------------------------------------------------------
+
+    @when(has_claims)
+    @rule(job=INDEX, index=BITS, convicted=st.booleans(), challengers=st.integers(0, 3))
+    def dispute(self, job: int, index: int, convicted: bool, challengers: int) -> None:
+        """A dispute is opened, and mostly closed again, of any pending claim."""
+        job, referee = self.job(job, has_claims), self.s.world.config.referee
+        claim = self.claim(job, index)
+        self.s.attempt("settlement", "open_dispute", referee, job, claim)
+        if index & 64:
+            accounts = tuple(self.s.accounts[f"{name} owner"] for name in OPERATORS[:challengers])
+            self.s.attempt("settlement", "close_dispute", referee, job, claim, convicted, accounts)
+
+    @when(has_claims)
+    @rule(job=INDEX, convicted=st.booleans())
+    def judge(self, job: int, convicted: bool) -> None:
+        self.judge_all(self.job(job, has_claims), convicted=convicted)
+
+    def judge_all(self, job: int, *, convicted: bool) -> None:
+        """Every open dispute of the job is closed."""
+        referee = self.s.world.config.referee
+        for posted in [each for (of, _, _), each in self.s.world.claims.items() if of == job]:
+            for _ in range(posted.disputes):
+                self.s.attempt("settlement", "close_dispute", referee, job, posted.claim, convicted, ())
+
+    @when(has_claims)
+    @rule(job=INDEX, index=BITS)
+    def void(self, job: int, index: int) -> None:
+        job = self.job(job, has_claims)
+        sender = self.s.world.config.availability
+        self.s.attempt("settlement", "void", sender, job, self.claim(job, index))
+
+    def claim(self, job: int, index: int) -> Claim:
+        """A pending claim of the job; of one that has none, a claim that nobody made."""
+        claims = self.s.claims(job) or (Claim(0, 0, 0, 1, 1, 1, 0, b"s" * 32, b"r" * 32, 0),)
+        return claims[index % len(claims)]
+
+    @when(is_running)
+    @rule(job=INDEX, seconds=st.integers(0, 90))
+    def hold_or_resume(self, job: int, seconds: int) -> None:
+        job, sender = self.job(job, is_running), self.s.world.config.availability
+        if self.s.world.run(job).holds:
+            self.s.attempt("settlement", "resume", sender, job, seconds)
+        else:
+            self.s.attempt("settlement", "hold", sender, job)
 
     # Money ---------------------------------------------------------------------------------------------------------
 
@@ -366,8 +445,7 @@ class ProtocolMachine(RuleBasedStateMachine):
             latest = max(claim.deadline for claim in claims)
             self.s.to(max(self.s.now, latest + offset))
             if forge == 0:
-                first = claims[0]
-                claims += (ClaimRef(first.round, first.key, forge, first.bitmap, first.root, first.deadline),)
+                claims += (replace(claims[0], price=claims[0].price + 1),)
         self.s.attempt("settlement", "finalise", "stranger", job, claims)
 
     @when(is_ended)
@@ -375,6 +453,7 @@ class ProtocolMachine(RuleBasedStateMachine):
     def settle(self, job: int) -> None:
         job = self.job(job, is_ended)
         if self.s.world.run(job).state == JobState.ENDED:
+            self.judge_all(job, convicted=False)
             self.s.settle(job)
 
     @rule(token=TOKENS, who=st.sampled_from(["submitter", "alice owner", "dave owner"]))
@@ -386,7 +465,7 @@ class ProtocolMachine(RuleBasedStateMachine):
     @rule(who=INDEX, back=st.integers(-1, 2))
     def claim_reward(self, who: int, back: int) -> None:
         epoch = self.s.now // self.s.preset.epoch_s - back
-        self.s.attempt("rewards", "claim", "stranger", who, epoch)
+        self.s.attempt("rewards", "claim", "stranger", who, epoch, tuple(self.s.world.jobs))
 
     @rule(token=TOKENS, bucket=st.integers(0, 3), amount=st.integers(0, 20))
     def spend(self, token: str, bucket: int, amount: int) -> None:
@@ -401,14 +480,14 @@ class ProtocolMachine(RuleBasedStateMachine):
         job, name = self.job(job), OPERATORS[who % 5]
         operator, root = self.s.ids[name], b"r" * 32
         calls: list[tuple[Any, ...]] = [
-            ("settlement", "ready", job, operator, number),
-            ("settlement", "decline", job, operator),
-            ("settlement", "expire", job, operator),
-            ("settlement", "commit", job, number, operator, number, root, root),
-            ("settlement", "time_out", job, operator, number),
-            ("settlement", "take_over", job, number, operator, number),
-            ("settlement", "post_checkpoint", job, number, operator, number, root, root),
-            ("settlement", "take_over_aggregator", job, operator),
+            ("settlement", "ready", job, number, number),
+            ("settlement", "decline", job, number, number),
+            ("settlement", "expire", job, number),
+            ("settlement", "commit", job, number, number, root, root),
+            ("settlement", "time_out", job, number),
+            ("settlement", "take_over", job, number, operator, number, number),
+            ("settlement", "post_checkpoint", job, number, number, root, root),
+            ("settlement", "time_out", job, AGGREGATOR_SEAT),
             ("settlement", "release", job, operator),
             ("auction", "reopen", job, number),
             ("auction", "award", job, number, (operator,)),
@@ -428,13 +507,31 @@ class ProtocolMachine(RuleBasedStateMachine):
             ("deposit", operator, address, amount),
             ("withdraw", operator, address, amount),
             ("withdraw", operator, address, self.s.world.deposit_of(operator, address).free),
-            ("add_stake", operator, amount),
+            ("add_stake", operator, amount * (STAKE_UNIT if amount % 100 == 0 else 1)),
             ("request_exit", operator),
             ("withdraw_stake", operator),
             ("set_hot", operator, self.s.accounts[f"{name} hot"]),
             ("announce", operator, "http://elsewhere"),
         ]
         self.s.attempt("registry", calls[what][0], owner, *calls[what][1:])
+
+    @rule(who=INDEX, tier=st.sampled_from([0, 0, 1, 2]), hours=st.integers(0, 2**PERIODS))
+    def declare(self, who: int, tier: int, hours: int) -> None:
+        name = OPERATORS[who % 5]
+        self.s.attempt("registry", "declare", f"{name} owner", self.s.ids[name], tier, hours)
+
+    @rule(who=INDEX, periods=st.integers(0, 3))
+    def beat(self, who: int, periods: int) -> None:
+        """Signs of life, the clock running on by a period or so between them."""
+        name = OPERATORS[who % 5]
+        for _ in range(periods):
+            self.s.attempt("registry", "heartbeat", f"{name} hot", self.s.ids[name])
+            self.s.wait(self.s.preset.epoch_s // PERIODS)
+        self.s.attempt("registry", "heartbeat", f"{name} hot", self.s.ids[name])
+
+    @rule(who=INDEX, back=st.integers(-1, 3))
+    def breach(self, who: int, back: int) -> None:
+        self.s.attempt("registry", "breach", "stranger", who, self.s.now // self.s.preset.epoch_s - back)
 
     # What can be done ----------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from .machine import COVERAGE, ProtocolMachine
 IS_LONG = os.environ.get("ZOO_CAMPAIGN") == "long"
 WALKS = settings(
     max_examples=3_000 if IS_LONG else 50,
-    stateful_step_count=120 if IS_LONG else 50,
+    stateful_step_count=120 if IS_LONG else 80,
     derandomize=not IS_LONG,
     deadline=None,
     database=None,
@@ -21,11 +21,12 @@ WALKS = settings(
 
 # What walks must find by themselves; the directed sequences reach the rest (tests/differential).
 MUST_ACCEPT = {
-    *(f"auction.{name}" for name in ("bid", "reveal", "reopen", "clear", "award", "reclaim")),
+    *(f"auction.{name}" for name in ("bid", "reveal", "reopen", "clear", "award")),
     *(f"settlement.{name}" for name in ("ready", "decline", "commit", "time_out", "take_over", "post_checkpoint")),
     *(f"settlement.{name}" for name in ("abandon", "finalise", "release")),
+    *(f"settlement.{name}" for name in ("open_dispute", "close_dispute", "void", "hold", "resume")),
     *(f"tasks.{name}" for name in ("post", "cancel", "withdraw")),
-    *(f"registry.{name}" for name in ("deposit", "withdraw", "request_exit")),
+    *(f"registry.{name}" for name in ("deposit", "withdraw", "request_exit", "declare", "heartbeat")),
 }
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from node import prover, worker
-from node.training import arrays_of
-from repops.program import Program, build
+from node.programs import Programs
 from zoo_compute.data import prepare_text
 from zoo_compute.job import ComputeJob, Manifest
 from zoo_compute.publish import publish_files
@@ -35,7 +35,7 @@ class SmallJob:
 
     store: BlockStore
     manifest: Manifest
-    program: Program
+    programs: Programs
     base: dict[str, Any]
     reports: dict[int, dict[str, Any]] = field(default_factory=dict)
     bundles: list[dict[str, Any]] = field(default_factory=list)
@@ -52,8 +52,8 @@ class SmallJob:
         self.bundles.append({"bundle": self.store.add(data), "root": root, "operator": operator, "slots": slots})
         return self.bundles[-1]
 
-    def aggregate(self, mask: int = 0b111) -> dict[str, Any]:
-        request = self.base | {"mask": mask, "bundles": self.bundles}
+    def aggregate(self) -> dict[str, Any]:
+        request = self.base | {"bundles": self.bundles}
         return worker.run_aggregation(request, self.store)
 
     def verify(self, slot: int, **changes: Any) -> dict[str, Any]:
@@ -71,11 +71,16 @@ class SmallJob:
         return made
 
 
+@lru_cache
+def small_job(**training: Any) -> ComputeJob:
+    """Traced once for all tests."""
+    return ComputeJob(MODEL, {}, TRAINING | training, "100")
+
+
 def publish(folder: Path, **training: Any) -> SmallJob:
-    job = ComputeJob(MODEL, {}, TRAINING | training, "100")
-    store, program = BlockStore(folder / "store"), build(job.spec)
+    job, store = small_job(**training), BlockStore(folder / "store")
     data = prepare_text(TEXT, 16, 0, wanted=job.examples_wanted, minimum=job.examples_of_a_round, heldout=32)
-    manifest = publish_files(job, data, arrays_of(program.initial_state(job.training.seed)), store)
+    manifest = publish_files(job, data, store)
     base = {
         "job": 1,
         "manifest": store.add(manifest.to_bytes()),
@@ -84,5 +89,6 @@ def publish(folder: Path, **training: Any) -> SmallJob:
         "start_root": manifest.state.root,
         "program_root": manifest.program_root.hex(),
         "data_root": manifest.data.root,
+        "flops": manifest.flops,
     }
-    return SmallJob(store, manifest, program, base)
+    return SmallJob(store, manifest, Programs(job.traced.graph), base)

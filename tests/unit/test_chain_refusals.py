@@ -14,13 +14,13 @@ from zoo_compute import errors
 from zoo_compute.chain.refusals import CLASSES, HINTS, reason_of, refusal, refusal_of
 
 ROOT = Path(__file__).resolve().parents[2]
-CONTRACTS = ("registry", "tasks", "auction", "settlement", "rewards", "treasury")
-WIRED = ("registry", "tasks", "auction", "settlement", "rewards")
+CONTRACTS = ("registry", "tasks", "auction", "settlement", "rewards", "datasets", "availability", "audits", "treasury")
+WIRED = ("registry", "tasks", "auction", "settlement", "rewards", "audits")
 GENERAL = {  # what docs/protocol.md writes as `CONTRACT: ...` -> where it applies
     "not the guardian": ("registry", "tasks", "auction"),
     "not the deployer": WIRED,
     "already wired": WIRED,
-    "transfer failed": ("registry", "tasks", "rewards", "treasury"),
+    "transfer failed": ("registry", "tasks", "rewards", "audits", "treasury"),
 }
 
 
@@ -60,7 +60,7 @@ def test_every_reason_in_the_contracts__is_in_the_protocol():
         ("registry: zero amount", errors.RegistryRefusal),
         ("tasks: not open", errors.TasksRefusal),
         ("auction: no bid", errors.AuctionRefusal),
-        ("settlement: no slots", errors.SettlementRefusal),
+        ("settlement: no claims", errors.SettlementRefusal),
         ("rewards: nothing to claim", errors.RewardsRefusal),
         ("treasury: unknown bucket", errors.TreasuryRefusal),
         ("erc20: insufficient allowance", errors.TokenRefusal),
@@ -91,8 +91,8 @@ def test_a_refusal__survives_pickling():
 
 
 def test_return_data__is_read_as_a_reason():
-    data = bytes.fromhex("08c379a0") + encode(["string"], ["settlement: no slots"])
-    assert reason_of(data) == "settlement: no slots"
+    data = bytes.fromhex("08c379a0") + encode(["string"], ["settlement: no claims"])
+    assert reason_of(data) == "settlement: no claims"
     assert reason_of(b"") == "reverted without a reason"
     assert reason_of(bytes.fromhex("4e487b71") + encode(["uint256"], [0x11])) == "panic 0x11"
     assert reason_of(data[:20]) == f"reverted with 0x{data[:20].hex()}"

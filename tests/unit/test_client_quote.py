@@ -9,7 +9,7 @@ import pytest
 
 from zoo_compute.amounts import WEI, format_amount, format_count, format_seconds, parse_amount
 from zoo_compute.errors import UserError
-from zoo_compute.gpu import check_memory, class_named, class_of, parse_memory
+from zoo_compute.gpu import check_memory, class_named, class_of, hours_of, hours_told, parse_memory
 from zoo_compute.job import ComputeJob
 from zoo_compute.manifest import JobError
 from zoo_compute.plan import plan_of
@@ -99,7 +99,7 @@ def test_quote__adds_up_as_the_protocol_says() -> None:
     assert found.escrow == (2 * 6 + 1) * 4 * WEI == escrow(terms_of(job.outline(), job.prices, ""))
     assert found.at_reserve == (1 * 6 + 1) * 4 * WEI
     assert found.fee == found.escrow // 20
-    assert (found.lock_slot, found.lock_aggregator) == (2 * 2 * 4 * WEI, 6 * 2 * 4 * WEI)
+    assert (found.lock_slot, found.lock_aggregator) == (2 * 2 * 4 * WEI, (6 * 2 + 1) * 4 * WEI + 2 * 1 * 4 * WEI)
     assert (found.steps, found.tokens) == (4 * 6 * 10, 4 * 6 * 10 * 8 * 64)
     assert found.flops == job.flops * 24
     assert (found.auction_s, found.attempts, found.auction_longest_s) == (18, 5, 90)
@@ -157,3 +157,23 @@ def test_plan__of_a_wrong_file__names_file_and_cause(tmp_path: Path, text: str, 
         plan_of(path)
     assert str(path) in str(refused.value)
     assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "hours", "told"),
+    [
+        ("", [], "no hours"),
+        ("0-23", list(range(24)), "hours 0-23"),
+        ("22, 8-10,9", [8, 9, 10, 22], "hours 8-10, 22"),
+        ("5", [5], "hours 5"),
+    ],
+)
+def test_hours__as_written__are_periods_of_an_epoch(text: str, hours: list[int], told: str) -> None:
+    assert hours_of(text) == hours
+    assert hours_told(hours) == told
+
+
+@pytest.mark.parametrize("text", ["24", "9-8", "x", "1-", "-1", "1-2-3"])
+def test_hours__that_are_none__are_refused(text: str) -> None:
+    with pytest.raises(UserError, match="no hour or span of hours"):
+        hours_of(text)

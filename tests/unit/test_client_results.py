@@ -9,15 +9,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-from web3.exceptions import TransactionNotFound, Web3ValueError
 
 from repops import commitments, files
 from zoo_compute import DistributedTrainer
-from zoo_compute.chain.events import Event
-from zoo_compute.chain.views import AggregatorSeat, Checkpoint, Commit, JobState, JobView, Lot, Run, Seat, Terms
-from zoo_compute.errors import Unreachable, UserError
+from zoo_compute.chain.views import (
+    AGGREGATOR_SEAT,
+    Checkpoint,
+    ClaimState,
+    Commit,
+    JobState,
+    JobView,
+    Lot,
+    Rollback,
+    Run,
+    Seat,
+    Standing,
+    Terms,
+)
+from zoo_compute.errors import UserError
 from zoo_compute.job import ComputeJob
-from zoo_compute.ledger import job_account
 from zoo_compute.manifest import StateFile
 from zoo_compute.posted import Job, Redundancy
 from zoo_compute.progress import LossReader, progress_of, waiting_for
@@ -27,8 +37,12 @@ from zoo_compute.store import BlockStore, ContentMissing, ContentTampered, diges
 from zoo_compute.store.errors import ContentRefused
 
 ROOT0 = bytes(32)
-TERMS = Terms("0xZ", ROOT0, ROOT0, ROOT0, ROOT0, 2, 3, 2, 1, 2, 1, 2, 60, 30, 20, 10**9)
-RUN = Run(3, 1, 2, 3, 2, 1_000, 4, 60, 60, 30, 9, 7, 1_150, "0xZ", 16, 10**9, 0b111, 0, 0)
+TERMS = Terms("0xZ", ROOT0, ROOT0, ROOT0, ROOT0, 2, 3, 2, 1, 2, 1, 2, 60, 30, 20, 10**9, 4, 0)
+RUN = Run(
+    state=3, round=1, turn=1, rounds=2, slots=3, quorum=2, depth=4, policy=0, opened_at=1_000, window_s=60, slot_s=60,
+    aggregate_s=30, aggregator=9, aggregator_due=1_150, token="0xZ", lock=16, flops=10**9, seats=2, missing=0b11,
+    committed=0, holds=0, pot=0, start_root=ROOT0,
+)  # fmt: skip
 
 
 def lot(**changes: Any) -> Lot:
@@ -47,10 +61,25 @@ def view(**changes: Any) -> JobView:
     values: dict[str, Any] = {
         "job": 5, "block": 50, "now": 1_005, "state": JobState.RUNNING, "submitter": "0xS", "token": "0xZ", "terms": TERMS, "escrow": 100,
         "posted_block": 10, "run": RUN, "lots": {0: lot(phase=4), 1: lot(phase=4)}, "bids": {},
-        "seats": {1: Seat(10, 32, 5, 1_000, 0b011, 0), 2: Seat(11, 16, 5, 1_000, 0b100, 0)}, "aggregator_seats": {9: AggregatorSeat(7, 48)},
-        "vacancies": {}, "checkpoint_roots": {0: ROOT0}, "checkpoint_cid": bytes(32), "commits": (), "checkpoints": (),
+        "seats": {
+            0: Seat(1, 0, 2, 10, 0, 5, 1_000, 0), 1: Seat(2, 2, 1, 11, 0, 5, 1_000, 0),
+            AGGREGATOR_SEAT: Seat(9, 0, 1, 7, 0, 0, 1_000, 0),
+        },
+        "stakes": {1: Standing(32, 1, 1, 0), 2: Standing(16, 1, 1, 0), 9: Standing(48, 1, 1, 0)},
+        "checkpoint_roots": {0: ROOT0}, "checkpoint_cids": {}, "commits": (), "checkpoints": (),
     }  # fmt: skip
     return JobView(**(values | changes))
+
+
+def commit(turn: int, seat: int = 0, deadline: int = 1_060, **changes: Any) -> Commit:
+    """A claim on the two slots of operator 1, or on the one of operator 2."""
+    first, count, price = ((0, 2, 20), (2, 1, 11))[seat]
+    claim = Commit(turn, turn, seat, seat + 1, first << 16 | count, price, 0, ROOT0, ROOT0, deadline)
+    return replace(claim, **changes)
+
+
+def aggregation(turn: int, root: bytes = ROOT0, deadline: int = 1_060, **changes: Any) -> Checkpoint:
+    return replace(Checkpoint(turn, turn, AGGREGATOR_SEAT, 9, 0b11, 7, 0, ROOT0, root, deadline), **changes)
 
 
 # -- results
@@ -66,7 +95,8 @@ def trained(tmp_path: Path) -> tuple[BlockStore, dict[str, np.ndarray], JobView]
 def published(store: BlockStore, state: dict[str, np.ndarray], root: bytes, job: int = 5) -> JobView:
     cid = store.add(files.state_bytes(state))
     digest = digest_of(store.add(Pointer(job, 0, cid, root, 0b111).to_bytes()))
-    return view(checkpoint_roots={0: ROOT0, 1: root}, checkpoint_cid=digest)
+    made = aggregation(0, root)
+    return view(checkpoint_roots={0: ROOT0, 1: root}, checkpoint_cids={1: digest}, checkpoints=(made,))
 
 
 def test_result__is_verified_and_holds_the_parameters_alone(trained: Any, tmp_path: Path) -> None:
@@ -96,32 +126,54 @@ def test_result__of_another_jobs_pointer_or_nonsense__is_refused(trained: Any, t
     store, state, _ = trained
     with pytest.raises(ContentTampered, match=r"of job 6, round 0, .*expected job 5"):
         fetch(published(store, state, ROOT0, job=6), store, tmp_path / "model")
-    late = replace(published(store, state, ROOT0), checkpoint_roots={0: ROOT0, 1: ROOT0, 2: ROOT0})
+    early = published(store, state, ROOT0)
+    cids = {1: early.checkpoint_cids[1], 2: early.checkpoint_cids[1]}
+    late = replace(early, checkpoint_roots={0: ROOT0, 1: ROOT0, 2: ROOT0}, checkpoint_cids=cids)
     with pytest.raises(ContentTampered, match="expected job 5, round 1"):
         fetch(late, store, tmp_path / "model")
     huge = digest_of(store.add(b" " * (MAX_POINTER_BYTES + 1)))
     with pytest.raises(ContentRefused):
-        fetch(view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cid=huge), store, tmp_path / "model")
+        fetch(view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: huge}), store, tmp_path / "model")
     nonsense = digest_of(store.add(b"[1, 2"))
     with pytest.raises(ContentTampered, match="no pointer"):
-        fetch(view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cid=nonsense), store, tmp_path / "model")
+        fetch(view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: nonsense}), store, tmp_path / "model")
 
 
 def test_result__that_nobody_has__is_told(tmp_path: Path) -> None:
     with pytest.raises(ContentMissing):
         fetch(
-            view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cid=b"\1" * 32),
+            view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: b"\1" * 32}),
             BlockStore(tmp_path / "s"),
             tmp_path / "model",
         )
 
 
-def test_result__is_final_when_every_window_has_passed(trained: Any, tmp_path: Path) -> None:
+def test_result__is_final_when_no_claim_up_to_its_turn_is_pending(trained: Any, tmp_path: Path) -> None:
     store, _, job = trained
-    claim = Checkpoint(0, 9, 7, ROOT0, ROOT0, 1_100, False, 20)
-    ended = replace(job, state=JobState.ENDED, checkpoints=(claim,))
-    assert not fetch(replace(ended, now=1_100), store, tmp_path / "model").final
-    assert fetch(replace(ended, now=1_101), store, tmp_path / "model").final
+    [made] = job.checkpoints
+    ended = replace(job, state=JobState.ENDED, commits=(commit(0, state=ClaimState.PAID), commit(1)))
+    assert not fetch(ended, store, tmp_path / "model").final
+    paid = replace(ended, checkpoints=(replace(made, state=ClaimState.PAID),))
+    assert fetch(paid, store, tmp_path / "model").final, "a claim of a later turn says nothing about it"
+    disputed = replace(paid, commits=(commit(0, disputes=1), commit(1)))
+    assert not fetch(disputed, store, tmp_path / "model").final
+
+
+def test_the_line_that_stands__says_which_rounds_are_final() -> None:
+    """Round 1 was done twice: what its first turn made is void."""
+    lost, again = b"\1" * 32, b"\2" * 32
+    done = {"state": ClaimState.PAID}
+    checkpoints = (
+        aggregation(0, **done), aggregation(1, lost, state=ClaimState.CONVICTED), aggregation(2, again, round=1, **done),
+    )  # fmt: skip
+    job = view(
+        state=JobState.ENDED, checkpoints=checkpoints, checkpoint_roots={0: ROOT0, 1: ROOT0, 2: again},
+        checkpoint_cids={1: ROOT0, 2: ROOT0}, rollbacks=(Rollback(2, 1, 40),), commits=(commit(1, round=1),),
+    )  # fmt: skip
+    assert job.final_rounds == 1
+    assert replace(job, commits=()).final_rounds == 2
+    assert job.checkpoint_of(2) == checkpoints[2]
+    assert job.checkpoint_of(2, lost) == checkpoints[1]
 
 
 # -- redundancy
@@ -138,12 +190,12 @@ def test_redundancy__counts_stores_that_keep_every_file_of_the_newest_checkpoint
     model = {"layers": 1, "heads": 1, "width": 8, "context": 8}
     config = ComputeJob.from_dict({"model": model, "budget_max": 9, "checkpoint": {"redundancy": 3}, **sections})
     outline = config.outline()
-    manifest = config.manifest(initial, outline.data, outline.heldout)
+    manifest = config.manifest(outline.program, initial, outline.data, outline.heldout)
     store.add(manifest.to_bytes())
     made = published(store, {"w": np.zeros(2, np.float32)}, ROOT0)
     looked = view(terms=replace(TERMS, manifest=manifest.digest), checkpoint_roots={0: root})
     if done:
-        looked = replace(looked, checkpoint_roots={0: root, 1: ROOT0}, checkpoint_cid=made.checkpoint_cid)
+        looked = replace(looked, checkpoint_roots={0: root, 1: ROOT0}, checkpoint_cids=made.checkpoint_cids)
     asked: list[str] = []
 
     def confirmed(cid: str, urls: list[str]) -> list[str]:
@@ -169,13 +221,17 @@ def test_progress__counts_slots_losses_and_money(tmp_path: Path) -> None:
     results = tuple(SlotResult(slot, "b", ROOT0, ROOT0, ROOT0, ROOT0, loss, 1.0) for slot, loss in enumerate(told))
     digest = digest_of(store.add(Bundle(5, 0, 1, results).to_bytes()))
     foreign = digest_of(store.add(Bundle(6, 0, 1, results).to_bytes()))
+    undone = digest_of(store.add(Bundle(5, 0, 1, results[2:3]).to_bytes()))
     commits = (
-        Commit(0, 1, 0b1011, ROOT0, digest, 1_060, False, 20),
-        Commit(1, 2, 0b100, ROOT0, foreign, 1_060, False, 30),
+        commit(0, bundle=undone, scope=2 << 16 | 1),
+        commit(1, round=0, bundle=digest),
+        commit(1, 1, round=0, bundle=digest, scope=3 << 16 | 1),
+        commit(2, 1, round=1, bundle=foreign),
     )
-    job = view(commits=commits, run=replace(RUN, missing=0b011))
+    job = view(commits=commits, run=replace(RUN, missing=0b01, committed=1))
     losses = LossReader(store).losses(job)
-    assert losses == (3.5, None)  # slot 2 is not in the bitmap, slot 3 diverged; the second bundle is of another job
+    # Round 0 was done again; slot 2 is in none of its seats, slot 3 diverged; the last bundle is of another job.
+    assert losses == (3.5, None)
     progress = progress_of(job, spent=5, due=20, losses=losses)
     assert (progress.state, progress.round, progress.committed, progress.nodes, progress.loss) == (
         "running",
@@ -193,7 +249,7 @@ def test_progress__told__differs_in_everything_but_the_clock() -> None:
     first, later = (progress_of(view(now=now), spent=0, due=0) for now in (1_005, 1_006))
     assert first.waiting_for != later.waiting_for
     assert first.told == later.told
-    assert first.told != progress_of(view(run=replace(RUN, missing=1)), spent=0, due=0).told
+    assert first.told != progress_of(view(run=replace(RUN, committed=1)), spent=0, due=0).told
     assert progress_of(view(now=1_060), spent=0, due=0).told == first.told  # "1 min", then "1 min 55 s"
 
 
@@ -215,12 +271,12 @@ def test_progress__told__differs_in_everything_but_the_clock() -> None:
             },
             "clearing",
         ),
-        ({"state": JobState.AWARDED, "run": replace(RUN, missing=0b101)}, "2 of 3 slots"),
-        ({"run": replace(RUN, vacant=0b010)}, "slot 1 vacant"),
+        ({"state": JobState.AWARDED, "run": replace(RUN, missing=0b01)}, "2 of 3 slots"),
+        ({"seats": {0: Seat(0, 0, 2, 10, 0, 5, 1_000, 0)}}, "2 slots vacant"),
         ({"run": replace(RUN, missing=0)}, "aggregation by operator 9"),
         ({"run": replace(RUN, missing=0, aggregator=0)}, "aggregation vacant"),
         (
-            {"state": JobState.ENDED, "checkpoints": (Checkpoint(1, 9, 7, ROOT0, ROOT0, 1_030, False, 20),)},
+            {"state": JobState.ENDED, "checkpoints": (aggregation(1, deadline=1_030),)},
             "final in 25 s",
         ),
         ({"state": JobState.CANCELLED, "run": None}, ""),
@@ -229,87 +285,6 @@ def test_progress__told__differs_in_everything_but_the_clock() -> None:
 def test_waiting_for__says_what_comes_next(changes: dict[str, Any], told: str) -> None:
     assert told in waiting_for(view(**changes))
     assert bool(told) == bool(waiting_for(view(**changes)))
-
-
-# -- money
-
-
-class Chain:
-    """Answers `scan` with given events, and each penalty's transaction with the function that made it."""
-
-    functions = {b"aaaa": "time_out", b"bbbb": "decline"}  # noqa: RUF012
-    calls = {"0xa": b"aaaa12", "0xb": b"bbbb", "0xc": b"through another contract"}  # noqa: RUF012
-
-    def __init__(self) -> None:
-        self.w3 = self
-        self.eth = self
-        self.contracts = {"settlement": self}
-        self.causes: dict[str, str] = {}
-        self.down = False
-
-    def get_transaction(self, tx: str) -> dict[str, bytes]:
-        if self.down:
-            raise Unreachable("no RPC answers")
-        if tx not in self.calls:
-            raise TransactionNotFound(tx)
-        return {"input": self.calls[tx]}
-
-    def get_function_by_selector(self, selector: bytes) -> Any:
-        if selector not in self.functions:
-            raise Web3ValueError("no such function")
-        return type("F", (), {"fn_name": self.functions[selector]})
-
-
-def event(index: int, name: str, tx: str = "0x0", **args: Any) -> Event:
-    return Event(name, "settlement", 20 + index, index, tx, b"", {"job": 5, **args})
-
-
-def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: pytest.MonkeyPatch) -> None:
-    events = [
-        event(0, "JobPosted", escrow=100),
-        event(1, "SlotsVacated", "0xa", operator=2, round=0, bitmap=0b100, slashed=3),
-        event(2, "SlotTakenOver", operator=1, round=0, slot=2, escrow_price=10, pot_price=1, burned=1),
-        event(3, "Paid", "0x1", account="0xO", net=19, fee=1),
-        event(4, "ClaimFinalised", "0x1", operator=1, round=0, key=0, paid=20, fee=1, from_pot=1),
-        event(5, "BidReclaimed", operator=3, kind=0, forfeited=5),
-        event(6, "BidReclaimed", operator=4, kind=0, forfeited=0),
-    ]
-    monkeypatch.setattr("zoo_compute.ledger.scan", lambda *_, **__: iter(events))
-    commits = (Commit(0, 1, 0b011, ROOT0, ROOT0, 1_001, True, 20), Commit(1, 1, 0b011, ROOT0, ROOT0, 1_060, False, 30))
-    checkpoints = (Checkpoint(0, 9, 7, ROOT0, ROOT0, 1_060, False, 25),)
-    found = job_account(Chain(), view(commits=commits, checkpoints=checkpoints))  # type: ignore[arg-type]
-    assert found.escrowed == found.paid + found.fee + found.refunded + found.held
-    assert (found.paid, found.fee, found.held, found.from_pot, found.slashed) == (19, 1, 80, 1, 8)
-    assert [(c.round, c.kind, c.state, c.amount) for c in found.claims] == [
-        (0, "slots", "paid", 20),
-        (0, "aggregation", "challenge window", 7),
-        (1, "slots", "in round", 20),
-    ]
-    assert found.committed == 27
-    assert [(p.operator, p.why, p.amount) for p in found.penalties] == [
-        (2, "did not commit in time", 3),
-        (3, "did not open its bid", 5),
-    ]
-    assert found.to_dict()["claims"][0]["amount"] == "20"
-
-
-def test_cause_of_a_penalty__is_never_guessed_from_an_rpc_that_is_down() -> None:
-    chain, slashed = Chain(), {"operator": 2, "round": 0, "bitmap": 1, "slashed": 3}
-
-    def why(tx: str) -> str:
-        account = job_account(chain, view(), [event(0, "SlotsVacated", tx, **slashed)])  # type: ignore[arg-type]
-        return account.penalties[0].why
-
-    chain.down = True
-    with pytest.raises(Unreachable):
-        why("0xb")
-    chain.down = False
-    assert why("0xb") == "declined its slots"
-    assert why("0xc") == why("0xpruned") == "left its seat"
-    assert chain.causes == {"0xb": "declined its slots", "0xc": "left its seat"}  # what a node forgot is asked again
-    chain.down = True
-    assert why("0xb") == "declined its slots"
-    assert Chain().causes == {}, "another chain's transactions are not this one's"
 
 
 # -- the trainer

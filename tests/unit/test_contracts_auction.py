@@ -6,7 +6,7 @@ import pytest
 from tests.contract_kit import DEVNET, Offer
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
-SEAT_LOCK = 3 * 2_000 * 3  # of the aggregator
+ZEN_REFUSES = "erc20: transfer amount exceeds balance"
 
 
 @pytest.fixture
@@ -20,10 +20,6 @@ def revealed(play, slots, aggregator, /, **changes):
     play.bid_all(job, slots, aggregator)
     play.reveal_all(job, slots, aggregator)
     return job
-
-
-def seats(kit, job, *operators):
-    return [kit.settlement.seats(job, each.id) for each in operators]
 
 
 def rate(kit, operator, points):
@@ -63,20 +59,22 @@ def test_bid__out_of_range__is_refused_in_order(kit, play):
     job = play.post()
     seal = bytes(32)
     auction = kit.auction
+    many = 2**256 - 1
     with play.refused("auction: not bidding"):
         auction.bid(99, 0, ada.id, seal, 0, False, sender=play.anyone)
     with play.refused("auction: not bidding"):
         auction.bid(job, 2, ada.id, seal, 0, False, sender=play.anyone)
-    with play.refused("auction: operator not eligible"):
-        auction.bid(job, 0, ada.id, seal, 0, False, sender=ada.owner)
-    for capacity in (0, 4):
+    for capacity in (0, 4, 2**250, many):
         with play.refused("auction: capacity out of range"):
-            auction.bid(job, 0, ada.id, seal, capacity, False, sender=ada.hot)
+            auction.bid(job, 0, 99, seal, capacity, False, sender=ada.owner)
+    for operator, sender in ((ada.id, ada.owner), (99, ada.hot), (0, ada.hot), (many, ada.hot)):
+        with play.refused("auction: operator not eligible"):
+            auction.bid(job, 0, operator, seal, 1, False, sender=sender)
     with play.refused("auction: capacity out of range"):
         auction.bid(job, 1, ada.id, seal, 2, False, sender=ada.hot)
     play.bid(job, 0, ada, Offer(1))
     with play.refused("auction: already bid"):
-        play.bid(job, 0, ada, Offer(1))
+        auction.bid(job, 0, ada.id, seal, 1, False, sender=ada.owner)
     with play.refused("registry: amount exceeds free collateral"):
         play.bid(job, 0, poor, Offer(1))
 
@@ -104,6 +102,129 @@ def test_bid__paused__is_refused_but_reveal_and_reclaim_are_not(kit, play, agg):
     kit.auction.reopen(job, 0, sender=play.anyone)
     kit.auction.reclaim(job, 0, ada.id, sender=play.anyone)
     assert kit.registry.collateral(ada.id, kit.zen).locked == 0
+
+
+def test_bid__least_capacity__is_a_64th_of_the_lot(kit, play):
+    ada = play.register("ada", deposit=10**12)
+    for slots, least in ((64, 1), (65, 2), (128, 2), (129, 3), (16_384, 256)):
+        kit.zen.transfer(play.submitter, 10**9, sender=kit.deployer)
+        job = play.post(slots=slots)
+        with boa.env.anchor():
+            play.bid(job, 0, ada, Offer(1, least))
+        with play.refused("auction: capacity out of range"):
+            play.bid(job, 0, ada, Offer(1, least - 1))
+
+
+def test_bid__lock_beyond_its_field__is_refused_when_the_job_is_posted(kit, play):
+    # Of the aggregator: 16 * (16,384 * 2^80 + 1) and more, which is above 2^96; of the slots it is 2^85.
+    greatest = 2**80 - 1
+    for slots, depth, is_fitting in ((16_384, 16, False), (16_384, 4, False), (16_384, 3, True), (3, 16, True)):
+        terms = {"slots": slots, "rounds": 100, "max_price": greatest, "depth": depth, "aggregator_max_price": greatest}
+        with play.refused(ZEN_REFUSES if is_fitting else "auction: lock out of range"):
+            play.post(**terms)
+
+
+# --- the ring
+
+
+def far(kit, play, job, distance=256):
+    """A job in the same ring places, opened by the task registry itself: nobody has to post 256 of them."""
+    other = job + distance
+    lot = kit.auction.lots(job, 0)
+    for kind in (0, 1):
+        args = (other, kind, lot.token, 3 if kind == 0 else 1, 3, 1_000, 2_000, LOCK)
+        kit.auction.open(*args, sender=kit.tasks.address)
+    return other
+
+
+def stored(kit, operator, job, kind=0):
+    return tuple(kit.auction.bids(job, kind, operator.id))
+
+
+def test_ring__standing_bid_of_another_job_in_the_place__refuses_until_it_is_reclaimed(kit, play):
+    ada = play.register("ada")
+    job = play.post()
+    play.bid(job, 0, ada, Offer(10))
+    other, neighbour = far(kit, play, job), far(kit, play, job, 255)
+    play.bid(job, 1, ada, Offer(10))  # a place of its own, by its kind
+    play.bid(neighbour, 0, ada, Offer(10))
+    for kind in (0, 1):
+        with play.refused("auction: already bid"):
+            play.bid(other, kind, ada, Offer(10))
+    kit.tasks.cancel(job, sender=play.submitter)
+    kit.auction.reclaim(job, 0, ada.id, sender=play.anyone)
+    assert stored(kit, ada, job) == stored(kit, ada, other) == (0, 0, False, False, 0, 0, 0, 0, 0, bytes(32))
+    play.bid(other, 0, ada, Offer(10))
+    assert stored(kit, ada, other)[:2] == (1, 1)
+    with play.refused("auction: no bid"):
+        kit.auction.reclaim(job, 0, ada.id, sender=play.anyone)
+
+
+def test_ring__seated_winner_and_loser_without_standby__make_room_by_themselves(kit, play, agg):
+    ada, bob = play.register_all(2)
+    offers = ({ada: Offer(10, 3), bob: Offer(20, 3)}, {agg: Offer(1)})
+    job = revealed(play, *offers)
+    other = far(kit, play, job)
+    for each in (ada, bob):
+        with play.refused("auction: already bid"):
+            play.bid(other, 0, each, Offer(10))
+    kit.auction.clear(job, 0, [ada.id], sender=play.anyone)
+    with play.refused("auction: already bid"):  # bob has lost, but the clearing may still start again
+        play.bid(other, 0, bob, Offer(10))
+    kit.auction.clear(job, 0, [bob.id], sender=play.anyone)
+    with boa.env.anchor():
+        play.bid(other, 0, bob, Offer(10))
+    with play.refused("auction: already bid"):  # ada's units are not seated
+        play.bid(other, 0, ada, Offer(10))
+    play.award(job, 0, offers[0])
+    play.bid(other, 0, ada, Offer(10))
+    with play.refused("auction: not cleared"):
+        kit.auction.award(job, 0, [ada.id], sender=play.anyone)
+
+
+def test_ring__revealed_bid_of_an_earlier_attempt__keeps_its_place(kit, play, agg):
+    ada, bob = play.register_all(2)
+    job = revealed(play, {ada: Offer(10, 2)}, {})
+    kit.auction.reopen(job, 0, sender=play.anyone)
+    offers = ({bob: Offer(10, 3)}, {agg: Offer(1)})
+    play.bid_all(job, *offers)
+    play.reveal_all(job, *offers)
+    play.clear(job, 0, offers[0])
+    other = far(kit, play, job)
+    with play.refused("auction: already bid"):  # its lock is still there
+        play.bid(other, 0, ada, Offer(10))
+
+
+def test_ring__standby__keeps_its_place_until_its_job_ended_and_it_is_retired(kit, play, agg):
+    ada, bob, cy = play.register_all(3)
+    offers = ({ada: Offer(10, 3, True), bob: Offer(20, 3, True), cy: Offer(30, 3)}, {agg: Offer(1)})
+    job = play.post()
+    play.bid_all(job, *offers)
+    play.reveal_all(job, {ada: offers[0][ada], bob: offers[0][bob]}, offers[1])  # cy never reveals
+    retire = kit.auction.retire
+    with play.refused("auction: no bid"):
+        retire(job, 0, 99, sender=play.anyone)
+    with play.refused("auction: no bid"):
+        retire(job, 2, ada.id, sender=play.anyone)
+    for kind in (0, 1):
+        play.clear(job, kind, offers[kind] if kind else {ada: 0, bob: 0})
+        play.award(job, kind, offers[kind])
+    other = far(kit, play, job)
+    for each in (ada, bob):
+        with play.refused("auction: already bid"):
+            play.bid(other, 0, each, Offer(10))
+        with play.refused("auction: bid still stands"):
+            retire(job, 0, each.id, sender=play.anyone)
+    kit.tasks.advance(job, 4, sender=kit.settlement.address)
+    with play.refused("auction: bid still stands"):  # it is reclaimed
+        retire(job, 0, cy.id, sender=play.anyone)
+    for each in (ada, bob):
+        retire(job, 0, each.id, sender=play.anyone)
+        with play.refused("auction: no bid"):
+            retire(job, 0, each.id, sender=play.anyone)
+        with play.refused("auction: no standby"):
+            kit.auction.take(job, 0, each.id, 1, sender=kit.settlement.address)
+        play.bid(other, 0, each, Offer(10))
 
 
 # --- reveal
@@ -272,11 +393,12 @@ def test_reclaim__unrevealed_bid_of_an_earlier_attempt__forfeits_the_grown_reser
 
 def test_reclaim__forfeit_above_the_lock__takes_the_lock(kit, play):
     ada = play.register("ada")
-    job = play.post(slots=1, quorum=1, max_price=1_000, aggregator_reserve=50_000, aggregator_max_price=50_000)
-    play.bid(job, 1, ada, Offer(10))
-    play.to(kit.auction.lots(job, 1).reveal_end)
-    kit.auction.reclaim(job, 1, ada.id, sender=play.anyone)
-    assert kit.registry.burned(kit.zen) == 1_000 * 3
+    # Opened by hand: no terms give a lot a lock below its reserve.
+    kit.auction.open(9, 1, kit.zen, 1, 3, 50_000, 50_000, 3_000, sender=kit.tasks.address)
+    play.bid(9, 1, ada, Offer(10))
+    play.to(kit.auction.lots(9, 1).reveal_end)
+    kit.auction.reclaim(9, 1, ada.id, sender=play.anyone)
+    assert kit.registry.burned(kit.zen) == 3_000
     assert kit.registry.collateral(ada.id, kit.zen).locked == 0
 
 
@@ -334,7 +456,28 @@ def test_protocol_functions__by_anyone_else__are_refused(kit, play):
     with play.refused("auction: not the task registry"):
         kit.auction.cancelled(1, sender=kit.settlement.address)
     with play.refused("auction: not the settlement"):
-        kit.auction.take(1, 0, 1, sender=kit.tasks.address)
+        kit.auction.take(1, 0, 1, 1, sender=kit.tasks.address)
+
+
+def test_take__as_many_as_were_offered_and_not_won__and_no_more(kit, play, agg):
+    ada, bob, cy = play.register_all(3)
+    offers = ({ada: Offer(10, 7, True), bob: Offer(20, 5, True), cy: Offer(30, 7)}, {agg: Offer(1)})
+    job = revealed(play, *offers, slots=7)
+
+    def take(operator, count):
+        return kit.auction.take(job, 0, operator.id, count, sender=kit.settlement.address)
+
+    play.clear(job, 0, offers[0])
+    assert [kit.auction.bids(job, 0, each.id).won for each in (ada, bob, cy)] == [3, 3, 1]
+    for operator, count in ((ada, 5), (ada, 2**256 - 1), (bob, 3), (cy, 1), (agg, 1)):
+        with play.refused("auction: no standby"):
+            take(operator, count)
+    assert take(ada, 3) == 10
+    assert take(bob, 2) == 20
+    assert take(ada, 1) == 10
+    with play.refused("auction: no standby"):
+        take(ada, 1)
+    assert [kit.auction.bids(job, 0, each.id).taken for each in (ada, bob, cy)] == [4, 2, 0]
 
 
 def test_lots__windows__come_from_the_preset(kit, play):

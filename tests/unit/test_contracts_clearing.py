@@ -5,7 +5,7 @@ import pytest
 from tests.contract_kit import ZEN, Offer
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
-SEAT_LOCK = 3 * 2_000 * 3  # of the aggregator
+SEAT_LOCK = 3 * (3 * 2_000 + 1_000) + 2 * 1_000 * 3  # of the aggregator
 
 
 @pytest.fixture
@@ -22,7 +22,10 @@ def revealed(play, slots, aggregator, /, **changes):
 
 
 def seats(kit, job, *operators):
-    return [kit.settlement.seats(job, each.id) for each in operators]
+    """What each operator was seated with; None where it won nothing."""
+    run = kit.settlement.runs(job)
+    by_operator = {seat.operator: seat for seat in (kit.settlement.seats(job, index) for index in range(run.seats))}
+    return [by_operator.get(each.id) for each in operators]
 
 
 def rate(kit, operator, points):
@@ -150,8 +153,9 @@ def test_clear__more_bids_than_a_call_takes__resumes(kit, play, agg):
     assert (lot.phase, lot.cleared, lot.losing_units) == (3, 70, 10)
     play.award(job, 0, offers)
     # Each wins one unit and displaces the first loser, who bid 160.
-    prices = {kit.settlement.seats(job, number).price for number in order[:60]}
-    assert prices == {160}
+    found = [kit.settlement.seats(job, number) for number in range(60)]
+    assert {seat.price for seat in found} == {160}
+    assert sorted(seat.operator for seat in found) == sorted(order[:60])
     assert kit.auction.lots(job, 0).phase == 4
 
 
@@ -162,8 +166,9 @@ def test_award__no_losers__pays_the_reserve(kit, play, agg):
     ada, bob, cy = play.register_all(3)
     job = play.awarded({ada: Offer(10), bob: Offer(20), cy: Offer(30)}, {agg: Offer(1)})
     assert [seat.price for seat in seats(kit, job, ada, bob, cy)] == [1_000] * 3
-    assert [seat.held for seat in seats(kit, job, ada, bob, cy)] == [1, 2, 4]
-    assert tuple(kit.settlement.aggregator_seats(job, agg.id)) == (500, SEAT_LOCK)
+    assert [(seat.first, seat.count) for seat in seats(kit, job, ada, bob, cy)] == [(0, 1), (1, 1), (2, 1)]
+    assert kit.settlement.seats(job, 128).price == 500
+    assert kit.settlement.stakes(job, agg.id).locked == SEAT_LOCK
 
 
 def test_award__losers__set_the_mean_of_what_the_winner_displaces(kit, play, agg):
@@ -188,7 +193,7 @@ def test_award__discount__divides_the_threshold(kit, play, agg):
     rate(kit, ada, 1_000)
     # ada at 105 with 10 % off scores below bob at 100, and is paid up to 100 / 0.9.
     job = play.awarded({ada: Offer(105, 1), bob: Offer(100, 1)}, {agg: Offer(1)}, slots=1, quorum=1)
-    assert [seat.price for seat in seats(kit, job, ada, bob)] == [111, 0]
+    assert [seat.price if seat else None for seat in seats(kit, job, ada, bob)] == [111, None]
 
 
 def test_award__threshold_above_the_reserve__is_cut(kit, play, agg):
@@ -219,12 +224,35 @@ def test_award__in_any_order_each_once(kit, play, agg):
     assert kit.tasks.jobs(job).state == 2
     run = kit.settlement.runs(job)
     assert (run.state, run.missing, run.opened_at, run.lock) == (2, 0b11, play.now, LOCK)
-    assert (run.aggregator, run.aggregator_price) == (agg.id, 500)
+    assert (run.aggregator, kit.settlement.seats(job, 128).price) == (agg.id, 500)
 
 
-def test_award__256_slots_to_one_operator__holds_every_bit(kit, play, agg):
+def test_award__16384_slots_to_one_operator__is_one_seat(kit, play):
     kit.zen.transfer(play.submitter, ZEN, sender=kit.deployer)
-    ada = play.register("ada")
-    job = play.awarded({ada: Offer(10, 256)}, {agg: Offer(1)}, slots=256)
-    assert seats(kit, job, ada)[0].held == 2**256 - 1
-    assert kit.settlement.runs(job).missing == 2**256 - 1
+    ada, agg = (play.register(name, deposit=10**12) for name in ("ada", "aggregator"))
+    job = play.awarded({ada: Offer(10, 16_384)}, {agg: Offer(1)}, slots=16_384)
+    (seat,) = seats(kit, job, ada)
+    assert (seat.first, seat.count, seat.price) == (0, 16_384, 1_000)
+    assert kit.settlement.runs(job).missing == 1
+
+
+def test_award__64_winners_priced_by_the_most_losing_runs__fit_a_call(kit, play):
+    """The most seats a lot can have: far below a block's 30 million gas, one call for each step."""
+    operators = [play.register(f"operator {index}", deposit=10**11) for index in range(90)]
+    agg = play.register("aggregator", deposit=10**12)
+    # 64 win 256 units each; of the losers 22 fill the cap of 5,462 losing units, the last of them with 86.
+    offers = {each: Offer(100 + index, 256) for index, each in enumerate(operators)}
+    kit.zen.transfer(play.submitter, ZEN, sender=kit.deployer)
+    job = revealed(play, offers, {agg: Offer(1)}, slots=16_384)
+    order = [each.id for each in operators]
+    for batch in (order[:64], order[64:]):
+        kit.auction.clear(job, 0, batch, sender=play.anyone)
+        assert kit.auction._computation.get_gas_used() < 6_000_000
+    play.clear(job, 1, {agg: Offer(1)})
+    assert kit.auction.lots(job, 0).losing_units == 5_462
+    kit.auction.award(job, 0, order[:64], sender=play.anyone)
+    assert kit.auction._computation.get_gas_used() < 12_000_000
+    kit.auction.award(job, 1, [agg.id], sender=play.anyone)
+    found = seats(kit, job, *operators[:64])
+    assert {seat.price for seat in found} == {164}
+    assert [(seat.first, seat.count) for seat in found] == [(256 * index, 256) for index in range(64)]

@@ -5,7 +5,6 @@ import pytest
 from tests.contract_kit import Offer
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
-SEAT_LOCK = 3 * 2_000 * 3  # of the aggregator
 
 
 @pytest.fixture
@@ -48,9 +47,9 @@ def test_abandon__inputs_complete_without_quorum__keeps_what_was_committed_payab
     play.to(inputs_close)
     kit.settlement.abandon(running, sender=play.anyone)
     run = kit.settlement.runs(running)
-    assert (run.state, run.round, run.outstanding) == (4, 0, 1)
+    assert (run.state, run.round, kit.settlement.pending(running, 0)) == (4, 0, 1)
     assert kit.tasks.jobs(running).escrow > 0
-    with play.refused("settlement: job not over"):
+    with play.refused("settlement: claims not final"):
         kit.settlement.release(running, ada.id, sender=play.anyone)
     play.finalise(running)
     assert kit.tasks.owed(kit.zen, ada.owner) == 950
@@ -80,7 +79,7 @@ def test_abandon__nothing_committed__closes_at_once(kit, play, cast, running):
 def test_abandon__all_declined__returns_everything(kit, play, cast, awarded):
     ada, bob, cy, agg = cast
     for each in (ada, bob, cy):
-        kit.settlement.decline(awarded, each.id, sender=each.hot)
+        kit.settlement.decline(awarded, play.seat_of(awarded, each), 1, sender=each.hot)
     assert kit.settlement.runs(awarded).state == 3
     play.to(play.now + 2 * 60)
     kit.settlement.abandon(awarded, sender=play.anyone)
@@ -90,15 +89,24 @@ def test_abandon__all_declined__returns_everything(kit, play, cast, awarded):
     assert kit.registry.collateral(agg.id, kit.zen).locked == 0
 
 
+def test_wire__names_the_judges_once(kit, play):
+    judges = (kit.referee, kit.availability, kit.audit_pool)
+    assert (kit.settlement.referee(), kit.settlement.availability(), kit.settlement.audit_pool()) == judges
+    with play.refused("settlement: not the deployer"):
+        kit.settlement.wire(*judges, sender=play.anyone)
+    with play.refused("settlement: already wired"):
+        kit.settlement.wire(*judges, sender=kit.deployer)
+
+
 # --- release
 
 
 def test_release__before_the_end_or_twice__is_refused(kit, play, cast, running):
     ada, bob, cy, agg = cast
-    with play.refused("settlement: job not over"):
+    with play.refused("settlement: seat still held"):
         kit.settlement.release(running, ada.id, sender=play.anyone)
     rounds_played(play, running, cast, 3)
-    with play.refused("settlement: job not over"):
+    with play.refused("settlement: claims not final"):
         kit.settlement.release(running, ada.id, sender=play.anyone)
     play.finalise(running)
     play.release(running, ada)
@@ -121,7 +129,7 @@ def test_release__holder_that_is_aggregator_too__frees_both_locks(kit, play):
 
 def test_auctions_functions__by_anyone_else__are_refused(kit, play):
     with play.refused("settlement: not the auction"):
-        kit.settlement.seat(1, 0, 1, 1, 1, 1, sender=kit.tasks.address)
+        kit.settlement.seat(1, 0, 1, 0, 1, 1, 1, sender=kit.tasks.address)
     with play.refused("settlement: not the auction"):
         kit.settlement.begin(1, 1, sender=kit.tasks.address)
 

@@ -1,13 +1,11 @@
-"""ZenToken, Treasury, Timelock and Rewards: where fees go, who may spend them, and what rewards cost."""
+"""ZenToken, Treasury and Timelock: where fees go, and who may spend them."""
 
 import boa
-import pytest
 from eth_account import Account
 from eth_account.messages import encode_typed_data
 
-from tests.contract_kit import DEVNET, SUPPLY, ZEN
+from tests.contract_kit import DEVNET, SUPPLY
 
-EPOCH_S = DEVNET.epoch_s
 ZERO32 = bytes(32)
 
 
@@ -112,93 +110,3 @@ def test_timelock__nobody_but_itself__is_admin(kit):
     assert not kit.timelock.hasRole(admin, kit.deployer)
     with boa.reverts():
         kit.timelock.update_delay(0, sender=kit.deployer)
-
-
-# --- Rewards
-
-
-@pytest.fixture
-def pool(kit, play):
-    def fund(amount):
-        kit.zen.approve(kit.rewards, amount, sender=kit.deployer)
-        kit.rewards.fund(amount, sender=kit.deployer)
-
-    return fund
-
-
-def record(kit, operator, weight, fee):
-    kit.rewards.record(operator.id, weight, fee, sender=kit.settlement.address)
-
-
-def test_fund__adds_to_the_pool(kit, play, pool):
-    with play.refused("rewards: zero amount"):
-        kit.rewards.fund(0, sender=kit.deployer)
-    before = kit.rewards.pool()
-    pool(7)
-    assert kit.rewards.pool() == before + 7
-
-
-def test_record__by_anyone_else__is_refused(kit, play):
-    with play.refused("rewards: not the settlement"):
-        kit.rewards.record(1, 1, 1, sender=kit.auction.address)
-
-
-def test_claim__shares_the_budget_by_weight_up_to_the_fees(kit, play, pool):
-    ada, bob = play.register_all(2)
-    pool(10_000 * ZEN)
-    record(kit, ada, 300, 10_000 * ZEN)
-    record(kit, bob, 100, 5)
-    epoch = play.now // EPOCH_S
-    play.to((epoch + 1) * EPOCH_S - 1)
-    with play.refused("rewards: epoch not over"):
-        kit.rewards.claim(ada.id, epoch, sender=play.anyone)
-    play.to((epoch + 1) * EPOCH_S)
-    # The budget is the emission, 1,000 ZEN: three quarters to ada; bob's quarter is cut to its fees.
-    assert kit.rewards.claim(ada.id, epoch, sender=play.anyone) == 750 * ZEN
-    assert kit.rewards.pool() == 9_000 * ZEN
-    assert kit.rewards.claim(bob.id, epoch, sender=play.anyone) == 5
-    assert kit.zen.balanceOf(ada.owner) == 750 * ZEN
-    assert tuple(kit.rewards.epochs(epoch)) == (400, 10_000 * ZEN + 5, 1_000 * ZEN, 750 * ZEN + 5)
-    assert kit.rewards.pool() == 9_000 * ZEN
-    for each in (ada, bob):
-        with play.refused("rewards: nothing to claim"):
-            kit.rewards.claim(each.id, epoch, sender=play.anyone)
-
-
-def test_claim__pool_below_the_emission__is_the_budget(kit, play, pool):
-    ada, bob = play.register_all(2)
-    pool(90)
-    record(kit, ada, 1, 1_000)
-    record(kit, bob, 2, 1_000)
-    epoch = play.now // EPOCH_S
-    play.to((epoch + 1) * EPOCH_S)
-    assert kit.rewards.claim(ada.id, epoch, sender=play.anyone) == 30
-    assert kit.rewards.pool() == 0
-    pool(1_000)
-    # The budget was fixed at the first claim.
-    assert kit.rewards.claim(bob.id, epoch, sender=play.anyone) == 60
-    assert kit.rewards.pool() == 1_000
-
-
-def test_claim__empty_pool__is_refused_and_left_for_later(kit, play, pool):
-    ada = play.register("ada")
-    record(kit, ada, 1, 50)
-    epoch = play.now // EPOCH_S
-    play.to((epoch + 1) * EPOCH_S)
-    with play.refused("rewards: nothing to claim"):
-        kit.rewards.claim(ada.id, epoch, sender=play.anyone)
-    pool(1_000)
-    assert kit.rewards.claim(ada.id, epoch, sender=play.anyone) == 50
-
-
-def test_claim__epochs__do_not_mix(kit, play, pool):
-    ada = play.register("ada")
-    pool(10_000)
-    record(kit, ada, 1, 10)
-    epoch = play.now // EPOCH_S
-    play.to((epoch + 1) * EPOCH_S)
-    record(kit, ada, 1, 20)
-    assert kit.rewards.claim(ada.id, epoch, sender=play.anyone) == 10
-    with play.refused("rewards: epoch not over"):
-        kit.rewards.claim(ada.id, epoch + 1, sender=play.anyone)
-    assert tuple(kit.rewards.shares(ada.id, epoch + 1)) == (1, 20)

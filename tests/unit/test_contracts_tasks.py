@@ -12,9 +12,8 @@ def test_post__stores_the_job_and_pulls_the_most_it_can_cost(kit, play):
     assert kit.zen.balanceOf(play.submitter) == before - escrow
     roots = (b"\x01" * 32, b"\x02" * 32, b"\x03" * 32, b"\x04" * 32)
     assert tuple(kit.tasks.jobs(job)) == (play.submitter, kit.zen.address, 1, escrow, *roots)
-    assert tuple(kit.tasks.schedules(job)) == (kit.zen.address, 7, 5, 5, 60, 30, 20, 10**12)
-    assert kit.tasks.checkpoint_root(job, 0) == b"\x02" * 32
-    assert kit.tasks.checkpoint_cid(job) == bytes(32)
+    bounds = (7, 5, 5, 2_000, 1_000, 60, 30, 20, 10**12, 4, 0)
+    assert tuple(kit.tasks.schedules(job)) == (kit.zen.address, *bounds, b"\x02" * 32)
 
 
 def test_post__opens_both_lots_with_their_locks(kit, play):
@@ -22,9 +21,17 @@ def test_post__opens_both_lots_with_their_locks(kit, play):
     slots, seat = kit.auction.lots(job, 0), kit.auction.lots(job, 1)
     assert (slots.phase, slots.units, slots.rounds, slots.attempt) == (1, 5, 7, 1)
     assert (slots.reserve, slots.max_reserve, slots.lock) == (1_000, 2_000, 2 * 2_000 * 4)
-    assert (seat.units, seat.reserve, seat.max_reserve, seat.lock) == (1, 500, 1_000, 5 * 2_000 * 4)
+    lock = 4 * (5 * 2_000 + 1_000) + 2 * 1_000 * 4
+    assert (seat.units, seat.reserve, seat.max_reserve, seat.lock) == (1, 500, 1_000, lock)
     assert slots.bid_end == seat.bid_end == play.now + 12
     assert slots.reveal_end == seat.reveal_end == play.now + 18
+
+
+def test_post__that_rolls_workers_back__adds_restitution_to_every_slots_lock(kit, play):
+    job = play.post(rounds=7, slots=5, policy=1, depth=6)
+    restitution = 6 * (5 * 2_000 + 1_000)
+    assert kit.auction.lots(job, 0).lock == 2 * 2_000 * 6 + restitution
+    assert kit.auction.lots(job, 1).lock == 2 * 1_000 * 6 + restitution
 
 
 def test_post__fewer_rounds_than_the_depth__locks_for_those(kit, play):
@@ -38,7 +45,7 @@ def test_post__fewer_rounds_than_the_depth__locks_for_those(kit, play):
         ("tasks: rounds out of range", {"rounds": 0}),
         ("tasks: rounds out of range", {"rounds": 10_001}),
         ("tasks: slots out of range", {"slots": 0}),
-        ("tasks: slots out of range", {"slots": 257}),
+        ("tasks: slots out of range", {"slots": 16_385}),
         ("tasks: quorum out of range", {"quorum": 0}),
         ("tasks: quorum out of range", {"quorum": 4}),
         ("tasks: prices out of range", {"reserve": 0}),
@@ -55,9 +62,13 @@ def test_post__fewer_rounds_than_the_depth__locks_for_those(kit, play):
         ("tasks: seconds out of range", {"reexecute_s": 604_801}),
         ("tasks: flops out of range", {"flops": 0}),
         ("tasks: flops out of range", {"flops": 2**96}),
+        ("tasks: depth out of range", {"depth": 0}),
+        ("tasks: depth out of range", {"depth": 17}),
+        ("tasks: unknown policy", {"policy": 2}),
         # Several causes: the first in the order of the text.
         ("tasks: rounds out of range", {"rounds": 0, "slots": 0, "quorum": 0}),
         ("tasks: quorum out of range", {"quorum": 0, "reserve": 0, "flops": 0}),
+        ("tasks: depth out of range", {"depth": 0, "policy": 2}),
     ],
 )
 def test_post__terms_out_of_range__are_refused(play, reason, changes):
@@ -67,8 +78,10 @@ def test_post__terms_out_of_range__are_refused(play, reason, changes):
 
 def test_post__greatest_terms__are_accepted(kit, play):
     kit.zen.transfer(play.submitter, 10**8 * ZEN, sender=kit.deployer)
-    job = play.post(slots=256, quorum=256, flops=2**96 - 1, slot_s=604_800, aggregate_s=604_800, reexecute_s=604_800)
-    assert tuple(kit.tasks.schedules(job))[2:] == (256, 256, 604_800, 604_800, 604_800, 2**96 - 1)
+    seconds = {"slot_s": 604_800, "aggregate_s": 604_800, "reexecute_s": 604_800}
+    job = play.post(slots=16_384, quorum=16_384, depth=16, policy=1, flops=2**96 - 1, **seconds)
+    greatest = (16_384, 16_384, 2_000, 1_000, 604_800, 604_800, 604_800, 2**96 - 1, 16, 1, b"\x02" * 32)
+    assert tuple(kit.tasks.schedules(job))[2:] == greatest
     job = play.post(rounds=10_000, slots=1, quorum=1)
     assert kit.tasks.schedules(job).rounds == 10_000
 
@@ -81,15 +94,15 @@ def test_post__greatest_price__fits_every_word(kit, play):
     job = play.post(
         token=token.address,
         rounds=10_000,
-        slots=256,
+        slots=8_192,
         reserve=most,
         max_price=most,
         aggregator_reserve=most,
         aggregator_max_price=most,
     )
-    assert kit.tasks.jobs(job).escrow == most * 257 * 10_000
+    assert kit.tasks.jobs(job).escrow == most * 8_193 * 10_000
     assert kit.auction.lots(job, 0).lock == 2 * most * 4
-    assert kit.auction.lots(job, 1).lock == 256 * most * 4
+    assert kit.auction.lots(job, 1).lock == 8_195 * most * 4
 
 
 def test_post__token_not_allowed_or_paused__is_refused(kit, play):
@@ -161,9 +174,9 @@ def test_pay__rounds_against_the_payee(kit, play):
     assert kit.tasks.owed(kit.zen, kit.treasury) == 1
 
 
-@pytest.mark.parametrize("function", ["pay", "record_checkpoint", "close"])
+@pytest.mark.parametrize("function", ["pay", "owe", "fund", "close"])
 def test_settlement_functions__by_anyone_else__are_refused(kit, play, function):
-    args = {"pay": (1, play.anyone, 1), "record_checkpoint": (1, 1, bytes(32), bytes(32)), "close": (1,)}[function]
+    args = {"pay": (1, play.anyone, 1), "owe": (kit.zen, play.anyone, 1), "fund": (1, 1), "close": (1,)}[function]
     for sender in (play.anyone, kit.auction.address):
         with play.refused("tasks: not a protocol contract"):
             getattr(kit.tasks, function)(*args, sender=sender)

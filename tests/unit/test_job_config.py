@@ -55,11 +55,11 @@ def test_job__no_price_and_no_budget__is_refused() -> None:
 
 def test_job__defaults__are_two_thirds_quorum_and_four_segments() -> None:
     job = ComputeJob.from_dict(config(training={"slots": 4}))
-    from zoo_compute.job import DataFile, HeldoutFile, StateFile
-
-    cid, root = "b" + "a" * 58, "0" * 64
-    manifest = job.manifest(StateFile(cid, root), DataFile(cid, root, 9), HeldoutFile(cid))
-    assert (manifest.quorum, manifest.segment_steps, manifest.reexecute_s) == (3, 3, 3600)
+    manifest = job.outline()
+    assert (manifest.quorum, manifest.segment_steps, manifest.reexecute_s, manifest.accumulate) == (3, 3, 3600, 1)
+    assert (manifest.depth, manifest.policy) == (4, "tolerate")
+    longer = ComputeJob.from_dict(config(training={"inner_steps": 100}))
+    assert longer.outline().segment_steps == 10, "a dispute replays one segment: no default is longer"
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -84,9 +84,24 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "another token": ({"market": {"token": "USD"}}, "market.token: expected 'ZEN' or an address"),
     "a checkpoint between rounds": ({"checkpoint": {"interval": 25}}, "no multiple of training.inner_steps = 10"),
     "another storage": ({"checkpoint": {"storage": "s3"}}, "checkpoint.storage: expected 'ipfs'"),
-    "no training": ({"training": None}, "training: missing key 'learning_rate'"),
+    "no training": ({"training": None}, "training: missing key 'batch_size'"),
+    "no learning rate for a built-in model": (
+        {"training": {"learning_rate": None}},
+        "training: missing key 'learning_rate'",
+    ),
+    "a model that is a list": ({"model": []}, "model: expected a mapping, got []"),
+    "parts that do not divide a batch": (
+        {"training": {"accumulate": 3}},
+        "training.accumulate: 3 parts do not divide batch_size = 2",
+    ),
     "text for a section": ({"limits": "fast"}, "limits: expected a mapping, got 'fast'"),
     "paths that are no list": ({"data": {"paths": "a.txt"}}, "data.paths: expected a list, got 'a.txt'"),
+    "a depth of nothing": ({"limits": {"depth": 0}}, "limits.depth: expected 1 to 16, got 0"),
+    "another policy": (
+        {"limits": {"policy": "rollback"}},
+        "limits.policy: unknown policy 'rollback'; did you mean 'roll back'?",
+    ),
+    "depth in the wrong section": ({"training": {"depth": 4}}, "unknown key 'depth'; it belongs to 'limits'"),
     "a quorum above the slots": ({"training": {"quorum": 4}}, "manifest.quorum: expected 1 to 3, got 4"),
 }
 

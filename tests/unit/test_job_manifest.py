@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zoo_compute.job import DataFile, HeldoutFile, JobError, Manifest, Outer, StateFile
+from zoo_compute.job import DataFile, HeldoutFile, JobError, Manifest, Outer, ProgramFile, StateFile
 from zoo_compute.store.cid import cid_of, digest_of
 
 CID = cid_of(b"something")
@@ -17,13 +17,9 @@ ROOT = "ab" * 32
 
 
 def fields(**changes: Any) -> dict[str, Any]:
-    program = {
-        "architecture": {"name": "gpt", "vocab": 256, "context": 16, "layers": 1, "heads": 2, "width": 8},
-        "optimizer": {"name": "adamw", "learning_rate": 0.001},
-        "batch_size": 4,
-    }
     return {
-        "program": program,
+        "program": ProgramFile(CID, ROOT, 12_345),
+        "batch_size": 4,
         "rounds": 3,
         "slots": 5,
         "quorum": 4,
@@ -58,15 +54,21 @@ def test_manifest__round_trips_through_its_canonical_bytes() -> None:
     assert manifest.digest == hashlib.sha256(data).digest() == digest_of(cid_of(data))
 
 
-def test_manifest__written_with_other_words_for_equal_numbers__has_equal_bytes() -> None:
-    program = fields()["program"]
-    shuffled = {
-        "batch_size": 4,
-        "optimizer": {"beta1": 0.9, "learning_rate": 1e-3, "name": "adamw"},
-        "architecture": dict(reversed(program["architecture"].items())),
-        "version": 1,
-    }
-    assert Manifest(**fields(program=shuffled)).to_bytes() == Manifest(**fields()).to_bytes()
+def test_flops__of_a_slot_round__are_those_of_its_steps() -> None:
+    assert Manifest(**fields()).flops == 7 * 12_345
+
+
+def test_draws__of_every_slot_round__differ_and_follow_from_the_manifest() -> None:
+    manifest = Manifest(**fields())
+    drawn = [manifest.draws(r, s) for r in range(3) for s in range(5)]
+    assert len(set(drawn)) == 15
+    assert all(-(2**31) <= draw < 2**31 for draw in drawn)
+    assert drawn == [Manifest.from_bytes(manifest.to_bytes()).draws(r, s) for r in range(3) for s in range(5)]
+    assert Manifest(**fields(seed=10)).draws(0, 0) != drawn[0]
+    described = hashlib.sha256(
+        b"seed" + manifest.digest + (2).to_bytes(4, "little") + (4).to_bytes(4, "little")
+    ).digest()
+    assert drawn[-1] == int.from_bytes(described[:4], "little", signed=True)
 
 
 def test_examples_for__follows_the_data_rule_and_wraps_around() -> None:
@@ -102,9 +104,20 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "text for a number": ({"slots": "5"}, "manifest.slots: expected a whole number, got '5'"),
     "true for a number": ({"seed": True}, "manifest.seed: expected a whole number, got True"),
     "no rounds": ({"rounds": 0}, "manifest.rounds: expected 1 to 10000, got 0"),
-    "257 slots": ({"slots": 257}, "manifest.slots: expected 1 to 256, got 257"),
+    "16,385 slots": ({"slots": 16_385}, "manifest.slots: expected 1 to 16384, got 16385"),
+    "depth": ({"depth": 17}, "manifest.depth: expected 1 to 16, got 17"),
+    "policy": ({"policy": "rollback"}, "manifest.policy: unknown policy 'rollback'; did you mean 'roll back'?"),
     "a quorum above the slots": ({"quorum": 6}, "manifest.quorum: expected 1 to 5, got 6"),
     "segments longer than the round": ({"segment_steps": 8}, "manifest.segment_steps: expected 1 to 7, got 8"),
+    "a batch of nothing": ({"batch_size": 0}, "manifest.batch_size: expected 1 to 65536, got 0"),
+    "a program that computes nothing": (
+        {"program": {"cid": CID, "root": ROOT, "flops": 0}},
+        "program.flops: expected 1 to 2^96 - 1, got 0",
+    ),
+    "a program of more than a contract takes": (
+        {"program": {"cid": CID, "root": ROOT, "flops": 2**96}},
+        "program.flops: expected 1 to 2^96 - 1",
+    ),
     "no seconds": ({"slot_s": 0}, "manifest.slot_s: expected 1 to 604800, got 0"),
     "another version": ({"version": 2}, "reads version 1, got 2"),
     "a CID of version 0": ({"heldout": {"cid": "Qm" + "a" * 44}}, "expected a CIDv1 in base32"),

@@ -25,12 +25,13 @@ def test_a_saved_configuration__reads_back_equal(tmp_path: Path):
     [
         ({"capcity": 4}, "unknown key 'capcity'; did you mean 'capacity'"),
         ({"capacity": "4"}, "capacity: expected a whole number, got '4'"),
-        ({"capacity": 0}, "capacity: expected 1 to 256"),
+        ({"capacity": 0}, "capacity: expected 1 to 512"),
         ({"price": "cheap"}, "price: expected a positive decimal"),
         ({"price": "-1"}, "price: expected a positive decimal"),
         ({"price": "inf"}, "price: expected a positive decimal"),
         ({"roles": ["verifyer"]}, "unknown role 'verifyer'; did you mean 'verifier'"),
         ({"operator": 0}, "register first"),
+        ({"threads": -1}, "threads: expected 0 to 1024"),
         ({"sample_rate": 1.5}, "sample_rate: expected 0 to 1"),
     ],
 )

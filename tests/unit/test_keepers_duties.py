@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from keepers.duties import (
-    RECOVERY_S,
+from keepers.duties import RECOVERY_S, duties
+from keepers.orders import (
     Aggregate,
     CommitTrained,
     Me,
@@ -18,34 +18,36 @@ from keepers.duties import (
     SealBid,
     Send,
     Train,
-    duties,
 )
 from zoo_compute.chain.views import (
-    AggregatorSeat,
+    AGGREGATOR_SEAT,
     Bid,
-    Checkpoint,
-    Commit,
     JobState,
     JobView,
     Lot,
     LotPhase,
     Run,
     Seat,
+    Standing,
     Terms,
-    Vacancy,
 )
 
 ROOT = b"\1" * 32
 ME, OTHER, AGGREGATOR = 1, 2, 9
 OPENED, SLOT_S, ESTIMATE = 1_000, 40, 10
 
-TERMS = Terms("0xT", ROOT, ROOT, ROOT, ROOT, 4, 6, 4, 100, 120, 50, 60, SLOT_S, 20, 5, 10**9)
+TERMS = Terms("0xT", ROOT, ROOT, ROOT, ROOT, 4, 6, 4, 100, 120, 50, 60, SLOT_S, 20, 5, 10**9, 4, 0)
 LOT = Lot(LotPhase.OPEN, "0xT", 6, 4, 100, 120, 10, 1, 1_010, 1_020, 0, 0, 0, 0, 0, 0, 0, 0)
-BID = Bid(1, 4, True, True, 80, 0, 2, 0, 0, 0)
-SEAT = Seat(90, 20, ESTIMATE, OPENED, 0b000011, 0)
+BID = Bid(1, 4, True, True, 80, 0, 2, 0, 0, bytes(32))
+SEAT = Seat(ME, 0, 2, 90, 0, ESTIMATE, OPENED, 0)
+OTHERS = Seat(OTHER, 2, 4, 90, 0, ESTIMATE, OPENED, 0)
+CHAIR = Seat(AGGREGATOR, 0, 1, 50, 0, 0, OPENED, 0)
 RUN = Run(
-    JobState.RUNNING, 1, 4, 6, 4, OPENED, 0, 15, SLOT_S, 20, AGGREGATOR, 50, 1_100, "0xT", 10, 10**9, 0b111111, 0, 0
-)
+    state=JobState.RUNNING, round=1, turn=1, rounds=4, slots=6, quorum=4, depth=4, policy=0, opened_at=OPENED, window_s=15,
+    slot_s=SLOT_S, aggregate_s=20, aggregator=AGGREGATOR, aggregator_due=1_100, token="0xT", lock=10, flops=10**9, seats=2,
+    missing=0b11, committed=0, holds=0, pot=0, start_root=ROOT,
+)  # fmt: skip
+WHOLE = replace(RUN, missing=0, committed=6)
 ME_PROVIDER = Me(ME, True, False, 80, 50, 4, True, 1_000, 3, 20)
 ME_AGGREGATOR = replace(ME_PROVIDER, operator=AGGREGATOR, provides=False, aggregates=True)
 
@@ -54,8 +56,8 @@ def view(now: int, **changes: object) -> JobView:
     base = JobView(
         job=1, block=5, now=now, state=JobState.RUNNING, submitter="0xS", token="0xT", terms=TERMS, escrow=10**6, posted_block=1,
         run=RUN, lots={0: LOT, 1: replace(LOT, units=1)}, bids={(0, ME): BID, (0, OTHER): BID},
-        seats={ME: SEAT, OTHER: replace(SEAT, held=0b111100)}, aggregator_seats={AGGREGATOR: AggregatorSeat(50, 200)},
-        vacancies={}, checkpoint_roots={0: ROOT, 1: ROOT}, checkpoint_cid=ROOT, commits=(), checkpoints=(),
+        seats={0: SEAT, 1: OTHERS, AGGREGATOR_SEAT: CHAIR}, stakes={ME: Standing(20, 1, 1, 0)},
+        checkpoint_roots={0: ROOT, 1: ROOT}, checkpoint_cids={1: ROOT}, commits=(), checkpoints=(),
     )  # fmt: skip
     return replace(base, **changes)  # type: ignore[arg-type]
 
@@ -68,7 +70,7 @@ def sends(found: list) -> list[str]:
 
 
 def opening(now: int, **changes: object) -> JobView:
-    return view(now, **{"state": JobState.OPEN, "run": None, "bids": {}, "seats": {}, "aggregator_seats": {}} | changes)
+    return view(now, **{"state": JobState.OPEN, "run": None, "bids": {}, "seats": {}, "stakes": {}} | changes)
 
 
 TIMED = Progress(slot_s=5)
@@ -164,7 +166,7 @@ def test_estimates__leave_room_for_my_other_jobs():
     busy = replace(ME_PROVIDER, other_s=20)
     assert duties(opening(1_000), busy, Progress(slot_s=7)) == [SealBid(0, 1, 2, 80)]
     estimate = 2 * 3 + 20 + RECOVERY_S
-    assert duties(awarded(1_001), busy, Progress(slot_s=3)) == [Send("settlement", "ready", (1, ME, estimate))]
+    assert duties(awarded(1_001), busy, Progress(slot_s=3)) == [Send("settlement", "ready", (1, 0, estimate))]
 
 
 def test_strangers_jobs__are_not_even_fetched_without_room_or_collateral():
@@ -174,7 +176,7 @@ def test_strangers_jobs__are_not_even_fetched_without_room_or_collateral():
 
 def test_awarding__prices_winners_that_have_no_seat_yet():
     bids = {(0, 1): replace(BID, won=2), (0, 2): replace(BID, won=2), (0, 3): replace(BID, won=0)}
-    cleared = opening(1_100, lots={0: replace(LOT, phase=LotPhase.CLEARED)}, bids=bids, seats={1: SEAT})
+    cleared = opening(1_100, lots={0: replace(LOT, phase=LotPhase.CLEARED)}, bids=bids, seats={0: SEAT})
     assert duties(cleared, ME_PROVIDER, Progress()) == [Send("auction", "award", (1, 0, [2]))]
 
 
@@ -187,72 +189,124 @@ def test_too_few_bids__are_reopened_by_who_would_bid_at_the_maximum_only():
 
 
 def awarded(now: int, **changes: object) -> JobView:
-    run = replace(RUN, state=JobState.AWARDED, round=0)
+    run = replace(RUN, state=JobState.AWARDED, round=0, turn=0)
     return view(now, **{"state": JobState.AWARDED, "run": run} | changes)
 
 
 def test_awarded__prepares_then_tells_its_timed_estimate():
     assert duties(awarded(1_001), ME_PROVIDER, Progress()) == [Prepare()]
-    assert duties(awarded(1_001), ME_PROVIDER, Progress(slot_s=99)) == [Send("settlement", "ready", (1, ME, SLOT_S))]
+    assert duties(awarded(1_001), ME_PROVIDER, Progress(slot_s=99)) == [Send("settlement", "ready", (1, 0, SLOT_S))]
 
 
 def test_awarded__declines_what_it_cannot_hold():
-    assert sends(duties(awarded(1_001), ME_PROVIDER, Progress(failed=True))) == ["decline"]
+    found = duties(awarded(1_001), ME_PROVIDER, Progress(failed=True))
+    assert found == [Send("settlement", "decline", (1, 0, 2))]
 
 
 def test_awarded__expires_a_silent_holder_after_the_ready_window():
     quiet = awarded(1_100)
-    assert Send("settlement", "expire", (1, OTHER)) in duties(quiet, ME_PROVIDER, Progress(slot_s=5))
+    assert Send("settlement", "expire", (1, 1)) in duties(quiet, ME_PROVIDER, Progress(slot_s=5))
     assert "expire" not in sends(duties(awarded(1_020), ME_PROVIDER, Progress(slot_s=5)))
 
 
-# -- rounds
+# -- turns
 
 
-def test_running__trains_what_it_holds_and_commits_all_in_one_transaction():
-    assert duties(view(1_001), ME_PROVIDER, Progress(10)) == [Train(1, 0), Train(1, 1)]
-    assert duties(view(1_001), ME_PROVIDER, Progress(10, frozenset({0}))) == [Train(1, 1)]
-    assert duties(view(1_001), ME_PROVIDER, Progress(10, frozenset({0, 1}))) == [CommitTrained(1, (0, 1))]
+def test_running__trains_what_it_holds_and_commits_a_seat_in_one_transaction():
+    assert duties(view(1_001), ME_PROVIDER, Progress(10)) == [Train(0), Train(1)]
+    assert duties(view(1_001), ME_PROVIDER, Progress(10, frozenset({0}))) == [Train(1)]
+    assert duties(view(1_001), ME_PROVIDER, Progress(10, frozenset({0, 1}))) == [CommitTrained(0)]
 
 
-def test_running__commits_what_is_trained_when_the_deadline_is_near():
-    near = view(OPENED + 2 * ESTIMATE - 6, seats={ME: SEAT})
-    assert duties(near, ME_PROVIDER, Progress(10, frozenset({0}))) == [Train(1, 1), CommitTrained(1, (0,))]
+def test_running__trains_the_seat_first_that_is_due_first():
+    late = replace(SEAT, first=4, estimate_s=5)
+    two = view(1_001, seats={0: SEAT, 1: late}, run=RUN)
+    assert duties(two, ME_PROVIDER, Progress(10)) == [Train(4), Train(5), Train(0), Train(1)]
+
+
+def test_near_its_deadline__the_end_of_a_seat_is_given_up_so_that_the_rest_can_be_committed():
+    near = view(OPENED + 2 * ESTIMATE - 6, seats={0: SEAT})
+    gives_up = Send("settlement", "decline", (1, 0, 1))
+    assert duties(near, ME_PROVIDER, Progress(10, frozenset({0}))) == [Train(1), gives_up]
+    assert duties(near, ME_PROVIDER, Progress(10, frozenset({1}))) == [Train(0)], "its first slot may still be trained"
+    shorter = replace(near, seats={0: replace(SEAT, count=1)})
+    assert duties(shorter, ME_PROVIDER, Progress(10, frozenset({0}))) == [CommitTrained(0)]
+
+
+def test_a_slot_that_cannot_be_trained__is_given_up_with_those_after_it():
+    lost = Progress(10, frozenset({0}), given_up=frozenset({1}))
+    assert duties(view(1_001), ME_PROVIDER, lost) == [Send("settlement", "decline", (1, 0, 1))]
+    first = Progress(10, frozenset({1}), given_up=frozenset({0}))
+    assert duties(view(1_001), ME_PROVIDER, first) == [Send("settlement", "decline", (1, 0, 2))]
 
 
 def test_running__does_nothing_after_inputs_closed():
-    closed = view(OPENED + 2 * SLOT_S, run=replace(RUN, missing=0b11), seats={ME: SEAT})
+    closed = view(OPENED + 2 * SLOT_S, run=replace(RUN, missing=0b1, committed=4), seats={0: SEAT})
     assert duties(closed, ME_PROVIDER, Progress(10, frozenset({0, 1}))) == []
 
 
 def test_a_silent_holder__is_timed_out_after_its_deadline_and_not_in_it():
-    at = OPENED + 2 * ESTIMATE
+    at, late = OPENED + 2 * ESTIMATE, Send("settlement", "time_out", (1, 1))
     done = Progress(10, frozenset())
     assert "time_out" not in sends(duties(view(at), ME_PROVIDER, done))
-    late = duties(view(at + 10), ME_PROVIDER, done)
-    assert Send("settlement", "time_out", (1, OTHER, 0b111100)) in late
+    assert late in duties(view(at + 10), ME_PROVIDER, done)
+    assert late not in duties(view(at + 10, run=replace(RUN, holds=1)), ME_PROVIDER, done)
+    vacant = view(at + 10, seats={0: SEAT, 1: replace(OTHERS, operator=0)})
+    assert late not in duties(vacant, ME_PROVIDER, done)
 
 
-def test_a_vacant_slot__is_taken_by_a_standby_with_spare_capacity_and_time():
-    vacant = view(
-        OPENED + 25, run=replace(RUN, vacant=0b100, missing=0b111), vacancies={2: Vacancy(90, 1)}, seats={ME: SEAT}
-    )
-    taken = [d for d in duties(vacant, ME_PROVIDER, Progress(10)) if isinstance(d, Send)]
-    assert taken == [
-        Send("settlement", "take_over", (1, 2, ME, 3 * 10 + RECOVERY_S))
-    ]  # for all it then holds, every round
+def test_who_took_over_too_late_to_commit__is_spared():
+    since = OPENED + 2 * SLOT_S - 2 * ESTIMATE
+    for spared in (False, True):
+        taken = view(OPENED + 2 * SLOT_S + 20, seats={0: SEAT, 1: replace(OTHERS, since=since + spared)})
+        assert ("time_out" in sends(duties(taken, ME_PROVIDER, Progress(10)))) != spared
+
+
+def vacant_at(now: int, count: int = 1, **changes: object) -> JobView:
+    gap = Seat(0, 2, count, 90, 0, ESTIMATE, OPENED, 5)
+    return view(now, **{"run": replace(RUN, missing=0b11), "seats": {0: SEAT, 1: gap}} | changes)
+
+
+def taken(found: list) -> list[Send]:
+    return [duty for duty in found if isinstance(duty, Send)]
+
+
+def test_a_vacant_seat__is_taken_by_a_standby_with_spare_capacity_and_time():
+    vacant = vacant_at(OPENED + 12)
+    takes = Send("settlement", "take_over", (1, 1, ME, 1, 3 * 10 + RECOVERY_S))  # for all it then holds, in every turn
+    assert taken(duties(vacant, ME_PROVIDER, Progress(10))) == [takes]
     for me in (replace(ME_PROVIDER, free=9), replace(ME_PROVIDER, drained=True)):
-        assert "take_over" not in sends(duties(vacant, me, Progress(10)))
+        assert taken(duties(vacant, me, Progress(10))) == []
     late = replace(vacant, now=OPENED + 2 * SLOT_S - 5)
-    assert "take_over" not in sends(duties(late, ME_PROVIDER, Progress(10)))
-    assert "take_over" not in sends(duties(vacant, ME_PROVIDER, Progress(12)))  # three slots would not fit slot_s
-    full = replace(vacant, bids={(0, ME): replace(BID, won=2, taken=2)})
-    assert "take_over" not in sends(duties(full, ME_PROVIDER, Progress(10)))
+    assert taken(duties(late, ME_PROVIDER, Progress(10))) == []
+    assert taken(duties(vacant, ME_PROVIDER, Progress(12))) == []  # three slots would not fit slot_s
+    committed_to = replace(vacant, run=replace(RUN, missing=0b01))
+    assert taken(duties(committed_to, ME_PROVIDER, Progress(10))) == [takes], "whole, though it committed this turn"
+    spent = replace(vacant, bids={(0, ME): replace(BID, won=2, taken=2)})
+    assert taken(duties(spent, ME_PROVIDER, Progress(10))) == []
 
 
-def test_a_slot_lost_after_a_takeover__is_not_taken_again():
-    vacant = view(OPENED + 5, run=replace(RUN, vacant=0b100), seats={ME: replace(SEAT, taken=0b100)})
-    assert "take_over" not in sends(duties(vacant, ME_PROVIDER, Progress(10)))
+@pytest.mark.parametrize(
+    ("me", "slot_s", "count"),
+    [
+        (ME_PROVIDER, 8, 2),  # of its capacity of four it holds two
+        (replace(ME_PROVIDER, free=15), 8, 1),
+        (ME_PROVIDER, 11, 1),  # four slots of eleven seconds exceed slot_s, three do not
+    ],
+    ids=["capacity", "collateral", "time"],
+)
+def test_a_large_vacant_seat__is_taken_in_part(me: Me, slot_s: float, count: int):
+    estimate = -(-slot_s * (2 + count) // 1) + RECOVERY_S
+    takes = Send("settlement", "take_over", (1, 1, ME, count, estimate))
+    assert taken(duties(vacant_at(OPENED + 1, count=4), me, Progress(slot_s))) == [takes]
+    whole = vacant_at(OPENED + 1, count=4, run=replace(RUN, missing=0b01))
+    assert taken(duties(whole, me, Progress(slot_s))) == [], "its claim in this turn stands for all of its slots"
+
+
+def test_a_slot_i_lost__is_left_to_others():
+    vacant = vacant_at(OPENED + 1, count=4, lost={ME: 0b1000, OTHER: 0b111111})
+    assert taken(duties(vacant, ME_PROVIDER, Progress(8))) == []
+    assert taken(duties(replace(vacant, lost={ME: 0b1000011, OTHER: 0b111111}), ME_PROVIDER, Progress(8))) != []
 
 
 # -- aggregation
@@ -260,48 +314,29 @@ def test_a_slot_lost_after_a_takeover__is_not_taken_again():
 
 def test_the_aggregator__waits_for_inputs_then_aggregates_then_posts():
     assert duties(view(1_001), ME_AGGREGATOR, Progress()) == []
-    complete = view(1_001, run=replace(RUN, missing=0))
-    assert duties(complete, ME_AGGREGATOR, Progress()) == [Aggregate(1, 0b111111)]
-    assert duties(complete, ME_AGGREGATOR, Progress(aggregated=True)) == [PostAggregate(1, 0b111111)]
+    complete = view(1_001, run=WHOLE)
+    assert duties(complete, ME_AGGREGATOR, Progress()) == [Aggregate()]
+    assert duties(complete, ME_AGGREGATOR, Progress(aggregated=True)) == [PostAggregate(0b11)]
 
 
-def test_the_aggregator__times_out_silent_holders_before_it_closes_a_round_without_them():
-    closing = view(OPENED + 2 * SLOT_S, run=replace(RUN, missing=0b1))
+def test_the_aggregator__times_out_silent_holders_before_it_closes_a_turn_without_them():
+    closing = view(OPENED + 2 * SLOT_S, run=replace(RUN, missing=0b1, committed=4))
     found = duties(closing, ME_AGGREGATOR, Progress(aggregated=True))
-    assert Send("settlement", "time_out", (1, ME, 0b1)) in found
-    assert found[-1] == PostAggregate(1, 0b111110)
+    assert Send("settlement", "time_out", (1, 0)) in found
+    assert found[-1] == PostAggregate(0b10)
 
 
-def test_a_round_without_quorum__is_abandoned():
-    short = view(OPENED + 2 * SLOT_S + 30, run=replace(RUN, missing=0b111000))
+def test_a_turn_without_quorum__is_abandoned():
+    short = view(OPENED + 2 * SLOT_S + 30, run=replace(RUN, missing=0b10, committed=2))
     assert sends(duties(short, ME_PROVIDER, Progress()))[-1] == "abandon"
 
 
 def test_a_silent_aggregator__is_timed_out_and_replaced_by_a_standby():
-    silent = view(1_200, run=replace(RUN, missing=0))
-    assert "time_out_aggregator" in sends(duties(silent, ME_PROVIDER, Progress()))
-    vacant = view(1_200, run=replace(RUN, missing=0, aggregator=0), bids={(1, 7): replace(BID, capacity=1, won=0)})
-    assert sends(duties(vacant, replace(ME_AGGREGATOR, operator=7), Progress())) == ["take_over_aggregator"]
+    silent = view(1_200, run=WHOLE)
+    assert Send("settlement", "time_out", (1, AGGREGATOR_SEAT)) in duties(silent, ME_PROVIDER, Progress())
+    vacant = view(1_200, run=replace(WHOLE, aggregator=0), bids={(1, 7): replace(BID, capacity=1, won=0)})
+    standby = replace(ME_AGGREGATOR, operator=7, free=10**6)
+    takes = Send("settlement", "take_over", (1, AGGREGATOR_SEAT, 7, 1, 20))
+    assert duties(vacant, standby, Progress()) == [takes]
+    assert sends(duties(vacant, replace(standby, free=0), Progress())) == ["abandon"]
     assert sends(duties(vacant, ME_PROVIDER, Progress())) == ["abandon"]
-
-
-# -- money
-
-
-def test_claims__are_finalised_when_final_mine_at_once_others_when_left_lying():
-    commit = Commit(0, ME, 0b11, ROOT, ROOT, 1_000, False, 3)
-    theirs = replace(commit, operator=OTHER, bitmap=0b1100)
-    posted = Checkpoint(0, AGGREGATOR, 0b111111, ROOT, ROOT, 1_000, False, 4)
-    ready = view(1_001, commits=(commit, theirs), checkpoints=(posted,), seats={})
-    [finalise] = duties(ready, ME_PROVIDER, Progress())
-    assert finalise == Send("settlement", "finalise", (1, [(0, 0, ME, 0b11, ROOT, 1_000)]))
-    assert duties(replace(ready, now=1_000), ME_PROVIDER, Progress()) == []
-    [all_of_them] = duties(replace(ready, now=1_050), ME_PROVIDER, Progress())
-    assert [ref[1] for ref in all_of_them.args[1]] == [0, 2, 256]
-
-
-def test_a_finished_job__releases_my_lock_when_nothing_is_outstanding():
-    over = view(2_000, state=JobState.ENDED, run=replace(RUN, state=JobState.ENDED, missing=0))
-    assert sends(duties(over, ME_PROVIDER, Progress())) == ["release"]
-    unpaid = replace(over, run=replace(RUN, state=JobState.ENDED, outstanding=3))
-    assert sends(duties(unpaid, ME_PROVIDER, Progress())) == []

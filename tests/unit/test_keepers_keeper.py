@@ -46,11 +46,11 @@ def work_that_is_timed() -> Any:
 
 
 @pytest.fixture
-def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
     views: dict[int, Any] = {}
     recorder = Recorder()
     operator = SimpleNamespace(
-        operator=ME, now=1_000, eligible=True, owed={}, owner="0xO", free=lambda token: 1_000_000
+        operator=ME, now=1_000, eligible=True, owed={}, owner="0xO", stake=1, free=lambda token: 1_000_000
     )
 
     def read(chain: Any, job: int, block: int) -> JobView:
@@ -68,8 +68,19 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         network=SimpleNamespace(first_block=1, storage=(), params=SimpleNamespace(ready_window_s=20)),
         auction=recorder,
         settlement=recorder,
+        registry=recorder,
     )
-    config = from_dict({"name": "alpha", "network": "n", "operator": ME, "price": "80wei", "capacity": 4}, tmp_path)
+    config = from_dict(
+        {
+            "name": "alpha",
+            "network": "n",
+            "operator": ME,
+            "price": "80wei",
+            "capacity": 4,
+            **getattr(request, "param", {}),
+        },
+        tmp_path,
+    )
     account = Account.from_key(b"\1" * 32)
     made = Keeper(config, chain, account, recorder, SimpleNamespace(), work_that_is_timed())  # type: ignore[arg-type]
     return made, views, recorder, operator
@@ -94,7 +105,7 @@ def test_jobs_posted_in_one_block__share_the_capacity(setup):
 def test_after_a_restart__slots_held_in_a_later_job_count_from_the_first_tick(setup):
     keeper, views, recorder, _ = setup
     views[1] = numbered(opening(1_000), 1)
-    views[2] = numbered(awarded(1_001, seats={ME: replace(SEAT, held=0b1110)}, bids={(0, ME): BID}), 2)
+    views[2] = numbered(awarded(1_001, seats={0: replace(SEAT, count=3)}, bids={(0, ME): BID}), 2)
     keeper.tick()
     assert bids(recorder) == [(1, 1)]
 
@@ -143,3 +154,41 @@ def test_payments__are_withdrawn_when_no_job_binds_money_of_mine(setup):
     keeper._bound.clear()
     keeper.tick()
     assert ("withdraw", ("0xT", "0xO")) in recorder.sent
+
+
+@pytest.mark.parametrize("setup", [{"availability_hours": [16, 18]}], indirect=True)
+def test_heartbeats__are_sent_once_in_each_declared_period(setup):
+    keeper, _, recorder, operator = setup
+
+    def beats() -> int:
+        keeper.tick()
+        return sum(function == "heartbeat" for function, _ in recorder.sent)
+
+    # An epoch of 60 s has 24 periods of 2.5 s: 1,000 is second 40 of one, in period 16.
+    assert [beats(), beats()] == [1, 1]
+    operator.now = 1_003  # period 17, not declared
+    assert beats() == 1
+    operator.now = 1_005
+    assert beats() == 2
+    operator.now = 1_060
+    assert beats() == 3, "the same period of the next epoch"
+    operator.now, operator.stake = 1_065, 0
+    assert beats() == 3, "who left promises nothing"
+
+
+def test_no_heartbeat__is_sent_where_none_is_declared(setup):
+    keeper, _, recorder, _ = setup
+    keeper.tick()
+    assert "heartbeat" not in [function for function, _ in recorder.sent]
+
+
+def test_a_takeover__binds_capacity_and_collateral_before_the_next_snapshot(setup):
+    keeper, views, recorder, operator = setup
+    operator.free = lambda token: 25
+    vacant = replace(SEAT, operator=0, first=2, count=4)
+    views[1] = numbered(awarded(1_001, run=replace(awarded(1_001).run, missing=0), seats={0: SEAT, 1: vacant}), 1)
+    views[2] = numbered(opening(1_000), 2)
+    keeper.tick()
+    taken = [args for function, args in recorder.sent if function == "take_over"]
+    assert [(job, seat, count) for job, seat, _, count, _ in taken] == [(1, 1, 2)]
+    assert bids(recorder) == [], "no collateral and no capacity is left"

@@ -11,13 +11,13 @@ from keepers.config import from_dict
 from keepers.verifier import REPORTS, Verifier, read_reports
 from keepers.work import WorkStatus
 from tests.unit.test_keepers_duties import ME, OTHER, ROOT, view
-from zoo_compute.chain.views import Commit, JobView
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit, JobView
+from zoo_compute.store.cid import raw_cid
 
 
-def committed(rounds: int = 40, slots: int = 6) -> JobView:
-    commits = tuple(Commit(r, ME if r % 2 else OTHER, (1 << slots) - 1, ROOT, ROOT, 9, False, 1) for r in range(rounds))
-    roots = {r: ROOT for r in range(rounds + 1)}
-    return view(1_000, commits=commits, checkpoint_roots=roots)
+def commits(turns: int = 40, slots: int = 6) -> JobView:
+    found = tuple(Commit(t, t, 0, ME if t % 2 else OTHER, slots, 9, 0, ROOT, ROOT, 9) for t in range(turns))
+    return view(1_000, commits=found, checkpoint_roots={t: ROOT for t in range(turns + 1)})
 
 
 def verifier(
@@ -35,17 +35,17 @@ def verifier(
 
 def test_a_sample__is_about_its_rate_and_differs_by_secret(tmp_path: Path):
     one, asked = verifier(tmp_path, WorkStatus("queued"), rate=0.25)
-    one.look_at(committed())
+    one.look_at(commits())
     assert 30 <= len(asked) <= 90
     other, asked_too = verifier(tmp_path, WorkStatus("queued"), rate=0.25, secret=b"other")
-    other.look_at(committed())
+    other.look_at(commits())
     assert set(asked) != set(asked_too)
 
 
 def test_a_report__is_written_once_and_survives_a_restart(tmp_path: Path):
     done = WorkStatus("done", result={"agrees": True, "segments": 2})
     first, asked = verifier(tmp_path, done)
-    few = committed(rounds=1, slots=2)
+    few = commits(turns=1, slots=2)
     assert first.pending(few)
     first.look_at(few)
     first.look_at(few)
@@ -58,7 +58,7 @@ def test_a_report__is_written_once_and_survives_a_restart(tmp_path: Path):
 
 
 def test_a_mismatch__is_an_error_and_a_failure_of_ones_own_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    few = committed(rounds=1, slots=1)
+    few = commits(turns=1, slots=1)
     liar, _ = verifier(tmp_path / "a", WorkStatus("done", result={"agrees": False, "segments": 2}))
     (tmp_path / "a").mkdir()
     liar.look_at(few)
@@ -74,7 +74,29 @@ def test_a_mismatch__is_an_error_and_a_failure_of_ones_own_is_none(tmp_path: Pat
 
 
 def test_a_line_cut_short_by_a_crash__is_reported_again(tmp_path: Path):
-    (tmp_path / REPORTS).write_text('{"name": "verify-1-0-0", "agrees": tr')
+    (tmp_path / REPORTS).write_text('{"name": "verify-1-0-0-0101010101010101", "agrees": tr')
     one, asked = verifier(tmp_path, WorkStatus("queued"))
-    one.look_at(replace(committed(rounds=1, slots=1)))
-    assert asked == ["verify-1-0-0"]
+    one.look_at(replace(commits(turns=1, slots=1)))
+    assert asked == ["verify-1-0-0-0101010101010101"]
+
+
+def test_a_claim_of_a_turn_done_again__is_judged_by_its_own_start(tmp_path: Path):
+    asked: list[dict] = []
+
+    def ask(task: str, name: str, request: dict) -> WorkStatus:
+        asked.append(request)
+        return WorkStatus("queued")
+
+    config = from_dict({"name": "eye", "network": "n", "roles": ["verifier"], "sample_rate": 1.0}, tmp_path)
+    old, new = b"\2" * 32, b"\3" * 32
+    claims = tuple(Commit(turn, 1, 0, ME, 1, 9, 0, start, ROOT, 9) for turn, start in ((1, old), (2, new)))
+    made = tuple(
+        Checkpoint(turn, 0, AGGREGATOR_SEAT, OTHER, 1, 9, 0, ROOT, root, 9, cid=root)
+        for turn, root in ((0, old), (1, new))
+    )
+    again = view(1_000, commits=claims, checkpoints=made, checkpoint_roots={0: ROOT, 1: new}, checkpoint_cids={1: new})
+    Verifier(config, ask, b"s").look_at(again)
+    assert [(r["round"], r["start_root"], r["checkpoint"]) for r in asked] == [
+        (1, old.hex(), raw_cid(old)),
+        (1, new.hex(), raw_cid(new)),
+    ]

@@ -36,6 +36,12 @@ def efficiency() -> ModuleType:
     return module
 
 
+def config_file(folder: Path, **training: object) -> Path:
+    path = folder / "job.json"
+    path.write_text(json.dumps({"model": MODEL, "training": TRAINING | training, "budget_max": 10}))
+    return path
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> tuple[SmallJob, dict[str, object]]:
     job = publish(tmp_path)
@@ -51,7 +57,7 @@ def test_efficiency__of_a_finished_run__replays_it_and_reads_its_reports(
     efficiency: ModuleType, run: tuple[SmallJob, dict[str, object]], tmp_path: Path
 ) -> None:
     (tmp_path / "report.json").write_text(json.dumps(run[1]))
-    found = efficiency.finished(tmp_path, sequential=True)
+    found = efficiency.finished(tmp_path, config_file(tmp_path), sequential=True)
     assert set(found) >= KEYS
     assert found["bit_equal_replay"] is True
     assert found["tokens"] == 2 * 3 * 5 * 4 * 16
@@ -65,13 +71,19 @@ def test_efficiency__of_a_run_whose_weights_differ__says_so(
     efficiency: ModuleType, run: tuple[SmallJob, dict[str, object]], tmp_path: Path
 ) -> None:
     (tmp_path / "report.json").write_text(json.dumps(run[1] | {"checkpoint_root": "00" * 32}))
-    assert efficiency.finished(tmp_path, sequential=False)["bit_equal_replay"] is False
+    assert efficiency.finished(tmp_path, config_file(tmp_path), sequential=False)["bit_equal_replay"] is False
+
+
+def test_efficiency__of_a_run_by_another_configuration__asks_for_its_own(
+    efficiency: ModuleType, run: tuple[SmallJob, dict[str, object]], tmp_path: Path
+) -> None:
+    (tmp_path / "report.json").write_text(json.dumps(run[1]))
+    with pytest.raises(SystemExit, match="--config"):
+        efficiency.finished(tmp_path, config_file(tmp_path, warmup_steps=3), sequential=False)
 
 
 def test_efficiency__by_simulation__gives_the_same_keys(efficiency: ModuleType, tmp_path: Path) -> None:
-    config = {"model": MODEL, "training": TRAINING, "budget_max": 10}
-    (tmp_path / "job.json").write_text(json.dumps(config))
-    found = efficiency.simulated(tmp_path / "job.json", [Path(json.__file__)], sequential=False)
+    found = efficiency.simulated(config_file(tmp_path), [Path(json.__file__)], sequential=False)
     assert set(found) >= KEYS
     assert found["bit_equal_replay"] is True
     assert found["loss_last"] < found["loss_initial"]

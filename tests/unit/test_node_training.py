@@ -15,14 +15,19 @@ import torch
 
 from node import syncer
 from node.aggregation import aggregate
-from node.device import reproducible
+from node.device import use_threads
 from node.errors import BadInputs
+from node.programs import Programs, State
 from node.replay import replay
-from node.training import ShardResult, arrays_of, root_of, tensors_of, train_shard
-from repops import commitments
-from repops.program import NonFiniteStep, State
+from node.training import ShardResult, heldout_loss, root_of, train_shard
+from repops import commitments, encoding
+from repops.builder import Builder
+from repops.graph import BATCH_ROLE, BUFFER, F32, I32, OPTIMIZER, PARAMETER, STATE_ROLE
+from repops.program import Program
 from tests.unit.node_jobs import SmallJob, publish
+from zoo_compute.data import batch_of
 from zoo_compute.manifest import Outer
+from zoo_compute.rounds import aggregation_program, update_program
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,7 +39,7 @@ def job(tmp_path: Path) -> SmallJob:
 
 def shard(job: SmallJob, slot: int = 1, **options: object) -> ShardResult:
     inputs = syncer.fetch_inputs(job.store, job.base)
-    return train_shard(job.manifest, inputs.program, inputs.checkpoint, inputs.examples, 0, slot, **options)
+    return train_shard(job.manifest, inputs.programs, inputs.checkpoint, inputs.examples, 0, slot, **options)
 
 
 def test_train_shard__twice__gives_equal_roots_and_another_slot_others(job: SmallJob) -> None:
@@ -63,28 +68,38 @@ def test_train_shard__in_a_fresh_interpreter__gives_the_same_roots(job: SmallJob
     assert out.stdout.split() == expected
 
 
-def test_train_shard__leaves_the_process_settings_as_they_were(job: SmallJob) -> None:
-    before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
-    shard(job)
-    assert (torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()) == before
+def test_train_shard__on_one_thread_or_two__gives_the_same_roots(job: SmallJob) -> None:
+    before, roots = torch.get_num_threads(), []
+    try:
+        for count in (1, 2):
+            use_threads(count)
+            result = shard(job)
+            roots.append((result.segment_root, result.update_root))
+    finally:
+        use_threads(before)
+    assert roots[0] == roots[1]
 
 
-def test_train_shard__roots__are_those_of_the_states_it_went_through(job: SmallJob) -> None:
+def test_train_shard__roots__are_those_of_the_states_that_the_library_goes_through(job: SmallJob) -> None:
     result = shard(job)
     inputs = syncer.fetch_inputs(job.store, job.base)
-    program, parameters = job.program, {n: inputs.checkpoint[n] for n in job.program.names}
-    state = program.begin(parameters)
-    torch.set_num_threads(1)
-    expected = [(0, root_of(state))]
+    program = Program(inputs.programs.graph)
+    started = {name: torch.from_numpy(inputs.checkpoint[name]) for name in inputs.programs.names}
+    state = program.begin(started, seed=job.manifest.draws(0, 1))
+    root = lambda: root_of({name: tensor.numpy() for name, tensor in state.items()})  # noqa: E731
+    expected = [(0, root())]
     for step in range(5):
-        state, _ = program.step(state, inputs.examples[torch.from_numpy(job.manifest.examples_for(0, 1, step))])
+        batch = batch_of(inputs.examples, job.manifest.examples_for(0, 1, step))
+        state, loss = program.step(state, (batch["inputs"], batch["targets"]))
+        assert loss.item() == result.losses[step]
         if step + 1 in (2, 4, 5):
-            expected.append((step + 1, root_of(state)))
+            expected.append((step + 1, root()))
     assert result.segments == expected
     assert result.segment_root == commitments.segment_root(expected)
     assert result.end_root == expected[-1][1]
-    for name in program.names:
-        assert torch.equal(result.update[name], parameters[name] - state[name])
+    assert set(result.update) == set(program.exchanged)
+    for name in program.exchanged:
+        assert np.array_equal(result.update[name], inputs.checkpoint[name] - state[name].numpy())
     assert result.update_root == root_of(result.update)
 
 
@@ -95,21 +110,37 @@ def test_train_shard__tells_its_progress_and_learns(job: SmallJob) -> None:
     assert result.losses[-1] < result.losses[0]
 
 
-def test_train_shard__a_step_that_turns_non_finite__leaves_the_state_as_it_was(
-    job: SmallJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    step, states = type(job.program).step, []
+def test_train_shard__a_step_that_turns_non_finite__leaves_the_state_as_it_was_and_is_counted(job: SmallJob) -> None:
+    inputs = syncer.fetch_inputs(job.store, job.base)
+    examples = {name: array.copy() for name, array in inputs.examples.items()}
+    examples["tokens"][job.manifest.examples_for(0, 1, 2)] = 256  # no such token: outside the embedding
+    roots: list[bytes] = []
 
-    def failing(self, state: State, batch):  # type: ignore[no-untyped-def]
-        states.append(root_of(state))
-        if len(states) == 3:
-            raise NonFiniteStep(2, "the loss")
-        return step(self, state, batch)
+    def note(step: int, loss: float) -> None:
+        roots.append(root_of(inputs.programs.step.state))
 
-    monkeypatch.setattr(type(job.program), "step", failing)
-    result = shard(job)
+    result = train_shard(job.manifest, inputs.programs, inputs.checkpoint, examples, 0, 1, progress=note)
     assert [math.isnan(loss) for loss in result.losses] == [False, False, True, False, False]
-    assert states[2] == states[3] != states[4]
+    assert result.skipped == 1
+    assert roots[1] == roots[2] != roots[3]
+
+
+def a_step(shapes: dict[str, tuple[int, ...]]) -> Programs:
+    """A program that changes these tensors, leaves a frozen one and counts in an integer buffer."""
+    b = Builder()
+    entries = []
+    for position, (name, shape) in enumerate(shapes.items()):
+        before = b.input(F32, shape, STATE_ROLE, position)
+        entries.append((name, PARAMETER, before, b.map("mul", before, 0.5)))
+    frozen, seen = b.input(F32, (3,), STATE_ROLE, 100), b.input(I32, (), STATE_ROLE, 101)
+    step = b.input(I32, (), STATE_ROLE, 102)
+    entries += [("frozen", PARAMETER, frozen, frozen), ("seen", BUFFER, seen, b.map("iadd", seen, 1))]
+    entries.append(("step", OPTIMIZER, step, b.map("iadd", step, 1)))
+    batch = b.input(F32, (2,), BATCH_ROLE, 0)
+    return Programs(b.finish(entries, [("inputs", batch)], b.sum(batch, [0])))
+
+
+PROGRAMS = a_step({"w": (3, 5), "b": (4,)})
 
 
 def some_updates(seed: int, count: int) -> tuple[State, list[State]]:
@@ -117,7 +148,8 @@ def some_updates(seed: int, count: int) -> tuple[State, list[State]]:
     arrays = {"w": random.standard_normal((3, 5), dtype=np.float32), "b": random.standard_normal(4, dtype=np.float32)}
     outer = {f"outer/{n}": random.standard_normal(a.shape, dtype=np.float32) for n, a in arrays.items()}
     made = [{n: random.standard_normal(a.shape, dtype=np.float32) for n, a in arrays.items()} for _ in range(count)]
-    return tensors_of({**arrays, **outer}), [tensors_of(update) for update in made]
+    kept = {"frozen": np.float32([1, -0.0, 3]), "seen": np.asarray(7, np.int32)}
+    return {**arrays, **outer, **kept}, made
 
 
 def rounded(value: Fraction) -> Fraction:
@@ -133,7 +165,7 @@ def rounded(value: Fraction) -> Fraction:
 def test_aggregate__agrees_with_exact_rationals_rounded_after_each_operation(job: SmallJob) -> None:
     manifest = replace(job.manifest, outer=Outer(0.7, 0.9))
     checkpoint, updates = some_updates(3, 5)
-    made = aggregate(manifest, checkpoint, updates)
+    made = aggregate(manifest, PROGRAMS, checkpoint, updates)
     rate, mu = (Fraction(float(np.float32(x))) for x in (0.7, 0.9))
     for name in ("w", "b"):
         flat = [[Fraction(float(x)) for x in u[name].flatten()] for u in updates]
@@ -150,24 +182,75 @@ def test_aggregate__agrees_with_exact_rationals_rounded_after_each_operation(job
 
 def test_aggregate__order_of_slots__is_part_of_the_result(job: SmallJob) -> None:
     checkpoint, updates = some_updates(5, 6)
-    assert root_of(aggregate(job.manifest, checkpoint, updates)) == root_of(
-        aggregate(job.manifest, checkpoint, updates)
+    assert root_of(aggregate(job.manifest, PROGRAMS, checkpoint, updates)) == root_of(
+        aggregate(job.manifest, PROGRAMS, checkpoint, updates)
     )
-    assert root_of(aggregate(job.manifest, checkpoint, updates)) != root_of(
-        aggregate(job.manifest, checkpoint, updates[::-1])
+    assert root_of(aggregate(job.manifest, PROGRAMS, checkpoint, updates)) != root_of(
+        aggregate(job.manifest, PROGRAMS, checkpoint, updates[::-1])
     )
+
+
+def formerly(outer: Outer, checkpoint: State, updates: list[State]) -> State:
+    """The same arithmetic in numpy, every operation rounded by itself: what release 0.1 ran."""
+    mu, rate, count = (np.float32(x) for x in (outer.momentum, outer.lr, len(updates)))
+    new = dict(checkpoint)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for name in updates[0]:
+            mean = updates[0][name].copy()
+            for update in updates[1:]:
+                mean += update[name]
+            mean /= count
+            momentum = mu * checkpoint[f"outer/{name}"] + mean
+            new[name] = checkpoint[name] - rate * (mean + mu * momentum)
+            new[f"outer/{name}"] = momentum
+    return new
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 40])
+def test_aggregate__has_the_bits_of_the_same_arithmetic_in_numpy(job: SmallJob, count: int) -> None:
+    checkpoint, updates = some_updates(count, count)
+    updates[0]["b"][:] = [np.inf, np.nan, -0.0, 1e-42]
+    for outer in (Outer(0.7, 0.9), Outer(1.0, 0.0)):
+        manifest = replace(job.manifest, outer=outer)
+        made, expected = aggregate(manifest, PROGRAMS, checkpoint, updates), formerly(outer, checkpoint, updates)
+        assert made.keys() == expected.keys()
+        assert root_of(made) == root_of(expected)
+
+
+def test_aggregate__what_is_not_exchanged__stays_as_it_is(job: SmallJob) -> None:
+    checkpoint, updates = some_updates(2, 2)
+    made = aggregate(job.manifest, PROGRAMS, checkpoint, updates)
+    for name in ("frozen", "seen"):
+        assert commitments.tensor_root(made[name]) == commitments.tensor_root(checkpoint[name])
+
+
+UPDATE_ROOT = "be161cf0e3db33159b9b27d131e77644d2c92aac7e3c5169fdbfa942a46387a7"
+AGGREGATION_ROOT = "293188ad39745a3054a6db9f823c9029df2d309be3a912afffc9f7ffe2e0e45c"
+
+
+def test_the_programs_of_a_round__are_the_same_for_everybody() -> None:
+    """Constants of the protocol: whoever judges a round derives these roots from the manifest alone."""
+    step = PROGRAMS.graph
+    assert encoding.root(update_program(step)).hex() == UPDATE_ROOT
+    assert encoding.root(aggregation_program(step, count=3, rate=0.7, momentum=0.9)).hex() == AGGREGATION_ROOT
+    assert update_program(step) == update_program(encoding.decode(encoding.encode(step)))
+    others = [
+        aggregation_program(step, count=n, rate=r, momentum=m)
+        for n, r, m in [(2, 0.7, 0.9), (3, 0.6, 0.9), (3, 0.7, 0.8)]
+    ]
+    assert len({encoding.root(other) for other in others} | {bytes.fromhex(AGGREGATION_ROOT)}) == 4
 
 
 def test_aggregate__what_does_not_fit__is_refused(job: SmallJob) -> None:
     checkpoint, updates = some_updates(1, 2)
     with pytest.raises(BadInputs, match="without updates"):
-        aggregate(job.manifest, checkpoint, [])
+        aggregate(job.manifest, PROGRAMS, checkpoint, [])
     with pytest.raises(BadInputs, match="'b'"):
-        aggregate(job.manifest, checkpoint, [{"w": updates[0]["w"]}])
+        aggregate(job.manifest, PROGRAMS, checkpoint, [{"w": updates[0]["w"]}])
     with pytest.raises(BadInputs, match="shape or dtype"):
-        aggregate(job.manifest, checkpoint, [updates[0] | {"w": torch.zeros(5, 3)}])
-    with pytest.raises(BadInputs, match="outer/NAME"):
-        aggregate(job.manifest, {n: v for n, v in checkpoint.items() if n != "outer/w"}, updates)
+        aggregate(job.manifest, PROGRAMS, checkpoint, [updates[0] | {"w": np.zeros((5, 3), np.float32)}])
+    with pytest.raises(BadInputs, match="'outer/w' is missing"):
+        aggregate(job.manifest, PROGRAMS, {n: v for n, v in checkpoint.items() if n != "outer/w"}, updates)
 
 
 def test_replay__of_a_run_through_the_workers__gives_the_same_checkpoints(job: SmallJob) -> None:
@@ -189,32 +272,11 @@ def test_replay__with_a_slot_absent__gives_another_checkpoint(job: SmallJob) -> 
             replay(job.manifest, job.store, masks)
 
 
-def test_arrays__and_tensors__keep_the_bits() -> None:
-    state = {"a": torch.tensor([1.5, -0.0]), "step": torch.tensor(3)}
-    assert root_of(tensors_of(arrays_of(state))) == root_of(state)
-
-
-def test_reproducible__puts_back_every_setting_it_changes() -> None:
-    cudnn = torch.backends.cudnn
-
-    def settings() -> tuple[object, ...]:
-        strict, warned = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()  # fmt: skip
-        precision, tf32 = torch.get_float32_matmul_precision(), torch.backends.cuda.matmul.allow_tf32
-        return torch.get_num_threads(), strict, warned, precision, tf32, cudnn.allow_tf32, cudnn.benchmark
-
-    before = settings()
-    try:
-        torch.set_num_threads(2)
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        torch.set_float32_matmul_precision("high")
-        cudnn.allow_tf32, cudnn.benchmark = True, True
-        chosen = settings()
-        with reproducible(torch.device("cpu")):
-            assert settings() == (1, True, False, "highest", False, False, False)
-        assert settings() == chosen
-    finally:
-        torch.set_num_threads(before[0])  # type: ignore[arg-type]
-        torch.use_deterministic_algorithms(before[1], warn_only=before[2])  # type: ignore[arg-type]
-        torch.set_float32_matmul_precision(before[3])  # type: ignore[arg-type]
-        cudnn.allow_tf32, cudnn.benchmark = before[5], before[6]  # type: ignore[assignment]
-    assert settings() == before
+def test_heldout_loss__is_the_mean_over_whole_batches(job: SmallJob) -> None:
+    files = syncer.fetch_job(job.store, job.manifest)
+    loss = lambda heldout: heldout_loss(job.manifest, files.programs, files.checkpoint, heldout)  # noqa: E731
+    whole = loss(files.heldout)
+    parts = [{name: array[at : at + 4] for name, array in files.heldout.items()} for at in range(0, 32, 4)]
+    assert whole == sum(loss(part) for part in parts) / 8
+    longer = {name: np.concatenate([array, array[:3]]) for name, array in files.heldout.items()}
+    assert loss(longer) == whole

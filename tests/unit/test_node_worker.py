@@ -13,10 +13,15 @@ import torch
 from node import prover, syncer, worker
 from node.errors import BadInputs, NodeOutOfMemory
 from node.faults import FlipBit, flip_bit
+from node.programs import Programs
 from node.training import ShardResult
+from repops import encoding
+from repops.builder import Builder
 from repops.files import state_bytes
+from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, Graph
+from repops.profile import profile
 from tests.unit.node_jobs import SmallJob, publish
-from zoo_compute.manifest import JobError
+from zoo_compute.manifest import JobError, ProgramFile
 from zoo_compute.store import cid_of
 from zoo_compute.store.errors import ContentMissing
 
@@ -38,12 +43,12 @@ def round_of_three(job: SmallJob) -> SmallJob:
 def test_run_shard__stores_its_update_and_reports_it(job: SmallJob) -> None:
     report = job.train(1)
     update = syncer.get_state(job.store, report["update"], bytes.fromhex(report["update_root"]), max_bytes=10**6)
-    assert set(update) == set(job.program.names)
+    assert set(update) == set(job.programs.graph.exchanged)
     assert report["update"] in job.store.pins()
     assert report["loss"] == [report["losses"][0], report["losses"][-1]]
     assert [step for step, _ in report["segments"]] == [0, 2, 4, 5]
     assert 0 < report["seconds"] < report["wall_s"]
-    assert report["tokens"] == 5 * 4 * 16
+    assert (report["tokens"], report["skipped"]) == (5 * 4 * 16, 0)
     again = worker.run_shard(job.base | {"slot": 1}, job.store)
     assert {k: v for k, v in again.items() if not k.endswith(("seconds", "_s"))} == {
         k: v for k, v in report.items() if not k.endswith(("seconds", "_s"))
@@ -124,9 +129,7 @@ def test_verification__of_an_update_file_under_another_root__is_a_mismatch(job: 
     assert (answer["agrees"], answer["field"]) == (False, "update")
 
 
-def test_aggregation__mask_or_bundles_that_differ_from_the_chain__are_refused(round_of_three: SmallJob) -> None:
-    with pytest.raises(BadInputs, match="presence mask is 0x3"):
-        round_of_three.aggregate(0b011)
+def test_aggregation__of_a_bundle_that_differs_from_the_chain__is_refused(round_of_three: SmallJob) -> None:
     round_of_three.bundles[0]["slots"] = [0, 1]
     with pytest.raises(BadInputs, match="committed were"):
         round_of_three.aggregate()
@@ -151,6 +154,7 @@ def test_aggregation__an_update_that_is_gone__is_told_as_missing(round_of_three:
         ({"start_root": "zz"}, "in hex"),
         ({"program_root": "33" * 32}, "program_root"),
         ({"data_root": "33" * 32}, "data_root"),
+        ({"flops": 1}, "flops are .* the chain's 1"),
     ],
 )
 def test_run_shard__request_that_contradicts_the_manifest__is_refused(
@@ -183,20 +187,68 @@ def test_run_shard__manifest_that_is_none__is_refused(job: SmallJob) -> None:
         worker.run_shard(job.base | {"slot": 0, "manifest": job.store.add(b"junk")}, job.store)
 
 
-@pytest.mark.parametrize("content", ["junk", "shape", "tokens", "other"])
+@pytest.mark.parametrize(
+    "content", ["junk", "shape", "dtype", "rank", "names", "more", "none", "counts", "fewer", "other"]
+)
 def test_inputs__data_that_is_not_what_the_manifest_says__is_refused(tmp_path: Path, content: str) -> None:
     from dataclasses import replace
 
-    from repops.commitments import tensor_root
+    from repops.commitments import state_root
 
     job = publish(tmp_path)
-    right = syncer.fetch_examples(job.store, job.manifest).numpy()
-    arrays = {"shape": right[:, :9].copy(), "tokens": right.astype(np.int32) + 300, "other": right[::-1].copy()}
-    data = b"junk" if content == "junk" else state_bytes({"examples": arrays[content]})
-    root = job.manifest.data.root if content in ("junk", "other") else tensor_root(arrays[content]).hex()
+    step = job.programs.graph
+    right = syncer.fetch_examples(job.store, job.manifest, step)["tokens"]
+    contents = {
+        "shape": {"tokens": right[:, :9].copy()},
+        "dtype": {"tokens": right.astype(np.float32)},
+        "rank": {"tokens": right[:, 0].copy()},
+        "names": {"inputs": right},
+        "more": {"tokens": right, "inputs": right},
+        "none": {},
+        "counts": {"inputs": right[:, 1:].copy(), "targets": right[:-1, 1:].copy()},
+        "fewer": {"tokens": right[:-1].copy()},
+        "other": {"tokens": right[::-1].copy()},
+    }
+    data = b"junk" if content == "junk" else state_bytes(contents[content])
+    root = job.manifest.data.root if content in ("junk", "other") else state_root(contents[content]).hex()
     manifest = replace(job.manifest, data=replace(job.manifest.data, cid=job.store.add(data), root=root))
     with pytest.raises(BadInputs, match=r"data|examples"):
-        syncer.fetch_examples(job.store, manifest)
+        syncer.fetch_examples(job.store, manifest, step)
+
+
+@pytest.mark.parametrize("content", ["junk", "another root", "flops", "batch", "nothing exchanged", "a name of ours"])
+def test_inputs__program_that_is_not_what_the_manifest_says__is_refused(job: SmallJob, content: str) -> None:
+    from dataclasses import replace
+
+    graph, batch_size = job.programs.graph, 4 + (content == "batch")
+    if content in ("nothing exchanged", "a name of ours"):
+        graph = trifle("outer/w" if content == "a name of ours" else "w", changes=content == "a name of ours")
+    data = b"junk" if content == "junk" else encoding.encode(graph)
+    root = b"\1" * 32 if content == "another root" else encoding.root(graph)
+    file = ProgramFile(job.store.add(data), root.hex(), profile(graph).flops + (content == "flops"))
+    told = {"flops": "flops, the manifest says", "batch": "the manifest's steps have", "another root": "its root is"}
+    with pytest.raises(BadInputs, match=told.get(content, "program")):
+        syncer.fetch_programs(job.store, replace(job.manifest, program=file, batch_size=batch_size))
+
+
+def test_prepare__a_round_that_no_program_can_aggregate__is_refused(
+    job: SmallJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    monkeypatch.setattr("repops.checking.MAX_NODES", 2_000)  # the step has fewer, the aggregation of all slots more
+    manifest = replace(job.manifest, slots=256)
+    request = job.base | {"manifest": job.store.add(manifest.to_bytes())}
+    with pytest.raises(JobError, match="tensors of 256 slots make no aggregation"):
+        worker.prepare(request, job.store)
+
+
+def trifle(name: str, *, changes: bool) -> Graph:
+    """A program with one parameter."""
+    b = Builder()
+    batch, before = b.input(F32, (4,), BATCH_ROLE, 0), b.input(F32, (4,), STATE_ROLE, 0)
+    after = b.map("mul", before, 0.5) if changes else before
+    return b.finish([(name, PARAMETER, before, after)], [("inputs", batch)], b.sum(batch, [0]))
 
 
 @pytest.mark.parametrize(
@@ -213,7 +265,7 @@ def test_run_shard__out_of_memory__names_the_sizes_and_what_to_do(
     def fails(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(type(job.program), "step", fails)
+    monkeypatch.setattr(Programs, "advance", fails)
     with pytest.raises(NodeOutOfMemory, match=r"34,\d+ parameters need about .* GB .* are free") as refusal:
         worker.run_shard(job.base | {"slot": 0}, job.store)
     assert "larger one" in refusal.value.hint
@@ -221,12 +273,23 @@ def test_run_shard__out_of_memory__names_the_sizes_and_what_to_do(
         worker.prepare(job.base, job.store)
 
 
+def huge_step() -> Graph:
+    """A valid program of a few hundred bytes whose state would fill any machine."""
+    b = Builder()
+    batch = b.input(F32, (4,), BATCH_ROLE, 0)
+    entries = []
+    for position in range(64):
+        before = b.input(F32, (2**31 - 1,), STATE_ROLE, position)
+        entries.append((f"w{position:02}", PARAMETER, before, b.map("mul", before, 0.5)))
+    return b.finish(entries, [("inputs", batch)], b.sum(batch, [0]))
+
+
 def test_run_shard__job_larger_than_the_machine__is_refused_before_it_is_fetched(job: SmallJob) -> None:
     from dataclasses import replace
 
-    program = json.loads(json.dumps(job.manifest.program))
-    program["architecture"] |= {"width": 4096, "layers": 80}
-    manifest = replace(job.manifest, program=program, state=replace(job.manifest.state, cid=cid_of(b"not stored")))
+    step = huge_step()
+    file = ProgramFile(job.store.add(encoding.encode(step)), encoding.root(step).hex(), profile(step).flops)
+    manifest = replace(job.manifest, program=file, state=replace(job.manifest.state, cid=cid_of(b"not stored")))
     request = {"job": 1, "slot": 0, "round": 0, "start_root": manifest.state.root}
     with pytest.raises(NodeOutOfMemory, match="GB with its data, this machine has"):
         worker.run_shard(request | {"manifest": job.store.add(manifest.to_bytes())}, job.store)
@@ -236,7 +299,7 @@ def test_run_shard__another_runtime_error__is_not_called_memory(job: SmallJob, m
     def fails(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(type(job.program), "step", fails)
+    monkeypatch.setattr(Programs, "advance", fails)
     with pytest.raises(RuntimeError, match="a bug"):
         worker.run_shard(job.base | {"slot": 0}, job.store)
 

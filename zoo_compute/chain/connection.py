@@ -48,8 +48,11 @@ class Chain:
         self.registry = bindings.NodeRegistry(w3, at["registry"])
         self.tasks = bindings.TaskRegistry(w3, at["tasks"])
         self.rewards = bindings.Rewards(w3, at["rewards"])
+        self.datasets = bindings.Datasets(w3, at["datasets"])
         self.auction = bindings.Auction(w3, at["auction"])
         self.settlement = bindings.Settlement(w3, at["settlement"])
+        self.audits = bindings.Audits(w3, at["audits"])
+        self.availability = bindings.Availability(w3, at["availability"])
         self.histories: dict[tuple[str, int], History] = {}  # snapshot.py: the events of a job, read once
         self.causes: dict[str, str] = {}  # ledger.py: by transaction, why collateral was taken
 

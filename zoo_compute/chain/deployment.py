@@ -21,6 +21,7 @@ REWARDS_POOL = 10_000_000 * ZEN  # network rewards: 1,000 production epochs at m
 
 RECEIPT_TIMEOUT_S = 180.0
 EMPTY_BYTES32 = bytes(32)
+NOBODY = "0x" + 40 * "0"
 
 
 class Deployer(Protocol):
@@ -89,9 +90,14 @@ def deploy(
     at["zen"] = deployer.deploy("ZenToken", supply)
     at["timelock"] = deployer.deploy("Timelock", params.timelock_s, governors)
     at["treasury"] = deployer.deploy("Treasury", at["timelock"])
-    at["registry"] = deployer.deploy("NodeRegistry", at["zen"], guardian, params.min_stake, params.exit_delay_s)
+    at["registry"] = deployer.deploy(
+        "NodeRegistry", at["zen"], guardian, params.min_stake, params.exit_delay_s, params.epoch_s
+    )
     at["tasks"] = deployer.deploy("TaskRegistry", at["treasury"], me if devnet else at["timelock"], guardian)
-    at["rewards"] = deployer.deploy("Rewards", at["zen"], at["registry"], params.epoch_s, params.emission_per_epoch)
+    at["rewards"] = deployer.deploy(
+        "Rewards", at["zen"], at["registry"], params.epoch_s, params.emission_per_epoch, params.weight_per_fee
+    )
+    at["datasets"] = deployer.deploy("Datasets", at["tasks"], at["rewards"])
     at["auction"] = deployer.deploy(
         "Auction", at["registry"], at["tasks"], guardian, params.bid_window_s, params.reveal_window_s
     )
@@ -105,6 +111,17 @@ def deploy(
         params.ready_window_s,
         params.min_window_s,
     )
+    at["audits"] = deployer.deploy(
+        "Audits",
+        at["registry"],
+        at["tasks"],
+        at["settlement"],
+        at["rewards"],
+        at["zen"],
+        params.audit_bond,
+        params.draw_blocks,
+    )
+    at["availability"] = deployer.deploy("Availability", at["registry"], at["tasks"], at["settlement"], params.answer_s)
     _wire(deployer, at)
     pending = _allow_zen(deployer, at, params, governors, devnet)
     if rewards_pool:
@@ -119,10 +136,13 @@ def deploy(
 
 
 def _wire(deployer: Deployer, at: Mapping[str, str]) -> None:
-    for name in ("registry", "tasks"):
-        deployer.call(CONTRACTS[name], at[name], "wire", at["auction"], at["settlement"])
-    for name in ("auction", "rewards"):
-        deployer.call(CONTRACTS[name], at[name], "wire", at["settlement"])
+    registry = ("auction", "settlement", "tasks", "rewards")
+    deployer.call("NodeRegistry", at["registry"], "wire", *(at[name] for name in registry))
+    deployer.call("TaskRegistry", at["tasks"], "wire", at["auction"], at["settlement"])
+    deployer.call("Auction", at["auction"], "wire", at["settlement"])
+    # Nobody judges disputes yet: no claim is convicted for its results. The audits' part of a slash goes to the treasury.
+    deployer.call("Settlement", at["settlement"], "wire", NOBODY, at["availability"], at["treasury"])
+    deployer.call("Rewards", at["rewards"], "wire", at["settlement"], at["audits"], at["datasets"])
 
 
 def _allow_zen(

@@ -140,7 +140,7 @@ def _queries(chain: Chain, names: frozenset[str] | None, job: int | None, operat
             layouts.setdefault(tuple(positions.items()), []).append(signature)
     queries = []
     for layout, found in layouts.items():
-        topics: list[Any] = [["0x" + s.topic.hex() for s in found], None, None]
+        topics: list[Any] = [["0x" + s.topic.hex() for s in found], None, None, None]
         for argument, position in layout:
             topics[position] = "0x" + (wanted[argument] or 0).to_bytes(32, "big").hex()
         while topics[-1] is None:

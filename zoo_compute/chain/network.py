@@ -35,8 +35,11 @@ CONTRACTS = {
     "registry": "NodeRegistry",
     "tasks": "TaskRegistry",
     "rewards": "Rewards",
+    "datasets": "Datasets",
     "auction": "Auction",
     "settlement": "Settlement",
+    "audits": "Audits",
+    "availability": "Availability",
 }
 
 

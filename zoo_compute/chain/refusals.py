@@ -9,7 +9,10 @@ from web3.exceptions import ContractLogicError, Web3RPCError
 from zoo_compute.chain.hints import HINTS
 from zoo_compute.errors import (
     AuctionRefusal,
+    AuditsRefusal,
+    AvailabilityRefusal,
     BareRevert,
+    DatasetsRefusal,
     Refusal,
     RegistryRefusal,
     RewardsRefusal,
@@ -26,6 +29,9 @@ CLASSES: dict[str, type[Refusal]] = {
     "auction": AuctionRefusal,
     "settlement": SettlementRefusal,
     "rewards": RewardsRefusal,
+    "datasets": DatasetsRefusal,
+    "availability": AvailabilityRefusal,
+    "audits": AuditsRefusal,
     "treasury": TreasuryRefusal,
     "timelock_controller": TimelockRefusal,
     "access_control": TimelockRefusal,

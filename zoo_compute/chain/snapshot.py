@@ -10,28 +10,29 @@ from zoo_compute.chain.events import Event
 from zoo_compute.chain.history import History
 from zoo_compute.chain.reads import Read, read_all
 from zoo_compute.chain.views import (
-    AggregatorSeat,
+    AGGREGATOR_SEAT,
     Bid,
     Checkpoint,
+    ClaimState,
     Commit,
     JobState,
     JobView,
     Kind,
     Lot,
     OperatorView,
+    Rollback,
     Run,
     Seat,
-    Vacancy,
+    Standing,
 )
 from zoo_compute.errors import UserError
-from zoo_compute.spec.bits import slots_in
+from zoo_compute.spec.bits import full
 from zoo_compute.spec.params import Terms
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain, Head
 
 T = TypeVar("T")
-C = TypeVar("C", Commit, Checkpoint)
 
 
 def read_job(chain: Chain, job: int, block: int | None = None) -> JobView:
@@ -55,9 +56,10 @@ def read_operator(
     first = [
         Read("registry", "operators", (operator,)),
         Read("registry", "discount_bps", (operator,)),
+        Read("registry", "declarations", (operator,)),
         *(Read("registry", "collateral", (operator, token)) for token in tokens),
     ]
-    found, discount, *collateral = read_all(chain, head.number, first)
+    found, discount, declared, *collateral = read_all(chain, head.number, first)
     if int(found["owner"], 16) == 0:
         raise UserError(f"there is no operator {operator} at block {head.number}", hint="operator numbers start at 1")
     second = [
@@ -72,6 +74,8 @@ def read_operator(
         block=head.number,
         now=head.timestamp,
         discount_bps=discount,
+        tier=declared["tier"],
+        hours=declared["hours"],
         eligible=eligible,
         endpoint=told[-1].args["endpoint"] if told else "",
         collateral={token: _pair(value) for token, value in zip(tokens, collateral, strict=True)},
@@ -88,23 +92,16 @@ def _read_parts(chain: Chain, job: int, head: Head, events: Sequence[Event]) -> 
     """Everything that is read of a job in one batch; the answer gives, by view function, arguments -> value."""
     kinds = [int(Kind.SLOTS), int(Kind.AGGREGATOR)]
     bidders = {(event.args["kind"], event.args["operator"]) for event in events if event.name == "BidSealed"}
-    seated = {(event.args["kind"], event.args["operator"]) for event in events if event.name == "SeatTaken"}
-    seated |= {(int(Kind.SLOTS), event.args["operator"]) for event in events if event.name == "SlotTakenOver"}
-    seated |= {(int(Kind.AGGREGATOR), event.args["operator"]) for event in events if event.name == "AggregatorTakenOver"}  # fmt: skip
-    vacated = 0
-    for event in events:
-        vacated |= event.args["bitmap"] if event.name == "SlotsVacated" else 0
+    seats = {event.args["seat"] for event in events if event.name == "SeatTaken"}
+    seats |= {event.args["new_seat"] for event in events if event.name == "SeatSplit"}
+    seated = {event.args["operator"] for event in events if event.name in ("SeatTaken", "SeatTakenOver")}
     reads = [
         Read("tasks", "jobs", (job,)),
-        Read("tasks", "checkpoint_cid", (job,)),
         Read("settlement", "runs", (job,)),
         *(Read("auction", "lots", (job, kind)) for kind in kinds),
         *(Read("auction", "bids", (job, kind, operator)) for kind, operator in sorted(bidders)),
-        *(
-            Read("settlement", "seats" if kind == Kind.SLOTS else "aggregator_seats", (job, operator))
-            for kind, operator in sorted(seated)
-        ),
-        *(Read("settlement", "vacancies", (job, slot)) for slot in slots_in(vacated)),
+        *(Read("settlement", "seats", (job, seat)) for seat in sorted(seats)),
+        *(Read("settlement", "stakes", (job, operator)) for operator in sorted(seated)),
     ]
     values = read_all(chain, head.number, reads)
 
@@ -119,10 +116,9 @@ def _read_parts(chain: Chain, job: int, head: Head, events: Sequence[Event]) -> 
 def _job_view(head: Head, posted: Event, events: Sequence[Event], of: Callable[[str], dict[tuple, Any]]) -> JobView:
     stored = of("jobs")[()]
     run = _as(Run, of("runs")[()])
-    vacant = run.vacant
-    recorded = {event.args["round"]: event.args["root"] for event in events if event.name == "CheckpointRecorded"}
-    paid = {(event.args["round"], event.args["key"]) for event in events if event.name == "ClaimFinalised"}
     bids = {key: _as(Bid, value) for key, value in of("bids").items()}
+    commits, checkpoints = _claims(events)
+    roots, cids = _line(stored["state_root"], events)
     return JobView(
         job=posted.args["job"],
         block=head.number,
@@ -136,22 +132,79 @@ def _job_view(head: Head, posted: Event, events: Sequence[Event], of: Callable[[
         run=run if run.state else None,
         lots={kind: _as(Lot, value) for (kind,), value in of("lots").items()},
         bids={(key[0], key[1]): bid for key, bid in bids.items() if bid.attempt},
-        seats={operator: _as(Seat, value) for (operator,), value in of("seats").items()},
-        aggregator_seats={
-            operator: _as(AggregatorSeat, value) for (operator,), value in of("aggregator_seats").items()
-        },
-        vacancies={slot: _as(Vacancy, value) for (slot,), value in of("vacancies").items() if vacant >> slot & 1},
-        checkpoint_roots={0: stored["state_root"], **recorded},
-        checkpoint_cid=of("checkpoint_cid")[()],
-        commits=[_claim(Commit, event, paid) for event in events if event.name == "ResultsCommitted"],
-        checkpoints=[_claim(Checkpoint, event, paid) for event in events if event.name == "CheckpointPosted"],
+        seats={seat: _as(Seat, value) for (seat,), value in of("seats").items()},
+        stakes={operator: _as(Standing, value) for (operator,), value in of("stakes").items()},
+        checkpoint_roots=roots,
+        checkpoint_cids=cids,
+        commits=commits,
+        checkpoints=checkpoints,
+        lost=_lost(events),
+        rollbacks=[
+            Rollback(event.args["turn"], event.args["round"], event.block)
+            for event in events
+            if event.name == "RolledBack"
+        ],
+        closed=any(event.name == "JobClosed" for event in events),
     )
 
 
-def _claim(type_: Callable[..., C], event: Event, paid: set[tuple[int, int]]) -> C:
-    args = {name: value for name, value in event.args.items() if name != "job"}
-    claim = type_(**args, finalised=False, block=event.block)
-    return replace(claim, finalised=(claim.round, claim.key) in paid)
+def _claims(events: Sequence[Event]) -> tuple[list[Commit], list[Checkpoint]]:
+    """Every claim that was made, with what became of it. A seat may claim a turn again when its claim was convicted."""
+    found: dict[tuple[int, int], Commit | Checkpoint] = {}  # by (turn, seat): the newest claim of each
+    convicted: list[Commit | Checkpoint] = []
+    for event in events:
+        args = event.args
+        if event.name in ("ResultsCommitted", "CheckpointPosted"):
+            key = (args["claim"]["turn"], args["claim"]["seat"])
+            if key in found:
+                convicted.append(found[key])
+            if event.name == "ResultsCommitted":
+                found[key] = Commit(**args["claim"], block=event.block, bundle=args["bundle"])
+            else:
+                found[key] = Checkpoint(**args["claim"], block=event.block, cid=args["cid"])
+        elif (change := _CHANGES.get(event.name)) is not None:
+            key = (args["turn"], args["seat"])
+            found[key] = change(found[key])
+    every = sorted([*convicted, *found.values()], key=lambda claim: claim.block)
+    return [c for c in every if isinstance(c, Commit)], [c for c in every if isinstance(c, Checkpoint)]
+
+
+_CHANGES: dict[str, Callable[[Commit | Checkpoint], Commit | Checkpoint]] = {
+    "ClaimFinalised": lambda claim: replace(claim, state=ClaimState.PAID),
+    "ClaimConvicted": lambda claim: replace(claim, state=ClaimState.CONVICTED),
+    "DisputeOpened": lambda claim: replace(claim, disputes=claim.disputes + 1),
+    "DisputeClosed": lambda claim: replace(claim, disputes=max(0, claim.disputes - 1)),
+}
+
+
+def _lost(events: Sequence[Event]) -> dict[int, int]:
+    """The slots that each operator was taken, or gave up: bitmaps. A seat that is split keeps its first slots."""
+    runs: dict[int, tuple[int, int]] = {}  # by seat: first, count
+    lost: dict[int, int] = {}
+    for event in events:
+        args = event.args
+        if event.name == "SeatTaken":
+            runs[args["seat"]] = (args["first"], args["count"])
+        elif event.name == "SeatSplit":
+            runs[args["seat"]] = (runs[args["seat"]][0], args["kept"])
+            runs[args["new_seat"]] = (args["first"], args["count"])
+        elif event.name == "SeatVacated" and args["seat"] != AGGREGATOR_SEAT:
+            first, count = runs[args["seat"]]
+            lost[args["operator"]] = lost.get(args["operator"], 0) | full(count) << first
+    return lost
+
+
+def _line(state_root: bytes, events: Sequence[Event]) -> tuple[dict[int, bytes], dict[int, bytes]]:
+    """Roots and pointers of the checkpoints that stand, by round: a rollback forgets those after the round it does again."""
+    roots, cids = {0: state_root}, {}
+    for event in events:
+        if event.name == "CheckpointPosted":
+            made = event.args["claim"]["round"] + 1
+            roots[made], cids[made] = event.args["claim"]["root"], event.args["cid"]
+        elif event.name == "RolledBack":
+            for void in [made for made in cids if made > event.args["round"]]:
+                del roots[void], cids[void]
+    return roots, cids
 
 
 def _as(type_: type[T], values: Mapping[str, Any]) -> T:

@@ -6,11 +6,11 @@ Field names are those of docs/protocol.md. Everything is plain: integers, `bytes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
-from zoo_compute.spec.bits import slots_in
-from zoo_compute.spec.params import AGGREGATION_KEY, KIND_AGGREGATOR, KIND_SLOTS, STANDARD_CAP_BIDDERS, Terms
+from zoo_compute.spec.params import AGGREGATOR_SEAT as AGGREGATOR_SEAT
+from zoo_compute.spec.params import KIND_AGGREGATOR, KIND_SLOTS, STANDARD_CAP_BIDDERS, Terms
 from zoo_compute.spec.state import JobState as JobState
 from zoo_compute.spec.state import Phase
 
@@ -82,98 +82,155 @@ class Run:
 
     state: int
     round: int
+    turn: int  # rounds opened so far, those done again included
     rounds: int
     slots: int
     quorum: int
-    opened_at: int
-    outstanding: int
+    depth: int
+    policy: int
+    opened_at: int  # 0 while the newest turn waits for its place, and after the last one
     window_s: int
     slot_s: int
     aggregate_s: int
     aggregator: int  # operator; 0 when vacant
-    aggregator_price: int
     aggregator_due: int
     token: str
     lock: int  # per slot
     flops: int
-    missing: int  # bitmap: not yet committed this round; in AWARDED, not yet ready
-    vacant: int  # bitmap
+    seats: int  # awarded or split off so far
+    missing: int  # bitmap of seats: not yet committed this turn; in AWARDED, not yet ready
+    committed: int  # slots of the open turn with a claim
+    holds: int  # demands for data that stop the turn's clocks
     pot: int
+    start_root: bytes  # the state the newest turn starts from
+
+    @property
+    def waits(self) -> bool:
+        """The newest turn opens when the claims in its place, `depth` turns older, are final."""
+        return self.opened_at == 0
 
     @property
     def inputs_close(self) -> int:
         return self.opened_at + 2 * self.slot_s
 
+    def inputs_closed(self, now: int) -> bool:
+        """Nothing more can be committed in the open turn."""
+        return self.holds == 0 and now >= self.inputs_close
+
     def inputs_complete(self, now: int) -> bool:
-        return self.missing == 0 or now >= self.inputs_close
+        return self.missing == 0 or self.inputs_closed(now)
 
 
 @dataclass(frozen=True)
 class Seat:
-    """`Settlement.seats(job, operator)`: what an operator holds of the slots' lot."""
+    """`Settlement.seats(job, seat)`: a run of consecutive slots, or the aggregator's seat."""
 
-    price: int
-    locked: int
+    operator: int  # 0 when vacant
+    first: int
+    count: int
+    price: int  # per slot-round, from escrow
+    pot_price: int  # per slot-round, from the pot
     estimate_s: int
     since: int
-    held: int  # bitmap
-    taken: int  # bitmap: the slots of `held`, now or once, that came by takeover
+    pot: int  # of a vacancy: what its takers' difference may cost
+
+    @property
+    def slots(self) -> range:
+        return range(self.first, self.first + self.count)
+
+    def deadline(self, run: Run) -> int:
+        """Last second of the open turn in which the seat cannot be timed out."""
+        return max(run.opened_at, self.since) + min(2 * self.estimate_s, run.slot_s)
 
 
 @dataclass(frozen=True)
-class AggregatorSeat:
-    """`Settlement.aggregator_seats(job, operator)`."""
+class Standing:
+    """`Settlement.stakes(job, operator)`."""
 
-    price: int
     locked: int
+    lots: int  # that the registry counts it as locked in, for this job
+    held: int  # seats
+    left_turn: int  # first turn in which it has surely no claim, once it holds nothing
+
+
+class ClaimState(IntEnum):
+    """What became of a claim."""
+
+    PENDING = 1
+    PAID = 2
+    CONVICTED = 3
 
 
 @dataclass(frozen=True)
-class Vacancy:
-    """`Settlement.vacancies(job, slot)` of a vacant slot."""
+class Claim:
+    """What was committed on chain, and what became of it. The first ten fields are those the contract hashes."""
 
-    price: int  # what escrow paid the last holder per round
-    pot: int
-
-
-@dataclass(frozen=True)
-class Commit:
-    """A claim on results (`ResultsCommitted`), and whether it has been paid."""
-
+    turn: int
     round: int
+    seat: int
     operator: int
-    bitmap: int
+    scope: int  # of slots: first << 16 | count; of an aggregation: the presence mask, a bitmap of seats
+    price: int  # from escrow
+    pot_price: int  # from the pot
+    start_root: bytes
     root: bytes
-    bundle: bytes  # SHA-256 digest of the bundle's CID
     deadline: int
-    finalised: bool
-    block: int
+    state: ClaimState = ClaimState.PENDING
+    disputes: int = 0  # open ones
+    block: int = 0
 
     @property
-    def key(self) -> int:
-        return (self.bitmap & -self.bitmap).bit_length() - 1
+    def final(self) -> bool:
+        """Nothing can become of it any more."""
+        return self.state != ClaimState.PENDING
+
+    @property
+    def fields(self) -> tuple[int | bytes, ...]:
+        """The struct that `Settlement.finalise` takes."""
+        return (
+            self.turn, self.round, self.seat, self.operator, self.scope, self.price, self.pot_price,
+            self.start_root, self.root, self.deadline,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """A claim on an aggregation (`CheckpointPosted`): it closed `round` and made checkpoint `round + 1`."""
+class Commit(Claim):
+    """A claim on the results of a seat in a turn (`ResultsCommitted`)."""
 
+    bundle: bytes = bytes(32)  # SHA-256 digest of the bundle's CID
+
+    @property
+    def first(self) -> int:
+        return self.scope >> 16
+
+    @property
+    def count(self) -> int:
+        return self.scope & 0xFFFF
+
+    @property
+    def slots(self) -> range:
+        return range(self.first, self.first + self.count)
+
+
+@dataclass(frozen=True)
+class Checkpoint(Claim):
+    """A claim on an aggregation (`CheckpointPosted`): it closed `turn`, and made checkpoint `round + 1`."""
+
+    cid: bytes = bytes(32)  # SHA-256 digest of the checkpoint pointer's CID
+
+    @property
+    def mask(self) -> int:
+        """The seats that were present, a bitmap."""
+        return self.scope
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """A job set back: `turn` does `round` again."""
+
+    turn: int
     round: int
-    operator: int
-    mask: int
-    root: bytes
-    cid: bytes  # SHA-256 digest of the checkpoint pointer's CID
-    deadline: int
-    finalised: bool
     block: int
-
-    @property
-    def key(self) -> int:
-        return AGGREGATION_KEY
-
-    @property
-    def bitmap(self) -> int:
-        return self.mask
 
 
 @dataclass(frozen=True)
@@ -191,22 +248,52 @@ class JobView:
     posted_block: int
     run: Run | None  # None before the award
     lots: Mapping[int, Lot]  # by kind
-    bids: Mapping[tuple[int, int], Bid]  # by (kind, operator); reclaimed ones are absent
-    seats: Mapping[int, Seat]  # by operator
-    aggregator_seats: Mapping[int, AggregatorSeat]  # by operator
-    vacancies: Mapping[int, Vacancy]  # by slot, the vacant ones
-    checkpoint_roots: Mapping[int, bytes]  # by round; 0 is the initial state
-    checkpoint_cid: bytes  # of the newest; zero before the first checkpoint
-    commits: Sequence[Commit]
+    bids: Mapping[tuple[int, int], Bid]  # by (kind, operator); spent ones are absent
+    seats: Mapping[int, Seat]  # by number; AGGREGATOR_SEAT is the aggregator's
+    stakes: Mapping[int, Standing]  # by operator
+    checkpoint_roots: Mapping[int, bytes]  # by round, of the line that stands; 0 is the initial state
+    checkpoint_cids: Mapping[int, bytes]  # by round from 1: digests of the pointers' CIDs
+    commits: Sequence[Commit]  # in the order they were made
     checkpoints: Sequence[Checkpoint]
+    lost: Mapping[int, int] = field(default_factory=dict)  # by operator: the slots it timed out of or gave up, a bitmap
+    rollbacks: Sequence[Rollback] = ()
+    closed: bool = False  # what was left of the escrow is owed to the submitter
 
     @property
     def over(self) -> bool:
         return self.state in (JobState.ENDED, JobState.CANCELLED)
 
-    def closed(self, round_: int) -> bool:
-        """A round is closed when a later one runs or the job has ended: its claims can be finalised."""
-        return self.run is not None and (self.state == JobState.ENDED or round_ < self.run.round)
+    @property
+    def settled(self) -> bool:
+        """Over for good: every claim is paid or convicted, and the escrow is divided."""
+        return self.state == JobState.CANCELLED or self.closed
+
+    @property
+    def done(self) -> int:
+        """Rounds done, of the line that stands."""
+        return max(self.checkpoint_roots, default=0)
+
+    @property
+    def holders(self) -> Mapping[int, Seat]:
+        """The seats of slots, by number."""
+        return {number: seat for number, seat in self.seats.items() if number != AGGREGATOR_SEAT}
+
+    def held_by(self, operator: int) -> Mapping[int, Seat]:
+        """The seats of slots an operator holds, by number."""
+        return {number: seat for number, seat in self.holders.items() if seat.operator == operator}
+
+    def slots_of(self, operator: int) -> int:
+        """How many slots an operator holds."""
+        return sum(seat.count for seat in self.held_by(operator).values())
+
+    @property
+    def vacant(self) -> Mapping[int, Seat]:
+        """The seats of slots that nobody holds, by number."""
+        return self.held_by(0)
+
+    def is_closed(self, turn: int) -> bool:
+        """A turn is closed when there is a newer one, which may be waiting, or never come: its claims can be finalised."""
+        return self.run is not None and turn < self.run.turn
 
     @property
     def claims(self) -> Sequence[Commit | Checkpoint]:
@@ -214,14 +301,36 @@ class JobView:
         return [*self.commits, *self.checkpoints]
 
     @property
-    def payable(self) -> Sequence[Commit | Checkpoint]:
-        """Claims whose window is over, whose round is closed, and which nobody finalised yet."""
-        return [c for c in self.claims if not c.finalised and self.closed(c.round) and self.now > c.deadline]
+    def pending(self) -> Sequence[Commit | Checkpoint]:
+        """Claims that are neither paid nor convicted, the oldest first."""
+        return sorted((c for c in self.claims if not c.final), key=lambda c: (c.turn, c.seat))
 
-    def committed(self, round_: int) -> Mapping[int, Commit]:
-        """The commit that covers each slot of a round."""
-        found = [c for c in self.commits if c.round == round_]
-        return {slot: c for c in found for slot in slots_in(c.bitmap)}
+    @property
+    def payable(self) -> Sequence[Commit | Checkpoint]:
+        """Pending claims whose window is over, whose turn is closed, and which nobody disputes; the oldest first."""
+        return [c for c in self.pending if self.is_closed(c.turn) and self.now > c.deadline and not c.disputes]
+
+    def is_final(self, turn: int) -> bool:
+        """Whether a turn is closed and all its claims are paid or convicted."""
+        return self.is_closed(turn) and all(c.final for c in self.claims if c.turn == turn)
+
+    @property
+    def final_rounds(self) -> int:
+        """Rounds of the line that stands whose checkpoint is final: no claim up to its turn is pending."""
+        oldest = min((c.turn for c in self.pending), default=None)
+        line = [self.checkpoint_of(round_) for round_ in range(1, self.done + 1)]
+        return max((c.round + 1 for c in line if c and (oldest is None or c.turn < oldest)), default=0)
+
+    def checkpoint_of(self, round_: int, start_root: bytes | None = None) -> Checkpoint | None:
+        """The newest aggregation that made the checkpoint `round_` starts from, with this root; None for the initial state."""
+        root = self.checkpoint_roots.get(round_) if start_root is None else start_root
+        found = [c for c in self.checkpoints if c.round == round_ - 1 and c.root == root]
+        return found[-1] if found else None
+
+    def committed(self, turn: int) -> Mapping[int, Commit]:
+        """The commit that covers each slot of a turn."""
+        found = [c for c in self.commits if c.turn == turn and c.state != ClaimState.CONVICTED]
+        return {slot: c for c in found for slot in c.slots}
 
 
 @dataclass(frozen=True)
@@ -239,6 +348,8 @@ class OperatorView:
     reputation: int
     locks: int  # jobs it is locked in
     exit_at: int  # 0: no exit requested
+    tier: int  # declared last: 0 none, 1 bronze, 2 silver, 3 gold
+    hours: int  # declared last: bitmap of an epoch's periods
     discount_bps: int
     eligible: bool  # may bid now with its hot key
     endpoint: str  # where its store serves blocks, newest announcement

@@ -13,6 +13,9 @@ from zoo_compute.cli.context import Group, Settings, pass_settings
 from zoo_compute.cli.output import StatusLine, table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zoo_compute.chain.views import Claim, JobView
     from zoo_compute.ledger import Account
     from zoo_compute.posted import Job, Redundancy
     from zoo_compute.progress import Progress
@@ -81,13 +84,22 @@ def show(settings: Settings, number: int, location: str | None) -> None:
         "token": view.token,
         "checkpoints": {str(r): "0x" + root.hex() for r, root in sorted(view.checkpoint_roots.items())},
         "seats": {
-            str(o): {"slots": seat.held, "price": str(seat.price), "locked": str(seat.locked)}
-            for o, seat in view.seats.items()
+            str(number): {
+                "operator": seat.operator,
+                "first": seat.first,
+                "count": seat.count,
+                "price": str(seat.price),
+                "pot_price": str(seat.pot_price),
+            }
+            for number, seat in sorted(view.seats.items())
         },
+        "locked": {str(operator): str(standing.locked) for operator, standing in sorted(view.stakes.items())},
+        "rolled_back": [vars(rollback) for rollback in view.rollbacks],
         "redundancy": {"wanted": kept.wanted, "confirmed": kept.confirmed} if kept else None,
         "account": account.to_dict(),
     }
-    lines = [progress.line(), f"submitter {view.submitter}", *_losses(progress), _kept(kept)]
+    lines = [progress.line(), f"submitter {view.submitter}", *_losses(progress), *_line_of(view), _kept(kept)]
+    lines += _seats(view)
     settings.emit(data, [*lines, *_money(account, view.now)])
 
 
@@ -98,6 +110,51 @@ def _kept(found: Redundancy | None) -> str:
     return f"newest checkpoint: kept by the stores of {found.confirmed} operator{'s' * (found.confirmed != 1)}{short}"
 
 
+def _line_of(view: JobView) -> list[str]:
+    """Which checkpoints are final, which are optimistic, and what was set back."""
+    from zoo_compute.chain.views import ClaimState
+
+    lines = []
+    if view.done:
+        final, done = view.final_rounds, view.done
+        optimistic = (
+            "" if final == done else f", {final + 1} to {done} optimistic: claims under them are open to challenge"
+        )
+        told = f"checkpoints 1 to {final} final" if final else "no checkpoint is final yet"
+        lines.append(told + optimistic)
+    disputed = [claim for claim in view.claims if claim.disputes]
+    lines += [f"in dispute: {_claim(c)}, {c.disputes} challenge{'s' * (c.disputes > 1)}" for c in disputed]
+    lines += [f"convicted: {_claim(c)}" for c in view.claims if c.state == ClaimState.CONVICTED]
+    return lines + [f"rolled back to round {r.round} in turn {r.turn} (block {r.block})" for r in view.rollbacks]
+
+
+def _claim(claim: Claim) -> str:
+    from zoo_compute.chain.views import AGGREGATOR_SEAT
+
+    work = "aggregation" if claim.seat == AGGREGATOR_SEAT else f"seat {claim.seat}"
+    return f"{work} of operator {claim.operator} in turn {claim.turn} (round {claim.round})"
+
+
+def _seats(view: JobView) -> list[str]:
+    """Who holds what, at which price."""
+    from zoo_compute.chain.views import AGGREGATOR_SEAT
+
+    rows = [
+        (
+            "aggregator" if number == AGGREGATOR_SEAT else f"seat {number}",
+            "" if number == AGGREGATOR_SEAT else _run_of(seat.slots),
+            f"operator {seat.operator}" if seat.operator else "vacant",
+            format_amount(seat.price + seat.pot_price) + (" (part of it from the pot)" if seat.pot_price else ""),
+        )
+        for number, seat in sorted(view.seats.items())
+    ]
+    return ["", "seats:", *table(rows, header=("", "slots", "held by", "price"), indent="  ")] if rows else []
+
+
+def _run_of(slots: Sequence[int]) -> str:
+    return f"{slots[0]}-{slots[-1]}" if len(slots) > 1 else ",".join(map(str, slots))
+
+
 def _losses(progress: Progress) -> list[str]:
     known = [f"{r}: {loss:.4f}" for r, loss in enumerate(progress.losses) if loss is not None]
     return [f"loss by round, as told by the nodes: {', '.join(known)}"] if known else []
@@ -106,6 +163,7 @@ def _losses(progress: Progress) -> list[str]:
 def _money(account: Account, now: int) -> list[str]:
     rows = [
         ("escrowed", format_amount(account.escrowed)),
+        *([("restored", f"{format_amount(account.restored)} out of convicted locks")] if account.restored else []),
         ("paid to nodes", format_amount(account.paid)),
         ("fee to treasury", format_amount(account.fee)),
         ("refunded", format_amount(account.refunded)),
@@ -114,18 +172,22 @@ def _money(account: Account, now: int) -> list[str]:
     ]
     claims = [
         (
-            c.round, c.operator, "aggregation" if c.kind == "aggregation" else "slots " + ",".join(map(str, c.slots)), c.state
+            c.turn, c.round, c.operator, "aggregation" if c.kind == "aggregation" else f"slots {_run_of(c.slots)}", c.state
             + (f", {format_seconds(c.deadline - now)} left" if c.state == "challenge window" else ""), format_amount(c.amount),
         )
         for c in account.claims
     ]  # fmt: skip
     penalties = [
-        (p.operator, p.why, ("slots " + ",".join(map(str, p.slots))) if p.slots else "", format_amount(p.amount))
+        (p.operator, p.why, "" if p.seat is None else f"seat {p.seat}", format_amount(p.amount))
         for p in account.penalties
     ]
     lines = ["", *table(rows)]
     if claims:
-        lines += ["", "accepted:", *table(claims, header=("round", "operator", "work", "state", "amount"), indent="  ")]
+        lines += [
+            "",
+            "accepted:",
+            *table(claims, header=("turn", "round", "operator", "work", "state", "amount"), indent="  "),
+        ]
     if penalties:
         lines += ["", "slashed:", *table(penalties, header=("operator", "why", "what", "amount"), indent="  ")]
     return lines

@@ -9,7 +9,20 @@ from collections.abc import Sequence
 
 import click
 
-from zoo_compute.cli import account, devnet, doctor, job, network, node, node_money, plugins, quote, store, train
+from zoo_compute.cli import (
+    account,
+    devnet,
+    doctor,
+    job,
+    network,
+    node,
+    node_joining,
+    node_money,
+    plugins,
+    quote,
+    store,
+    train,
+)
 from zoo_compute.cli.context import Group, Settings
 from zoo_compute.errors import ZooError
 from zoo_compute.store.errors import BadCid, ContentMissing, ContentTampered, StoreError, StoreFull, StoreUnreachable
@@ -40,7 +53,7 @@ for _command in (
     account.account, devnet.devnet, doctor.doctor, job.job, network.network, node.node, quote.quote, store.store, train.train,
 ):  # fmt: skip
     root.add_command(_command)
-for _command in node_money.COMMANDS:
+for _command in (*node_money.COMMANDS, *node_joining.COMMANDS):
     node.node.add_command(_command)
 
 

@@ -19,6 +19,8 @@ from zoo_compute.cli.operator_options import (
     token_option,
 )
 from zoo_compute.cli.output import StatusLine, table
+from zoo_compute.gpu import TIERS, admitted, hours_told
+from zoo_compute.spec.bits import slots_in
 from zoo_compute.spec.params import GPU_CLASSES
 
 if TYPE_CHECKING:
@@ -49,13 +51,9 @@ def register(
     endpoint: str, hot: str | None, hot_coin: str | None, home: Path | None,
 ) -> None:  # fmt: skip
     """Register this machine as an operator. --account is the cold key: it owns the stake and receives the payments."""
-    from zoo_compute import gpu
-
     if (gpu_type is None) == (gpu_class is None):
         raise click.UsageError("give --gpu-type NAME, or --gpu-class CLASS for a card that is not listed")
-    found = gpu.class_of(gpu_type) if gpu_type else gpu.class_named(gpu_class or "")
-    vram_gb = gpu.parse_memory(memory)
-    gpu.check_memory(found, vram_gb)
+    found, vram_gb = admitted(gpu_type, gpu_class, memory)
     amount = settings.network().params.min_stake if stake is None else parse_amount(stake, what="--stake")
     coin = parse_amount(hot_coin or ("1" if settings.network().preset == "devnet" else "0.02"), what="--hot-coin")
     settings.say(f"class {found.name} (reward multiplier {found.multiplier_percent / 100:.1f}x), {vram_gb} GB")
@@ -156,6 +154,11 @@ def drain(settings: Settings, at_once: bool, wait: bool, undo: bool, operator: i
     )
 
 
+def _promise(tier: int, hours: list[int]) -> str:
+    names = {number: name for name, number in TIERS.items()}
+    return hours_told(hours) + (f", tier {names[tier]}" if tier else "") if hours else "none"
+
+
 def _about(standing: Standing) -> list[tuple[str, str]]:
     view = standing.view
     gpu_class = GPU_CLASSES[view.gpu_class]
@@ -174,5 +177,6 @@ def _about(standing: Standing) -> list[tuple[str, str]]:
         ("owed", format_amount(standing.owed)),
         ("reputation", f"{view.reputation} (discount {view.discount_bps / 100:.2f} %)"),
         ("store", view.endpoint or "not announced"),
+        ("promise", _promise(view.tier, list(slots_in(view.hours)))),
         ("exit", exits if view.exit_at else "not requested"),
     ]

@@ -6,7 +6,17 @@ The arithmetic is in `pricing`, re-exported here: keepers and `zoo quote` use it
 from dataclasses import replace
 
 from zoo_compute.spec import registry, seats
-from zoo_compute.spec.params import KIND_AGGREGATOR, KIND_SLOTS, Terms, aggregator_lock, grown_reserve, lock_per_slot
+from zoo_compute.spec.params import (
+    KIND_AGGREGATOR,
+    KIND_SLOTS,
+    MAX_LOCK,
+    MAX_WINNERS,
+    RING,
+    Terms,
+    aggregator_lock,
+    grown_reserve,
+    lock_per_slot,
+)
 from zoo_compute.spec.pricing import (
     Allocation,
     LosingRun,
@@ -18,11 +28,12 @@ from zoo_compute.spec.pricing import (
     critical_prices,
     is_enough,
     order_bids,
+    room_left,
     score,
     split,
     third,
 )
-from zoo_compute.spec.refusal import require
+from zoo_compute.spec.refusal import Refused, require
 from zoo_compute.spec.state import Bid, JobState, Lot, Message, Phase, Seal, World
 
 __all__ = [
@@ -53,19 +64,20 @@ def open_lots(w: World, job: int, terms: Terms, *, now: int) -> None:
         lock=aggregator_lock(terms),
     )
     for kind, lot in ((KIND_SLOTS, slots), (KIND_AGGREGATOR, seat)):
+        require(lot.lock <= MAX_LOCK, "auction: lock out of range")
         w.lots[job, kind] = _next_attempt(w, replace(lot, token=terms.token, rounds=terms.rounds), now)
 
 
 def bid(w: World, msg: Message, job: int, kind: int, operator: int, seal: Seal, capacity: int, standby: bool) -> None:
     """A sealed bid: the capacity is public and locked, the price is not."""
     lot = w.lot(job, kind)
-    require(not w.paused.get("auction", False), "auction: intake paused")
     require(_is_open(w, job, lot) and msg.now < lot.bid_end, "auction: not bidding")
-    require(registry.is_eligible(w, operator, msg.sender), "auction: operator not eligible")
-    require(1 <= capacity <= lot.units, "auction: capacity out of range")
-    require(w.bid(job, kind, operator).attempt == 0, "auction: already bid")
+    require(least_capacity(lot.units) <= capacity <= lot.units, "auction: capacity out of range")
+    _take_place(w, job, kind, operator)
     w.bids[job, kind, operator] = Bid(attempt=lot.attempt, capacity=capacity, standby=standby, seal=seal)
-    registry.lock(w, operator, lot.token, lot.lock * capacity, new=True)
+    if not registry.lock_bid(w, operator, msg.sender, lot.token, lot.lock * capacity):
+        require(not w.paused.get("auction", False), "auction: intake paused")
+        raise Refused("auction: operator not eligible")
 
 
 def reveal(w: World, msg: Message, job: int, kind: int, operator: int, price: int, salt: bytes) -> None:
@@ -149,24 +161,55 @@ def reclaim(w: World, msg: Message, job: int, kind: int, operator: int) -> None:
     forfeited = min(lot.reserve, lot.lock) * ended.capacity if has_missed else 0
     del w.bids[job, kind, operator]
     if has_missed:
-        registry.slash(w, operator, lot.token, forfeited)
+        registry.slash(w, operator, lot.token, forfeited, convicted=False)
         registry.burn(w, lot.token, forfeited)
     registry.unlock(w, operator, lot.token, lot.lock * ended.capacity - forfeited, last=True)
 
 
-def take(w: World, job: int, kind: int, operator: int) -> int:
-    """For Settlement: a standby takes one more unit at its own bid."""
+def retire(w: World, msg: Message, job: int, kind: int, operator: int) -> None:
+    """Frees the place of a standby's bid whose job ended."""
+    lot, ended = w.lot(job, kind), w.bid(job, kind, operator)
+    require(ended.attempt > 0, "auction: no bid")
+    is_last = ended.revealed and ended.attempt == lot.attempt
+    require(is_last and w.job(job).state == JobState.ENDED, "auction: bid still stands")
+    del w.bids[job, kind, operator]
+
+
+def take(w: World, job: int, kind: int, operator: int, count: int) -> int:
+    """For Settlement: a standby takes `count` more units at its own bid."""
     standby, lot = w.bid(job, kind, operator), w.lot(job, kind)
     is_standby = standby.revealed and standby.attempt == lot.attempt and standby.standby
-    require(is_standby and standby.won + standby.taken < standby.capacity, "auction: no standby")
-    w.bids[job, kind, operator] = replace(standby, taken=standby.taken + 1)
+    require(is_standby and standby.won + standby.taken + count <= standby.capacity, "auction: no standby")
+    w.bids[job, kind, operator] = replace(standby, taken=standby.taken + count)
     return standby.price
+
+
+def least_capacity(units: int) -> int:
+    """What a bid must offer: a 64th of the lot, rounded up, so that seats suffice for its winners."""
+    return -(-units // MAX_WINNERS)
 
 
 def cancelled(w: World, job: int, *, now: int) -> None:
     """For TaskRegistry: remembers when, since bids sealed then owe no reveal."""
     for kind in KINDS:
         w.lots[job, kind] = replace(w.lot(job, kind), cancelled_at=now)
+
+
+def _take_place(w: World, job: int, kind: int, operator: int) -> None:
+    """The ring place that the bid will stand in; a spent bid of another job makes room."""
+    for of, which, who in [key for key in w.bids if key[1:] == (kind, operator) and key[0] % RING == job % RING]:
+        require(of != job and _is_spent(w, of, which, who), "auction: already bid")
+        del w.bids[of, which, who]
+
+
+def _is_spent(w: World, job: int, kind: int, operator: int) -> bool:
+    """Nothing of the bid is locked, and it can win or take nothing any more."""
+    lot, bid = w.lot(job, kind), w.bid(job, kind, operator)
+    if bid.standby or not bid.revealed:
+        return False
+    if bid.won:
+        return bid.priced
+    return lot.phase >= Phase.CLEARED and bid.attempt == lot.attempt
 
 
 def _is_open(w: World, job: int, lot: Lot) -> bool:
@@ -206,8 +249,9 @@ def _clear_one(w: World, job: int, kind: int, operator: int, lot: Lot) -> Lot:
     """One bid's share of the lot; the lock of what it did not win is freed."""
     bid = w.bid(job, kind, operator)
     cap = cap_of(lot.units, lot.revealed)
+    room = room_left(cap, lot.losing_units, len(lot.losing))
     locked_units = bid.won if bid.cleared_pass else bid.capacity
-    won, left = split(min(bid.capacity, cap), lot.units - lot.sold, cap - lot.losing_units, limit=locked_units)
+    won, left = split(min(bid.capacity, cap), lot.units - lot.sold, room, limit=locked_units)
     w.bids[job, kind, operator] = replace(bid, won=won, first_slot=lot.sold, cleared_pass=lot.clearing_pass)
     if locked_units > won:
         registry.unlock(w, operator, lot.token, lot.lock * (locked_units - won), last=won == 0)

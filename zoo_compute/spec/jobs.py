@@ -1,4 +1,4 @@
-"""TaskRegistry as Auction and Settlement call it: state, payments, checkpoints (docs/protocol.md, "TaskRegistry")."""
+"""TaskRegistry as Auction and Settlement call it: state and payments (docs/protocol.md, "TaskRegistry")."""
 
 from dataclasses import replace
 
@@ -23,10 +23,15 @@ def pay(w: World, job: int, account: str, amount: int) -> int:
     return fee
 
 
-def record_checkpoint(w: World, job: int, round: int, root: bytes, cid: bytes) -> None:
-    """For Settlement: the state after `round` rounds, and where its newest lies."""
-    w.checkpoint_roots[job, round] = root
-    w.checkpoint_cids[job] = cid
+def owe(w: World, token: str, account: str, amount: int) -> None:
+    """For Settlement: what it had the registry pay in for an account."""
+    _owe(w, token, account, amount)
+
+
+def fund(w: World, job: int, amount: int) -> None:
+    """For Settlement: restitution, which it had the registry pay in."""
+    w.jobs[job] = replace(w.jobs[job], escrow=w.jobs[job].escrow + amount)
+    w.job_ledgers[job] = replace(w.job_ledgers[job], restored=w.job_ledgers[job].restored + amount)
 
 
 def close(w: World, job: int) -> None:

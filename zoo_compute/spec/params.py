@@ -1,6 +1,7 @@
 """The protocol's numbers: presets, constants, and what follows from a job's terms (docs/protocol.md, "Numbers")."""
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 ZEN: int = 10**18  # smallest units of one ZEN: 18 decimals
 
@@ -18,6 +19,10 @@ class Preset:
     epoch_s: int  # network reward epoch
     min_stake: int  # ZEN smallest units: least stake
     emission_per_epoch: int  # ZEN smallest units: most network rewards an epoch pays
+    weight_per_fee: int  # most weight of verified compute that counts per smallest unit of its fee
+    answer_s: int  # a demand for data is answered
+    audit_bond: int  # ZEN smallest units: least bond of an auditor
+    draw_blocks: int  # that bury the block an audit draws from
     timelock_s: int  # delay of treasury spending
 
 
@@ -31,6 +36,10 @@ DEVNET = Preset(
     epoch_s=60,
     min_stake=100 * ZEN,
     emission_per_epoch=1_000 * ZEN,
+    weight_per_fee=10**12,
+    answer_s=3,
+    audit_bond=10 * ZEN,
+    draw_blocks=2,
     timelock_s=10,
 )
 PRODUCTION = Preset(
@@ -43,6 +52,10 @@ PRODUCTION = Preset(
     epoch_s=86_400,
     min_stake=1_000 * ZEN,
     emission_per_epoch=10_000 * ZEN,
+    weight_per_fee=16,
+    answer_s=1_800,
+    audit_bond=500 * ZEN,
+    draw_blocks=32,
     timelock_s=172_800,
 )
 PRESETS: dict[str, Preset] = {preset.name: preset for preset in (DEVNET, PRODUCTION)}
@@ -50,22 +63,78 @@ PRESETS: dict[str, Preset] = {preset.name: preset for preset in (DEVNET, PRODUCT
 BPS: int = 10_000  # basis points in the whole
 FEE_BPS: int = 500  # of every payment, to the treasury: 5 % pays development, audits and grants
 SLASH_BPS: int = 1_000  # of a slot's lock, for a timeout or a decline: hurts, without ruining who lost power once
-DEPTH: int = 4  # rounds that may be unfinal at once: what a lock must cover
-LOCK_MULTIPLE: int = 2  # a slot's lock over the price at risk: twice, so that a lie costs more than it earns
+MAX_DEPTH: int = 16  # turns that may be unfinal at once: their lanes are one word
+LOCK_MULTIPLE: int = 2  # a seat's own lock over the price at risk: twice, so that a lie costs more than it earns
+CHALLENGERS_BPS: int = 4_000  # of what a conviction leaves after restitution: hunting lies pays
+AUDITS_BPS: int = 1_000  # of the same: lies pay for the audits that find them
 RESERVE_GROWTH_BPS: int = 2_500  # of the reserve, at a re-opening: an empty auction finds its price in a few attempts
 MAX_REPUTATION: int = 1_000  # points; also the greatest discount in bps (10 %), so newcomers can still win
 STANDARD_CAP_BIDDERS: int = 3  # from so many revealed bids on, nobody wins more than a third
 MAX_ROUNDS: int = 10_000  # of a job: bounds escrow and every sum over rounds
-MAX_SLOTS: int = 256  # of a job: a bitmap of slots is one word
+MAX_SLOTS: int = 16_384  # of a job: 128 seats of 128 slots
+MAX_SEATS: int = 128  # of slots: half a word of missing seats leaves room for the rest of a turn
+AGGREGATOR_SEAT: int = MAX_SEATS  # the aggregator's number: one past the last seat of slots
 MAX_PRICE: int = 2**80 - 1  # smallest units per slot-round: no product of the protocol can overflow
 MAX_SECONDS: int = 604_800  # of any clock in a job's terms: one week
 MAX_FLOPS: int = 2**96 - 1  # of one slot-round
 MAX_VRAM_GB: int = 65_535  # 16 bits in the operator's word
-AGGREGATION_KEY: int = 256  # the claim key of an aggregation: one past the last slot
+MAX_LOCK: int = 2**96 - 1  # of one unit of a lot: shares a word with the token
+MAX_WINNERS: int = 64  # of a lot: a bid is for at least a 64th of it, so that seats suffice
+MAX_LOSING_RUNS: int = 128  # that price a lot's winners: bounds the gas of an award
+RING: int = 256  # places an operator has for bids of a kind; job n uses place n mod RING
+STAKE_UNIT: int = 10**12  # smallest units of ZEN: stake is counted in these, so that it fits beside the hot key
+PERIODS: int = 24  # of an epoch: a heartbeat counts once in each
+BREACH_BPS: int = 100  # of the stake, for an epoch in which more promised periods were missed than the SLA allows
+MAX_DISPUTES: int = 255  # open ones of a claim: 8 bits of its word
+MAX_CHALLENGERS: int = 16  # that share in one conviction: bounds its gas
+ANSWER_GAS: int = 300_000  # an answer's transaction: measured below it
+LEAST_BASE_FEE: int = 10**9  # wei: what a chain's base fee counts as at least, so that no demand is free
+LANE_DEMANDS: int = 4  # of one claim: what its author answers is bounded, and nobody uses up what others may ask
+SUBMITTER_LANE: int = 129  # lanes 0..128 are the seats'
+STRANGERS_LANE: int = 130
+AUDIT_PLACES: int = 2  # attestations of a unit, and auditors selected for it on average
+MAX_AUDIT_FEE: int = 2**96 - 1
+MAX_SEGMENTS: int = 65_536  # of a slot-round, for audits
+FALSE_ATTESTATION_BPS: int = 2_000  # of an auditor's bond: five lies ruin it
+OPENER_BPS: int = 5_000  # of that, for who showed the lie: the node knows it for nothing
 LIST_LIMIT: int = 64  # operators or claims in one call: bounds its gas
 
 KIND_SLOTS: int = 0  # the lot of a job's slots
 KIND_AGGREGATOR: int = 1  # the lot of a job's aggregator seat
+
+POLICY_TOLERATE: int = 0  # a convicted worker's update stays in the checkpoints after it
+POLICY_ROLL_BACK: int = 1  # the round of a convicted worker is done again
+
+
+class Flow(IntEnum):
+    """What network rewards are paid for."""
+
+    COMPUTE = 0
+    UPTIME = 1
+    BANDWIDTH = 2
+    VERIFICATION = 3
+    DATA = 4
+
+
+# Of an epoch's budget, by flow: work first; they sum to the whole.
+REWARD_FLOW_BPS: dict[Flow, int] = {
+    Flow.COMPUTE: 5_000,
+    Flow.UPTIME: 2_000,
+    Flow.BANDWIDTH: 1_000,
+    Flow.VERIFICATION: 1_000,
+    Flow.DATA: 1_000,
+}
+# Of a job's fee, at most: compute's covers uptime and bandwidth too. They sum to the whole, so farming never pays.
+REWARD_CAP_BPS: dict[Flow, int] = {Flow.COMPUTE: 7_000, Flow.VERIFICATION: 2_000, Flow.DATA: 1_000}
+CLAIM_EPOCHS: int = 90  # after its own, in which an epoch's rewards can be claimed: a quarter of a year in production
+VIOLATION_BPS: int = 100  # of the stake of who signed for more bytes than a link carries
+LINK_GBPS: dict[int, int] = {0: 1, 1: 100, 2: 200, 3: 400}  # by tier, declared
+PAIR_BYTES: int = 2**40  # of an epoch that count of one pair: two operators alone cannot take the flow
+SERVER_BYTES: int = 2**43  # of an epoch that count of one server
+YEAR_S: int = 31_536_000  # 365 days, for a yearly rate
+CITED_LIMIT: int = 8  # datasets a job may cite: their numbers fill one word
+MAX_DATASET_BYTES: int = 2**64 - 1
+BEST_SCORE: int = 100  # of a dataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +153,29 @@ GPU_CLASSES: dict[int, GpuClass] = {
     3: GpuClass(3, "datacenter", 40, 300),
     4: GpuClass(4, "apple silicon", 8, 80),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """A machine and an availability. GPUs, RAM and bandwidth are declared by the operator; nobody checks them."""
+
+    id: int
+    name: str
+    gpus: str
+    vram_gb: int  # least, of a worker
+    ram_gb: int
+    bandwidth_gbps: int
+    slack_bps: int  # of the declared periods that may be missed: what the SLA leaves of the whole
+    reference_price: int  # ZEN smallest units of a GPU-hour; binds nobody
+
+
+TIERS: dict[int, Tier] = {
+    0: Tier(0, "none", "", 0, 0, 0, 500, 0),
+    1: Tier(1, "bronze", "4x A100-40", 40, 256, 100, 500, 5 * ZEN // 2),
+    2: Tier(2, "silver", "8x A100-80", 80, 512, 200, 100, 4 * ZEN),
+    3: Tier(3, "gold", "8x H100-80", 80, 1_024, 400, 50, 8 * ZEN),
+}
+DATACENTER: int = 3  # the class that a tier needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +198,8 @@ class Terms:
     aggregate_s: int
     reexecute_s: int
     flops: int  # of one slot-round
+    depth: int  # turns that may have claims that are not final
+    policy: int  # POLICY_TOLERATE or POLICY_ROLL_BACK
 
 
 def escrow(terms: Terms) -> int:
@@ -118,14 +212,30 @@ def escrow_of(rounds: int, slots: int, max_price: int, aggregator_max_price: int
     return (max_price * slots + aggregator_max_price) * rounds
 
 
+def turns_at_risk(terms: Terms) -> int:
+    """Turns that may rest on a claim that is not final."""
+    return min(terms.rounds, terms.depth)
+
+
+def round_price(terms: Terms) -> int:
+    """What one round costs at most."""
+    return terms.slots * terms.max_price + terms.aggregator_max_price
+
+
+def restitution(terms: Terms) -> int:
+    """What doing again all that may rest on an operator's lies costs at most."""
+    return turns_at_risk(terms) * round_price(terms)
+
+
 def lock_per_slot(terms: Terms) -> int:
-    """Collateral behind one slot: `LOCK_MULTIPLE` times the price at risk over the unfinal rounds."""
-    return LOCK_MULTIPLE * terms.max_price * min(terms.rounds, DEPTH)
+    """Collateral behind one slot: twice the price at risk, and where a lie is rolled back what that costs."""
+    own = LOCK_MULTIPLE * terms.max_price * turns_at_risk(terms)
+    return own + (restitution(terms) if terms.policy == POLICY_ROLL_BACK else 0)
 
 
 def aggregator_lock(terms: Terms) -> int:
-    """Collateral behind the aggregator's seat: all slots' price over the unfinal rounds."""
-    return terms.slots * terms.max_price * min(terms.rounds, DEPTH)
+    """Collateral behind the aggregator's seat: twice its own price at risk, and what a rollback costs."""
+    return LOCK_MULTIPLE * terms.aggregator_max_price * turns_at_risk(terms) + restitution(terms)
 
 
 def window_s(preset: Preset, reexecute_s: int) -> int:

@@ -6,7 +6,7 @@ Pure functions of the revealed bids. `auction` applies them to the state; keeper
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from zoo_compute.spec.params import BPS, STANDARD_CAP_BIDDERS
+from zoo_compute.spec.params import BPS, MAX_LOSING_RUNS, STANDARD_CAP_BIDDERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,11 @@ def split(usable: int, unsold: int, room: int, *, limit: int | None = None) -> t
     return won, min(usable - won, room)
 
 
+def room_left(cap: int, losing_units: int, losing_runs: int) -> int:
+    """Losing units that still price winners: a cap's worth, in so many runs at most."""
+    return cap - losing_units if losing_runs < MAX_LOSING_RUNS else 0
+
+
 def allocate(ordered: Sequence[RevealedBid], units: int, *, revealed: int | None = None) -> Allocation:
     """Fill `units` from bids in clearing order; `revealed` (default: all given) decides the cap."""
     cap = cap_of(units, len(ordered) if revealed is None else revealed)
@@ -93,7 +98,7 @@ def allocate(ordered: Sequence[RevealedBid], units: int, *, revealed: int | None
     wins: list[Win] = []
     losing: list[LosingRun] = []
     for bid in ordered:
-        won, left = split(min(bid.capacity, cap), units - sold, cap - losing_units)
+        won, left = split(min(bid.capacity, cap), units - sold, room_left(cap, losing_units, len(losing)))
         if won:
             wins.append(Win(bid.operator, sold, won))
             sold += won

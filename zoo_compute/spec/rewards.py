@@ -1,9 +1,37 @@
-"""Rewards: network rewards for verified compute, from a funded pool (docs/protocol.md, "Rewards")."""
+"""Rewards: network rewards by epochs, from a funded pool (docs/protocol.md, "Rewards").
+
+Five flows share an epoch's budget. What a job's rewards come to is bounded by its own fee in three parts: the worker's
+room, the verification's and the data's allowance.
+"""
 
 from dataclasses import replace
 
+from zoo_compute.spec import bits, promises, registry
+from zoo_compute.spec.params import (
+    BPS,
+    CLAIM_EPOCHS,
+    LINK_GBPS,
+    PAIR_BYTES,
+    REWARD_CAP_BPS,
+    REWARD_FLOW_BPS,
+    SERVER_BYTES,
+    VIOLATION_BPS,
+    YEAR_S,
+    Flow,
+)
 from zoo_compute.spec.refusal import require
-from zoo_compute.spec.state import Epoch, Message, Share, World
+from zoo_compute.spec.state import (
+    CalledFees,
+    Earned,
+    Message,
+    Receipt,
+    Share,
+    Signed,
+    Traffic,
+    World,
+)
+
+BYTES_PER_GBPS: int = 125_000_000  # a second
 
 
 def epoch_of(w: World, now: int) -> int:
@@ -16,36 +44,201 @@ def fund(w: World, msg: Message, amount: int) -> None:
     w.move(w.config.zen, msg.sender, w.config.rewards, amount, by="rewards")
 
 
-def record(w: World, operator: int, weight: int, fee: int, *, now: int) -> None:
-    """For Settlement: verified compute, and the fee that its job paid."""
-    epoch = epoch_of(w, now)
-    total, share = w.epochs.get(epoch, Epoch()), w.shares.get((operator, epoch), Share())
+# What the protocol's contracts record -------------------------------------------------------------------------------
+
+
+def record(w: World, job: int, operator: int, weight: int, fee: int, *, now: int) -> None:
+    """For Settlement: verified compute of a job, and the fee that it paid; absurd declared work weighs no more than its fee."""
+    epoch, weight = epoch_of(w, now), min(weight, w.config.preset.weight_per_fee * fee)
+    total, share = w.epoch(epoch), w.share(operator, epoch, job)
     w.epochs[epoch] = replace(total, weight=total.weight + weight, fees=total.fees + fee)
-    w.shares[operator, epoch] = Share(share.weight + weight, share.fees + fee)
+    w.shares[operator, epoch, job] = Share(share.weight + weight, share.fees + fee)
+    fees = w.fees_of(job)
+    w.job_fees[job] = replace(fees, fees=fees.fees + fee)
+
+
+def record_verification(w: World, auditor: int, job: int, weight: int, *, now: int) -> None:
+    """For Audits: an auditor's work on a job."""
+    fees = w.fees_of(job)
+    fresh = fees.fees * REWARD_CAP_BPS[Flow.VERIFICATION] // BPS - fees.verification
+    w.job_fees[job] = replace(fees, verification=fees.verification + fresh)
+    _call(w, Flow.VERIFICATION, auditor, job, weight, weight, fresh, now=now)
+
+
+def record_verification_by(w: World, msg: Message, auditor: int, job: int, weight: int) -> None:
+    """As a call: only the audits may."""
+    require(msg.sender == w.config.audits, "rewards: not the audits")
+    record_verification(w, auditor, job, weight, now=msg.now)
+
+
+def record_data(w: World, contributor: str, job: int, weight: int, most: int, *, now: int) -> None:
+    """For Datasets: what a contributor's data was worth to a job, of the most it could have been."""
+    fees = w.fees_of(job)
+    fresh = fees.fees * REWARD_CAP_BPS[Flow.DATA] // BPS - fees.data
+    w.job_fees[job] = replace(fees, data=fees.data + fresh)
+    _call(w, Flow.DATA, contributor, job, weight, most, fresh, now=now)
+
+
+def _call(w: World, flow: Flow, who: int | str, job: int, weight: int, most: int, fresh: int, *, now: int) -> None:
+    """What is left of a job's allowance is called into the current epoch, for those who have weight in it."""
+    epoch = epoch_of(w, now)
+    call = w.reward_calls.get((flow, job, epoch), CalledFees())
+    w.reward_calls[flow, job, epoch] = CalledFees(call.called + fresh, call.weight + most)
+    w.called[flow, epoch] = w.called.get((flow, epoch), 0) + fresh
+    w.works[flow, who, job, epoch] = w.works.get((flow, who, job, epoch), 0) + weight
+
+
+# Receipts -----------------------------------------------------------------------------------------------------------
+
+
+def link_bytes(w: World, operator: int, epoch: int) -> int:
+    """What an operator's link carries in an epoch, by the tier it promised."""
+    return LINK_GBPS[promises.promised(w, operator, epoch).tier] * BYTES_PER_GBPS * w.config.preset.epoch_s
+
+
+def redeem(w: World, msg: Message, server: int, client: int, epoch: int, total: int, receipt: Receipt) -> int:
+    """What a client signed that a server sent it so far in this epoch; returns the bytes that count now."""
+    require(msg.sender == w.operator(server).hot, "rewards: not the hot key")
+    require(epoch == epoch_of(w, msg.now), "rewards: not the current epoch")
+    require(server != client, "rewards: own receipt")
+    signed = w.signed.get((client, epoch), Signed())
+    require(not signed.violated, "rewards: signer has violated")
+    is_signed = receipt == Receipt(w.operator(client).hot, server, client, epoch, total)
+    require(client in w.operators and is_signed, "rewards: receipt not signed")
+    pair, served = w.pairs.get((server, client, epoch), Traffic()), w.served.get((server, epoch), Traffic())
+    require(total > pair.total, "rewards: nothing new")
+    fresh = total - pair.total
+    require(served.total + fresh <= link_bytes(w, server, epoch), "rewards: beyond the server's link")
+    is_violation = signed.total + fresh > link_bytes(w, client, epoch)
+    w.signed[client, epoch] = Signed(signed.total + fresh, is_violation)
+    if is_violation:
+        more = -pair.counted
+    else:
+        more = min(min(total, PAIR_BYTES) - min(pair.total, PAIR_BYTES), SERVER_BYTES - served.counted)
+    w.pairs[server, client, epoch] = Traffic(total, pair.counted + more)
+    w.served[server, epoch] = Traffic(served.total + fresh, served.counted + more)
+    w.total_bytes[epoch] = w.total_bytes.get(epoch, 0) + more
+    if is_violation:
+        registry.slash_stake(w, client, VIOLATION_BPS)
+        if total > link_bytes(w, client, epoch):
+            registry.slash_stake(w, server, VIOLATION_BPS)
+    return max(0, more)
+
+
+# Claims -------------------------------------------------------------------------------------------------------------
 
 
 def budget_of(w: World, epoch: int) -> int:
     """What an epoch pays at most: fixed at its first claim, which no later claim changes."""
-    return w.epochs.get(epoch, Epoch()).budget or min(w.config.preset.emission_per_epoch, w.pool)
+    return w.epoch(epoch).budget or min(w.config.preset.emission_per_epoch, w.pool)
 
 
-def reward_of(w: World, operator: int, epoch: int) -> int:
-    """What an operator may claim of an epoch: its part of the budget, never above the fees its jobs paid."""
-    total, share = w.epochs.get(epoch, Epoch()), w.shares.get((operator, epoch), Share())
+def flow_budget(w: World, flow: Flow, epoch: int) -> int:
+    return budget_of(w, epoch) * REWARD_FLOW_BPS[flow] // BPS
+
+
+def room_of(share: Share) -> int:
+    """What a job's fee lets its operator be paid."""
+    return share.fees * REWARD_CAP_BPS[Flow.COMPUTE] // BPS
+
+
+def compute_of(w: World, operator: int, epoch: int, job: int) -> int:
+    """An operator's part of the compute flow for one job, within the job's room."""
+    share = w.share(operator, epoch, job)
     if share.weight == 0:
         return 0
-    return min(budget_of(w, epoch) * share.weight // total.weight, share.fees)
+    part = flow_budget(w, Flow.COMPUTE, epoch) * share.weight // w.epoch(epoch).weight
+    return min(part, room_of(share))
 
 
-def claim(w: World, msg: Message, operator: int, epoch: int) -> int:
-    """Pays the owner once for an epoch that is over."""
-    require(epoch_of(w, msg.now) > epoch, "rewards: epoch not over")
-    amount = reward_of(w, operator, epoch)
+def extra_of(w: World, operator: int, epoch: int) -> int:
+    """What uptime and bandwidth of an epoch earned an operator, before any room."""
+    beats, counted = promises.beats(w, operator, epoch), w.served.get((operator, epoch), Traffic()).counted
+    extra = 0
+    if beats:
+        total = promises.total_beats(w, epoch)
+        extra += flow_budget(w, Flow.UPTIME, epoch) * bits.popcount(beats) // total
+    if counted:
+        extra += flow_budget(w, Flow.BANDWIDTH, epoch) * counted // w.total_bytes[epoch]
+    return extra
+
+
+def claim(w: World, msg: Message, operator: int, epoch: int, jobs: tuple[int, ...]) -> int:
+    """Compute for these jobs, and uptime and bandwidth as far as their rooms go; each job once."""
+    _require_claimable(w, epoch, now=msg.now)
+    earned = w.earned.get((operator, epoch), Earned())
+    due, amount, filled = extra_of(w, operator, epoch) - earned.extra, 0, 0
+    for job in dict.fromkeys(jobs):
+        computed = compute_of(w, operator, epoch, job)
+        more = min(due - filled, room_of(w.share(operator, epoch, job)) - computed)
+        filled, amount = filled + more, amount + computed + more
+    _spend(w, epoch, amount)
+    for job in jobs:
+        w.shares.pop((operator, epoch, job), None)
+    w.earned[operator, epoch] = Earned(earned.extra + filled, earned.paid + amount)
+    w.move(w.config.zen, w.config.rewards, w.operators[operator].owner, amount, by="rewards")
+    return amount
+
+
+def claim_verification(w: World, msg: Message, auditor: int, job: int, epoch: int) -> int:
+    """An auditor's part of what its job's fees allow."""
+    _require_claimable(w, epoch, now=msg.now)
+    amount = _granted(w, Flow.VERIFICATION, auditor, job, epoch)
+    earned = w.earned.get((auditor, epoch), Earned())
+    w.earned[auditor, epoch] = replace(earned, paid=earned.paid + amount)
+    w.move(w.config.zen, w.config.rewards, w.operators[auditor].owner, amount, by="rewards")
+    return amount
+
+
+def claim_data(w: World, msg: Message, contributor: str, job: int, epoch: int) -> int:
+    """A contributor's part of what its job's fees allow."""
+    _require_claimable(w, epoch, now=msg.now)
+    amount = _granted(w, Flow.DATA, contributor, job, epoch)
+    w.move(w.config.zen, w.config.rewards, contributor, amount, by="rewards")
+    return amount
+
+
+def _granted(w: World, flow: Flow, who: int | str, job: int, epoch: int) -> int:
+    """Takes a weight, and spends what it earned."""
+    call, total = w.reward_calls.get((flow, job, epoch), CalledFees()), w.called.get((flow, epoch), 0)
+    weight = w.works.get((flow, who, job, epoch), 0)
+    amount = 0
+    if weight and call.called:
+        grant = min(flow_budget(w, flow, epoch), total) * call.called // total
+        amount = grant * weight // call.weight
+    _spend(w, epoch, amount)
+    del w.works[flow, who, job, epoch]
+    return amount
+
+
+def _require_claimable(w: World, epoch: int, *, now: int) -> None:
+    require(epoch_of(w, now) > epoch, "rewards: epoch not over")
+    require(epoch_of(w, now) - epoch <= CLAIM_EPOCHS, "rewards: epoch expired")
+
+
+def _spend(w: World, epoch: int, amount: int) -> None:
+    """A reward leaves the epoch's budget, which leaves the pool at the first one."""
     require(amount > 0, "rewards: nothing to claim")
-    total, budget = w.epochs[epoch], budget_of(w, epoch)
+    total, budget = w.epoch(epoch), budget_of(w, epoch)
     if total.budget == 0:
         w.pool -= budget
     w.epochs[epoch] = replace(total, budget=budget, paid=total.paid + amount)
-    del w.shares[operator, epoch]
-    w.move(w.config.zen, w.config.rewards, w.operators[operator].owner, amount, by="rewards")
-    return amount
+
+
+def recycle(w: World, msg: Message, epoch: int) -> int:
+    """What an expired epoch did not pay returns to the pool."""
+    require(epoch_of(w, msg.now) > epoch + CLAIM_EPOCHS, "rewards: claims still open")
+    total = w.epoch(epoch)
+    unspent = total.budget - total.paid
+    require(unspent > 0, "rewards: nothing to recycle")
+    w.epochs[epoch] = replace(total, budget=total.paid)
+    w.pool += unspent
+    return unspent
+
+
+def return_bps(w: World, operator: int, epoch: int) -> int:
+    """What an operator claimed of an epoch, annualised over its stake."""
+    stake = w.operator(operator).stake
+    if stake == 0:
+        return 0
+    return w.earned.get((operator, epoch), Earned()).paid * BPS * (YEAR_S // w.config.preset.epoch_s) // stake

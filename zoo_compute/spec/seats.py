@@ -1,30 +1,38 @@
-"""Settlement's state machine below its callers: seats, vacancies, rounds, the end (docs/protocol.md, "Settlement")."""
+"""Settlement's state machine below its callers: seats, turns, the end (docs/protocol.md, "Settlement")."""
 
 from dataclasses import replace
 
 from zoo_compute.spec import bits, jobs, registry
-from zoo_compute.spec.params import KIND_AGGREGATOR, slash_of, window_s
-from zoo_compute.spec.state import AggregatorSeat, JobState, Run, Seat, Takeover, Vacancy, World
+from zoo_compute.spec.params import AGGREGATOR_SEAT, KIND_AGGREGATOR, MAX_SEATS, slash_of, turns_at_risk, window_s
+from zoo_compute.spec.refusal import require
+from zoo_compute.spec.state import JobState, Lane, Run, Seat, World
 
 
 def award(w: World, job: int, kind: int, operator: int, first: int, won: int, price: int, lock: int) -> None:
     """For Auction (`Settlement.seat`): what an operator won, at its critical price, with its whole lock."""
+    run, standing = w.run(job), w.standing(job, operator)
+    number = AGGREGATOR_SEAT if kind == KIND_AGGREGATOR else run.seats
     if kind == KIND_AGGREGATOR:
-        w.aggregator_seats[job, operator] = AggregatorSeat(price, lock)
-        w.runs[job] = replace(w.run(job), aggregator=operator, aggregator_price=price)
+        w.runs[job] = replace(run, aggregator_lock=lock)
     else:
-        w.seats[job, operator] = Seat(price=price, locked=lock, held=bits.run_of(first, won))
+        w.runs[job] = replace(run, seats=run.seats + 1)
+    w.seats[job, number] = Seat(operator=operator, first=first, count=won, price=price)
+    w.standings[job, operator] = replace(
+        standing, locked=standing.locked + lock, lots=standing.lots + 1, held=standing.held + 1
+    )
 
 
 def begin(w: World, job: int, lock: int, *, now: int) -> None:
     """For Auction: all seats are awarded, the ready window starts."""
-    terms = w.terms[job]
+    terms, run = w.terms[job], w.run(job)
     w.runs[job] = replace(
-        w.run(job),
+        run,
         state=JobState.AWARDED,
         rounds=terms.rounds,
         slots=terms.slots,
         quorum=terms.quorum,
+        depth=turns_at_risk(terms),
+        policy=terms.policy,
         opened_at=now,
         window_s=window_s(w.config.preset, terms.reexecute_s),
         slot_s=terms.slot_s,
@@ -32,68 +40,167 @@ def begin(w: World, job: int, lock: int, *, now: int) -> None:
         token=terms.token,
         lock=lock,
         flops=terms.flops,
-        missing=bits.full(terms.slots),
+        missing=bits.full(run.seats),
+        start_root=terms.state_root,
     )
     jobs.advance(w, job, JobState.AWARDED)
 
 
+# What a turn allows --------------------------------------------------------------------------------------------------
+
+
+def inputs_closed(run: Run, now: int) -> bool:
+    """Is it too late to commit in the open turn?"""
+    return run.holds == 0 and now >= run.inputs_close
+
+
 def inputs_complete(run: Run, now: int) -> bool:
-    """May the open round be closed, or found short of its quorum?"""
-    return run.missing == 0 or now >= run.inputs_close
+    """May the open turn be closed, or found short of its quorum?"""
+    return run.missing == 0 or inputs_closed(run, now)
 
 
 def present(run: Run) -> int:
-    """The presence mask: slots that committed in the open round."""
-    return bits.without(bits.full(run.slots), run.missing)
+    """The presence mask: seats that committed in the open turn."""
+    return bits.without(bits.full(run.seats), run.missing)
 
 
-def has_quorum(run: Run) -> bool:
-    return bits.popcount(present(run)) >= run.quorum
+def is_missing(run: Run, seat: int) -> bool:
+    return run.missing & bits.bit(seat) != 0
 
 
 def deadline_of(run: Run, seat: Seat) -> int:
-    """The last second at which the seat's slots may not be timed out."""
+    """The last second at which the seat may not be timed out."""
     return max(run.opened_at, seat.since) + min(2 * seat.estimate_s, run.slot_s)
 
 
+# Turns ---------------------------------------------------------------------------------------------------------------
+
+
 def start_if_ready(w: World, job: int, now: int) -> None:
-    """Round 0 opens once no slot is missing its holder's word."""
+    """Turn 0 opens once no seat is missing its holder's word."""
     run = w.runs[job]
     if run.missing == 0:
-        jobs.advance(w, job, JobState.RUNNING)
-        w.runs[job] = opened(replace(run, state=JobState.RUNNING), now)
+        w.runs[job] = replace(run, opened_at=0, missing=bits.full(run.seats))
+        advance(w, job, JobState.RUNNING)
+        go_on(w, job, now)
 
 
-def opened(run: Run, now: int) -> Run:
-    """The run with its current round opened at `now`."""
-    run = replace(run, opened_at=now, missing=bits.full(run.slots))
-    return replace(run, aggregator_due=run.inputs_close + run.aggregate_s)
+def close_turn(w: World, job: int, *, more: int) -> None:
+    """What was committed in the open turn, if one is open, becomes pending; the turn after it waits."""
+    run = w.runs[job]
+    if run.is_open:
+        w.lanes[job, run.turn] = Lane(bits.popcount(present(run)) + more)
+        w.runs[job] = replace(run, turn=run.turn + 1, opened_at=0, committed=0, missing=bits.full(run.seats))
 
 
-def vacate(w: World, job: int, operator: int, bitmap: int) -> None:
-    """Slots lose their holder: each costs a tenth of its lock, set aside for who takes it over."""
-    run, seat, slashed = w.runs[job], w.seats[job, operator], 0
-    for slot in bits.slots_in(bitmap):
-        is_taken = bool(seat.taken & bits.bit(slot))
-        price = w.takeovers[job, slot, operator].escrow_price if is_taken else seat.price
-        w.vacancies[job, slot] = Vacancy(price, slash_of(run.lock))
-        slashed += slash_of(run.lock)
-    w.seats[job, operator] = replace(
-        seat,
-        locked=seat.locked - slashed,
-        held=bits.without(seat.held, bitmap),
-        lost=seat.lost | bitmap,
-    )
-    missing = bits.without(run.missing, bitmap) if run.state == JobState.AWARDED else run.missing
-    w.runs[job] = replace(run, missing=missing, vacant=run.vacant | bitmap, pot=run.pot + slashed)
-    registry.slash(w, operator, run.token, slashed)
+def go_on(w: World, job: int, now: int) -> None:
+    """A turn that waits opens when its lane is empty; an ended job is closed when nothing is pending."""
+    run = w.runs[job]
+    if run.state == JobState.RUNNING and not run.is_open and w.lane(job, run.turn - run.depth).pending == 0:
+        due = now + 2 * run.slot_s + run.aggregate_s
+        w.runs[job] = replace(run, opened_at=now, aggregator_due=due)
+    if run.state == JobState.ENDED and pending_of(w, job) == 0:
+        w.runs[job] = replace(run, reserve=0)
+        burn_from_pot(w, job, run.pot)
+        jobs.close(w, job)
 
 
-def split_vacancy(vacancy: Vacancy, bid: int, remaining: int) -> tuple[Takeover, int]:
-    """What escrow and pot pay a standby per round for `remaining` rounds, and what of the pot is burned."""
-    difference = max(0, bid - vacancy.price)
-    pot_price = min(vacancy.pot, difference * remaining) // remaining
-    return Takeover(bid - pot_price, pot_price), vacancy.pot - pot_price * remaining
+def pending_of(w: World, job: int) -> int:
+    """Claims of closed turns that are neither paid nor convicted."""
+    return sum(lane.pending for (of, _), lane in w.lanes.items() if of == job)
+
+
+def settle_claim(w: World, job: int, turn: int) -> None:
+    """One claim of a closed turn is no longer pending."""
+    lane = w.lanes[job, turn]
+    assert lane.pending > 0, "a lane underflows"
+    w.lanes[job, turn] = replace(lane, pending=lane.pending - 1)
+
+
+def advance(w: World, job: int, state: JobState) -> None:
+    w.runs[job] = replace(w.runs[job], state=state)
+    jobs.advance(w, job, state)
+
+
+def end(w: World, job: int, now: int) -> None:
+    """No turn is open; money follows once nothing is pending."""
+    advance(w, job, JobState.ENDED)
+    go_on(w, job, now)
+
+
+# Seats ---------------------------------------------------------------------------------------------------------------
+
+
+def lock_of(run: Run, seat: int, count: int) -> int:
+    """What stands behind `count` slots, or behind the aggregator's seat."""
+    return run.aggregator_lock if seat == AGGREGATOR_SEAT else run.lock * count
+
+
+def split(w: World, job: int, seat: int, count: int) -> int:
+    """The last `count` slots of a seat become one of their own, unless they are all of it; the number of theirs."""
+    run, whole = w.runs[job], w.seats[job, seat]
+    if count == whole.count:
+        return seat
+    require(run.seats < MAX_SEATS, "settlement: too many seats")
+    number, kept, pot = run.seats, whole.count - count, whole.pot * count // whole.count
+    w.seats[job, seat] = replace(whole, count=kept, pot=whole.pot - pot)
+    w.seats[job, number] = replace(whole, first=whole.first + kept, count=count, pot=pot)
+    missing = run.missing | (bits.bit(number) if is_missing(run, seat) else 0)
+    w.runs[job] = replace(run, seats=number + 1, missing=missing)
+    if whole.operator:
+        standing = w.standings[job, whole.operator]
+        w.standings[job, whole.operator] = replace(standing, held=standing.held + 1)
+    return number
+
+
+def vacate(w: World, job: int, seat: int, now: int) -> None:
+    """A seat loses its holder: a tenth of its lock is set aside for who takes it over; the aggregator's is burned."""
+    run, left = w.runs[job], w.seats[job, seat]
+    slashed = take_lock(w, job, left.operator, slash_of(lock_of(run, seat, left.count)), convicted=False)
+    unseat(w, job, seat, left.operator)
+    if seat == AGGREGATOR_SEAT:
+        burn_from_pot(w, job, slashed)
+        give_time(w, job, now)
+        return
+    vacant = w.seats[job, seat]
+    w.seats[job, seat] = replace(vacant, pot=vacant.pot + slashed)
+    if run.state == JobState.AWARDED:
+        run = w.runs[job]
+        w.runs[job] = replace(run, missing=bits.without(run.missing, bits.bit(seat)))
+        start_if_ready(w, job, now)
+
+
+def take_lock(w: World, job: int, operator: int, amount: int, *, convicted: bool) -> int:
+    """Moves `amount`, or what is left, of an operator's lock in the job to the job's pot; how much that was."""
+    run, standing = w.runs[job], w.standings[job, operator]
+    slashed = min(standing.locked, amount)
+    w.standings[job, operator] = replace(standing, locked=standing.locked - slashed)
+    w.runs[job] = replace(run, pot=run.pot + slashed)
+    registry.slash(w, operator, run.token, slashed, convicted=convicted)
+    return slashed
+
+
+def unseat(w: World, job: int, seat: int, operator: int) -> None:
+    """The seat is vacant, if the operator still holds it."""
+    run, held = w.runs[job], w.seats[job, seat]
+    if held.operator == operator:
+        w.seats[job, seat] = replace(held, operator=0, pot_price=0)
+        standing = w.standings[job, operator]
+        left = run.turn + (1 if run.is_open else 0)
+        w.standings[job, operator] = replace(standing, held=standing.held - 1, left_turn=left)
+
+
+def give_time(w: World, job: int, now: int) -> None:
+    """Whoever aggregates has `aggregate_s` from now on."""
+    run = w.runs[job]
+    w.runs[job] = replace(run, aggregator_due=max(run.aggregator_due, now + run.aggregate_s))
+
+
+def split_pot(seat: Seat, bid: int, rounds: int) -> tuple[int, int]:
+    """What the pot pays a taker per slot-round for `rounds` rounds, and what of the seat's pot is burned."""
+    slot_rounds = seat.count * rounds
+    pot_price = min(seat.pot, max(0, bid - seat.price) * slot_rounds) // slot_rounds
+    return pot_price, seat.pot - pot_price * slot_rounds
 
 
 def burn_from_pot(w: World, job: int, amount: int) -> None:
@@ -101,18 +208,3 @@ def burn_from_pot(w: World, job: int, amount: int) -> None:
     run = w.runs[job]
     w.runs[job] = replace(run, pot=run.pot - amount)
     registry.burn(w, run.token, amount)
-
-
-def end(w: World, job: int, run: Run) -> None:
-    """The job ends as `run`; money follows once nothing is outstanding."""
-    w.runs[job] = replace(run, state=JobState.ENDED)
-    jobs.advance(w, job, JobState.ENDED)
-    close_if_settled(w, job)
-
-
-def close_if_settled(w: World, job: int) -> None:
-    """With the last payment of an ended job the rest of its pot is burned, of its escrow refunded."""
-    run = w.runs[job]
-    if run.state == JobState.ENDED and run.outstanding == 0:
-        burn_from_pot(w, job, run.pot)
-        jobs.close(w, job)

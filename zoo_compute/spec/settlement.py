@@ -1,225 +1,210 @@
-"""Settlement: readiness, results, windows, timeouts, takeovers, payment (docs/protocol.md, "Settlement")."""
+"""Settlement: readiness, results, windows, timeouts, takeovers, payment (docs/protocol.md, "Settlement").
+
+Disputes and convictions are in `convictions`.
+"""
 
 from dataclasses import replace
+from itertools import groupby
 
 from zoo_compute.spec import auction, bits, jobs, registry, rewards, seats
-from zoo_compute.spec.params import (
-    AGGREGATION_KEY,
-    GPU_CLASSES,
-    KIND_AGGREGATOR,
-    KIND_SLOTS,
-    slash_of,
-)
+from zoo_compute.spec.params import AGGREGATOR_SEAT, GPU_CLASSES, KIND_AGGREGATOR, KIND_SLOTS
 from zoo_compute.spec.refusal import require
-from zoo_compute.spec.state import (
-    AggregatorSeat,
-    Claim,
-    ClaimRef,
-    JobState,
-    Message,
-    Run,
-    World,
-)
+from zoo_compute.spec.state import Claim, ClaimStatus, JobState, Message, Posted, Run, World
 
 
-def ready(w: World, msg: Message, job: int, operator: int, estimate_s: int) -> None:
+def ready(w: World, msg: Message, job: int, seat: int, estimate_s: int) -> None:
     """The holder has the inputs and timed a step."""
-    run, seat = w.run(job), w.seat(job, operator)
+    run, held = w.run(job), w.seat(job, seat)
     require(run.state == JobState.AWARDED, "settlement: not awarded")
-    _require_hot(w, msg, operator)
-    require(seat.held & run.missing != 0, "settlement: nothing to ready")
+    _require_hot(w, msg, held.operator)
+    require(seats.is_missing(run, seat), "settlement: nothing to ready")
     _require_estimate(run, estimate_s)
-    w.seats[job, operator] = replace(seat, estimate_s=estimate_s)
-    w.runs[job] = replace(run, missing=bits.without(run.missing, seat.held))
+    w.seats[job, seat] = replace(held, estimate_s=estimate_s)
+    w.runs[job] = replace(run, missing=bits.without(run.missing, bits.bit(seat)))
     seats.start_if_ready(w, job, msg.now)
 
 
-def decline(w: World, msg: Message, job: int, operator: int) -> None:
-    """The holder gives its slots back, and pays for it."""
-    require(w.run(job).state == JobState.AWARDED, "settlement: not awarded")
-    _require_hot(w, msg, operator)
-    _vacate_unready(w, job, operator, msg.now)
+def decline(w: World, msg: Message, job: int, seat: int, count: int) -> None:
+    """The holder gives its last `count` slots back, and pays for it."""
+    run, held = w.run(job), w.seat(job, seat)
+    require(run.state in (JobState.AWARDED, JobState.RUNNING), "settlement: not running")
+    _require_hot(w, msg, held.operator)
+    require(seats.is_missing(run, seat), "settlement: already committed")
+    require(1 <= count <= held.count, "settlement: count out of range")
+    seats.vacate(w, job, seats.split(w, job, seat, count), msg.now)
 
 
-def expire(w: World, msg: Message, job: int, operator: int) -> None:
+def expire(w: World, msg: Message, job: int, seat: int) -> None:
     """Silence past the ready window counts as a decline."""
     run = w.run(job)
     require(run.state == JobState.AWARDED, "settlement: not awarded")
     require(msg.now > run.opened_at + w.config.preset.ready_window_s, "settlement: ready window open")
-    _vacate_unready(w, job, operator, msg.now)
+    require(seats.is_missing(run, seat), "settlement: nothing to ready")
+    seats.vacate(w, job, seat, msg.now)
 
 
-def commit(
-    w: World, msg: Message, job: int, round: int, operator: int, bitmap: int, root: bytes, bundle: bytes
-) -> None:
-    """One claim for all slots in `bitmap`, which their holder trained this round."""
-    run, seat = w.run(job), w.seat(job, operator)
+def commit(w: World, msg: Message, job: int, seat: int, turn: int, root: bytes, bundle: bytes) -> None:
+    """One claim for all slots of a seat, which its holder trained this turn."""
+    run, held = w.run(job), w.seat(job, seat)
+    _require_open(run, turn)
+    require(not seats.inputs_closed(run, msg.now), "settlement: inputs closed")
+    _require_hot(w, msg, held.operator)
+    require(seats.is_missing(run, seat), "settlement: already committed")
+    price, pot_price = held.count * held.price, held.count * held.pot_price
+    if pot_price > held.pot:  # spent on rounds that are done again: escrow pays the whole bid
+        price, pot_price = price + pot_price, 0
+    w.seats[job, seat] = replace(held, pot=held.pot - pot_price)
+    scope = held.first << 16 | held.count
+    _post(w, job, Claim(turn, run.round, seat, held.operator, scope, price, pot_price, run.start_root, root, msg.now))
+    missing = bits.without(run.missing, bits.bit(seat))
+    w.runs[job] = replace(run, missing=missing, committed=run.committed + held.count)
+
+
+def time_out(w: World, msg: Message, job: int, seat: int) -> None:
+    """A holder, or the aggregator, that is late loses its seat; who could not act in time is spared."""
+    run, held = w.run(job), w.seat(job, seat)
     require(run.state == JobState.RUNNING, "settlement: not running")
-    require(round == run.round, "settlement: not the current round")
-    require(msg.now < run.inputs_close, "settlement: inputs closed")
-    _require_hot(w, msg, operator)
-    _require_uncommitted(run, seat.held, bitmap)
-    w.claims[job, round, bits.lowest(bitmap)] = Claim(operator, bitmap, root, msg.now + run.window_s)
-    w.runs[job] = replace(run, missing=bits.without(run.missing, bitmap))
+    require(held.operator != 0, "settlement: seat vacant")
+    is_late = run.is_open and run.holds == 0
+    if seat == AGGREGATOR_SEAT:
+        is_late = is_late and msg.now > run.aggregator_due and run.committed >= run.quorum
+    else:
+        require(seats.is_missing(run, seat), "settlement: already committed")
+        is_late = is_late and seats.deadline_of(run, held) < min(msg.now, run.inputs_close + 1)
+    require(is_late, "settlement: deadline not passed")
+    seats.vacate(w, job, seat, msg.now)
 
 
-def time_out(w: World, msg: Message, job: int, operator: int, bitmap: int) -> None:
-    """Slots whose holder is late become vacant; who took over too late to commit is spared this round."""
-    run, seat = w.run(job), w.seat(job, operator)
-    require(run.state == JobState.RUNNING, "settlement: not running")
-    _require_uncommitted(run, seat.held, bitmap)
-    deadline = seats.deadline_of(run, seat)
-    require(deadline < msg.now and deadline <= run.inputs_close, "settlement: deadline not passed")
-    seats.vacate(w, job, operator, bitmap)
-
-
-def take_over(w: World, msg: Message, job: int, slot: int, operator: int, estimate_s: int) -> None:
-    """A standby takes a vacant slot at its own bid; the last holder's slash pays the difference."""
-    run, seat = w.run(job), w.seat(job, operator)
+def take_over(w: World, msg: Message, job: int, seat: int, operator: int, count: int, estimate_s: int) -> None:
+    """A standby takes the last `count` slots of a vacant seat at its own bid; slashes pay the difference."""
+    run, vacant = w.run(job), w.seat(job, seat)
     require(run.state in (JobState.AWARDED, JobState.RUNNING), "settlement: not running")
     _require_hot(w, msg, operator)
-    require(run.vacant & bits.bit(slot) != 0, "settlement: slot not vacant")
-    require(seat.lost & bits.bit(slot) == 0, "settlement: held it before")
+    require(vacant.operator == 0 and vacant.count > 0, "settlement: seat not vacant")
+    require(1 <= count <= vacant.count, "settlement: count out of range")
     _require_estimate(run, estimate_s)
-    bid = auction.take(w, job, KIND_SLOTS, operator)
-    takeover, burned = seats.split_vacancy(w.vacancies.pop((job, slot)), bid, run.rounds - run.round)
-    w.takeovers[job, slot, operator] = takeover
-    w.seats[job, operator] = replace(
-        seat,
-        locked=seat.locked + run.lock,
+    is_divisible = run.state == JobState.AWARDED or seats.is_missing(run, seat)
+    require(count == vacant.count or is_divisible, "settlement: already committed")
+    taken = seats.split(w, job, seat, count)
+    kind = KIND_AGGREGATOR if seat == AGGREGATOR_SEAT else KIND_SLOTS
+    bid = auction.take(w, job, kind, operator, count)
+    if kind == KIND_AGGREGATOR:
+        seats.give_time(w, job, msg.now)
+    part = w.seats[job, taken]
+    pot_price, burned = seats.split_pot(part, bid, run.rounds - run.round)
+    w.seats[job, taken] = replace(
+        part,
+        operator=operator,
+        price=bid - pot_price,
+        pot_price=pot_price,
         estimate_s=estimate_s,
         since=msg.now,
-        held=seat.held | bits.bit(slot),
-        taken=seat.taken | bits.bit(slot),
+        pot=part.pot - burned,
     )
-    w.runs[job] = replace(run, vacant=bits.without(run.vacant, bits.bit(slot)))
+    lock, standing = seats.lock_of(run, seat, count), w.standing(job, operator)
+    registry.lock(w, operator, run.token, lock, new=standing.lots == 0)
+    w.standings[job, operator] = replace(
+        standing, locked=standing.locked + lock, lots=max(1, standing.lots), held=standing.held + 1
+    )
     seats.burn_from_pot(w, job, burned)
-    registry.lock(w, operator, run.token, run.lock, new=seat.locked == 0)
 
 
-def post_checkpoint(
-    w: World, msg: Message, job: int, round: int, operator: int, mask: int, root: bytes, cid: bytes
-) -> None:
-    """The aggregator closes the round over exactly the slots that committed."""
-    run = w.run(job)
-    require(run.state == JobState.RUNNING, "settlement: not running")
-    require(round == run.round, "settlement: not the current round")
-    require(operator == run.aggregator, "settlement: not the aggregator")
-    _require_hot(w, msg, operator)
+def post_checkpoint(w: World, msg: Message, job: int, turn: int, mask: int, root: bytes, cid: bytes) -> None:
+    """The aggregator closes the turn over exactly the seats that committed."""
+    run, held = w.run(job), w.seat(job, AGGREGATOR_SEAT)
+    _require_open(run, turn)
+    _require_hot(w, msg, held.operator)
     require(seats.inputs_complete(run, msg.now), "settlement: inputs open")
     require(mask == seats.present(run), "settlement: mask differs")
-    require(seats.has_quorum(run), "settlement: quorum not reached")
-    w.claims[job, round, AGGREGATION_KEY] = Claim(operator, mask, root, msg.now + run.window_s)
-    jobs.record_checkpoint(w, job, round + 1, root, cid)
-    run = replace(run, round=round + 1, outstanding=run.outstanding + bits.popcount(mask) + 1)
-    if run.round == run.rounds:
-        seats.end(w, job, run)
+    require(run.committed >= run.quorum, "settlement: quorum not reached")
+    _post(
+        w,
+        job,
+        Claim(turn, run.round, AGGREGATOR_SEAT, held.operator, mask, held.price, 0, run.start_root, root, msg.now),
+    )
+    seats.close_turn(w, job, more=1)
+    w.runs[job] = replace(w.runs[job], round=run.round + 1, start_root=root)
+    if run.round + 1 == run.rounds:
+        seats.end(w, job, msg.now)
     else:
-        w.runs[job] = seats.opened(run, msg.now)
-
-
-def time_out_aggregator(w: World, msg: Message, job: int) -> None:
-    """A silent aggregator loses its seat and a tenth of its lock, which is burned."""
-    run = w.run(job)
-    require(run.state == JobState.RUNNING, "settlement: not running")
-    require(run.aggregator != 0, "settlement: aggregator vacant")
-    require(msg.now > run.aggregator_due, "settlement: deadline not passed")
-    require(seats.has_quorum(run), "settlement: quorum not reached")
-    seat = w.aggregator_seats[job, run.aggregator]
-    slashed = slash_of(seat.locked)
-    w.aggregator_seats[job, run.aggregator] = replace(seat, locked=seat.locked - slashed)
-    w.runs[job] = replace(run, aggregator=0, aggregator_price=0, aggregator_due=msg.now + run.aggregate_s)
-    registry.slash(w, run.aggregator, run.token, slashed)
-    registry.burn(w, run.token, slashed)
-
-
-def take_over_aggregator(w: World, msg: Message, job: int, operator: int) -> None:
-    """A standby takes the vacant seat at its own bid, with the whole lock."""
-    run = w.run(job)
-    require(run.state == JobState.RUNNING, "settlement: not running")
-    _require_hot(w, msg, operator)
-    require(run.aggregator == 0, "settlement: aggregator not vacant")
-    require((job, operator) not in w.aggregator_seats, "settlement: held it before")
-    price = auction.take(w, job, KIND_AGGREGATOR, operator)
-    lock = w.lot(job, KIND_AGGREGATOR).lock
-    w.aggregator_seats[job, operator] = AggregatorSeat(price, lock)
-    due = msg.now + run.aggregate_s
-    w.runs[job] = replace(run, aggregator=operator, aggregator_price=price, aggregator_due=due)
-    registry.lock(w, operator, run.token, lock, new=True)
+        seats.go_on(w, job, msg.now)
 
 
 def abandon(w: World, msg: Message, job: int) -> None:
-    """Ends a job that cannot go on; what was committed in the open round stays payable."""
+    """Ends a job that cannot go on; what was committed in the open turn stays payable."""
     run = w.run(job)
     require(run.state == JobState.RUNNING, "settlement: not running")
-    is_short = seats.inputs_complete(run, msg.now) and not seats.has_quorum(run)
-    is_leaderless = run.aggregator == 0 and msg.now > run.aggregator_due
-    require(is_short or is_leaderless, "settlement: job can go on")
-    seats.end(w, job, replace(run, outstanding=run.outstanding + bits.popcount(seats.present(run))))
+    is_short = seats.inputs_complete(run, msg.now) and run.committed < run.quorum
+    is_leaderless = w.seat(job, AGGREGATOR_SEAT).operator == 0 and run.holds == 0 and msg.now > run.aggregator_due
+    require(run.is_open and (is_short or is_leaderless), "settlement: job can go on")
+    seats.close_turn(w, job, more=0)
+    seats.end(w, job, msg.now)
 
 
-def finalise(w: World, msg: Message, job: int, claims: tuple[ClaimRef, ...]) -> None:
-    """Pays claims whose window is over, each once."""
+def finalise(w: World, msg: Message, job: int, claims: tuple[Claim, ...]) -> None:
+    """Pays claims whose window is over, each once; consecutive ones of one operator together."""
     require(len(claims) > 0, "settlement: no claims")
-    for ref in claims:
-        run = w.run(job)
-        require(ref.round < run.round or run.state == JobState.ENDED, "settlement: round still open")
-        claim = Claim(ref.operator, ref.bitmap, ref.root, ref.deadline)
-        require(w.claims.get((job, ref.round, ref.key)) == claim, "settlement: unknown claim")
-        require(msg.now > ref.deadline, "settlement: window open")
-        del w.claims[job, ref.round, ref.key]
-        if ref.key == AGGREGATION_KEY:
-            _pay_aggregation(w, job, ref.operator)
-        else:
-            _pay_slots(w, job, claim, msg.now)
-    seats.close_if_settled(w, job)
+    for claim in claims:
+        posted = known(w, job, claim)
+        require(posted is not None, "settlement: unknown claim")
+        require(claim.turn < w.run(job).turn, "settlement: turn still open")
+        require(posted is not None and posted.disputes == 0, "settlement: in dispute")
+        require(msg.now > claim.deadline, "settlement: window open")
+        w.claims[place_of(w, job, claim)] = Posted(claim, status=ClaimStatus.PAID)
+        seats.settle_claim(w, job, claim.turn)
+    for (operator, is_aggregation), batch in groupby(claims, lambda claim: (claim.operator, claim.is_aggregation)):
+        _pay(w, job, operator, is_aggregation, tuple(batch), msg.now)
+    seats.go_on(w, job, msg.now)
 
 
 def release(w: World, msg: Message, job: int, operator: int) -> None:
-    """When all of a job is final, an operator's locks in it are free."""
-    run, seat = w.run(job), w.seat(job, operator)
-    require(run.state == JobState.ENDED and run.outstanding == 0, "settlement: job not over")
-    aggregator = w.aggregator_seats.get((job, operator), AggregatorSeat())
-    require(seat.locked + aggregator.locked > 0, "settlement: nothing locked")
-    if seat.locked:
-        w.seats[job, operator] = replace(seat, locked=0)
-        registry.unlock(w, operator, run.token, seat.locked, last=True)
-    if aggregator.locked:
-        w.aggregator_seats[job, operator] = replace(aggregator, locked=0)
-        registry.unlock(w, operator, run.token, aggregator.locked, last=True)
+    """An operator's lock in a job is free once nothing that it stands behind can be convicted any more."""
+    run, standing = w.run(job), w.standing(job, operator)
+    require(standing.lots > 0, "settlement: nothing locked")
+    require(standing.held == 0 or run.state == JobState.ENDED, "settlement: seat still held")
+    left = standing.left_turn if standing.held == 0 else run.turn
+    is_settled = left <= run.turn and all(w.lane(job, turn).pending == 0 for turn in range(left))
+    require(is_settled, "settlement: claims not final")
+    w.standings[job, operator] = replace(standing, locked=0, lots=0)
+    registry.unlock(w, operator, run.token, standing.locked, last=True)
+    if standing.lots == 2:
+        registry.unlock(w, operator, run.token, 0, last=True)
 
 
-def _pay_slots(w: World, job: int, claim: Claim, now: int) -> None:
-    """Slots won cost the seat's price, slots taken over their own; the pot adds to the latter."""
-    run, seat = w.runs[job], w.seats[job, claim.operator]
-    count = bits.popcount(claim.bitmap)
-    from_escrow = bits.popcount(bits.without(claim.bitmap, seat.taken)) * seat.price
-    from_pot = 0
-    for slot in bits.slots_in(claim.bitmap & seat.taken):
-        takeover = w.takeovers[job, slot, claim.operator]
-        from_escrow += takeover.escrow_price
-        from_pot += takeover.pot_price
-    w.runs[job] = replace(run, outstanding=run.outstanding - count, pot=run.pot - from_pot)
-    assert run.pot >= from_pot, "the job's pot underflows"
-    owner = registry.reward_outcome(w, claim.operator, count)
-    fee = jobs.pay(w, job, owner, from_escrow)
-    registry.credit(w, claim.operator, run.token, from_pot)
-    if run.token == w.config.zen:
-        multiplier = GPU_CLASSES[w.operators[claim.operator].gpu_class].multiplier_percent
-        rewards.record(w, claim.operator, run.flops * count * multiplier // 100, fee, now=now)
+def place_of(w: World, job: int, claim: Claim) -> tuple[int, int, int]:
+    """Where in the ring a claim is kept."""
+    return job, claim.seat, claim.turn % max(w.run(job).depth, 1)
 
 
-def _pay_aggregation(w: World, job: int, operator: int) -> None:
-    run = w.runs[job]
-    w.runs[job] = replace(run, outstanding=run.outstanding - 1)
-    jobs.pay(w, job, w.operators[operator].owner, w.aggregator_seats[job, operator].price)
+def known(w: World, job: int, claim: Claim) -> Posted | None:
+    """The posted claim, where it is this one and pending."""
+    posted = w.claims.get(place_of(w, job, claim))
+    is_known = posted is not None and posted.claim == claim and posted.status == ClaimStatus.PENDING
+    return posted if is_known else None
 
 
-def _vacate_unready(w: World, job: int, operator: int, now: int) -> None:
-    unready = w.seat(job, operator).held & w.runs[job].missing
-    require(unready != 0, "settlement: nothing to ready")
-    seats.vacate(w, job, operator, unready)
-    seats.start_if_ready(w, job, now)
+def _post(w: World, job: int, claim: Claim) -> None:
+    """`claim.deadline` is given as now."""
+    claim = replace(claim, deadline=claim.deadline + w.runs[job].window_s)
+    w.claims[place_of(w, job, claim)] = Posted(claim)
+
+
+def _pay(w: World, job: int, operator: int, is_aggregation: bool, claims: tuple[Claim, ...], now: int) -> None:
+    run, count, from_pot = w.runs[job], sum(c.count for c in claims), sum(c.pot_price for c in claims)
+    assert run.pot - run.reserve >= from_pot, "the job's pot underflows"
+    w.runs[job] = replace(run, pot=run.pot - from_pot)
+    owner = w.operators[operator].owner if is_aggregation else registry.reward_outcome(w, operator, count)
+    fee = jobs.pay(w, job, owner, sum(claim.price for claim in claims))
+    registry.credit(w, operator, run.token, from_pot)
+    if run.token == w.config.zen and not is_aggregation:
+        multiplier = GPU_CLASSES[w.operators[operator].gpu_class].multiplier_percent
+        rewards.record(w, job, operator, run.flops * count * multiplier // 100, fee, now=now)
+
+
+def _require_open(run: Run, turn: int) -> None:
+    require(run.state == JobState.RUNNING, "settlement: not running")
+    require(turn == run.turn, "settlement: not the current turn")
+    require(run.is_open, "settlement: depth reached")
 
 
 def _require_hot(w: World, msg: Message, operator: int) -> None:
@@ -228,9 +213,3 @@ def _require_hot(w: World, msg: Message, operator: int) -> None:
 
 def _require_estimate(run: Run, estimate_s: int) -> None:
     require(1 <= estimate_s <= run.slot_s, "settlement: estimate out of range")
-
-
-def _require_uncommitted(run: Run, held: int, bitmap: int) -> None:
-    require(bitmap != 0, "settlement: no slots")
-    require(bits.without(bitmap, held) == 0, "settlement: slot not held")
-    require(bits.without(bitmap, run.missing) == 0, "settlement: slot already committed")

@@ -8,9 +8,10 @@ from copy import copy
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 
-from zoo_compute.spec.params import DEVNET, Preset, Terms
+from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, Preset, Terms
 from zoo_compute.spec.pricing import LosingRun
 from zoo_compute.spec.refusal import require
+from zoo_compute.spec.watching import Attestation, Auditor, Demand, Draw, Holding, Plan, Spent, Unit
 
 ZERO_ADDRESS: str = "0x" + 40 * "0"
 EMPTY_BYTES32: bytes = bytes(32)
@@ -39,10 +40,13 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Who calls, and when."""
+    """Who calls, and when; `value` of the chain's coin, in a block of this number and base fee."""
 
     sender: str
     now: int
+    value: int = 0
+    base_fee: int = 0
+    block: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,10 @@ class Config:
     tasks: str = "tasks"
     rewards: str = "rewards"
     treasury: str = "treasury"
+    referee: str = "referee"
+    availability: str = "availability"
+    audit_pool: str = "audit pool"
+    audits: str = "audits"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +77,41 @@ class Operator:
     gpu_class: int = 0
     vram_gb: int = 0
     reputation: int = 0
-    locks: int = 0  # lots it is locked in
+    locks: int = 0  # lots it is locked in, over all tokens
     exit_at: int = 0  # 0: no exit requested
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    tier: int = 0
+    hours: int = 0  # bitmap of an epoch's periods
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """An operator's last two: the newest binds from epoch `since` on, the other until then from `last_since` on."""
+
+    tier: int = 0
+    hours: int = 0
+    since: int = 0  # 0: none
+    last_tier: int = 0
+    last_hours: int = 0
+    last_since: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """What a key signs so that a sponsor may register it. Contract: its EIP-712 signature by the key `signer`."""
+
+    signer: str
+    owner: str
+    hot: str
+    gpu_class: int
+    vram_gb: int
+    stake: int
+    endpoint: str
+    nonce: int
+    deadline: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,24 +194,33 @@ class Bid:
 @dataclass(frozen=True, slots=True)
 class Run:
     state: JobState = JobState.NONE
-    round: int = 0  # also: rounds closed so far
+    round: int = 0  # also: rounds done so far
+    turn: int = 0
     rounds: int = 0
     slots: int = 0
     quorum: int = 0
-    opened_at: int = 0
-    outstanding: int = 0
+    depth: int = 0
+    policy: int = 0
+    opened_at: int = 0  # 0: the turn waits
     window_s: int = 0
     slot_s: int = 0
     aggregate_s: int = 0
-    aggregator: int = 0  # operator, 0 when vacant
-    aggregator_price: int = 0
     aggregator_due: int = 0
     token: str = ZERO_ADDRESS
     lock: int = 0  # per slot
     flops: int = 0
-    missing: int = 0  # bitmap
-    vacant: int = 0  # bitmap
+    seats: int = 0  # of slots, awarded or split off
+    missing: int = 0  # bitmap of seats
+    committed: int = 0  # slots
+    holds: int = 0
     pot: int = 0
+    start_root: bytes = EMPTY_BYTES32
+    reserve: int = 0  # of the pot; a view of its own
+    aggregator_lock: int = 0  # not in the contract's view
+
+    @property
+    def is_open(self) -> bool:
+        return self.state == JobState.RUNNING and self.opened_at != 0
 
     @property
     def inputs_close(self) -> int:
@@ -179,53 +229,74 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    price: int = 0
-    locked: int = 0
+    operator: int = 0  # 0 when vacant
+    first: int = 0
+    count: int = 0
+    price: int = 0  # per slot-round, from escrow
+    pot_price: int = 0  # per slot-round, from the pot
     estimate_s: int = 0
     since: int = 0
-    held: int = 0  # bitmap
-    taken: int = 0  # bitmap
-    lost: int = 0  # bitmap, not in the contract's view: slots it held once and no longer
+    pot: int = 0  # what of the job's pot is this seat's
 
 
 @dataclass(frozen=True, slots=True)
-class AggregatorSeat:
-    price: int = 0
+class Standing:
+    """What an operator has at stake in a job."""
+
     locked: int = 0
+    lots: int = 0  # that the registry counts it as locked in
+    held: int = 0  # seats
+    left_turn: int = 0  # the first turn it has surely no claim in, once it holds nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a claim word hashes: for slots a bitmap and the round root, for an aggregation the mask and the new state."""
+    """All that a claim is judged by and paid; what the contract hashes."""
 
-    operator: int
-    bitmap: int
-    root: bytes
-    deadline: int
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimRef:
-    """Names a claim in `finalise`, with all that its word hashes."""
-
+    turn: int
     round: int
-    key: int
+    seat: int
     operator: int
-    bitmap: int
+    scope: int  # of slots first << 16 | count, of an aggregation the seats that were present
+    price: int
+    pot_price: int
+    start_root: bytes
     root: bytes
     deadline: int
 
+    @property
+    def is_aggregation(self) -> bool:
+        return self.seat == AGGREGATOR_SEAT
+
+    @property
+    def count(self) -> int:
+        """Slots it stands for; 0 of an aggregation."""
+        return 0 if self.is_aggregation else self.scope & 0xFFFF
+
+
+class ClaimStatus(IntEnum):
+    """docs/protocol.md, "Settlement"."""
+
+    PENDING = 1
+    PAID = 2
+    CONVICTED = 3
+
 
 @dataclass(frozen=True, slots=True)
-class Vacancy:
-    price: int = 0  # what escrow paid the last holder per round
-    pot: int = 0
+class Posted:
+    """A claim in its ring place. Contract: hash | disputes | status."""
+
+    claim: Claim
+    disputes: int = 0
+    status: ClaimStatus = ClaimStatus.PENDING
 
 
 @dataclass(frozen=True, slots=True)
-class Takeover:
-    escrow_price: int = 0
-    pot_price: int = 0
+class Lane:
+    """A closed turn. The contract keeps those of the last `depth` turns."""
+
+    pending: int = 0
+    is_rolled_back: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,10 +314,68 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
+class JobFees:
+    fees: int = 0
+    verification: int = 0  # of them called by verification
+    data: int = 0  # of them called by data
+
+
+@dataclass(frozen=True, slots=True)
+class CalledFees:
+    """Of a flow, job and epoch: what was called, and the weights that divide it."""
+
+    called: int = 0
+    weight: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Earned:
+    extra: int = 0  # uptime and bandwidth that were paid
+    paid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    total: int = 0  # bytes by receipts
+    counted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    total: int = 0
+    violated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a client signs. Contract: an EIP-712 signature of these by the key `signer`."""
+
+    signer: str
+    server: int
+    client: int
+    epoch: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    contributor: str = ZERO_ADDRESS
+    root: bytes = EMPTY_BYTES32
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    cited: tuple[int, ...] = ()
+    scored: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class JobLedger:
-    """Ghost of a job's money: `escrowed == paid + fees + refunded + jobs[job].escrow`."""
+    """Ghost of a job's money: `escrowed + restored == paid + fees + refunded + jobs[job].escrow`."""
 
     escrowed: int = 0
+    restored: int = 0
     paid: int = 0
     fees: int = 0
     refunded: int = 0
@@ -254,10 +383,11 @@ class JobLedger:
 
 @dataclass(frozen=True, slots=True)
 class SlashLedger:
-    """Ghost of a token's slashes: `slashed == credited + burned + pot`."""
+    """Ghost of a token's slashes, stake included: `slashed == credited + paid_out + burned + pot`."""
 
     slashed: int = 0
     credited: int = 0
+    paid_out: int = 0  # sent to TaskRegistry
 
 
 @dataclass(slots=True)
@@ -271,6 +401,11 @@ class World:
     # NodeRegistry
     operators: dict[int, Operator] = field(default_factory=dict)
     collateral: dict[tuple[int, str], Collateral] = field(default_factory=dict)  # (operator, token)
+    declarations: dict[int, Declaration] = field(default_factory=dict)  # by operator
+    beats: dict[tuple[int, int], int] = field(default_factory=dict)  # (operator, epoch): bitmap of periods
+    total_beats: dict[int, int] = field(default_factory=dict)  # by epoch
+    judged: dict[tuple[int, int], bool] = field(default_factory=dict)  # (operator, epoch): found in breach
+    nonces: dict[str, int] = field(default_factory=dict)  # by owner: consents used
     pots: dict[str, int] = field(default_factory=dict)
     burned: dict[str, int] = field(default_factory=dict)
     # TaskRegistry
@@ -278,22 +413,51 @@ class World:
     jobs: dict[int, Job] = field(default_factory=dict)
     terms: dict[int, Terms] = field(default_factory=dict)
     owed: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account)
-    checkpoint_roots: dict[tuple[int, int], bytes] = field(default_factory=dict)  # (job, round)
-    checkpoint_cids: dict[int, bytes] = field(default_factory=dict)
     # Auction
     lots: dict[tuple[int, int], Lot] = field(default_factory=dict)  # (job, kind)
     bids: dict[tuple[int, int, int], Bid] = field(default_factory=dict)  # (job, kind, operator)
     # Settlement
     runs: dict[int, Run] = field(default_factory=dict)
-    seats: dict[tuple[int, int], Seat] = field(default_factory=dict)  # (job, operator)
-    aggregator_seats: dict[tuple[int, int], AggregatorSeat] = field(default_factory=dict)
-    claims: dict[tuple[int, int, int], Claim] = field(default_factory=dict)  # (job, round, key)
-    vacancies: dict[tuple[int, int], Vacancy] = field(default_factory=dict)  # (job, slot)
-    takeovers: dict[tuple[int, int, int], Takeover] = field(default_factory=dict)  # (job, slot, operator)
+    seats: dict[tuple[int, int], Seat] = field(default_factory=dict)  # (job, seat)
+    standings: dict[tuple[int, int], Standing] = field(default_factory=dict)  # (job, operator)
+    claims: dict[tuple[int, int, int], Posted] = field(default_factory=dict)  # (job, seat, turn mod depth)
+    lanes: dict[tuple[int, int], Lane] = field(default_factory=dict)  # (job, turn)
     # Rewards
     pool: int = 0
     epochs: dict[int, Epoch] = field(default_factory=dict)
-    shares: dict[tuple[int, int], Share] = field(default_factory=dict)  # (operator, epoch)
+    shares: dict[tuple[int, int, int], Share] = field(default_factory=dict)  # (operator, epoch, job)
+    earned: dict[tuple[int, int], Earned] = field(default_factory=dict)  # (operator, epoch)
+    job_fees: dict[int, JobFees] = field(default_factory=dict)
+    called: dict[tuple[int, int], int] = field(default_factory=dict)  # (flow, epoch)
+    reward_calls: dict[tuple[int, int, int], CalledFees] = field(default_factory=dict)  # (flow, job, epoch)
+    works: dict[tuple[int, int | str, int, int], int] = field(default_factory=dict)  # (flow, who, job, epoch)
+    total_bytes: dict[int, int] = field(default_factory=dict)  # by epoch
+    served: dict[tuple[int, int], Traffic] = field(default_factory=dict)  # (server, epoch)
+    pairs: dict[tuple[int, int, int], Traffic] = field(default_factory=dict)  # (server, client, epoch)
+    signed: dict[tuple[int, int], Signed] = field(default_factory=dict)  # (client, epoch)
+    # Datasets
+    datasets: dict[int, Dataset] = field(default_factory=dict)
+    citations: dict[int, Citation] = field(default_factory=dict)  # by job
+    # Availability
+    demands: dict[tuple[int, Claim, int], Demand] = field(default_factory=dict)  # (job, claim, lane)
+    certified: dict[tuple[int, Claim], int] = field(default_factory=dict)  # (job, claim): when
+    holdings: dict[int, Holding] = field(default_factory=dict)  # by job
+    spent: dict[tuple[int, int], Spent] = field(default_factory=dict)  # (job, seat)
+    coin_owed: dict[str, int] = field(default_factory=dict)  # by account
+    # Audits
+    plans: dict[int, Plan] = field(default_factory=dict)  # by job
+    draws: dict[tuple[int, int], Draw] = field(default_factory=dict)  # (job, turn)
+    auditors: dict[int, Auditor] = field(default_factory=dict)  # by operator
+    units: dict[tuple[int, int, int], Unit] = field(default_factory=dict)  # (job, turn, unit)
+    attestations: dict[tuple[int, int, int, int], Attestation] = field(default_factory=dict)  # ..., operator
+    falsified: dict[tuple[int, int, int], int] = field(default_factory=dict)  # (job, turn, slot): the first false leaf
+    convicted: dict[tuple[int, Claim], bool] = field(default_factory=dict)  # (job, claim)
+    audit_owed: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account)
+    bonded: int = 0
+    bonds_burned: int = 0
+    # The chain
+    block_hashes: dict[int, bytes] = field(default_factory=dict)  # that it still knows
+    refuses_coin: dict[str, bool] = field(default_factory=dict)  # by account
     # Treasury
     buckets: dict[tuple[str, int], int] = field(default_factory=dict)  # (token, bucket)
     # Ghosts
@@ -328,8 +492,23 @@ class World:
     def run(self, job: int) -> Run:
         return self.runs.get(job, Run())
 
-    def seat(self, job: int, operator: int) -> Seat:
-        return self.seats.get((job, operator), Seat())
+    def seat(self, job: int, seat: int) -> Seat:
+        return self.seats.get((job, seat), Seat())
+
+    def standing(self, job: int, operator: int) -> Standing:
+        return self.standings.get((job, operator), Standing())
+
+    def lane(self, job: int, turn: int) -> Lane:
+        return self.lanes.get((job, turn), Lane())
+
+    def epoch(self, epoch: int) -> Epoch:
+        return self.epochs.get(epoch, Epoch())
+
+    def share(self, operator: int, epoch: int, job: int) -> Share:
+        return self.shares.get((operator, epoch, job), Share())
+
+    def fees_of(self, job: int) -> JobFees:
+        return self.job_fees.get(job, JobFees())
 
     def move(self, token: str, source: str, target: str, amount: int, *, by: str) -> None:
         """An ERC-20 transfer made by contract `by`; allowances are taken as unlimited."""

@@ -1,9 +1,20 @@
 """TaskRegistry as accounts call it (docs/protocol.md, "TaskRegistry"); what contracts call is in `jobs`."""
 
 from zoo_compute.spec import auction, jobs
-from zoo_compute.spec.params import MAX_FLOPS, MAX_PRICE, MAX_ROUNDS, MAX_SECONDS, MAX_SLOTS, Terms, escrow
+from zoo_compute.spec.params import (
+    MAX_DEPTH,
+    MAX_FLOPS,
+    MAX_PRICE,
+    MAX_ROUNDS,
+    MAX_SECONDS,
+    MAX_SLOTS,
+    POLICY_ROLL_BACK,
+    POLICY_TOLERATE,
+    Terms,
+    escrow,
+)
 from zoo_compute.spec.refusal import require
-from zoo_compute.spec.state import EMPTY_BYTES32, Job, JobLedger, JobState, Message, Phase, World
+from zoo_compute.spec.state import Job, JobLedger, JobState, Message, Phase, World
 
 
 def allow(w: World, msg: Message, token: str, allowed: bool) -> None:
@@ -30,7 +41,6 @@ def post(w: World, msg: Message, terms: Terms) -> int:
     )
     w.terms[job] = terms
     w.job_ledgers[job] = JobLedger(escrowed=amount)
-    jobs.record_checkpoint(w, job, 0, terms.state_root, EMPTY_BYTES32)
     auction.open_lots(w, job, terms, now=msg.now)
     w.move(terms.token, msg.sender, w.config.tasks, amount, by="tasks")
     return job
@@ -46,6 +56,8 @@ def check_terms(terms: Terms) -> None:
     seconds = (terms.slot_s, terms.aggregate_s, terms.reexecute_s)
     require(all(1 <= value <= MAX_SECONDS for value in seconds), "tasks: seconds out of range")
     require(1 <= terms.flops <= MAX_FLOPS, "tasks: flops out of range")
+    require(1 <= terms.depth <= MAX_DEPTH, "tasks: depth out of range")
+    require(terms.policy in (POLICY_TOLERATE, POLICY_ROLL_BACK), "tasks: unknown policy")
 
 
 def cancel(w: World, msg: Message, job: int) -> None:

@@ -7,7 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from zoo_compute.spec import auction, registry, rewards, settlement, tasks, treasury
+from zoo_compute.spec import (
+    auction,
+    audits,
+    availability,
+    convictions,
+    datasets,
+    registry,
+    rewards,
+    settlement,
+    tasks,
+    treasury,
+)
 from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.params import LIST_LIMIT
 from zoo_compute.spec.refusal import Refused, require
@@ -25,6 +36,9 @@ class Call:
     sender: str
     now: int
     args: tuple[Any, ...] = ()
+    value: int = 0
+    base_fee: int = 0
+    block: int = 0
 
 
 def set_paused(contract: str) -> Callable[[World, Message, bool], None]:
@@ -56,6 +70,7 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
     "registry": {
         **_named(
             registry.register,
+            registry.register_for,
             registry.announce,
             registry.set_hot,
             registry.add_stake,
@@ -63,12 +78,23 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
             registry.withdraw_stake,
             registry.deposit,
             registry.withdraw,
+            registry.declare,
+            registry.heartbeat,
+            registry.breach,
         ),
         "set_paused": set_paused("registry"),
     },
     "tasks": {**_named(tasks.allow, tasks.post, tasks.cancel, tasks.withdraw), "set_paused": set_paused("tasks")},
     "auction": {
-        **_named(auction.bid, auction.reveal, auction.reopen, auction.clear, auction.award, auction.reclaim),
+        **_named(
+            auction.bid,
+            auction.reveal,
+            auction.reopen,
+            auction.clear,
+            auction.award,
+            auction.reclaim,
+            auction.retire,
+        ),
         "set_paused": set_paused("auction"),
     },
     "settlement": _named(
@@ -79,13 +105,46 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         settlement.time_out,
         settlement.take_over,
         settlement.post_checkpoint,
-        settlement.time_out_aggregator,
-        settlement.take_over_aggregator,
         settlement.abandon,
         settlement.finalise,
         settlement.release,
+        convictions.open_dispute,
+        convictions.close_dispute,
+        convictions.void,
+        convictions.hold,
+        convictions.resume,
     ),
-    "rewards": _named(rewards.fund, rewards.claim),
+    "rewards": {
+        **_named(
+            rewards.fund,
+            rewards.redeem,
+            rewards.claim,
+            rewards.claim_verification,
+            rewards.claim_data,
+            rewards.recycle,
+        ),
+        "record_verification": rewards.record_verification_by,
+    },
+    "datasets": _named(datasets.contribute, datasets.cite, datasets.score),
+    "availability": _named(
+        availability.demand, availability.answer, availability.certify, availability.close, availability.withdraw
+    ),
+    "audits": _named(
+        audits.offer,
+        audits.fund,
+        audits.refund,
+        audits.enlist,
+        audits.resign,
+        audits.schedule,
+        audits.draw,
+        audits.attest,
+        audits.reveal,
+        audits.open,
+        audits.falsify,
+        audits.record_conviction,
+        audits.settle,
+        audits.withdraw,
+    ),
     "treasury": _named(treasury.collect, treasury.spend),
     "token": _named(transfer, refuse),
 }
@@ -93,20 +152,35 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
 # What only the protocol's own contracts may call; an account is refused whatever it passes.
 PROTOCOL_ONLY: dict[str, dict[str, str]] = {
     "registry": dict.fromkeys(
-        ("lock", "unlock", "slash", "credit", "burn", "reward_outcome"), "registry: not a protocol contract"
+        (
+            "lock",
+            "lock_bid",
+            "pause_bids",
+            "unlock",
+            "slash",
+            "slash_stake",
+            "credit",
+            "pay_out",
+            "burn",
+            "reward_outcome",
+        ),
+        "registry: not a protocol contract",
     ),
-    "tasks": dict.fromkeys(("advance", "pay", "record_checkpoint", "close"), "tasks: not a protocol contract"),
+    "tasks": dict.fromkeys(("advance", "pay", "owe", "fund", "close"), "tasks: not a protocol contract"),
     "auction": {
         "open": "auction: not the task registry",
         "cancelled": "auction: not the task registry",
         "take": "auction: not the settlement",
     },
     "settlement": dict.fromkeys(("seat", "begin"), "settlement: not the auction"),
-    "rewards": {"record": "rewards: not the settlement"},
+    "rewards": {
+        "record": "rewards: not the settlement",
+        "record_data": "rewards: not the datasets",
+    },
 }
 
 # Contracts that were wired at deployment to those deployed after them.
-WIRED: tuple[str, ...] = ("registry", "tasks", "auction", "rewards")
+WIRED: tuple[str, ...] = ("registry", "tasks", "auction", "settlement", "rewards")
 
 
 def apply(world: World, call: Call) -> tuple[World, Any]:
@@ -119,7 +193,7 @@ def apply(world: World, call: Call) -> tuple[World, Any]:
         raise Refused(f"{call.contract}: already wired")
     function = EXTERNAL[call.contract][call.function]
     after = world.fork()
-    result = function(after, Message(call.sender, call.now), *call.args)
+    result = function(after, Message(call.sender, call.now, call.value, call.base_fee, call.block), *call.args)
     return after, result
 
 

@@ -3,6 +3,9 @@
 from zoo_compute.chain.artifacts import abi
 
 from .auction import Auction
+from .audits import Audits
+from .availability import Availability
+from .datasets import Datasets
 from .node_registry import NodeRegistry
 from .rewards import Rewards
 from .settlement import Settlement
@@ -13,6 +16,9 @@ from .zen_token import ZenToken
 
 __all__ = [
     "Auction",
+    "Audits",
+    "Availability",
+    "Datasets",
     "NodeRegistry",
     "Rewards",
     "Settlement",

@@ -57,16 +57,6 @@ class Auction(Binding):
 
     NAME = "Auction"
 
-    def guardian(self, block: BlockIdentifier | None = None) -> str:
-        """The contract variable `guardian`."""
-        values: str = self._view("guardian", (), block)
-        return values
-
-    def paused(self, block: BlockIdentifier | None = None) -> bool:
-        """The contract variable `paused`."""
-        values: bool = self._view("paused", (), block)
-        return values
-
     def wire(self, settlement_: str) -> Call:
         """Names the settlement, once."""
         return self._call("wire", (settlement_,))
@@ -120,12 +110,21 @@ class Auction(Binding):
         """
         return self._call("reclaim", (job, kind, operator))
 
-    def take(self, job: int, kind: int, operator: int) -> Call:
-        """Counts one more unit that a standby took over.
+    def retire(self, job: int, kind: int, operator: int) -> Call:
+        """Frees the place of a bid that can take nothing any more, since its job ended."""
+        return self._call("retire", (job, kind, operator))
+
+    def take(self, job: int, kind: int, operator: int, count: int) -> Call:
+        """Counts units that a standby took over.
 
         Returns: The standby's bid.
         """
-        return self._call("take", (job, kind, operator))
+        return self._call("take", (job, kind, operator, count))
+
+    def paused(self, block: BlockIdentifier | None = None) -> bool:
+        """Whether bids are paused."""
+        values: bool = self._view("paused", (), block)
+        return values
 
     def is_cancellable(self, job: int, block: BlockIdentifier | None = None) -> bool:
         """Whether neither lot of the job is clearing or cleared."""
@@ -150,6 +149,11 @@ class Auction(Binding):
     def tasks(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `tasks`."""
         values: str = self._view("tasks", (), block)
+        return values
+
+    def guardian(self, block: BlockIdentifier | None = None) -> str:
+        """May pause `bid`, and nothing else."""
+        values: str = self._view("guardian", (), block)
         return values
 
     def bid_window_s(self, block: BlockIdentifier | None = None) -> int:

@@ -22,37 +22,49 @@ class Operator(NamedTuple):
     exit_at: int
 
 
-class Collateral(NamedTuple):
-    """Struct `Collateral` of NodeRegistry."""
+class Declaration(NamedTuple):
+    """Struct `Declaration` of NodeRegistry."""
+
+    tier: int
+    hours: int
+    since: int
+    last_tier: int
+    last_hours: int
+    last_since: int
+
+
+class Promise(NamedTuple):
+    """Struct `Promise` of NodeRegistry."""
+
+    tier: int
+    hours: int
+
+
+class Balance(NamedTuple):
+    """Struct `Balance` of NodeRegistry."""
 
     balance: int
     locked: int
 
 
 class NodeRegistry(Binding):
-    """Who may work: operators, their keys, their stake in ZEN, and their collateral in payment tokens, part of which
-    is locked behind what they took on.
+    """Who may work: operators, their keys, their stake in ZEN, their collateral in payment tokens, part of which is
+    locked behind what they took on, and the hours in which they promise to be there.
     """
 
     NAME = "NodeRegistry"
 
-    def guardian(self, block: BlockIdentifier | None = None) -> str:
-        """The contract variable `guardian`."""
-        values: str = self._view("guardian", (), block)
-        return values
-
-    def paused(self, block: BlockIdentifier | None = None) -> bool:
-        """The contract variable `paused`."""
-        values: bool = self._view("paused", (), block)
-        return values
-
-    def wire(self, auction_: str, settlement_: str) -> Call:
+    def wire(self, auction_: str, settlement_: str, tasks_: str, rewards_: str) -> Call:
         """Names the contracts that may lock and slash, once."""
-        return self._call("wire", (auction_, settlement_))
+        return self._call("wire", (auction_, settlement_, tasks_, rewards_))
 
     def set_paused(self, paused: bool) -> Call:
-        """Pauses or resumes `register`, and nothing else."""
+        """Pauses or resumes registration, and nothing else."""
         return self._call("set_paused", (paused,))
+
+    def pause_bids(self, paused: bool) -> Call:
+        """For Auction, whose guardian pauses or resumes bids: kept here, where a bid reads a word anyway."""
+        return self._call("pause_bids", (paused,))
 
     def register(self, hot: str, gpu_class: int, vram_gb: int, stake: int, endpoint: str) -> Call:
         """Registers the caller as the owner of a new operator and pulls its stake.
@@ -60,11 +72,35 @@ class NodeRegistry(Binding):
         hot: The key that bids, reveals, readies and commits.
         gpu_class: 1 consumer, 2 professional, 3 datacenter, 4 apple silicon.
         vram_gb: Memory of one worker, in GB.
-        stake: In 10^-18 ZEN.
+        stake: In 10^-18 ZEN, a multiple of 10^12.
         endpoint: Where the operator's store serves blocks.
         Returns: The operator's number.
         """
         return self._call("register", (hot, gpu_class, vram_gb, stake, endpoint))
+
+    def register_for(
+        self,
+        owner: str,
+        hot: str,
+        gpu_class: int,
+        vram_gb: int,
+        stake: int,
+        endpoint: str,
+        deadline: int,
+        owner_signature: bytes,
+        hot_signature: bytes,
+    ) -> Call:
+        """Registers an operator for an owner who signed for it, as its hot key did. The caller sponsors gas and
+        stake; the stake is the owner's from then on.
+
+        deadline: The last second at which the consent holds.
+        owner_signature: r | s | v of the EIP-712 `Registration`, with the owner's nonce.
+        hot_signature: The same, by the hot key.
+        Returns: The operator's number.
+        """
+        return self._call(
+            "register_for", (owner, hot, gpu_class, vram_gb, stake, endpoint, deadline, owner_signature, hot_signature)
+        )
 
     def announce(self, operator: int, endpoint: str) -> Call:
         """Tells where the operator's store serves blocks. An event only."""
@@ -94,12 +130,42 @@ class NodeRegistry(Binding):
         """Sends free collateral to the owner."""
         return self._call("withdraw", (operator, token, amount))
 
+    def declare(self, operator: int, tier: int, hours: int) -> Call:
+        """Promises to be there, from the next epoch on, in the periods whose bits are set; with a tier at its SLA.
+
+        A change leaves the promise of the running epoch as it was: who could still change that would never miss
+        it.
+        tier: 0 none, 1 bronze, 2 silver, 3 gold.
+        hours: Bit `i` is period `i` of 24.
+        """
+        return self._call("declare", (operator, tier, hours))
+
+    def heartbeat(self, operator: int) -> Call:
+        """A sign of life of a staked operator, once in each of an epoch's 24 periods."""
+        return self._call("heartbeat", (operator,))
+
+    def breach(self, operator: int, epoch: int) -> Call:
+        """Judges a past epoch, once: who missed more declared periods than its SLA allows loses 1 % of its stake,
+        and its tier.
+        """
+        return self._call("breach", (operator, epoch))
+
     def lock(self, operator: int, token: str, amount: int, new: bool) -> Call:
-        """Locks free collateral behind a bid or a seat.
+        """Locks free collateral behind a seat.
 
         new: Whether the operator had nothing locked in this lot.
         """
         return self._call("lock", (operator, token, amount, new))
+
+    def lock_bid(self, operator: int, hot: str, token: str, amount: int) -> Call:
+        """Locks free collateral behind a bid of an operator that may bid with this hot key; else locks nothing.
+
+        Without an event: Auction tells of the bid, its lot and its capacity. Without a lock against reentrance:
+        it calls nobody, Auction has such a lock itself, and whatever here calls out has done all its effects by
+        then.
+        Returns: Whether the operator may bid, and bids are not paused.
+        """
+        return self._call("lock_bid", (operator, hot, token, amount))
 
     def unlock(self, operator: int, token: str, amount: int, last: bool) -> Call:
         """Frees locked collateral.
@@ -108,13 +174,24 @@ class NodeRegistry(Binding):
         """
         return self._call("unlock", (operator, token, amount, last))
 
-    def slash(self, operator: int, token: str, amount: int) -> Call:
-        """Moves locked collateral to the pot and halves the operator's reputation."""
-        return self._call("slash", (operator, token, amount))
+    def slash(self, operator: int, token: str, amount: int, convicted: bool) -> Call:
+        """Moves locked collateral to the pot, and halves the operator's reputation, or clears it at a conviction."""
+        return self._call("slash", (operator, token, amount, convicted))
+
+    def slash_stake(self, operator: int, bps: int) -> Call:
+        """Moves a part of an operator's stake to where nothing can spend it. Also while it exits.
+
+        Returns: How much.
+        """
+        return self._call("slash_stake", (operator, bps))
 
     def credit(self, operator: int, token: str, amount: int) -> Call:
         """Moves `amount` from the pot to the operator's free collateral."""
         return self._call("credit", (operator, token, amount))
+
+    def pay_out(self, token: str, amount: int) -> Call:
+        """Sends `amount` from the pot to the task registry, where the settlement says whom it is owed to."""
+        return self._call("pay_out", (token, amount))
 
     def burn(self, token: str, amount: int) -> Call:
         """Moves `amount` from the pot to where nothing can spend it."""
@@ -127,15 +204,60 @@ class NodeRegistry(Binding):
         """
         return self._call("reward_outcome", (operator, count))
 
+    def operator_count(self, block: BlockIdentifier | None = None) -> int:
+        """How many operators were ever registered: they are numbered 1..operator_count."""
+        values: int = self._view("operator_count", (), block)
+        return values
+
+    def auction(self, block: BlockIdentifier | None = None) -> str:
+        """The auction that locks behind bids."""
+        values: str = self._view("auction", (), block)
+        return values
+
+    def are_bids_paused(self, block: BlockIdentifier | None = None) -> bool:
+        """Whether the auction's guardian paused bids."""
+        values: bool = self._view("are_bids_paused", (), block)
+        return values
+
+    def paused(self, block: BlockIdentifier | None = None) -> bool:
+        """Whether registration is paused."""
+        values: bool = self._view("paused", (), block)
+        return values
+
     def operators(self, operator: int, block: BlockIdentifier | None = None) -> Operator:
-        """Everything known of an operator; zeros when there is none."""
+        """Everything known of an operator but what it declared; zeros when there is none."""
         values: Any = self._view("operators", (operator,), block)
         return Operator(*values)
 
-    def collateral(self, operator: int, token: str, block: BlockIdentifier | None = None) -> Collateral:
+    def declarations(self, operator: int, block: BlockIdentifier | None = None) -> Declaration:
+        """What the operator declared last and before: tier, hours, and the epoch from which on each binds."""
+        values: Any = self._view("declarations", (operator,), block)
+        return Declaration(*values)
+
+    def promised(self, operator: int, epoch: int, block: BlockIdentifier | None = None) -> Promise:
+        """The tier and the hours that bind in an epoch; zeros where nothing does, or where it is no longer known."""
+        values: Any = self._view("promised", (operator, epoch), block)
+        return Promise(*values)
+
+    def beats(self, operator: int, epoch: int, block: BlockIdentifier | None = None) -> int:
+        """The periods of an epoch in which the operator gave a sign of life, bit `i` for period `i`."""
+        values: int = self._view("beats", (operator, epoch), block)
+        return values
+
+    def is_judged(self, operator: int, epoch: int, block: BlockIdentifier | None = None) -> bool:
+        """Whether the operator was found in breach of its promise of an epoch."""
+        values: bool = self._view("is_judged", (operator, epoch), block)
+        return values
+
+    def collateral(self, operator: int, token: str, block: BlockIdentifier | None = None) -> Balance:
         """An operator's deposit in a token, and how much of it is locked."""
         values: Any = self._view("collateral", (operator, token), block)
-        return Collateral(*values)
+        return Balance(*values)
+
+    def stake_of(self, operator: int, block: BlockIdentifier | None = None) -> int:
+        """The operator's stake, in 10^-18 ZEN."""
+        values: int = self._view("stake_of", (operator,), block)
+        return values
 
     def is_eligible(self, operator: int, hot: str, block: BlockIdentifier | None = None) -> bool:
         """Whether the hot key matches, no exit is requested and the stake is enough."""
@@ -167,9 +289,19 @@ class NodeRegistry(Binding):
         values: int = self._view("multiplier_of", (operator,), block)
         return values
 
+    def reference_price(self, tier: int, block: BlockIdentifier | None = None) -> int:
+        """What a GPU-hour of a tier is expected to cost, in 10^-18 ZEN; 0 when unknown. Binds nobody."""
+        values: int = self._view("reference_price", (tier,), block)
+        return values
+
     def zen(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `zen`."""
         values: str = self._view("zen", (), block)
+        return values
+
+    def guardian(self, block: BlockIdentifier | None = None) -> str:
+        """May pause `register` and `register_for`, and nothing else."""
+        values: str = self._view("guardian", (), block)
         return values
 
     def min_stake(self, block: BlockIdentifier | None = None) -> int:
@@ -182,14 +314,14 @@ class NodeRegistry(Binding):
         values: int = self._view("exit_delay_s", (), block)
         return values
 
+    def epoch_s(self, block: BlockIdentifier | None = None) -> int:
+        """Seconds of an epoch, as in Rewards."""
+        values: int = self._view("epoch_s", (), block)
+        return values
+
     def deployer(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `deployer`."""
         values: str = self._view("deployer", (), block)
-        return values
-
-    def auction(self, block: BlockIdentifier | None = None) -> str:
-        """The two contracts that lock, unlock and slash; set once by `wire`."""
-        values: str = self._view("auction", (), block)
         return values
 
     def settlement(self, block: BlockIdentifier | None = None) -> str:
@@ -197,17 +329,32 @@ class NodeRegistry(Binding):
         values: str = self._view("settlement", (), block)
         return values
 
-    def operator_count(self, block: BlockIdentifier | None = None) -> int:
-        """Operators are numbered 1..operator_count."""
-        values: int = self._view("operator_count", (), block)
+    def tasks(self, block: BlockIdentifier | None = None) -> str:
+        """The contract variable `tasks`."""
+        values: str = self._view("tasks", (), block)
+        return values
+
+    def rewards(self, block: BlockIdentifier | None = None) -> str:
+        """The contract variable `rewards`."""
+        values: str = self._view("rewards", (), block)
         return values
 
     def pot(self, arg0: str, block: BlockIdentifier | None = None) -> int:
-        """Slashed collateral of a token that a standby may still be paid from."""
+        """Slashed collateral of a token that a standby, a challenger or a submitter may still be paid from."""
         values: int = self._view("pot", (arg0,), block)
         return values
 
     def burned(self, arg0: str, block: BlockIdentifier | None = None) -> int:
-        """Slashed collateral of a token that nothing can spend."""
+        """Slashed collateral of a token, and slashed stake, that nothing can spend."""
         values: int = self._view("burned", (arg0,), block)
+        return values
+
+    def total_beats(self, epoch: int, block: BlockIdentifier | None = None) -> int:
+        """epoch -> heartbeats of all operators."""
+        values: int = self._view("total_beats", (epoch,), block)
+        return values
+
+    def nonces(self, owner: str, block: BlockIdentifier | None = None) -> int:
+        """owner -> registrations it consented to that were used."""
+        values: int = self._view("nonces", (owner,), block)
         return values

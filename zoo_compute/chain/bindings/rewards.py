@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from web3.types import BlockIdentifier
@@ -25,39 +26,170 @@ class Share(NamedTuple):
     fees: int
 
 
+class JobFees(NamedTuple):
+    """Struct `JobFees` of Rewards."""
+
+    fees: int
+    verification: int
+    data: int
+
+
+class Called(NamedTuple):
+    """Struct `Called` of Rewards."""
+
+    verification: int
+    data: int
+
+
+class CallStruct(NamedTuple):
+    """Struct `CallStruct` of Rewards."""
+
+    called: int
+    weight: int
+
+
+class Earned(NamedTuple):
+    """Struct `Earned` of Rewards."""
+
+    extra: int
+    paid: int
+
+
+class Traffic(NamedTuple):
+    """Struct `Traffic` of Rewards."""
+
+    total: int
+    counted: int
+
+
+class Signed(NamedTuple):
+    """Struct `Signed` of Rewards."""
+
+    total: int
+    violated: bool
+
+
 class Rewards(Binding):
-    """Pays network rewards for verified compute from a funded pool, by epochs of `epoch_s` seconds."""
+    """Pays network rewards from a funded pool, by epochs of `epoch_s` seconds: for verified compute, uptime,
+    bandwidth, verification and data.
+    """
 
     NAME = "Rewards"
 
-    def wire(self, settlement_: str) -> Call:
-        """Names the settlement, once."""
-        return self._call("wire", (settlement_,))
+    def wire(self, settlement_: str, audits_: str, datasets_: str) -> Call:
+        """Names the recorders, once."""
+        return self._call("wire", (settlement_, audits_, datasets_))
 
     def fund(self, amount: int) -> Call:
         """Adds the caller's ZEN to the pool."""
         return self._call("fund", (amount,))
 
-    def record(self, operator: int, weight: int, fee: int) -> Call:
-        """Adds verified compute, and the fee it paid, to the current epoch."""
-        return self._call("record", (operator, weight, fee))
+    def record(self, job: int, operator: int, weight: int, fee: int) -> Call:
+        """Adds verified compute of a job, and the fee it paid, to the current epoch."""
+        return self._call("record", (job, operator, weight, fee))
 
-    def claim(self, operator: int, epoch: int) -> Call:
-        """Pays the operator's reward of an epoch that is over to its owner.
+    def record_verification(self, auditor: int, job: int, weight: int) -> Call:
+        """Adds an auditor's work on a job to the current epoch, and calls what is left of the job's allowance into
+        it.
+        """
+        return self._call("record_verification", (auditor, job, weight))
+
+    def record_data(self, contributor: str, job: int, weight: int, most: int) -> Call:
+        """Adds what a contributor's data was worth to a job, and calls what is left of the job's allowance.
+
+        weight: Quality x bytes.
+        most: What the best score would have weighed.
+        """
+        return self._call("record_data", (contributor, job, weight, most))
+
+    def redeem(self, server: int, client: int, epoch: int, total: int, signature: bytes) -> Call:
+        """Counts what a client's receipt adds to the bytes that `server` sent it in this epoch.
+
+        total: Bytes so far, as the client signed them.
+        signature: The client's hot key's, `r | s | v`, of EIP-712 data.
+        Returns: The bytes that count now and did not before; 0 also when the receipt shows that its signer has
+        violated.
+        """
+        return self._call("redeem", (server, client, epoch, total, signature))
+
+    def claim(self, operator: int, epoch: int, jobs: Sequence[int]) -> Call:
+        """Pays the operator's owner for what it computed for these jobs in an epoch that is over, and its uptime and
+        bandwidth as far as these jobs' fees have room.
 
         Returns: The reward.
         """
-        return self._call("claim", (operator, epoch))
+        return self._call("claim", (operator, epoch, jobs))
+
+    def claim_verification(self, auditor: int, job: int, epoch: int) -> Call:
+        """Pays the auditor's owner its part of what the job's fees allow for verification in an epoch that is over.
+
+        Returns: The reward.
+        """
+        return self._call("claim_verification", (auditor, job, epoch))
+
+    def claim_data(self, contributor: str, job: int, epoch: int) -> Call:
+        """Pays the contributor its part of what the job's fees allow for data in an epoch that is over.
+
+        Returns: The reward.
+        """
+        return self._call("claim_data", (contributor, job, epoch))
+
+    def recycle(self, epoch: int) -> Call:
+        """Returns to the pool what the budget of an expired epoch did not pay.
+
+        Returns: What came back.
+        """
+        return self._call("recycle", (epoch,))
 
     def epochs(self, epoch: int, block: BlockIdentifier | None = None) -> Epoch:
         """An epoch's totals; the budget is 0 until its first claim."""
         values: Any = self._view("epochs", (epoch,), block)
         return Epoch(*values)
 
-    def shares(self, operator: int, epoch: int, block: BlockIdentifier | None = None) -> Share:
-        """What an operator did in an epoch and has not claimed yet."""
-        values: Any = self._view("shares", (operator, epoch), block)
+    def shares(self, operator: int, epoch: int, job: int, block: BlockIdentifier | None = None) -> Share:
+        """What an operator computed for a job in an epoch and has not claimed yet."""
+        values: Any = self._view("shares", (operator, epoch, job), block)
         return Share(*values)
+
+    def job_fees(self, job: int, block: BlockIdentifier | None = None) -> JobFees:
+        """The fees recorded for a job, and what verification and data called of them."""
+        values: Any = self._view("job_fees", (job,), block)
+        return JobFees(*values)
+
+    def called(self, epoch: int, block: BlockIdentifier | None = None) -> Called:
+        """What verification and data called into an epoch, over all jobs."""
+        values: Any = self._view("called", (epoch,), block)
+        return Called(*values)
+
+    def calls(self, flow: int, job: int, epoch: int, block: BlockIdentifier | None = None) -> CallStruct:
+        """What a job called into an epoch for a flow (3 verification, 4 data), and the weights that divide it."""
+        values: Any = self._view("calls", (flow, job, epoch), block)
+        return CallStruct(*values)
+
+    def earned(self, operator: int, epoch: int, block: BlockIdentifier | None = None) -> Earned:
+        """What an operator claimed of an epoch: for uptime and bandwidth, and in all."""
+        values: Any = self._view("earned", (operator, epoch), block)
+        return Earned(*values)
+
+    def served(self, server: int, epoch: int, block: BlockIdentifier | None = None) -> Traffic:
+        """Bytes that a server redeemed receipts for in an epoch, and those of them that count."""
+        values: Any = self._view("served", (server, epoch), block)
+        return Traffic(*values)
+
+    def pairs(self, server: int, client: int, epoch: int, block: BlockIdentifier | None = None) -> Traffic:
+        """The last receipt of a pair in an epoch, and what counts of it."""
+        values: Any = self._view("pairs", (server, client, epoch), block)
+        return Traffic(*values)
+
+    def signed(self, client: int, epoch: int, block: BlockIdentifier | None = None) -> Signed:
+        """Bytes that a client signed for in an epoch, and whether they were more than its link carries."""
+        values: Any = self._view("signed", (client, epoch), block)
+        return Signed(*values)
+
+    def return_bps(self, operator: int, epoch: int, block: BlockIdentifier | None = None) -> int:
+        """What an operator claimed of an epoch, annualised over its stake, in basis points."""
+        values: int = self._view("return_bps", (operator, epoch), block)
+        return values
 
     def zen(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `zen`."""
@@ -79,17 +211,42 @@ class Rewards(Binding):
         values: int = self._view("emission_per_epoch", (), block)
         return values
 
+    def weight_per_fee(self, block: BlockIdentifier | None = None) -> int:
+        """The most weight of verified compute that counts per smallest unit of the fee paid for it."""
+        values: int = self._view("weight_per_fee", (), block)
+        return values
+
     def deployer(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `deployer`."""
         values: str = self._view("deployer", (), block)
         return values
 
     def settlement(self, block: BlockIdentifier | None = None) -> str:
-        """The only recorder; set once by `wire`."""
+        """The recorders; set once by `wire`."""
         values: str = self._view("settlement", (), block)
+        return values
+
+    def audits(self, block: BlockIdentifier | None = None) -> str:
+        """The contract variable `audits`."""
+        values: str = self._view("audits", (), block)
+        return values
+
+    def datasets(self, block: BlockIdentifier | None = None) -> str:
+        """The contract variable `datasets`."""
+        values: str = self._view("datasets", (), block)
         return values
 
     def pool(self, block: BlockIdentifier | None = None) -> int:
         """ZEN not yet given to an epoch's budget."""
         values: int = self._view("pool", (), block)
+        return values
+
+    def works(self, flow: int, who: int, job: int, epoch: int, block: BlockIdentifier | None = None) -> int:
+        """flow -> who -> job -> epoch -> weight; zero once claimed."""
+        values: int = self._view("works", (flow, who, job, epoch), block)
+        return values
+
+    def total_bytes(self, epoch: int, block: BlockIdentifier | None = None) -> int:
+        """epoch -> bytes that count."""
+        values: int = self._view("total_bytes", (epoch,), block)
         return values

@@ -10,13 +10,17 @@ from web3.types import BlockIdentifier
 from zoo_compute.chain.call import Binding, Call
 
 
-class ClaimRef(NamedTuple):
-    """Struct `ClaimRef` of Settlement."""
+class Claim(NamedTuple):
+    """Struct `Claim` of Settlement."""
 
+    turn: int
     round: int
-    key: int
+    seat: int
     operator: int
-    bitmap: int
+    scope: int
+    price: int
+    pot_price: int
+    start_root: bytes
     root: bytes
     deadline: int
 
@@ -26,71 +30,69 @@ class Run(NamedTuple):
 
     state: int
     round: int
+    turn: int
     rounds: int
     slots: int
     quorum: int
+    depth: int
+    policy: int
     opened_at: int
-    outstanding: int
     window_s: int
     slot_s: int
     aggregate_s: int
     aggregator: int
-    aggregator_price: int
     aggregator_due: int
     token: str
     lock: int
     flops: int
+    seats: int
     missing: int
-    vacant: int
+    committed: int
+    holds: int
     pot: int
+    start_root: bytes
 
 
 class Seat(NamedTuple):
     """Struct `Seat` of Settlement."""
 
+    operator: int
+    first: int
+    count: int  # type: ignore[assignment]
     price: int
-    locked: int
+    pot_price: int
     estimate_s: int
     since: int
-    held: int
-    taken: int
-
-
-class AggregatorSeat(NamedTuple):
-    """Struct `AggregatorSeat` of Settlement."""
-
-    price: int
-    locked: int
-
-
-class Vacancy(NamedTuple):
-    """Struct `Vacancy` of Settlement."""
-
-    price: int
     pot: int
 
 
-class Takeover(NamedTuple):
-    """Struct `Takeover` of Settlement."""
+class Standing(NamedTuple):
+    """Struct `Standing` of Settlement."""
 
-    escrow_price: int
-    pot_price: int
+    locked: int
+    lots: int
+    held: int
+    left_turn: int
 
 
 class Settlement(Binding):
-    """Runs awarded jobs: who holds which slot, what was committed in which round, what timed out and who took over;
-    and pays every claim that survived its window.
+    """Runs awarded jobs: who holds which seat, what was committed in which turn, what timed out and who took over;
+    pays every claim that survived its window, convicts those that did not, and has done again what rested on a
+    lie.
     """
 
     NAME = "Settlement"
 
-    def seat(self, job: int, kind: int, operator: int, bitmap: int, price: int, lock: int) -> Call:
+    def wire(self, referee_: str, availability_: str, audit_pool_: str) -> Call:
+        """Names who judges disputes, who asks for data, and who is owed the audits' part of a conviction, once."""
+        return self._call("wire", (referee_, availability_, audit_pool_))
+
+    def seat(self, job: int, kind: int, operator: int, first: int, count: int, price: int, lock: int) -> Call:
         """Records a seat that the auction awarded.
 
-        bitmap: The slots won; 0 for the aggregator's seat.
-        lock: What stands behind the seat.
+        lock: All that stands behind the seat.
         """
-        return self._call("seat", (job, kind, operator, bitmap, price, lock))
+        return self._call("seat", (job, kind, operator, first, count, price, lock))
 
     def begin(self, job: int, lock: int) -> Call:
         """Starts the ready window of a job whose seats are all awarded.
@@ -99,95 +101,118 @@ class Settlement(Binding):
         """
         return self._call("begin", (job, lock))
 
-    def ready(self, job: int, operator: int, estimate_s: int) -> Call:
-        """Confirms that the operator holds the inputs of its slots and timed a step.
+    def ready(self, job: int, seat: int, estimate_s: int) -> Call:
+        """Confirms that the holder of a seat has the inputs and timed a step.
 
-        estimate_s: Seconds that its slots take a round.
+        estimate_s: Seconds that the seat's slots take a round.
         """
-        return self._call("ready", (job, operator, estimate_s))
+        return self._call("ready", (job, seat, estimate_s))
 
-    def decline(self, job: int, operator: int) -> Call:
-        """Gives up the operator's slots before the job runs, at the price of a timeout."""
-        return self._call("decline", (job, operator))
+    def decline(self, job: int, seat: int, count: int) -> Call:
+        """Gives up the last `count` slots of a seat that is still missing, at the price of a timeout."""
+        return self._call("decline", (job, seat, count))
 
-    def expire(self, job: int, operator: int) -> Call:
-        """Vacates the slots of an operator that was silent in the ready window."""
-        return self._call("expire", (job, operator))
+    def expire(self, job: int, seat: int) -> Call:
+        """Vacates a seat whose holder was silent in the ready window."""
+        return self._call("expire", (job, seat))
 
-    def commit(self, job: int, round: int, operator: int, bitmap: int, root: bytes, bundle: bytes) -> Call:
-        """Commits the operator's results of a round: a claim that stands open to challenge for the job's window.
+    def commit(self, job: int, seat: int, turn: int, root: bytes, bundle: bytes) -> Call:
+        """Commits the results of a seat in a turn: a claim that stands open to challenge for the job's window.
 
-        bitmap: The slots whose results are committed.
-        root: Round root of their results.
+        root: Round root of the results.
         bundle: Digest of the CID of the file that lists them.
         """
-        return self._call("commit", (job, round, operator, bitmap, root, bundle))
+        return self._call("commit", (job, seat, turn, root, bundle))
 
-    def time_out(self, job: int, operator: int, bitmap: int) -> Call:
-        """Vacates slots whose holder did not commit in time."""
-        return self._call("time_out", (job, operator, bitmap))
+    def time_out(self, job: int, seat: int) -> Call:
+        """Vacates a seat whose holder did not commit in time, or whose checkpoint is overdue."""
+        return self._call("time_out", (job, seat))
 
-    def take_over(self, job: int, slot: int, operator: int, estimate_s: int) -> Call:
-        """A standby takes a vacant slot at its own bid; the slash pays what that is above the price before."""
-        return self._call("take_over", (job, slot, operator, estimate_s))
+    def take_over(self, job: int, seat: int, operator: int, count: int, estimate_s: int) -> Call:
+        """A standby takes the last `count` slots of a vacant seat at its own bid; the seat's part of the pot pays
+        what that is above the price before.
+        """
+        return self._call("take_over", (job, seat, operator, count, estimate_s))
 
-    def post_checkpoint(self, job: int, round: int, operator: int, mask: int, root: bytes, cid: bytes) -> Call:
-        """Closes a round with the aggregation of what was committed; opens the next one, or ends the job.
+    def post_checkpoint(self, job: int, turn: int, mask: int, root: bytes, cid: bytes) -> Call:
+        """Closes a turn with the aggregation of what was committed; opens the next one, or ends the job.
 
-        mask: The slots that committed.
+        mask: The seats that committed.
         root: State root of the new checkpoint.
         cid: Digest of the CID of its pointer.
         """
-        return self._call("post_checkpoint", (job, round, operator, mask, root, cid))
-
-    def time_out_aggregator(self, job: int) -> Call:
-        """Vacates the seat of an aggregator whose checkpoint is overdue. Its slash is burned."""
-        return self._call("time_out_aggregator", (job,))
-
-    def take_over_aggregator(self, job: int, operator: int) -> Call:
-        """A standby takes the aggregator's seat at its own bid, with the whole lock."""
-        return self._call("take_over_aggregator", (job, operator))
+        return self._call("post_checkpoint", (job, turn, mask, root, cid))
 
     def abandon(self, job: int) -> Call:
-        """Ends a job that cannot go on. What was committed in the open round stays payable."""
+        """Ends a job that cannot go on. What was committed in the open turn stays payable."""
         return self._call("abandon", (job,))
 
-    def finalise(self, job: int, claims: Sequence[ClaimRef]) -> Call:
-        """Pays claims whose windows are over, each once."""
+    def finalise(self, job: int, claims: Sequence[Claim]) -> Call:
+        """Pays claims whose windows are over, each once; consecutive ones of one operator together."""
         return self._call("finalise", (job, claims))
 
     def release(self, job: int, operator: int) -> Call:
-        """Unlocks all that an operator has locked in a job that is over and paid."""
+        """Unlocks what an operator has locked in a job, once nothing of it can be convicted any more."""
         return self._call("release", (job, operator))
+
+    def open_dispute(self, job: int, claim: Claim) -> Call:
+        """One more dispute of a pending claim: it is not paid while one is open."""
+        return self._call("open_dispute", (job, claim))
+
+    def close_dispute(self, job: int, claim: Claim, convicted: bool, challengers: Sequence[str]) -> Call:
+        """One dispute less; convicts a claim that is still pending.
+
+        A disputed claim cannot be paid: where it is not pending it was convicted, and its place may be used
+        again. Then nothing is left to do, so that the referee can always end what it opened.
+        challengers: Share in what the claim's operator loses.
+        """
+        return self._call("close_dispute", (job, claim, convicted, challengers))
+
+    def void(self, job: int, claim: Claim) -> Call:
+        """Convicts a pending claim whose data nobody can have."""
+        return self._call("void", (job, claim))
+
+    def hold(self, job: int) -> Call:
+        """Nobody in the job is late until `resume`."""
+        return self._call("hold", (job,))
+
+    def resume(self, job: int, seconds: int) -> Call:
+        """Ends a hold, and gives the open turn the time back."""
+        return self._call("resume", (job, seconds))
 
     def runs(self, job: int, block: BlockIdentifier | None = None) -> Run:
         """Everything known of a run; zeros before it is awarded."""
         values: Any = self._view("runs", (job,), block)
         return Run(*values)
 
-    def seats(self, job: int, operator: int, block: BlockIdentifier | None = None) -> Seat:
-        """What an operator has in a job; zeros when nothing."""
-        values: Any = self._view("seats", (job, operator), block)
+    def seats(self, job: int, seat: int, block: BlockIdentifier | None = None) -> Seat:
+        """Who holds a seat at what price, or what a standby finds; zeros when there is none."""
+        values: Any = self._view("seats", (job, seat), block)
         return Seat(*values)
 
-    def aggregator_seats(self, job: int, operator: int, block: BlockIdentifier | None = None) -> AggregatorSeat:
-        """Price and lock of whoever is, or was, a job's aggregator."""
-        values: Any = self._view("aggregator_seats", (job, operator), block)
-        return AggregatorSeat(*values)
+    def stakes(self, job: int, operator: int, block: BlockIdentifier | None = None) -> Standing:
+        """What an operator has locked in a job, in how many lots, for how many seats; and since when it holds none."""
+        values: Any = self._view("stakes", (job, operator), block)
+        return Standing(*values)
 
-    def vacancies(self, job: int, slot: int, block: BlockIdentifier | None = None) -> Vacancy:
-        """What escrow paid the last holder of a vacant slot, and what its slash left for a standby."""
-        values: Any = self._view("vacancies", (job, slot), block)
-        return Vacancy(*values)
+    def claims(self, job: int, seat: int, turn: int, block: BlockIdentifier | None = None) -> bytes:
+        """The newest claim of a seat in the ring place of a turn: upper bits of its hash | open disputes | status."""
+        values: bytes = self._view("claims", (job, seat, turn), block)
+        return values
 
-    def takeovers(self, job: int, slot: int, operator: int, block: BlockIdentifier | None = None) -> Takeover:
-        """What an operator that took a slot over is paid a round, from escrow and from the pot."""
-        values: Any = self._view("takeovers", (job, slot, operator), block)
-        return Takeover(*values)
+    def pending(self, job: int, turn: int, block: BlockIdentifier | None = None) -> int:
+        """Claims of a closed turn that are neither paid nor convicted."""
+        values: int = self._view("pending", (job, turn), block)
+        return values
 
-    def deadline(self, job: int, operator: int, block: BlockIdentifier | None = None) -> int:
-        """The last second at which the operator may still commit in the current round without being timed out."""
-        values: int = self._view("deadline", (job, operator), block)
+    def is_final(self, job: int, turn: int, block: BlockIdentifier | None = None) -> bool:
+        """Whether a turn is closed and nothing of it is pending."""
+        values: bool = self._view("is_final", (job, turn), block)
+        return values
+
+    def deadline(self, job: int, seat: int, block: BlockIdentifier | None = None) -> int:
+        """The last second at which the seat's holder may still commit in the open turn without being timed out."""
+        values: int = self._view("deadline", (job, seat), block)
         return values
 
     def registry(self, block: BlockIdentifier | None = None) -> str:
@@ -205,16 +230,6 @@ class Settlement(Binding):
         values: str = self._view("auction", (), block)
         return values
 
-    def rewards(self, block: BlockIdentifier | None = None) -> str:
-        """The contract variable `rewards`."""
-        values: str = self._view("rewards", (), block)
-        return values
-
-    def zen(self, block: BlockIdentifier | None = None) -> str:
-        """The contract variable `zen`."""
-        values: str = self._view("zen", (), block)
-        return values
-
     def ready_window_s(self, block: BlockIdentifier | None = None) -> int:
         """The contract variable `ready_window_s`."""
         values: int = self._view("ready_window_s", (), block)
@@ -225,7 +240,24 @@ class Settlement(Binding):
         values: int = self._view("min_window_s", (), block)
         return values
 
-    def claims(self, job: int, round: int, key: int, block: BlockIdentifier | None = None) -> bytes:
-        """job -> round -> key -> keccak256(operator, bitmap, root, deadline); empty once paid."""
-        values: bytes = self._view("claims", (job, round, key), block)
+    def referee(self, block: BlockIdentifier | None = None) -> str:
+        """The contracts deployed after this one, and who is owed the audits' part of a conviction; set once by
+        `wire`.
+        """
+        values: str = self._view("referee", (), block)
+        return values
+
+    def availability(self, block: BlockIdentifier | None = None) -> str:
+        """The contract variable `availability`."""
+        values: str = self._view("availability", (), block)
+        return values
+
+    def audit_pool(self, block: BlockIdentifier | None = None) -> str:
+        """The contract variable `audit_pool`."""
+        values: str = self._view("audit_pool", (), block)
+        return values
+
+    def reserves(self, job: int, block: BlockIdentifier | None = None) -> int:
+        """job -> what of its pot convicted operators left for rollbacks to come."""
+        values: int = self._view("reserves", (job,), block)
         return values

@@ -28,6 +28,8 @@ class Terms(NamedTuple):
     aggregate_s: int
     reexecute_s: int
     flops: int
+    depth: int
+    policy: int
 
 
 class Job(NamedTuple):
@@ -50,14 +52,19 @@ class Schedule(NamedTuple):
     rounds: int
     slots: int
     quorum: int
+    max_price: int
+    aggregator_max_price: int
     slot_s: int
     aggregate_s: int
     reexecute_s: int
     flops: int
+    depth: int
+    policy: int
+    state_root: bytes
 
 
 class TaskRegistry(Binding):
-    """The jobs: their terms, their escrow, their state and their checkpoints; and what is owed to whom."""
+    """The jobs: their terms, their escrow and their state; and what is owed to whom."""
 
     NAME = "TaskRegistry"
 
@@ -115,9 +122,13 @@ class TaskRegistry(Binding):
         """
         return self._call("pay", (job, account, amount))
 
-    def record_checkpoint(self, job: int, round: int, root: bytes, cid: bytes) -> Call:
-        """Records the state that a round starts from."""
-        return self._call("record_checkpoint", (job, round, root, cid))
+    def owe(self, token: str, account: str, amount: int) -> Call:
+        """Adds to what is owed to `account` what the registry has just paid in."""
+        return self._call("owe", (token, account, amount))
+
+    def fund(self, job: int, amount: int) -> Call:
+        """Adds to a job's escrow what the registry has just paid in: restitution for rounds that are done again."""
+        return self._call("fund", (job, amount))
 
     def close(self, job: int) -> Call:
         """What is left of the escrow becomes owed to the submitter."""
@@ -129,7 +140,7 @@ class TaskRegistry(Binding):
         return Job(*values)
 
     def schedules(self, job: int, block: BlockIdentifier | None = None) -> Schedule:
-        """What of a job's terms binds its rounds."""
+        """What of a job's terms binds its turns."""
         values: Any = self._view("schedules", (job,), block)
         return Schedule(*values)
 
@@ -171,14 +182,4 @@ class TaskRegistry(Binding):
     def owed(self, token: str, account: str, block: BlockIdentifier | None = None) -> int:
         """token -> account -> what `withdraw` sends."""
         values: int = self._view("owed", (token, account), block)
-        return values
-
-    def checkpoint_root(self, job: int, round: int, block: BlockIdentifier | None = None) -> bytes:
-        """job -> round -> root of the state that the round starts from."""
-        values: bytes = self._view("checkpoint_root", (job, round), block)
-        return values
-
-    def checkpoint_cid(self, job: int, block: BlockIdentifier | None = None) -> bytes:
-        """job -> digest of the newest checkpoint's CID."""
-        values: bytes = self._view("checkpoint_cid", (job,), block)
         return values

@@ -1,0 +1,1 @@
+"""One file a question, peers measured in the same run."""

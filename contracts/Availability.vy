@@ -1,0 +1,551 @@
+# pragma version ==0.4.3
+# pragma nonreentrancy on
+"""
+@title Availability
+@license Apache-2.0
+@notice Makes the author of a claim show that others can have its data: anybody may demand one chunk of it on chain, prepaying the
+        answer. Who neither shows the bytes nor that a majority of the job's slots fetched them loses the claim.
+@dev docs/decisions/0010-availability-is-asked-for.md. A job in which everybody serves what it commits never calls this contract.
+     Demands of those who have a clock to keep hold that clock; demands of others hold nothing, so strangers delay nobody.
+"""
+
+
+from .interfaces import INodeRegistry
+from .interfaces import ISettlementViews
+from .interfaces import ITaskViews
+from .modules import bits
+from .modules import claims
+from .modules import merkle
+from .modules import numbers
+
+
+# Gas that an answer's transaction is taken to cost: measured below it, see docs/protocol.md.
+ANSWER_GAS: constant(uint256) = 300_000
+# A deposit pays the answer at twice the base fee of the demand, as the answer may come an hour later.
+FEE_MULTIPLE: constant(uint256) = 2
+# A chain's base fee counts as at least this, so that no demand is free.
+LEAST_BASE_FEE: constant(uint256) = 10**9
+# Lanes: 0..127 belong to the seats' holders, then the aggregator's, the submitter's, and one for everybody else.
+AGGREGATOR_LANE: constant(uint256) = 128
+SUBMITTER_LANE: constant(uint256) = 129
+STRANGERS_LANE: constant(uint256) = 130
+# Demands that a lane may make of one claim.
+LANE_DEMANDS: constant(uint256) = 4
+# Seats that one certificate names.
+SIGNERS: constant(uint256) = 64
+# So many answer windows lie between a demand and its claim's deadline: one to answer in, one to end the demand in.
+WINDOWS_BEFORE_DEADLINE: constant(uint256) = 2
+
+DOMAIN_TYPE: constant(bytes32) = keccak256(
+    "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
+)
+NAME: constant(bytes32) = keccak256("Zoo Availability")
+VERSION: constant(bytes32) = keccak256("1")
+FETCHED_TYPE: constant(bytes32) = keccak256("Fetched(uint256 job,bytes32 claim)")
+
+
+registry: public(immutable(address))
+tasks: public(immutable(address))
+settlement: public(immutable(address))
+# Seconds within which a demand is answered.
+answer_s: public(immutable(uint256))
+
+
+struct Demand:
+    demander: address
+    deposit: uint256
+    asked: uint256
+    opened_at: uint256
+    slot: uint256
+    tensor: uint256
+    group: uint256
+    turn: uint256
+    holds: bool
+
+
+# What leads from a chunk to a claim's root. Of an aggregation the first three are empty; of a tensor that is not there, `head`.
+struct Opening:
+    segment_root: bytes32
+    end_root: bytes32
+    result_path: DynArray[bytes32, merkle.MAX_DEPTH]
+    name: Bytes[merkle.MAX_NAME]
+    head: Bytes[merkle.MAX_HEAD]
+    state_path: DynArray[bytes32, merkle.MAX_DEPTH]
+    chunk: Bytes[merkle.GROUP_BYTES]
+    tensor_path: DynArray[bytes32, merkle.MAX_DEPTH]
+
+
+struct Signature:
+    seat: uint256
+    v: uint256
+    r: bytes32
+    s: bytes32
+
+
+# How long a job's clocks stand still: demands that hold them, since when, and when the last of these must have been answered.
+struct Holding:
+    open: uint256
+    since: uint256
+    until: uint256
+
+
+# What a seat's demands used of its right to hold the clocks in a turn.
+struct Spent:
+    turn: uint256
+    seconds: uint256
+
+
+# job -> claim_hash -> lane -> demander (160) | deposit (96); zero when no demand is open
+bonds: HashMap[uint256, HashMap[bytes32, HashMap[uint256, uint256]]]
+# job -> claim_hash -> lane -> asked (8) | opened_at (40) | slot (16) | tensor (32) | group (40) | turn (40) | holds (1)
+questions: HashMap[uint256, HashMap[bytes32, HashMap[uint256, uint256]]]
+# job -> claim_hash -> when a certificate was given; zero for none
+certified_at: public(HashMap[uint256, HashMap[bytes32, uint256]])
+# job -> open (64) | since (40) | until (40)
+holding_words: HashMap[uint256, uint256]
+# job -> seat -> turn (40) | seconds (40)
+spent_words: HashMap[uint256, HashMap[uint256, uint256]]
+# account -> what of the chain's coin it may withdraw
+owed: public(HashMap[address, uint256])
+
+
+event ChunkDemanded:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    turn: uint256
+    seat: uint256
+    lane: uint256
+    slot: uint256
+    tensor: uint256
+    group: uint256
+    deposit: uint256
+    holds: bool
+
+
+event DemandAnswered:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    turn: uint256
+    seat: uint256
+    lane: uint256
+    by_certificate: bool
+
+
+event DemandUnanswered:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    turn: uint256
+    seat: uint256
+    lane: uint256
+    voided: bool
+
+
+event ClaimCertified:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    turn: uint256
+    seat: uint256
+    slots: uint256
+
+
+event ClocksHeld:
+    job: indexed(uint256)
+
+
+event ClocksResumed:
+    job: indexed(uint256)
+    seconds: uint256
+
+
+event DepositWithdrawn:
+    account: indexed(address)
+    amount: uint256
+
+
+@deploy
+def __init__(registry_: address, tasks_: address, settlement_: address, answer_s_: uint256):
+    """
+    @param registry_ Knows the operators' keys.
+    @param tasks_ Knows the jobs' submitters.
+    @param settlement_ Keeps the claims and the clocks.
+    @param answer_s_ Seconds within which a demand is answered.
+    """
+    registry = registry_
+    tasks = tasks_
+    settlement = settlement_
+    answer_s = answer_s_
+
+
+@external
+@payable
+def demand(
+    job: uint256, claim: ISettlementViews.Claim, lane: uint256, slot: uint256, tensor: uint256, group: uint256
+):
+    """
+    @notice Demands one chunk of a pending claim's data, prepaying the answer.
+    @param lane The demander's seat, 128 of the aggregator, 129 of the submitter, 130 of anybody else.
+    @param slot Whose update, for a claim of slots; 0 for an aggregation.
+    @param tensor Which tensor of the state, in ascending order of names; taken modulo the width of the state's tree.
+    @param group Which eight leaves of it; taken modulo the width of the tensor's tree of groups.
+    """
+    assert claims._is_pending(settlement, job, claim), "availability: unknown claim"
+    run: ISettlementViews.Run = staticcall ISettlementViews(settlement).runs(job)
+    assert self._is_holder(job, claim, lane, msg.sender), "availability: not the lane's holder"
+    assert self._has_slot(claim, slot) and tensor <= bits.U32 and group <= bits.U40, "availability: nothing there"
+    assert (
+        block.timestamp + WINDOWS_BEFORE_DEADLINE * answer_s <= claim.deadline
+    ), "availability: too late"
+    claim_hash: bytes32 = claims._hash(claim)
+    assert self.certified_at[job][claim_hash] == 0, "availability: certified"
+    assert self.bonds[job][claim_hash][lane] == 0, "availability: demand open"
+    asked: uint256 = self.questions[job][claim_hash][lane] >> 248
+    assert asked < LANE_DEMANDS, "availability: demands spent"
+    assert msg.value >= self._least_deposit(), "availability: deposit too small"
+    # Who has a clock to keep in the open turn, and did not hold it for an answer's time already, holds it now.
+    spent: Spent = self._spent(job, lane)
+    holds: bool = (
+        run.state == numbers.RUNNING
+        and lane <= AGGREGATOR_LANE
+        and (spent.turn != run.turn or spent.seconds < answer_s)
+    )
+    self.bonds[job][claim_hash][lane] = self._pack_bond(msg.sender, msg.value)
+    self.questions[job][claim_hash][lane] = self._pack_question(
+        asked + 1, slot, tensor, group, run.turn, holds
+    )
+    log ChunkDemanded(
+        job=job,
+        operator=claim.operator,
+        turn=claim.turn,
+        seat=claim.seat,
+        lane=lane,
+        slot=slot,
+        tensor=tensor,
+        group=group,
+        deposit=msg.value,
+        holds=holds,
+    )
+    if holds:
+        self._hold(job)
+
+
+@external
+def answer(job: uint256, claim: ISettlementViews.Claim, lane: uint256, opening: Opening):
+    """
+    @notice Shows the bytes that a demand asked for. Anybody may; the deposit becomes the owner's of the claim's operator.
+    """
+    claim_hash: bytes32 = claims._hash(claim)
+    question: Demand = self._demand(job, claim_hash, lane)
+    assert question.demander != empty(address), "availability: no demand"
+    assert block.timestamp <= question.opened_at + answer_s, "availability: answer too late"
+    assert self._root_of(claim, question, opening) == claim.root, "availability: bytes do not match"
+    self._answered(job, claim, claim_hash, lane, question, False)
+
+
+@external
+def certify(job: uint256, claim: ISettlementViews.Claim, signatures: DynArray[Signature, SIGNERS]):
+    """
+    @notice Shows that the holders of most of the job's other slots fetched a pending claim's data, by the signatures of
+            their hot keys. Nothing of it is demanded any more; `close` ends the demands that are open.
+    @param signatures In ascending order of seats; who holds several seats is named with each of them.
+    """
+    assert claims._is_pending(settlement, job, claim), "availability: unknown claim"
+    claim_hash: bytes32 = claims._hash(claim)
+    assert self.certified_at[job][claim_hash] == 0, "availability: certified"
+    digest: bytes32 = self._digest(job, claim_hash)
+    slots: uint256 = 0
+    # The least seat that may come next.
+    next: uint256 = 0
+    for signature: Signature in signatures:
+        assert signature.seat >= next and signature.seat < AGGREGATOR_LANE, "availability: seats out of order"
+        next = signature.seat + 1
+        seat: ISettlementViews.Seat = staticcall ISettlementViews(settlement).seats(job, signature.seat)
+        assert seat.operator != 0 and seat.operator != claim.operator, "availability: not another's seat"
+        hot: address = staticcall INodeRegistry(registry).hot_key(seat.operator)
+        # The hot key of an operator that exists is never zero, which is what a bad signature recovers to.
+        assert ecrecover(digest, signature.v, signature.r, signature.s) == hot, "availability: not signed"
+        slots += seat.count
+    total: uint256 = (staticcall ISettlementViews(settlement).runs(job)).slots
+    if claim.seat != claims.AGGREGATION:
+        total -= claim.scope & bits.U16
+    # floor(n / 2) + 1 of n, which nothing reaches when n is 0.
+    assert 2 * slots > total, "availability: too few slots"
+    self.certified_at[job][claim_hash] = block.timestamp
+    log ClaimCertified(job=job, operator=claim.operator, turn=claim.turn, seat=claim.seat, slots=slots)
+
+
+@external
+def close(job: uint256, claim: ISettlementViews.Claim, lane: uint256):
+    """
+    @notice Ends a demand that nobody answered with bytes: as answered when the claim was certified in time, else, when its
+            time is over, by voiding the claim and giving the deposit back.
+    """
+    claim_hash: bytes32 = claims._hash(claim)
+    question: Demand = self._demand(job, claim_hash, lane)
+    assert question.demander != empty(address), "availability: no demand"
+    ends_at: uint256 = question.opened_at + answer_s
+    certified: uint256 = self.certified_at[job][claim_hash]
+    if certified != 0 and certified <= ends_at:
+        self._answered(job, claim, claim_hash, lane, question, True)
+        return
+    assert block.timestamp > ends_at, "availability: window open"
+    # Convicted already, or paid because nobody ended the demand in time: then there is nothing left to void.
+    voids: bool = claims._is_pending(settlement, job, claim)
+    self.bonds[job][claim_hash][lane] = 0
+    self.owed[question.demander] += question.deposit
+    log DemandUnanswered(
+        job=job, operator=claim.operator, turn=claim.turn, seat=claim.seat, lane=lane, voided=voids
+    )
+    self._release(job, lane, question)
+    if voids:
+        extcall ISettlementViews(settlement).void(job, claim)
+
+
+@external
+def withdraw(account: address) -> uint256:
+    """
+    @notice Sends an account what it is owed of the chain's coin.
+    """
+    amount: uint256 = self.owed[account]
+    assert amount > 0, "availability: nothing owed"
+    self.owed[account] = 0
+    log DepositWithdrawn(account=account, amount=amount)
+    assert raw_call(account, b"", value=amount, revert_on_failure=False), "availability: transfer failed"
+    return amount
+
+
+@external
+@view
+def least_deposit() -> uint256:
+    """
+    @notice What a demand in this block must bring.
+    """
+    return self._least_deposit()
+
+
+@external
+@view
+def demands(job: uint256, claim_hash: bytes32, lane: uint256) -> Demand:
+    """
+    @notice A lane's open demand of a claim; without one, `demander` is zero and the rest is of its last one.
+    @param claim_hash keccak256 of the claim's ABI encoding.
+    """
+    return self._demand(job, claim_hash, lane)
+
+
+@external
+@view
+def holdings(job: uint256) -> Holding:
+    """
+    @notice How long a job's clocks stand still.
+    """
+    return self._holding(job)
+
+
+@external
+@view
+def held(job: uint256, seat: uint256) -> Spent:
+    """
+    @notice What a seat's ended demands used of its right to hold the clocks, in the last turn it used any.
+    """
+    return self._spent(job, seat)
+
+
+@external
+@view
+def digest(job: uint256, claim_hash: bytes32) -> bytes32:
+    """
+    @notice What a hot key signs to say that it fetched all data of a claim: EIP-712, `Fetched(job, claim)`.
+    """
+    return self._digest(job, claim_hash)
+
+
+@internal
+@view
+def _is_holder(job: uint256, claim: ISettlementViews.Claim, lane: uint256, account: address) -> bool:
+    """
+    @notice Whether a lane is the account's. Nobody demands its own data from a seat: it would only hold its own clocks.
+    """
+    if lane == STRANGERS_LANE:
+        return True
+    if lane == SUBMITTER_LANE:
+        return (staticcall ITaskViews(tasks).jobs(job)).submitter == account
+    if lane > AGGREGATOR_LANE:
+        return False
+    operator: uint256 = (staticcall ISettlementViews(settlement).seats(job, lane)).operator
+    if operator == 0 or operator == claim.operator:
+        return False
+    return staticcall INodeRegistry(registry).hot_key(operator) == account
+
+
+@internal
+@pure
+def _has_slot(claim: ISettlementViews.Claim, slot: uint256) -> bool:
+    if claim.seat == claims.AGGREGATION:
+        return slot == 0
+    return claims._holds_slot(claim, slot)
+
+
+@internal
+@view
+def _least_deposit() -> uint256:
+    return FEE_MULTIPLE * ANSWER_GAS * max(block.basefee, LEAST_BASE_FEE)
+
+
+@internal
+@pure
+def _root_of(claim: ISettlementViews.Claim, question: Demand, opening: Opening) -> bytes32:
+    """
+    @notice The root that an opening leads to, at the place that was asked for.
+    @dev Indices are taken modulo the width of the tree, which the paths prove: every demand of a true root has one answer.
+    """
+    leaf: bytes32 = empty(bytes32)
+    if len(opening.head) > 0:
+        elements: bytes32 = merkle._climb(
+            merkle._group_root(opening.chunk, len(opening.tensor_path) > 0), question.group, opening.tensor_path
+        )
+        leaf = merkle._state_leaf(opening.name, merkle._tensor_root(opening.head, elements))
+    state_root: bytes32 = merkle._climb(leaf, question.tensor, opening.state_path)
+    if claim.seat == claims.AGGREGATION:
+        return state_root
+    result: bytes32 = merkle._result_root(
+        question.slot, claim.start_root, opening.segment_root, opening.end_root, state_root
+    )
+    return merkle._climb(result, question.slot - (claim.scope >> 16), opening.result_path)
+
+
+@internal
+def _answered(
+    job: uint256,
+    claim: ISettlementViews.Claim,
+    claim_hash: bytes32,
+    lane: uint256,
+    question: Demand,
+    by_certificate: bool,
+):
+    self.bonds[job][claim_hash][lane] = 0
+    owner: address = staticcall INodeRegistry(registry).owner_of(claim.operator)
+    self.owed[owner] += question.deposit
+    log DemandAnswered(
+        job=job,
+        operator=claim.operator,
+        turn=claim.turn,
+        seat=claim.seat,
+        lane=lane,
+        by_certificate=by_certificate,
+    )
+    self._release(job, lane, question)
+
+
+@internal
+def _hold(job: uint256):
+    """
+    @notice Settlement's clocks stand still from the first demand that holds them to the end of the last.
+    """
+    holding: Holding = self._holding(job)
+    first: bool = holding.open == 0
+    if first:
+        holding.since = block.timestamp
+    holding.open += 1
+    # Time does not run backwards: the newest demand ends last.
+    holding.until = block.timestamp + answer_s
+    self.holding_words[job] = self._pack_holding(holding)
+    if first:
+        log ClocksHeld(job=job)
+        extcall ISettlementViews(settlement).hold(job)
+
+
+@internal
+def _release(job: uint256, lane: uint256, question: Demand):
+    if not question.holds:
+        return
+    # A demand that nobody ended when its time was over counts up to there.
+    seconds: uint256 = min(block.timestamp - question.opened_at, answer_s)
+    spent: Spent = self._spent(job, lane)
+    if spent.turn == question.turn:
+        seconds += spent.seconds
+    # INVARIANT holds: a seat's demands hold the clocks of a turn for less than two answer windows.
+    if spent.turn <= question.turn:
+        self.spent_words[job][lane] = question.turn << 40 | seconds
+    holding: Holding = self._holding(job)
+    holding.open -= 1
+    if holding.open > 0:
+        self.holding_words[job] = self._pack_holding(holding)
+        return
+    self.holding_words[job] = 0
+    # A turn that opened meanwhile has its own clock, which ran from then.
+    opened_at: uint256 = (staticcall ISettlementViews(settlement).runs(job)).opened_at
+    start: uint256 = max(holding.since, opened_at)
+    end: uint256 = min(holding.until, block.timestamp)
+    moved: uint256 = 0
+    if end > start:
+        moved = end - start
+    log ClocksResumed(job=job, seconds=moved)
+    extcall ISettlementViews(settlement).resume(job, moved)
+
+
+@internal
+@view
+def _demand(job: uint256, claim_hash: bytes32, lane: uint256) -> Demand:
+    bond: uint256 = self.bonds[job][claim_hash][lane]
+    word: uint256 = self.questions[job][claim_hash][lane]
+    return Demand(
+        demander=convert(bond >> 96, address),
+        deposit=bond & bits.U96,
+        asked=word >> 248,
+        opened_at=word >> 208 & bits.U40,
+        slot=word >> 192 & bits.U16,
+        tensor=word >> 160 & bits.U32,
+        group=word >> 120 & bits.U40,
+        turn=word >> 80 & bits.U40,
+        holds=word & 1 == 1,
+    )
+
+
+@internal
+@view
+def _pack_question(
+    asked: uint256, slot: uint256, tensor: uint256, group: uint256, turn: uint256, holds: bool
+) -> uint256:
+    # `asked` is at most 4; `slot` lies in a 16-bit run, `tensor` and `group` were checked; a turn fits the claim's lane.
+    return (
+        asked << 248
+        | convert(convert(block.timestamp, uint40), uint256) << 208
+        | slot << 192
+        | tensor << 160
+        | group << 120
+        | convert(convert(turn, uint40), uint256) << 80
+        | convert(holds, uint256)
+    )
+
+
+@internal
+@pure
+def _pack_bond(demander: address, deposit: uint256) -> uint256:
+    return convert(demander, uint256) << 96 | convert(convert(deposit, uint96), uint256)
+
+
+@internal
+@view
+def _holding(job: uint256) -> Holding:
+    word: uint256 = self.holding_words[job]
+    return Holding(open=word >> 80, since=word >> 40 & bits.U40, until=word & bits.U40)
+
+
+@internal
+@pure
+def _pack_holding(holding: Holding) -> uint256:
+    return holding.open << 80 | holding.since << 40 | convert(convert(holding.until, uint40), uint256)
+
+
+@internal
+@view
+def _spent(job: uint256, lane: uint256) -> Spent:
+    word: uint256 = self.spent_words[job][lane]
+    return Spent(turn=word >> 40, seconds=word & bits.U40)
+
+
+@internal
+@view
+def _digest(job: uint256, claim_hash: bytes32) -> bytes32:
+    domain: bytes32 = keccak256(abi_encode(DOMAIN_TYPE, NAME, VERSION, chain.id, self))
+    return keccak256(concat(b"\x19\x01", domain, keccak256(abi_encode(FETCHED_TYPE, job, claim_hash))))

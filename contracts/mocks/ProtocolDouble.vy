@@ -1,0 +1,101 @@
+# pragma version ==0.4.3
+"""
+@title A protocol that says what it was told to say: what Availability and Audits ask of the other contracts
+@license Apache-2.0
+@dev Tests only.
+"""
+
+
+from ..interfaces import ISettlementViews
+from ..interfaces import ITaskViews
+
+
+struct Verification:
+    auditor: uint256
+    job: uint256
+    weight: uint256
+
+
+hot_key: public(HashMap[uint256, address])
+owner_of: public(HashMap[uint256, address])
+jobs: public(HashMap[uint256, ITaskViews.Job])
+runs: public(HashMap[uint256, ISettlementViews.Run])
+seats: public(HashMap[uint256, HashMap[uint256, ISettlementViews.Seat]])
+claims: public(HashMap[uint256, HashMap[uint256, HashMap[uint256, bytes32]]])
+is_final: public(HashMap[uint256, HashMap[uint256, bool]])
+holds: public(uint256)
+resumed: public(DynArray[uint256, 32])
+voided: public(DynArray[bytes32, 32])
+verifications: public(DynArray[Verification, 32])
+
+
+@external
+def set_operator(operator: uint256, owner: address, hot: address):
+    self.owner_of[operator] = owner
+    self.hot_key[operator] = hot
+
+
+@external
+def set_job(job: uint256, record: ITaskViews.Job):
+    self.jobs[job] = record
+
+
+@external
+def set_run(job: uint256, run: ISettlementViews.Run):
+    self.runs[job] = run
+
+
+@external
+def set_seat(job: uint256, seat: uint256, record: ISettlementViews.Seat):
+    self.seats[job][seat] = record
+
+
+@external
+def set_claim(job: uint256, claim: ISettlementViews.Claim, status: uint256):
+    upper: uint256 = convert(keccak256(abi_encode(claim)), uint256) >> 16 << 16
+    # Three open disputes, which nobody asks about.
+    self.claims[job][claim.seat][claim.turn] = convert(upper | 3 << 8 | status, bytes32)
+
+
+@external
+def set_final(job: uint256, turn: uint256, final: bool):
+    self.is_final[job][turn] = final
+
+
+@external
+def hold(job: uint256):
+    self.holds += 1
+
+
+@external
+def resume(job: uint256, seconds: uint256):
+    self.holds -= 1
+    self.resumed.append(seconds)
+
+
+@external
+def void(job: uint256, claim: ISettlementViews.Claim):
+    self.voided.append(keccak256(abi_encode(claim)))
+
+
+@external
+def record_verification(auditor: uint256, job: uint256, weight: uint256):
+    self.verifications.append(Verification(auditor=auditor, job=job, weight=weight))
+
+
+@external
+@view
+def count_resumed() -> uint256:
+    return len(self.resumed)
+
+
+@external
+@view
+def count_voided() -> uint256:
+    return len(self.voided)
+
+
+@external
+@view
+def count_verifications() -> uint256:
+    return len(self.verifications)

@@ -1,0 +1,54 @@
+# pragma version ==0.4.3
+# pragma nonreentrancy on
+"""
+@title A claim, as the contracts beside Settlement see it
+@license Apache-2.0
+@dev Settlement keeps one word of a claim: the upper 240 bits of its hash, 8 bits of open disputes, 8 bits of status.
+"""
+
+
+from ..interfaces import ISettlementViews
+from . import bits
+
+
+AGGREGATION: constant(uint256) = 128
+# Status of a claim: neither paid nor convicted; convicted.
+PENDING: constant(uint256) = 1
+CONVICTED: constant(uint256) = 3
+
+
+@internal
+@pure
+def _hash(claim: ISettlementViews.Claim) -> bytes32:
+    return keccak256(abi_encode(claim))
+
+
+@internal
+@view
+def _is_pending(settlement: address, job: uint256, claim: ISettlementViews.Claim) -> bool:
+    return self._has_status(settlement, job, claim, PENDING)
+
+
+@internal
+@view
+def _is_convicted(settlement: address, job: uint256, claim: ISettlementViews.Claim) -> bool:
+    return self._has_status(settlement, job, claim, CONVICTED)
+
+
+@internal
+@view
+def _has_status(settlement: address, job: uint256, claim: ISettlementViews.Claim, status: uint256) -> bool:
+    word: uint256 = convert(
+        staticcall ISettlementViews(settlement).claims(job, claim.seat, claim.turn), uint256
+    )
+    return word >> 16 == convert(self._hash(claim), uint256) >> 16 and word & bits.U8 == status
+
+
+@internal
+@pure
+def _holds_slot(claim: ISettlementViews.Claim, slot: uint256) -> bool:
+    """
+    @notice Whether a claim of slots covers the slot: its scope is `first << 16 | count`.
+    """
+    first: uint256 = claim.scope >> 16
+    return claim.seat != AGGREGATION and slot >= first and slot - first < claim.scope & bits.U16

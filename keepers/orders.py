@@ -1,0 +1,105 @@
+"""What a keeper is told to decide by, and what its decisions are: plain values between `duties` and the keeper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zoo_compute.chain.views import Kind
+
+
+@dataclass(frozen=True)
+class Me:
+    """Who decides. Prices in wei per slot-round and per aggregation; `free` collateral in the job's token.
+
+    capacity: slots I can train at once, less what other jobs of mine hold or bid for. other_s: seconds that their slots take
+    on the same workers. longest_s: the longest job I bind my collateral for.
+    """
+
+    operator: int
+    provides: bool
+    aggregates: bool
+    price: int
+    aggregator_price: int
+    capacity: int
+    standby: bool
+    free: int
+    turn_s: int  # seconds between keepers that could do the same errand
+    ready_window_s: int  # of the network's preset
+    workers: int = 1  # that train at the same time
+    other_s: float = 0.0
+    longest_s: int = 30 * 86_400
+    drained: bool = False
+
+    def asks(self, kind: int) -> int:
+        """My price in a lot."""
+        return self.price if kind == Kind.SLOTS else self.aggregator_price
+
+
+@dataclass(frozen=True)
+class Progress:
+    """My own work on the job.
+
+    slot_s: timed seconds of one slot-round (None: not timed). trained, given_up: slots of the open round. failed: the inputs could
+    not be fetched, are not what was committed to, or do not fit this machine.
+    """
+
+    slot_s: float | None = None
+    trained: frozenset[int] = frozenset()
+    given_up: frozenset[int] = frozenset()
+    aggregated: bool = False
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Send:
+    """A transaction anyone may simulate: `contract.function(*args)`."""
+
+    contract: str
+    function: str
+    args: tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class SealBid:
+    kind: int
+    attempt: int
+    capacity: int
+    price: int
+
+
+@dataclass(frozen=True)
+class OpenBid:
+    kind: int
+    attempt: int
+    capacity: int
+    price: int
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """Fetch the job's inputs and time a step."""
+
+
+@dataclass(frozen=True)
+class Train:
+    slot: int
+
+
+@dataclass(frozen=True)
+class CommitTrained:
+    """Commit a seat's slots: one transaction for all of them."""
+
+    seat: int
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """Combine what is present in the open turn."""
+
+
+@dataclass(frozen=True)
+class PostAggregate:
+    mask: int  # of the seats that are present
+
+
+Duty = Send | SealBid | OpenBid | Prepare | Train | CommitTrained | Aggregate | PostAggregate

@@ -1,0 +1,87 @@
+"""A job's programs made ready on this machine: the step, the update, the aggregation. Kept from one slot-round to the next."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+
+from node.device import CPU, runner, threads
+from repops import encoding
+from repops.backend import Runner
+from repops.commitments import Array
+from repops.graph import OPTIMIZER, STEP, Graph
+from repops.hashing import StateHasher
+from repops.profile import Profile, profile
+from zoo_compute.manifest import Outer
+from zoo_compute.rounds import aggregation_program, begin, update_program
+
+State = dict[str, Array]
+
+
+class Programs:
+    """What runs on `device`, one state at a time: loading another state replaces the one before. Not for several threads."""
+
+    def __init__(self, graph: Graph, device: torch.device = CPU) -> None:
+        self.graph = graph
+        self.device = device
+        self._hasher = StateHasher(graph)
+
+    @cached_property
+    def root(self) -> bytes:
+        return encoding.root(self.graph)
+
+    @cached_property
+    def profile(self) -> Profile:
+        return profile(self.graph)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The module's tensors: what a model's file holds."""
+        return tuple(entry.name for entry in self.graph.state if entry.kind != OPTIMIZER)
+
+    @cached_property
+    def step(self) -> Runner:
+        return runner(self.graph, self.device)
+
+    def begin(self, checkpoint: State, seed: int = 0) -> State:
+        """Load the first state of a slot-round: the module's tensors from the checkpoint, the optimiser's entries at zero."""
+        self._hasher.release()
+        begin(self.graph, self.step.state, checkpoint, seed)
+        return self.step.state
+
+    def state_root(self) -> bytes:
+        """Of the state that is loaded; what no step changes is hashed once."""
+        return self._hasher.root(self.step.state, threads=threads())
+
+    def advance(self, batch: State) -> tuple[float, bool]:
+        """One step: the loss before it, and whether it was taken (else the state is as before)."""
+        count = self.step.state.get(STEP)
+        before = None if count is None else count.copy()
+        loss = self.step.step(batch, threads=threads())
+        return loss, before is None or bool((self.step.state[STEP] != before).any())
+
+    def loss(self, batch: State) -> float:
+        """Of the state that is loaded."""
+        return self.step.loss(batch, threads=threads())
+
+    def update(self, start: State, end: State) -> State:
+        """start - end, of what is exchanged."""
+        return applied(self._update, start, {name: end[name] for name in self.graph.exchanged})
+
+    @cached_property
+    def _update(self) -> Runner:
+        return runner(update_program(self.graph), CPU)
+
+    def aggregation(self, count: int, outer: Outer) -> Runner:
+        """The program that makes the next checkpoint from `count` updates."""
+        program = aggregation_program(self.graph, count=count, rate=outer.lr, momentum=outer.momentum)
+        return runner(program, CPU)
+
+
+def applied(run: Runner, state: State, batch: State) -> State:
+    """One step of a program from the entries of `state` that it has; a state with memory of its own."""
+    for name, array in run.state.items():
+        array[...] = state[name]
+    run.step(batch, threads=threads())
+    return {name: array.copy() for name, array in run.state.items()}

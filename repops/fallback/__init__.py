@@ -1,0 +1,31 @@
+"""The kernels where there is no C++ compiler: numba, node by node, the bits of the reference.
+
+Elementwise operators and folds are generated from their recipes (`generated`), the others are written out (`kernels`).
+Nothing is compiled with fastmath, and LLVM's code keeps subnormals; a process that has told its CPU to flush them to
+zero (as some audio and inference libraries do) gets other bits, with these kernels as with any.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from repops.graph import Graph
+
+if TYPE_CHECKING:
+    from repops.fallback.runner import NumbaRunner
+
+
+def check() -> None:
+    """Raises ImportError, saying what to install, where numba is missing."""
+    try:
+        import numba  # noqa: F401
+    except ImportError as error:
+        raise ImportError(f"numba cannot be imported ({error}): pip install numba") from error
+
+
+def prepare(graph: Graph, *, fused: bool = True) -> NumbaRunner:
+    """fused: there is nothing to fuse here; the bits are the same either way."""
+    check()
+    from repops.fallback.runner import NumbaRunner
+
+    return NumbaRunner(graph)

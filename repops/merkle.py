@@ -1,0 +1,68 @@
+"""Merkle trees of SHA-256 (docs/protocol.md, 'Commitment bytes'): roots and proofs over hashes that exist already.
+
+Every hash starts with a byte that says what kind it is, so that none can pass for another; padding is a value no hash equals.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+LEAF, NODE, TENSOR, STATE, LIST = b"\x00", b"\x01", b"\x02", b"\x03", b"\x04"
+DESCRIPTOR, ENTRY, PROGRAM, TRACE = b"\x05", b"\x06", b"\x07", b"\x08"
+PADDING: bytes = bytes(32)
+
+
+def sha256(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def _levels(leaves: Sequence[bytes]) -> list[list[bytes]]:
+    """All levels of the tree, leaves first, without the padding to the right of the last hash."""
+    if any(len(leaf) != 32 for leaf in leaves):
+        raise ValueError("merkle leaf: expected 32 bytes")
+    new = hashlib.sha256
+    level, empty = list(leaves), PADDING
+    levels = [level]
+    while len(level) > 1:
+        if len(level) & 1:
+            level.append(empty)
+        pairs = zip(level[::2], level[1::2], strict=True)
+        level = [new(b"\x01" + left + right).digest() for left, right in pairs]
+        empty = sha256(NODE + empty + empty)
+        levels.append(level)
+    return levels
+
+
+def merkle_root(leaves: Sequence[bytes]) -> bytes:
+    """Root over leaf hashes, padded to the next power of two; PADDING for none."""
+    return _levels(leaves)[-1][0] if leaves else PADDING
+
+
+def merkle_proof(leaves: Sequence[bytes], index: int) -> list[bytes]:
+    """The siblings of leaf `index`, from the leaves upwards."""
+    if not 0 <= index < len(leaves):
+        raise IndexError(f"merkle proof: leaf {index} of {len(leaves)}")
+    proof = []
+    for level in _levels(leaves)[:-1]:
+        proof.append(level[index ^ 1])
+        index >>= 1
+    return proof
+
+
+def root_from_proof(leaf: bytes, index: int, count: int, proof: Sequence[bytes]) -> bytes | None:
+    """The root under which `leaf` is number `index` of `count`, or None when the proof is of the wrong form."""
+    if not 0 <= index < count or len(proof) != (count - 1).bit_length():
+        return None
+    if any(len(part) != 32 for part in (leaf, *proof)):
+        return None
+    node = leaf
+    for sibling in proof:
+        node = sha256(NODE + (sibling + node if index & 1 else node + sibling))
+        index >>= 1
+    return node
+
+
+def verify_proof(root: bytes, leaf: bytes, index: int, count: int, proof: Sequence[bytes]) -> bool:
+    """True when `leaf` is number `index` of the `count` leaves under `root`."""
+    return root_from_proof(leaf, index, count, proof) == root

@@ -1,0 +1,180 @@
+"""The native backend: a graph is planned once, then each step is one native call."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from repops import native
+from repops.backend import DTYPE, check_batch
+from repops.commitments import Array
+from repops.graph import F32, Graph
+from repops.native import generate
+from repops.plan import build, ir
+from repops.plan.items import STRUCTS, Encoder
+from repops.plan.memory import Arena, barriers, place, rounded
+
+NAN = np.uint32(0x7FC00000)
+
+
+@functools.cache
+def _recipes() -> bytes:
+    return generate.digest().encode()
+
+
+def _library() -> ctypes.CDLL:
+    library = native.load()
+    library.repops_recipes.restype = ctypes.c_char_p
+    if library.repops_recipes() != _recipes():
+        raise native.NoNativeLibrary("the native library has other recipes; run `python -m repops.native.build`")
+    library.repops_run.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
+    library.repops_size.restype = ctypes.c_int64
+    for which, struct in enumerate(STRUCTS):
+        if library.repops_size(which) != ctypes.sizeof(struct):
+            raise native.NoNativeLibrary(
+                f"the native library is of another version: {struct.__name__} differs. Rebuild it."
+            )
+    return library
+
+
+class Sources:
+    """Memory of what a plan is given: state, batch and constants. Its addresses never change."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        offsets: dict[int, int] = {}
+        size = 0
+        for at, node in enumerate(graph.nodes):
+            if node.op in ("input", "constant", "scalar"):
+                offsets[at] = size
+                size += rounded(4 * node.elements)
+        self.arena = Arena(size)
+        self.arrays: dict[int, Array] = {}
+        for at, offset in offsets.items():
+            node = graph.nodes[at]
+            array = self.arena.array(offset, DTYPE[node.dtype], node.shape)
+            self.arrays[at] = array
+            if node.op == "constant":
+                array.view(np.uint32)[...] = np.frombuffer(graph.constants[at], "<u4").reshape(node.shape)
+            elif node.op == "scalar":
+                array.view(np.uint32)[...] = node.attributes[0]
+        self.addresses = {at: self.arena.address + offset for at, offset in offsets.items()}
+
+    def at(self, address: int, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> Array:
+        return self.arena.array(address - self.arena.address, dtype, shape)
+
+
+class Plan:
+    """Items for one purpose, with the memory of what they compute. kept: nodes whose values can be read afterwards."""
+
+    def __init__(
+        self, sources: Sources, items: Sequence[ir.Item], kept: Sequence[int], in_place: Mapping[int, int] | None = None
+    ) -> None:
+        self.graph, self.sources, self.items = sources.graph, sources, items
+        self.elsewhere = dict(sources.addresses)
+        for node, given in (in_place or {}).items():
+            self.elsewhere[node] = sources.addresses[given]
+        self.offsets, size = place(items, self._bytes, self.elsewhere, kept)
+        self.arena = Arena(size)
+        self.library = _library()
+        encoder = Encoder(self.address)
+        self.encoded = encoder.encode(items, barriers(items, self._span))
+        self._encoder = encoder  # keeps alive what the structs point to
+
+    def _bytes(self, node: int) -> int:
+        return 4 * build.elements(self.graph, node)
+
+    def _span(self, node: int) -> tuple[int, int]:
+        return self.address(node), self.address(node) + rounded(self._bytes(node))
+
+    def address(self, node: int) -> int:
+        found = self.elsewhere.get(node)
+        return found if found is not None else self.arena.address + self.offsets[node]
+
+    def value(self, node: int) -> Array:
+        """The memory of a kept node, live."""
+        given = self.graph.nodes[node]
+        if node in self.elsewhere:
+            return self.sources.at(self.elsewhere[node], DTYPE[given.dtype], given.shape)
+        return self.arena.array(self.offsets.get(node, 0), DTYPE[given.dtype], given.shape)
+
+    def run(self, threads: int, seconds: npt.NDArray[np.float64] | None = None) -> None:
+        """seconds: one entry per item, to which the time of the first thread is added."""
+        where = seconds.ctypes.data if seconds is not None else None
+        self.library.repops_run(ctypes.addressof(self.encoded), len(self.items), threads, where)
+
+
+class NativeRunner:
+    """See `backend.Runner`. Plans are made when they are first needed."""
+
+    def __init__(self, graph: Graph, *, fused: bool) -> None:
+        self.graph, self.fused = graph, fused
+        self._sources = Sources(graph)
+        self.state: dict[str, Array] = {entry.name: self._sources.arrays[entry.before] for entry in graph.state}
+
+    @cached_property
+    def _step(self) -> Plan:
+        step = build.step(self.graph, fused=self.fused)
+        return Plan(self._sources, step.items, step.kept, step.in_place)
+
+    @cached_property
+    def _loss(self) -> Plan:
+        items = build.plan(self.graph, [self.graph.loss], fused=self.fused)
+        return Plan(self._sources, items, [self.graph.loss])
+
+    @cached_property
+    def _trace(self) -> Plan:
+        nodes = range(len(self.graph.nodes))
+        return Plan(self._sources, build.plan(self.graph, list(nodes), fused=False), list(nodes))
+
+    def step(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
+        self._load(batch)
+        plan = self._step
+        # A loss that is itself a part of the state is the one before the step.
+        given = self._sources.arrays.get(self.graph.loss)
+        before = None if given is None else float(given)
+        plan.run(threads)
+        return float(plan.value(self.graph.loss)) if before is None else before
+
+    def loss(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
+        self._load(batch)
+        self._loss.run(threads)
+        return float(self._loss.value(self.graph.loss))
+
+    def trace(self, batch: Mapping[str, Array], *, threads: int = 1) -> list[Array]:
+        self._load(batch)
+        self._trace.run(threads)
+        out = []
+        for at, node in enumerate(self.graph.nodes):
+            value = self._trace.value(at).copy()
+            if node.dtype == F32:
+                np.copyto(value.view(np.uint32), NAN, where=np.isnan(value))
+            out.append(value)
+        return out
+
+    def profile(self, batch: Mapping[str, Array], *, threads: int = 1, steps: int = 1) -> list[tuple[ir.Item, float]]:
+        """The step's items with the seconds each took in the mean, over `steps` steps that change the state."""
+        self._load(batch)
+        seconds = np.zeros(len(self._step.items))
+        for _ in range(steps):
+            self._step.run(threads, seconds)
+        return [(item, float(time) / steps) for item, time in zip(self._step.items, seconds, strict=True)]
+
+    def _load(self, batch: Mapping[str, Array]) -> None:
+        given = check_batch(self.graph, batch)
+        for name, at in self.graph.batch:
+            self._sources.arrays[at][...] = given[name]
+
+
+def prepare(graph: Graph, *, fused: bool = True) -> NativeRunner:
+    return NativeRunner(graph, fused=fused)
+
+
+def check() -> None:
+    """Raises where there is no native library for this machine and none can be built."""
+    _library()

@@ -1,0 +1,265 @@
+"""How one element of a node comes about, read off the operator table.
+
+`parts` gives pieces of at most MAX_STEPS scalar operations each, every one a recipe over words read from operands and
+over results of earlier pieces; the last piece's word is the element. The referee executes one of them, the reference
+executor all; the kernels must give the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from repops import recipes
+from repops.graph import Node, Shape, coordinates
+from repops.operators import BLOCK, LANES, TABLE, steps_per_term, terms
+from repops.recipes import MAX_STEPS, Recipe, Value, Writer, chain, inline, recipe
+from repops.words import NEGATIVE_INFINITY, SIGN, signed
+
+LEAF = 128  # words in a leaf of a committed tensor
+MAX_LEAVES = 16  # leaves that one part may touch
+
+Read = Callable[[int, int], int]  # (operand, linear index in its source) -> word
+
+
+@dataclass(frozen=True)
+class Part:
+    """One piece of an element. recipe: takes the results of the parts numbered `carried`, then the words at `reads`.
+
+    reads: (operand, linear index into the operand's source).
+    """
+
+    recipe: Recipe
+    carried: tuple[int, ...]
+    reads: tuple[tuple[int, int], ...]
+
+
+Parts = Callable[[Node, Shape, Read], Iterator[Part]]
+
+
+def terms_per_part(node: Node, operands: tuple[int, ...], step: int = 1) -> int:
+    """How many consecutive terms (every `step`-th) one part takes: a power of two, bounded by scalar operations and by leaves.
+
+    A run of t terms along the innermost reduced axis spans at most 1 + ceil((t - 1) * |stride| / 128) leaves of an
+    operand; where it runs over the end of that axis each term may lie in a leaf of its own.
+    """
+    most = 1
+    while most * 2 * steps_per_term(node) <= MAX_STEPS:
+        most *= 2
+    if not node.reduced:
+        return most
+    inner = node.reduced[-1]
+
+    def leaves(count: int) -> int:
+        total = 0
+        for at in operands:
+            stride = abs(node.operands[at].strides[-1]) * step
+            one_run = inner % (count * step) == 0 or len(node.reduced) == 1
+            total += min(count, 1 + -(-(count - 1) * stride // LEAF)) if one_run else count
+        return total
+
+    while most > 1 and leaves(most) > MAX_LEAVES:
+        most //= 2
+    return most
+
+
+@lru_cache(maxsize=1 << 16)
+def _chain(name: str, count: int) -> Recipe:
+    found = TABLE[name].recipe
+    assert found is not None
+    return chain(found, count)
+
+
+def _multiply_accumulate(count: int) -> Recipe:
+    @recipe(1 + 2 * count)
+    def written(w: Writer, carried: Value, *given: Value) -> Value:
+        for at in range(count):
+            carried = w("fma", given[2 * at], given[2 * at + 1], carried)
+        return carried
+
+    return written
+
+
+_multiply_accumulate = lru_cache(maxsize=256)(_multiply_accumulate)
+
+
+def _tree() -> Recipe:
+    @recipe(LANES)
+    def written(w: Writer, *lanes: Value) -> Value:
+        row = list(lanes)
+        half = LANES // 2
+        while half:
+            row = [w("add", row[at], row[at + half]) for at in range(half)]
+            half //= 2
+        return row[0]
+
+    return written
+
+
+_TREE = _tree()
+_START = [recipe(0)(lambda w, word_=word_: word_) for word_ in (0, NEGATIVE_INFINITY, SIGN)]
+_ZERO = _START[0]
+
+
+def _starting(word_: int) -> Recipe:
+    return next(found for found in _START if found.constants == (word_,))
+
+
+def _index(node: Node, at: int, place: Shape) -> int:
+    operand = node.operands[at]
+    return operand.offset + sum(s * i for s, i in zip(operand.strides, place, strict=True))
+
+
+def _fold(node: Node, place: Shape, read: Read) -> Iterator[Part]:
+    row = TABLE[node.op]
+    assert row.start is not None
+    yield Part(_starting(row.start), (), ())
+    count, size = terms(node), terms_per_part(node, (0,))
+    for number, first in enumerate(range(0, count, size)):
+        reads = tuple(
+            (0, _index(node, 0, place + coordinates(node.reduced, k))) for k in range(first, min(first + size, count))
+        )
+        yield Part(_chain(node.op, len(reads)), (number,), reads)
+
+
+def _sum(node: Node, place: Shape, read: Read) -> Iterator[Part]:
+    """Part 0 is +0; then lane by lane; the tree last."""
+    yield Part(_ZERO, (), ())
+    count, size = terms(node), terms_per_part(node, (0,), LANES)
+    lanes, number = [0] * LANES, 1
+    for lane in range(min(LANES, count)):
+        mine = range(lane, count, LANES)
+        for first in range(0, len(mine), size):
+            reads = tuple(
+                (0, _index(node, 0, place + coordinates(node.reduced, k))) for k in mine[first : first + size]
+            )
+            yield Part(_chain("sum_sequential", len(reads)), (lanes[lane],), reads)
+            lanes[lane], number = number, number + 1
+    yield Part(_TREE, tuple(lanes), ())
+
+
+def _dot(node: Node, place: Shape, read: Read) -> Iterator[Part]:
+    """Part 0 is +0; then the chains of each block; then the block sums, when there are several."""
+    yield Part(_ZERO, (), ())
+    count, size, number, blocks = terms(node), terms_per_part(node, (0, 1)), 1, []
+    for start in range(0, count, BLOCK):
+        last = 0
+        stop = min(start + BLOCK, count)
+        for first in range(start, stop, size):
+            reads: list[tuple[int, int]] = []
+            for k in range(first, min(first + size, stop)):
+                spot = place + coordinates(node.reduced, k)
+                reads += [(0, _index(node, 0, spot)), (1, _index(node, 1, spot))]
+            yield Part(_multiply_accumulate(len(reads) // 2), (last,), tuple(reads))
+            last, number = number, number + 1
+        blocks.append(last)
+    total = blocks[0] if blocks else 0
+    for first in range(1, len(blocks), MAX_STEPS):
+        group = blocks[first : first + MAX_STEPS]
+        yield Part(_chain("sum_sequential", len(group)), (total, *group), ())
+        total, number = number, number + 1
+
+
+def _rank(node: Node, place: Shape, read: Read) -> Iterator[Part]:
+    yield Part(_ZERO, (), ())
+    axis, size = node.attributes[0], terms_per_part(node, (1,))
+    own = (0, _index(node, 0, place))
+    for number, first in enumerate(range(0, terms(node), size)):
+        rivals = range(first, min(first + size, terms(node)))
+        reads = (own, *((1, _index(node, 1, (*place, k))) for k in rivals))
+        yield Part(_rank_part(len(rivals), max(0, min(len(rivals), place[axis] - first))), (number,), reads)
+
+
+@lru_cache(maxsize=4096)
+def _rank_part(count: int, earlier: int) -> Recipe:
+    """`count` rivals, the first `earlier` of which come before the element."""
+
+    @recipe(2 + count)
+    def written(w: Writer, carried: Value, own: Value, *rivals: Value) -> Value:
+        for at, rival in enumerate(rivals):
+            carried = inline(w, recipes.rank_term, (carried, own, rival, int(at < earlier)))
+        return carried
+
+    return written
+
+
+def _map(node: Node, place: Shape, read: Read) -> Iterator[Part]:
+    found = TABLE[node.op].recipe
+    assert found is not None
+    yield Part(found, (), tuple((at, _index(node, at, place)) for at in range(len(node.operands))))
+
+
+def _take(node: Node, place: Shape, read: Read) -> Iterator[Part]:
+    """What is read depends on a word that is read: the index comes first."""
+    at = (1, _index(node, 1, place))
+    index = signed(read(*at))
+    if not 0 <= index < node.reduced[0]:
+        yield Part(recipe(1)(lambda w, index: 0), (), (at,))
+        return
+    yield Part(recipe(2)(lambda w, index, value: value), (), (at, (0, _index(node, 0, (*place, index)))))
+
+
+def _scatter(node: Node, place: Shape, read: Read) -> Iterator[Part]:
+    axis, size = node.attributes[0], terms_per_part(node, (1, 2))
+    yield Part(recipes.copy, (), ((0, _index(node, 0, place)),))
+    for number, first in enumerate(range(0, terms(node), size)):
+        reads: list[tuple[int, int]] = []
+        for k in range(first, min(first + size, terms(node))):
+            spot = place + coordinates(node.reduced, k)
+            reads += [(1, _index(node, 1, spot)), (2, _index(node, 2, spot))]
+        yield Part(_scatter_part(node.op == "scatter_add", len(reads) // 2, place[axis]), (number,), tuple(reads))
+
+
+@lru_cache(maxsize=4096)
+def _scatter_part(adds: bool, count: int, row: int) -> Recipe:
+    @recipe(1 + 2 * count)
+    def written(w: Writer, carried: Value, *given: Value) -> Value:
+        for at in range(count):
+            index, value = given[2 * at], given[2 * at + 1]
+            hit = w("add", carried, value) if adds else value
+            carried = w("where", w("ieq", index, row), hit, carried)
+        return carried
+
+    return written
+
+
+def _concat(node: Node, place: Shape, read: Read) -> Iterator[Part]:
+    axis, *extents = node.attributes
+    left, at = place[axis], 0
+    while left >= extents[at]:
+        left -= extents[at]
+        at += 1
+    yield Part(recipes.copy, (), ((at, _index(node, at, (*place[:axis], left, *place[axis + 1 :]))),))
+
+
+def _iota(node: Node, place: Shape, read: Read) -> Iterator[Part]:
+    coordinate = place[node.attributes[0]]
+    yield Part(recipe(0)(lambda w: coordinate), (), ())
+
+
+def _scalar(node: Node, place: Shape, read: Read) -> Iterator[Part]:
+    bits = node.attributes[0]
+    yield Part(recipe(0)(lambda w: bits), (), ())
+
+
+_PARTS: dict[str, Parts] = {
+    "sum": _sum,
+    "dot": _dot,
+    "rank": _rank,
+    "take": _take,
+    "scatter": _scatter,
+    "scatter_add": _scatter,
+    "concat": _concat,
+    "iota": _iota,
+    "scalar": _scalar,
+}
+
+
+def parts(node: Node, element: int, read: Read) -> Iterator[Part]:
+    """How element `element` (row-major) of `node` comes about. read: gives an operand's word, for `take` alone."""
+    row = TABLE[node.op]
+    how = _map if row.is_map else _fold if row.is_fold else _PARTS.get(node.op)
+    if how is None:
+        raise ValueError(f"{node.op}: its words are given, not computed")
+    return how(node, coordinates(node.shape, element), read)

@@ -1,0 +1,368 @@
+"""Elementwise chains and the reductions of their rows as one item each.
+
+Nodes are taken in order. Each joins the newest group that can hold it: one whose rows x columns it fits, where what it
+reads was made before the group or lies at the same place inside it, and with which it shares data. So the list of items
+stays in an order that can run, and a whole softmax or AdamW update ends up in one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from repops.graph import Graph, Node, Operand, needed
+from repops.operators import TABLE, terms
+from repops.plan import single
+from repops.plan.access import axes_of, split, uniform
+from repops.plan.growing import Open, made, one_per_row, order_of_group
+from repops.plan.ir import Argument, Group, Instruction, Item, Literal, Made, Memory, Side
+from repops.plan.places import Place, fitted, wanted_places, whole
+from repops.plan.views import see_through
+
+LITTLE = 64  # words: groups this small are joined even when they share nothing, to save items
+
+
+class Fuser:
+    def __init__(self, graph: Graph, roots: Iterable[int]) -> None:
+        self.roots = set(roots)
+        self.nodes: Sequence[Node] = see_through(graph.nodes, needed(graph.nodes, self.roots), self.roots)
+        self.needed = needed(self.nodes, self.roots)
+        self.items: list[Item] = []
+        self.opened: dict[int, Open] = {}  # by index in items
+        self.by_domain: dict[tuple[int, int], list[Open]] = {}
+        self.by_rows: dict[int, list[Open]] = {}
+        self.made_at: dict[int, int] = {}  # node -> the item after which its memory is whole
+        self.users = self._users()
+        self.wanted = wanted_places(self.nodes, self.needed, self.users, self.roots)
+        self.placed: dict[int, Place] = {}
+        self.folded = self._folded()
+
+    def run(self) -> list[Item]:
+        for at in self._order():
+            self._node(at)
+        self._store()
+        return self.items
+
+    def _users(self) -> dict[int, list[int]]:
+        users: dict[int, list[int]] = {}
+        for at, node in enumerate(self.nodes):
+            if self.needed[at]:
+                for source in {operand.node for operand in node.operands}:
+                    users.setdefault(source, []).append(at)
+        return users
+
+    def _folded(self) -> set[int]:
+        """Maps read only by folds down the columns, element by element: they are computed inside those."""
+        folded: set[int] = set()
+        for at in range(len(self.nodes) - 1, -1, -1):
+            node = self.nodes[at]
+            if not self.needed[at] or at in self.roots or not TABLE[node.op].is_map or not self.users.get(at):
+                continue
+            if all(self._folds_whole(user, at, folded) for user in self.users[at]):
+                folded.add(at)
+        return folded
+
+    def _folds_whole(self, user: int, source: int, folded: set[int]) -> bool:
+        node = self.nodes[user]
+        if user not in folded and not self._is_column_fold(node):
+            return False
+        shape = node.shape + node.reduced
+        turned = node.reduced + node.shape if node.reduced else shape
+        cut = len(node.shape)
+        for operand in node.operands:
+            strides = operand.strides[cut:] + operand.strides[:cut] if node.reduced else operand.strides
+            if operand.node == source and (
+                operand.offset or axes_of(turned, strides) != ((self.nodes[source].elements, 1),)
+            ):
+                return False
+        return True
+
+    def _is_column_fold(self, node: Node) -> bool:
+        return TABLE[node.op].is_fold and terms(node) > 0 and node.elements > 0 and single.by_columns(node)
+
+    def _order(self) -> Iterator[int]:
+        """The graph's order, but what is small and depends on no large value first: updates then wait for no scalar."""
+        early: set[int] = set()
+        for at, node in enumerate(self.nodes):
+            small = node.elements <= LITTLE and terms(node) <= LITTLE and node.op not in ("input", "constant")
+            if (
+                self.needed[at]
+                and small
+                and all(operand.node in early or not self.nodes[operand.node].operands for operand in node.operands)
+            ):
+                early.add(at)
+        seen = set(early)
+        yield from sorted(early)
+        given = {at for at, node in enumerate(self.nodes) if not node.operands}
+        later: set[int] = set()  # maps of what is given alone wait for their first user, to join its group
+        for at, node in enumerate(self.nodes):
+            if not self.needed[at] or at in seen:
+                continue
+            if TABLE[node.op].is_map and all(
+                operand.node in given or operand.node in later for operand in node.operands
+            ):
+                later.add(at)
+            else:
+                yield from self._with_later(at, later, seen)
+        for at in sorted(later - seen):
+            yield from self._with_later(at, later, seen)
+
+    def _with_later(self, at: int, later: set[int], seen: set[int]) -> Iterator[int]:
+        """A node, after those it reads that waited for it."""
+        stack = [at]
+        while stack:
+            top = stack[-1]
+            waiting = [o.node for o in self.nodes[top].operands if o.node in later and o.node not in seen]
+            if waiting:
+                stack += waiting
+                continue
+            stack.pop()
+            if top not in seen:
+                seen.add(top)
+                yield top
+
+    def _node(self, at: int) -> None:
+        node = self.nodes[at]
+        if not node.elements or node.op in ("input", "scalar", "constant"):
+            return
+        if at in self.folded:
+            self.made_at[at] = self._newest(node)
+        elif node.op == "dot":
+            self._product(at)
+        elif node.op in ("copy", "concat") and self._collect(at):
+            self.made_at[at] = max(self.made_at.get(at, -1), self._newest(node))
+        elif self._is_column_fold(node):
+            self._fold(at)
+        elif self._fits_a_group(node):
+            self._join(at)
+        else:
+            self._append(at, single.items_of(self.nodes, at))
+
+    def _append(self, at: int, items: list[Item]) -> None:
+        self.items += items
+        self.made_at[at] = len(self.items) - 1
+
+    def _newest(self, node: Node) -> int:
+        return max((self.made_at.get(operand.node, -1) for operand in node.operands), default=-1)
+
+    def _collect(self, at: int) -> bool:
+        """A copy or concat whose operands were written into their places at once: what was not is copied there.
+
+        False when there is nothing to gain: a copy of what lies elsewhere.
+        """
+        node = self.nodes[at]
+        own = self.wanted.get(at) or whole(node, at)
+        parts = [n for n in range(len(node.operands)) if node.op == "copy" or node.attributes[1 + n]]
+        elsewhere = [n for n in parts if node.operands[n].node not in self.placed]
+        if node.op == "copy" and elsewhere:
+            return False
+        for number in elsewhere:
+            self._append(at, [single.part(self.nodes, at, number, own)])
+        if own.storage != at:
+            self.placed[at] = own
+        return True
+
+    def _product(self, at: int) -> None:
+        product = single.product(self.nodes, at)
+        place = self.wanted.get(at)
+        parts = fitted(self.nodes[at].shape, place.axes) if place else None
+        if place and parts is not None:
+            roles = single.roles_of(self.nodes[at])
+            pick = [tuple(pair for axis in roles[name] for pair in parts[axis]) for name in ("batch", "row", "column")]
+            product.c = Side(place.storage, place.offset, tuple(pick))
+            self.placed[at] = place
+        self._append(at, [product])
+
+    # --- groups
+
+    def _fits_a_group(self, node: Node) -> bool:
+        row = TABLE[node.op]
+        if row.is_map or node.op == "iota":
+            return True
+        if node.op == "take":
+            return node.reduced[0] > 0 and self.nodes[node.operands[0].node].op != "scalar"
+        return (row.is_fold or node.op == "sum") and terms(node) > 1
+
+    def _join(self, at: int) -> None:
+        node = self.nodes[at]
+        for candidate in self._candidates(at):
+            if self._admit(candidate, at):
+                return
+        if TABLE[node.op].is_fold or node.op == "sum":
+            domain = (node.elements, terms(node))
+        else:
+            last = node.shape[-1] if node.shape and node.shape[-1] > 1 else node.elements
+            domain = (node.elements // last, last)
+        fresh = self._open(Group(*domain))
+        if not self._admit(fresh, at):
+            raise AssertionError(f"node {at} ({node.op}) does not fit a group of its own")
+
+    def _open(self, group: Group) -> Open:
+        opened = Open(len(self.items), group)
+        self.items.append(group)
+        self.opened[opened.index] = opened
+        self.by_domain.setdefault((group.rows, group.columns), []).append(opened)
+        if not group.by_columns:
+            self.by_rows.setdefault(group.rows, []).append(opened)
+        return opened
+
+    def _candidates(self, at: int) -> list[Open]:
+        """Groups that are late enough, best first: that of the newest operand, then those that share a source."""
+        node = self.nodes[at]
+        newest = self._newest(node)
+        reduces = TABLE[node.op].is_fold or node.op == "sum"
+        sources = {operand.node for operand in node.operands if self.nodes[operand.node].op != "scalar"}
+        out: list[tuple[bool, int, Open]] = []
+        for opened in reversed(self.by_rows.get(node.elements, []) + self._full(node)):
+            if opened.index < newest:
+                continue
+            group = opened.group
+            if group.by_columns or (reduces and (group.rows, group.columns) != (node.elements, terms(node))):
+                continue
+            little = group.rows * group.columns <= LITTLE
+            # What will meet later should be made together: m, v and p of an update share no more than that.
+            shares = not (sources.isdisjoint(opened.sources) and sources.isdisjoint(opened.members))
+            if opened.index == newest or little or shares or not opened.users.isdisjoint(self.users.get(at, ())):
+                out.append((opened.index != newest, -opened.index, opened))
+        out.sort(key=lambda each: each[:2])
+        return [opened for _, _, opened in out]
+
+    def _full(self, node: Node) -> list[Open]:
+        if node.op == "sum" or TABLE[node.op].is_fold:
+            return self.by_domain.get((node.elements, terms(node)), [])
+        return [
+            o for (rows, columns), opened in self.by_domain.items() if rows * columns == node.elements for o in opened
+        ]
+
+    def _admit(self, opened: Open, at: int) -> bool:
+        """Add the node to the group, when all it reads is there or was made before."""
+        node, group = self.nodes[at], opened.group
+        reduces = TABLE[node.op].is_fold or node.op == "sum"
+        full = reduces or node.elements == group.rows * group.columns
+        if not full and node.elements != group.rows:
+            return False
+        arguments = self._arguments(opened, node, full)
+        if arguments is None:
+            return False
+        place = self.wanted.get(at)
+        narrow = full and not reduces and group.columns > 1 and self._all_per_row(node, arguments)
+        if narrow:
+            arguments = [one_per_row(argument) for argument in arguments]
+        per_row = not full or narrow
+        instruction = Instruction(node.op, at, per_row, arguments)
+        if node.op == "take":
+            instruction.extent, instruction.stride = node.reduced[0], node.operands[0].strides[-1]
+        if place and full and not reduces and split(place.axes, group.columns) is not None:
+            self.placed[at] = place
+        group.instructions.append(instruction)
+        opened.members[at] = per_row or reduces
+        opened.users.update(self.users.get(at, ()))
+        opened.sources |= {a.node for a in arguments if isinstance(a, Memory)}
+        self.made_at[at] = opened.index
+        return True
+
+    def _all_per_row(self, node: Node, arguments: list[Argument]) -> bool:
+        if node.op in ("take", "iota"):
+            return False
+        return all(
+            isinstance(a, Literal)
+            or (isinstance(a, Made) and a.per_row)
+            or (isinstance(a, Memory) and uniform(a.columns))
+            for a in arguments
+        )
+
+    def _arguments(self, opened: Open, node: Node, full: bool) -> list[Argument] | None:
+        out: list[Argument] = []
+        if node.op == "iota":
+            axes = axes_of(node.shape, [int(axis == node.attributes[0]) for axis in range(len(node.shape))])
+            cut = split(axes, opened.group.columns) if full else (axes, ())
+            return [Memory(-1, 0, *cut)] if cut else None
+        for number, operand in enumerate(node.operands):
+            indexed = node.op == "take" and number == 0
+            found = self._argument(opened, node, operand, full, indexed)
+            if found is None:
+                return None
+            out.append(found)
+        return out
+
+    def _argument(self, opened: Open, node: Node, operand: Operand, full: bool, indexed: bool) -> Argument | None:
+        word = single.literal(self.nodes, operand)
+        if word is not None:
+            return word
+        shape = node.shape if TABLE[node.op].name == "take" else node.shape + node.reduced
+        strides = operand.strides[: len(shape)]
+        group = opened.group
+        axes = order_of_group(node, shape, strides, group)
+        if operand.node in opened.members:
+            return made(opened, operand, axes, full) if not indexed else self._picked(opened, node, operand, full)
+        if self.made_at.get(operand.node, -1) >= opened.index:
+            return None
+        cut = split(axes, group.columns) if full else (axes, ())
+        return Memory(operand.node, operand.offset, *cut) if cut else None
+
+    def _picked(self, opened: Open, node: Node, operand: Operand, full: bool) -> Argument | None:
+        """`take` of one word from each row that the group has just made."""
+        whole = axes_of(node.shape + node.reduced, operand.strides) == ((opened.group.rows * opened.group.columns, 1),)
+        if full or not whole or operand.offset or opened.members[operand.node]:
+            return None
+        return Made(operand.node, False)
+
+    # --- folds down the columns
+
+    def _fold(self, at: int) -> None:
+        node = self.nodes[at]
+        domain = (terms(node), node.elements)
+        sources = {operand.node for operand in node.operands}
+        newest = self._newest(node)
+        for opened in reversed(self.by_domain.get(domain, [])):
+            if (
+                opened.group.by_columns
+                and opened.index > newest
+                and not sources.isdisjoint(opened.sources | opened.members.keys())
+            ):
+                self._fold_into(opened, at)
+                return
+        self._fold_into(self._open(Group(*domain, by_columns=True)), at)
+
+    def _fold_into(self, opened: Open, at: int) -> None:
+        self._pull(opened, at)
+        assert self._admit_fold(opened, at)
+
+    def _pull(self, opened: Open, at: int) -> None:
+        """Compute in this group the maps that only folds read."""
+        for operand in self.nodes[at].operands:
+            if operand.node in self.folded and operand.node not in opened.members:
+                self._pull(opened, operand.node)
+                assert self._admit_fold(opened, operand.node)
+
+    def _admit_fold(self, opened: Open, at: int) -> bool:
+        arguments = self._arguments(opened, self.nodes[at], True)
+        if arguments is None:
+            return False
+        opened.group.instructions.append(Instruction(self.nodes[at].op, at, False, arguments))
+        opened.members[at] = False
+        opened.sources |= {a.node for a in arguments if isinstance(a, Memory)}
+        self.made_at[at] = max(opened.index, self.made_at.get(at, -1)) if at not in self.folded else self.made_at[at]
+        return True
+
+    # --- what goes to memory
+
+    def _store(self) -> None:
+        read = {node for item in self.items for node in item.reads()} | self.roots
+        for opened in self.opened.values():
+            group = opened.group
+            for instruction in group.instructions:
+                at = instruction.node
+                place = self.placed.get(at)
+                if place is None and at not in read:
+                    continue
+                storage, offset = (place.storage, place.offset) if place else (at, 0)
+                axes = place.axes if place else axes_of((self.nodes[at].elements,), (1,))
+                is_fold = TABLE[instruction.op].is_fold or instruction.op == "sum"
+                if group.by_columns and is_fold:
+                    group.stores[at] = Memory(storage, offset, (), axes)
+                elif self.nodes[at].elements == group.rows and (instruction.per_row or is_fold):
+                    group.stores[at] = Memory(storage, offset, axes, ())
+                else:
+                    cut = split(axes, group.columns)
+                    assert cut is not None
+                    group.stores[at] = Memory(storage, offset, *cut)

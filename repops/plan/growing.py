@@ -1,0 +1,49 @@
+"""A group while it grows: what it holds, and how a node's operands look from inside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from repops.graph import Node, Operand
+from repops.plan.access import Axes, axes_of, split, uniform
+from repops.plan.ir import Argument, Group, Made, Memory
+
+
+@dataclass
+class Open:
+    """A group while it grows. members: node -> whether the group holds one word per row of it (else one per element)."""
+
+    index: int
+    group: Group
+    members: dict[int, bool] = field(default_factory=dict)
+    sources: set[int] = field(default_factory=set)
+    users: set[int] = field(default_factory=set)  # of its members
+
+
+def order_of_group(node: Node, shape: tuple[int, ...], strides: tuple[int, ...], group: Group) -> Axes:
+    """The domain's axes as the group runs through them: folds down the columns have their terms as rows."""
+    if group.by_columns and node.reduced:
+        cut = len(node.shape)
+        return axes_of(shape[cut:] + shape[:cut], strides[cut:] + strides[:cut])
+    return axes_of(shape, strides)
+
+
+def made(opened: Open, operand: Operand, axes: Axes, full: bool) -> Made | None:
+    """A member of the group, when it is read where it is made."""
+    if operand.offset:
+        return None
+    rows, columns = opened.group.rows, opened.group.columns
+    per_row = opened.members[operand.node]
+    same_rows = axes_of((rows,), (1,))
+    if not full:
+        return Made(operand.node, True) if per_row and axes == same_rows else None
+    if axes == axes_of((rows * columns,), (1,)):
+        return Made(operand.node, per_row)
+    cut = split(axes, columns)
+    if per_row and cut and cut[0] == same_rows and uniform(cut[1]):
+        return Made(operand.node, True)
+    return None
+
+
+def one_per_row(argument: Argument) -> Argument:
+    return Memory(argument.node, argument.offset, argument.rows, ()) if isinstance(argument, Memory) else argument

@@ -1,0 +1,101 @@
+"""State updated in place, and as early as may be: gradients then die young, and no second copy of the state exists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from repops.graph import Graph
+from repops.plan.access import axes_of
+from repops.plan.ir import Group, Instruction, Item, Memory
+
+
+@dataclass(frozen=True)
+class Step:
+    """in_place: node -> the state's input node whose memory it is written to. kept: what is read after the last item."""
+
+    items: list[Item]
+    in_place: dict[int, int]
+    kept: list[int]
+
+
+def whole_step(graph: Graph, items: Sequence[Item]) -> Step:
+    """The items of a step with those that bring the new state to where the old one was."""
+    in_place = _in_place(graph, items)
+    first: list[Item] = []
+    last: list[Item] = []
+    kept = [graph.loss]
+    for entry in graph.state:
+        before, after = entry.before, entry.after
+        if after == before or in_place.get(after) == before or not graph.nodes[before].elements:
+            continue
+        source = after
+        if graph.nodes[after].op == "input":
+            source += len(graph.nodes)  # a copy made before anything can change the original
+            first.append(_copied(graph, after, source))
+        kept.append(source)
+        last.append(_copied(graph, source, before))
+    return Step([*first, *_early(items, in_place), *last], in_place, kept)
+
+
+def _copied(graph: Graph, source: int, target: int) -> Group:
+    whole = axes_of((graph.nodes[source % len(graph.nodes)].elements,), (1,))
+    group = Group(1, max(1, whole[0][0] if whole else 1), stores={target: Memory(target, 0, (), whole)})
+    group.instructions.append(Instruction("copy", target, False, [Memory(source, 0, (), whole)]))
+    return group
+
+
+def _in_place(graph: Graph, items: Sequence[Item]) -> dict[int, int]:
+    """New values that can be written over the old ones: every other item that reads the old comes before."""
+    last_read: dict[int, int] = {}
+    for at, item in enumerate(items):
+        for node in item.reads():
+            last_read[node] = at
+    makers = {node: at for at, item in enumerate(items) if isinstance(item, Group) for node in item.stores}
+    out: dict[int, int] = {}
+    for entry in graph.state:
+        maker = makers.get(entry.after)
+        if entry.after in out or maker is None or last_read.get(entry.before, -1) > maker:
+            continue
+        group = items[maker]
+        assert isinstance(group, Group)
+        if not group.by_columns and _reads_where_it_writes(group, entry.before, entry.after):
+            out[entry.after] = entry.before
+    return out
+
+
+def _reads_where_it_writes(group: Group, before: int, after: int) -> bool:
+    """Whether the group reads each old word only where, and before, it writes the new one."""
+    store = group.stores[after]
+    if store.node != after:
+        return False
+    for instruction in reversed(group.instructions):
+        if instruction.node == after:
+            break
+        if any(isinstance(a, Memory) and a.node == before for a in instruction.arguments):
+            return False
+    return all(
+        (a.offset, a.rows, a.columns) == (store.offset, store.rows, store.columns)
+        for instruction in group.instructions
+        for a in instruction.arguments
+        if isinstance(a, Memory) and a.node == before
+    )
+
+
+def _early(items: Sequence[Item], in_place: dict[int, int]) -> list[Item]:
+    """The items, those that update the state moved up to where all they read is made and all that read the old is done."""
+    keys: list[tuple[int, int]] = [(at, 0) for at in range(len(items))]
+    writers: dict[int, list[int]] = {}
+    readers: dict[int, list[int]] = {}
+    for at, item in enumerate(items):
+        needs: list[int] = [maker for node in item.reads() for maker in writers.get(node, ())]
+        old = [in_place[node] for node in item.writes() if node in in_place]
+        if old:
+            needs += [reader for node in old for reader in readers.get(node, ())]
+            latest = max((keys[need] for need in needs), default=(-1, 0))
+            keys[at] = (latest[0], at + 1)
+        for node in item.reads():
+            readers.setdefault(node, []).append(at)
+        for node in item.writes():
+            writers.setdefault(node, []).append(at)
+    return [items[at] for at in sorted(range(len(items)), key=lambda at: keys[at])]

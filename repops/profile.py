@@ -1,0 +1,95 @@
+"""What one step of a program costs, exactly and before anything runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from repops import operators
+from repops.graph import PARAMETER, Graph, Node, Operand, Shape, span
+
+WORD_BYTES = 4
+GIVEN = ("input", "constant")  # their words are there before the step
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Costs of one step.
+
+    flops: scalar operations, a fused multiply-add counting two. depth: of these, how many must follow one another.
+    bytes: what the nodes read (each word of a view once) and write. parameters: elements of the module's parameters.
+    state_bytes: of the state. activation_bytes: the most that is needed beside the state, when nodes are computed in
+    order, each is kept until its last reader is done, and the new state until the end.
+    """
+
+    flops: int
+    depth: int
+    bytes: int
+    parameters: int
+    state_bytes: int
+    activation_bytes: int
+    nodes: int
+
+
+def profile(graph: Graph) -> Profile:
+    nodes = graph.nodes
+    sizes = {entry.name: nodes[entry.before].elements for entry in graph.state}
+    return Profile(
+        flops=sum(map(operators.flops, nodes)),
+        depth=_depth(graph),
+        bytes=WORD_BYTES * sum(_words(graph, node) for node in nodes),
+        parameters=sum(sizes[entry.name] for entry in graph.state if entry.kind == PARAMETER),
+        state_bytes=WORD_BYTES * sum(sizes.values()),
+        activation_bytes=WORD_BYTES * _peak(graph),
+        nodes=len(nodes),
+    )
+
+
+def _depth(graph: Graph) -> int:
+    """The longest path of operations that wait for each other."""
+    done: list[int] = []
+    for node in graph.nodes:
+        before = max((done[operand.node] for operand in node.operands), default=0)
+        done.append(before + (operators.depth(node) if node.elements else 0))
+    return max(done)
+
+
+def _words(graph: Graph, node: Node) -> int:
+    """Words read and written by one node."""
+    if node.op in GIVEN or not node.elements:
+        return 0
+    total = node.elements
+    for number, operand in enumerate(node.operands):
+        read = _distinct(operators.domain(node, number), operand)
+        # `take` reads one word an element, wherever in its first operand that is.
+        total += min(read, node.elements) if node.op == "take" else read
+    return total
+
+
+def _distinct(shape: Shape, operand: Operand) -> int:
+    """Words of a view, repeats counted once; where windows overlap, at most the run they lie in."""
+    least, most = span(shape, operand)
+    spread = math.prod(extent for extent, stride in zip(shape, operand.strides, strict=True) if stride or not extent)
+    return min(spread, most - least + 1)
+
+
+def _peak(graph: Graph) -> int:
+    """Most words alive at once, the state's own aside. Batch and constants are there all the time."""
+    nodes = graph.nodes
+    state = {entry.before for entry in graph.state}
+    kept = {entry.after for entry in graph.state} | {graph.loss}
+    last = list(range(len(nodes)))
+    for at, node in enumerate(nodes):
+        for operand in node.operands:
+            last[operand.node] = at
+    ends: list[list[int]] = [[] for _ in nodes]
+    live = sum(node.elements for at, node in enumerate(nodes) if node.op in GIVEN and at not in state)
+    peak = live
+    for at, node in enumerate(nodes):
+        if node.op not in GIVEN:
+            live += node.elements
+            if at not in kept:
+                ends[last[at]].append(node.elements)
+        peak = max(peak, live)
+        live -= sum(ends[at])
+    return peak

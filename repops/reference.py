@@ -1,0 +1,96 @@
+"""The reference executor: every element by its parts, one scalar operation after another. Slow, and obviously right.
+
+It reads nothing but the operator table. It holds every node's words as a Python list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from repops.backend import DTYPE, check_batch
+from repops.commitments import Array
+from repops.graph import BATCH_ROLE, F32, Graph, Node
+from repops.parts import parts
+from repops.recipes import canonical
+
+Words = list[int]
+
+
+def run(graph: Graph, state: Mapping[str, Words], batch: Mapping[str, Words]) -> list[Words]:
+    """Every node's words, row-major. state and batch: the words of each input by name."""
+    values: list[Words] = []
+    for at, node in enumerate(graph.nodes):
+        values.append(_value(graph, at, node, values, state, batch))
+    return values
+
+
+def _value(
+    graph: Graph, at: int, node: Node, values: list[Words], state: Mapping[str, Words], batch: Mapping[str, Words]
+) -> Words:
+    if node.op == "input":
+        role, position = node.attributes
+        name = graph.batch[position][0] if role == BATCH_ROLE else graph.state[position].name
+        given = list((batch if role == BATCH_ROLE else state)[name])
+        if len(given) != node.elements:
+            raise ValueError(f"{name}: {len(given)} words given, {node.elements} expected")
+    elif node.op == "constant":
+        data = graph.constants[at]
+        given = [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)]
+    else:
+        given = [element(node, number, values) for number in range(node.elements)]
+    return [canonical(word) for word in given] if node.dtype == F32 else given
+
+
+def element(node: Node, number: int, values: list[Words]) -> int:
+    """One element of a computed node, from the words of the nodes before it."""
+
+    def read(operand: int, index: int) -> int:
+        return values[node.operands[operand].node][index]
+
+    results: list[int] = []
+    for part in parts(node, number, read):
+        words = [results[at] for at in part.carried] + [read(*place) for place in part.reads]
+        results.append(part.recipe.run(*words))
+    return results[-1]
+
+
+class ReferenceRunner:
+    """The reference behind the interface of `backend.Runner`."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.state: dict[str, Array] = {}
+        for entry in graph.state:
+            node = graph.nodes[entry.before]
+            self.state[entry.name] = np.zeros(node.shape, DTYPE[node.dtype])
+
+    def step(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
+        values = self.trace(batch)
+        for entry in self.graph.state:
+            if entry.after != entry.before:  # what no step changes may be read-only
+                self.state[entry.name][...] = values[entry.after]
+        return float(values[self.graph.loss])
+
+    def loss(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
+        return float(self.trace(batch)[self.graph.loss])
+
+    def trace(self, batch: Mapping[str, Array], *, threads: int = 1) -> list[Array]:
+        given = run(self.graph, _words(self.state), _words(check_batch(self.graph, batch)))
+        return [
+            np.array(words, np.uint32).view(DTYPE[node.dtype]).reshape(node.shape)
+            for node, words in zip(self.graph.nodes, given, strict=True)
+        ]
+
+
+def prepare(graph: Graph, *, fused: bool = True) -> ReferenceRunner:
+    return ReferenceRunner(graph)
+
+
+def check() -> None:
+    """It always works."""
+
+
+def _words(arrays: Mapping[str, Array]) -> dict[str, Words]:
+    return {name: np.ascontiguousarray(a).reshape(-1).view(np.uint32).tolist() for name, a in arrays.items()}

@@ -1,0 +1,46 @@
+"""From a torch module, a loss and an optimizer to a graph. `repops.trace` is the function, so the package is `tracing`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from repops.program import Program
+from repops.tracing.capture import Loss
+from repops.tracing.refusals import TraceRefused
+from repops.tracing.step import trace_graph
+
+__all__ = ["TraceRefused", "trace"]
+
+
+def trace(
+    module: torch.nn.Module,
+    loss_fn: Loss,
+    optimizer: torch.optim.Optimizer,
+    example: tuple[Any, Any],
+    *,
+    clip_norm: float | None = None,
+    learning_rates: Sequence[float] | None = None,
+    accumulate: int = 1,
+) -> Program:
+    """The program of one step that minimises loss_fn(module(inputs), targets). Raises TraceRefused.
+
+    example: (inputs, targets) of the shapes every batch will have; its values do not matter. A tuple of inputs becomes
+    positional arguments, a dict keyword arguments. The module is traced in the mode it is in (train or eval).
+    clip_norm: greatest L2 norm of all gradients together, as torch.nn.utils.clip_grad_norm_.
+    learning_rates: the rate of each step, the last one for ever, instead of the optimizer's; parameter groups keep
+    their proportion to the first. accumulate: micro-batches in a step, along a leading axis of every tensor of the
+    batch; their gradients are averaged in order.
+    """
+    graph = trace_graph(
+        module,
+        loss_fn,
+        optimizer,
+        example,
+        clip_norm=clip_norm,
+        learning_rates=learning_rates,
+        accumulate=accumulate,
+    )
+    return Program(graph)

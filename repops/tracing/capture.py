@@ -1,0 +1,195 @@
+"""What a module, its loss and their gradients compute, as a flat list of torch operators: traced without touching data.
+
+Everything runs on fake tensors, which have shapes and no values: so neither weights, data nor the random generator can
+leave a mark, and what would depend on them is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._decomp import core_aten_decompositions, decomposition_table, decompositions
+from torch._subclasses import fake_tensor
+from torch.func import functional_call, functionalize
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.traceback import preserve_node_meta
+
+from repops.batches import named
+from repops.tracing import families
+from repops.tracing.lower import LOWERINGS, dtype_of
+from repops.tracing.refusals import HINTS, TraceRefused
+from repops.tracing.sources import SourceMode
+
+Loss = Callable[[Any, Any], Tensor]
+assert families.LOADED
+
+
+@dataclass(frozen=True)
+class Captured:
+    """code takes parameters, buffers and batch leaves, in this order, and gives a flat list: the loss, gradients, buffers after.
+
+    parameters, buffers, batch: names, with shape and torch dtype. A gradient is None where the loss does not depend.
+    """
+
+    code: fx.GraphModule
+    parameters: dict[str, Tensor]
+    buffers: dict[str, Tensor]
+    batch: dict[str, Tensor]
+
+
+def named_parameters(module: torch.nn.Module) -> dict[str, Tensor]:
+    """Those that learn; tied ones once, under their first name."""
+    return {name: p for name, p in module.named_parameters() if p.requires_grad}
+
+
+def named_buffers(module: torch.nn.Module) -> dict[str, Tensor]:
+    """Buffers, and parameters that do not learn."""
+    frozen = {name: p for name, p in module.named_parameters() if not p.requires_grad}
+    return frozen | dict(module.named_buffers())
+
+
+def filled(name: str, tree: Any, tensors: dict[str, Tensor]) -> Any:
+    """The batch entry `tree` with other tensors, by the names that `batches.named` gives them."""
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(filled(f"{name}.{at}", each, tensors) for at, each in enumerate(tree))
+    if isinstance(tree, dict):
+        return {key: filled(f"{name}.{key}", each, tensors) for key, each in tree.items()}
+    return tensors[name]
+
+
+def capture(module: torch.nn.Module, loss_fn: Loss, inputs: Any, targets: Any) -> Captured:
+    """Trace loss_fn(module(inputs), targets) and its gradients. Raises TraceRefused.
+
+    A tuple of inputs is passed as positional arguments, a dict as keyword arguments; targets are passed as they are.
+    """
+    parameters, buffers = named_parameters(module), named_buffers(module)
+    batch = named((inputs, targets))
+    for name, tensor in {**parameters, **buffers, **batch}.items():
+        try:
+            dtype_of(tensor.dtype)
+        except TraceRefused as refusal:
+            raise TraceRefused(f"{name} is {tensor.dtype}", hint=refusal.hint) from None
+    if not parameters:
+        raise TraceRefused("the module has no parameter that requires a gradient")
+
+    def forward(tensors: dict[str, Tensor], given: Sequence[Tensor]) -> Tensor:
+        entries = dict(zip(batch, given, strict=True))
+        x, y = filled("inputs", inputs, entries), filled("targets", targets, entries)
+        args, kwargs = (x, {}) if isinstance(x, tuple) else ((), x) if isinstance(x, dict) else ((x,), {})
+        return loss_fn(functional_call(module, tensors, args, kwargs), y)
+
+    code = _flat(_Traced(module, forward, list(parameters), list(buffers)), [parameters, buffers, batch])
+    return Captured(code, parameters, buffers, batch)
+
+
+class _Traced:
+    """The whole step before the optimizer as a function of three lists of tensors."""
+
+    def __init__(self, module: torch.nn.Module, forward: Any, parameters: list[str], buffers: list[str]) -> None:
+        self.source = SourceMode(module)
+        self.forward, self.parameters, self.buffers = forward, parameters, buffers
+
+    def __call__(self, parameters: list[Tensor], buffers: list[Tensor], batch: list[Tensor]) -> Any:
+        leaves = [p.detach().requires_grad_() for p in parameters]
+        own = [b.clone() for b in buffers]  # in-place updates of running statistics land here
+        tensors = dict(zip(self.parameters, leaves, strict=True)) | dict(zip(self.buffers, own, strict=True))
+        with torch.enable_grad(), self.source:
+            loss = self.forward(tensors, batch)
+        if not isinstance(loss, Tensor) or loss.dim() or loss.dtype != torch.float32:
+            raise TraceRefused(f"the loss is {_description(loss)}", hint="return one float32 number, such as a mean")
+        if not loss.requires_grad:
+            raise TraceRefused(
+                "the loss does not depend on any parameter", hint="no detach or no_grad on the way to the loss"
+            )
+        with self.source.backward():
+            gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
+        return [loss.detach(), *gradients, *(tensors[name].detach() for name in self.buffers)]
+
+
+def _description(loss: Any) -> str:
+    return f"{loss.dtype} of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
+
+
+def _flat(step: _Traced, inputs: list[dict[str, Tensor]]) -> fx.GraphModule:
+    """step as aten operators without mutation, those without a lowering decomposed."""
+    with fake_tensor.FakeTensorMode(allow_non_fake_inputs=True), preserve_node_meta():
+        fakes = [[torch.empty(tuple(t.shape), dtype=t.dtype) for t in group.values()] for group in inputs]
+        with _without_onednn():
+            code = _refusing(step.source, lambda: make_fx(step, _decompositions())(*fakes))
+        _no_writes_to_batch(code, [name for group in inputs for name in group])
+        if any(_is_mutable(node) for node in code.graph.nodes):
+            code = _functional(code, step.source, [fake for group in fakes for fake in group])
+    code.graph.eliminate_dead_code()
+    return code
+
+
+def _functional(code: fx.GraphModule, source: SourceMode, fakes: list[Tensor]) -> fx.GraphModule:
+    """The same without mutation: what is written in place becomes a new tensor."""
+    inner = fx.Interpreter(code)
+    functional = functionalize(lambda *tensors: inner.run(*tensors), remove="mutations_and_views")
+    return _refusing(source, lambda: make_fx(functional, _decompositions())(*fakes))
+
+
+def _is_mutable(node: fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+@contextmanager
+def _without_onednn() -> Iterator[None]:
+    """oneDNN's recurrent layers are one opaque operator; without it they are matmuls and activations."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
+
+
+def _refusing(source: SourceMode, trace: Callable[[], fx.GraphModule]) -> fx.GraphModule:
+    try:
+        return trace()
+    except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException) as error:
+        name = error.func._schema.name.removeprefix("aten::")
+        what = f"{name} makes the program depend on data"
+        raise TraceRefused(what, hint=HINTS.get(name, HINTS["_local_scalar_dense"]), site=source.site) from None
+    except fake_tensor.UnsupportedOperatorException as error:
+        raise TraceRefused(f"the operator {error} cannot be traced", site=source.site) from None
+    except TraceRefused as refusal:
+        raise refusal.at(source.site) from None
+
+
+@cache
+def _decompositions() -> dict[Any, Any]:
+    """torch's own, for all that has no lowering; those that end in primitives of its compiler left out."""
+    aten = {rule: way for rule, way in decomposition_table.items() if way.__module__ == decompositions.__name__}
+    return {
+        operator: rule
+        for operator, rule in {**aten, **core_aten_decompositions()}.items()
+        if isinstance(operator, torch._ops.OpOverload)
+        and not operator._schema.is_mutable
+        and operator._schema.name.removeprefix("aten::").removesuffix("_copy") not in LOWERINGS
+    }
+
+
+def _no_writes_to_batch(code: fx.GraphModule, names: list[str]) -> None:
+    """Raises TraceRefused when the module changes its inputs, or a parameter, in place."""
+    own = dict(zip((node for node in code.graph.nodes if node.op == "placeholder"), names, strict=True))
+    for node in code.graph.nodes:
+        if _is_mutable(node) and node.args:
+            written = node.args[0]
+            while isinstance(written, fx.Node) and written not in own and _is_alias(written):
+                written = written.args[0]
+            if written in own:
+                what = f"{own[written]} is changed in place by {node.target._schema.name.removeprefix('aten::')}"
+                raise TraceRefused(what, hint="clone it first", site=node.stack_trace or "")
+
+
+def _is_alias(node: fx.Node) -> bool:
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and bool(node.args) and target.is_view

@@ -1,0 +1,21 @@
+"""Importing this registers every lowering."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+FAMILIES = (
+    "activations",
+    "choice",
+    "contraction",
+    "convolution",
+    "creation",
+    "elementwise",
+    "indexing",
+    "normalisation",
+    "pooling",
+    "randomness",
+    "reduction",
+    "shaping",
+)
+LOADED = [import_module(f"repops.tracing.{name}") for name in FAMILIES]

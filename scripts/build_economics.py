@@ -1,0 +1,293 @@
+"""Writes the numbers and plots of docs/economics.md: tables between its marks, and docs/economics/*.svg.
+
+    python scripts/build_economics.py [--check]
+
+Everything is computed here from the constants of `zoo_compute.spec.params`, and the attacks are played on the specification
+(tests/spec/attacks.py). `--check` exits 1 when a table is stale; plots are only looked for, since fonts differ between machines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from zoo_compute.spec import params  # noqa: E402
+
+PAGE = ROOT / "docs" / "economics.md"
+FIGURES = ROOT / "docs" / "economics"
+LOCK = params.LOCK_MULTIPLE  # of the price at risk
+LOST = 0.6  # of a convicted lock, at least: a cheat that challenges itself gets 40 % of the slash back
+GPU_HOUR = {tier.name: tier.reference_price / params.ZEN for tier in params.TIERS.values() if tier.id}  # ZEN
+RETURNS = (0.15, 0.20, 0.25)  # a year, on stake: what seeds 000 and 001 expect
+YEAR_H = 8_760
+
+
+# --- arithmetic -------------------------------------------------------------------------------------------------------
+
+
+def detected(rate: float, units: float) -> float:
+    """Chance that at least one of `units` skipped units is audited at `rate`."""
+    return 1 - (1 - rate) ** units
+
+
+def cheat_profit(p: float, lock: float) -> float:
+    """Expected profit of skipping all work, in units of the price at risk; `lock` likewise. It challenges itself, at best."""
+    return (1 - p) - p * LOST * lock
+
+
+def deterred_from(lock: float) -> float:
+    """The least chance of detection from which skipping does not pay."""
+    return 1 / (1 + LOST * lock)
+
+
+def units_for(p: float, rate: float) -> int:
+    """The least number of units for which `rate` detects with probability p."""
+    return math.ceil(math.log(1 - p) / math.log(1 - rate))
+
+
+def worker_part() -> float:
+    """The most of a payment that comes back to its worker as rewards."""
+    return params.FEE_BPS / params.BPS * params.REWARD_CAP_BPS[params.Flow.COMPUTE] / params.BPS
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
+    return "\n".join(lines)
+
+
+def percent(value: float, places: int = 1) -> str:
+    return f"{100 * value:.{places}f} %"
+
+
+def detection_table() -> str:
+    counts = (10, 61, 100, 500)
+    rows = [[percent(rate), *(percent(detected(rate, n)) for n in counts)] for rate in (0.001, 0.01, 0.02, 0.05, 0.10)]
+    return table(["audit rate s", *(f"n = {n}" for n in counts)], rows)
+
+
+def bond_table() -> str:
+    rows = []
+    for lock in (1, LOCK, 4):
+        p = deterred_from(lock)
+        rows.append(
+            [
+                f"{lock} P" + (" (ours)" if lock == LOCK else ""),
+                percent(p),
+                *(str(units_for(p, s)) for s in (0.01, 0.05)),
+            ]
+        )
+    return table(["lock", "skipping never pays from p =", "steps for that at s = 1 %", "at s = 5 %"], rows)
+
+
+def numeric_bond_table() -> str:
+    rows = []
+    for p in (0.10, 0.30, deterred_from(LOCK), 0.634, 0.994, 1.0):
+        first = (1 - p) / (LOST * p)
+        rows.append(
+            [
+                percent(p),
+                f"{first:.2f} P",
+                "2 P",
+                "P + W",
+                "yes" if first <= LOCK + 1e-9 else "no",
+                f"{cheat_profit(p, LOCK):+.2f} P",
+            ]
+        )
+    return table(["p", "P(1-p)/(0.6 p)", "2 P", "W + P", "our lock suffices", "expected profit of skipping"], rows)
+
+
+def return_table() -> str:
+    stake = params.PRODUCTION.min_stake // params.ZEN
+    rows = []
+    for wanted in RETURNS:
+        payments = wanted * stake / worker_part()
+        hours = [f"{payments / price:,.0f} ({percent(payments / price / YEAR_H, 0)})" for price in GPU_HOUR.values()]
+        rows.append([percent(wanted, 0), f"{wanted * stake:,.0f} ZEN", f"{payments:,.0f} ZEN", *hours])
+    head = [
+        "return a year",
+        "rewards",
+        "payments that allow it",
+        *(f"{name} GPU-hours (of one GPU's year)" for name in GPU_HOUR),
+    ]
+    return table(head, rows)
+
+
+def emission_table() -> str:
+    yearly = params.PRODUCTION.emission_per_epoch // params.ZEN * 365
+    workers = (
+        sum(params.REWARD_FLOW_BPS[f] for f in (params.Flow.COMPUTE, params.Flow.UPTIME, params.Flow.BANDWIDTH))
+        / params.BPS
+    )
+    rows = [
+        [
+            percent(wanted, 0),
+            f"{yearly * workers / wanted:,.0f} ZEN",
+            f"{yearly * workers / worker_part():,.0f} ZEN",
+            f"{yearly * workers / worker_part() / GPU_HOUR['bronze'] / YEAR_H:,.0f}",
+        ]
+        for wanted in RETURNS
+    ]
+    return table(
+        ["return a year", "stake that the whole emission serves", "payments a year for it", "bronze GPUs always busy"],
+        rows,
+    )
+
+
+def attack_table() -> str:
+    from tests.spec.attacks import ATTACKS, play
+
+    rows = []
+    for attack in ATTACKS:
+        outcome = play(attack)
+        rows.append([attack.title, outcome.how, f"{outcome.profit:+,}", outcome.bound, attack.why])
+    return table(["attack", "what is played", "attacker's profit", "bound", "why"], rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "detection": detection_table,
+    "bonds": bond_table,
+    "bond numbers": numeric_bond_table,
+    "returns": return_table,
+    "emission": emission_table,
+    "attacks": attack_table,
+}
+
+
+def page(text: str) -> str:
+    """docs/economics.md with every table between its marks."""
+    for name, made in TABLES.items():
+        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        before, found, rest = text.partition(begin)
+        if not found or end not in rest:
+            raise SystemExit(f"{PAGE.relative_to(ROOT)} lacks the marks {begin} and {end}")
+        text = f"{before}{begin}\n{made()}\n{end}{rest.partition(end)[2]}"
+    return text
+
+
+# --- plots ------------------------------------------------------------------------------------------------------------
+
+COLOURS = ("#1f5fa8", "#c8553d", "#3d8b5f", "#7a5195")
+
+
+def _axes() -> tuple[Any, Any]:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    # The same file for the same numbers: no date, ids from a fixed salt.
+    matplotlib.rcParams.update({"svg.hashsalt": "zoo", "svg.fonttype": "none", "font.size": 10})
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7.2, 4.2), layout="constrained")
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _save(figure: Any, name: str) -> None:
+    from matplotlib import pyplot
+
+    FIGURES.mkdir(exist_ok=True)
+    path = FIGURES / f"{name}.svg"
+    figure.savefig(path, metadata={"Date": None, "Creator": None})
+    pyplot.close(figure)
+    # Some viewers stumble over the trailing spaces that the writer leaves.
+    path.write_text(re.sub(r"[ \t]+\n", "\n", path.read_text()))
+
+
+def _line(n: int, low: float, high: float) -> list[float]:
+    return [low + (high - low) * i / n for i in range(n + 1)]
+
+
+def plot_rate() -> None:
+    """A cheat's expected profit against the audit rate, one line for each lock."""
+    figure, axes = _axes()
+    rates = _line(300, 0, 0.03)
+    for lock, colour in zip((0.5, 1, 2, 4), COLOURS, strict=True):
+        profits = [cheat_profit(detected(s, 100), lock) for s in rates]
+        label = f"lock {lock:g} P" + (" (ours)" if lock == LOCK else "")
+        axes.plot([100 * s for s in rates], profits, color=colour, label=label, lw=2.6 if lock == LOCK else 1.4)
+    axes.axhline(0, color="black", lw=0.8)
+    axes.axvline(1, color="grey", lw=0.8, ls=":")
+    axes.annotate("s = 1 %: p = 63 %", (1, 0.75), xytext=(6, 0), textcoords="offset points", color="dimgrey")
+    axes.set(xlabel="audit rate s, percent of steps (100 steps skipped)", ylabel="expected profit of skipping, in P")
+    axes.set(xlim=(0, 3), title="Skipping all work against the audit rate")
+    axes.legend(frameon=False)
+    _save(figure, "profit-by-rate")
+
+
+def plot_lock() -> None:
+    """A cheat's expected profit against the lock, one line for each audit rate."""
+    figure, axes = _axes()
+    locks = _line(200, 0, 4)
+    for rate, colour in zip((0.001, 0.005, 0.01, 0.05), COLOURS, strict=True):
+        p = detected(rate, 100)
+        axes.plot(
+            locks,
+            [cheat_profit(p, lock) for lock in locks],
+            color=colour,
+            label=f"s = {100 * rate:g} % (p = {100 * p:.0f} %)",
+            lw=1.8,
+        )
+    axes.axhline(0, color="black", lw=0.8)
+    axes.axvline(LOCK, color="grey", lw=0.8, ls=":")
+    axes.annotate("our lock: 2 P", (LOCK, 0.55), xytext=(6, 0), textcoords="offset points", color="dimgrey")
+    axes.set(
+        xlabel="lock, in P",
+        ylabel="expected profit of skipping, in P",
+        xlim=(0, 4),
+        title="Skipping 100 steps against the lock",
+    )
+    axes.legend(frameon=False)
+    _save(figure, "profit-by-lock")
+
+
+def plot_return() -> None:
+    """Yearly return on the least stake against how busy one GPU is: what the fee's cap allows."""
+    figure, axes = _axes()
+    stake = params.PRODUCTION.min_stake / params.ZEN
+    busy = _line(100, 0, 1)
+    for (name, price), colour, at in zip(GPU_HOUR.items(), COLOURS[:3], (62, 65, 32), strict=True):
+        slope = YEAR_H * price * worker_part() / stake  # a year of hours, over the stake
+        axes.plot([100 * b for b in busy], [100 * b * slope for b in busy], color=colour, lw=1.8)
+        label = f"{name}, {price:g} ZEN an hour"
+        axes.annotate(label, (at, at * slope), xytext=(6, -12), textcoords="offset points", color=colour)
+    axes.axhspan(15, 25, color="#e8c547", alpha=0.3, lw=0)
+    axes.annotate("15 to 25 %, as the seeds expect", (99, 18), ha="right", color="dimgrey")
+    axes.set(xlabel="hours sold, percent of one GPU's year", ylabel="most rewards a year, percent of 1,000 ZEN staked")
+    axes.set(xlim=(0, 100), ylim=(0, 120), title="Most return on the least stake, one GPU")
+    _save(figure, "return-on-stake")
+
+
+PLOTS = {"profit-by-rate": plot_rate, "profit-by-lock": plot_lock, "return-on-stake": plot_return}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--check", action="store_true", help="exit 1 when a table is stale or a plot missing")
+    arguments = parser.parse_args()
+    text = PAGE.read_text()
+    made = page(text)
+    missing = [name for name in PLOTS if not (FIGURES / f"{name}.svg").exists()]
+    if arguments.check:
+        if made != text or missing:
+            print("docs/economics.md is stale: run `make docs`", file=sys.stderr)
+        return int(made != text or bool(missing))
+    PAGE.write_text(made)
+    for plot in PLOTS.values():
+        plot()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

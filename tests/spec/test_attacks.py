@@ -1,0 +1,71 @@
+"""No attack pays: each is played on the specification, and its profit is at most what docs/economics.md states."""
+
+import pytest
+
+from zoo_compute.spec.params import BPS, FEE_BPS, LOCK_MULTIPLE, REWARD_CAP_BPS, REWARD_FLOW_BPS, ZEN
+
+from .attacks import ATTACKS, EVERYBODY, LARGE, Attack, Watched, farm, honest_course, new_stage, play
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.title)
+def test_attack__earns_no_more_than_its_bound(attack: Attack) -> None:
+    outcome = play(attack)
+    assert outcome.profit <= outcome.limit
+    assert outcome.how
+    assert outcome.bound.startswith("<= ")
+
+
+def profit_of(title: str) -> int:
+    (attack,) = [each for each in ATTACKS if each.title == title]
+    return play(attack).profit
+
+
+def test_the_table__names_every_attack_once() -> None:
+    titles = [attack.title for attack in ATTACKS]
+    assert len(titles) == len(set(titles)) >= 16
+
+
+def test_self_challenge__costs_six_tenths_of_the_lock() -> None:
+    lock = 2 * LOCK_MULTIPLE * 160 * 3  # two slots, three rounds within the depth
+    assert profit_of("self-challenge") == profit_of("a hundred Sybil challengers") == -lock * 6 // 10
+    assert profit_of("copying results") == -lock  # somebody else challenged
+
+
+def test_forfeit__is_the_reserve_for_every_unit() -> None:
+    assert profit_of("bid-bond griefing") == -4 * 100
+    assert profit_of("front-running a reveal") == -2 * 100
+
+
+def test_honest_course__pays_its_workers() -> None:
+    """The yardstick is not zero because nothing happened: two slots at 80 for three rounds, less the fee."""
+    assert honest_course("alice") == 2 * 80 * 3 * (BPS - FEE_BPS) // BPS
+    assert honest_course("submitter") == -(4 * 80 + 40) * 3
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+@pytest.mark.parametrize("slots", [2, 3, 6])
+def test_farming__never_returns_more_than_the_fees(rounds: int, slots: int) -> None:
+    """Every role in one hand, alone in the epoch, the pool a million times the fees."""
+    profit, fees = farm(10_000, rounds=rounds, slots=slots, **LARGE)
+    aggregations = rounds * 10_000 * FEE_BPS // BPS
+    assert fees == slots * rounds * 10_000 * FEE_BPS // BPS
+    assert -aggregations - 10 < profit <= -aggregations
+
+
+def test_farming__without_audits_data_and_heartbeats__returns_seven_tenths() -> None:
+    profit, fees = farm(10_000, helped=False, **LARGE)
+    assert profit == -fees - 1_500 + fees * REWARD_CAP_BPS[0] // BPS
+
+
+def test_shares_of_budget_and_fee__sum_to_the_whole() -> None:
+    assert sum(REWARD_FLOW_BPS.values()) == BPS
+    assert sum(REWARD_CAP_BPS.values()) == BPS
+
+
+def test_watched__sees_what_leaves_and_what_comes() -> None:
+    s = new_stage()
+    watched = Watched(s, *EVERYBODY)
+    s.ok("token", "transfer", "alice owner", s.tokens["zen"], "bob hot", ZEN)
+    assert watched.profit == 0
+    s.ok("token", "transfer", "alice owner", s.tokens["zen"], "sink", 5)
+    assert watched.profit == -5

@@ -1,0 +1,93 @@
+"""A job whose claims' data is asked for, on the double of `tests.unit.watched`."""
+
+from __future__ import annotations
+
+import boa
+import pytest
+from eth_account.messages import encode_typed_data
+
+from tests.contract_kit import START, load
+from tests.openings import state_opening, update_opening
+from tests.unit.watched import AGGREGATION, JOB, Watched, claim_hash
+
+ANSWER_S = 6
+SUBMITTER, STRANGERS = 129, 130  # lanes
+ZERO = "0x" + 40 * "0"
+DEPOSIT = 2 * 300_000 * 10**9
+
+
+@pytest.fixture(scope="module", name="deployed")
+def deployed_fixture():
+    watched = Watched()
+    double = watched.double
+    return watched, load("Availability").deploy(double, double, double, ANSWER_S)
+
+
+@pytest.fixture(name="job")
+def job_fixture(deployed):
+    with boa.env.anchor():
+        boa.env.timestamp = START
+        yield Asked(*deployed)
+
+
+class Asked:
+    """A job, and demands of its claims."""
+
+    def __init__(self, watched, contract):
+        self.watched, self.contract, self.double = watched, contract, watched.double
+        self.claims = watched.claims
+
+    def holder(self, lane):
+        if lane == STRANGERS:
+            return self.watched.anyone
+        if lane == SUBMITTER:
+            return self.watched.submitter
+        return self.watched.key(4 if lane == AGGREGATION else self.watched.seats[lane][0])
+
+    def demand(self, seat, lane=STRANGERS, slot=None, tensor=0, group=0, sender=None, value=DEPOSIT, claim=None):
+        claim = claim or self.claims[seat]
+        slot = (0 if seat == AGGREGATION else claim[4] >> 16) if slot is None else slot
+        sender = sender or self.holder(lane)
+        self.contract.demand(JOB, claim, lane, slot, tensor, group, sender=sender, value=value)
+
+    def opening(self, seat, lane=STRANGERS):
+        asked = self.contract.demands(JOB, claim_hash(self.claims[seat]), lane)
+        if seat == AGGREGATION:
+            return state_opening(self.watched.state, asked.tensor, asked.group)
+        results = self.watched.results[seat]
+        return update_opening(results, asked.slot - results[0].slot, asked.tensor, asked.group)
+
+    def answer(self, seat, lane=STRANGERS, opening=None, sender=None):
+        opening = opening or self.opening(seat, lane)
+        self.contract.answer(JOB, self.claims[seat], lane, opening, sender=sender or self.watched.anyone)
+
+    def close(self, seat, lane=STRANGERS):
+        self.contract.close(JOB, self.claims[seat], lane, sender=self.watched.anyone)
+
+    def is_open(self, seat, lane=STRANGERS):
+        return self.contract.demands(JOB, claim_hash(self.claims[seat]), lane).demander != ZERO
+
+    def sign(self, seat, claim, key=None):
+        key = key or self.watched.hot[self.watched.seats[seat][0]]
+        domain = {
+            "name": "Zoo Availability",
+            "version": "1",
+            "chainId": boa.env.evm.patch.chain_id,
+            "verifyingContract": str(self.contract.address),
+        }
+        types = {"Fetched": [{"name": "job", "type": "uint256"}, {"name": "claim", "type": "bytes32"}]}
+        signed = key.sign_message(encode_typed_data(domain, types, {"job": JOB, "claim": claim_hash(claim)}))
+        return (seat, signed.v, signed.r.to_bytes(32, "big"), signed.s.to_bytes(32, "big"))
+
+    def certify(self, seat, *signers):
+        claim = self.claims[seat]
+        self.contract.certify(JOB, claim, [self.sign(signer, claim) for signer in signers])
+
+    def owed(self, account):
+        return self.contract.owed(account)
+
+    def resumed(self):
+        return [self.double.resumed(index) for index in range(self.double.count_resumed())]
+
+    def to(self, second):
+        boa.env.timestamp = START + second

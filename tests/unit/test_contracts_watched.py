@@ -1,0 +1,44 @@
+"""What Availability and Audits believe of the other contracts is what those offer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from vyper.compiler.output import build_abi_output
+
+from zoo_compute.chain import artifacts
+
+
+def shape(part: dict[str, Any]) -> Any:
+    """A type by its members' names and types, whatever a struct is called."""
+    members = part.get("components")
+    return (part["type"], [(each["name"], shape(each)) for each in members]) if members else part["type"]
+
+
+def functions(abi: list[dict[str, Any]]) -> dict[str, tuple[Any, Any]]:
+    return {
+        entry["name"]: ([shape(each) for each in entry["inputs"]], [shape(each) for each in entry["outputs"]])
+        for entry in abi
+        if entry["type"] == "function"
+    }
+
+
+OFFERED = [("Settlement", name) for name in ("runs", "seats", "claims", "is_final", "hold", "resume", "void")] + [
+    ("TaskRegistry", "jobs"),
+    ("NodeRegistry", "hot_key"),
+    ("NodeRegistry", "owner_of"),
+    ("Rewards", "record_verification"),
+]
+
+
+@pytest.fixture(scope="module")
+def double():
+    from tests.contract_kit import load
+
+    return functions(build_abi_output(load("mocks/ProtocolDouble").compiler_data))
+
+
+@pytest.mark.parametrize(("contract", "name"), OFFERED)
+def test_double__each_function__is_as_the_contract_has_it(double, contract, name):
+    assert double[name] == functions(artifacts.abi(contract))[name]

@@ -1,0 +1,180 @@
+"""The sections of a job's file, every key checked. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from repops.fields import BadField, between, nearest, read
+from zoo_compute.manifest import POLICIES, JobError
+from zoo_compute.models import RULE, GPTSection
+from zoo_compute.spec.params import MAX_DEPTH
+
+MAX_CONFIG_BYTES = 1024 * 1024
+LONGEST_SEGMENT = 10  # steps, unless a job says otherwise: a dispute replays one segment
+
+
+@dataclass(frozen=True)
+class DataSection:
+    """`data:` text files or directories, or one .npz or .safetensors file of arrays; paths are relative to the configuration.
+
+    heldout: examples not trained on. context: tokens an example of text has, where the model's options do not say it.
+    arrays: from Python, in place of a path.
+    """
+
+    path: str = ""
+    paths: list[str] = field(default_factory=list)
+    heldout: int = 128
+    context: int | None = None
+    arrays: dict | None = None
+
+
+@dataclass(frozen=True)
+class TrainingSection:
+    """`training:` the rounds, the batch, the outer optimiser; and of the inner one, what the module does not bring.
+
+    clip_norm: gradients are scaled to this global L2 norm at most; 0 turns it off. warmup_steps: in every round the rate
+    of inner step h (from 0) is multiplied by min(1, (h + 1) / warmup_steps). accumulate: a step's batch is so many parts,
+    whose gradients are averaged. The last six keys are for built-in models; a module of your own brings its optimizer.
+    """
+
+    batch_size: int
+    inner_steps: int
+    rounds: int
+    slots: int
+    quorum: int | None = None  # two thirds of the slots, rounded up
+    segment_steps: int | None = None  # a quarter of the inner steps, rounded up, and at most LONGEST_SEGMENT
+    warmup_steps: int = 0
+    clip_norm: float = 0.0
+    accumulate: int = 1
+    outer_learning_rate: float = 0.7
+    outer_momentum: float = 0.9
+    seed: int = 0
+    learning_rate: float | None = None
+    optimizer: str | None = None
+    beta1: float | None = None
+    beta2: float | None = None
+    epsilon: float | None = None
+    weight_decay: float | None = None
+
+    def __post_init__(self) -> None:
+        between("training.warmup_steps", self.warmup_steps, 0, 10**6)
+        between("training.clip_norm", self.clip_norm, 0.0, 1e6)
+        between("training.accumulate", self.accumulate, 1, 2**16)
+        if self.batch_size % self.accumulate:
+            raise BadField(f"training.accumulate: {self.accumulate} parts do not divide batch_size = {self.batch_size}")
+
+    @property
+    def rule(self) -> dict[str, Any]:
+        """The optimiser's keys that were given."""
+        given = {name: getattr(self, name) for name in RULE}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def rates(self) -> tuple[float, ...] | None:
+        """The factor of the learning rate at each inner step of a round, the last one from there on; None without warmup."""
+        return tuple((step + 1) / self.warmup_steps for step in range(self.warmup_steps)) or None
+
+
+@dataclass(frozen=True)
+class MarketSection:
+    """`market:` prices per slot-round, and per round for the aggregator, in ZEN as decimal text."""
+
+    reserve: str | float | None = None
+    max_price: str | float | None = None
+    aggregator_reserve: str | float | None = None
+    aggregator_max_price: str | float | None = None
+    token: str = "ZEN"
+
+
+@dataclass(frozen=True)
+class LimitsSection:
+    """`limits:` most seconds a slot, an aggregation and a re-execution of a slot-round may take; how far training runs ahead.
+
+    depth: turns that may have claims still open to challenge; deeper means that fewer rounds wait for windows, and dearer
+    locks. policy: what becomes of the rounds after a worker's lie: `tolerate` them, or `roll back` and do them again.
+    """
+
+    slot_s: int = 3_600
+    aggregate_s: int = 1_800
+    reexecute_s: int | None = None  # as slot_s
+    depth: int = 4
+    policy: str = "tolerate"
+
+    def __post_init__(self) -> None:
+        between("limits.depth", self.depth, 1, MAX_DEPTH)
+        if self.policy not in POLICIES:
+            raise BadField(f"limits.policy: unknown policy {self.policy!r}; {nearest(self.policy, POLICIES)}")
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """`checkpoint:` which checkpoints are kept, where, and on how many stores.
+
+    A checkpoint is made at the end of every round, that is every `inner_steps` steps; `interval` counts steps of a slot
+    and says which of them outlive the job: every `interval / inner_steps`-th, and always the last. 0 keeps all.
+    """
+
+    interval: int = 0
+    storage: str = "ipfs"
+    redundancy: int = 2
+
+    def __post_init__(self) -> None:
+        between("checkpoint.interval", self.interval, 0, 10**10)
+        between("checkpoint.redundancy", self.redundancy, 1, 256)
+        if self.storage != "ipfs":
+            raise BadField(f"checkpoint.storage: expected 'ipfs' (embedded or a daemon), got {self.storage!r}")
+
+    def every_rounds(self, inner_steps: int) -> int:
+        """Keep the checkpoint of every n-th round. Raises BadField when no round ends at `interval`."""
+        if self.interval % inner_steps:
+            below = max(1, self.interval // inner_steps) * inner_steps
+            raise BadField(
+                f"checkpoint.interval: {self.interval} steps is no multiple of training.inner_steps = {inner_steps}, "
+                f"where rounds end; use {below} or {below + inner_steps}"
+            )
+        return max(1, self.interval // inner_steps)
+
+
+def read_config(path: Path) -> Any:
+    """What a YAML or JSON file says, unchecked. Raises JobError, naming the file."""
+    try:
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise JobError(f"{path}: larger than a configuration should be ({MAX_CONFIG_BYTES} bytes)")
+        return yaml.safe_load(path.read_text("utf-8"))
+    except OSError as error:
+        raise JobError(f"{path}: cannot be read ({error.strerror})") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise JobError(f"{path}: not YAML or JSON: {error}") from error
+
+
+SECTIONS: dict[str, type] = {
+    "model": GPTSection,
+    "data": DataSection,
+    "training": TrainingSection,
+    "market": MarketSection,
+    "limits": LimitsSection,
+    "checkpoint": CheckpointConfig,
+}
+
+
+def read_section(name: str, given: Mapping[str, Any] | None) -> Any:
+    """Read one section; a key that belongs to another section is told so."""
+    return read(SECTIONS[name], own_keys(name, given), name)
+
+
+def own_keys(name: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The section as it is, after refusing keys that belong elsewhere."""
+    given = {} if given is None else given
+    if not isinstance(given, Mapping):
+        raise BadField(f"{name}: expected a mapping, got {given!r}")
+    own = {f.name for f in fields(SECTIONS[name])}
+    for key in given:
+        homes = [other for other, cls in SECTIONS.items() if key in {f.name for f in fields(cls)}]
+        if key not in own and homes:
+            raise BadField(f"{name}: unknown key {key!r}; it belongs to {homes[0]!r}")
+    return given

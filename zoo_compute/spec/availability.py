@@ -1,0 +1,163 @@
+"""Availability: data is asked for, and shown or lost (docs/protocol.md, "Availability")."""
+
+from dataclasses import replace
+
+from zoo_compute.spec import convictions, merkle
+from zoo_compute.spec.params import (
+    AGGREGATOR_SEAT,
+    ANSWER_GAS,
+    LANE_DEMANDS,
+    LEAST_BASE_FEE,
+    STRANGERS_LANE,
+    SUBMITTER_LANE,
+)
+from zoo_compute.spec.refusal import require
+from zoo_compute.spec.settlement import known
+from zoo_compute.spec.state import Claim, JobState, Message, World
+from zoo_compute.spec.watching import NOBODY, Demand, Holding, Opening, Signature, Spent
+
+
+def least_deposit(base_fee: int) -> int:
+    """What prepays an answer at twice the base fee."""
+    return 2 * ANSWER_GAS * max(base_fee, LEAST_BASE_FEE)
+
+
+def demand(w: World, msg: Message, job: int, claim: Claim, lane: int, slot: int, tensor: int, group: int) -> None:
+    """One chunk of a pending claim's data."""
+    answer_s, run = w.config.preset.answer_s, w.run(job)
+    require(known(w, job, claim) is not None, "availability: unknown claim")
+    require(_is_holder(w, job, claim, lane, msg.sender), "availability: not the lane's holder")
+    is_there = _has_slot(claim, slot) and tensor < 2**32 and group < 2**40
+    require(is_there, "availability: nothing there")
+    require(msg.now + 2 * answer_s <= claim.deadline, "availability: too late")
+    require((job, claim) not in w.certified, "availability: certified")
+    before = w.demands.get((job, claim, lane), Demand())
+    require(not before.is_open, "availability: demand open")
+    require(before.asked < LANE_DEMANDS, "availability: demands spent")
+    require(msg.value >= least_deposit(msg.base_fee), "availability: deposit too small")
+    spent = w.spent.get((job, lane), Spent())
+    may_hold = spent.turn != run.turn or spent.seconds < answer_s
+    holds = run.state == JobState.RUNNING and lane <= AGGREGATOR_SEAT and may_hold
+    w.demands[job, claim, lane] = Demand(
+        msg.sender, msg.value, before.asked + 1, msg.now, slot, tensor, group, run.turn, holds
+    )
+    if holds:
+        _hold(w, msg, job)
+
+
+def answer(w: World, msg: Message, job: int, claim: Claim, lane: int, opening: Opening) -> None:
+    """The bytes: whoever sends them, the claim's operator is owed the deposit."""
+    asked = _open_demand(w, job, claim, lane)
+    require(msg.now <= asked.opened_at + w.config.preset.answer_s, "availability: answer too late")
+    require(root_of(claim, asked, opening) == claim.root, "availability: bytes do not match")
+    _end(w, msg, job, claim, lane, w.operator(claim.operator).owner)
+
+
+def certify(w: World, msg: Message, job: int, claim: Claim, signatures: tuple[Signature, ...]) -> None:
+    """Most of the other slots' holders say that they fetched the claim's data."""
+    require(known(w, job, claim) is not None, "availability: unknown claim")
+    require((job, claim) not in w.certified, "availability: certified")
+    slots, least = 0, 0
+    for signature in signatures:
+        require(least <= signature.seat < AGGREGATOR_SEAT, "availability: seats out of order")
+        least = signature.seat + 1
+        seat = w.seat(job, signature.seat)
+        require(seat.operator not in (0, claim.operator), "availability: not another's seat")
+        require(w.operator(seat.operator).hot == signature.signer, "availability: not signed")
+        slots += seat.count
+    others = w.run(job).slots - (0 if claim.is_aggregation else claim.count)
+    require(slots >= others // 2 + 1, "availability: too few slots")
+    w.certified[job, claim] = msg.now
+
+
+def close(w: World, msg: Message, job: int, claim: Claim, lane: int) -> None:
+    """A demand that no bytes answered ends by a certificate, or with the claim."""
+    asked = _open_demand(w, job, claim, lane)
+    ends_at = asked.opened_at + w.config.preset.answer_s
+    certified = w.certified.get((job, claim))
+    if certified is not None and certified <= ends_at:
+        _end(w, msg, job, claim, lane, w.operator(claim.operator).owner)
+        return
+    require(msg.now > ends_at, "availability: window open")
+    voids = known(w, job, claim) is not None
+    _end(w, msg, job, claim, lane, asked.demander)
+    if voids:
+        convictions.void(w, replace(msg, sender=w.config.availability), job, claim)
+
+
+def withdraw(w: World, msg: Message, account: str) -> int:
+    amount = w.coin_owed.get(account, 0)
+    require(amount > 0, "availability: nothing owed")
+    require(not w.refuses_coin.get(account, False), "availability: transfer failed")
+    w.coin_owed[account] = 0
+    return amount
+
+
+def root_of(claim: Claim, asked: Demand, opening: Opening) -> bytes:
+    """The root that an opening leads to, at the place that was asked for."""
+    leaf = merkle.PADDING
+    if opening.head:
+        group = merkle.group_root(opening.chunk, below=bool(opening.tensor_path))
+        elements = merkle.climb(group, asked.group, opening.tensor_path)
+        leaf = merkle.state_leaf(opening.name, merkle.tensor_root(opening.head, elements))
+    state = merkle.climb(leaf, asked.tensor, opening.state_path)
+    if claim.is_aggregation:
+        return state
+    result = merkle.result_root(asked.slot, claim.start_root, opening.segment_root, opening.end_root, state)
+    return merkle.climb(result, asked.slot - (claim.scope >> 16), opening.result_path)
+
+
+def _is_holder(w: World, job: int, claim: Claim, lane: int, account: str) -> bool:
+    if lane in (SUBMITTER_LANE, STRANGERS_LANE):
+        return lane == STRANGERS_LANE or w.job(job).submitter == account
+    operator = w.seat(job, lane).operator
+    return operator not in (0, claim.operator) and w.operator(operator).hot == account
+
+
+def _has_slot(claim: Claim, slot: int) -> bool:
+    if claim.is_aggregation:
+        return slot == 0
+    first = claim.scope >> 16
+    return first <= slot < first + claim.count
+
+
+def _open_demand(w: World, job: int, claim: Claim, lane: int) -> Demand:
+    asked = w.demands.get((job, claim, lane), Demand())
+    require(asked.is_open, "availability: no demand")
+    return asked
+
+
+def _end(w: World, msg: Message, job: int, claim: Claim, lane: int, payee: str) -> None:
+    """The deposit is the payee's; what the demand held goes on."""
+    asked = w.demands[job, claim, lane]
+    w.demands[job, claim, lane] = replace(asked, demander=NOBODY, deposit=0)
+    w.coin_owed[payee] = w.coin_owed.get(payee, 0) + asked.deposit
+    if asked.holds:
+        _spend(w, msg, job, lane, asked)
+        _release(w, msg, job)
+
+
+def _spend(w: World, msg: Message, job: int, lane: int, asked: Demand) -> None:
+    seconds, spent = min(msg.now - asked.opened_at, w.config.preset.answer_s), w.spent.get((job, lane), Spent())
+    if spent.turn == asked.turn:
+        seconds += spent.seconds
+    if spent.turn <= asked.turn:
+        w.spent[job, lane] = Spent(asked.turn, seconds)
+
+
+def _hold(w: World, msg: Message, job: int) -> None:
+    holding = w.holdings.get(job, Holding())
+    if not holding.open:
+        convictions.hold(w, replace(msg, sender=w.config.availability), job)
+        holding = Holding(since=msg.now)
+    w.holdings[job] = replace(holding, open=holding.open + 1, until=msg.now + w.config.preset.answer_s)
+
+
+def _release(w: World, msg: Message, job: int) -> None:
+    holding = w.holdings[job]
+    if holding.open > 1:
+        w.holdings[job] = replace(holding, open=holding.open - 1)
+        return
+    w.holdings[job] = Holding()
+    seconds = min(holding.until, msg.now) - max(holding.since, w.run(job).opened_at)
+    convictions.resume(w, replace(msg, sender=w.config.availability), job, max(seconds, 0))

@@ -1,0 +1,143 @@
+"""Settlement's disputes: what the referee and the availability say of claims, and what follows (docs/protocol.md)."""
+
+from dataclasses import replace
+
+from zoo_compute.spec import bits, jobs, registry, seats
+from zoo_compute.spec.params import (
+    AUDITS_BPS,
+    BPS,
+    CHALLENGERS_BPS,
+    MAX_DISPUTES,
+    POLICY_ROLL_BACK,
+    restitution,
+    round_price,
+)
+from zoo_compute.spec.refusal import require
+from zoo_compute.spec.settlement import known, place_of
+from zoo_compute.spec.state import Claim, ClaimStatus, JobState, Message, Posted, Run, World
+
+
+def open_dispute(w: World, msg: Message, job: int, claim: Claim) -> None:
+    """One more dispute of a pending claim."""
+    require(msg.sender == w.config.referee, "settlement: not the referee")
+    posted = known(w, job, claim)
+    require(posted is not None, "settlement: unknown claim")
+    require(msg.now <= claim.deadline, "settlement: window closed")
+    disputes = posted.disputes if posted else 0
+    require(disputes < MAX_DISPUTES, "settlement: too many disputes")
+    w.claims[place_of(w, job, claim)] = Posted(claim, disputes + 1)
+
+
+def close_dispute(
+    w: World, msg: Message, job: int, claim: Claim, convicted: bool, challengers: tuple[str, ...]
+) -> None:
+    """One dispute less. Of a claim that was convicted meanwhile nothing is left to decide."""
+    require(msg.sender == w.config.referee, "settlement: not the referee")
+    posted = known(w, job, claim)
+    if posted is None:
+        return
+    require(posted.disputes > 0, "settlement: not in dispute")
+    w.claims[place_of(w, job, claim)] = replace(posted, disputes=posted.disputes - 1)
+    if convicted:
+        _convict(w, job, claim, challengers, msg.now)
+
+
+def void(w: World, msg: Message, job: int, claim: Claim) -> None:
+    """Nobody can have the claim's data: convicted, and no challenger shares in it."""
+    require(msg.sender == w.config.availability, "settlement: not the availability")
+    require(known(w, job, claim) is not None, "settlement: unknown claim")
+    _convict(w, job, claim, (), msg.now)
+
+
+def hold(w: World, msg: Message, job: int) -> None:
+    """Nobody is late until `resume`."""
+    require(msg.sender == w.config.availability, "settlement: not the availability")
+    run = w.run(job)
+    w.runs[job] = replace(run, holds=run.holds + 1)
+
+
+def resume(w: World, msg: Message, job: int, seconds: int) -> None:
+    """The open turn has its time back."""
+    require(msg.sender == w.config.availability, "settlement: not the availability")
+    run = w.run(job)
+    assert run.holds > 0, "holds underflow"
+    run = replace(run, holds=run.holds - 1)
+    if run.opened_at:
+        opened_at = min(msg.now, run.opened_at + seconds)
+        run = replace(run, opened_at=opened_at, aggregator_due=run.aggregator_due + seconds)
+    w.runs[job] = run
+
+
+def _convict(w: World, job: int, claim: Claim, challengers: tuple[str, ...], now: int) -> None:
+    """The claim is never paid, its operator loses seat and lock, and what rested on it is done again."""
+    w.claims[place_of(w, job, claim)] = Posted(claim, status=ClaimStatus.CONVICTED)
+    lock = seats.lock_of(w.runs[job], claim.seat, claim.count)
+    slashed = seats.take_lock(w, job, claim.operator, lock, convicted=True)
+    seats.unseat(w, job, claim.seat, claim.operator)
+    run = w.runs[job]
+    if claim.turn == run.turn:
+        missing = run.missing | bits.bit(claim.seat)
+        w.runs[job] = replace(run, missing=missing, committed=run.committed - claim.count)
+        w.seats[job, claim.seat] = replace(w.seats[job, claim.seat], since=now)
+    else:
+        seats.settle_claim(w, job, claim.turn)
+    seats.give_time(w, job, now)
+    cost = _cost_of_doing_again(w, job, claim)
+    restored = _divide(w, job, claim, slashed, cost, challengers)
+    if cost and restored == cost:
+        _roll_back(w, job, claim)
+    elif cost and run.state == JobState.RUNNING:  # the lock cannot pay for it any more
+        seats.close_turn(w, job, more=0)
+        seats.end(w, job, now)
+        return
+    seats.go_on(w, job, now)
+
+
+def _can_roll_back(run: Run, claim: Claim) -> bool:
+    return claim.is_aggregation or run.policy == POLICY_ROLL_BACK
+
+
+def _cost_of_doing_again(w: World, job: int, claim: Claim) -> int:
+    """The rounds that rest on the claim, at their highest prices; 0 when nothing does."""
+    run = w.runs[job]
+    is_closed = claim.turn < run.turn and claim.round < run.round
+    can_go_on = run.state == JobState.RUNNING or run.round == run.rounds
+    if not (_can_roll_back(run, claim) and is_closed and can_go_on) or w.lane(job, claim.turn).is_rolled_back:
+        return 0
+    rounds = run.round - claim.round + (1 if run.is_open else 0)
+    cost = rounds * round_price(w.terms[job])
+    assert cost <= restitution(w.terms[job]), "more rests on a claim than its lock was made for"
+    return cost
+
+
+def _divide(w: World, job: int, claim: Claim, slashed: int, cost: int, challengers: tuple[str, ...]) -> int:
+    """Restitution first, then what is kept for more of it, then challengers and audits; the last is burned."""
+    run = w.runs[job]
+    most = restitution(w.terms[job]) if _can_roll_back(run, claim) else 0
+    from_slash = min(slashed, cost)
+    from_reserve = min(run.reserve, cost - from_slash)
+    kept = min(slashed, most) - from_slash
+    rest = slashed - from_slash - kept
+    share = rest * CHALLENGERS_BPS // BPS // len(challengers) if challengers else 0
+    to_audits = rest * AUDITS_BPS // BPS
+    restored, to_challengers = from_slash + from_reserve, share * len(challengers)
+    paid_out = restored + to_challengers + to_audits
+    w.runs[job] = replace(run, reserve=run.reserve - from_reserve + kept, pot=run.pot - paid_out)
+    registry.pay_out(w, run.token, paid_out)
+    seats.burn_from_pot(w, job, rest - to_challengers - to_audits)
+    jobs.fund(w, job, restored)
+    jobs.owe(w, run.token, w.config.audit_pool, to_audits)
+    for challenger in challengers:
+        jobs.owe(w, run.token, challenger, share)
+    return restored
+
+
+def _roll_back(w: World, job: int, claim: Claim) -> None:
+    """The claim's round is done again from the state it started from."""
+    seats.close_turn(w, job, more=0)
+    run = w.runs[job]
+    for turn in range(claim.turn, run.turn):
+        w.lanes[job, turn] = replace(w.lanes[job, turn], is_rolled_back=True)
+    w.runs[job] = replace(run, round=claim.round, start_root=claim.start_root)
+    if run.state == JobState.ENDED:
+        seats.advance(w, job, JobState.RUNNING)

@@ -1,0 +1,45 @@
+"""The roots that openings lead to (docs/protocol.md, "Commitment bytes"), from the text alone: SHA-256 and nothing else."""
+
+from hashlib import sha256
+
+PADDING: bytes = bytes(32)
+LEAF_BYTES: int = 512
+GROUP_LEAVES: int = 8
+
+
+def climb(leaf: bytes, index: int, path: tuple[bytes, ...]) -> bytes:
+    """The root under which `leaf` is number `index` modulo the width of the tree that the path proves."""
+    node = leaf
+    for sibling in path:
+        node = sha256(b"\x01" + (sibling + node if index & 1 else node + sibling)).digest()
+        index >>= 1
+    return node
+
+
+def group_root(chunk: bytes, *, below: bool) -> bytes:
+    """Of up to eight leaves: a tree of its own, or `below` a larger one and then padded to eight."""
+    level = [sha256(b"\x00" + chunk[at : at + LEAF_BYTES]).digest() for at in range(0, len(chunk), LEAF_BYTES)]
+    width = GROUP_LEAVES if below else 1
+    while width < len(level):
+        width *= 2
+    level += [PADDING] * (width - len(level))
+    while len(level) > 1:
+        pairs = zip(level[::2], level[1::2], strict=True)
+        level = [sha256(b"\x01" + left + right).digest() for left, right in pairs]
+    return level[0]
+
+
+def tensor_root(head: bytes, elements: bytes) -> bytes:
+    return sha256(b"\x02" + head + elements).digest()
+
+
+def state_leaf(name: bytes, tensor: bytes) -> bytes:
+    return sha256(b"\x03" + len(name).to_bytes(4, "little") + name + tensor).digest()
+
+
+def segment_leaf(step: int, state_root: bytes) -> bytes:
+    return sha256(b"\x04" + step.to_bytes(4, "little") + state_root).digest()
+
+
+def result_root(slot: int, start: bytes, segment: bytes, end: bytes, update: bytes) -> bytes:
+    return sha256(b"\x04result" + slot.to_bytes(4, "little") + start + segment + end + update).digest()

@@ -1,0 +1,72 @@
+"""NodeRegistry's promised hours: tiers, declarations, heartbeats, breaches (docs/protocol.md, "NodeRegistry")."""
+
+from dataclasses import replace
+
+from zoo_compute.spec.params import BPS, BREACH_BPS, DATACENTER, PERIODS, TIERS
+from zoo_compute.spec.refusal import require
+from zoo_compute.spec.state import Declaration, Message, Operator, Promise, World
+
+
+def declare(w: World, msg: Message, operator: int, tier: int, hours: int) -> None:
+    """From the next epoch on; the running epoch's promise stays as it is."""
+    record = w.operators.get(operator)
+    require(record is not None and msg.sender == record.owner, "registry: not the owner")
+    require(tier in TIERS, "registry: unknown tier")
+    require(hours < 1 << PERIODS, "registry: hours out of range")
+    if tier:
+        machine = w.operator(operator)
+        require(machine.gpu_class == DATACENTER, "registry: class below the tier")
+        require(machine.vram_gb >= TIERS[tier].vram_gb, "registry: too little VRAM for the tier")
+        require(hours > 0, "registry: tier without hours")
+    since, old = msg.now // w.config.preset.epoch_s + 1, w.declarations.get(operator, Declaration())
+    require(old.since + 1 != since, "registry: declared in the last epoch")
+    if old.since != since:
+        old = replace(old, last_tier=old.tier, last_hours=old.hours, last_since=old.since)
+    w.declarations[operator] = replace(old, tier=tier, hours=hours, since=since)
+
+
+def promised(w: World, operator: int, epoch: int) -> Promise:
+    """What binds in an epoch; nothing where nothing does, or where it is no longer known."""
+    known = w.declarations.get(operator, Declaration())
+    if 0 < known.since <= epoch:
+        return Promise(known.tier, known.hours)
+    if 0 < known.last_since <= epoch:
+        return Promise(known.last_tier, known.last_hours)
+    return Promise()
+
+
+def heartbeat(w: World, msg: Message, operator: int) -> None:
+    """A sign of life counts once in each period."""
+    record = w.operators.get(operator, Operator())
+    require(msg.sender == record.hot, "registry: not the hot key")
+    require(record.stake > 0, "registry: nothing staked")
+    epoch_s = w.config.preset.epoch_s
+    epoch, period = msg.now // epoch_s, msg.now % epoch_s * PERIODS // epoch_s
+    bitmap = beats(w, operator, epoch)
+    require(not bitmap >> period & 1, "registry: period already counted")
+    w.beats[operator, epoch] = bitmap | 1 << period
+    w.total_beats[epoch] = total_beats(w, epoch) + 1
+
+
+def beats(w: World, operator: int, epoch: int) -> int:
+    """Bitmap of the periods in which the operator gave a sign of life."""
+    return w.beats.get((operator, epoch), 0)
+
+
+def total_beats(w: World, epoch: int) -> int:
+    """Heartbeats of all operators."""
+    return w.total_beats.get(epoch, 0)
+
+
+def breached(w: World, operator: int, epoch: int, now: int) -> int:
+    """Judge a past epoch; returns what part of the stake its breach costs, in basis points."""
+    require(epoch < now // w.config.preset.epoch_s, "registry: epoch not over")
+    promise = promised(w, operator, epoch)
+    require(promise.hours > 0, "registry: nothing declared")
+    require(not w.judged.get((operator, epoch), False), "registry: epoch already judged")
+    missed = (promise.hours & ~beats(w, operator, epoch)).bit_count()
+    allowed = promise.hours.bit_count() * TIERS[promise.tier].slack_bps // BPS
+    require(missed > allowed, "registry: promise kept")
+    w.judged[operator, epoch] = True
+    w.declarations[operator] = replace(w.declarations[operator], tier=0, last_tier=0)
+    return BREACH_BPS
