@@ -10,7 +10,7 @@ RERUN  := $(if $(CI),--reruns 1)
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-integration test-ipfs campaign fuzz oracle chaos check format artifacts bench docs clean
+.PHONY: help setup demo test test-fast test-ape test-integration test-ipfs campaign fuzz oracle floats chaos check format artifacts bench docs clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -39,7 +39,7 @@ demo: setup ## the whole network on this machine: a job is posted, trained, sett
 test: setup test-fast test-ape test-integration ## everything that fits ten minutes on two cores
 
 test-fast: setup
-	$(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile tests/unit tests/spec tests/differential tests/stateful tests/repops $(ARGS)
+	$(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile tests/unit tests/spec tests/differential tests/stateful tests/repops tests/referee $(ARGS)
 
 test-ape: setup
 	$(BIN)/ape test tests/ape -q --network ethereum:local:test
@@ -58,6 +58,9 @@ fuzz: setup ## 10,000 mutated program files under address and undefined-behaviou
 
 oracle: setup ## every unary operator on all 2^32 words, against float64 (an hour or more)
 	$(BIN)/python -m tests.repops.oracle.run $(ARGS)
+
+floats: setup ## float32 on chain: a million cases an operation against softfloat and exact rationals (minutes)
+	$(BIN)/python -m tests.referee.floats $(ARGS)
 
 chaos: setup ## kill every role in the middle of a job
 	$(BIN)/python -m pytest -q -s -rR tests/chaos -m chaos $(RERUN) $(ARGS)
