@@ -52,9 +52,7 @@ def commit(w: World, msg: Message, job: int, seat: int, turn: int, root: bytes, 
     _require_hot(w, msg, held.operator)
     require(seats.is_missing(run, seat), "settlement: already committed")
     price, pot_price = held.count * held.price, held.count * held.pot_price
-    if (
-        pot_price > held.pot
-    ):  # spent, since a rollback has rounds done again: restitution paid for them at the highest prices
+    if pot_price > held.pot:  # spent on rounds that are done again: restitution has paid for them
         price, pot_price = price + pot_price, 0
     w.seats[job, seat] = replace(held, pot=held.pot - pot_price)
     scope = held.first << 16 | held.count
