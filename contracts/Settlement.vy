@@ -420,8 +420,8 @@ def commit(job: uint256, seat: uint256, turn: uint256, root: bytes32, bundle: by
     price: uint256 = holding.count * holding.price
     pot_price: uint256 = holding.count * holding.pot_price
     if pot_price > 0:
-        # INVARIANT pot: a seat's claims never draw more than the seat's part of the pot. After a rollback that may be
-        # spent: escrow, which restitution filled at `max_price`, then pays the whole bid.
+        # INVARIANT pot: a seat's claims never draw more than the seat's part of the pot. Only a rollback can spend that:
+        # escrow then pays both, out of the restitution that filled it at `max_price` for every round done again.
         tenure: words.Tenure = self._tenure(job, seat)
         if tenure.pot >= pot_price:
             tenure.pot -= pot_price

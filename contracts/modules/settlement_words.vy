@@ -6,7 +6,8 @@
 @notice What is kept of a run (its stage, its turn, its chair, its lanes), of a seat (two words) and of who stands in a job.
 @dev Widths: TaskRegistry bounds rounds, slots, quorum, depth, seconds, flops and prices (so that a lock is below 2^99, all
      locks of a job below 2^113); there are at most 128 seats and two lots; seconds since 1970 fit 40 bits, operators'
-     numbers 56. What an outside caller or the length of a job moves is converted, which reverts when it does not fit.
+     numbers 56; a turn is held for less than twice `answer_s` a seat, which fits 24 bits. What an outside caller or the
+     length of a job moves is converted, which reverts when it does not fit.
 """
 
 

@@ -50,6 +50,7 @@ RUN_FIELDS = [
     "missing",
     "committed",
     "holds",
+    "held_s",
     "pot",
     "start_root",
 ]
