@@ -63,7 +63,7 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
         rewards.wire(settlement, deployer, datasets)
         auction.wire(settlement)
         settlement.wire(referee, availability, audit_pool)
-        tasks.allow(zen, True)
+        tasks.allow(zen, True, preset.window_value)
     return SimpleNamespace(
         zen=zen,
         timelock=timelock,

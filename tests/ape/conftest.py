@@ -65,7 +65,7 @@ else:
         rewards.wire(settlement, audits, datasets, sender=deployer)
         auction.wire(settlement, sender=deployer)
         settlement.wire(referee, availability, treasury, sender=deployer)
-        tasks.allow(zen, True, sender=deployer)
+        tasks.allow(zen, True, 0, sender=deployer)
         return SimpleNamespace(**{key: value for key, value in locals().items() if hasattr(value, "contract_type")})
 
     @pytest.fixture(scope="session")

@@ -223,5 +223,5 @@ def _encoded(arg: Any) -> Any:
 
 def _zeros(method: Any) -> tuple[Any, ...]:
     """Zeros for every argument of a function that refuses accounts whatever they pass."""
-    zeros = {"address": "0x" + 40 * "0", "bytes32": bytes(32), "bool": False}
+    zeros = {"address": "0x" + 40 * "0", "bytes32": bytes(32), "bool": False, "DynArray[address, 16]": []}
     return tuple(zeros.get(str(arg.typ), 0) for arg in method.fn_ast._metadata["func_type"].arguments)

@@ -72,7 +72,7 @@ class Stage:
             for name in set(ACCOUNTS) - {"sink"}:
                 self.world.balances[token, self.accounts[name]] = WEALTH
         for token in ("zen", "usd"):
-            self.ok("tasks", "allow", "deployer", self.tokens[token], True)
+            self.ok("tasks", "allow", "deployer", self.tokens[token], True, self.preset.window_value)
 
     def call(self, contract: str, function: str, sender: str, *args: Any) -> Call:
         """A call by an account's name or address, now."""

@@ -152,6 +152,7 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "pots": _record("registry", "pot", lambda w, key: w.pots.get(key, 0)),
     "burned": _record("registry", "burned", lambda w, key: w.burned.get(key, 0)),
     "allowed": _record("tasks", "is_allowed", lambda w, key: w.allowed.get(key, False)),
+    "window_values": _record("tasks", "window_values", lambda w, key: w.window_values.get(key, 0)),
     "jobs": _job_views,
     "owed": _record("tasks", "owed", lambda w, key: w.owed.get(key, 0)),
     "lots": _record("auction", "lots", lambda w, key: w.lot(*key)),

@@ -50,6 +50,7 @@ RUN_FIELDS = [
     "missing",
     "committed",
     "holds",
+    "held_s",
     "pot",
     "start_root",
 ]
@@ -125,7 +126,7 @@ class Twin:
 
     def _start(self, token: str) -> None:
         play = self.play
-        play("tasks", "allow", "deployer", token, True)
+        play("tasks", "allow", "deployer", token, True, 0)
         for operator, owner in self.owners.items():
             play("registry", "register", owner, self.hot(operator), 1, 48, PRESET.min_stake, "http://")
             play("registry", "deposit", owner, operator, token, 10**9)

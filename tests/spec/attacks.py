@@ -17,6 +17,7 @@ from zoo_compute.spec.state import Claim, Message
 # Alice and bob win two slots each at 80, carol's price; dave aggregates at 40, erin's. Three rounds, depth 4: n = 3.
 SLOTS = {"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80, 2, True)}
 AGGREGATORS = {"dave": Offer(30), "erin": Offer(40, 1, True)}
+LONG = 40  # rounds: far above the depth
 COST = 60  # of a slot-round, to whoever bids it truthfully
 
 
@@ -357,7 +358,7 @@ def open_bids(s: Stage, job: int, *, silent: Sequence[str]) -> None:
 
 @attack(
     "timeouts farmed by a colluding standby",
-    "the difference of prices is paid from one's own slash, and what is left of that is burned",
+    "escrow pays no more than before: the difference comes from one's own slash, and what is left of that is burned",
 )
 def farmed_timeout() -> Outcome:
     slots = {"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80, 2), "erin": Offer(100, 2, True)}
@@ -375,6 +376,27 @@ def farmed_timeout() -> Outcome:
         finish(s, job)
         profits.append(watched.profit)
     return Outcome("lets its seat time out; its own standby takes it at the reserve", profits[1] - profits[0])
+
+
+@attack(
+    "own standby in a long job",
+    "what escrow pays for a seat never rises: what the standby has above the old price comes from the attacker's own slash",
+)
+def own_standby_in_a_long_job() -> Outcome:
+    slots = {"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80, 2), "erin": Offer(160, 2, True)}
+    profits = []
+    for is_attack in (False, True):
+        s = new_stage()
+        watched = Watched(s, "alice", "erin")
+        job = s.running(slots, {"dave": Offer(30)}, rounds=LONG, depth=2, reserve=160)
+        if is_attack:
+            seat = s.seat_of(job, "alice")
+            s.ok("settlement", "decline", "alice hot", job, seat, 2)
+            s.take_over(job, seat, "erin")
+        finish(s, job)
+        profits.append(watched.profit)
+    how = f"bids the reserve under another name as a standby, and gives its seat to it in the first of {LONG} rounds, depth 2"
+    return Outcome(how, profits[1] - profits[0])
 
 
 @attack(

@@ -150,18 +150,18 @@ def _allow_zen(
 ) -> Sequence[str]:
     """Straight on a devnet; scheduled where the timelock governs. Returns what is left to be executed."""
     if devnet:
-        deployer.call("TaskRegistry", at["tasks"], "allow", at["zen"], True)
+        deployer.call("TaskRegistry", at["tasks"], "allow", at["zen"], True, params.window_value)
         return ()
-    call = allow_zen_operation(at)
+    call = allow_zen_operation(at, params)
     if deployer.address in governors:
         deployer.call("Timelock", at["timelock"], "schedule", *call, params.timelock_s)
     return (f"TaskRegistry.allow(ZEN): execute in the timelock {params.timelock_s} s after it was scheduled",)
 
 
-def allow_zen_operation(at: Mapping[str, str]) -> tuple[str, int, bytes, bytes, bytes]:
+def allow_zen_operation(at: Mapping[str, str], params: Preset) -> tuple[str, int, bytes, bytes, bytes]:
     """(target, amount, payload, predecessor, salt) of the timelock's `schedule` and `execute` that allow ZEN."""
     tasks = Web3().eth.contract(abi=artifacts.abi("TaskRegistry"))
-    payload = bytes.fromhex(tasks.encode_abi("allow", args=[at["zen"], True])[2:])
+    payload = bytes.fromhex(tasks.encode_abi("allow", args=[at["zen"], True, params.window_value])[2:])
     return at["tasks"], 0, payload, EMPTY_BYTES32, EMPTY_BYTES32
 
 

@@ -119,7 +119,7 @@ HINTS: dict[str, str] = {
     "settlement: seat still held": "locks are released when the operator holds no seat of the job, or the job has ended",
     "settlement: claims not final": "wait until every claim the operator may have in the job is paid or convicted",
     "settlement: already committed": _DONE,
-    "settlement: count out of range": "name 1 to as many slots as the seat has",
+    "settlement: count out of range": "name at most the slots that the seat has; who takes over at least a 64th of the job's, or the whole seat",
     "settlement: too many seats": "a job has 128 seats at most, and every split makes one: take or give up the whole seat",
     "settlement: seat vacant": _DONE,
     "settlement: seat not vacant": _DONE,

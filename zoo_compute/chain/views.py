@@ -101,6 +101,7 @@ class Run:
     missing: int  # bitmap of seats: not yet committed this turn; in AWARDED, not yet ready
     committed: int  # slots of the open turn with a claim
     holds: int  # demands for data that stop the turn's clocks
+    held_s: int  # for how long holds that are over moved the open turn
     pot: int
     start_root: bytes  # the state the newest turn starts from
 
@@ -132,7 +133,7 @@ class Seat:
     pot_price: int  # per slot-round, from the pot
     estimate_s: int
     since: int
-    pot: int  # of a vacancy: what its takers' difference may cost
+    pot: int  # of a vacancy: what adds to the price for its takers
 
     @property
     def slots(self) -> range:
@@ -140,7 +141,7 @@ class Seat:
 
     def deadline(self, run: Run) -> int:
         """Last second of the open turn in which the seat cannot be timed out."""
-        return max(run.opened_at, self.since) + min(2 * self.estimate_s, run.slot_s)
+        return max(run.opened_at, self.since + run.held_s) + min(2 * self.estimate_s, run.slot_s)
 
 
 @dataclass(frozen=True)

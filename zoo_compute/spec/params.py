@@ -15,6 +15,7 @@ class Preset:
     reveal_window_s: int  # bids are opened
     ready_window_s: int  # holders confirm that they hold the inputs and timed a step
     min_window_s: int  # least challenge window
+    window_value: int  # ZEN smallest units: a round's cost from which on windows are longer
     exit_delay_s: int  # from exit request to withdrawal of stake
     epoch_s: int  # network reward epoch
     min_stake: int  # ZEN smallest units: least stake
@@ -32,6 +33,7 @@ DEVNET = Preset(
     reveal_window_s=6,
     ready_window_s=20,
     min_window_s=10,
+    window_value=1_000_000_000 * ZEN,
     exit_delay_s=30,
     epoch_s=60,
     min_stake=100 * ZEN,
@@ -48,6 +50,7 @@ PRODUCTION = Preset(
     reveal_window_s=1_800,
     ready_window_s=3_600,
     min_window_s=7_200,
+    window_value=1_000 * ZEN,
     exit_delay_s=604_800,
     epoch_s=86_400,
     min_stake=1_000 * ZEN,
@@ -85,6 +88,7 @@ RING: int = 256  # places an operator has for bids of a kind; job n uses place n
 STAKE_UNIT: int = 10**12  # smallest units of ZEN: stake is counted in these, so that it fits beside the hot key
 PERIODS: int = 24  # of an epoch: a heartbeat counts once in each
 BREACH_BPS: int = 100  # of the stake, for an epoch in which more promised periods were missed than the SLA allows
+MAX_LONGER_WINDOWS: int = 3  # usual windows that a claim stands open beyond the first, for what a round may cost
 MAX_DISPUTES: int = 255  # open ones of a claim: 8 bits of its word
 MAX_CHALLENGERS: int = 16  # that share in one conviction: bounds its gas
 ANSWER_GAS: int = 300_000  # an answer's transaction: measured below it
@@ -227,20 +231,30 @@ def restitution(terms: Terms) -> int:
     return turns_at_risk(terms) * round_price(terms)
 
 
+def covering(terms: Terms) -> int:
+    """The part of a lock that is for restitution: what a timeout's slash leaves of it is enough still."""
+    return -(-restitution(terms) * BPS // (BPS - SLASH_BPS))
+
+
 def lock_per_slot(terms: Terms) -> int:
     """Collateral behind one slot: twice the price at risk, and where a lie is rolled back what that costs."""
     own = LOCK_MULTIPLE * terms.max_price * turns_at_risk(terms)
-    return own + (restitution(terms) if terms.policy == POLICY_ROLL_BACK else 0)
+    return own + (covering(terms) if terms.policy == POLICY_ROLL_BACK else 0)
 
 
 def aggregator_lock(terms: Terms) -> int:
     """Collateral behind the aggregator's seat: twice its own price at risk, and what a rollback costs."""
-    return LOCK_MULTIPLE * terms.aggregator_max_price * turns_at_risk(terms) + restitution(terms)
+    return LOCK_MULTIPLE * terms.aggregator_max_price * turns_at_risk(terms) + covering(terms)
 
 
-def window_s(preset: Preset, reexecute_s: int) -> int:
+def windows(terms: Terms, window_value: int) -> int:
+    """How many times the usual window a job's claims stand open; `window_value` is its token's, 0 lengthens nothing."""
+    return 1 + (min(MAX_LONGER_WINDOWS, round_price(terms) // window_value) if window_value else 0)
+
+
+def window_s(preset: Preset, reexecute_s: int, windows: int) -> int:
     """How long a claim of a job stands open to challenge."""
-    return max(preset.min_window_s, 3 * reexecute_s)
+    return windows * max(preset.min_window_s, 3 * reexecute_s)
 
 
 def fee_of(amount: int) -> int:

@@ -213,6 +213,7 @@ class Run:
     missing: int = 0  # bitmap of seats
     committed: int = 0  # slots
     holds: int = 0
+    held_s: int = 0  # for how long holds that are over moved the open turn
     pot: int = 0
     start_root: bytes = EMPTY_BYTES32
     reserve: int = 0  # of the pot; a view of its own
@@ -410,8 +411,10 @@ class World:
     burned: dict[str, int] = field(default_factory=dict)
     # TaskRegistry
     allowed: dict[str, bool] = field(default_factory=dict)
+    window_values: dict[str, int] = field(default_factory=dict)  # by token
     jobs: dict[int, Job] = field(default_factory=dict)
     terms: dict[int, Terms] = field(default_factory=dict)
+    windows: dict[int, int] = field(default_factory=dict)  # by job: fixed when it was posted
     owed: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account)
     # Auction
     lots: dict[tuple[int, int], Lot] = field(default_factory=dict)  # (job, kind)

@@ -166,7 +166,7 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
         ),
         "registry: not a protocol contract",
     ),
-    "tasks": dict.fromkeys(("advance", "pay", "owe", "fund", "close"), "tasks: not a protocol contract"),
+    "tasks": dict.fromkeys(("advance", "pay", "restore", "close"), "tasks: not a protocol contract"),
     "auction": {
         "open": "auction: not the task registry",
         "cancelled": "auction: not the task registry",
