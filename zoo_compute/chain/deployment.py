@@ -80,7 +80,7 @@ def deploy(
     """Deploy, wire, allow ZEN as payment token, fund the rewards pool.
 
     guardian: may pause intakes; the deployer unless given. governors: propose and execute in the timelock; the deployer
-    unless given. On a devnet the deployer itself governs payment tokens; else the timelock does, and ZEN is scheduled
+    unless given. On a devnet the deployer itself governs payment tokens and workloads; else the timelock does, and ZEN is scheduled
     there if the deployer is a governor.
     """
     me = deployer.address
@@ -122,6 +122,14 @@ def deploy(
         params.draw_blocks,
     )
     at["availability"] = deployer.deploy("Availability", at["registry"], at["tasks"], at["settlement"], params.answer_s)
+    at["admissions"] = deployer.deploy(
+        "Admissions",
+        at["registry"],
+        me if devnet else at["timelock"],
+        params.benchmark_s,
+        params.min_window_s,
+        params.epoch_s,
+    )
     _wire(deployer, at)
     pending = _allow_zen(deployer, at, params, governors, devnet)
     if rewards_pool:
@@ -136,7 +144,7 @@ def deploy(
 
 
 def _wire(deployer: Deployer, at: Mapping[str, str]) -> None:
-    registry = ("auction", "settlement", "tasks", "rewards")
+    registry = ("auction", "settlement", "tasks", "rewards", "admissions")
     deployer.call("NodeRegistry", at["registry"], "wire", *(at[name] for name in registry))
     deployer.call("TaskRegistry", at["tasks"], "wire", at["auction"], at["settlement"])
     deployer.call("Auction", at["auction"], "wire", at["settlement"])
