@@ -3,7 +3,7 @@
 """
 @title Admissions
 @license Apache-2.0
-@notice A class earns more only once the machine was shown: by a serial workload that fills its memory, under a seed that
+@notice A class earns more only once its machine was shown: by a serial workload that fills its memory, under a seed that
         nobody knew before, and again when chance asks for it.
 @dev A trial's result is a claim like Settlement's: its hash is stored, it stands open to dispute for a window, and who sends it
      again carries all that it is judged by.
@@ -107,11 +107,11 @@ event TrialAnswered:
     trial: Trial
 
 
-event DisputeOpened:
+event TrialDisputeOpened:
     operator: indexed(uint256)
 
 
-event DisputeClosed:
+event TrialDisputeClosed:
     operator: indexed(uint256)
     convicted: bool
 
@@ -241,7 +241,7 @@ def open_dispute(trial: Trial):
     self._check_pending(trial)
     assert block.timestamp <= trial.deadline, "admissions: window closed"
     self.disputes[trial.operator] += 1
-    log DisputeOpened(operator=trial.operator)
+    log TrialDisputeOpened(operator=trial.operator)
 
 
 @external
@@ -254,7 +254,7 @@ def close_dispute(trial: Trial, convicted: bool, challengers: DynArray[address, 
         # Another dispute convicted it.
         return
     assert self.disputes[trial.operator] > 0, "admissions: not in dispute"
-    log DisputeClosed(operator=trial.operator, convicted=convicted)
+    log TrialDisputeClosed(operator=trial.operator, convicted=convicted)
     if not convicted:
         self.disputes[trial.operator] -= 1
         return

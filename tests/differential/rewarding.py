@@ -76,6 +76,7 @@ def a_reward_never_exceeds_its_part_of_the_fee_and_what_is_left_returns_to_the_p
 def signs_of_life_and_receipts_are_paid_within_the_room_of_compute(s: Stage) -> None:
     s.register_all()
     s.ok("rewards", "fund", "stranger", 10)
+    s.ok("registry", "set_admitted", s.world.config.admissions, s.ids["bob"], True)
     job, epoch = worked(s)
     alice, bob, carol = (s.ids[name] for name in ("alice", "bob", "carol"))
     hot = {number: s.operator(name).hot for name, number in s.ids.items()}

@@ -540,10 +540,12 @@ def test_protocol_functions__by_anyone_else__are_refused(kit, play, ada):
         "credit": (amount, {"settlement"}),
         "pay_out": ((kit.zen, 0), {"settlement"}),
         "reward_outcome": ((ada.id, 0), {"settlement"}),
-        "slash_stake": ((ada.id, 0), {"rewards"}),
+        "slash_stake": ((ada.id, 0), {"rewards", "admissions"}),
+        "set_admitted": ((ada.id, True), {"admissions"}),
     }
     callers = {
         **{name: getattr(kit, name).address for name in ("auction", "settlement", "tasks", "rewards")},
+        "admissions": kit.admissions,
         "guardian": kit.guardian,
         "owner": ada.owner,
     }

@@ -1,4 +1,4 @@
-"""Admissions: a class earns more once the machine was shown (docs/protocol.md, "Admissions")."""
+"""Admissions: a class earns more once its machine was shown (docs/protocol.md, "Admissions")."""
 
 from dataclasses import replace
 

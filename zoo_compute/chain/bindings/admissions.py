@@ -45,7 +45,7 @@ class Recall(NamedTuple):
 
 
 class Admissions(Binding):
-    """A class earns more only once the machine was shown: by a serial workload that fills its memory, under a seed
+    """A class earns more only once its machine was shown: by a serial workload that fills its memory, under a seed
     that nobody knew before, and again when chance asks for it.
     """
 
