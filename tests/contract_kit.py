@@ -44,6 +44,8 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
     # Accounts here: the referee and the availability say, Settlement does.
     referee, availability = boa.env.generate_address("referee"), boa.env.generate_address("availability")
     audit_pool = boa.env.generate_address("audit pool")
+    # Says who is admitted; the contract has a kit of its own.
+    admissions = boa.env.generate_address("admissions")
     with boa.env.prank(deployer):
         zen = load("ZenToken").deploy(SUPPLY)
         timelock = load("Timelock").deploy(preset.timelock_s, [deployer])
@@ -58,7 +60,7 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
         settlement = load("Settlement").deploy(
             registry, tasks, auction, rewards, zen, preset.ready_window_s, preset.min_window_s
         )
-        registry.wire(auction, settlement, tasks, rewards)
+        registry.wire(auction, settlement, tasks, rewards, admissions)
         tasks.wire(auction, settlement)
         rewards.wire(settlement, deployer, datasets)
         auction.wire(settlement)
@@ -79,6 +81,7 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
         referee=referee,
         availability=availability,
         audit_pool=audit_pool,
+        admissions=admissions,
     )
 
 

@@ -8,7 +8,7 @@ from zoo_compute.spec.state import JobState, Phase, World
 from zoo_compute.spec.world import EXTERNAL, PROTOCOL_ONLY, WIRED, Call
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
-CONTRACTS = ("registry", "tasks", "auction", "settlement", "rewards", "datasets", "treasury")
+CONTRACTS = ("registry", "tasks", "auction", "settlement", "rewards", "datasets", "admissions", "treasury")
 GUARDED = ("registry", "tasks", "auction")  # have a guardian
 
 # Reasons of docs/protocol.md that no account can meet, each with why.

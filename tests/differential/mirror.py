@@ -18,9 +18,10 @@ from tests.consent_kit import Signer
 from tests.unit.rewards_kit import receipt_signature
 from zoo_compute.spec.params import PRESETS, Preset, Terms
 from zoo_compute.spec.state import Claim, Config, Consent, Receipt, Seal, World
+from zoo_compute.spec.trials import Trial, Workload
 from zoo_compute.spec.world import Call
 
-from .stage import ACCOUNTS, START, WEALTH
+from .stage import ACCOUNTS, START, WEALTH, block_hash
 from .views import VIEWS, View, changed_keys, expected_field, seal_bytes
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +30,7 @@ CONTRACTS = Path(os.environ.get("ZOO_CONTRACTS", ROOT / "contracts"))
 SPENDERS = ("registry", "tasks", "rewards")
 ERROR_SELECTOR = keccak(text="Error(string)")[:4]
 UNLIMITED = 2**256 - 1
+CONFIGURED = ("registry", "tasks", "rewards", "treasury", "admissions")
 FULL_COMPARISON_EVERY = 25  # steps; every step compares what the specification wrote
 
 
@@ -95,7 +97,11 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, VyperContract
     settlement = _loaded("Settlement").deploy(
         registry, tasks, auction, rewards, zen, preset.ready_window_s, preset.min_window_s
     )
-    registry.wire(auction, settlement, tasks, rewards)
+    admissions = _loaded("Admissions").deploy(
+        registry, accounts["deployer"], preset.benchmark_s, preset.min_window_s, preset.epoch_s
+    )
+    admissions.wire(accounts["referee"])
+    registry.wire(auction, settlement, tasks, rewards, admissions)
     tasks.wire(auction, settlement)
     auction.wire(settlement)
     settlement.wire(accounts["referee"], accounts["availability"], accounts["audit pool"])
@@ -109,6 +115,7 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, VyperContract
         "rewards": rewards,
         "datasets": datasets,
         "settlement": settlement,
+        "admissions": admissions,
     }
 
 
@@ -130,7 +137,7 @@ class ContractMirror:
             availability=accounts["availability"],
             audit_pool=accounts["audit pool"],
             audits=accounts["deployer"],
-            **{name: str(contracts[name].address) for name in ("registry", "tasks", "rewards", "treasury")},
+            **{name: str(contracts[name].address) for name in CONFIGURED},
         )
         self._signers = {address: Signer(name) for name, address in accounts.items()}
         self._steps = 0
@@ -183,6 +190,7 @@ class ContractMirror:
 
     def _invoke(self, call: Call) -> Any:
         boa.env.timestamp = call.now
+        _mine(call.block)
         method = getattr(self._target(call), call.function)
         args = call.args[1:] if call.contract == "token" else call.args or _zeros(method)
         return method(*map(self._argument, args), sender=call.sender)
@@ -203,6 +211,14 @@ class ContractMirror:
         return self.contracts[f"token {call.args[0]}" if call.contract == "token" else call.contract]
 
 
+def _mine(number: int) -> None:
+    """The chain stands in this block, and knows the hashes of 256 before it."""
+    patch = boa.env.evm.patch
+    if patch.block_number != number:
+        patch.block_number = number
+        patch.prev_hashes = [block_hash(number - back) for back in range(1, 257)]
+
+
 def _revert_reason(output: bytes) -> str:
     """The string of `Error(string)`; anything else as it is, which no specification says."""
     if output[:4] != ERROR_SELECTOR:
@@ -214,7 +230,7 @@ def _encoded(arg: Any) -> Any:
     """A specification's argument as boa takes it."""
     if isinstance(arg, Seal):
         return seal_bytes(arg)
-    if isinstance(arg, Terms | Claim):
+    if isinstance(arg, Terms | Claim | Workload | Trial):
         return astuple(arg)
     if isinstance(arg, tuple):
         return [_encoded(item) for item in arg]

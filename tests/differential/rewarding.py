@@ -29,6 +29,8 @@ def rewards_share_an_epochs_budget_up_to_a_part_of_the_fees_paid(s: Stage) -> No
     alice, bob = s.ids["alice"], s.ids["bob"]
     s.no("rewards: zero amount", "rewards", "fund", "stranger", 0)
     s.no("erc20: transfer amount exceeds balance", "rewards", "fund", "stranger", 2 * 10**27)
+    # Bob's machine was shown, carol's was not.
+    s.ok("registry", "set_admitted", s.world.config.admissions, bob, True)
     job = s.running({"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80)}, AGGREGATORS, rounds=1)
     s.play_round(job)
     s.to(max(claim.deadline for claim in s.claims(job)) + 1)
@@ -74,6 +76,7 @@ def a_reward_never_exceeds_its_part_of_the_fee_and_what_is_left_returns_to_the_p
 def signs_of_life_and_receipts_are_paid_within_the_room_of_compute(s: Stage) -> None:
     s.register_all()
     s.ok("rewards", "fund", "stranger", 10)
+    s.ok("registry", "set_admitted", s.world.config.admissions, s.ids["bob"], True)
     job, epoch = worked(s)
     alice, bob, carol = (s.ids[name] for name in ("alice", "bob", "carol"))
     hot = {number: s.operator(name).hot for name, number in s.ids.items()}

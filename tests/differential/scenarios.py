@@ -1,11 +1,12 @@
 """All directed sequences, in the order of a job's life. Together they reach all that docs/protocol.md lists."""
 
-from . import clearing, holding, judging, opening, paying, promising, rewarding, running
+from . import admitting, clearing, holding, judging, opening, paying, promising, rewarding, running
 from .opening import SCENARIOS, Scenario
 
 __all__ = [
     "SCENARIOS",
     "Scenario",
+    "admitting",
     "clearing",
     "holding",
     "judging",

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from eth_utils.crypto import keccak
+
 from zoo_compute.spec import auction, seats
 from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, ZEN, Preset, Terms
 from zoo_compute.spec.refusal import Refused
@@ -22,6 +24,11 @@ CAST = ("deployer", "guardian", "submitter", "stranger", "timelock", "sink", "re
 OPERATORS = ("alice", "bob", "carol", "dave", "erin")
 ACCOUNTS = (*CAST, *(f"{name} {key}" for name in OPERATORS for key in ("owner", "hot")))
 DEPOSIT = 1_000_000  # each operator's collateral in each token
+
+
+def block_hash(number: int) -> bytes:
+    """Of a block of every stage's chain."""
+    return bytes(keccak(number.to_bytes(32, "big")))
 
 
 class Mirror(Protocol):
@@ -55,6 +62,7 @@ class Stage:
     mirror: Mirror | None = None
     preset: Preset = DEVNET
     now: int = START
+    block: int = 1_000
     world: World = field(init=False)
     accounts: dict[str, str] = field(init=False)
     tokens: dict[str, str] = field(init=False)
@@ -76,7 +84,7 @@ class Stage:
 
     def call(self, contract: str, function: str, sender: str, *args: Any) -> Call:
         """A call by an account's name or address, now."""
-        return Call(contract, function, self.accounts.get(sender, sender), self.now, args)
+        return Call(contract, function, self.accounts.get(sender, sender), self.now, args, block=self.block)
 
     # One step ------------------------------------------------------------------------------------------------------
 
@@ -115,6 +123,12 @@ class Stage:
 
     def wait(self, seconds: int) -> None:
         self.to(self.now + seconds)
+
+    def mine(self, blocks: int) -> None:
+        """The chain grows; it knows the hashes of its last 256 blocks."""
+        self.block += blocks
+        self.world = self.world.fork()
+        self.world.block_hashes = {number: block_hash(number) for number in range(self.block - 256, self.block)}
 
     # The cast ------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 from eth_abi import encode
 from eth_utils import keccak
 
-from zoo_compute.spec import rewards, seats
+from zoo_compute.spec import admissions, registry, rewards, seats
 from zoo_compute.spec.params import AGGREGATOR_SEAT, Flow
 from zoo_compute.spec.state import (
     EMPTY_BYTES32,
@@ -25,6 +25,7 @@ from zoo_compute.spec.state import (
     Traffic,
     World,
 )
+from zoo_compute.spec.trials import Entry, Recall, Trial, Workload
 
 SEAL_BYTES = 20  # a bid's word keeps the upper 160 bits
 
@@ -70,6 +71,9 @@ def _operator_views(w: World, key: int) -> Iterator[View]:
     yield View("registry", "discount_bps", (key,), record.reputation)
     is_eligible = record.exit_at == 0 and record.stake >= w.config.preset.min_stake
     yield View("registry", "is_eligible", (key, record.hot), is_eligible)
+    yield View("registry", "is_admitted", (key,), record.is_admitted)
+    yield View("registry", "multiplier_of", (key,), registry.multiplier_of(w, key))
+    yield View("registry", "vram_of", (key,), record.vram_gb)
     yield View("registry", "is_eligible", (key, w.config.registry), False)
     yield View("registry", "operator_count", (), len(w.operators))
 
@@ -138,6 +142,27 @@ def _claim_views(w: World, key: tuple[int, int, int]) -> Iterator[View]:
         yield View("settlement", "claims", key, claim_word(w.claims.get(key)))
 
 
+def trial_hash(trial: Trial) -> bytes:
+    kinds = "(uint256,(bytes32,bytes32,uint256,uint256),bytes32,bytes32,uint256,uint256)"
+    return keccak(encode([kinds], [astuple(trial)]))
+
+
+def _trial_views(w: World, key: int) -> Iterator[View]:
+    pending = w.trials.get(key)
+    yield View("admissions", "claims", (key,), trial_hash(pending.trial) if pending else EMPTY_BYTES32)
+    yield View("admissions", "disputes", (key,), pending.disputes if pending else 0)
+
+
+def _entry_views(w: World, key: int) -> Iterator[View]:
+    entry, workload = w.entries.get(key, Entry()), admissions.workload_of(w, key)
+    yield View("admissions", "entries", (key,), entry)
+    yield View("admissions", "workload_of", (key,), workload)
+    if entry.block in w.block_hashes:
+        yield View("admissions", "seed_of", (key,), admissions.seed(w.block_hashes[entry.block], key, workload))
+    elif entry.block == 0:
+        yield View("admissions", "seed_of", (key,), EMPTY_BYTES32)
+
+
 # By the name of the World's dictionary: the views that show one of its keys.
 VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "balances": lambda w, key: iter((View(f"token {key[0]}", "balanceOf", (key[1],), w.balances.get(key, 0)),)),
@@ -175,6 +200,12 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "signed": _record("rewards", "signed", lambda w, key: w.signed.get(key, Signed())),
     "datasets": _record("datasets", "datasets", lambda w, key: w.datasets.get(key, Dataset())),
     "citations": lambda w, key: iter((View("datasets", "citations", (key,), _citation(w, key)),)),
+    "workloads": _record("admissions", "workloads", lambda w, key: w.workloads.get(key, Workload())),
+    "entries": _entry_views,
+    "trials": _trial_views,
+    "scores": _record("admissions", "scores", lambda w, key: w.scores.get(key, 0)),
+    "recalls": _record("admissions", "recalls", lambda w, key: w.recalls.get(key, Recall())),
+    "recall_blocks": _record("admissions", "draws", lambda w, key: w.recall_blocks.get(key, 0)),
     "buckets": _record("treasury", "buckets", lambda w, key: w.buckets.get(key, 0)),
 }
 

@@ -57,9 +57,11 @@ def read_operator(
         Read("registry", "operators", (operator,)),
         Read("registry", "discount_bps", (operator,)),
         Read("registry", "declarations", (operator,)),
+        Read("registry", "is_admitted", (operator,)),
+        Read("registry", "multiplier_of", (operator,)),
         *(Read("registry", "collateral", (operator, token)) for token in tokens),
     ]
-    found, discount, declared, *collateral = read_all(chain, head.number, first)
+    found, discount, declared, admitted, multiplier, *collateral = read_all(chain, head.number, first)
     if int(found["owner"], 16) == 0:
         raise UserError(f"there is no operator {operator} at block {head.number}", hint="operator numbers start at 1")
     second = [
@@ -77,6 +79,8 @@ def read_operator(
         tier=declared["tier"],
         hours=declared["hours"],
         eligible=eligible,
+        admitted=admitted,
+        multiplier_percent=multiplier,
         endpoint=told[-1].args["endpoint"] if told else "",
         collateral={token: _pair(value) for token, value in zip(tokens, collateral, strict=True)},
         owed=dict(zip(tokens, owed, strict=True)),

@@ -353,6 +353,8 @@ class OperatorView:
     hours: int  # declared last: bitmap of an epoch's periods
     discount_bps: int
     eligible: bool  # may bid now with its hot key
+    admitted: bool  # its machine was shown
+    multiplier_percent: int  # what its verified compute weighs now
     endpoint: str  # where its store serves blocks, newest announcement
     collateral: Mapping[str, tuple[int, int]]  # token -> (balance, locked)
     owed: Mapping[str, int]  # token -> what TaskRegistry.withdraw would send its owner

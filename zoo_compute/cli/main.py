@@ -16,6 +16,7 @@ from zoo_compute.cli import (
     job,
     network,
     node,
+    node_admission,
     node_joining,
     node_money,
     plugins,
@@ -53,7 +54,7 @@ for _command in (
     account.account, devnet.devnet, doctor.doctor, job.job, network.network, node.node, quote.quote, store.store, train.train,
 ):  # fmt: skip
     root.add_command(_command)
-for _command in (*node_money.COMMANDS, *node_joining.COMMANDS):
+for _command in (*node_money.COMMANDS, *node_joining.COMMANDS, *node_admission.COMMANDS):
     node.node.add_command(_command)
 
 

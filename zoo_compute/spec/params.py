@@ -24,6 +24,7 @@ class Preset:
     answer_s: int  # a demand for data is answered
     audit_bond: int  # ZEN smallest units: least bond of an auditor
     draw_blocks: int  # that bury the block an audit draws from
+    benchmark_s: int  # a trial is answered, from its entry on
     timelock_s: int  # delay of treasury spending
 
 
@@ -42,6 +43,7 @@ DEVNET = Preset(
     answer_s=3,
     audit_bond=10 * ZEN,
     draw_blocks=2,
+    benchmark_s=10,
     timelock_s=10,
 )
 PRODUCTION = Preset(
@@ -59,6 +61,7 @@ PRODUCTION = Preset(
     answer_s=1_800,
     audit_bond=500 * ZEN,
     draw_blocks=32,
+    benchmark_s=1_800,
     timelock_s=172_800,
 )
 PRESETS: dict[str, Preset] = {preset.name: preset for preset in (DEVNET, PRODUCTION)}
@@ -101,6 +104,10 @@ MAX_AUDIT_FEE: int = 2**96 - 1
 MAX_SEGMENTS: int = 65_536  # of a slot-round, for audits
 FALSE_ATTESTATION_BPS: int = 2_000  # of an auditor's bond: five lies ruin it
 OPENER_BPS: int = 5_000  # of that, for who showed the lie: the node knows it for nothing
+MAX_WORKLOADS: int = 16  # VRAM sizes that have one: bounds the search for an operator's
+MAX_STEPS: int = 65_536  # of a workload
+FALSE_TRIAL_BPS: int = 2_000  # of the stake: the least stake is no longer enough to bid
+RECALL_BPS: int = 1_000  # of the admitted, in an epoch: each is shown again every ten epochs
 LIST_LIMIT: int = 64  # operators or claims in one call: bounds its gas
 
 KIND_SLOTS: int = 0  # the lot of a job's slots
@@ -180,6 +187,7 @@ TIERS: dict[int, Tier] = {
     3: Tier(3, "gold", "8x H100-80", 80, 1_024, 400, 50, 8 * ZEN),
 }
 DATACENTER: int = 3  # the class that a tier needs
+UNSHOWN_PERCENT: int = 100  # the most that compute weighs of an operator that is not admitted: a consumer's
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from zoo_compute.spec import auction, bits, jobs, registry, rewards, seats
-from zoo_compute.spec.params import AGGREGATOR_SEAT, GPU_CLASSES, KIND_AGGREGATOR, KIND_SLOTS
+from zoo_compute.spec.params import AGGREGATOR_SEAT, KIND_AGGREGATOR, KIND_SLOTS
 from zoo_compute.spec.pricing import least_taken, takeover_prices
 from zoo_compute.spec.refusal import require
 from zoo_compute.spec.state import Claim, ClaimStatus, JobState, Message, Posted, Run, World
@@ -200,8 +200,8 @@ def _pay(w: World, job: int, operator: int, is_aggregation: bool, claims: tuple[
     fee = jobs.pay(w, job, owner, sum(claim.price for claim in claims))
     registry.credit(w, operator, run.token, from_pot)
     if run.token == w.config.zen and not is_aggregation:
-        multiplier = GPU_CLASSES[w.operators[operator].gpu_class].multiplier_percent
-        rewards.record(w, job, operator, run.flops * count * multiplier // 100, fee, now=now)
+        weight = run.flops * count * registry.multiplier_of(w, operator) // 100
+        rewards.record(w, job, operator, weight, fee, now=now)
 
 
 def _require_open(run: Run, turn: int) -> None:

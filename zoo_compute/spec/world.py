@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo_compute.spec import (
+    admissions,
     auction,
     audits,
     availability,
@@ -82,6 +83,7 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
             registry.heartbeat,
             registry.breach,
         ),
+        "set_admitted": registry.set_admitted_by,
         "set_paused": set_paused("registry"),
     },
     "tasks": {**_named(tasks.allow, tasks.post, tasks.cancel, tasks.withdraw), "set_paused": set_paused("tasks")},
@@ -145,6 +147,17 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         audits.settle,
         audits.withdraw,
     ),
+    "admissions": _named(
+        admissions.set_workload,
+        admissions.enter,
+        admissions.answer,
+        admissions.open_dispute,
+        admissions.close_dispute,
+        admissions.settle,
+        admissions.schedule,
+        admissions.recall,
+        admissions.lapse,
+    ),
     "treasury": _named(treasury.collect, treasury.spend),
     "token": _named(transfer, refuse),
 }
@@ -180,7 +193,7 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
 }
 
 # Contracts that were wired at deployment to those deployed after them.
-WIRED: tuple[str, ...] = ("registry", "tasks", "auction", "settlement", "rewards")
+WIRED: tuple[str, ...] = ("registry", "tasks", "auction", "settlement", "rewards", "admissions")
 
 
 def apply(world: World, call: Call) -> tuple[World, Any]:
