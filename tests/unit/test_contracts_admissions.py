@@ -38,7 +38,7 @@ def test_the_window__fits_three_trials_and_is_at_least_the_presets(shown):
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
 def test_the_stake__cannot_leave_while_a_trial_stands(preset):
-    assert window_s(preset, preset.benchmark_s) <= preset.exit_delay_s
+    assert window_s(preset, preset.benchmark_s, 1) <= preset.exit_delay_s
     assert 2 * preset.benchmark_s < preset.epoch_s
 
 
