@@ -16,14 +16,18 @@ from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
 from eth_utils.crypto import keccak
 
+from keepers import deposits
 from keepers.bidding import Sealer
 from keepers.config import OperatorConfig
 from keepers.duties import duties, wants
 from keepers.orders import (
     Aggregate,
     CommitTrained,
+    DemandChunk,
     Duty,
+    Fetch,
     Me,
+    Missing,
     OpenBid,
     PostAggregate,
     Prepare,
@@ -35,10 +39,13 @@ from keepers.orders import (
 from keepers.requests import (
     aggregate_name,
     aggregate_request,
+    fetch_name,
+    fetch_request,
     keep_name,
     keep_request,
     prepare_name,
     prepare_request,
+    present,
     train_name,
     train_request,
 )
@@ -111,7 +118,9 @@ class Keeper:
             with self._contained("money", status):
                 self._beat(operator)
                 self._claim_rewards(operator)
-                if not any(self._bound.values()):
+                idle = not any(self._bound.values())
+                deposits.withdraw(self.chain, self.sender, operator, idle=idle)
+                if idle:
                     self._withdraw(operator)
         return status
 
@@ -156,8 +165,14 @@ class Keeper:
             return False
         me = self._me(view, operator)
         found = duties(view, me, self._progress(view, operator.operator))
+        needs: NeedsOperator | None = None
         for duty in found:
-            self._perform(view, duty)
+            try:
+                self._perform(view, duty)
+            except NeedsOperator as error:  # told when the other duties are done
+                needs = error
+        if needs is not None:
+            raise needs
         standing = view.stakes.get(me.operator)
         bound = standing is not None and standing.lots > 0
         if not found and not bound and self._is_of_no_interest(view, me):
@@ -201,6 +216,9 @@ class Keeper:
             other_s=self._seconds_elsewhere(view.job),
             longest_s=config.longest_job_days * 86_400,
             drained=not operator.eligible or (config.folder / DRAINING).exists(),
+            hot=operator.hot,
+            answer_s=self.chain.params.answer_s,
+            demand_after_s=config.demand_after_s,
         )
 
     def _seconds_elsewhere(self, job: int) -> float:
@@ -227,12 +245,21 @@ class Keeper:
             if view.run.missing >> number & 1
             for slot in seat.slots
         ]
-        states = {slot: self.work.status(train_name(view, slot)).state for slot in due}
+        states = {slot: self.work.status(train_name(view, slot)) for slot in due}
+        combined = self.work.status(aggregate_name(view))
+        aggregates = view.run.aggregator == operator
+        fetched = {c.seat: self.work.status(fetch_name(c, view.job)) for c in present(view)} if aggregates else {}
+        missing = {seat: _missing(s.missing) for seat, s in fetched.items() if s.missing}
+        for status in (*states.values(), combined):
+            if status.missing and status.missing["checkpoint"]:
+                missing[AGGREGATOR_SEAT] = _missing(status.missing)
         return Progress(
             slot_s,
-            trained=frozenset(slot for slot, state in states.items() if state == "done"),
-            given_up=frozenset(slot for slot, state in states.items() if state == "failed"),
-            aggregated=self.work.status(aggregate_name(view)).state == "done",
+            trained=frozenset(slot for slot, status in states.items() if status.state == "done"),
+            given_up=frozenset(slot for slot, status in states.items() if status.state == "failed"),
+            aggregated=combined.state == "done",
+            fetched=frozenset(seat for seat, status in fetched.items() if status.state == "done"),
+            missing=missing,
         )
 
     def _perform(self, view: JobView, duty: Duty) -> None:
@@ -253,6 +280,12 @@ class Keeper:
                 self._ask("work.train", train_name(view, slot), train_request(view, slot))
             case CommitTrained(seat):
                 self._commit(view, seat)
+            case Fetch(seat):
+                commit = next(c for c in present(view) if c.seat == seat)
+                request = fetch_request(view, commit, self.chain.params.answer_s)
+                self._ask("work.fetch", fetch_name(commit, view.job), request)
+            case DemandChunk():
+                deposits.demand(self.config, self.chain, self.sender, view, duty)
             case Aggregate():
                 self._ask("work.aggregate", aggregate_name(view), aggregate_request(view))
             case PostAggregate(mask):
@@ -332,6 +365,11 @@ class Keeper:
                 call = self.chain.tasks.withdraw(token, operator.owner)
                 receipt = self.sender.send(call)
                 log.info("withdrew %d of %s to %s in %s", amount, token, operator.owner, receipt.transaction_hash)
+
+
+def _missing(told: dict[str, Any]) -> Missing:
+    """As a worker told it (node.errors.Withheld)."""
+    return Missing(told["asked_at"], {slot: place and (place[0], place[1]) for slot, place in told["places"]})
 
 
 def _is_gateway(url: str) -> bool:
