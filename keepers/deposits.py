@@ -10,6 +10,7 @@ from keepers.asking import deposited
 from keepers.config import OperatorConfig
 from keepers.orders import DemandChunk
 from zoo_compute.amounts import format_amount, parse_amount
+from zoo_compute.chain.call import Call
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.views import JobView, OperatorView
@@ -19,8 +20,8 @@ from zoo_compute.spec.availability import least_deposit
 log = logging.getLogger("zoo.keeper")
 
 
-def demand(config: OperatorConfig, chain: Chain, sender: Sender, view: JobView, duty: DemandChunk) -> None:
-    """Demand one chunk. Raises NeedsOperator when limit or coin do not suffice, and the chain's errors."""
+def demand(config: OperatorConfig, chain: Chain, view: JobView, duty: DemandChunk) -> tuple[Call, int]:
+    """The call that demands one chunk, and its deposit. Raises NeedsOperator when the job's limit does not suffice."""
     limit = parse_amount(config.deposits_per_job)
     # The next block's base fee is at most an eighth above this one's. (A view would be told none: a call pays no fee.)
     deposit = least_deposit(chain.w3.eth.get_block("latest").get("baseFeePerGas", 0) * 9 // 8)
@@ -35,8 +36,8 @@ def demand(config: OperatorConfig, chain: Chain, sender: Sender, view: JobView, 
     slot = secrets.choice(known or list(duty.places))
     tensor, group = duty.places[slot] or (secrets.randbits(32), secrets.randbits(40))
     args: Any = (view.job, claim.fields, duty.lane, slot, tensor, group)
-    log.warning("job %d: %s: demanded on chain for %s", view.job, what, format_amount(deposit, "coin"))
-    sender.send(chain.availability.demand(*args), value=deposit)
+    log.warning("job %d: %s: demanding it on chain for %s", view.job, what, format_amount(deposit, "coin"))
+    return chain.availability.demand(*args), deposit
 
 
 def withdraw(chain: Chain, sender: Sender, operator: OperatorView, *, idle: bool) -> None:

@@ -258,7 +258,8 @@ class Keeper:
             trained=frozenset(slot for slot, status in states.items() if status.state == "done"),
             given_up=frozenset(slot for slot, status in states.items() if status.state == "failed"),
             aggregated=combined.state == "done",
-            fetched=frozenset(seat for seat, status in fetched.items() if status.state == "done"),
+            # What failed here for a reason of my own is left to the aggregation, which says why.
+            fetched=frozenset(seat for seat, status in fetched.items() if status.state in ("done", "failed")),
             missing=missing,
         )
 
@@ -285,7 +286,8 @@ class Keeper:
                 request = fetch_request(view, commit, self.chain.params.answer_s)
                 self._ask("work.fetch", fetch_name(commit, view.job), request)
             case DemandChunk():
-                deposits.demand(self.config, self.chain, self.sender, view, duty)
+                call, deposit = deposits.demand(self.config, self.chain, view, duty)
+                self._send(view, call, value=deposit)
             case Aggregate():
                 self._ask("work.aggregate", aggregate_name(view), aggregate_request(view))
             case PostAggregate(mask):
@@ -304,10 +306,10 @@ class Keeper:
     def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
         return self.work.submit(task, name, {**request, "peers": self._peers})
 
-    def _send(self, view: JobView, call: Call) -> None:
+    def _send(self, view: JobView, call: Call, *, value: int = 0) -> None:
         """Send, and let a refusal of one duty not keep the next ones from being done."""
         try:
-            receipt = self.sender.send(call)
+            receipt = self.sender.send(call, value=value)
             log.info("job %d: %s.%s in %s", view.job, call.contract, call.function, receipt.transaction_hash)
         except Refusal as refusal:
             log.info("job %d: %s.%s refused: %s", view.job, call.contract, call.function, refusal.reason)

@@ -78,7 +78,7 @@ def aggregate_request(view: JobView) -> dict[str, Any]:
 
 
 def fetch_name(commit: Commit, job: int) -> str:
-    return f"fetch-{job}-{commit.turn}-{commit.seat}-{commit.root.hex()[:16]}"
+    return f"fetch-{job}-{commit.turn}-{commit.seat}-{commit.bundle.hex()[:16]}"
 
 
 def fetch_request(view: JobView, commit: Commit, answer_s: int) -> dict[str, Any]:
