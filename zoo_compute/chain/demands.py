@@ -28,6 +28,7 @@ class Demand:
     deposit: int
     holds: bool
     block: int
+    tx: str = ""
     end: str = ""
     end_block: int = 0
     demander: str = NOBODY  # told while it is open
@@ -56,7 +57,7 @@ def demands_of(events: Sequence[Event], claims: Sequence[Claim]) -> list[Demand]
         if event.name == "ChunkDemanded":
             asked = [c for c in claims if _is_of(args, c) and c.block <= event.block]
             place = {name: args[name] for name in ("lane", "slot", "tensor", "group", "deposit", "holds")}
-            found.append(Demand(claim=asked[-1], block=event.block, **place))
+            found.append(Demand(claim=asked[-1], block=event.block, tx=event.tx, **place))
         elif event.name in ("DemandAnswered", "DemandUnanswered"):
             at = max(i for i, d in enumerate(found) if d.is_open and d.lane == args["lane"] and _is_of(args, d.claim))
             found[at] = replace(found[at], end=_end(event), end_block=event.block)

@@ -14,6 +14,7 @@ from zoo_compute.cli import (
     devnet,
     doctor,
     job,
+    job_data,
     network,
     node,
     node_joining,
@@ -55,6 +56,8 @@ for _command in (
     root.add_command(_command)
 for _command in (*node_money.COMMANDS, *node_joining.COMMANDS):
     node.node.add_command(_command)
+for _command in job_data.COMMANDS:
+    job.job.add_command(_command)
 
 
 def build() -> click.Group:
