@@ -6,10 +6,11 @@ it combines, the holder of a seat the checkpoint it trains from. Demands of such
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from keepers.orders import DemandChunk, Duty, Fetch, Me, Missing, Progress, Send
+from keepers.orders import DemandChunk, Duty, Fetch, Me, Missing, Progress, Send, Train
 from keepers.requests import present
+from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Claim, JobView, Run
 from zoo_compute.spec.params import LANE_DEMANDS
 
@@ -22,8 +23,13 @@ def gathers(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Dut
         claim, lane = _claim_of(view, run, seat), _lane(view, run, me)
         if claim is None or claim.final or lane is None or claim.operator == me.operator:
             continue
-        if _is_due(view, run, me, claim, lane, missing):
+        asked = [d for d in view.demands if d.lane == lane and d.claim.fields == claim.fields]
+        if _is_due(view, run, me, claim, lane, missing, asked):
             yield DemandChunk(claim, lane, missing.places)
+        if seat != AGGREGATOR_SEAT and any(d.end and not d.refunded for d in asked):
+            # Its author shows 4 KiB at a time and serves nothing: what follows from the turn's inputs is computed anew.
+            known = progress.trained | progress.given_up
+            yield from (Train(slot) for slot in missing.places if slot not in known)
 
 
 def ends(view: JobView, me: Me, patience_s: int) -> Iterator[Duty]:
@@ -56,9 +62,10 @@ def _lane(view: JobView, run: Run, me: Me) -> int | None:
     return min(view.held_by(me.operator), default=None)
 
 
-def _is_due(view: JobView, run: Run, me: Me, claim: Claim, lane: int, missing: Missing) -> bool:
+def _is_due(
+    view: JobView, run: Run, me: Me, claim: Claim, lane: int, missing: Missing, asked: Sequence[Demand]
+) -> bool:
     """Whether the data was missing for long enough since it was committed, or since my last demand of it had to be answered."""
-    asked = [d for d in view.demands if d.lane == lane and d.claim.fields == claim.fields]
     latest = claim.deadline - 2 * me.answer_s
     if view.now > latest or len(asked) >= LANE_DEMANDS or any(d.is_open for d in asked):
         return False

@@ -20,6 +20,7 @@ from keepers import deposits
 from keepers.bidding import Sealer
 from keepers.config import OperatorConfig
 from keepers.duties import duties, wants
+from keepers.gathering import bundle_to_fetch, bundles_fetched, progress_of
 from keepers.orders import (
     Aggregate,
     CommitTrained,
@@ -27,7 +28,6 @@ from keepers.orders import (
     Duty,
     Fetch,
     Me,
-    Missing,
     OpenBid,
     PostAggregate,
     Prepare,
@@ -230,38 +230,10 @@ class Keeper:
         return total
 
     def _progress(self, view: JobView, operator: int) -> Progress:
-        prepared = self.work.status(prepare_name(view))
-        slot_s = float(prepared.result["slot_s"]) if prepared.result else None
-        if slot_s is not None:
-            self._slot_seconds[view.job] = slot_s
-        if prepared.state == "failed":
-            log.warning("job %d is not for this operator: %s", view.job, prepared.error)
-            return Progress(failed=True)
-        if view.run is None or view.state != JobState.RUNNING:
-            return Progress(slot_s)
-        due = [
-            slot
-            for number, seat in view.held_by(operator).items()
-            if view.run.missing >> number & 1
-            for slot in seat.slots
-        ]
-        states = {slot: self.work.status(train_name(view, slot)) for slot in due}
-        combined = self.work.status(aggregate_name(view))
-        aggregates = view.run.aggregator == operator
-        fetched = {c.seat: self.work.status(fetch_name(c, view.job)) for c in present(view)} if aggregates else {}
-        missing = {seat: _missing(s.missing) for seat, s in fetched.items() if s.missing}
-        for status in (*states.values(), combined):
-            if status.missing and status.missing["checkpoint"]:
-                missing[AGGREGATOR_SEAT] = _missing(status.missing)
-        return Progress(
-            slot_s,
-            trained=frozenset(slot for slot, status in states.items() if status.state == "done"),
-            given_up=frozenset(slot for slot, status in states.items() if status.state == "failed"),
-            aggregated=combined.state == "done",
-            # What failed here for a reason of my own is left to the aggregation, which says why.
-            fetched=frozenset(seat for seat, status in fetched.items() if status.state in ("done", "failed")),
-            missing=missing,
-        )
+        progress = progress_of(self.work, view, operator)
+        if progress.slot_s is not None:
+            self._slot_seconds[view.job] = progress.slot_s
+        return progress
 
     def _perform(self, view: JobView, duty: Duty) -> None:
         match duty:
@@ -283,13 +255,15 @@ class Keeper:
                 self._commit(view, seat)
             case Fetch(seat):
                 commit = next(c for c in present(view) if c.seat == seat)
-                request = fetch_request(view, commit, self.chain.params.answer_s)
+                bundle = bundle_to_fetch(self.work, self.store, view, commit)
+                request = fetch_request(view, commit, bundle, self.chain.params.answer_s)
                 self._ask("work.fetch", fetch_name(commit, view.job), request)
             case DemandChunk():
                 call, deposit = deposits.demand(self.config, self.chain, view, duty)
                 self._send(view, call, value=deposit)
             case Aggregate():
-                self._ask("work.aggregate", aggregate_name(view), aggregate_request(view))
+                request = aggregate_request(view, bundles_fetched(self.work, view))
+                self._ask("work.aggregate", aggregate_name(view), request)
             case PostAggregate(mask):
                 self._post_checkpoint(view, mask)
 
@@ -367,11 +341,6 @@ class Keeper:
                 call = self.chain.tasks.withdraw(token, operator.owner)
                 receipt = self.sender.send(call)
                 log.info("withdrew %d of %s to %s in %s", amount, token, operator.owner, receipt.transaction_hash)
-
-
-def _missing(told: dict[str, Any]) -> Missing:
-    """As a worker told it (node.errors.Withheld)."""
-    return Missing(told["asked_at"], {slot: place and (place[0], place[1]) for slot, place in told["places"]})
 
 
 def _is_gateway(url: str) -> bool:

@@ -122,7 +122,7 @@ def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
             missing[slot], why = absent_place(store, entry.update, syncer.update_nodes(graph)), str(error)
     if missing:
         raise Withheld(f"updates of slots {sorted(missing)}: {why}", missing)
-    return {"job": request["job"], "slots": sorted(entries)}
+    return {"job": request["job"], "slots": sorted(entries), "bundle": request["bundle"]}
 
 
 def run_aggregation(request: Mapping[str, Any], store: Store) -> dict[str, Any]:

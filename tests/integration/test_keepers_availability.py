@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.integration.network_kit import TINY, submit
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState, JobState, JobView
+from zoo_compute.cli import main as cli
 from zoo_compute.spec.availability import least_deposit
 from zoo_compute.spec.params import STRANGERS_LANE
 
@@ -41,7 +43,9 @@ def until(network: LocalNetwork, job: int, what: str, reached: Callable[[JobView
         time.sleep(0.2)
 
 
-def test_demands_of_an_honest_operators_claims__are_answered_by_its_keeper_in_time(tmp_path: Path) -> None:
+def test_demands_of_an_honest_operators_claims__are_answered_by_its_keeper_in_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     plans = (OperatorPlan("alpha", price="0.80"), AGGREGATOR)
     with LocalNetwork(tmp_path / "net", plans) as network:
         job = submit(network, config())
@@ -60,6 +64,10 @@ def test_demands_of_an_honest_operators_claims__are_answered_by_its_keeper_in_ti
         )
         assert [demand.end for demand in view.demands] == ["bytes"] * asked
         assert not any(claim.state == ClaimState.CONVICTED for claim in view.claims)
+        assert cli.run(["job", "demands", str(job), "--network", str(network.network_path), "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)["demands"]
+        assert {each["demander"] for each in told} == {anyone.address}
+        assert all(each["asked_at"] <= each["ended_at"] <= each["due"] for each in told)
         owners = [read_operator(chain, number) for number in network.operators]
         assert sum(wei for owner in owners for wei in owner.deposits.values()) == asked * deposit
 
@@ -86,3 +94,16 @@ def test_a_job__goes_on_without_an_operator_that_commits_and_serves_nothing(tmp_
             number,
             view.checkpoints[0].operator,
         }
+
+
+def test_a_job__goes_on_with_an_operator_that_answers_on_chain_and_serves_nothing(tmp_path: Path) -> None:
+    """alpha's store is cut off while its keeper answers: the aggregator computes alpha's slots anew."""
+    plans = (OperatorPlan("alpha", price="0.80"), AGGREGATOR)
+    with LocalNetwork(tmp_path / "net", plans) as network:
+        job = submit(network, config())
+        until(network, job, "the start of the job", lambda v: v.state == JobState.RUNNING)
+        network.daemons["alpha"].kill("gateway", hold=True)
+        view = until(network, job, "the end of the job", lambda v: v.state == JobState.ENDED)
+        assert view.done == 1
+        assert view.demands[0].end == "bytes"
+        assert [claim.state for claim in view.claims] == [ClaimState.PENDING] * 2

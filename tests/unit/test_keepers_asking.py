@@ -8,7 +8,7 @@ import pytest
 
 from keepers.asking import deposited
 from keepers.duties import duties
-from keepers.orders import Aggregate, DemandChunk, Fetch, Missing, Progress, Send
+from keepers.orders import Aggregate, DemandChunk, Fetch, Missing, Progress, Send, Train
 from tests.unit.test_keepers_duties import (
     AGGREGATOR,
     CHAIR,
@@ -133,6 +133,14 @@ def test_nothing__is_demanded_of_final_claims_of_my_own_or_without_a_lane():
         (MADE_BY_OTHER, {1: OTHERS, AGGREGATOR_SEAT: CHAIR}),
     ):
         assert demanded(duties(job(OPENED + 20, checkpoints=(claim,), seats=seats), THE_PROVIDER, lacking)) == []
+
+
+def test_what_is_answered_and_still_not_served__is_computed_anew():
+    answered = job(MADE + 40, demands=(demand(end="bytes"),))
+    progress = missing(MADE + 39, trained=frozenset({1}))
+    assert [d for d in duties(answered, THE_AGGREGATOR, progress) if isinstance(d, Train)] == [Train(0)]
+    for waits in (replace(answered, demands=(demand(),)), replace(answered, demands=(demand(end="bytes", lane=130),))):
+        assert [d for d in duties(waits, THE_AGGREGATOR, progress) if isinstance(d, Train)] == []
 
 
 def test_deposits__count_until_they_come_back():
