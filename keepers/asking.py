@@ -44,9 +44,10 @@ def ends(view: JobView, me: Me, patience_s: int) -> Iterator[Duty]:
             yield Send("availability", "close", (view.job, demand.claim.fields, demand.lane))
 
 
-def deposited(view: JobView, lane: int) -> int:
-    """What demands of a lane cost so far, in wei: those that are open count, those that came back do not."""
-    return sum(demand.deposit for demand in view.demands if demand.lane == lane and not demand.refunded)
+def deposited(view: JobView, operator: int) -> int:
+    """What demands from an operator's lanes cost so far, in wei: those that are open count, those that came back do not."""
+    lanes = {number for number, seat in view.seats.items() if seat.operator == operator}
+    return sum(demand.deposit for demand in view.demands if demand.lane in lanes and not demand.refunded)
 
 
 def _claim_of(view: JobView, run: Run, seat: int) -> Claim | None:

@@ -27,7 +27,7 @@ def demand(config: OperatorConfig, chain: Chain, view: JobView, duty: DemandChun
     deposit = least_deposit(chain.w3.eth.get_block("latest").get("baseFeePerGas", 0) * 9 // 8)
     claim = duty.claim
     what = f"what operator {claim.operator} committed in turn {claim.turn} is not served"
-    if deposited(view, duty.lane) + deposit > limit:
+    if deposited(view, config.operator) + deposit > limit:
         raise NeedsOperator(
             f"{what}, and another demand of it ({format_amount(deposit, 'coin')}) would pass the job's limit",
             hint="raise deposits_per_job in operator.json",

@@ -143,9 +143,17 @@ def test_what_is_answered_and_still_not_served__is_computed_anew():
         assert [d for d in duties(waits, THE_AGGREGATOR, progress) if isinstance(d, Train)] == []
 
 
-def test_deposits__count_until_they_come_back():
-    asked = (demand(), demand(end="bytes"), demand(end="void"), demand(end="unanswered"), demand(lane=0))
-    assert deposited(job(MADE, demands=asked), AGGREGATOR_SEAT) == 200
+def test_deposits__of_all_lanes_of_mine_count_until_they_come_back():
+    asked = (
+        demand(),
+        demand(end="bytes"),
+        demand(end="void"),
+        demand(end="unanswered"),
+        demand(lane=0),
+        demand(lane=1),
+    )
+    seats = {0: replace(SEAT, operator=AGGREGATOR), 1: OTHERS, AGGREGATOR_SEAT: CHAIR}
+    assert deposited(job(MADE, demands=asked, seats=seats), AGGREGATOR) == 300
 
 
 # -- ending
