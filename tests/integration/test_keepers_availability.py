@@ -25,7 +25,7 @@ pytestmark = pytest.mark.integration
 PATIENCE_S = 90
 PLANS = (
     OperatorPlan("alpha", price="0.80"),  # the cheapest: wins the slots of every job
-    OperatorPlan("beta", price="0.90"),
+    OperatorPlan("beta", roles=("provider", "aggregator"), price="0.90", aggregator_price="0.90"),
     # Patient enough for a test to end a keeper before it is asked.
     OperatorPlan("delta", roles=("aggregator",), aggregator_price="0.50", demand_after_s=5),
 )
@@ -39,17 +39,26 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalNetwork]:
 
 @pytest.fixture
 def alpha(network: LocalNetwork) -> Iterator[Daemon]:
-    """Its processes run again afterwards, for the next test."""
-    daemon = network.daemons["alpha"]
+    yield from _mended(network, "alpha")
+
+
+@pytest.fixture
+def delta(network: LocalNetwork) -> Iterator[Daemon]:
+    yield from _mended(network, "delta")
+
+
+def _mended(network: LocalNetwork, name: str) -> Iterator[Daemon]:
+    """One operator's processes, which run again afterwards for the next test."""
+    daemon = network.daemons[name]
     yield daemon
-    for name in ("gateway", "keeper"):
-        daemon.resume(name)
+    for part in ("gateway", "keeper"):
+        daemon.resume(part)
     network.wait_ready()
 
 
-def post(network: LocalNetwork, seed: int) -> int:
-    """A job of one round and two slots, whose claims stand open to demands for a minute."""
-    training = TINY["training"] | {"rounds": 1, "slots": 2, "quorum": 1, "inner_steps": 4, "seed": seed}
+def post(network: LocalNetwork, seed: int, rounds: int = 1) -> int:
+    """A job of two slots, whose claims stand open to demands for a minute."""
+    training = TINY["training"] | {"rounds": rounds, "slots": 2, "quorum": 1, "inner_steps": 4, "seed": seed}
     return submit(
         network, TINY | {"training": training, "limits": {"slot_s": 30, "aggregate_s": 30, "reexecute_s": 20}}
     )
@@ -123,3 +132,21 @@ def test_a_job__goes_on_without_an_operator_that_commits_and_then_is_silent(
     assert view.done == 1
     assert [c.operator for c in view.claims if c.state == ClaimState.CONVICTED] == [number]
     assert {c.operator for c in view.committed(0).values()} == {number_of(network, "beta")}
+
+
+def test_a_checkpoint_that_is_withheld__is_demanded_by_who_trains_from_it_and_made_again_by_another(
+    network: LocalNetwork, delta: Daemon
+) -> None:
+    """delta's store and keeper end as soon as it has aggregated; beta is its standby."""
+    job, number = post(network, seed=4, rounds=3), number_of(network, "delta")
+    until(network, job, "the start of the job", lambda v: v.state == JobState.RUNNING)
+    delta.kill("gateway", hold=True)
+    until(network, job, "delta's checkpoint", lambda v: v.checkpoints)
+    delta.kill("keeper", hold=True)
+    view = until(network, job, "a checkpoint of another", lambda v: len(v.checkpoints) > 1)
+    [demand] = [demand for demand in view.demands if demand.end == "void"]
+    assert (demand.lane, demand.claim.operator, demand.claim.seat) == (0, number, AGGREGATOR_SEAT)
+    first, again = view.checkpoints
+    assert (first.state, first.round, again.round) == (ClaimState.CONVICTED, 0, 0)
+    assert again.operator == number_of(network, "beta")
+    assert again.root == first.root, "nothing was false: the same round gives the same checkpoint"
