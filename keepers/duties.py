@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from keepers import asking
 from keepers.orders import (
     Aggregate,
     CommitTrained,
@@ -23,6 +24,7 @@ from keepers.orders import (
     Send,
     Train,
 )
+from keepers.requests import present
 from zoo_compute.chain.views import (
     AGGREGATOR_SEAT,
     Bid,
@@ -48,7 +50,7 @@ ATTEMPTS = 6  # of an auction, before I take it that a lot will never fill
 
 def duties(view: JobView, me: Me, progress: Progress) -> list[Duty]:
     """Everything I should do for the job as of the snapshot's block, in order."""
-    found: list[Duty] = []
+    found: list[Duty] = list(asking.ends(view, me, _turn(view, me, 0)))
     if view.state == JobState.OPEN:
         found += _while_open(view, me, progress)
     elif view.run is not None and view.state == JobState.AWARDED:
@@ -176,6 +178,7 @@ def _while_running(view: JobView, run: Run, me: Me, progress: Progress) -> Itera
         yield from _finalise(view, _awaited(view, run, me))
         yield from _take_vacant(view, run, me, progress)
         return
+    yield from asking.gathers(view, run, me, progress)
     yield from _train_and_commit(view, run, me, progress)
     yield from _time_out_others(view, run, me, _turn(view, me, run.turn))
     yield from _take_vacant(view, run, me, progress)
@@ -282,7 +285,10 @@ def _aggregate(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[
     if run.aggregator != me.operator or not run.inputs_complete(view.now) or run.committed < run.quorum:
         return
     yield from _time_out_others(view, run, me, 0)  # a silent holder must not escape its slash by the turn's end
-    yield PostAggregate(present_mask(view, run)) if progress.aggregated else Aggregate()
+    if progress.aggregated:
+        yield PostAggregate(present_mask(view, run))
+    elif progress.fetched.issuperset(commit.seat for commit in present(view)):
+        yield Aggregate()
 
 
 def _replace_aggregator(view: JobView, run: Run, me: Me) -> Iterator[Duty]:

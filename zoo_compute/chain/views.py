@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from zoo_compute.spec.params import AGGREGATOR_SEAT as AGGREGATOR_SEAT
 from zoo_compute.spec.params import KIND_AGGREGATOR, KIND_SLOTS, STANDARD_CAP_BIDDERS, Terms
 from zoo_compute.spec.state import JobState as JobState
 from zoo_compute.spec.state import Phase
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.demands import Demand
 
 LotPhase = Phase  # of `Auction.lots(job, kind).phase`; whether an open lot is bidding or revealing follows from its ends and `now`
 
@@ -258,6 +262,7 @@ class JobView:
     checkpoints: Sequence[Checkpoint]
     lost: Mapping[int, int] = field(default_factory=dict)  # by operator: the slots it timed out of or gave up, a bitmap
     rollbacks: Sequence[Rollback] = ()
+    demands: Sequence[Demand] = ()  # for claims' data, in the order they were made
     closed: bool = False  # what was left of the escrow is owed to the submitter
 
     @property
@@ -359,6 +364,9 @@ class OperatorView:
     collateral: Mapping[str, tuple[int, int]]  # token -> (balance, locked)
     owed: Mapping[str, int]  # token -> what TaskRegistry.withdraw would send its owner
     hot_coin: int  # wei of the hot key, for gas
+    deposits: Mapping[str, int] = field(
+        default_factory=dict
+    )  # by owner and hot key: wei that Availability.withdraw would send
 
     def free(self, token: str) -> int:
         balance, locked = self.collateral.get(token, (0, 0))
