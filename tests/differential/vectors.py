@@ -26,7 +26,7 @@ from .tracing import GHOSTS, MAPS, NUMBERS, Keys, keys_changed, keys_read
 
 FOLDER = Path(__file__).parents[1] / "vectors"
 TOKENS = ("zen", "usd", "bad")
-MOST_ACCEPTED = 5  # cases of one function that are accepted; of refusals, every reason has one
+MOST_WRITTEN = 5  # cases of one function that are there for what they write; of refusals, every reason has one
 STORY_COST = 12  # calls' worth of what is alike in every story
 MOCKED = "token"  # what only tests' tokens do has no vectors
 BARE = names_of(Config(), {name: name for name in ACCOUNTS}, {name: name for name in TOKENS})
@@ -152,12 +152,27 @@ def record(story: str) -> list[Step]:
     return recorder.steps
 
 
-def outcome(step: Step) -> Any:
-    """What tells two cases of a function apart: the reason, or which fields of which maps are written."""
-    if step.after is None:
-        return step.reason
-    changed = keys_changed(step.before, step.after)
-    return frozenset((name, kind) for name, keys in changed.items() for kind in _kinds(step, name, keys))
+def outcomes_of(steps: list[Step]) -> list[set[Any]]:
+    """What each step shows of its function: the reason of a refusal, or which fields of which maps are written.
+
+    Where the very same call is refused and later accepted, both steps also show that.
+    """
+    outcomes: list[set[Any]] = []
+    refused: dict[Any, int] = {}
+    for index, step in enumerate(steps):
+        same = (step.name, step.call.sender, step.call.args)
+        if step.after is None:
+            outcomes.append({(step.name, step.reason)})
+            refused[same] = index
+            continue
+        changed = keys_changed(step.before, step.after)
+        written = frozenset((name, kind) for name, keys in changed.items() for kind in _kinds(step, name, keys))
+        outcomes.append({(step.name, written)})
+        if same in refused:
+            earlier = refused.pop(same)
+            outcomes[earlier].add((step.name, "later accepted", steps[earlier].reason))
+            outcomes[index].add((step.name, "earlier refused", steps[earlier].reason))
+    return outcomes
 
 
 def _kinds(step: Step, name: str, keys: set[Any]) -> Iterator[str]:
@@ -185,37 +200,39 @@ def show_case(story: str, index: int, step: Step, names: Names) -> Json:
 
 def choose(recorded: dict[str, list[Step]]) -> dict[str, list[int]]:
     """By story, the steps that become cases. Next comes the story that shows most new outcomes for the calls it costs."""
-    left = {story: [(step.name, outcome(step)) for step in steps] for story, steps in recorded.items()}
+    left = {story: outcomes_of(steps) for story, steps in recorded.items()}
     seen: set[Any] = set()
     chosen: dict[str, list[int]] = {}
     while left:
-        gains = {story: _gain(outcomes, recorded[story], seen) for story, outcomes in left.items()}
+        gains = {story: _gain(recorded[story], outcomes, seen) for story, outcomes in left.items()}
         left = {story: outcomes for story, outcomes in left.items() if gains[story][1]}
         if left:
             best = max(left, key=lambda story: (gains[story][0], story))
             chosen[best] = gains[best][1]
             outcomes = left.pop(best)
-            seen |= {outcomes[index] for index in chosen[best]}
+            seen = seen.union(*(outcomes[index] for index in chosen[best]))
     return chosen
 
 
-def _gain(outcomes: list[Any], steps: list[Step], seen: set[Any]) -> tuple[float, list[int]]:
+def _gain(steps: list[Step], outcomes: list[set[Any]], seen: set[Any]) -> tuple[float, list[int]]:
     """New outcomes a call, and the steps that show them, of a story cut where that is best."""
-    accepted = Counter(name for name, outcome in seen if not isinstance(outcome, str))
-    new: set[Any] = set()
+    known = set(seen)
+    written = Counter(outcome[0] for outcome in seen if isinstance(outcome[1], frozenset))
     found: list[int] = []
     best: tuple[float, list[int]] = (0, [])
     cost = STORY_COST
-    for index, (step, key) in enumerate(zip(steps, outcomes, strict=True)):
+    for index, step in enumerate(steps):
         cost += step.after is not None
-        is_full = step.after is not None and accepted[step.name] == MOST_ACCEPTED
-        if step.call.contract == MOCKED or is_full or key in seen | new:
+        new = outcomes[index] - known
+        if written[step.name] == MOST_WRITTEN:
+            new = {outcome for outcome in new if not isinstance(outcome[1], frozenset)}
+        if step.call.contract == MOCKED or not new:
             continue
-        new.add(key)
+        known |= outcomes[index]
         found.append(index)
-        accepted[step.name] += step.after is not None
+        written[step.name] += any(isinstance(outcome[1], frozenset) for outcome in new)
         cost += step.after is None
-        best = max(best, (len(new) / cost, list(found)))
+        best = max(best, ((len(known) - len(seen)) / cost, list(found)))
     return best
 
 
