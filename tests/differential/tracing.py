@@ -97,8 +97,8 @@ def keys_changed(before: World, after: World) -> Keys:
     changed: Keys = {}
     for name in MAPS:
         old, new = getattr(before, name), getattr(after, name)
-        keys = {key for key in {**old, **new} if old.get(key) != new.get(key)}
-        if keys and name not in GHOSTS:
-            changed[name] = keys
+        if name in GHOSTS or old == new:
+            continue
+        changed[name] = {key for key in {**old, **new} if old.get(key) != new.get(key)}
     changed |= {name: {None} for name in NUMBERS if getattr(before, name) != getattr(after, name)}
     return changed

@@ -168,7 +168,7 @@ def test_the_treasury__counts_a_balance_that_grew_as_income_and_one_that_shrank_
 
 def test_a_token_that_nobody_allowed__pays_for_no_job(markets):
     market = markets[Payments]
-    market.kit.tasks.allow(market.hostile, False, sender=market.kit.deployer)
+    market.allow(market.hostile, False)
     at = At(market, PAYMENTS["a job is posted"])
     assert at.act() == "tasks: token not allowed"
     for name, place in PAYMENTS.items():

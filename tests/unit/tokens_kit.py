@@ -104,7 +104,7 @@ class Payments(Market):
     def _stock(self, token: Any) -> None:
         """Each person has an open job, a cancelled one that is owed back, audits of both, and collateral."""
         kit, audits = self.kit, self.contracts["audits"]
-        kit.tasks.allow(token, True, sender=kit.deployer)
+        self.allow(token, True)
         for person, account in enumerate(self.people):
             self.give(token, account, WEALTH)
             for contract in self.contracts.values():
@@ -122,6 +122,9 @@ class Payments(Market):
         kit.registry.slash(operator, token, 2 * AMOUNT, False, sender=settlement)
         self.give(token, kit.treasury, 4 * AMOUNT)
         kit.treasury.collect(token)
+
+    def allow(self, token: Any, allowed: bool) -> None:
+        self.kit.tasks.allow(token, allowed, sender=self.kit.deployer)
 
     def job(self, token: Any, person: int) -> int:
         """The person's open job in a token."""
