@@ -19,7 +19,7 @@ Keys = dict[str, set[Any]]  # of each map; of a number, None
 
 
 class _Watched(dict[Any, Any]):
-    """Notes the keys that are asked for; who looks at all of it has asked for every key."""
+    """Notes the keys that are asked for or written; who looks at all of it has asked for every key."""
 
     def __init__(self, content: dict[Any, Any], asked: set[Any]) -> None:
         super().__init__(content)
@@ -28,6 +28,10 @@ class _Watched(dict[Any, Any]):
     def __getitem__(self, key: Any) -> Any:
         self.asked.add(key)
         return super().__getitem__(key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.asked.add(key)
+        super().__setitem__(key, value)
 
     def __contains__(self, key: object) -> bool:
         self.asked.add(key)
@@ -82,7 +86,7 @@ class _Traced(World):
 
 
 def keys_read(world: World, call: Call) -> Keys:
-    """What a call reads, accepted or refused."""
+    """What a call reads, accepted or refused; and what it writes, since to write what is there changes nothing."""
     traced = _Traced(**{item.name: getattr(world, item.name) for item in fields(World)})
     traced.asked = defaultdict(set)
     for name in NUMBERS:
