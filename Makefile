@@ -10,7 +10,7 @@ RERUN  := $(if $(CI),--reruns 1)
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-integration test-ipfs campaign fuzz oracle floats chaos check format artifacts bench docs clean
+.PHONY: help setup demo test test-fast test-ape test-integration test-ipfs campaign fuzz oracle floats chaos check format artifacts bench docs vectors clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -72,6 +72,7 @@ check: setup ## format, lint, types, layering, stale artifacts
 	$(BIN)/python scripts/build_artifacts.py --check
 	$(BIN)/python scripts/build_docs.py --check
 	$(BIN)/python scripts/build_economics.py --check
+	$(BIN)/python scripts/build_vectors.py --check
 	$(BIN)/python -m pytest -q tests/unit/test_layering.py
 
 format: setup ## format and fix what can be fixed
@@ -89,6 +90,9 @@ bench: setup ## gas, training efficiency, reproducible arithmetic beside torch
 docs: setup ## regenerate what the docs take from the code
 	$(BIN)/python scripts/build_docs.py
 	$(BIN)/python scripts/build_economics.py
+
+vectors: setup ## write the portable vectors from the specification (tests/vectors)
+	$(BIN)/python scripts/build_vectors.py
 
 clean: ## remove what was built (not runs/)
 	rm -rf $(VENV) .anvil .build build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

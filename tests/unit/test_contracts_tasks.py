@@ -235,37 +235,3 @@ def test_withdraw__of_a_token_that_answers_false__is_refused_and_stays_owed(kit,
         play.post(token=token.address)
     token.refuse(False)
     kit.tasks.withdraw(token, play.submitter, sender=play.anyone)
-
-
-def test_withdraw__re_entered_by_a_hostile_token__pays_once(kit, play):
-    token = load("mocks/ReentrantToken").deploy()
-    kit.tasks.allow(token, True, 0, sender=kit.deployer)
-    token.mint(play.submitter, 10**9)
-    jobs = [play.post(token=token.address) for _ in range(2)]
-    kit.tasks.cancel(jobs[0], sender=play.submitter)
-    owed = kit.tasks.owed(token, play.submitter)
-    token.arm(kit.tasks, kit.tasks.withdraw.prepare_calldata(token.address, play.submitter))
-    before = token.balanceOf(play.submitter)
-    kit.tasks.withdraw(token, play.submitter, sender=play.anyone)
-    assert (token.attempts(), token.entered()) == (1, 0)
-    assert token.balanceOf(play.submitter) == before + owed
-    assert token.balanceOf(kit.tasks) == kit.tasks.jobs(jobs[1]).escrow
-
-
-def test_registry__re_entered_by_a_hostile_token__pays_once(kit, play):
-    token = load("mocks/ReentrantToken").deploy()
-    ada, bob = play.register("ada", deposit=0), play.register("bob", deposit=0)
-    for operator in (ada, bob):
-        token.mint(operator.owner, 100)
-        kit.registry.deposit(operator.id, token, 100, sender=operator.owner)
-    # The token itself is the owner who calls back: give it an operator of its own.
-    kit.zen.transfer(token.address, 100 * ZEN, sender=kit.deployer)
-    kit.zen.approve(kit.registry, UNLIMITED, sender=token.address)
-    own = kit.registry.register(play.anyone, 1, 8, 100 * ZEN, "", sender=token.address)
-    token.mint(token.address, 50)
-    kit.registry.deposit(own, token, 50, sender=token.address)
-    token.arm(kit.registry, kit.registry.withdraw.prepare_calldata(own, token.address, 50))
-    kit.registry.withdraw(ada.id, token, 100, sender=ada.owner)
-    assert (token.attempts(), token.entered()) == (1, 0)
-    assert token.balanceOf(kit.registry) == 150
-    assert kit.registry.collateral(own, token).balance == 50
