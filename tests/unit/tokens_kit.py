@@ -124,7 +124,7 @@ class Payments(Market):
         kit.treasury.collect(token)
 
     def allow(self, token: Any, allowed: bool) -> None:
-        self.kit.tasks.allow(token, allowed, sender=self.kit.deployer)
+        self.kit.tasks.allow(token, allowed, 0, sender=self.kit.deployer)
 
     def job(self, token: Any, person: int) -> int:
         """The person's open job in a token."""
