@@ -533,12 +533,6 @@ class ProtocolMachine(RuleBasedStateMachine):
     def breach(self, who: int, back: int) -> None:
         self.s.attempt("registry", "breach", "stranger", who, self.s.now // self.s.preset.epoch_s - back)
 
-    @rule(who=INDEX, is_admitted=st.booleans())
-    def admit(self, who: int, is_admitted: bool) -> None:
-        """What a trial that stood, or a recall that nobody answered, tells the registry."""
-        operator = self.s.ids[OPERATORS[who % 5]]
-        self.s.attempt("registry", "set_admitted", self.s.world.config.admissions, operator, is_admitted)
-
     # What can be done ----------------------------------------------------------------------------------------------
 
     def able(self, deed: Deed) -> list[int]:
