@@ -179,7 +179,8 @@ class Payments(Market):
         """As a slash's part reaches a challenger."""
         settlement = self.kit.settlement.address
         self.kit.registry.pay_out(token, AMOUNT, sender=settlement)
-        self.kit.tasks.owe(token, self.people[person], AMOUNT, sender=settlement)
+        parts = (0, self.people[person], 0, [self.people[person]], AMOUNT)
+        self.kit.tasks.restore(self.job(token, person), *parts, sender=settlement)
 
 
 def _post(m: Payments, token: Any, person: int) -> None:
