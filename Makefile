@@ -62,7 +62,7 @@ oracle: setup ## every unary operator on all 2^32 words, against float64 (an hou
 floats: setup ## float32 on chain: a million cases an operation against softfloat and exact rationals (minutes)
 	$(BIN)/python -m tests.referee.floats $(ARGS)
 
-chaos: setup ## kill every role in the middle of a job
+chaos: setup ## kill every role in the middle of a job; withhold what was committed
 	$(BIN)/python -m pytest -q -s -rR tests/chaos -m chaos $(RERUN) $(ARGS)
 
 check: setup ## format, lint, types, layering, stale artifacts
