@@ -8,7 +8,7 @@ ARGS   ?=
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-integration test-ipfs campaign fuzz oracle chaos check format artifacts bench docs clean
+.PHONY: help setup demo test test-fast test-ape test-integration test-ipfs campaign fuzz oracle mutate chaos check format artifacts bench docs clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -56,6 +56,9 @@ fuzz: setup ## 10,000 mutated program files under address and undefined-behaviou
 
 oracle: setup ## every unary operator on all 2^32 words, against float64 (an hour or more)
 	$(BIN)/python -m tests.repops.oracle.run $(ARGS)
+
+mutate: setup ## mutants of the contracts, each of which a test must notice (hours; ARGS="Settlement terms --sample 60")
+	$(BIN)/python -m tests.mutation.campaign $(ARGS)
 
 chaos: setup ## kill every role in the middle of a job
 	$(BIN)/python -m pytest -q -s tests/chaos -m chaos $(ARGS)
