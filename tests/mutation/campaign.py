@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import time
 import tomllib
 from collections import Counter
@@ -20,11 +21,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.mutation.killing import Judge, SourceJudge, Verdict
+from tests.mutation.killing import KEPT, Judge, SourceJudge, Verdict
 from tests.mutation.mutants import Mutant, generate, sampled
 from tests.mutation.suites import CONTRACTS, ROOT, users
 
-KEPT = ROOT / "build" / "mutation"
 RESULTS = ROOT / "benchmarks" / "results" / "mutation.json"
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 VALID = ("killed", "timeout", "survived")
@@ -140,22 +140,25 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=120, help="valid mutants of each, fewer where there are fewer")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--again", action="store_true", help="only survivors of before")
-    parser.add_argument("--whole", action="store_true", help="with the tests that take minutes")
+    parser.add_argument("--whole", action="store_true", help="with the differential tests too, which take minutes")
     parser.add_argument("--json", action="store_true", help="print the counts as one object")
     args = parser.parse_args()
-    todo = {path: Records(path) for path in sources(args.contracts)}
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    todo = sources(args.contracts)
     contracts = list(dict.fromkeys(name for path in todo for name in users(path)))
     judge = Judge(contracts, whole=args.whole)
+    done: list[Records] = []
     try:
-        for path, records in todo.items():
+        for path in todo:
+            done.append(Records(path))
             source = judge.on(path)
-            again(source, records) if args.again else campaign(source, records, args.sample, args.seed)
+            again(source, done[-1]) if args.again else campaign(source, done[-1], args.sample, args.seed)
             source.close()
     except KeyboardInterrupt:
         print("interrupted: what is done is kept")
     finally:
         judge.close()
-    results = {records.name: records.summary() for records in todo.values() if records.valid()}
+    results = {records.name: records.summary() for records in done if records.valid()}
     write(results, args.sample, args.seed)
     print(
         json.dumps(results, indent=1)

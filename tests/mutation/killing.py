@@ -8,15 +8,15 @@ compilation; who survives is compiled as shipped, and discarded when its bytecod
 from __future__ import annotations
 
 import gc
-import json
 import os
+import pickle
 import shutil
 import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,8 @@ from tests import contract_kit
 from tests.mutation.mutants import Mutant, Statement, statements, text_of
 from tests.mutation.suites import CONTRACTS, LEFT_OUT, ROOT, SUITES, files, users
 
-BASELINE = ROOT / "build" / "mutation" / "baseline.json"
+KEPT = ROOT / "build" / "mutation"
+LIMIT_S = 1_800  # of a run; a mutant that takes longer counts as noticed
 FRONT = 12  # tests that killed most go first
 # In all these ways the compiler refuses a source.
 REFUSALS = (VyperException, SyntaxError, ValueError, TypeError, AssertionError, KeyError, RecursionError)
@@ -56,23 +57,20 @@ def fingerprint(deployer: VyperDeployer) -> str:
     return sha256(generate_bytecode(deployer.compiler_data.assembly, compiler_metadata=None)).hexdigest()[:16]
 
 
-@dataclass(eq=False)
 class Plugin:
-    """Of the child's pytest: in which order tests run, which are left out, and what became of them."""
+    """Of the child's pytest: likely killers first, and a word to the parent on what failed."""
 
-    order: dict[str, tuple[float, ...]]
-    whole: bool
-    failed: list[str] = field(default_factory=list)
-    seconds: Counter[str] = field(default_factory=Counter)
+    def __init__(self, front: list[str], writer: int) -> None:
+        self.front, self.writer = front, writer
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        kept = [item for item in items if self.whole or not any(name in item.nodeid for name in LEFT_OUT)]
-        items[:] = sorted(kept, key=lambda item: self.order.get(item.nodeid, (1.0, 0.0)))
+        places = {test: place for place, test in enumerate(self.front)}
+        kept = [item for item in items if not any(name in item.nodeid for name in LEFT_OUT)]
+        items[:] = sorted(kept, key=lambda item: places.get(item.nodeid, len(places)))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        self.seconds[report.nodeid] += report.duration
         if report.failed:
-            self.failed.append(report.nodeid)
+            os.write(self.writer, report.nodeid.encode() + b"\n")
 
 
 class Judge:
@@ -82,16 +80,14 @@ class Judge:
         self.whole = whole
         self.folder = Path(tempfile.mkdtemp(prefix="mutant-"))
         shutil.copytree(CONTRACTS, self.folder / "contracts")
+        self.texts = b"".join(path.read_bytes() for path in sorted(CONTRACTS.glob("**/*.vy*")))
         mocks = [f"mocks/{path.stem}" for path in CONTRACTS.glob("mocks/*.vy")]
-        self.handed_out: Deployers = {
-            name: boa.load_partial(str(CONTRACTS / f"{name}.vy")) for name in dict.fromkeys([*SUITES, *mocks])
-        }
+        self.handed_out = {name: self._original(name) for name in dict.fromkeys([*SUITES, *mocks])}
+        self.originals = {name: self._original(name, OptimizationLevel.NONE) for name in contracts}
         boa.load_partial = lambda path: self.handed_out[str(Path(path).relative_to(CONTRACTS).with_suffix(""))]
-        self.originals = {name: self.compiled(name, OptimizationLevel.NONE) for name in contracts}
-        self.files = files(contracts)
-        self.limit_s, self.times = 3_600.0, dict[str, float]()
+        self.files = files(contracts, whole=whole)
+        self.passing: set[str] = set()
         self._warm()
-        self.times = self._baseline()
 
     def close(self) -> None:
         shutil.rmtree(self.folder)
@@ -116,28 +112,34 @@ class Judge:
         finally:
             boa.interpret.set_cache_dir()
 
-    def run(self, tests: list[str], deployers: Deployers, front: list[str]) -> tuple[Verdict, dict[str, float]]:
+    def _original(self, name: str, level: OptimizationLevel | None = None) -> VyperDeployer:
+        """A contract as it is, compiled once for all campaigns."""
+        path = KEPT / "compiled" / sha256(self.texts + f"{name} {level}".encode()).hexdigest()
+        if path.exists():
+            return VyperDeployer(pickle.loads(path.read_bytes()), filename=str(CONTRACTS / f"{name}.vy"))
+        deployer = self.compiled(name, level) if level else boa.load_partial(str(CONTRACTS / f"{name}.vy"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(pickle.dumps(deployer.compiler_data))
+        return deployer
+
+    def run(self, tests: list[str], deployers: Deployers, front: list[str]) -> Verdict:
         """The tests in a child, with these contracts, until one fails."""
-        places = {name: float(at) for at, name in enumerate(tests, 1)}
-        order = {test: (places.get(test.partition("::")[0], 0.0), seconds) for test, seconds in self.times.items()}
-        order |= {test: (0.0, float(at)) for at, test in enumerate(front)}
         reader, writer = os.pipe()
         started = time.monotonic()
         child = os.fork()
         if child == 0:
             self.handed_out = {**self.handed_out, **deployers}
-            _child(_arguments(tests), Plugin(order, self.whole), writer)
+            _child(_arguments(tests), Plugin(front, writer))
         os.close(writer)
         code, in_time = self._wait(child)
         with os.fdopen(reader) as pipe:
-            said = json.loads(pipe.read() or '{"failed": [], "seconds": {}}')
+            by = pipe.readline().strip()
         status = "survived" if code == 0 else "killed" if in_time else "timeout"
-        by = (said["failed"] or [""])[0]
-        return Verdict(status, by, round(time.monotonic() - started, 2)), said["seconds"]
+        return Verdict(status, by, round(time.monotonic() - started, 2))
 
     def _wait(self, child: int) -> tuple[int, bool]:
         """The child's exit code, and whether it ended in time."""
-        end = time.monotonic() + self.limit_s
+        end = time.monotonic() + LIMIT_S
         try:
             while time.monotonic() < end:
                 pid, status = os.waitpid(child, os.WNOHANG)
@@ -166,25 +168,13 @@ class Judge:
         assert contract_kit.load.cache_info().currsize == 0, "a test loads a contract when imported"
         gc.freeze()
 
-    def _baseline(self) -> dict[str, float]:
-        """Seconds of each test. They must pass without a mutant, unoptimised; that is kept until something changes."""
-        common = sorted(
-            [*ROOT.glob("contracts/**/*.vy*"), *ROOT.glob("tests/*.py"), Path(__file__).with_name("suites.py")]
-        )
-        base = sha256(b"".join(path.read_bytes() for path in common) + repr(self.whole).encode())
-        kept = json.loads(BASELINE.read_text()) if BASELINE.exists() else {}
-        times: dict[str, float] = {}
-        for name in self.files:
-            key = sha256(base.digest() + (ROOT / name).read_bytes()).hexdigest()
-            if key not in kept:
-                print(f"without a mutant: {name}", flush=True)
-                verdict, kept[key] = self.run([name], self.originals, [])
-                if verdict.status != "survived":
-                    raise SystemExit(f"mutation: fails without a mutant: {verdict.by or name}")
-                BASELINE.parent.mkdir(parents=True, exist_ok=True)
-                BASELINE.write_text(json.dumps(kept))
-            times |= kept[key]
-        return times
+    def check(self, test: str) -> None:
+        """A test that kills must pass without a mutant, without the optimiser too."""
+        if test not in self.passing:
+            verdict = self.run([test], self.originals, [])
+            if not test or verdict.status != "survived":
+                raise SystemExit(f"mutation: fails without a mutant: {test or 'pytest'}")
+            self.passing.add(test)
 
 
 class SourceJudge:
@@ -194,14 +184,11 @@ class SourceJudge:
         self.judge_ = judge
         self.found: list[Statement] = statements(source.read_text())
         self.contracts = users(source)
-        self.tests = files(self.contracts)
         self.changed = judge.folder / "contracts" / source.relative_to(CONTRACTS)
         self.original = self.changed.read_text()
         self.killers: dict[str, Counter[str]] = {}
         self.codes = [fingerprint(judge.originals[name]) for name in self.contracts]
         self.seen = {"+".join(self.codes)}
-        seconds = sum(time for test, time in judge.times.items() if test.partition("::")[0] in self.tests)
-        judge.limit_s = 120 + 10 * seconds
         self.changed.write_text(text_of(self.found))
         assert self._codes(OptimizationLevel.NONE)[1] == self.codes, "one line a statement compiles to something else"
 
@@ -223,8 +210,9 @@ class SourceJudge:
         front = dict.fromkeys(test for ranked in (killers, everywhere) for test, _ in ranked.most_common(FRONT // 2))
         # Tests that look only at contracts which the mutant leaves as they are need not run.
         touched = [name for name, code, was in zip(self.contracts, codes, self.codes, strict=True) if code != was]
-        verdict, _ = self.judge_.run(files(touched), deployers, list(front))
-        if verdict.by:
+        verdict = self.judge_.run(files(touched, whole=self.judge_.whole), deployers, list(front))
+        if verdict.status == "killed":
+            self.judge_.check(verdict.by)
             killers[verdict.by] += 1
         if verdict.status == "survived" and self._is_equal_as_shipped():
             return Verdict("equal")
@@ -242,7 +230,7 @@ def _arguments(tests: list[str]) -> list[str]:
     return ["-x", "-q", "-p", "no:ape_test", "-p", "no:cacheprovider", "--tb=no", *tests]
 
 
-def _child(arguments: list[str], plugin: Plugin, writer: int) -> None:
+def _child(arguments: list[str], plugin: Plugin) -> None:
     """Never returns."""
     os.setsid()
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -252,7 +240,5 @@ def _child(arguments: list[str], plugin: Plugin, writer: int) -> None:
     try:
         boa.env.evm.patch.code_size_limit = UNOPTIMISED_CODE
         code = int(pytest.main(arguments, plugins=[plugin]))
-        with os.fdopen(writer, "w") as pipe:
-            json.dump({"failed": plugin.failed, "seconds": plugin.seconds}, pipe)
     finally:
         os._exit(code)

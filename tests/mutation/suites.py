@@ -8,20 +8,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = ROOT / "contracts"
+EVENTS = "unit/test_contracts_events.py"
 SUITES = {
     "ZenToken": ("unit/test_contracts_money.py",),
     "Timelock": ("unit/test_contracts_money.py",),
-    "Treasury": ("unit/test_contracts_money.py",),
+    "Treasury": ("unit/test_contracts_money.py", EVENTS),
     "NodeRegistry": (
         "unit/test_contracts_registry.py",
         "unit/test_contracts_promises.py",
-        "differential/test_scenarios.py",
+        EVENTS,
         "unit/test_contracts_convictions.py",
-        "differential/test_rewards.py",
+        "unit/test_contracts_auction.py",
     ),
     "TaskRegistry": (
         "unit/test_contracts_tasks.py",
-        "differential/test_scenarios.py",
+        EVENTS,
         "unit/test_contracts_ending.py",
         "unit/test_contracts_job.py",
     ),
@@ -29,36 +30,40 @@ SUITES = {
         "unit/test_contracts_rewards.py",
         "unit/test_contracts_rewards_receipts.py",
         "unit/test_contracts_rewards_data.py",
-        "differential/test_rewards.py",
+        EVENTS,
     ),
-    "Datasets": ("unit/test_contracts_rewards_data.py", "differential/test_rewards.py"),
+    "Datasets": ("unit/test_contracts_rewards_data.py", EVENTS),
     "Auction": (
         "unit/test_contracts_auction.py",
         "unit/test_contracts_clearing.py",
-        "differential/test_scenarios.py",
+        EVENTS,
         "unit/test_contracts_takeover.py",
+        "unit/test_contracts_ending.py",
     ),
     "Settlement": (
-        "differential/test_scenarios.py",
         "unit/test_contracts_takeover.py",
         "unit/test_contracts_convictions.py",
         "unit/test_contracts_ending.py",
         "unit/test_contracts_settlement.py",
         "unit/test_contracts_job.py",
     ),
-    "Audits": (
-        "unit/test_contracts_audits.py",
-        "unit/test_contracts_attestations.py",
-        "differential/test_watching.py",
-    ),
-    "Availability": (
-        "unit/test_contracts_availability.py",
-        "unit/test_contracts_availability_ends.py",
-        "differential/test_watching.py",
-    ),
+    "Audits": ("unit/test_contracts_audits.py", "unit/test_contracts_attestations.py", EVENTS),
+    "Availability": ("unit/test_contracts_availability.py", "unit/test_contracts_availability_ends.py", EVENTS),
     "mocks/MerkleDouble": ("unit/test_contracts_merkle.py",),
 }
-# Each takes longer than all others of its file together. Who survives without them may be tried with them: `--whole`.
+# Contract against specification. A survivor runs all its tests, and these take minutes: `--whole` has them too.
+SCENARIOS, WALKS, WATCHING = (f"differential/test_{name}.py" for name in ("scenarios", "rewards", "watching"))
+LAWS = {
+    "NodeRegistry": (SCENARIOS, WALKS),
+    "TaskRegistry": (SCENARIOS,),
+    "Rewards": (WALKS, SCENARIOS),
+    "Datasets": (WALKS,),
+    "Auction": (SCENARIOS,),
+    "Settlement": (SCENARIOS,),
+    "Audits": (WATCHING,),
+    "Availability": (WATCHING,),
+}
+# Each takes longer than all others of its file together, and none is needed for one function alone.
 LEFT_OUT = (
     "a_bid_takes_the_place_of_a_spent_one_256_jobs_before",
     "a_job_has_at_most_128_seats",
@@ -87,8 +92,8 @@ def users(path: Path) -> list[str]:
     return [name for name in SUITES if path in imports(CONTRACTS / f"{name}.vy")]
 
 
-def files(contracts: list[str]) -> list[str]:
+def files(contracts: list[str], *, whole: bool = False) -> list[str]:
     """The files of tests that look at any of these contracts."""
-    longest = max(len(SUITES[name]) for name in contracts)
-    columns = (SUITES[name][at] for at in range(longest) for name in contracts if at < len(SUITES[name]))
+    suites = [SUITES[name] for name in contracts] + [LAWS.get(name, ()) for name in contracts if whole]
+    columns = (suite[at] for at in range(max(map(len, suites))) for suite in suites if at < len(suite))
     return [f"tests/{name}" for name in dict.fromkeys(columns)]
