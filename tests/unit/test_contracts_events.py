@@ -1,26 +1,15 @@
-"""What each contract tells of a change: every event with every field, one story a contract. Settlement's are in its own tests."""
+"""What contracts tell of a change: every event with every field. Those of Settlement, Audits and Availability are in theirs."""
 
 from __future__ import annotations
 
 import boa
 import pytest
 
-from tests.contract_kit import AGGREGATOR, DEVNET, SLOTS, Offer
+from tests.contract_kit import AGGREGATOR, DEVNET, SLOTS, Offer, told
 from tests.unit.rewards_kit import ZEN, RewardsStage
 from zoo_compute.spec.params import STAKE_UNIT
 
 ENDED = 4  # state of a job
-
-
-def told(contract, of=None):
-    """The events of the last call, as (name, fields): those that `of` told, the called contract when nothing is said."""
-    address = (of or contract).address
-    events = [(type(event).__name__, event._asdict()) for event in contract.get_logs()]
-    return [
-        (name, {key: fields[key] for key in fields if key != "address"})
-        for name, fields in events
-        if fields["address"] == address
-    ]
 
 
 @pytest.fixture
@@ -248,6 +237,8 @@ def test_rewards__tell_of_receipts_and_of_those_that_are_void(s):
     receipt = {"server": ada.id, "client": bob.id, "epoch": s.epoch}
     s.redeem(ada, bob, 500)
     assert told(s.rewards) == [("ReceiptRedeemed", {**receipt, "total": 500, "counted": 500})]
+    s.redeem(ada, bob, 700)
+    assert told(s.rewards) == [("ReceiptRedeemed", {**receipt, "total": 700, "counted": 200})]
 
 
 def test_datasets__tell_of_data_its_citation_and_its_score(s):
@@ -256,5 +247,10 @@ def test_datasets__tell_of_data_its_citation_and_its_score(s):
     contributed = {"dataset": number, "contributor": s.anyone, "root": b"\x01" * 32, "cid": b"\x02" * 32, "size": 77}
     assert told(datasets) == [("DatasetContributed", contributed)]
 
-
-# --- Audits and Availability
+    s.tasks.set_job(1, s.submitter, 3, 0)
+    datasets.cite(1, [number], sender=s.submitter)
+    assert told(datasets) == [("DatasetsCited", {"job": 1, "cited": [number]})]
+    s.tasks.set_job(1, s.submitter, ENDED, 0)
+    datasets.score(1, [50], sender=s.submitter)
+    assert told(datasets) == [("DatasetsScored", {"job": 1, "qualities": [50]})]
+    assert told(datasets, s.rewards)[0][1]["weight"] == 50 * 77
