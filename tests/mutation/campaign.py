@@ -122,10 +122,10 @@ def step(judge: SourceJudge, records: Records, mutant: Mutant) -> None:
         print(f"{clock} {records.name} {records.valid()}: {verdict.status} in {verdict.seconds} s", flush=True)
 
 
-def write(results: dict[str, Any], sample: int, seed: int) -> None:
-    """What was run now replaces what was there; the rest stays."""
+def write(results: dict[str, Any], seed: int) -> None:
+    """What was run now replaces what was there; the rest stays. `valid` is how large the sample is."""
     kept = json.loads(RESULTS.read_text())["sources"] if RESULTS.exists() else {}
-    merged = kept | {name: {"sample": sample, "seed": seed, **counts} for name, counts in results.items()}
+    merged = kept | {name: {"seed": seed, **counts} for name, counts in results.items()}
     totals = Counter[str]()
     for counts in merged.values():
         totals.update({key: counts[key] for key in ("valid", "killed", "equivalent", "survived")})
@@ -159,12 +159,9 @@ def main() -> None:
     finally:
         judge.close()
     results = {records.name: records.summary() for records in done if records.valid()}
-    write(results, args.sample, args.seed)
-    print(
-        json.dumps(results, indent=1)
-        if args.json
-        else "\n".join(f"{name}: {counts}" for name, counts in results.items())
-    )
+    write(results, args.seed)
+    text = [f"{name}: {counts}" for name, counts in results.items()]
+    print(json.dumps(results, indent=1) if args.json else "\n".join(text))
 
 
 if __name__ == "__main__":

@@ -80,7 +80,8 @@ class Judge:
         self.whole = whole
         self.folder = Path(tempfile.mkdtemp(prefix="mutant-"))
         shutil.copytree(CONTRACTS, self.folder / "contracts")
-        self.texts = b"".join(path.read_bytes() for path in sorted(CONTRACTS.glob("**/*.vy*")))
+        shared = sorted([*CONTRACTS.glob("modules/*.vy"), *CONTRACTS.glob("interfaces/*.vyi")])
+        self.shared = b"".join(path.read_bytes() for path in shared)
         mocks = [f"mocks/{path.stem}" for path in CONTRACTS.glob("mocks/*.vy")]
         self.handed_out = {name: self._original(name) for name in dict.fromkeys([*SUITES, *mocks])}
         self.originals = {name: self._original(name, OptimizationLevel.NONE) for name in contracts}
@@ -115,10 +116,12 @@ class Judge:
 
     def _original(self, name: str, level: OptimizationLevel | None = None) -> VyperDeployer:
         """A contract as it is, compiled once for all campaigns."""
-        path = KEPT / "compiled" / sha256(self.texts + f"{name} {level}".encode()).hexdigest()
+        source = CONTRACTS / f"{name}.vy"
+        key = sha256(self.shared + source.read_bytes() + f"{name} {level}".encode()).hexdigest()
+        path = KEPT / "compiled" / key
         if path.exists():
-            return VyperDeployer(pickle.loads(path.read_bytes()), filename=str(CONTRACTS / f"{name}.vy"))
-        deployer = self.compiled(name, level) if level else boa.load_partial(str(CONTRACTS / f"{name}.vy"))
+            return VyperDeployer(pickle.loads(path.read_bytes()), filename=str(source))
+        deployer = self.compiled(name, level) if level else boa.load_partial(str(source))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(pickle.dumps(deployer.compiler_data))
         return deployer
