@@ -10,7 +10,7 @@ RERUN  := $(if $(CI),--reruns 1)
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-integration test-ipfs campaign fuzz oracle floats chaos check format artifacts bench docs vectors clean
+.PHONY: help setup demo test test-fast test-ape test-integration test-ipfs campaign fuzz oracle floats mutate chaos check format artifacts bench docs vectors clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -61,6 +61,9 @@ oracle: setup ## every unary operator on all 2^32 words, against float64 (an hou
 
 floats: setup ## float32 on chain: a million cases an operation against softfloat and exact rationals (minutes)
 	$(BIN)/python -m tests.referee.floats $(ARGS)
+
+mutate: setup ## mutants of the contracts, each of which a test must notice (hours; ARGS="Settlement terms --sample 60")
+	$(BIN)/python -m tests.mutation.campaign $(ARGS)
 
 chaos: setup ## kill every role in the middle of a job; withhold what was committed
 	$(BIN)/python -m pytest -q -s -rR tests/chaos -m chaos $(RERUN) $(ARGS)

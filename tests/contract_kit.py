@@ -94,6 +94,17 @@ def reason_of(error: boa.BoaError) -> str:
     return str(reason)
 
 
+def told(contract: Any, of: Any = None) -> list[tuple[str, dict[str, Any]]]:
+    """The events of the last call, as (name, fields): those that `of` told, the called contract when nothing is said."""
+    address = (of or contract).address
+    events = [(type(event).__name__, event._asdict()) for event in contract.get_logs()]
+    return [
+        (name, {key: fields[key] for key in fields if key != "address"})
+        for name, fields in events
+        if fields["address"] == address
+    ]
+
+
 @dataclass(frozen=True)
 class Operator:
     """A registered operator with its two keys."""

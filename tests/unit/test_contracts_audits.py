@@ -7,7 +7,7 @@ import pytest
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
-from tests.contract_kit import START
+from tests.contract_kit import START, load
 from tests.unit.audits_kit import (  # noqa: F401
     AUDITORS,
     BUDGET,
@@ -23,7 +23,7 @@ from tests.unit.audits_kit import (  # noqa: F401
     deployed_fixture,
     job_fixture,
 )
-from tests.unit.watched import CANCELLED, ENDED, JOB, TURN, refused
+from tests.unit.watched import CANCELLED, ENDED, JOB, RUNNING, TURN, refused
 
 # --- offers and budgets
 
@@ -243,3 +243,23 @@ def test_auditors__are_selected_by_their_bonds(job):
         assert sum(expected) == 300 if operator == 6 else 100 < sum(expected) < 170
     assert not job.contract.is_selected(JOB, TURN, 0, 4)
     assert not job.contract.is_selected(JOB, TURN + 9, 0, 6)
+
+
+# --- tokens that answer nothing
+
+
+def test_token__that_answers_nothing__pays_for_audits_and_is_a_bond(deployed):
+    watched, double = deployed[0], deployed[0].double
+    token = load("mocks/SilentToken").deploy()
+    with boa.env.anchor():
+        contract = load("Audits").deploy(double, double, double, double, token, MIN_BOND, DRAW_BLOCKS)
+        watched.set_job(RUNNING, token.address)
+        token.mint(watched.submitter, BUDGET)
+        contract.offer(JOB, FEE, 10_000, 4, sender=watched.submitter)
+        contract.fund(JOB, BUDGET, sender=watched.submitter)
+        token.mint(watched.owner[5], MIN_BOND)
+        contract.enlist(5, MIN_BOND, sender=watched.owner[5])
+        assert token.balanceOf(contract) == BUDGET + MIN_BOND
+        contract.resign(5, sender=watched.owner[5])
+        contract.withdraw(token, watched.owner[5])
+        assert token.balanceOf(watched.owner[5]) == MIN_BOND

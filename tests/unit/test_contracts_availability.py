@@ -7,7 +7,7 @@ import pytest
 from eth_account import Account
 
 from repops.commitments import state_root
-from tests.contract_kit import START
+from tests.contract_kit import START, told
 from tests.openings import state_opening, update_opening
 from tests.unit.availability_kit import (  # noqa: F401
     ANSWER_S,
@@ -301,3 +301,34 @@ def test_certify__in_the_answers_last_second__is_in_time(job):
     job.to(20)
     job.close(1)
     assert (job.owed(job.watched.owner[2]), job.double.count_voided()) == (DEPOSIT, 0)
+
+
+# --- events
+
+
+def test_availability__tells_of_demands_their_ends_and_the_clocks_they_hold(job):
+    contract = job.contract
+    claim = {"job": JOB, "operator": 1, "turn": TURN, "seat": 0}
+    job.demand(0, 2, slot=2, tensor=1, group=3, value=DEPOSIT + 5)
+    asked = {**claim, "lane": 2, "slot": 2, "tensor": 1, "group": 3, "deposit": DEPOSIT + 5, "holds": True}
+    assert told(contract) == [("ChunkDemanded", asked), ("ClocksHeld", {"job": JOB})]
+    job.to(4)
+    job.answer(0, 2)
+    answered = {**claim, "lane": 2, "by_certificate": False}
+    assert told(contract) == [("DemandAnswered", answered), ("ClocksResumed", {"job": JOB, "seconds": 4})]
+    job.demand(0)
+    job.to(4 + ANSWER_S + 1)
+    job.close(0)
+    unanswered = {**claim, "lane": STRANGERS, "voided": True}
+    assert told(contract) == [("DemandUnanswered", unanswered)]
+    contract.withdraw(job.watched.owner[1])
+    assert told(contract) == [("DepositWithdrawn", {"account": job.watched.owner[1], "amount": DEPOSIT + 5})]
+
+
+def test_availability__tells_of_a_certificate_and_of_what_it_answers(job):
+    claim = {"job": JOB, "operator": 1, "turn": TURN, "seat": 0}
+    job.demand(0)
+    job.certify(0, 1, 2)
+    assert told(job.contract) == [("ClaimCertified", {**claim, "slots": 3})]
+    job.close(0)
+    assert told(job.contract) == [("DemandAnswered", {**claim, "lane": STRANGERS, "by_certificate": True})]

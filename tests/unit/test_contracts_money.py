@@ -2,7 +2,7 @@
 
 import boa
 
-from tests.contract_kit import DEVNET
+from tests.contract_kit import DEVNET, SUPPLY, load
 
 ZERO32 = bytes(32)
 
@@ -72,3 +72,40 @@ def test_timelock__nobody_but_itself__is_admin(kit):
     assert not kit.timelock.hasRole(admin, kit.deployer)
     with boa.reverts():
         kit.timelock.update_delay(0, sender=kit.deployer)
+
+
+# --- tokens that answer nothing
+
+
+def test_token__that_answers_nothing__is_taken_and_given_back_by_all(kit, play):
+    token = load("mocks/SilentToken").deploy()
+    ada = play.register("ada")
+    token.mint(ada.owner, 10)
+    kit.registry.deposit(ada.id, token, 10, sender=ada.owner)
+    kit.registry.withdraw(ada.id, token, 10, sender=ada.owner)
+    assert token.balanceOf(ada.owner) == 10
+    kit.tasks.allow(token, True, sender=kit.deployer)
+    token.mint(play.submitter, 10**6)
+    job = play.post(token=token.address)
+    assert token.balanceOf(kit.tasks) == kit.tasks.jobs(job).escrow > 0
+    kit.tasks.cancel(job, sender=play.submitter)
+    kit.tasks.withdraw(token, play.submitter, sender=play.anyone)
+    assert token.balanceOf(play.submitter) == 10**6
+    token.mint(kit.treasury, 1_000)
+    kit.treasury.collect(token, sender=play.anyone)
+    kit.treasury.spend(token, 0, play.anyone, 400, sender=kit.timelock.address)
+    assert token.balanceOf(play.anyone) == 400
+
+
+def test_rewards__in_a_token_that_answers_nothing__are_funded_and_paid(kit, play):
+    token = load("mocks/SilentToken").deploy()
+    ada = play.register("ada")
+    numbers = (DEVNET.epoch_s, DEVNET.emission_per_epoch, DEVNET.weight_per_fee)
+    rewards = load("Rewards").deploy(token, kit.registry, *numbers, sender=kit.deployer)
+    rewards.wire(play.anyone, play.anyone, play.anyone, sender=kit.deployer)
+    token.mint(play.anyone, 5_000)
+    rewards.fund(5_000, sender=play.anyone)
+    epoch = play.now // DEVNET.epoch_s
+    rewards.record(1, ada.id, 1, 1_000, sender=play.anyone)
+    play.to((epoch + 1) * DEVNET.epoch_s)
+    assert rewards.claim(ada.id, epoch, [1], sender=play.anyone) == token.balanceOf(ada.owner) > 0

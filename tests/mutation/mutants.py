@@ -1,0 +1,121 @@
+"""Which mutants a contract has, and which of them a sample takes. universalmutator makes them, line by line.
+
+A source is first written as one line a statement, without comments and docstrings: what it compiles to stays the same
+(`killing` asserts it), and a statement over several lines can be deleted or changed like any other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import random
+import re
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from universalmutator.mutator import mutants_regexp
+
+RULES = ["universal.rules", "python.rules", str(Path(__file__).with_name("vyper.rules"))]
+SKIPPED = (tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT)
+# `uint256` is text with digits to the generator; what it makes of it is no type.
+NO_TYPE = re.compile(r"\b(?:u?int|bytes)(?:[01]\b|-1|\()")
+# Unsigned numbers: both spellings of a line mean the same, so that no test could tell them apart.
+IDENTITIES = ((r">= 1\b", "!= 0"), (r"< 1\b", "== 0"), (r"> 0\b", "!= 0"), (r"<= 0\b", "== 0"))
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One logical line: where it begins in the file, the function it is of, and its text."""
+
+    line: int
+    function: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change of one statement. `index` counts the file's statements."""
+
+    index: int
+    line: int
+    function: str
+    before: str
+    after: str
+
+    @property
+    def key(self) -> tuple[int, str, str]:
+        """Which mutant this is, as long as nothing above it changes."""
+        return self.line, self.before, self.after
+
+
+def statements(source: str) -> list[Statement]:
+    """The logical lines of a source. Pragmas are kept: they decide what is compiled."""
+    lines = source.splitlines()
+    found = [Statement(n + 1, "", line) for n, line in enumerate(lines) if line.startswith("# pragma")]
+    function, tokens = "", []
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.NEWLINE:
+            if not (len(tokens) == 1 and tokens[0].type == tokenize.STRING):  # a docstring
+                text = joined(tokens, lines)
+                if not text.startswith(" "):
+                    function = "".join(re.findall(r"^def (\w+)", text))
+                found.append(Statement(tokens[0].start[0], function, text))
+            tokens = []
+        elif token.type not in SKIPPED and token.type != tokenize.ENDMARKER:
+            tokens.append(token)
+    return found
+
+
+def joined(tokens: list[tokenize.TokenInfo], lines: list[str]) -> str:
+    """The tokens in one line, as they stood: indented, and with one space where a line ended."""
+    first = tokens[0]
+    text = lines[first.start[0] - 1][: first.start[1]]
+    row, column = first.start
+    for token in tokens:
+        text += " " if token.start[0] != row else lines[row - 1][column : token.start[1]]
+        text += token.string
+        row, column = token.end
+    return text
+
+
+def text_of(found: list[Statement], mutant: Mutant | None = None) -> str:
+    """A source again, with one statement changed."""
+    lines = [each.text for each in found]
+    if mutant:
+        lines[mutant.index] = mutant.after
+    return "\n".join(lines) + "\n"
+
+
+def canonical(text: str) -> str:
+    for pattern, same in IDENTITIES:
+        text = re.sub(pattern, same, text)
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def generate(source: str) -> list[Mutant]:
+    """All mutants of a source; those that say the same in other words are left out."""
+    found = statements(source)
+    with contextlib.redirect_stdout(io.StringIO()):
+        changes = mutants_regexp([each.text + "\n" for each in found], RULES, ignorePatterns=["^import", "^from"])
+    mutants = {}
+    for number, text, *_ in changes:
+        before, after = found[number - 1], text.rstrip("\n")
+        if "\n" not in after and not NO_TYPE.search(after) and canonical(after) != canonical(before.text):
+            mutants[number, after] = Mutant(number - 1, before.line, before.function, before.text, after)
+    return list(mutants.values())
+
+
+def sampled(mutants: list[Mutant], seed: int) -> Iterator[Mutant]:
+    """All mutants in a random order in which each function comes early, and then as often as it is large."""
+    chance = random.Random(seed)
+    strata: dict[str, list[Mutant]] = defaultdict(list)
+    for mutant in mutants:
+        strata[mutant.function].append(mutant)
+    ranked = []
+    for group in strata.values():
+        chance.shuffle(group)
+        ranked += [((rank + chance.random() if rank else 0) / len(group), each) for rank, each in enumerate(group)]
+    yield from (each for _, each in sorted(ranked, key=lambda pair: (pair[0], pair[1].key)))

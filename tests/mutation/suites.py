@@ -1,0 +1,99 @@
+"""What must notice a change of a contract: files of tests, those that notice most first."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CONTRACTS = ROOT / "contracts"
+EVENTS = "unit/test_contracts_events.py"
+SUITES = {
+    "ZenToken": ("unit/test_contracts_money.py",),
+    "Timelock": ("unit/test_contracts_money.py",),
+    "Treasury": ("unit/test_contracts_money.py", EVENTS),
+    "NodeRegistry": (
+        "unit/test_contracts_registry.py",
+        "unit/test_contracts_promises.py",
+        EVENTS,
+        "unit/test_contracts_convictions.py",
+        "unit/test_contracts_auction.py",
+    ),
+    "TaskRegistry": (
+        "unit/test_contracts_tasks.py",
+        EVENTS,
+        "unit/test_contracts_ending.py",
+        "unit/test_contracts_job.py",
+    ),
+    "Rewards": (
+        "unit/test_contracts_rewards.py",
+        "unit/test_contracts_rewards_receipts.py",
+        "unit/test_contracts_rewards_data.py",
+        EVENTS,
+    ),
+    "Datasets": ("unit/test_contracts_rewards_data.py", EVENTS),
+    "Auction": (
+        "unit/test_contracts_auction.py",
+        "unit/test_contracts_clearing.py",
+        EVENTS,
+        "unit/test_contracts_takeover.py",
+        "unit/test_contracts_ending.py",
+    ),
+    "Settlement": (
+        "unit/test_contracts_takeover.py",
+        "unit/test_contracts_convictions.py",
+        "unit/test_contracts_ending.py",
+        "unit/test_contracts_settlement.py",
+        "unit/test_contracts_job.py",
+    ),
+    "Audits": ("unit/test_contracts_audits.py", "unit/test_contracts_attestations.py", EVENTS),
+    "Availability": ("unit/test_contracts_availability.py", "unit/test_contracts_availability_ends.py", EVENTS),
+    "mocks/MerkleDouble": ("unit/test_contracts_merkle.py",),
+}
+# Contract against specification. A survivor runs all its tests, and these take minutes: `--whole` has them too.
+SCENARIOS, WALKS, WATCHING = (f"differential/test_{name}.py" for name in ("scenarios", "rewards", "watching"))
+LAWS = {
+    "NodeRegistry": (SCENARIOS, WALKS),
+    "TaskRegistry": (SCENARIOS,),
+    "Rewards": (WALKS, SCENARIOS),
+    "Datasets": (WALKS,),
+    "Auction": (SCENARIOS,),
+    "Settlement": (SCENARIOS,),
+    "Audits": (WATCHING,),
+    "Availability": (WATCHING,),
+}
+# Each takes longer than all others of its file together, and none is needed for one function alone.
+LEFT_OUT = (
+    "a_bid_takes_the_place_of_a_spent_one_256_jobs_before",
+    "a_job_has_at_most_128_seats",
+    "a_claim_has_at_most_255_open_disputes",
+    "test_post_checkpoint__128_seats__counts_every_bit",
+    # Runs every other of its file.
+    "test_every_function_state_and_refusal_of_the_protocol_is_reached",
+)
+
+
+@cache
+def imports(path: Path) -> frozenset[Path]:
+    """The modules of ours that a source imports, by way of others too."""
+    found = set()
+    for dots, package, name in re.findall(r"^from (\.+)(modules)? ?import (\w+)", path.read_text(), re.MULTILINE):
+        module = path.parents[len(dots) - 1] / package / f"{name}.vy"
+        if module.exists():
+            found |= {module, *imports(module)}
+    return frozenset(found)
+
+
+def users(path: Path) -> list[str]:
+    """The contracts that a source is part of: itself, or those that import it."""
+    if path.parent == CONTRACTS:
+        return [path.stem]
+    return [name for name in SUITES if path in imports(CONTRACTS / f"{name}.vy")]
+
+
+def files(contracts: list[str], *, whole: bool = False) -> list[str]:
+    """The files of tests that look at any of these contracts."""
+    suites = [SUITES[name] for name in contracts] + [LAWS.get(name, ()) for name in contracts if whole]
+    columns = (suite[at] for at in range(max(map(len, suites))) for suite in suites if at < len(suite))
+    return [f"tests/{name}" for name in dict.fromkeys(columns)]

@@ -1,0 +1,88 @@
+"""The mutation campaign's own parts: what it changes, what it draws, and that a changed contract is noticed."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+pytest.importorskip("universalmutator")
+
+from tests.mutation.campaign import EQUIVALENT, equivalents, sources
+from tests.mutation.mutants import Statement, generate, sampled, statements, text_of
+from tests.mutation.suites import CONTRACTS, LEFT_OUT, ROOT, SUITES, files, users
+
+SOURCE = '''# pragma version ==0.4.3
+"""
+@title Told in many lines
+"""
+LIMIT: constant(uint256) = 7
+
+
+@external
+def put(amount: uint256):
+    """
+    @notice Not a statement.
+    """
+    # Nor this.
+    assert (
+        amount > 0 and amount <= LIMIT  # nor this
+    ), "box: out of range"
+    log Put(amount=amount)
+
+
+@internal
+def _rest() -> uint256:
+    return LIMIT
+'''
+
+
+def test_statements__over_several_lines__are_one_line_each_without_comments():
+    found = statements(SOURCE)
+    assert Statement(14, "put", '    assert ( amount > 0 and amount <= LIMIT ), "box: out of range"') in found
+    assert Statement(22, "_rest", "    return LIMIT") in found
+    assert text_of(found).count("\n") == len(found) == 9
+    assert "Not a statement" not in text_of(found)
+
+
+def test_generate__changes_one_statement_and_leaves_out_what_means_the_same():
+    mutants = generate(SOURCE)
+    after = {mutant.after.strip() for mutant in mutants if mutant.line == 14}
+    assert 'assert ( amount > 0 and amount < LIMIT ), "box: out of range"' in after
+    assert "pass" in after
+    assert not any("amount != 0 and amount <= LIMIT" in text for text in after)
+    assert not any("uint1" in mutant.after for mutant in mutants)
+    changed = text_of(statements(SOURCE), next(m for m in mutants if m.before.strip().startswith("log")))
+    assert len(set(changed.splitlines()) ^ set(text_of(statements(SOURCE)).splitlines())) <= 2
+
+
+def test_sampled__is_the_same_for_a_seed_and_begins_with_every_function():
+    mutants = generate((CONTRACTS / "Datasets.vy").read_text())
+    functions = {mutant.function for mutant in mutants}
+    drawn = list(sampled(mutants, 1))
+    assert {mutant.function for mutant in drawn[: len(functions)]} == functions
+    assert sorted(drawn, key=lambda each: each.key) == sorted(mutants, key=lambda each: each.key)
+    assert drawn == list(sampled(mutants, 1)) != list(sampled(mutants, 2))
+
+
+def test_suites__name_tests_that_exist_for_every_contract():
+    assert {path.stem for path in CONTRACTS.glob("*.vy")} <= set(SUITES)
+    every = "".join((ROOT / name).read_text() for name in files(list(SUITES), whole=True))
+    scenarios = "".join(path.read_text() for path in (ROOT / "tests" / "differential").glob("*.py"))
+    assert [name for name in LEFT_OUT if name not in every + scenarios] == []
+
+
+def test_users__of_a_module__are_the_contracts_that_import_it_by_any_way():
+    assert users(CONTRACTS / "Auction.vy") == ["Auction"]
+    assert users(CONTRACTS / "modules" / "terms.vy") == ["TaskRegistry"]
+    assert {"Auction", "NodeRegistry", "Settlement"} <= set(users(CONTRACTS / "modules" / "bits.vy"))
+
+
+def test_equivalents__are_each_of_a_statement_that_still_stands_and_have_a_reason():
+    entries = tomllib.loads(EQUIVALENT.read_text()).get("equivalent", [])
+    for entry in entries:
+        (source,) = sources([entry["source"]])
+        texts = {each.text.strip() for each in statements(source.read_text())}
+        assert entry["before"] in texts, f"no longer in {entry['source']}: {entry['before']}"
+        assert len(entry["reason"]) > 20
+        assert (entry["before"], entry["after"]) in equivalents(entry["source"])
