@@ -2,7 +2,7 @@
 
 import boa
 
-from tests.contract_kit import DEVNET, SUPPLY, load
+from tests.contract_kit import DEVNET, load
 
 ZERO32 = bytes(32)
 
