@@ -30,21 +30,28 @@ def execute(
     @return The word; the numbers of the parts carried on; the addresses read, `operand << 64 | linear index into its source`.
     """
     node: descriptors.Node = descriptors._at(descriptor, element)
-    found: element_parts.Part = element_parts._part(node, part)
+    size: uint256 = element_parts._size(node)
+    assert part < element_parts._count(node, size), "operators: no such part"
+    found: element_parts.Part = element_parts._part(node, part, size)
+    carried: DynArray[uint256, element_parts.MAX_CARRIED] = element_parts._carried(node, found, part, size)
+    reads: DynArray[uint256, element_parts.MAX_READS] = element_parts._reads(node, found)
+    word: uint256 = 0
     if node.code == table.TAKE:
         assert len(words) != 0, "operators: wrong number of words"
-        # As a signed integer it is negative, or at least the extent.
+        reads.append(1 << 64 | node.bases[1])
+        # A negative index is beyond any extent here.
         if words[0] < node.terms:
-            found.reads.append(unsafe_add(node.bases[0], unsafe_mul(node.strides[0], words[0])))
-    assert len(words) == len(found.carried) + len(found.reads), "operators: wrong number of words"
+            reads.append(unsafe_add(node.bases[0], unsafe_mul(node.strides[0], words[0])))
+            word = words[len(words) - 1]
+    assert len(words) == len(carried) + len(reads), "operators: wrong number of words"
     if node.code == table.IOTA or node.code == table.SCALAR:
-        return node.row, found.carried, found.reads
-    if node.code == table.TAKE:
-        return words[1] if len(words) == 2 else 0, found.carried, found.reads
-    word: uint256 = recipes._run(
-        found.code, words, found.fixed, found.each, found.terms, node.row, found.earlier
-    )
-    return word, found.carried, found.reads
+        word = node.row
+    elif node.code != table.TAKE:
+        # Of a rank's terms, those whose coordinate is below the element's come first.
+        word = recipes._run(
+            found.code, words, found.fixed, found.each, found.terms, node.row, node.row - min(node.row, found.first)
+        )
+    return word, carried, reads
 
 
 @external
@@ -53,4 +60,5 @@ def part_count(descriptor: Bytes[descriptors.MAX_BYTES], element: uint256) -> ui
     """
     @notice How many parts the element has.
     """
-    return element_parts._count(descriptors._at(descriptor, element))
+    node: descriptors.Node = descriptors._at(descriptor, element)
+    return element_parts._count(node, element_parts._size(node))

@@ -21,7 +21,7 @@ from repops.words import PRIMITIVES
 PATH = Path(__file__).resolve().parent.parent / "contracts" / "modules" / "recipe_table.vy"
 TREE = 0  # no operator's code: the last part of a `sum`
 GIVEN = ("input", "constant")
-NAMED = ("iota", "scalar", "copy", "sum_sequential", "sum", "dot", "rank", "take", "scatter", "concat")
+NAMED = ("iota", "scalar", "copy", "sum_sequential", "sum", "dot", "rank", "take", "scatter", "scatter_add", "concat")
 
 HEAD = '''\
 # pragma version ==0.4.3

@@ -35,7 +35,8 @@ struct Node:
     bases: uint256[3]
     # Operand i's strides along the reduced axes, from 8 * i on.
     strides: uint256[24]
-    reduced: DynArray[uint256, MAX_AXES]
+    depth: uint256
+    reduced: uint256[MAX_AXES]
     terms: uint256
 
 
@@ -49,7 +50,7 @@ def _at(descriptor: Bytes[MAX_BYTES], element: uint256) -> Node:
     assert node.code < 256 and table.COMPUTED >> node.code & 1 == 1, "operators: given, not computed"
     node.term_operands = table.TERM_OPERANDS >> 3 * node.code & 7
     rank: uint256 = extract32(data, 12, output_type=uint256) & WORD
-    depth: uint256 = extract32(data, 16, output_type=uint256) & WORD
+    node.depth = extract32(data, 16, output_type=uint256) & WORD
     node.operands = extract32(data, 20, output_type=uint256) & WORD
     attributes: uint256 = extract32(data, 24, output_type=uint256) & WORD
 
@@ -65,9 +66,9 @@ def _at(descriptor: Bytes[MAX_BYTES], element: uint256) -> Node:
     # Where the next word is read.
     at: uint256 = 28 + 4 * rank
     node.terms = 1
-    for i: uint256 in range(depth, bound=MAX_AXES):
+    for i: uint256 in range(node.depth, bound=MAX_AXES):
         extent: uint256 = extract32(data, at, output_type=uint256) & WORD
-        node.reduced.append(extent)
+        node.reduced[i] = extent
         node.terms *= extent
         at += 4
 
@@ -98,7 +99,7 @@ def _at(descriptor: Bytes[MAX_BYTES], element: uint256) -> Node:
             at += 4
         node.bases[i] = base
         if node.term_operands >> i & 1 == 1:
-            for axis: uint256 in range(depth, bound=MAX_AXES):
+            for axis: uint256 in range(node.depth, bound=MAX_AXES):
                 stride: uint256 = extract32(data, at, output_type=uint256) & WORD
                 node.strides[8 * i + axis] = unsafe_sub(stride, 2**32) if stride >= SIGN else stride
                 at += 4

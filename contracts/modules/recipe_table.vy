@@ -26,6 +26,7 @@ DOT: constant(uint256) = 65
 RANK: constant(uint256) = 66
 TAKE: constant(uint256) = 70
 SCATTER: constant(uint256) = 71
+SCATTER_ADD: constant(uint256) = 72
 CONCAT: constant(uint256) = 73
 # No operator: the last part of a sum.
 TREE: constant(uint256) = 0

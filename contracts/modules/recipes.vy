@@ -54,6 +54,13 @@ def _run(
     for i: uint256 in range(fixed, bound=table.LANES):
         registers[i] = words[i]
     source: uint256 = fixed
+    if code == table.DOT:
+        # Faster than by its recipe, which is this: most of what is computed is dots.
+        dot: uint256 = registers[0]
+        for term: uint256 in range(terms, bound=table.MAX_STEPS):
+            dot = float32._fma(words[source], words[unsafe_add(source, 1)], dot)
+            source = unsafe_add(source, 2)
+        return dot
     end: uint256 = at + (head >> 16 & 255)
     for term: uint256 in range(terms, bound=table.MAX_STEPS):
         for i: uint256 in range(each, bound=2):
