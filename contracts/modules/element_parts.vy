@@ -200,6 +200,7 @@ def _reads(node: descriptors.Node, part: Part) -> DynArray[uint256, MAX_READS]:
         return found
     last: uint256 = node.depth - 1
     inner: uint256 = node.reduced[last]
+    # The operands, and how far each goes from one term to the next.
     a: uint256 = 1 - (node.term_operands & 1)
     b: uint256 = a + part.each - 1
     stride_a: uint256 = unsafe_mul(node.strides[8 * a + last], part.step)
@@ -215,8 +216,8 @@ def _reads(node: descriptors.Node, part: Part) -> DynArray[uint256, MAX_READS]:
         else:
             rest: uint256 = part.first + i * part.step
             along = rest % inner
-            at_a = node.bases[a]
-            at_b = node.bases[b]
+            at_a = a << 64 | node.bases[a]
+            at_b = b << 64 | node.bases[b]
             for j: uint256 in range(node.depth, bound=descriptors.MAX_AXES):
                 axis: uint256 = last - j
                 coordinate: uint256 = rest % node.reduced[axis]
@@ -224,9 +225,9 @@ def _reads(node: descriptors.Node, part: Part) -> DynArray[uint256, MAX_READS]:
                 at_a = unsafe_add(at_a, unsafe_mul(node.strides[8 * a + axis], coordinate))
                 at_b = unsafe_add(at_b, unsafe_mul(node.strides[8 * b + axis], coordinate))
         along = unsafe_add(along, part.step)
-        found.append(a << 64 | at_a)
+        found.append(at_a)
         if a != b:
-            found.append(b << 64 | at_b)
+            found.append(at_b)
     return found
 
 

@@ -63,9 +63,11 @@ def _run(
         return dot
     end: uint256 = at + (head >> 16 & 255)
     for term: uint256 in range(terms, bound=table.MAX_STEPS):
-        for i: uint256 in range(each, bound=2):
-            registers[fixed + i] = words[source]
-            source += 1
+        if each != 0:
+            registers[fixed] = words[source]
+            if each == 2:
+                registers[unsafe_add(fixed, 1)] = words[unsafe_add(source, 1)]
+            source = unsafe_add(source, each)
         if code == table.RANK:
             registers[3] = convert(term < earlier, uint256)
         to: uint256 = next
@@ -124,7 +126,7 @@ def _run(
             else:
                 found = float32._to_int(a)
             registers[to] = found
-            to += 1
+            to = unsafe_add(to, 1)
         registers[0] = registers[head >> 24]
     return registers[0]
 

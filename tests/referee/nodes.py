@@ -1,11 +1,6 @@
-"""Random nodes of any operator, and words for one part of them. Nodes stand alone: their operands' sources are not made.
-
-python -m tests.referee.nodes    what one part costs on chain, operator by operator
-"""
+"""Random nodes of any operator, and words for one part of them. Nodes stand alone: their operands' sources are not made."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
@@ -88,8 +83,3 @@ def index_words(rng: np.random.Generator, node: Node) -> int:
 def whole(node: Node, element: int, index: int) -> list[Part]:
     """All parts of an element; a take reads `index`."""
     return list(parts(node, element, lambda operand, at: index))
-
-
-def elements(rng: np.random.Generator, node: Node) -> list[int]:
-    count = math.prod(node.shape)
-    return sorted({0, count - 1, int(rng.integers(0, count))})

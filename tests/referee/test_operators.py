@@ -12,14 +12,13 @@ from repops import reference
 from repops.encoding import descriptor
 from repops.graph import F32, I32, Node, Operand, contiguous, coordinates
 from repops.operators import TABLE
-from repops.parts import Part
+from repops.parts import Part, parts
 from repops.words import NAN, PRIMITIVES
 from scripts import build_recipes
 from tests.contract_kit import load, reason_of
-from tests.referee.nodes import COMPUTED, elements, index_words, random_node, random_words, whole
+from tests.referee.nodes import COMPUTED, index_words, random_node, random_words, whole
 from tests.repops.random_programs import FLOATS, INTEGERS, fill, random_program
 
-NODES = 14  # random ones of each operator that reduces
 GIVEN = ("input", "constant")
 
 
@@ -37,13 +36,11 @@ def agree(operators, node: Node, element: int, number: int, part: Part, words: l
 
 
 def agree_somewhere(operators, rng: np.random.Generator, node: Node, element: int) -> None:
-    """At the first parts, the last ones and one between."""
+    """In the first part, the last and one between."""
     index = index_words(rng, node) if node.op == "take" else 0
     every = whole(node, element, index)
-    assert operators.part_count(descriptor(node), element) == len(every), (node, element)
     row = coordinates(node.shape, element)[node.attributes[0]] if "axis" in TABLE[node.op].attributes else 0
-    last = len(every) - 1
-    for number in sorted({0, min(1, last), int(rng.integers(0, len(every))), max(0, last - 1), last}):
+    for number in sorted({0, int(rng.integers(0, len(every))), len(every) - 1}):
         words = random_words(rng, node, row, every[number])
         if node.op == "take":
             words[0] = index
@@ -53,10 +50,18 @@ def agree_somewhere(operators, rng: np.random.Generator, node: Node, element: in
 @pytest.mark.parametrize("op", COMPUTED)
 def test_a_part__random_nodes_of_every_operator__is_as_repops_has_it(operators, op: str):
     rng = np.random.default_rng(zlib.crc32(op.encode()))
-    for _ in range(NODES if TABLE[op].reduces else 6):
+    for _ in range(8 if TABLE[op].reduces else 4):
         node = random_node(rng, op)
-        picked = elements(rng, node)
-        agree_somewhere(operators, rng, node, picked[int(rng.integers(0, len(picked)))])
+        agree_somewhere(operators, rng, node, int(rng.integers(0, node.elements)))
+
+
+@pytest.mark.parametrize("op", COMPUTED)
+def test_how_many_parts__random_nodes_of_every_operator__is_as_repops_counts(operators, op: str):
+    rng = np.random.default_rng(1 + zlib.crc32(op.encode()))
+    for _ in range(24 if TABLE[op].reduces else 2):
+        node = random_node(rng, op)
+        element = int(rng.choice((0, node.elements - 1)))
+        assert operators.part_count(descriptor(node), element) == len(whole(node, element, 0)), (node, element)
 
 
 EDGES = {"f": FLOATS, "i": INTEGERS, "w": np.concatenate([FLOATS[:6], INTEGERS[:6]])}
@@ -67,15 +72,14 @@ def test_an_elementwise_operator__edges_of_its_words__is_its_recipe(operators, o
     row, rng = TABLE[op], np.random.default_rng(zlib.crc32(op.encode()))
     node = Node(op, F32, (), (), tuple(Operand(at, at, ()) for at in range(len(row.operands))), ())
     (part,) = whole(node, 0, 0)
-    longest = max(len(EDGES[letter]) for letter in row.operands)
-    columns = [rng.permutation(np.resize(EDGES[letter], longest)).tolist() for letter in row.operands]
-    for words in zip(*columns, strict=True):
-        agree(operators, node, 0, 0, part, list(words))
+    for _ in range(6 if len(part.recipe.steps) > 12 else 12):
+        words = [int(rng.choice(EDGES[letter])) for letter in row.operands]
+        agree(operators, node, 0, 0, part, words)
 
 
 def reduction(op: str, reduced: tuple[int, ...], *strides: tuple[int, ...]) -> Node:
     shape, axis = ((3,), (0,)) if "axis" in TABLE[op].attributes else ((), ())
-    views = tuple(Operand(at, 7, (*(1 for _ in shape), *each)) for at, each in enumerate(strides))
+    views = tuple(Operand(at, 1 << 20, (*(1 for _ in shape), *each)) for at, each in enumerate(strides))
     return Node(op, F32, shape, reduced, views, axis)
 
 
@@ -101,7 +105,7 @@ def test_a_reduction__of_a_chosen_form__is_as_repops_has_it_in_parts_all_over(op
     node, rng = CHOSEN[name], np.random.default_rng(3)
     every = whole(node, 0, 0)
     assert operators.part_count(descriptor(node), 0) == len(every)
-    numbers = {0, 1, 2, 5, *range(len(every) - 4, len(every)), *rng.integers(0, len(every), 6).tolist()}
+    numbers = {0, 1, len(every) - 3, len(every) - 2, len(every) - 1, *rng.integers(0, len(every), 2).tolist()}
     for number in sorted(numbers & set(range(len(every)))):
         agree(operators, node, 0, number, every[number], random_words(rng, node, 0, every[number]))
 
@@ -125,28 +129,28 @@ def by_contract(operators, node: Node, element: int, values: list[list[int]]) ->
 
 
 def whole_with(node: Node, element: int, values: list[list[int]]) -> list[Part]:
-    from repops.parts import parts
-
     return list(parts(node, element, lambda operand, at: values[node.operands[operand].node][at]))
 
 
 def test_elements_of_random_programs__part_by_part__are_the_reference_executors(operators):
     executed = 0
-    for seed in range(3):
+    for seed in range(2):
         graph, rng = random_program(seed), np.random.default_rng(seed)
         state, batch = fill(rng, graph)
-        listed = [{name: array.reshape(-1).view(np.uint32).tolist() for name, array in of.items()} for of in (state, batch)]
+        listed = [
+            {name: array.reshape(-1).view(np.uint32).tolist() for name, array in of.items()} for of in (state, batch)
+        ]
         values = reference.run(graph, *listed)
         for at, node in enumerate(graph.nodes):
             if node.op in GIVEN or not node.elements:
                 continue
             element = int(rng.integers(0, node.elements))
-            if len(whole_with(node, element, values)) > 12:
+            if len(whole_with(node, element, values)) > 8:
                 continue
             found = by_contract(operators, node, element, values)
             assert (found if node.dtype == I32 else reference.canonical(found)) == values[at][element], node
             executed += 1
-    assert executed > 30
+    assert executed > 16
 
 
 def refused(operators, reason: str, *given: object) -> None:
