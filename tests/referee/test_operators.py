@@ -12,7 +12,7 @@ from repops import reference
 from repops.encoding import descriptor
 from repops.graph import F32, I32, Node, Operand, contiguous, coordinates
 from repops.operators import TABLE
-from repops.parts import Part, parts
+from repops.parts import Part, parts, terms_per_part
 from repops.words import NAN, PRIMITIVES
 from scripts import build_recipes
 from tests.contract_kit import load, reason_of
@@ -108,6 +108,19 @@ def test_a_reduction__of_a_chosen_form__is_as_repops_has_it_in_parts_all_over(op
     numbers = {0, 1, len(every) - 3, len(every) - 2, len(every) - 1, *rng.integers(0, len(every), 2).tolist()}
     for number in sorted(numbers & set(range(len(every)))):
         agree(operators, node, 0, number, every[number], random_words(rng, node, 0, every[number]))
+
+
+@pytest.mark.parametrize("op", ["sum_sequential", "reduce_imax", "sum", "dot", "scatter_add"])
+def test_the_terms_of_a_part__strides_on_both_sides_of_each_bound__are_as_many_as_repops_takes(operators, op: str):
+    """A stride at which a part's terms touch 16 leaves, and the next, at which they would touch more."""
+    kinds = TABLE[op].domains
+    ranging = tuple(at for at, kind in enumerate(kinds) if kind == "r")
+    grown = [reduction(op, (640,), *[(stride,) if kind == "r" else () for kind in kinds]) for stride in range(140)]
+    takes = [terms_per_part(node, ranging, 32 if op == "sum" else 1) for node in grown]
+    bounds = [at for at in range(1, 140) if takes[at] != takes[at - 1]]
+    assert bounds
+    for node in (grown[at] for bound in bounds for at in (bound - 1, bound)):
+        assert operators.part_count(descriptor(node), 0) == len(whole(node, 0, 0)), node
 
 
 def test_a_rank__every_element_of_equal_and_odd_rivals__counts_as_repops_does(operators):
