@@ -72,6 +72,7 @@ check: setup ## format, lint, types, layering, stale artifacts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python scripts/build_recipes.py --check
 	$(BIN)/python scripts/build_artifacts.py --check
 	$(BIN)/python scripts/build_docs.py --check
 	$(BIN)/python scripts/build_economics.py --check
@@ -83,6 +84,7 @@ format: setup ## format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 
 artifacts: setup ## compile the contracts: ABIs, bytecode, typed bindings
+	$(BIN)/python scripts/build_recipes.py
 	$(BIN)/python scripts/build_artifacts.py
 
 bench: setup ## gas, training efficiency, reproducible arithmetic beside torch

@@ -51,6 +51,7 @@ CONTRACTS = (
     "Audits",
     "Availability",
     "Admissions",
+    "Operators",
 )
 WIDTH = 120
 # EIP-170 allows 24,576; the rest is room for the next change.

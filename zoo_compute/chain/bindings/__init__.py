@@ -8,6 +8,7 @@ from .audits import Audits
 from .availability import Availability
 from .datasets import Datasets
 from .node_registry import NodeRegistry
+from .operators import Operators
 from .rewards import Rewards
 from .settlement import Settlement
 from .task_registry import TaskRegistry
@@ -22,6 +23,7 @@ __all__ = [
     "Availability",
     "Datasets",
     "NodeRegistry",
+    "Operators",
     "Rewards",
     "Settlement",
     "TaskRegistry",

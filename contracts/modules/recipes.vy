@@ -1,0 +1,146 @@
+# pragma version ==0.4.3
+# pragma nonreentrancy on
+"""
+@title Recipes
+@license Apache-2.0
+@notice Executes a recipe of the table on words, as repops/recipes.py says.
+@dev Words are below 2^32, and stay so.
+"""
+
+
+from . import float32
+from . import recipe_table as table
+
+
+# A carried word, and two operands of 64 terms.
+MAX_WORDS: constant(uint256) = 129
+WORD: constant(uint256) = 2**32 - 1
+SIGN: constant(uint256) = 2**31
+
+
+@internal
+@pure
+def _run(
+    code: uint256,
+    words: DynArray[uint256, MAX_WORDS],
+    fixed: uint256,
+    each: uint256,
+    terms: uint256,
+    row: uint256,
+    earlier: uint256,
+) -> uint256:
+    """
+    @param fixed How many words are inputs of every term; the first is the word that terms carry on.
+    @param each How many words are inputs of one term, after those.
+    @param row The last input of a scatter: the row that an index may hit.
+    @param earlier How many terms of a rank come before the element.
+    @return The word that is carried in the end.
+    """
+    entries: bytes32[table.TABLE_WORDS] = table.TABLE
+    at: uint256 = convert(entries[code >> 3], uint256) >> ((code & 7) << 5) & WORD
+    head: uint256 = convert(entries[at >> 3], uint256) >> ((at & 7) << 5) & WORD
+    at += 1
+    registers: uint256[table.REGISTERS] = empty(uint256[table.REGISTERS])
+    registers[0] = convert(entries[at >> 3], uint256) >> ((at & 7) << 5) & WORD
+    at += 1
+    next: uint256 = head & 255
+    # Where the last input is no word that is read: a scatter's row. Elsewhere it is overwritten.
+    if next != 0:
+        registers[next - 1] = row
+    for i: uint256 in range(head >> 8 & 255, bound=table.REGISTERS):
+        registers[next] = convert(entries[at >> 3], uint256) >> ((at & 7) << 5) & WORD
+        next += 1
+        at += 1
+    for i: uint256 in range(fixed, bound=table.LANES):
+        registers[i] = words[i]
+    source: uint256 = fixed
+    if code == table.DOT:
+        # Faster than by its recipe, which is this: most of what is computed is dots.
+        dot: uint256 = registers[0]
+        for term: uint256 in range(terms, bound=table.MAX_STEPS):
+            dot = float32._fma(words[source], words[unsafe_add(source, 1)], dot)
+            source = unsafe_add(source, 2)
+        return dot
+    end: uint256 = at + (head >> 16 & 255)
+    for term: uint256 in range(terms, bound=table.MAX_STEPS):
+        if each != 0:
+            registers[fixed] = words[source]
+            if each == 2:
+                registers[unsafe_add(fixed, 1)] = words[unsafe_add(source, 1)]
+            source = unsafe_add(source, each)
+        if code == table.RANK:
+            registers[3] = convert(term < earlier, uint256)
+        to: uint256 = next
+        for i: uint256 in range(at, end, bound=table.MAX_STEPS):
+            step: uint256 = convert(entries[i >> 3], uint256) >> ((i & 7) << 5)
+            a: uint256 = registers[step >> 8 & 255]
+            b: uint256 = registers[step >> 16 & 255]
+            do: uint256 = step & 255
+            found: uint256 = 0
+            if do == table.DO_FMA:
+                found = float32._fma(a, b, registers[step >> 24 & 255])
+            elif do == table.DO_WHERE:
+                found = b if a != 0 else registers[step >> 24 & 255]
+            elif do == table.DO_ADD:
+                found = float32._add(a, b)
+            elif do == table.DO_XOR:
+                found = a ^ b
+            elif do == table.DO_AND:
+                found = a & b
+            elif do == table.DO_LT:
+                found = convert(float32._is_less(a, b, False), uint256)
+            elif do == table.DO_EQ:
+                found = convert(float32._is_equal(a, b), uint256)
+            elif do == table.DO_IADD:
+                found = unsafe_add(a, b) & WORD
+            elif do == table.DO_SUB:
+                found = float32._sub(a, b)
+            elif do == table.DO_MUL:
+                found = float32._mul(a, b)
+            elif do == table.DO_IMUL:
+                found = unsafe_mul(a, b) & WORD
+            elif do == table.DO_IMULH:
+                found = unsafe_mul(a, b) >> 32
+            elif do == table.DO_ISUB:
+                found = unsafe_sub(a, b) & WORD
+            elif do == table.DO_OR:
+                found = a | b
+            elif do == table.DO_SHL:
+                found = a << (b & 31) & WORD
+            elif do == table.DO_LE:
+                found = convert(float32._is_less(a, b, True), uint256)
+            elif do == table.DO_SHR:
+                found = a >> (b & 31)
+            elif do == table.DO_IEQ:
+                found = convert(a == b, uint256)
+            elif do == table.DO_ILT:
+                found = convert(a ^ SIGN < b ^ SIGN, uint256)
+            elif do == table.DO_DIV:
+                found = float32._div(a, b)
+            elif do == table.DO_IDIV:
+                found = self._floor_div(a, b)
+            elif do == table.DO_TO_FLOAT:
+                found = float32._from_int(a)
+            elif do == table.DO_SQRT:
+                found = float32._sqrt(a)
+            else:
+                found = float32._to_int(a)
+            registers[to] = found
+            to = unsafe_add(to, 1)
+        registers[0] = registers[head >> 24]
+    return registers[0]
+
+
+@internal
+@pure
+def _floor_div(a: uint256, b: uint256) -> uint256:
+    """
+    @dev floor(a / b) of signed integers of 32 bits, mod 2^32; 0 when b is 0.
+    """
+    x: uint256 = unsafe_sub(a, 2**32) if a >= SIGN else a
+    y: uint256 = b
+    if b >= SIGN:
+        x = unsafe_sub(0, x)
+        y = unsafe_sub(2**32, b)
+    # 2^32 is added to the quotient, so that what is divided is not negative; the mask takes it away.
+    return unsafe_div(unsafe_add(x, y << 32), y) & WORD
