@@ -8,7 +8,9 @@ from zoo_compute.spec.state import JobState, Phase, World
 from zoo_compute.spec.world import EXTERNAL, PROTOCOL_ONLY, WIRED, Call
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
-CONTRACTS = ("registry", "tasks", "auction", "settlement", "rewards", "datasets", "treasury")
+CONTRACTS = (
+    *("registry", "tasks", "auction", "settlement", "availability", "audits", "rewards", "datasets", "treasury"),
+)
 GUARDED = ("registry", "tasks", "auction")  # have a guardian
 
 # Reasons of docs/protocol.md that no account can meet, each with why.
@@ -25,7 +27,7 @@ def listed_reasons() -> set[str]:
         "not the guardian": GUARDED,
         "not the deployer": WIRED,
         "already wired": WIRED,
-        "transfer failed": ("registry", "tasks", "rewards", "treasury"),
+        "transfer failed": ("registry", "tasks", "rewards", "audits", "treasury"),
     }
     generic = set(re.findall(r"`CONTRACT: ([a-z ]+)`", text))
     assert generic == set(spelled), f"docs/protocol.md lists other generic reasons: {generic ^ set(spelled)}"

@@ -1,14 +1,16 @@
-"""Directed sequences about disputes, convictions, rollbacks and holds; the referee and the availability are accounts here."""
+"""Directed sequences about disputes, convictions, rollbacks and holds; the referee is an account here."""
 
 from dataclasses import replace
 
 from zoo_compute.spec.params import AGGREGATOR_SEAT, lock_per_slot, restitution, round_price
 from zoo_compute.spec.state import ClaimStatus, JobState
+from zoo_compute.spec.watching import Signature
 
+from . import results
 from .opening import AGGREGATORS, SLOTS, scenario
 from .stage import Offer, Stage
 
-REFEREE, AVAILABILITY = "referee", "availability"
+REFEREE = "referee"
 # Everybody may stand by with what is left.
 STANDBYS = {"alice": Offer(60, 4, True), "bob": Offer(70, 4, True), "carol": Offer(80, 4, True)}
 NOBODY: tuple[str, ...] = ()
@@ -19,7 +21,7 @@ def a_disputed_claim_is_not_paid_until_every_dispute_is_closed(s: Stage) -> None
     s.register_all()
     job = s.running(SLOTS, AGGREGATORS, rounds=2)
     claim = s.commit(job, "alice")
-    for sender in ("stranger", "alice hot", "deployer", AVAILABILITY):
+    for sender in ("stranger", "alice hot", "deployer", s.world.config.availability):
         s.no("settlement: not the referee", "settlement", "open_dispute", sender, job, claim)
         s.no("settlement: not the referee", "settlement", "close_dispute", sender, job, claim, True, NOBODY)
     for forged in (replace(claim, price=1), replace(claim, turn=1), replace(claim, seat=2**256 - 1)):
@@ -78,7 +80,7 @@ def a_worker_convicted_in_the_open_turn_leaves_its_seat_to_who_can_still_commit(
     assert (run.pot, run.reserve) == (0, 0)
     # A second dispute of the same claim, and one of the place it had, change nothing.
     s.ok("settlement", "close_dispute", REFEREE, job, claim, True, (s.accounts["carol owner"],))
-    s.no("settlement: unknown claim", "settlement", "void", AVAILABILITY, job, claim)
+    s.no("availability: unknown claim", "availability", "demand", "stranger", job, claim, 130, 0, 0, 0)
     s.take_over(job, claim.seat, "carol")
     s.commit(job, "carol")
     s.ok("settlement", "close_dispute", REFEREE, job, claim, True, (s.accounts["carol owner"],))
@@ -324,9 +326,9 @@ def data_that_nobody_can_have_convicts_without_challengers(s: Stage) -> None:
         s.no("settlement: not the availability", "settlement", "void", sender, job, claim)
         s.no("settlement: not the availability", "settlement", "hold", sender, job)
         s.no("settlement: not the availability", "settlement", "resume", sender, job, 1)
-    s.no("settlement: unknown claim", "settlement", "void", AVAILABILITY, job, replace(claim, root=b"x" * 32))
-    s.no("settlement: unknown claim", "settlement", "void", AVAILABILITY, 99, claim)
-    s.ok("settlement", "void", AVAILABILITY, job, claim)
+    for of, forged in ((job, replace(claim, root=b"x" * 32)), (99, claim)):
+        s.no("availability: unknown claim", "availability", "demand", "stranger", of, forged, 130, 0, 0, 0)
+    s.lose(job, claim)
     lock = 2 * s.world.run(job).lock
     assert s.world.burned[s.tokens["usd"]] == lock - lock // 10
     assert s.operator("alice").reputation == 0
@@ -343,28 +345,34 @@ def nobody_is_late_while_data_is_held(s: Stage) -> None:
     s.register_all()
     job = s.running(SLOTS, AGGREGATORS)
     alice, run = s.seat_of(job, "alice"), s.world.run(job)
-    s.commit(job, "bob")
-    s.ok("settlement", "hold", AVAILABILITY, job)
-    s.ok("settlement", "hold", AVAILABILITY, job)
+    claim, bob = s.commit(job, "bob"), s.seat_of(job, "bob")
+    s.demand(job, claim, alice, "alice hot")
+    signatures = (Signature(alice, s.accounts["alice hot"]),)
+    s.ok("availability", "certify", "stranger", job, claim, signatures)
     s.to(run.inputs_close + 100)
     s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, alice)
     s.no("settlement: inputs open", "settlement", "post_checkpoint", "dave hot", job, 0, 0, b"r" * 32, b"c" * 32)
     s.no("settlement: job can go on", "settlement", "abandon", "stranger", job)
-    s.ok("settlement", "resume", AVAILABILITY, job, 30)
-    s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, alice)
-    s.ok("settlement", "resume", AVAILABILITY, job, 1_000)
-    after = s.world.run(job)
-    assert (after.holds, after.opened_at) == (0, s.now)
-    assert after.aggregator_due == run.aggregator_due + 1_030
-    s.to(after.opened_at + 20)
+    # Nobody ended the demand for long: what counts is the time there was to answer it.
+    s.ok("availability", "close", "stranger", job, claim, alice)
+    after, answer_s = s.world.run(job), s.preset.answer_s
+    assert (after.holds, after.opened_at) == (0, run.opened_at + answer_s)
+    assert after.aggregator_due == run.aggregator_due + answer_s
+    assert s.world.run(job).missing == 1 << alice != 1 << bob
+    s.post_checkpoint(job)
+    # Who had 20 seconds has the ones that the clocks stood still, too.
+    claim = s.commit(job, "bob")
+    s.demand(job, claim, alice, "alice hot")
+    s.wait(2)
+    opening = results.chunk_opening(claim, s.world.demands[job, claim, alice])
+    s.ok("availability", "answer", "stranger", job, claim, alice, opening)
+    s.to(s.world.run(job).opened_at + 20)
     s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, alice)
     s.wait(1)
     s.ok("settlement", "time_out", "stranger", job, alice)
     s.take_over(job, alice, "carol")
-    for _ in range(3):
+    for _ in range(2):
         s.play_round(job)
-    s.ok("settlement", "hold", AVAILABILITY, job)
-    s.ok("settlement", "resume", AVAILABILITY, job, 5)
     s.settle(job)
 
 

@@ -1,6 +1,18 @@
 """All directed sequences, in the order of a job's life. Together they reach all that docs/protocol.md lists."""
 
-from . import clearing, judging, opening, paying, promising, rewarding, running
+from . import auditing, clearing, judging, opening, paying, promising, rewarding, running, watching
 from .opening import SCENARIOS, Scenario
 
-__all__ = ["SCENARIOS", "Scenario", "clearing", "judging", "opening", "paying", "promising", "rewarding", "running"]
+__all__ = [
+    "SCENARIOS",
+    "Scenario",
+    "auditing",
+    "clearing",
+    "judging",
+    "opening",
+    "paying",
+    "promising",
+    "rewarding",
+    "running",
+    "watching",
+]

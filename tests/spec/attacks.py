@@ -135,7 +135,7 @@ def self_challenge() -> Outcome:
 def sybil_challengers() -> Outcome:
     s = new_stage()
     job = s.running(SLOTS, AGGREGATORS)
-    sybils = ("sink", "timelock", "guardian", "deployer", "referee", "availability", "erin hot", "erin owner")
+    sybils = ("sink", "timelock", "guardian", "deployer", "referee", "frank owner", "erin hot", "erin owner")
     watched = Watched(s, "alice", *sybils[:6], "erin")
     s.convict(job, lie(s, job, "alice"), *(2 * sybils))
     finish(s, job)

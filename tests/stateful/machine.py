@@ -417,7 +417,7 @@ class ProtocolMachine(RuleBasedStateMachine):
     @rule(job=INDEX, index=BITS)
     def void(self, job: int, index: int) -> None:
         job = self.job(job, has_claims)
-        sender = self.s.world.config.availability
+        sender = "stranger"
         self.s.attempt("settlement", "void", sender, job, self.claim(job, index))
 
     def claim(self, job: int, index: int) -> Claim:
@@ -428,7 +428,7 @@ class ProtocolMachine(RuleBasedStateMachine):
     @when(is_running)
     @rule(job=INDEX, seconds=st.integers(0, 90))
     def hold_or_resume(self, job: int, seconds: int) -> None:
-        job, sender = self.job(job, is_running), self.s.world.config.availability
+        job, sender = self.job(job, is_running), "stranger"
         if self.s.world.run(job).holds:
             self.s.attempt("settlement", "resume", sender, job, seconds)
         else:

@@ -110,21 +110,15 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         settlement.release,
         convictions.open_dispute,
         convictions.close_dispute,
-        convictions.void,
-        convictions.hold,
-        convictions.resume,
     ),
-    "rewards": {
-        **_named(
-            rewards.fund,
-            rewards.redeem,
-            rewards.claim,
-            rewards.claim_verification,
-            rewards.claim_data,
-            rewards.recycle,
-        ),
-        "record_verification": rewards.record_verification_by,
-    },
+    "rewards": _named(
+        rewards.fund,
+        rewards.redeem,
+        rewards.claim,
+        rewards.claim_verification,
+        rewards.claim_data,
+        rewards.recycle,
+    ),
     "datasets": _named(datasets.contribute, datasets.cite, datasets.score),
     "availability": _named(
         availability.demand, availability.answer, availability.certify, availability.close, availability.withdraw
@@ -172,15 +166,19 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
         "cancelled": "auction: not the task registry",
         "take": "auction: not the settlement",
     },
-    "settlement": dict.fromkeys(("seat", "begin"), "settlement: not the auction"),
+    "settlement": {
+        **dict.fromkeys(("seat", "begin"), "settlement: not the auction"),
+        **dict.fromkeys(("void", "hold", "resume"), "settlement: not the availability"),
+    },
     "rewards": {
         "record": "rewards: not the settlement",
+        "record_verification": "rewards: not the audits",
         "record_data": "rewards: not the datasets",
     },
 }
 
 # Contracts that were wired at deployment to those deployed after them.
-WIRED: tuple[str, ...] = ("registry", "tasks", "auction", "settlement", "rewards")
+WIRED: tuple[str, ...] = ("registry", "tasks", "auction", "settlement", "rewards", "audits")
 
 
 def apply(world: World, call: Call) -> tuple[World, Any]:
