@@ -112,7 +112,7 @@ class Stage:
             if self.mirror:
                 self.mirror.refuse(call, refusal.reason, self.world)
             return refusal.reason
-        self.coverage.accepted(call, after)
+        self.coverage.accepted(call, self.world, after)
         check_invariants(after)
         if self.mirror:
             self.mirror.accept(call, self.world, after, self.result)
