@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from ..differential.stage import OPERATORS
+from ..differential.stage import OPERATORS, Stage
 from .walk import (
     BITS,
     INDEX,
@@ -18,6 +18,10 @@ from .walk import (
     is_revealable,
     when,
 )
+
+
+def has_bids(s: Stage, job: int) -> bool:
+    return any(of == job for of, _, _ in s.world.bids)
 
 
 class Auctions(Walk):
@@ -123,6 +127,7 @@ class Auctions(Walk):
         self.s.to(max(self.s.now, self.s.world.lot(job, kind).reveal_end + offset))
         self.s.attempt("auction", "reclaim", "stranger", job, kind, self.s.ids[name])
 
+    @when(has_bids)
     @rule(who=INDEX)
     def reclaim(self, who: int) -> None:
         """Every bid of some operator, whatever it is worth still: given back, or its place freed."""

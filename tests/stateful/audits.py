@@ -10,7 +10,7 @@ from zoo_compute.spec.watching import Attestation, Draw, Seal, Status
 
 from ..differential import results
 from ..differential.results import SEGMENTS
-from ..differential.stage import AUDITORS, OPERATORS, Stage
+from ..differential.stage import AUDITORS, Stage
 from .walk import BITS, INDEX, OFFSET, Walk, has_claims, is_closed, is_ended, when
 
 LIE, SALT = b"x" * 32, b"s" * 32
@@ -42,14 +42,6 @@ class Audits(Walk):
         job = self.job(job, has_no_plan)
         self.s.attempt("audits", "offer", "submitter", job, fee, rate, SEGMENTS if amount % 8 else 0)
         self.s.attempt("audits", "fund", "stranger", job, amount)
-
-    @rule(who=INDEX, amount=st.sampled_from([0, 1, 10**19, 2 * 10**19]), leaves=st.booleans())
-    def enlist(self, who: int, amount: int, leaves: bool) -> None:
-        name = (*OPERATORS, *NAMES)[who]
-        operator, owner = self.s.ids[name], f"{name} owner"
-        if leaves:
-            self.s.attempt("audits", "resign", owner, operator)
-        self.s.attempt("audits", "enlist", owner, operator, amount)
 
     @when(is_closed)
     @rule(job=INDEX, back=st.integers(0, 3), wait=st.sampled_from([-1, 0, 0, 0, 0, 255]), some=BITS)

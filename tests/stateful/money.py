@@ -18,6 +18,15 @@ def has_shares(s: Stage, job: int) -> bool:
     return any(of == job for _, _, of in s.world.shares)
 
 
+def is_owed(s: Stage, job: int) -> bool:
+    """Anybody, in any token or coin: by this job or another."""
+    return any(any(owed.values()) for owed in (s.world.owed, s.world.audit_owed, s.world.coin_owed))
+
+
+def is_uncited(s: Stage, job: int) -> bool:
+    return job not in s.world.citations
+
+
 def has_works(s: Stage, job: int) -> bool:
     return any(of == job for _, _, of, _ in s.world.works)
 
@@ -45,6 +54,7 @@ class Money(Walk):
             self.judge_all(job, convicted=False)
             self.s.settle(job)
 
+    @when(is_owed)
     @rule(who=st.sampled_from([*OPERATORS, "submitter", "stranger"]), token=TOKENS)
     def withdraw(self, who: str, token: str) -> None:
         """Whatever anybody owes an account."""
@@ -55,6 +65,7 @@ class Money(Walk):
             self.s.attempt("audits", "withdraw", "stranger", address, account)
             self.s.attempt("availability", "withdraw", "stranger", account)
 
+    @when(is_owed)
     @rule(token=TOKENS, bucket=st.integers(0, 3), amount=st.integers(0, 20))
     def spend(self, token: str, bucket: int, amount: int) -> None:
         address = self.s.tokens[token]
@@ -71,19 +82,15 @@ class Money(Walk):
         self.s.attempt("rewards", "fund", "stranger", amount)
         shares = list(self.s.world.shares)
         operator, epoch, job = shares[who % len(shares)] if shares else (who, self.epoch, 1)
-        if back == 0:
+        if back == 0 and self.is_idle:
             self.s.to(max(self.s.now, (epoch + 1) * self.s.preset.epoch_s))
         self.s.attempt("rewards", "claim", "stranger", operator, epoch - back, (job, *self.s.world.jobs))
-
-    @property
-    def epoch(self) -> int:
-        return self.s.now // self.s.preset.epoch_s
 
     @when(has_works)
     @rule(some=BITS, ends=st.booleans())
     def claim_works(self, some: int, ends: bool) -> None:
         """What was verified or contributed, once its epoch is over, or before."""
-        if ends:
+        if ends and self.is_idle:
             self.s.to((self.epoch + 1) * self.s.preset.epoch_s)
         for index, (flow, who, job, epoch) in enumerate(list(self.s.world.works)):
             if some >> index % 16 & 1:
@@ -96,7 +103,7 @@ class Money(Walk):
         """Any epoch whose budget was fixed; now and then when it has just expired."""
         unspent = [epoch for epoch, total in self.s.world.epochs.items() if total.budget > total.paid]
         epoch = unspent[0] if unspent else self.epoch
-        if unspent and waits:
+        if unspent and waits and self.is_idle:
             self.s.to(max(self.s.now, (epoch + CLAIM_EPOCHS + 1) * self.s.preset.epoch_s + offset))
         self.s.attempt("rewards", "recycle", "stranger", epoch)
 
@@ -113,11 +120,11 @@ class Money(Walk):
 
     # Data ----------------------------------------------------------------------------------------------------------
 
-    @rule(job=INDEX, cited=st.sampled_from([(), (1,), (2,), (1, 2), (2, 1), (1, 99)]), size=INDEX, who=INDEX)
-    def cite(self, job: int, cited: tuple[int, ...], size: int, who: int) -> None:
-        self.s.attempt("datasets", "contribute", "stranger", b"r" * 32, b"c" * 32, size)
+    @when(is_uncited)
+    @rule(job=INDEX, cited=st.sampled_from([(), (1,), (2,), (1, 2), (2, 1), (1, 99)]), who=INDEX)
+    def cite(self, job: int, cited: tuple[int, ...], who: int) -> None:
         sender = "stranger" if who == 7 else "submitter"
-        self.s.attempt("datasets", "cite", sender, self.job(job), cited)
+        self.s.attempt("datasets", "cite", sender, self.job(job, is_uncited), cited)
 
     @when(is_ended)
     @rule(job=INDEX, quality=st.sampled_from([0, 50, 100, 100, 101]), missing=st.sampled_from([0, 0, 0, 1]))

@@ -3,48 +3,56 @@
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
 from zoo_compute.spec.params import AGGREGATOR_SEAT, PERIODS, STAKE_UNIT
 
-from ..differential.stage import OPERATORS
+from ..differential.stage import AUDITORS, OPERATORS
 from .walk import INDEX, OFFSET, TOKENS, Walk
 
 
 class Operators(Walk):
     """What owners do at any time; and any call on any job, whatever its state."""
 
-    @rule(who=INDEX, what=INDEX, amount=st.sampled_from([0, 1, 100, 5_000, 998_000, 10**6]), token=TOKENS)
+    @rule(who=INDEX, what=st.integers(0, 10), amount=st.sampled_from([0, 1, 100, 5_000, 998_000, 10**6]), token=TOKENS)
     def manage(self, who: int, what: int, amount: int, token: str) -> None:
         """An owner's business, exits included."""
-        name = OPERATORS[who % 5]
+        name = (*OPERATORS, *AUDITORS, "alice")[who]
         owner, operator, address = f"{name} owner", self.s.ids[name], self.s.tokens[token]
         calls: list[tuple[Any, ...]] = [
-            ("deposit", operator, address, amount),
-            ("withdraw", operator, address, amount),
-            ("withdraw", operator, address, self.s.world.deposit_of(operator, address).free),
-            ("add_stake", operator, amount * (STAKE_UNIT if amount % 100 == 0 else 1)),
-            ("request_exit", operator),
-            ("withdraw_stake", operator),
-            ("set_hot", operator, self.s.accounts[f"{name} hot"]),
-            ("announce", operator, "http://elsewhere"),
+            ("registry", "deposit", operator, address, amount),
+            ("registry", "withdraw", operator, address, amount),
+            ("registry", "withdraw", operator, address, self.s.world.deposit_of(operator, address).free),
+            ("registry", "add_stake", operator, amount * (STAKE_UNIT if amount % 100 == 0 else 1)),
+            ("registry", "request_exit", operator),
+            ("registry", "withdraw_stake", operator),
+            ("registry", "set_hot", operator, self.s.accounts[f"{name} hot"]),
+            ("registry", "announce", operator, "http://elsewhere"),
+            ("audits", "resign", operator),
+            ("audits", "enlist", operator, amount * 10**15),
+            ("datasets", "contribute", b"r" * 32, b"c" * 32, amount),
         ]
-        self.s.attempt("registry", calls[what][0], owner, *calls[what][1:])
+        contract, function, *args = calls[what]
+        self.s.attempt(contract, function, owner, *args)
 
-    @rule(who=INDEX, tier=st.sampled_from([0, 0, 1, 2]), hours=st.integers(0, 2**PERIODS))
-    def declare(self, who: int, tier: int, hours: int) -> None:
+    @rule(who=INDEX, tier=st.sampled_from([0, 0, 1, 2]), hours=st.integers(0, 2**PERIODS), back=st.integers(-1, 3))
+    def promise(self, who: int, tier: int, hours: int, back: int) -> None:
+        """Hours are declared; an older promise is judged."""
         name = OPERATORS[who % 5]
-        self.s.attempt("registry", "declare", f"{name} owner", self.s.ids[name], tier, hours)
+        if back >= 0:
+            self.s.attempt("registry", "breach", "stranger", self.s.ids[name], self.epoch - back)
+        if back < 2:
+            self.s.attempt("registry", "declare", f"{name} owner", self.s.ids[name], tier, hours)
 
-    @rule(who=INDEX, periods=st.integers(0, 3))
+    @rule(who=INDEX, periods=st.integers(0, 2))
     def beat(self, who: int, periods: int) -> None:
         """Signs of life, the clock running on by a period or so between them."""
         name = OPERATORS[who % 5]
         for _ in range(periods):
             self.s.attempt("registry", "heartbeat", f"{name} hot", self.s.ids[name])
             self.s.wait(self.s.preset.epoch_s // PERIODS)
-        self.s.attempt("registry", "heartbeat", f"{name} hot", self.s.ids[name])
 
+    @precondition(lambda self: self.is_idle)
     @rule(who=INDEX, hours=st.integers(1, 2**PERIODS - 1), offset=OFFSET)
     def break_promise(self, who: int, hours: int, offset: int) -> None:
         """Hours of the next epoch are promised; at its end, and at the next one's, anybody may see to it."""
@@ -53,13 +61,9 @@ class Operators(Walk):
         for _ in range(2):
             self.s.to((self.s.now // self.s.preset.epoch_s + 1) * self.s.preset.epoch_s)
         self.s.to(self.s.now + max(0, offset))
-        epoch = self.s.now // self.s.preset.epoch_s
+        epoch = self.epoch
         for back in (0, 1):
             self.s.attempt("registry", "breach", "stranger", self.s.ids[name], epoch - back)
-
-    @rule(who=INDEX, back=st.integers(-1, 3))
-    def breach(self, who: int, back: int) -> None:
-        self.s.attempt("registry", "breach", "stranger", who, self.s.now // self.s.preset.epoch_s - back)
 
     # Strays ---------------------------------------------------------------------------------------------------------
 

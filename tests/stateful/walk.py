@@ -25,7 +25,7 @@ INDEX = st.integers(0, 7)
 BITS = st.integers(0, 2**16 - 1)
 OFFSET = st.sampled_from([-1, 0, 1])
 TOKENS = st.sampled_from(["zen", "usd"])
-MAX_JOBS = 3
+MAX_JOBS = 6
 
 Deed = Callable[[Stage, int], bool]
 
@@ -71,6 +71,9 @@ is_open = _is(JobState.OPEN)
 is_awarded = _is(JobState.AWARDED)
 is_running = _is(JobState.RUNNING)
 is_ended = _is(JobState.ENDED)
+
+
+is_living = _is(JobState.OPEN, JobState.AWARDED, JobState.RUNNING)
 
 
 def when(deed: Deed) -> Callable[[Any], Any]:
@@ -142,6 +145,15 @@ class Walk(RuleBasedStateMachine):
         """To the second before, of, or after one of the next deadlines."""
         clocks = self.clocks()
         self.s.to(max(self.s.now, clocks[index % min(4, len(clocks))] + offset))
+
+    @property
+    def epoch(self) -> int:
+        return self.s.now // self.s.preset.epoch_s
+
+    @property
+    def is_idle(self) -> bool:
+        """No job's clocks run: the time for what takes whole epochs."""
+        return not self.able(is_living)
 
     # What can be done -----------------------------------------------------------------------------------------------
 
