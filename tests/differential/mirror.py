@@ -148,6 +148,7 @@ class ContractMirror:
             **{name: str(contracts[name].address) for name in HOLDERS},
         )
         self._signers = {address: Signer(name) for name, address in accounts.items()}
+        self.calls = 0
         self._steps = 0
         self._seen: dict[tuple[str, Any], None] = {}
 
@@ -209,6 +210,7 @@ class ContractMirror:
         method = getattr(target, call.function)
         args = call.args[1:] if call.contract == "token" else call.args or _zeros(method)
         data = method.prepare_calldata(*(self._argument(arg, call) for arg in args))
+        self.calls += 1
         return boa.env.execute_code(to_address=target.address, sender=call.sender, data=data, value=call.value)
 
     def _argument(self, arg: Any, call: Call) -> Any:

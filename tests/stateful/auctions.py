@@ -1,11 +1,12 @@
 """Rules of a walk: jobs are posted and auctioned."""
 
-from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
+from random import Random
 
 from ..differential.stage import OPERATORS, Stage
+from .rules import precondition, rule
 from .walk import (
     BITS,
+    BOTH,
     INDEX,
     MAX_JOBS,
     OFFSET,
@@ -20,6 +21,11 @@ from .walk import (
 )
 
 
+def draw_prices(random: Random) -> list[int]:
+    """One an operator and kind."""
+    return [random.randint(1, 30) for _ in range(10)]
+
+
 def has_bids(s: Stage, job: int) -> bool:
     return any(of == job for of, _, _ in s.world.bids)
 
@@ -27,8 +33,8 @@ def has_bids(s: Stage, job: int) -> bool:
 class Auctions(Walk):
     """From the posting to the last award."""
 
-    @precondition(lambda self: len(self.s.world.jobs) < MAX_JOBS)
-    @rule(token=TOKENS, rounds=st.integers(1, 3), slots=st.integers(1, 6), quorum=st.integers(0, 7), price=BITS)
+    @precondition(lambda self: self.is_idle and len(self.s.world.jobs) < MAX_JOBS)
+    @rule(token=TOKENS, rounds=range(1, 4), slots=range(1, 7), quorum=range(8), price=BITS)
     def post(self, token: str, rounds: int, slots: int, quorum: int, price: int) -> None:
         quorum = min(quorum, slots) if price % 8 else quorum
         reserve, most = 20 + price % 100, 20 + price % 100 + price % 7 * 10
@@ -36,9 +42,7 @@ class Auctions(Walk):
         self.s.attempt("tasks", "post", "submitter", self.s.terms(token=token, **changes))
 
     @when(is_biddable)
-    @rule(
-        job=INDEX, kind=st.integers(0, 1), who=INDEX, price=st.integers(1, 130), capacity=INDEX, standby=st.booleans()
-    )
+    @rule(job=INDEX, kind=range(2), who=INDEX, price=range(1, 131), capacity=INDEX, standby=BOTH)
     def bid(self, job: int, kind: int, who: int, price: int, capacity: int, standby: bool) -> None:
         self.place(self.job(job, is_biddable), kind, OPERATORS[who % 5], price, capacity, standby)
 
@@ -51,7 +55,7 @@ class Auctions(Walk):
             self.prices[job, kind, name, attempt] = price
 
     @when(is_biddable)
-    @rule(job=INDEX, prices=st.lists(st.integers(1, 30), min_size=10, max_size=10), many=BITS, standbys=BITS)
+    @rule(4, job=INDEX, prices=draw_prices, many=BITS, standbys=BITS)
     def hold_auction(self, job: int, prices: list[int], many: int, standbys: int) -> None:
         """From the first bid to the last award, where the bids suffice."""
         self.auction(self.job(job, is_biddable), prices, many, standbys)
@@ -86,7 +90,7 @@ class Auctions(Walk):
                 self.s.attempt("auction", "reveal", "stranger", *args)
 
     @when(is_clearable)
-    @rule(job=INDEX, offset=OFFSET, how=BITS)
+    @rule(2, job=INDEX, offset=OFFSET, how=BITS)
     def clear(self, job: int, offset: int, how: int) -> None:
         """In order, in parts, with a bid skipped, or not at all because a lot reopens."""
         job = self.job(job, is_clearable)
@@ -112,14 +116,14 @@ class Auctions(Walk):
                 self.s.attempt("auction", "award", "stranger", job, kind, (operator,))
 
     @when(is_open)
-    @rule(job=INDEX, kind=st.integers(0, 1), cancel=INDEX)
+    @rule(job=INDEX, kind=range(2), cancel=INDEX)
     def reopen_or_cancel(self, job: int, kind: int, cancel: int) -> None:
         job = self.job(job, is_open)
         if self.s.attempt("auction", "reopen", "stranger", job, kind) is not None and cancel == 0:
             self.s.attempt("tasks", "cancel", "submitter", job)
 
     @when(is_biddable)
-    @rule(job=INDEX, kind=st.integers(0, 1), who=INDEX, capacity=INDEX, offset=OFFSET)
+    @rule(2, job=INDEX, kind=range(2), who=INDEX, capacity=INDEX, offset=OFFSET)
     def stay_silent(self, job: int, kind: int, who: int, capacity: int, offset: int) -> None:
         """A bid that nobody opens costs what it offered, once the reveal phase has ended."""
         job, name = self.job(job, is_biddable), OPERATORS[who % 5]

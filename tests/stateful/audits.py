@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator
 
-from hypothesis import strategies as st
-from hypothesis.stateful import rule
-
 from zoo_compute.spec.state import Claim, ClaimStatus
 from zoo_compute.spec.watching import Attestation, Draw, Seal, Status
 
 from ..differential import results
 from ..differential.results import SEGMENTS
 from ..differential.stage import AUDITORS, Stage
-from .walk import BITS, INDEX, OFFSET, Walk, has_claims, is_closed, is_ended, when
+from .rules import rule
+from .walk import BITS, BOTH, INDEX, OFFSET, Walk, has_claims, is_closed, is_ended, when
 
 LIE, SALT = b"x" * 32, b"s" * 32
 NAMES = ("erin", *AUDITORS)
@@ -34,9 +32,9 @@ class Audits(Walk):
 
     @rule(
         job=INDEX,
-        fee=st.sampled_from([0, 1, 7, 7]),
-        rate=st.sampled_from([0, 5_000, 10_000]),
-        amount=st.integers(0, 60),
+        fee=(0, 1, 7, 7),
+        rate=(0, 5_000, 10_000),
+        amount=range(61),
     )
     def offer(self, job: int, fee: int, rate: int, amount: int) -> None:
         job = self.job(job, has_no_plan)
@@ -44,7 +42,7 @@ class Audits(Walk):
         self.s.attempt("audits", "fund", "stranger", job, amount)
 
     @when(is_closed)
-    @rule(job=INDEX, back=st.integers(0, 3), wait=st.sampled_from([-1, 0, 0, 0, 0, 255]), some=BITS)
+    @rule(2, job=INDEX, back=range(4), wait=(-1, 0, 0, 0, 0, 255), some=BITS)
     def draw(self, job: int, back: int, wait: int, some: int) -> None:
         """A turn is scheduled, drawn, and attested; or scheduled or drawn only."""
         job = self.job(job, is_closed)
@@ -57,7 +55,7 @@ class Audits(Walk):
             self.attest_some(job, claim, some)
 
     @when(has_draws)
-    @rule(job=INDEX, index=BITS, some=BITS, half=st.booleans())
+    @rule(job=INDEX, index=BITS, some=BITS, half=BOTH)
     def attest(self, job: int, index: int, some: int, half: bool) -> None:
         """Of a claim of any turn; mostly at once, or once anybody may."""
         job = self.job(job, has_draws)
@@ -84,7 +82,7 @@ class Audits(Walk):
                 yield key, found
 
     @when(has_draws)
-    @rule(some=BITS, offset=OFFSET, late=st.booleans())
+    @rule(some=BITS, offset=OFFSET, late=BOTH)
     def reveal_roots(self, some: int, offset: int, late: bool) -> None:
         """At the first or last second for it; a few say another root than they sealed."""
         for index, (key, found) in enumerate(self.attestations(Status.SEALED)):
@@ -107,7 +105,7 @@ class Audits(Walk):
             self.s.attempt("audits", "open", "stranger", job, claim, unit, root, opening)
 
     @when(has_convictions)
-    @rule(some=BITS, leaf=st.integers(1, SEGMENTS))
+    @rule(some=BITS, leaf=range(1, SEGMENTS + 1))
     def tell_convictions(self, some: int, leaf: int) -> None:
         """By the referee, which slot was false from where on; and by anybody."""
         for index, ((job, _, _), posted) in enumerate(list(self.s.world.claims.items())):
@@ -120,7 +118,7 @@ class Audits(Walk):
             self.s.attempt("audits", "record_conviction", "stranger", job, posted.claim)
 
     @when(has_draws)
-    @rule(offset=OFFSET, final=st.booleans())
+    @rule(2, offset=OFFSET, final=BOTH)
     def settle_audits(self, offset: int, final: bool) -> None:
         """At the edge of the last phase; mostly of turns that are final by then."""
         for index, (key, _) in enumerate(self.attestations(Status.SEALED, Status.REVEALED)):
@@ -135,7 +133,7 @@ class Audits(Walk):
             self.s.attempt("audits", "refund", "stranger", job)
 
     @when(has_claims)
-    @rule(job=INDEX, index=BITS, some=BITS, honest=st.booleans())
+    @rule(4, job=INDEX, index=BITS, some=BITS, honest=BOTH)
     def whole_audit(self, job: int, index: int, some: int, honest: bool) -> None:
         """From a claim's draw to what its auditors get; convicted on the way or not."""
         job = self.job(job, has_claims)

@@ -1,47 +1,45 @@
-"""The rules of all walks in one machine (see `walk`)."""
+"""The rules of all concepts in one walk (see `walk`), and how one is made."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
 from typing import Any
 
-from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule
+import boa
 
+from ..differential.coverage import Coverage
 from ..differential.results import SEGMENTS
-from .auctions import Auctions
+from .auctions import Auctions, draw_prices
 from .audits import Audits
 from .money import Money
 from .operators import Operators
 from .rounds import Rounds
+from .rules import Step, draw_step, is_possible, precondition, rule, shrink, told
 from .verdicts import Verdicts
-from .walk import BITS, INDEX, MAX_JOBS, TOKENS
+from .walk import BITS, MAX_JOBS, TOKENS, prepared
 
 JOB: dict[str, Any] = {
     "token": TOKENS,
-    "rounds": st.integers(1, 4),
-    "slots": st.integers(1, 6),
-    "quorum": st.integers(1, 3),
-    "depth": st.integers(1, 4),
-    "policy": st.integers(0, 1),
-    "prices": st.lists(st.integers(1, 30), min_size=10, max_size=10),
+    "rounds": range(2, 6),
+    "slots": range(1, 7),
+    "quorum": range(1, 4),
+    "depth": range(1, 5),
+    "policy": range(2),
+    "prices": draw_prices,
     "many": BITS,
     "standbys": BITS,
-    "steps": INDEX,
-    "rate_bps": st.sampled_from([0, 5_000, 10_000, 10_000]),
+    "steps": (0, 1, 3, 4, 5, 6, 6, 7),
+    "reexecute_s": (5, 5, 40),  # so windows of 15 and of 120 seconds
+    "rate_bps": (0, 5_000, 10_000, 10_000),
 }
 
 
-class ProtocolMachine(Auctions, Rounds, Verdicts, Audits, Money, Operators):
-    """One walk, from a job on."""
-
-    @initialize(**JOB)
-    def begin(self, **job: Any) -> None:
-        self.start(**job)
+class ProtocolWalk(Auctions, Rounds, Verdicts, Audits, Money, Operators):
+    """A walk over all of the protocol."""
 
     @precondition(lambda self: self.is_idle and len(self.s.world.jobs) < MAX_JOBS)
-    @rule(**JOB)
-    def begin_again(self, **job: Any) -> None:
-        self.start(**job)
-
-    def start(self, *, prices: list[int], many: int, standbys: int, steps: int, rate_bps: int, **terms: Any) -> None:
+    @rule(6, **JOB)
+    def begin(self, *, prices: list[int], many: int, standbys: int, steps: int, rate_bps: int, **terms: Any) -> None:
         """Most jobs are driven to some turn at once, some to a step of their auctions. Most pay for audits."""
         terms["quorum"] = min(terms["quorum"], terms["slots"])
         if self.s.attempt("tasks", "post", "submitter", self.s.terms(max_price=130, **terms)):
@@ -57,3 +55,50 @@ class ProtocolMachine(Auctions, Rounds, Verdicts, Audits, Money, Operators):
             self.answers(job, many >> 3 if steps == 3 else 0, estimate_s=5 + steps)
         for _ in range(steps - 4):
             self.play_all(job)
+
+
+def walk_from(seed: int, steps: int, coverage: Coverage) -> None:
+    """One walk. Raises WalkFailed, which says how to see it again."""
+    random, taken = Random(seed), []
+    with apart():
+        walk = ProtocolWalk(coverage)
+        try:
+            for _ in range(steps):
+                name, args = draw_step(walk, random)
+                taken.append((name, args))
+                getattr(walk, name)(**args)
+            walk.compare()
+        except Exception as error:  # noqa: BLE001 (a specification that crashes fails as well)
+            failure = error
+        else:
+            return
+    shrunk = shrink(taken, fails)
+    again = fails(shrunk) or failure
+    raise WalkFailed(f"seed {seed}: {again}\n{told(shrunk)}") from again
+
+
+class WalkFailed(AssertionError):
+    """Contracts and specification disagree, or an invariant broke; with the steps that it takes."""
+
+
+def fails(steps: Sequence[Step]) -> Exception | None:
+    """Takes these steps, but for those that make no sense; what went wrong."""
+    with apart():
+        walk = ProtocolWalk(Coverage())
+        try:
+            for name, args in steps:
+                if is_possible(walk, getattr(ProtocolWalk, name)):
+                    getattr(walk, name)(**args)
+            walk.compare()
+        except Exception as error:  # noqa: BLE001 (a specification that crashes fails as well)
+            return error
+    return None
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """What a walk does is undone. boa would keep every preimage that it saw."""
+    boa.env.sha3_trace, boa.env.sstore_trace = {}, {}
+    prepared()
+    with boa.env.anchor():
+        yield

@@ -2,14 +2,12 @@
 
 from dataclasses import replace
 
-from hypothesis import strategies as st
-from hypothesis.stateful import rule
-
 from zoo_compute.spec.params import CLAIM_EPOCHS, Flow
 from zoo_compute.spec.state import Citation, JobState, Receipt, Traffic
 
 from ..differential.stage import OPERATORS, Stage
-from .walk import BITS, INDEX, OFFSET, TOKENS, Walk, has_claims, is_ended, when
+from .rules import rule
+from .walk import BITS, BOTH, INDEX, OFFSET, TOKENS, Walk, has_claims, is_ended, when
 
 LINK = 125_000_000 * 60  # bytes that one Gbps carries in an epoch of a devnet
 
@@ -55,7 +53,7 @@ class Money(Walk):
             self.s.settle(job)
 
     @when(is_owed)
-    @rule(who=st.sampled_from([*OPERATORS, "submitter", "stranger"]), token=TOKENS)
+    @rule(who=(*OPERATORS, "submitter", "stranger"), token=TOKENS)
     def withdraw(self, who: str, token: str) -> None:
         """Whatever anybody owes an account."""
         address = self.s.tokens[token]
@@ -66,7 +64,7 @@ class Money(Walk):
             self.s.attempt("availability", "withdraw", "stranger", account)
 
     @when(is_owed)
-    @rule(token=TOKENS, bucket=st.integers(0, 3), amount=st.integers(0, 20))
+    @rule(token=TOKENS, bucket=range(4), amount=range(21))
     def spend(self, token: str, bucket: int, amount: int) -> None:
         address = self.s.tokens[token]
         self.s.attempt("tasks", "withdraw", "stranger", address, self.s.world.config.treasury)
@@ -76,7 +74,7 @@ class Money(Walk):
     # Network rewards -----------------------------------------------------------------------------------------------
 
     @when(has_shares)
-    @rule(who=INDEX, back=st.integers(-1, 1), amount=st.sampled_from([0, 1, 10**6]))
+    @rule(who=INDEX, back=range(-1, 2), amount=(0, 1, 10**6))
     def claim_reward(self, who: int, back: int, amount: int) -> None:
         """Of an epoch in which there is something to share, or of one beside it."""
         self.s.attempt("rewards", "fund", "stranger", amount)
@@ -87,7 +85,7 @@ class Money(Walk):
         self.s.attempt("rewards", "claim", "stranger", operator, epoch - back, (job, *self.s.world.jobs))
 
     @when(has_works)
-    @rule(some=BITS, ends=st.booleans())
+    @rule(2, some=BITS, ends=BOTH)
     def claim_works(self, some: int, ends: bool) -> None:
         """What was verified or contributed, once its epoch is over, or before."""
         if ends and self.is_idle:
@@ -98,7 +96,7 @@ class Money(Walk):
                 self.s.attempt("rewards", function, "stranger", who, job, epoch)
 
     @when(has_shares)
-    @rule(offset=OFFSET, waits=st.sampled_from([False, False, False, True]))
+    @rule(offset=OFFSET, waits=(False, False, False, True))
     def recycle(self, offset: int, waits: bool) -> None:
         """Any epoch whose budget was fixed; now and then when it has just expired."""
         unspent = [epoch for epoch, total in self.s.world.epochs.items() if total.budget > total.paid]
@@ -107,7 +105,7 @@ class Money(Walk):
             self.s.to(max(self.s.now, (epoch + CLAIM_EPOCHS + 1) * self.s.preset.epoch_s + offset))
         self.s.attempt("rewards", "recycle", "stranger", epoch)
 
-    @rule(who=INDEX, client=INDEX, more=st.sampled_from([-1, 0, 1, 10**9, LINK // 2, LINK, 2**43]), wrong=INDEX)
+    @rule(who=INDEX, client=INDEX, more=(-1, 0, 1, 10**9, LINK // 2, LINK, 2**43), wrong=INDEX)
     def redeem(self, who: int, client: int, more: int, wrong: int) -> None:
         """A receipt that says so much more than the pair's last, or has a wrong epoch, signer or sender."""
         server, client = 1 + who % 5, 1 + client % 5
@@ -121,13 +119,13 @@ class Money(Walk):
     # Data ----------------------------------------------------------------------------------------------------------
 
     @when(is_uncited)
-    @rule(job=INDEX, cited=st.sampled_from([(), (1,), (2,), (1, 2), (2, 1), (1, 99)]), who=INDEX)
+    @rule(job=INDEX, cited=((), (1,), (2,), (1, 2), (2, 1), (1, 99)), who=INDEX)
     def cite(self, job: int, cited: tuple[int, ...], who: int) -> None:
         sender = "stranger" if who == 7 else "submitter"
         self.s.attempt("datasets", "cite", sender, self.job(job, is_uncited), cited)
 
     @when(is_ended)
-    @rule(job=INDEX, quality=st.sampled_from([0, 50, 100, 100, 101]), missing=st.sampled_from([0, 0, 0, 1]))
+    @rule(job=INDEX, quality=(0, 50, 100, 100, 101), missing=(0, 0, 0, 1))
     def score(self, job: int, quality: int, missing: int) -> None:
         """Mostly of what was cited; of a job that is settled, or not yet."""
         job = self.job(job, is_ended)

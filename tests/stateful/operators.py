@@ -2,19 +2,17 @@
 
 from typing import Any
 
-from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
-
 from zoo_compute.spec.params import AGGREGATOR_SEAT, PERIODS, STAKE_UNIT
 
 from ..differential.stage import AUDITORS, OPERATORS
+from .rules import precondition, rule
 from .walk import INDEX, OFFSET, TOKENS, Walk
 
 
 class Operators(Walk):
     """What owners do at any time; and any call on any job, whatever its state."""
 
-    @rule(who=INDEX, what=st.integers(0, 10), amount=st.sampled_from([0, 1, 100, 5_000, 998_000, 10**6]), token=TOKENS)
+    @rule(who=INDEX, what=range(11), amount=(0, 1, 100, 5_000, 998_000, 10**6), token=TOKENS)
     def manage(self, who: int, what: int, amount: int, token: str) -> None:
         """An owner's business, exits included."""
         name = (*OPERATORS, *AUDITORS, "alice")[who]
@@ -35,7 +33,7 @@ class Operators(Walk):
         contract, function, *args = calls[what]
         self.s.attempt(contract, function, owner, *args)
 
-    @rule(who=INDEX, tier=st.sampled_from([0, 0, 1, 2]), hours=st.integers(0, 2**PERIODS), back=st.integers(-1, 3))
+    @rule(who=INDEX, tier=(0, 0, 1, 2), hours=range(2**PERIODS + 1), back=range(-1, 4))
     def promise(self, who: int, tier: int, hours: int, back: int) -> None:
         """Hours are declared; an older promise is judged."""
         name = OPERATORS[who % 5]
@@ -44,7 +42,7 @@ class Operators(Walk):
         if back < 2:
             self.s.attempt("registry", "declare", f"{name} owner", self.s.ids[name], tier, hours)
 
-    @rule(who=INDEX, periods=st.integers(0, 2))
+    @rule(who=INDEX, periods=range(3))
     def beat(self, who: int, periods: int) -> None:
         """Signs of life, the clock running on by a period or so between them."""
         name = OPERATORS[who % 5]
@@ -53,7 +51,7 @@ class Operators(Walk):
             self.s.wait(self.s.preset.epoch_s // PERIODS)
 
     @precondition(lambda self: self.is_idle)
-    @rule(who=INDEX, hours=st.integers(1, 2**PERIODS - 1), offset=OFFSET)
+    @rule(who=INDEX, hours=range(1, 2**PERIODS - 1 + 1), offset=OFFSET)
     def break_promise(self, who: int, hours: int, offset: int) -> None:
         """Hours of the next epoch are promised; at its end, and at the next one's, anybody may see to it."""
         name = OPERATORS[who % 5]
@@ -67,7 +65,7 @@ class Operators(Walk):
 
     # Strays ---------------------------------------------------------------------------------------------------------
 
-    @rule(job=INDEX, who=INDEX, which=st.integers(0, 16), number=st.sampled_from([0, 1, 2, 3, 2**256 - 1]))
+    @rule(job=INDEX, who=INDEX, which=range(17), number=(0, 1, 2, 3, 2**256 - 1))
     def stray(self, job: int, who: int, which: int, number: int) -> None:
         """Any call on any job, whatever its state."""
         job, name = self.job(job), OPERATORS[who % 5]

@@ -1,22 +1,20 @@
 """Rules of a walk: a job's holders, and its rounds."""
 
-from hypothesis import strategies as st
-from hypothesis.stateful import rule
-
 from zoo_compute.spec import seats
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.state import JobState
 
 from ..differential import results
 from ..differential.stage import OPERATORS
-from .walk import BITS, INDEX, OFFSET, Walk, has_vacancy, is_awarded, is_running, when
+from .rules import rule
+from .walk import BITS, BOTH, INDEX, OFFSET, Walk, has_vacancy, is_awarded, is_running, when
 
 
 class Rounds(Walk):
     """From the first word of a holder to the last checkpoint."""
 
     @when(is_awarded)
-    @rule(job=INDEX, choices=BITS, estimate_s=st.sampled_from([0, 1, 5, 15, 30, 31]))
+    @rule(job=INDEX, choices=BITS, estimate_s=(0, 1, 5, 15, 30, 31))
     def answer(self, job: int, choices: int, estimate_s: int) -> None:
         self.answers(self.job(job, is_awarded), choices, estimate_s=estimate_s)
 
@@ -35,7 +33,7 @@ class Rounds(Walk):
             self.s.attempt("settlement", "expire", "stranger", job, number)
 
     @when(is_running)
-    @rule(job=INDEX, index=INDEX, late=st.booleans())
+    @rule(2, job=INDEX, index=INDEX, late=BOTH)
     def commit(self, job: int, index: int, late: bool) -> None:
         """Any seat, which knows no results; now and then in a turn that is not open yet."""
         job = self.job(job, is_running)
@@ -56,7 +54,7 @@ class Rounds(Walk):
         self.s.attempt("settlement", "commit", self.hot(seat.operator), job, number, run.turn, root, b"b" * 32)
 
     @when(is_running)
-    @rule(job=INDEX, absent=BITS)
+    @rule(6, job=INDEX, absent=BITS)
     def play_round(self, job: int, absent: int) -> None:
         """Holders commit but for the absent ones; the aggregator closes the turn if it may."""
         job = self.job(job, is_running)
@@ -70,7 +68,7 @@ class Rounds(Walk):
         self.close_turn(job, lie=0)
 
     @when(is_running)
-    @rule(job=INDEX, lie=st.sampled_from([0, 0, 0, 1, 2**255]))
+    @rule(job=INDEX, lie=(0, 0, 0, 1, 2**255))
     def post_checkpoint(self, job: int, lie: int) -> None:
         self.close_turn(self.job(job, is_running), lie=lie)
 
@@ -93,7 +91,7 @@ class Rounds(Walk):
         self.s.attempt("settlement", "time_out", "stranger", job, number)
 
     @when(is_running)
-    @rule(job=INDEX, index=INDEX, count=st.integers(1, 3))
+    @rule(job=INDEX, index=INDEX, count=range(1, 4))
     def decline(self, job: int, index: int, count: int) -> None:
         job = self.job(job, is_running)
         number = self.seat(job, index)
@@ -101,14 +99,14 @@ class Rounds(Walk):
         self.s.attempt("settlement", "decline", sender, job, number, count)
 
     @when(has_vacancy)
-    @rule(job=INDEX, who=INDEX, index=INDEX, count=st.integers(0, 3), estimate_s=st.sampled_from([1, 5, 15, 30, 31]))
+    @rule(job=INDEX, who=INDEX, index=INDEX, count=range(4), estimate_s=(1, 5, 15, 30, 31))
     def take_over(self, job: int, who: int, index: int, count: int, estimate_s: int) -> None:
         job, name = self.job(job, has_vacancy), OPERATORS[who % 5]
         args = (job, self.seat(job, index), self.s.ids[name], count, estimate_s)
         self.s.attempt("settlement", "take_over", f"{name} hot", *args)
 
     @when(has_vacancy)
-    @rule(job=INDEX, some=BITS)
+    @rule(2, job=INDEX, some=BITS)
     def everybody_takes_over(self, job: int, some: int) -> None:
         """Every vacant seat, whole or in part; the aggregator's too."""
         job = self.job(job, has_vacancy)

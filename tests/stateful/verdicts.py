@@ -1,8 +1,5 @@
 """Rules of a walk: claims are disputed and asked for, and may be convicted."""
 
-from hypothesis import strategies as st
-from hypothesis.stateful import rule
-
 from zoo_compute.spec.availability import least_deposit
 from zoo_compute.spec.params import AGGREGATOR_SEAT, STRANGERS_LANE, SUBMITTER_LANE
 from zoo_compute.spec.state import Claim
@@ -10,7 +7,8 @@ from zoo_compute.spec.watching import Demand, Signature
 
 from ..differential import results
 from ..differential.stage import OPERATORS, Stage
-from .walk import BITS, INDEX, OFFSET, Walk, has_claims, when
+from .rules import rule
+from .walk import BITS, BOTH, INDEX, OFFSET, Walk, has_claims, when
 
 LIE = b"x" * 32
 
@@ -23,7 +21,7 @@ class Verdicts(Walk):
     """What the referee, and who asks for data, do to claims."""
 
     @when(has_claims)
-    @rule(job=INDEX, index=BITS, convicted=st.booleans(), challengers=st.integers(0, 3))
+    @rule(3, job=INDEX, index=BITS, convicted=BOTH, challengers=range(4))
     def dispute(self, job: int, index: int, convicted: bool, challengers: int) -> None:
         """A dispute is opened, and mostly closed again, of any pending claim."""
         job, referee = self.job(job, has_claims), self.s.world.config.referee
@@ -34,19 +32,19 @@ class Verdicts(Walk):
             self.s.attempt("settlement", "close_dispute", referee, job, claim, convicted, accounts)
 
     @when(has_claims)
-    @rule(job=INDEX, convicted=st.booleans())
+    @rule(job=INDEX, convicted=BOTH)
     def judge(self, job: int, convicted: bool) -> None:
         self.judge_all(self.job(job, has_claims), convicted=convicted)
 
     # Data ----------------------------------------------------------------------------------------------------------
 
     @when(has_claims)
-    @rule(job=INDEX, index=BITS, lane=INDEX, what=INDEX, short=st.sampled_from([0, 0, 0, 0, 0, 0, 1]), wait=INDEX)
+    @rule(6, job=INDEX, index=BITS, lane=INDEX, what=INDEX, short=(0, 0, 0, 0, 0, 0, 1), wait=INDEX)
     def ask(self, job: int, index: int, lane: int, what: int, short: int, wait: int) -> None:
         """A chunk of a claim, by whoever has the lane; its author answers at once, late, or not now."""
         job = self.job(job, has_claims)
         claim = self.claim(job, index)
-        lane = (SUBMITTER_LANE, STRANGERS_LANE, AGGREGATOR_SEAT, 131)[lane - 4] if lane > 3 else lane
+        lane = (STRANGERS_LANE, SUBMITTER_LANE, AGGREGATOR_SEAT, 131, 0, 1, 2, 3)[lane]
         self.s.base_fee = index % 2 * 3 * 10**9
         slot = (0 if claim.is_aggregation else claim.scope >> 16) + (what == 7)
         args = (job, claim, lane, slot, what % 4, index % 3)
@@ -69,7 +67,7 @@ class Verdicts(Walk):
             self.s.attempt("availability", "answer", "stranger", job, claim, lane, opening)
 
     @when(has_demands)
-    @rule(job=INDEX, some=BITS, offset=OFFSET, shows=st.booleans())
+    @rule(4, job=INDEX, some=BITS, offset=OFFSET, shows=BOTH)
     def end_demands(self, job: int, some: int, offset: int, shows: bool) -> None:
         """At the edge of their time some are answered, or closed."""
         job = self.job(job, has_demands)
@@ -83,7 +81,7 @@ class Verdicts(Walk):
                 self.s.attempt("availability", "close", "stranger", job, claim, lane)
 
     @when(has_claims)
-    @rule(job=INDEX, index=BITS, forged=INDEX)
+    @rule(2, job=INDEX, index=BITS, forged=INDEX)
     def certify(self, job: int, index: int, forged: int) -> None:
         """Who holds other seats signs, but for some; one may sign for another."""
         job = self.job(job, has_claims)
