@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import asdict, astuple, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -151,6 +152,12 @@ class ContractMirror:
         self.calls = 0
         self._steps = 0
         self._seen: dict[tuple[str, Any], None] = {}
+
+    def fork(self) -> "ContractMirror":
+        """For a walk of its own: what it sees and counts is its own."""
+        new = copy(self)
+        new.calls, new._steps, new._seen = 0, 0, dict(self._seen)
+        return new
 
     def accept(self, call: Call, before: World, after: World, result: Any) -> None:
         """The contract must accept, return the same and show the same."""

@@ -24,7 +24,6 @@ from ..differential.mirror import mirrored
 from ..differential.scenarios import SCENARIOS
 from ..differential.stage import Stage
 from .machine import WalkFailed, walk_from
-from .walk import prepared
 
 RESULT = Path(__file__).parents[2] / "benchmarks" / "results" / "campaign.json"
 STEPS = 120  # of a walk
@@ -49,11 +48,8 @@ def play_scenario(name: str) -> Part:
 
 
 def play_walk(seed: int) -> Part:
-    mirror, coverage = prepared().mirror, Coverage()
-    assert mirror
-    before = mirror.calls
-    walk_from(seed, STEPS, coverage)
-    return Part(coverage, mirror.calls - before)
+    coverage = Coverage()
+    return Part(coverage, walk_from(seed, STEPS, coverage))
 
 
 @dataclass

@@ -57,8 +57,8 @@ class ProtocolWalk(Auctions, Rounds, Verdicts, Audits, Money, Operators):
             self.play_all(job)
 
 
-def walk_from(seed: int, steps: int, coverage: Coverage) -> None:
-    """One walk. Raises WalkFailed, which says how to see it again."""
+def walk_from(seed: int, steps: int, coverage: Coverage) -> int:
+    """One walk; how many calls it made on the contracts. Raises WalkFailed, which says how to see it again."""
     random, taken = Random(seed), []
     with apart():
         walk = ProtocolWalk(coverage)
@@ -71,7 +71,7 @@ def walk_from(seed: int, steps: int, coverage: Coverage) -> None:
         except Exception as error:  # noqa: BLE001 (a specification that crashes fails as well)
             failure = error
         else:
-            return
+            return walk.mirror.calls
     shrunk = shrink(taken, fails)
     again = fails(shrunk) or failure
     raise WalkFailed(f"seed {seed}: {again}\n{told(shrunk)}") from again

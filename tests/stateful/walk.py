@@ -14,7 +14,7 @@ from zoo_compute.spec.params import ZEN
 from zoo_compute.spec.state import Claim, JobState, Phase, Seat
 
 from ..differential.coverage import Coverage
-from ..differential.mirror import deployed_apart
+from ..differential.mirror import ContractMirror, deployed_apart
 from ..differential.stage import AUDITORS, OPERATORS, Stage
 from .rules import precondition, rule
 
@@ -69,8 +69,6 @@ is_open = _is(JobState.OPEN)
 is_awarded = _is(JobState.AWARDED)
 is_running = _is(JobState.RUNNING)
 is_ended = _is(JobState.ENDED)
-
-
 is_living = _is(JobState.OPEN, JobState.AWARDED, JobState.RUNNING)
 
 
@@ -100,13 +98,14 @@ class Walk:
 
     def __init__(self, coverage: Coverage) -> None:
         self.s = copy(prepared())
+        assert isinstance(self.s.mirror, ContractMirror)
+        self.mirror = self.s.mirror = self.s.mirror.fork()
         self.s.coverage = coverage
         self.prices: dict[tuple[int, int, str, int], int] = {}
 
     def compare(self) -> None:
         """All that the contracts show."""
-        assert self.s.mirror
-        self.s.mirror.compare(self.s.world)
+        self.mirror.compare(self.s.world)
 
     # Time -----------------------------------------------------------------------------------------------------------
 
