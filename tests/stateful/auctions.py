@@ -34,7 +34,7 @@ class Auctions(Walk):
     """From the posting to the last award."""
 
     @precondition(lambda self: self.is_idle and len(self.s.world.jobs) < MAX_JOBS)
-    @rule(token=TOKENS, rounds=range(1, 4), slots=range(1, 7), quorum=range(8), price=BITS)
+    @rule(3, token=TOKENS, rounds=range(1, 4), slots=range(1, 7), quorum=range(8), price=BITS)
     def post(self, token: str, rounds: int, slots: int, quorum: int, price: int) -> None:
         quorum = min(quorum, slots) if price % 8 else quorum
         reserve, most = 20 + price % 100, 20 + price % 100 + price % 7 * 10
@@ -65,8 +65,12 @@ class Auctions(Walk):
             kind, who = divmod(index, 5)
             capacity = 1 + (many >> index & 7) % max(1, self.s.world.lot(job, kind).units)
             self.place(job, kind, OPERATORS[who], price, capacity, standbys >> index & 3 != 0)
-        self.open_bids(job, self.s.world.lot(job, 0).bid_end, silent=0)
+        silent = 0b111 << standbys % 10 if many & 3 == 0 else 0
+        self.open_bids(job, self.s.world.lot(job, 0).bid_end, silent=silent)
         self.s.to(max(self.s.now, self.s.world.lot(job, 0).reveal_end))
+        for of, kind, operator in [key for key, bid in self.s.world.bids.items() if not bid.revealed]:
+            if of == job:
+                self.s.attempt("auction", "reclaim", "stranger", job, kind, operator)
         for kind in (0, 1):
             self.s.attempt("auction", "clear", "stranger", job, kind, self.s.order(job, kind))
         for kind in (0, 1):

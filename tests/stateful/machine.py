@@ -28,7 +28,7 @@ JOB: dict[str, Any] = {
     "prices": draw_prices,
     "many": BITS,
     "standbys": BITS,
-    "steps": (0, 1, 3, 4, 5, 6, 6, 7),
+    "steps": (0, 1, 3, 5, 5, 6, 6, 7),
     "reexecute_s": (5, 5, 40),  # so windows of 15 and of 120 seconds
     "rate_bps": (0, 5_000, 10_000, 10_000),
 }
@@ -38,7 +38,7 @@ class ProtocolWalk(Auctions, Rounds, Verdicts, Audits, Money, Operators):
     """A walk over all of the protocol."""
 
     @precondition(lambda self: self.is_idle and len(self.s.world.jobs) < MAX_JOBS)
-    @rule(6, **JOB)
+    @rule(4, **JOB)
     def begin(self, *, prices: list[int], many: int, standbys: int, steps: int, rate_bps: int, **terms: Any) -> None:
         """Most jobs are driven to some turn at once, some to a step of their auctions. Most pay for audits."""
         terms["quorum"] = min(terms["quorum"], terms["slots"])

@@ -11,8 +11,21 @@ from .rules import shrink
 SEEDS, STEPS = range(24), 80
 
 # What walks must find by themselves; the directed sequences reach the rest (tests/differential).
-MUST_ACCEPT: set[str] = set()
-MUST_CHANGE: set[str] = set()
+MUST_ACCEPT = {
+    *(f"registry.{name}" for name in ("withdraw", "declare", "heartbeat", "breach")),
+    *(f"tasks.{name}" for name in ("post", "withdraw")),
+    *(f"auction.{name}" for name in ("bid", "reveal", "reopen", "clear", "award", "reclaim", "retire")),
+    *(f"settlement.{name}" for name in ("ready", "decline", "commit", "time_out", "take_over", "post_checkpoint")),
+    *(f"settlement.{name}" for name in ("abandon", "finalise", "release", "open_dispute", "close_dispute")),
+    *(f"availability.{name}" for name in ("demand", "answer", "certify", "close")),
+    *(f"audits.{name}" for name in ("offer", "fund", "refund", "schedule", "draw", "attest", "reveal", "open")),
+    *(f"audits.{name}" for name in ("falsify", "record_conviction", "settle")),
+    *("rewards.fund", "rewards.redeem", "datasets.cite", "treasury.collect"),
+}
+MUST_CHANGE = {
+    *("job: RUNNING>ENDED", "claim: PENDING>PAID", "claim: PENDING>CONVICTED", "claim: PAID>PENDING"),
+    *("demand: NONE>OPEN", "demand: OPEN>ENDED", "draw: SCHEDULED>DRAWN", "attestation: REVEALED>SETTLED"),
+}
 
 
 def test_random_walks__contracts_and_specification_agree_and_money_is_conserved() -> None:
