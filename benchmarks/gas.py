@@ -32,8 +32,9 @@ from zoo_compute.spec.pricing import RevealedBid, order_bids
 
 ROOT = b"\x11" * 32
 SLOTS = 1_024
-ROUNDS = 16
-DEPTH = 4
+ROUNDS = 48
+DEPTH = 16  # rounds of eight minutes under a window of two hours
+PAID_AT_ONCE = 12  # turns: of four operators and an aggregator, 60 claims of the 64 that one call takes
 RING = 256  # a bid lies at its job's number modulo this
 PRICE = ZEN // 1_000  # the most per slot-round and per aggregation
 # Boundless, as docs of its market state them: a published mark for the same kind of operation.
@@ -143,7 +144,7 @@ class Bench:
                 turn_gas += done.gas_used
                 unpaid.append(_claim(done.event("ResultsCommitted").args))
             closed = len(spent)
-            if closed and closed % (DEPTH - 1) == 0:
+            if closed == PAID_AT_ONCE:
                 paid = self._finalise(job, submitter, [claim for claim in unpaid if claim[0] < turn])
                 batches.append((closed, sum(spent) + paid.gas_used))
                 unpaid, spent = [claim for claim in unpaid if claim[0] == turn], []
@@ -198,7 +199,7 @@ def measure() -> dict[str, Any]:
                 "slots": SLOTS,
                 "rounds": ROUNDS,
                 "depth": DEPTH,
-                "turns_paid_at_once": DEPTH - 1,
+                "turns_paid_at_once": PAID_AT_ONCE,
                 "preset": "production",
                 "token": "ZEN",
                 "evm": "anvil",

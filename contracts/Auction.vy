@@ -86,17 +86,23 @@ struct Bid:
     seal: bytes32
 
 
+# Side by side in storage, where a bid finds both by one hash.
+struct LotWords:
+    # phase (8) | attempt (32) | units (16) | bid_end (40) | reveal_end (40) | reserve (80) | cancelled_at (40)
+    clock: uint256
+    # token (160) | lock of a unit (96)
+    security: uint256
+
+
 # Records the seats; set once by `wire`.
 settlement: public(address)
-# job -> kind -> phase (8) | attempt (32) | units (16) | bid_end (40) | reveal_end (40) | reserve (80) | cancelled_at (40)
-clocks: HashMap[uint256, HashMap[uint256, uint256]]
+# job -> kind -> the words that a bid reads
+lot_words: HashMap[uint256, HashMap[uint256, LotWords]]
 # job -> kind -> max_reserve (80) | rounds (16) | revealed (24) | units_capped (32) | units_uncapped (32) | sold (16)
 #                | winners (16) | priced (16)
 tallies: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> kind -> cleared (24) | cursor (160) | losing_units (16) | runs (8) | sweep (32)
 progresses: HashMap[uint256, HashMap[uint256, uint256]]
-# job -> kind -> token (160) | lock of a unit (96)
-securities: HashMap[uint256, HashMap[uint256, uint256]]
 # operator -> kind (1) | job mod RING (8) -> job (40) | attempt (32) | capacity (16) | standby (1) | revealed (1), and either
 #         seal (160), or priced (1) | price (80) | discount (10) | won (15) | first_slot (15) | taken (15) | sweep (30);
 #         SPENT where a bid stood that can win and take nothing any more
@@ -237,7 +243,7 @@ def open(
             priced=0,
         )
     )
-    self.securities[job][kind] = words._pack_security(token, lock)
+    self.lot_words[job][kind].security = words._pack_security(token, lock)
     self._open_attempt(job, kind, 1, units, reserve)
 
 
@@ -248,9 +254,9 @@ def cancelled(job: uint256):
     """
     assert msg.sender == tasks, "auction: not the task registry"
     for kind: uint256 in range(2):
-        clock: words.Clock = words._unpack_clock(self.clocks[job][kind])
+        clock: words.Clock = words._unpack_clock(self.lot_words[job][kind].clock)
         clock.cancelled_at = block.timestamp
-        self.clocks[job][kind] = words._pack_clock(clock)
+        self.lot_words[job][kind].clock = words._pack_clock(clock)
 
 
 @external
@@ -260,7 +266,8 @@ def bid(job: uint256, kind: uint256, operator: uint256, seal: bytes32, capacity:
     @param seal keccak256(abi_encode(job, kind, attempt, operator, price, capacity, salt)).
     @param standby Whether the operator may later take over what falls vacant, at its bid.
     """
-    clock: uint256 = self.clocks[job][kind]
+    lot: LotWords = self.lot_words[job][kind]
+    clock: uint256 = lot.clock
     # Of the clock's word: phase, cancelled_at and bid_end.
     assert (
         clock >> 248 == OPEN and clock & bits.U40 == 0 and block.timestamp < clock >> 160 & bits.U40
@@ -284,10 +291,9 @@ def bid(job: uint256, kind: uint256, operator: uint256, seal: bytes32, capacity:
         | convert(seal, uint256) >> 96
     )
     log BidSealed(job=job, operator=operator, kind=kind, capacity=capacity)
-    security: uint256 = self.securities[job][kind]
     # One call asks whether the operator may bid, and locks: below 2^96 a unit, for at most 2^14 units.
     if not extcall INodeRegistry(registry).lock_bid(
-        operator, msg.sender, convert(security >> 96, address), unsafe_mul(security & bits.U96, capacity)
+        operator, msg.sender, convert(lot.security >> 96, address), unsafe_mul(lot.security & bits.U96, capacity)
     ):
         assert not staticcall INodeRegistry(registry).are_bids_paused(), "auction: intake paused"
         raise "auction: operator not eligible"
@@ -298,7 +304,7 @@ def reveal(job: uint256, kind: uint256, operator: uint256, price: uint256, salt:
     """
     @notice Opens a sealed bid. Anyone who knows the salt may.
     """
-    clock: words.Clock = words._unpack_clock(self.clocks[job][kind])
+    clock: words.Clock = words._unpack_clock(self.lot_words[job][kind].clock)
     assert (
         clock.phase == OPEN
         and clock.cancelled_at == 0
@@ -329,14 +335,14 @@ def reopen(job: uint256, kind: uint256):
     """
     @notice Starts the next attempt of both lots when either got too few bids; a short lot's reserve grows by a quarter.
     """
-    clock: words.Clock = words._unpack_clock(self.clocks[job][kind])
+    clock: words.Clock = words._unpack_clock(self.lot_words[job][kind].clock)
     assert (
         clock.phase == OPEN and clock.cancelled_at == 0 and block.timestamp >= clock.reveal_end
     ), "auction: not due"
     # INVARIANT auction: a bid is never held up by the other lot for longer than an attempt.
     assert not (self._has_enough(job, 0) and self._has_enough(job, 1)), "auction: enough bids"
     for each: uint256 in range(2):
-        lot: words.Clock = words._unpack_clock(self.clocks[job][each])
+        lot: words.Clock = words._unpack_clock(self.lot_words[job][each].clock)
         tally: words.Tally = words._unpack_tally(self.tallies[job][each])
         reserve: uint256 = lot.reserve
         if not self._are_enough(lot.units, tally):
@@ -354,7 +360,7 @@ def clear(job: uint256, kind: uint256, operators: DynArray[uint256, BATCH]):
     @notice Takes the next revealed bids in the order of (score, operator) and sells units to them.
     @dev Whoever calls could skip a bid: then its presentation, first in a call, starts the clearing again.
     """
-    clock: words.Clock = words._unpack_clock(self.clocks[job][kind])
+    clock: words.Clock = words._unpack_clock(self.lot_words[job][kind].clock)
     assert (
         (clock.phase == OPEN or clock.phase == CLEARING)
         and clock.cancelled_at == 0
@@ -376,7 +382,7 @@ def clear(job: uint256, kind: uint256, operators: DynArray[uint256, BATCH]):
         tally, progress = self._clear_one(job, kind, operator, clock, tally, progress)
     # INVARIANT auction: cursors ascend strictly, so as many cleared as revealed means all, each once, in order.
     clock.phase = CLEARED if progress.cleared == tally.revealed else CLEARING
-    self.clocks[job][kind] = words._pack_clock(clock)
+    self.lot_words[job][kind].clock = words._pack_clock(clock)
     self.tallies[job][kind] = words._pack_tally(tally)
     self.progresses[job][kind] = words._pack_progress(progress)
     log BidsCleared(job=job, kind=kind, cleared=progress.cleared, sold=tally.sold)
@@ -387,11 +393,11 @@ def award(job: uint256, kind: uint256, operators: DynArray[uint256, BATCH]):
     """
     @notice Prices and seats winners, in any order, each once. The last one of both lots starts the ready window.
     """
-    clock: words.Clock = words._unpack_clock(self.clocks[job][kind])
+    clock: words.Clock = words._unpack_clock(self.lot_words[job][kind].clock)
     assert clock.phase == CLEARED, "auction: not cleared"
     tally: words.Tally = words._unpack_tally(self.tallies[job][kind])
     runs: uint256 = words._unpack_progress(self.progresses[job][kind]).runs
-    lock: uint256 = words._unpack_security(self.securities[job][kind])[1]
+    lock: uint256 = words._unpack_security(self.lot_words[job][kind].security)[1]
     for operator: uint256 in operators:
         entry: words.Entry = self._entry(job, kind, operator)
         assert (
@@ -410,9 +416,9 @@ def award(job: uint256, kind: uint256, operators: DynArray[uint256, BATCH]):
     self.tallies[job][kind] = words._pack_tally(tally)
     if tally.priced == tally.winners:
         clock.phase = AWARDED
-        self.clocks[job][kind] = words._pack_clock(clock)
-        if words._unpack_clock(self.clocks[job][1 - kind]).phase == AWARDED:
-            slot_lock: uint256 = words._unpack_security(self.securities[job][numbers.SLOTS])[1]
+        self.lot_words[job][kind].clock = words._pack_clock(clock)
+        if words._unpack_clock(self.lot_words[job][1 - kind].clock).phase == AWARDED:
+            slot_lock: uint256 = words._unpack_security(self.lot_words[job][numbers.SLOTS].security)[1]
             extcall ISettlement(self.settlement).begin(job, slot_lock)
             extcall ITaskRegistry(tasks).advance(job, numbers.AWARDED)
 
@@ -425,7 +431,7 @@ def reclaim(job: uint256, kind: uint256, operator: uint256):
     """
     entry: words.Entry = self._entry(job, kind, operator)
     assert entry.attempt != 0, "auction: no bid"
-    clock: words.Clock = words._unpack_clock(self.clocks[job][kind])
+    clock: words.Clock = words._unpack_clock(self.lot_words[job][kind].clock)
     is_earlier: bool = entry.attempt < clock.attempt
     is_over: bool = block.timestamp >= clock.reveal_end
     # INVARIANT auction: a bid holds its lock only while it can win, or until its units are cleared.
@@ -439,7 +445,7 @@ def reclaim(job: uint256, kind: uint256, operator: uint256):
     self.rings[operator][self._place(job, kind)] = words.SPENT
     token: address = empty(address)
     lock: uint256 = 0
-    token, lock = words._unpack_security(self.securities[job][kind])
+    token, lock = words._unpack_security(self.lot_words[job][kind].security)
     forfeited: uint256 = 0
     if had_its_chance and not entry.revealed:
         forfeited = min(clock.reserve, lock) * entry.capacity
@@ -461,7 +467,7 @@ def retire(job: uint256, kind: uint256, operator: uint256):
     # revealed in the last attempt was unlocked or handed its lock to the settlement; any other one is reclaimed.
     assert (
         entry.revealed
-        and entry.attempt == words._unpack_clock(self.clocks[job][kind]).attempt
+        and entry.attempt == words._unpack_clock(self.lot_words[job][kind].clock).attempt
         and (staticcall ITaskViews(tasks).jobs(job)).state == numbers.ENDED
     ), "auction: bid still stands"
     self.rings[operator][self._place(job, kind)] = words.SPENT
@@ -475,7 +481,7 @@ def take(job: uint256, kind: uint256, operator: uint256, count: uint256) -> uint
     @return The standby's bid.
     """
     assert msg.sender == self.settlement, "auction: not the settlement"
-    attempt: uint256 = words._unpack_clock(self.clocks[job][kind]).attempt
+    attempt: uint256 = words._unpack_clock(self.lot_words[job][kind].clock).attempt
     entry: words.Entry = self._entry(job, kind, operator)
     # INVARIANT auction: won + taken <= capacity. The subtractions cannot underflow.
     assert (
@@ -506,8 +512,8 @@ def is_cancellable(job: uint256) -> bool:
     @notice Whether neither lot of the job is clearing or cleared.
     """
     return (
-        words._unpack_clock(self.clocks[job][0]).phase <= OPEN
-        and words._unpack_clock(self.clocks[job][1]).phase <= OPEN
+        words._unpack_clock(self.lot_words[job][0].clock).phase <= OPEN
+        and words._unpack_clock(self.lot_words[job][1].clock).phase <= OPEN
     )
 
 
@@ -517,12 +523,12 @@ def lots(job: uint256, kind: uint256) -> Lot:
     """
     @notice Everything known of a lot; zeros when there is none.
     """
-    clock: words.Clock = words._unpack_clock(self.clocks[job][kind])
+    clock: words.Clock = words._unpack_clock(self.lot_words[job][kind].clock)
     tally: words.Tally = words._unpack_tally(self.tallies[job][kind])
     progress: words.Progress = words._unpack_progress(self.progresses[job][kind])
     token: address = empty(address)
     lock: uint256 = 0
-    token, lock = words._unpack_security(self.securities[job][kind])
+    token, lock = words._unpack_security(self.lot_words[job][kind].security)
     return Lot(
         phase=clock.phase,
         token=token,
@@ -572,7 +578,7 @@ def bids(job: uint256, kind: uint256, operator: uint256) -> Bid:
 def _open_attempt(job: uint256, kind: uint256, attempt: uint256, units: uint256, reserve: uint256):
     bid_end: uint256 = block.timestamp + bid_window_s
     reveal_end: uint256 = bid_end + reveal_window_s
-    self.clocks[job][kind] = words._pack_clock(
+    self.lot_words[job][kind].clock = words._pack_clock(
         words.Clock(
             phase=OPEN,
             attempt=attempt,
@@ -619,7 +625,7 @@ def _clear_one(
     if unlocked > 0:
         token: address = empty(address)
         lock: uint256 = 0
-        token, lock = words._unpack_security(self.securities[job][kind])
+        token, lock = words._unpack_security(self.lot_words[job][kind].security)
         extcall INodeRegistry(registry).unlock(operator, token, lock * unlocked, won == 0)
     tally.sold += won
     if won > 0:
@@ -713,14 +719,14 @@ def _is_free(word: uint256, job: uint256, kind: uint256) -> bool:
     if entry.won > 0:
         return entry.priced
     # A loser's bid is needed until its lot is cleared: till then the clearing may start again.
-    clock: words.Clock = words._unpack_clock(self.clocks[other][kind])
+    clock: words.Clock = words._unpack_clock(self.lot_words[other][kind].clock)
     return clock.phase >= CLEARED and entry.attempt == clock.attempt
 
 
 @internal
 @view
 def _has_enough(job: uint256, kind: uint256) -> bool:
-    units: uint256 = words._unpack_clock(self.clocks[job][kind]).units
+    units: uint256 = words._unpack_clock(self.lot_words[job][kind].clock).units
     return self._are_enough(units, words._unpack_tally(self.tallies[job][kind]))
 
 

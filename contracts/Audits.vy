@@ -16,6 +16,7 @@ from .interfaces import IRewards
 from .interfaces import ISettlementViews
 from .interfaces import ITaskViews
 from .modules import bits
+from .modules import chance
 from .modules import claims
 from .modules import merkle
 from .modules import numbers
@@ -30,9 +31,6 @@ OPENER_BPS: constant(uint256) = 5_000
 MAX_SEGMENTS: constant(uint256) = 65_536
 # Attesting, revealing and contradicting take this part of the job's challenge window each.
 PHASES: constant(uint256) = 3
-# EIP-2935 keeps the hashes of the last 8,191 blocks here; BLOCKHASH alone those of 256.
-HISTORY: constant(address) = 0x0000F90827F1C53a10cb7A02335B175320002935
-BLOCKHASH_RANGE: constant(uint256) = 256
 
 # Of an attestation.
 SEALED: constant(uint256) = 1
@@ -358,7 +356,7 @@ def draw(job: uint256, turn: uint256):
     assert draw.block != 0, "audits: not scheduled"
     assert draw.drawn_at == 0, "audits: already drawn"
     assert block.number > draw.block + draw_blocks, "audits: draw block not buried"
-    found: bytes32 = self._hash_of(draw.block)
+    found: bytes32 = chance._hash_of(draw.block)
     stale: bool = found == empty(bytes32)
     seed: bytes32 = keccak256(abi_encode(found, job, turn))
     self.draw_words[job][turn] = self._pack_draw(
@@ -594,25 +592,6 @@ def is_selected(job: uint256, turn: uint256, unit: uint256, operator: uint256) -
         and auditor.since < draw.scheduled_at
         and self._is_selected(draw, unit, operator, auditor.bond)
     )
-
-
-@internal
-@view
-def _hash_of(number: uint256) -> bytes32:
-    """
-    @notice A block's hash, or zero when nothing on chain knows it any more.
-    """
-    if block.number - number <= BLOCKHASH_RANGE:
-        return blockhash(number)
-    success: bool = False
-    answer: Bytes[32] = b""
-    success, answer = raw_call(
-        HISTORY, abi_encode(number), max_outsize=32, is_static_call=True, revert_on_failure=False
-    )
-    # Where the history contract is missing, the call succeeds and returns nothing.
-    if success and len(answer) == 32:
-        return convert(answer, bytes32)
-    return empty(bytes32)
 
 
 @internal

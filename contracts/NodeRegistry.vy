@@ -69,12 +69,13 @@ struct Promise:
     hours: uint256
 
 
-# Set once by `wire`. Auction and Settlement lock, unlock and slash; `tasks` is where `pay_out` sends to; `rewards`
-# slashes stake. The auction's word: paused (1) | auction (160), so that a bid reads both at once.
+# Set once by `wire`. Auction and Settlement lock, unlock and slash; `tasks` is where `pay_out` sends to; `rewards` and
+# `admissions` slash stake. The auction's word: paused (1) | auction (160), so that a bid reads both at once.
 bidding: uint256
 settlement: public(address)
 tasks: public(address)
 rewards: public(address)
+admissions: public(address)
 # paused (1) | operator_count (255): operators are numbered from 1.
 census: uint256
 # operator -> the words of node_words
@@ -206,6 +207,11 @@ event AvailabilityBreached:
     missed: uint256
 
 
+event AdmissionChanged:
+    operator: indexed(uint256)
+    admitted: bool
+
+
 @deploy
 def __init__(zen_: address, guardian_: address, min_stake_: uint256, exit_delay_s_: uint256, epoch_s_: uint256):
     """
@@ -224,9 +230,11 @@ def __init__(zen_: address, guardian_: address, min_stake_: uint256, exit_delay_
 
 
 @external
-def wire(auction_: address, settlement_: address, tasks_: address, rewards_: address):
+def wire(
+    auction_: address, settlement_: address, tasks_: address, rewards_: address, admissions_: address
+):
     """
-    @notice Names the contracts that may lock and slash, once.
+    @notice Names the contracts that may lock, slash and admit, once.
     """
     assert msg.sender == deployer, "registry: not the deployer"
     assert self.settlement == empty(address), "registry: already wired"
@@ -234,6 +242,7 @@ def wire(auction_: address, settlement_: address, tasks_: address, rewards_: add
     self.settlement = settlement_
     self.tasks = tasks_
     self.rewards = rewards_
+    self.admissions = admissions_
 
 
 @external
@@ -368,7 +377,7 @@ def request_exit(operator: uint256):
 @external
 def withdraw_stake(operator: uint256):
     """
-    @notice Sends the whole stake to the owner, from `exit_at` on. The operator may stake again.
+    @notice Sends the whole stake to the owner, from `exit_at` on, and ends the operator's admission. It may stake again.
     """
     account: words.Account = self._owned(operator)
     assert account.exit_at != 0, "registry: exit not requested"
@@ -378,6 +387,7 @@ def withdraw_stake(operator: uint256):
     node: words.Node = words._unpack_node(self.nodes[operator])
     stake: uint256 = node.stake * words.STAKE_UNIT
     account.exit_at = 0
+    account.is_admitted = False
     self.accounts[operator] = words._pack_account(account)
     node.stake = 0
     node.is_exiting = False
@@ -571,8 +581,22 @@ def slash_stake(operator: uint256, bps: uint256) -> uint256:
     @notice Moves a part of an operator's stake to where nothing can spend it. Also while it exits.
     @return How much.
     """
-    assert msg.sender == self.rewards, "registry: not a protocol contract"
+    assert (
+        msg.sender == self.rewards or msg.sender == self.admissions
+    ), "registry: not a protocol contract"
     return self._slash_stake(operator, bps)
+
+
+@external
+def set_admitted(operator: uint256, admitted: bool):
+    """
+    @notice Whether the operator earns its class's multiplier.
+    """
+    assert msg.sender == self.admissions, "registry: not a protocol contract"
+    account: words.Account = words._unpack_account(self.accounts[operator])
+    account.is_admitted = admitted
+    self.accounts[operator] = words._pack_account(account)
+    log AdmissionChanged(operator=operator, admitted=admitted)
 
 
 @external
@@ -785,9 +809,30 @@ def multiplier(gpu_class: uint256) -> uint256:
 @view
 def multiplier_of(operator: uint256) -> uint256:
     """
-    @notice The reward multiplier of an operator's class in percent.
+    @notice What an operator's verified compute weighs, in percent: its class's multiplier once it is admitted, until then
+            at most a consumer's.
     """
-    return gpu_classes._multiplier(words._unpack_account(self.accounts[operator]).gpu_class)
+    account: words.Account = words._unpack_account(self.accounts[operator])
+    percent: uint256 = gpu_classes._multiplier(account.gpu_class)
+    return percent if account.is_admitted else min(percent, gpu_classes.UNSHOWN_PERCENT)
+
+
+@external
+@view
+def vram_of(operator: uint256) -> uint256:
+    """
+    @notice The declared memory of one worker, in GB; 0 when there is no such operator.
+    """
+    return words._unpack_account(self.accounts[operator]).vram_gb
+
+
+@external
+@view
+def is_admitted(operator: uint256) -> bool:
+    """
+    @notice Whether the operator's machine was shown.
+    """
+    return words._unpack_account(self.accounts[operator]).is_admitted
 
 
 @external
@@ -877,7 +922,9 @@ def _register(
         words.Node(hot=hot, stake=stake // words.STAKE_UNIT, tokens=0, is_exiting=False)
     )
     self.accounts[census] = words._pack_account(
-        words.Account(owner=owner, reputation=0, exit_at=0, gpu_class=gpu_class, vram_gb=vram_gb)
+        words.Account(
+            owner=owner, reputation=0, exit_at=0, gpu_class=gpu_class, vram_gb=vram_gb, is_admitted=False
+        )
     )
     log OperatorRegistered(
         operator=census,

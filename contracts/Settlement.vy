@@ -30,6 +30,8 @@ MAX_CHALLENGERS: constant(uint256) = 16
 # Seats of slots are numbered 0..127; the aggregator's is the next number.
 MAX_SEATS: constant(uint256) = 128
 AGGREGATION: constant(uint256) = MAX_SEATS
+# Of the slots of a job: a standby takes at least such a part of them too, or all of a seat.
+MAX_WINNERS: constant(uint256) = 64
 # A turn's inputs close after a seat's time and one standby's.
 SLOT_TIMES: constant(uint256) = 2
 # A window is at least so many times the profiled re-execution.
@@ -74,6 +76,7 @@ struct Run:
     missing: uint256
     committed: uint256
     holds: uint256
+    held_s: uint256
     pot: uint256
     start_root: bytes32
 
@@ -322,7 +325,7 @@ def begin(job: uint256, lock: uint256):
     @param lock Of one slot.
     """
     self._check_auction()
-    terms: ITaskRegistry.Schedule = staticcall ITaskRegistry(tasks).schedules(job)
+    terms: ITaskRegistry.Schedule = self._schedule(job)
     self._set_stage(
         job,
         words.Stage(
@@ -330,9 +333,9 @@ def begin(job: uint256, lock: uint256):
             rounds=terms.rounds,
             slots=terms.slots,
             quorum=terms.quorum,
-            depth=min(terms.depth, terms.rounds),
+            depth=terms.depth,
             policy=terms.policy,
-            window_s=max(min_window_s, REEXECUTIONS * terms.reexecute_s),
+            window_s=terms.windows * max(min_window_s, REEXECUTIONS * terms.reexecute_s),
             slot_s=terms.slot_s,
             aggregate_s=terms.aggregate_s,
         ),
@@ -351,6 +354,7 @@ def begin(job: uint256, lock: uint256):
             committed=0,
             missing=bits._full(chair.seats),
             holds=0,
+            held_s=0,
         ),
     )
 
@@ -383,7 +387,7 @@ def decline(job: uint256, seat: uint256, count: uint256):
     holding: words.Holding = self._holding(job, seat)
     self._check_hot(holding.operator)
     self._check_missing(self._turn(job), seat)
-    self._check_count(holding, count)
+    self._check_count(holding, count, 1)
     self._vacate(job, self._split(job, seat, holding, count), stage)
 
 
@@ -416,8 +420,8 @@ def commit(job: uint256, seat: uint256, turn: uint256, root: bytes32, bundle: by
     price: uint256 = holding.count * holding.price
     pot_price: uint256 = holding.count * holding.pot_price
     if pot_price > 0:
-        # INVARIANT pot: a seat's claims never draw more than the seat's part of the pot. After a rollback that may be
-        # spent: escrow, which restitution filled at `max_price`, then pays the whole bid.
+        # INVARIANT pot: a seat's claims never draw more than the seat's part of the pot. Only a rollback can spend that:
+        # escrow then pays both, out of the restitution that filled it at `max_price` for every round done again.
         tenure: words.Tenure = self._tenure(job, seat)
         if tenure.pot >= pot_price:
             tenure.pot -= pot_price
@@ -460,14 +464,15 @@ def time_out(job: uint256, seat: uint256):
 @external
 def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, estimate_s: uint256):
     """
-    @notice A standby takes the last `count` slots of a vacant seat at its own bid; the seat's part of the pot pays what
-            that is above the price before.
+    @notice A standby takes the last `count` slots of a vacant seat at its own bid, or at what escrow paid before and the
+            seat's part of the pot adds, where that is less.
     """
     stage: words.Stage = self._taking(job)
     self._check_hot(operator)
     vacant: words.Holding = self._holding(job, seat)
     assert vacant.operator == 0 and vacant.count > 0, "settlement: seat not vacant"
-    self._check_count(vacant, count)
+    # INVARIANT seats: they cannot be used up without a slash. A lot has the same floor for bids.
+    self._check_count(vacant, count, min(vacant.count, (stage.slots + MAX_WINNERS - 1) // MAX_WINNERS))
     self._check_estimate(stage, estimate_s)
     turn: words.Turn = self._turn(job)
     # A claim of the open turn stands for all slots of its seat.
@@ -483,16 +488,17 @@ def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, es
 
     tenure: words.Tenure = self._tenure(job, taken)
     slot_rounds: uint256 = count * (stage.rounds - turn.round)
-    difference: uint256 = offer - min(offer, vacant.price)
-    pot_price: uint256 = min(tenure.pot, difference * slot_rounds) // slot_rounds
+    # INVARIANT prices: what escrow pays for a seat never rises.
+    price: uint256 = min(offer, vacant.price)
+    pot_price: uint256 = min(tenure.pot // slot_rounds, offer - price)
     burned: uint256 = tenure.pot - pot_price * slot_rounds
     tenure.pot -= burned
     tenure.estimate_s = estimate_s
-    tenure.since = block.timestamp
+    tenure.since = self._since(turn)
     self._set_tenure(job, taken, tenure)
     holding: words.Holding = self._holding(job, taken)
     holding.operator = operator
-    holding.price = offer - pot_price
+    holding.price = price
     holding.pot_price = pot_price
     self._set_holding(job, taken, holding)
     standing: words.Standing = self._standing(job, operator)
@@ -507,7 +513,7 @@ def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, es
         operator=operator,
         seat=taken,
         turn=turn.turn,
-        price=holding.price,
+        price=price,
         pot_price=pot_price,
         burned=burned,
     )
@@ -703,6 +709,7 @@ def resume(job: uint256, seconds: uint256):
     turn.holds -= 1
     if turn.opened_at != 0:
         turn.opened_at = min(block.timestamp, turn.opened_at + seconds)
+        turn.held_s += seconds
         chair: words.Chair = self._chair(job)
         chair.due += seconds
         self._set_chair(job, chair)
@@ -740,6 +747,7 @@ def runs(job: uint256) -> Run:
         missing=turn.missing,
         committed=turn.committed,
         holds=turn.holds,
+        held_s=turn.held_s,
         pot=self.pots[job],
         start_root=self.start_roots[job],
     )
@@ -810,6 +818,12 @@ def deadline(job: uint256, seat: uint256) -> uint256:
     return self._deadline(
         self._stage(job), self._turn(job), self.tenures[job][seat]
     )
+
+
+@internal
+@view
+def _schedule(job: uint256) -> ITaskRegistry.Schedule:
+    return staticcall ITaskRegistry(tasks).schedules(job)
 
 
 @internal
@@ -931,8 +945,8 @@ def _check_unready(turn: words.Turn, seat: uint256):
 
 @internal
 @pure
-def _check_count(holding: words.Holding, count: uint256):
-    assert count >= 1 and count <= holding.count, "settlement: count out of range"
+def _check_count(holding: words.Holding, count: uint256, least: uint256):
+    assert count >= least and count <= holding.count, "settlement: count out of range"
 
 
 @internal
@@ -1031,6 +1045,15 @@ def _check_estimate(stage: words.Stage, estimate_s: uint256):
 
 
 @internal
+@view
+def _since(turn: words.Turn) -> uint256:
+    """
+    @return Now, less what the open turn was held: who starts before a later hold has that one back as the others have.
+    """
+    return block.timestamp - turn.held_s
+
+
+@internal
 @pure
 def _inputs_close(stage: words.Stage, turn: words.Turn) -> uint256:
     return turn.opened_at + SLOT_TIMES * stage.slot_s
@@ -1061,7 +1084,7 @@ def _present(job: uint256, turn: words.Turn) -> uint256:
 @pure
 def _deadline(stage: words.Stage, turn: words.Turn, tenure_word: uint256) -> uint256:
     tenure: words.Tenure = words._unpack_tenure(tenure_word)
-    return max(turn.opened_at, tenure.since) + min(2 * tenure.estimate_s, stage.slot_s)
+    return max(turn.opened_at, tenure.since + turn.held_s) + min(2 * tenure.estimate_s, stage.slot_s)
 
 
 @internal
@@ -1128,6 +1151,7 @@ def _go_on(job: uint256):
     if stage.state == numbers.RUNNING and turn.opened_at == 0:
         if words._lane(lanes, turn.turn, stage.depth) & words.LANE_COUNT == 0:
             turn.opened_at = block.timestamp
+            turn.held_s = 0
             self._set_turn(job, turn)
             inputs_close: uint256 = self._inputs_close(stage, turn)
             chair: words.Chair = self._chair(job)
@@ -1309,7 +1333,7 @@ def _convict(job: uint256, claim: ISettlement.Claim, challengers: DynArray[addre
         turn.committed -= count
         self._set_turn(job, turn)
         tenure: words.Tenure = self._tenure(job, claim.seat)
-        tenure.since = block.timestamp
+        tenure.since = self._since(turn)
         self._set_tenure(job, claim.seat, tenure)
     else:
         lanes: uint256 = self.lanes[job]
@@ -1327,8 +1351,7 @@ def _convict(job: uint256, claim: ISettlement.Claim, challengers: DynArray[addre
     cost: uint256 = 0
     most: uint256 = 0
     if can_roll_back:
-        terms: ITaskRegistry.Schedule = staticcall ITaskRegistry(tasks).schedules(job)
-        round_price: uint256 = terms.slots * terms.max_price + terms.aggregator_max_price
+        round_price: uint256 = self._schedule(job).round_price
         most = stage.depth * round_price
         if is_based_on:
             # INVARIANT depth: at most `depth` turns rest on a claim that is not final, so `cost <= most`.
@@ -1402,13 +1425,11 @@ def _divide(
         to_challengers=to_challengers,
         to_audits=to_audits,
     )
-    token: address = self._token(job)
-    extcall INodeRegistry(registry).pay_out(token, paid_out)
+    # Some tokens refuse a transfer of nothing.
+    if paid_out > 0:
+        extcall INodeRegistry(registry).pay_out(self._token(job), paid_out)
+        extcall ITaskRegistry(tasks).restore(job, restored, self.audit_pool, to_audits, challengers, share)
     self._burn(job, rest - to_challengers - to_audits)
-    extcall ITaskRegistry(tasks).fund(job, restored)
-    extcall ITaskRegistry(tasks).owe(token, self.audit_pool, to_audits)
-    for challenger: address in challengers:
-        extcall ITaskRegistry(tasks).owe(token, challenger, share)
     return restored
 
 

@@ -48,6 +48,8 @@ settlement: public(address)
 job_count: public(uint256)
 # token -> whether jobs may be paid in it
 is_allowed: public(HashMap[address, bool])
+# token -> what a round of a new job costs before its windows grow; 0: they never do
+window_values: public(HashMap[address, uint256])
 # token -> account -> what `withdraw` sends
 owed: public(HashMap[address, HashMap[address, uint256]])
 # job -> token (160) | state (8)
@@ -61,7 +63,7 @@ data_roots: HashMap[uint256, bytes32]
 manifests: HashMap[uint256, bytes32]
 # job -> max_price (128) | aggregator_max_price (128)
 price_words: HashMap[uint256, uint256]
-# job -> depth (8) | policy (8) | rounds (16) | slots (16) | quorum (16) | slot_s (24) | aggregate_s (24) | reexecute_s (24) | flops (96)
+# job -> windows (8) | depth (8) | policy (8) | rounds (16) | slots (16) | quorum (16) | slot_s (24) | aggregate_s (24) | reexecute_s (24) | flops (96)
 schedule_words: HashMap[uint256, uint256]
 
 
@@ -114,6 +116,7 @@ event Withdrawn:
 event TokenAllowed:
     token: indexed(address)
     allowed: bool
+    window_value: uint256
 
 
 @deploy
@@ -150,14 +153,16 @@ def set_paused(paused: bool):
 
 
 @external
-def allow(token: address, allowed: bool):
+def allow(token: address, allowed: bool, window_value: uint256):
     """
     @notice Allows or disallows a payment token for new jobs.
     @dev Tokens that charge for transfers or change balances by themselves must never be allowed.
+    @param window_value The cost of a round from which on windows are longer; 0: they never are.
     """
     assert msg.sender == governor, "tasks: not the governor"
     self.is_allowed[token] = allowed
-    log TokenAllowed(token=token, allowed=allowed)
+    self.window_values[token] = window_value
+    log TokenAllowed(token=token, allowed=allowed, window_value=window_value)
 
 
 @external
@@ -172,7 +177,7 @@ def post(terms: terms_of.Terms) -> uint256:
     job: uint256 = self.job_count + 1
     self.job_count = job
     # INVARIANT escrow: nothing a job pays exceeds max_price a slot-round and aggregator_max_price a round.
-    escrow: uint256 = (terms.max_price * terms.slots + terms.aggregator_max_price) * terms.rounds
+    escrow: uint256 = terms_of._round_price(terms) * terms.rounds
     self._store(job, terms, escrow)
     log JobPosted(job=job, submitter=msg.sender, manifest=terms.manifest, terms=terms, escrow=escrow)
 
@@ -262,23 +267,26 @@ def pay(job: uint256, account: address, amount: uint256) -> uint256:
 
 
 @external
-def owe(token: address, account: address, amount: uint256):
+def restore(
+    job: uint256,
+    restored: uint256,
+    audit_pool: address,
+    to_audits: uint256,
+    challengers: DynArray[address, 16],
+    share: uint256,
+):
     """
-    @notice Adds to what is owed to `account` what the registry has just paid in.
-    """
-    assert msg.sender == self.settlement, "tasks: not a protocol contract"
-    self.owed[token][account] += amount
-    log Owed(token=token, account=account, amount=amount)
-
-
-@external
-def fund(job: uint256, amount: uint256):
-    """
-    @notice Adds to a job's escrow what the registry has just paid in: restitution for rounds that are done again.
+    @notice Books what of a slash the registry has just paid in: restitution to the job's escrow, and the parts of the
+            audit pool and of each challenger.
     """
     assert msg.sender == self.settlement, "tasks: not a protocol contract"
-    self.escrows[job] += amount
-    log JobFunded(job=job, amount=amount)
+    if restored > 0:
+        self.escrows[job] += restored
+        log JobFunded(job=job, amount=restored)
+    token: address = self._unpack_token(self.tokens[job])[0]
+    self._owe(token, audit_pool, to_audits)
+    for challenger: address in challengers:
+        self._owe(token, challenger, share)
 
 
 @external
@@ -338,8 +346,17 @@ def _store(job: uint256, terms: terms_of.Terms, escrow: uint256):
     self.state_roots[job] = terms.state_root
     self.data_roots[job] = terms.data_root
     self.manifests[job] = terms.manifest
-    self.schedule_words[job] = terms_of._pack_schedule(terms)
+    self.schedule_words[job] = terms_of._pack_schedule(
+        terms, terms_of._windows(terms, self.window_values[terms.token])
+    )
     self.price_words[job] = terms_of._pack_prices(terms)
+
+
+@internal
+def _owe(token: address, account: address, amount: uint256):
+    if amount > 0:
+        self.owed[token][account] += amount
+        log Owed(token=token, account=account, amount=amount)
 
 
 @internal

@@ -46,6 +46,10 @@ class Settings:
     availability_hours: list[int] = field(default_factory=list)  # periods of an epoch in which a heartbeat is sent
     sample_rate: float = 0.25  # share of slot-rounds a verifier re-executes
     poll_s: float = 1.0
+    # A store that is restarted is back in seconds, and a demand too early costs its deposit: 30 s spare both. In short windows
+    # less is waited, so that there is time left to demand in (keepers/asking.py).
+    demand_after_s: float = 30
+    deposits_per_job: str = "0.05"  # most of the chain's coin that demands of one job may cost: about eight at 10 gwei
 
     def __post_init__(self) -> None:
         _check(self)
@@ -119,6 +123,9 @@ def _check(settings: Settings) -> None:
             raise fields.BadField(f"{FILE}.{key}: expected a positive decimal such as '0.9', got {text!r}")
     for key, low, high in _BOUNDS:
         fields.between(f"{FILE}.{key}", getattr(settings, key), low, high)
+    if not _is_price(settings.deposits_per_job) and settings.deposits_per_job != "0":
+        expected = "expected a decimal such as '0.05', or '0' to demand nothing"
+        raise fields.BadField(f"{FILE}.deposits_per_job: {expected}, got {settings.deposits_per_job!r}")
     for hour in settings.availability_hours:
         if isinstance(hour, bool) or not isinstance(hour, int) or not 0 <= hour < PERIODS:
             raise fields.BadField(f"{FILE}.availability_hours: expected periods 0 to {PERIODS - 1}, got {hour!r}")
@@ -135,6 +142,7 @@ _BOUNDS = (
     ("threads", 0, 1024),
     ("poll_s", 0.1, 3600),
     ("sample_rate", 0, 1),
+    ("demand_after_s", 0, 86_400),
 )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from keepers import asking
 from keepers.orders import (
     Aggregate,
     CommitTrained,
@@ -23,8 +24,10 @@ from keepers.orders import (
     Send,
     Train,
 )
+from keepers.requests import present
 from zoo_compute.chain.views import (
     AGGREGATOR_SEAT,
+    Bid,
     Checkpoint,
     Commit,
     JobState,
@@ -32,11 +35,12 @@ from zoo_compute.chain.views import (
     Kind,
     LotPhase,
     Run,
+    Seat,
     Standing,
 )
 from zoo_compute.spec.bits import full
 from zoo_compute.spec.params import aggregator_lock
-from zoo_compute.spec.pricing import RevealedBid, order_bids
+from zoo_compute.spec.pricing import RevealedBid, least_taken, order_bids, takeover_prices
 
 RECOVERY_S = 6  # in every estimate: a worker killed in the middle is back, and the commitment is mined
 PAID_WITHIN_S = 86_400  # a claim that can be paid waits no longer for others to be paid with it
@@ -46,7 +50,7 @@ ATTEMPTS = 6  # of an auction, before I take it that a lot will never fill
 
 def duties(view: JobView, me: Me, progress: Progress) -> list[Duty]:
     """Everything I should do for the job as of the snapshot's block, in order."""
-    found: list[Duty] = []
+    found: list[Duty] = list(asking.ends(view, me, _turn(view, me, 0)))
     if view.state == JobState.OPEN:
         found += _while_open(view, me, progress)
     elif view.run is not None and view.state == JobState.AWARDED:
@@ -174,6 +178,7 @@ def _while_running(view: JobView, run: Run, me: Me, progress: Progress) -> Itera
         yield from _finalise(view, _awaited(view, run, me))
         yield from _take_vacant(view, run, me, progress)
         return
+    yield from asking.gathers(view, run, me, progress)
     yield from _train_and_commit(view, run, me, progress)
     yield from _time_out_others(view, run, me, _turn(view, me, run.turn))
     yield from _take_vacant(view, run, me, progress)
@@ -241,13 +246,19 @@ def _take_vacant(view: JobView, run: Run, me: Me, progress: Progress) -> Iterato
         room = min(spare, seat.count)
         if view.state == JobState.RUNNING and not _missing(run, number) and room < seat.count:
             continue  # its claim in this turn stands for all of its slots: it cannot be split now
-        count = next(
-            (c for c in range(room, 0, -1) if _in_time(view, run, me, progress.slot_s, held + c, waiting + c)), 0
-        )
-        if count:
+        least = least_taken(run.slots, seat.count)
+        counts = range(room, least - 1, -1)
+        count = next((c for c in counts if _in_time(view, run, me, progress.slot_s, held + c, waiting + c)), 0)
+        if count and _pays(run, seat, count, bid):
             estimate = estimate_s(progress.slot_s, held + count, me)
             yield Send("settlement", "take_over", (view.job, number, me.operator, count, estimate))
             spare, held, waiting = spare - count, held + count, waiting + count
+
+
+def _pays(run: Run, seat: Seat, count: int, bid: Bid) -> bool:
+    """Whether escrow and the seat's pot pay a taker of `count` slots its whole bid."""
+    pot = seat.pot * count // seat.count
+    return sum(takeover_prices(seat.price, pot, bid.price, count * (run.rounds - run.round))) >= bid.price
 
 
 def _in_time(view: JobView, run: Run, me: Me, slot_s: float, held: int, waiting: int) -> bool:
@@ -274,7 +285,10 @@ def _aggregate(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[
     if run.aggregator != me.operator or not run.inputs_complete(view.now) or run.committed < run.quorum:
         return
     yield from _time_out_others(view, run, me, 0)  # a silent holder must not escape its slash by the turn's end
-    yield PostAggregate(present_mask(view, run)) if progress.aggregated else Aggregate()
+    if progress.aggregated:
+        yield PostAggregate(present_mask(view, run))
+    elif progress.fetched.issuperset(commit.seat for commit in present(view)):
+        yield Aggregate()
 
 
 def _replace_aggregator(view: JobView, run: Run, me: Me) -> Iterator[Duty]:
@@ -289,7 +303,8 @@ def _replace_aggregator(view: JobView, run: Run, me: Me) -> Iterator[Duty]:
     elif not run.aggregator:
         bid = view.bids.get((Kind.AGGREGATOR, me.operator))
         able = me.free >= aggregator_lock(view.terms) and not me.drained
-        if able and bid is not None and bid.revealed and bid.standby and bid.capacity > bid.won + bid.taken:
+        stands_by = bid is not None and bid.revealed and bid.standby and bid.capacity > bid.won + bid.taken
+        if able and bid is not None and stands_by and _pays(run, view.seats[AGGREGATOR_SEAT], 1, bid):
             estimate = min(run.aggregate_s, run.slot_s)
             yield Send("settlement", "take_over", (view.job, AGGREGATOR_SEAT, me.operator, 1, estimate))
         elif view.now > run.aggregator_due + turn and not run.holds:

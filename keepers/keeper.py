@@ -16,13 +16,17 @@ from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
 from eth_utils.crypto import keccak
 
+from keepers import deposits
 from keepers.bidding import Sealer
 from keepers.config import OperatorConfig
 from keepers.duties import duties, wants
+from keepers.gathering import bundle_to_fetch, bundles_fetched, progress_of
 from keepers.orders import (
     Aggregate,
     CommitTrained,
+    DemandChunk,
     Duty,
+    Fetch,
     Me,
     OpenBid,
     PostAggregate,
@@ -35,10 +39,13 @@ from keepers.orders import (
 from keepers.requests import (
     aggregate_name,
     aggregate_request,
+    fetch_name,
+    fetch_request,
     keep_name,
     keep_request,
     prepare_name,
     prepare_request,
+    present,
     train_name,
     train_request,
 )
@@ -111,7 +118,9 @@ class Keeper:
             with self._contained("money", status):
                 self._beat(operator)
                 self._claim_rewards(operator)
-                if not any(self._bound.values()):
+                idle = not any(self._bound.values())
+                deposits.withdraw(self.chain, self.sender, operator, idle=idle)
+                if idle:
                     self._withdraw(operator)
         return status
 
@@ -156,8 +165,14 @@ class Keeper:
             return False
         me = self._me(view, operator)
         found = duties(view, me, self._progress(view, operator.operator))
+        needs: NeedsOperator | None = None
         for duty in found:
-            self._perform(view, duty)
+            try:
+                self._perform(view, duty)
+            except NeedsOperator as error:  # told when the other duties are done
+                needs = error
+        if needs is not None:
+            raise needs
         standing = view.stakes.get(me.operator)
         bound = standing is not None and standing.lots > 0
         if not found and not bound and self._is_of_no_interest(view, me):
@@ -201,6 +216,9 @@ class Keeper:
             other_s=self._seconds_elsewhere(view.job),
             longest_s=config.longest_job_days * 86_400,
             drained=not operator.eligible or (config.folder / DRAINING).exists(),
+            hot=operator.hot,
+            answer_s=self.chain.params.answer_s,
+            demand_after_s=config.demand_after_s,
         )
 
     def _seconds_elsewhere(self, job: int) -> float:
@@ -212,28 +230,10 @@ class Keeper:
         return total
 
     def _progress(self, view: JobView, operator: int) -> Progress:
-        prepared = self.work.status(prepare_name(view))
-        slot_s = float(prepared.result["slot_s"]) if prepared.result else None
-        if slot_s is not None:
-            self._slot_seconds[view.job] = slot_s
-        if prepared.state == "failed":
-            log.warning("job %d is not for this operator: %s", view.job, prepared.error)
-            return Progress(failed=True)
-        if view.run is None or view.state != JobState.RUNNING:
-            return Progress(slot_s)
-        due = [
-            slot
-            for number, seat in view.held_by(operator).items()
-            if view.run.missing >> number & 1
-            for slot in seat.slots
-        ]
-        states = {slot: self.work.status(train_name(view, slot)).state for slot in due}
-        return Progress(
-            slot_s,
-            trained=frozenset(slot for slot, state in states.items() if state == "done"),
-            given_up=frozenset(slot for slot, state in states.items() if state == "failed"),
-            aggregated=self.work.status(aggregate_name(view)).state == "done",
-        )
+        progress = progress_of(self.work, view, operator)
+        if progress.slot_s is not None:
+            self._slot_seconds[view.job] = progress.slot_s
+        return progress
 
     def _perform(self, view: JobView, duty: Duty) -> None:
         match duty:
@@ -253,8 +253,17 @@ class Keeper:
                 self._ask("work.train", train_name(view, slot), train_request(view, slot))
             case CommitTrained(seat):
                 self._commit(view, seat)
+            case Fetch(seat):
+                commit = next(c for c in present(view) if c.seat == seat)
+                bundle = bundle_to_fetch(self.work, self.store, view, commit)
+                request = fetch_request(view, commit, bundle, self.chain.params.answer_s)
+                self._ask("work.fetch", fetch_name(commit, view.job), request)
+            case DemandChunk():
+                call, deposit = deposits.demand(self.config, self.chain, view, duty)
+                self._send(view, call, value=deposit)
             case Aggregate():
-                self._ask("work.aggregate", aggregate_name(view), aggregate_request(view))
+                request = aggregate_request(view, bundles_fetched(self.work, view))
+                self._ask("work.aggregate", aggregate_name(view), request)
             case PostAggregate(mask):
                 self._post_checkpoint(view, mask)
 
@@ -271,10 +280,10 @@ class Keeper:
     def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
         return self.work.submit(task, name, {**request, "peers": self._peers})
 
-    def _send(self, view: JobView, call: Call) -> None:
+    def _send(self, view: JobView, call: Call, *, value: int = 0) -> None:
         """Send, and let a refusal of one duty not keep the next ones from being done."""
         try:
-            receipt = self.sender.send(call)
+            receipt = self.sender.send(call, value=value)
             log.info("job %d: %s.%s in %s", view.job, call.contract, call.function, receipt.transaction_hash)
         except Refusal as refusal:
             log.info("job %d: %s.%s refused: %s", view.job, call.contract, call.function, refusal.reason)

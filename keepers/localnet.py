@@ -42,6 +42,7 @@ class OperatorPlan:
     aggregator_price: str = "1"
     capacity: int = 4
     sample_rate: float = 0.25
+    demand_after_s: float = 2  # a local network's windows are short
     stake: int = 1_000 * ZEN
     collateral: int = 2_000 * ZEN
 
@@ -109,6 +110,7 @@ class LocalNetwork:
             "aggregator_price": plan.aggregator_price,
             "capacity": plan.capacity,
             "sample_rate": plan.sample_rate,
+            "demand_after_s": plan.demand_after_s,
             "threads": 1,  # the operators share this machine's cores
             "gateway_port": port,
             "endpoint": endpoint,

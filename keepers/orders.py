@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from zoo_compute.chain.views import Kind
+from zoo_compute.chain.views import Claim, Kind
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,27 @@ class Me:
     other_s: float = 0.0
     longest_s: int = 30 * 86_400
     drained: bool = False
+    hot: str = ""  # the address that demands
+    answer_s: int = 0  # of the network's preset
+    demand_after_s: float = 30.0
 
     def asks(self, kind: int) -> int:
         """My price in a lot."""
         return self.price if kind == Kind.SLOTS else self.aggregator_price
+
+
+Place = tuple[int, int]  # tensor and group, as Availability numbers them
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What my worker could not have of a claim's data. asked_at: the chain's time when that was tried last.
+
+    places: by slot (0 of a checkpoint) a place that is missing, where one is known.
+    """
+
+    asked_at: int
+    places: Mapping[int, Place | None]
 
 
 @dataclass(frozen=True)
@@ -40,7 +58,8 @@ class Progress:
     """My own work on the job.
 
     slot_s: timed seconds of one slot-round (None: not timed). trained, given_up: slots of the open round. failed: the inputs could
-    not be fetched, are not what was committed to, or do not fit this machine.
+    not be fetched, are not what was committed to, or do not fit this machine. fetched: seats whose claims of the open turn are here.
+    missing: by seat whose claim it is of; the aggregator's seat: of the checkpoint that the open turn starts from.
     """
 
     slot_s: float | None = None
@@ -48,6 +67,8 @@ class Progress:
     given_up: frozenset[int] = frozenset()
     aggregated: bool = False
     failed: bool = False
+    fetched: frozenset[int] = frozenset()
+    missing: Mapping[int, Missing] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -93,6 +114,22 @@ class CommitTrained:
 
 
 @dataclass(frozen=True)
+class Fetch:
+    """Fetch what a seat committed in the open turn, before it is combined."""
+
+    seat: int
+
+
+@dataclass(frozen=True)
+class DemandChunk:
+    """Demand a chunk of a claim's data on chain: one of the slots', at the place that is missing, or any."""
+
+    claim: Claim
+    lane: int
+    places: Mapping[int, Place | None]
+
+
+@dataclass(frozen=True)
 class Aggregate:
     """Combine what is present in the open turn."""
 
@@ -102,4 +139,4 @@ class PostAggregate:
     mask: int  # of the seats that are present
 
 
-Duty = Send | SealBid | OpenBid | Prepare | Train | CommitTrained | Aggregate | PostAggregate
+Duty = Send | SealBid | OpenBid | Prepare | Train | CommitTrained | Fetch | DemandChunk | Aggregate | PostAggregate

@@ -18,6 +18,7 @@ from celery.signals import setup_logging, worker_ready
 from kombu.exceptions import OperationalError
 
 from keepers import broker
+from keepers.answering import Answering
 from keepers.app import KEEPER_QUEUE, make_app
 from keepers.config import OperatorConfig, load
 from keepers.keeper import Keeper, write_status
@@ -101,6 +102,9 @@ def run_keeper(config: OperatorConfig) -> None:
                 time.sleep(config.poll_s)
 
         threading.Thread(target=beat, name="beat", daemon=True).start()
+        if config.operator:
+            answering = Answering(config.operator, keeper.chain, keeper.sender, keeper.store)
+            threading.Thread(target=answering.run, name="answering", daemon=True).start()
 
     worker_ready.connect(schedule, weak=False)
     worker_ready.connect(say_ready, weak=False)

@@ -5,6 +5,7 @@ A request carries everything a worker needs and nothing it could be robbed of: c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from repops.merkle import sha256
@@ -32,6 +33,7 @@ def _run(view: JobView) -> Run:
 
 
 PREPARE = "prepare-"
+FETCH_TIMEOUT_S = 120.0  # for one file; what came in until then is kept
 
 
 def prepare_name(view: JobView) -> str:
@@ -50,7 +52,7 @@ def train_name(view: JobView, slot: int) -> str:
 
 def train_request(view: JobView, slot: int) -> dict[str, Any]:
     run = _run(view)
-    return {**_base(view, run.round, run.start_root), "slot": slot}
+    return {**_base(view, run.round, run.start_root), "slot": slot, "asked_at": view.now}
 
 
 def present(view: JobView) -> list[Commit]:
@@ -66,14 +68,37 @@ def aggregate_name(view: JobView) -> str:
     return f"aggregate-{view.job}-{run.round}-{run.start_root.hex()[:16]}-{results.hex()[:16]}"
 
 
-def aggregate_request(view: JobView) -> dict[str, Any]:
-    """The open turn's committed bundles, each with the root and slots it must prove, in slot order."""
+def aggregate_request(view: JobView, fetched: Mapping[int, str]) -> dict[str, Any]:
+    """The open turn's bundles, each with the committed root and the slots it must prove, in slot order. fetched: by seat."""
     run = _run(view)
     bundles = [
-        {"bundle": raw_cid(c.bundle), "root": c.root.hex(), "operator": c.operator, "slots": list(c.slots)}
+        {
+            "bundle": fetched.get(c.seat, raw_cid(c.bundle)),
+            "root": c.root.hex(),
+            "operator": c.operator,
+            "slots": list(c.slots),
+        }
         for c in present(view)
     ]
-    return {**_base(view, run.round, run.start_root), "bundles": bundles}
+    return {**_base(view, run.round, run.start_root), "bundles": bundles, "asked_at": view.now}
+
+
+def fetch_name(commit: Commit, job: int) -> str:
+    return f"fetch-{job}-{commit.turn}-{commit.seat}-{commit.bundle.hex()[:16]}"
+
+
+def fetch_request(view: JobView, commit: Commit, bundle: str, answer_s: int) -> dict[str, Any]:
+    """A commitment's results. Half of the time in which they can be demanded is left for demanding them."""
+    left_s = commit.deadline - 2 * answer_s - view.now
+    return {
+        **_base(view, commit.round, commit.start_root),
+        "slots": list(commit.slots),
+        "operator": commit.operator,
+        "bundle": bundle,
+        "root": commit.root.hex(),
+        "timeout_s": min(FETCH_TIMEOUT_S, max(1.0, left_s / 2)),
+        "asked_at": view.now,
+    }
 
 
 def verify_name(commit: Commit, job: int, slot: int) -> str:

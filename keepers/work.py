@@ -29,11 +29,15 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class WorkStatus:
-    """`state` as in the module's docstring; `result` when done, `error` when failed for good."""
+    """`state` as in the module's docstring; `result` when done, `error` when failed for good.
+
+    missing: what the last attempt could not have of others, as its worker told (node.errors.Withheld).
+    """
 
     state: str
     result: dict[str, Any] | None = None
     error: str | None = None
+    missing: dict[str, Any] | None = None
 
 
 class WorkQueue:
@@ -60,12 +64,13 @@ class WorkQueue:
         done = self._redis.get(f"zoo:done:{name}")
         if done is not None:
             return WorkStatus("done", result=json.loads(done))
+        missing = json.loads(self._redis.get(f"zoo:missing:{name}") or "null")
         if self._redis.exists(f"zoo:lease:{name}"):
-            return WorkStatus("running")
+            return WorkStatus("running", missing=missing)
         failures = self._redis.lrange(f"zoo:failed:{name}", 0, -1)
         if len(failures) >= ATTEMPTS:
             return WorkStatus("failed", error=failures[-1].decode())
-        return WorkStatus("queued" if self._redis.exists(f"zoo:sent:{name}") else "absent")
+        return WorkStatus("queued" if self._redis.exists(f"zoo:sent:{name}") else "absent", missing=missing)
 
     def remember(self, key: str, value: int) -> int:
         """The integer first remembered under `key`: `value`, unless there is one already."""
@@ -126,7 +131,12 @@ class WorkLog:
 
     def record(self, name: str, result: dict[str, Any]) -> None:
         self._redis.set(f"zoo:done:{name}", json.dumps(result), ex=RESULT_TTL_S)
-        self._redis.delete(f"zoo:failed:{name}")
+        self._redis.delete(f"zoo:failed:{name}", f"zoo:missing:{name}")
+
+    def miss(self, name: str, missing: dict[str, Any]) -> None:
+        """Others do not serve what the work needs: say what, and let the keeper send the work again."""
+        self._redis.set(f"zoo:missing:{name}", json.dumps(missing), ex=RESULT_TTL_S)
+        self.forget(name)
 
     def forget(self, name: str) -> None:
         """Nothing came of it this time and nobody is to blame: let the keeper send it again."""

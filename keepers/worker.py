@@ -16,6 +16,7 @@ from keepers.app import WORK_QUEUE
 from keepers.requests import PREPARE
 from keepers.work import WorkLog
 from node import worker as node_worker
+from node.errors import Withheld
 from zoo_compute.errors import Retryable
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.errors import ContentMissing, StoreUnreachable
@@ -27,6 +28,7 @@ Body = Callable[[dict[str, Any], Store], dict[str, Any]]
 TASKS: dict[str, Body] = {
     "work.prepare": node_worker.prepare,
     "work.train": node_worker.run_shard,
+    "work.fetch": node_worker.run_fetching,
     "work.aggregate": node_worker.run_aggregation,
     "work.verify": node_worker.run_verification,
     "work.keep": node_worker.run_keeping,
@@ -64,6 +66,9 @@ def run(body: Body, worklog: WorkLog, store: Store, name: str, request: dict[str
                 store.set_peers(request.get("peers", []))
             worklog.record(name, body(request, store))
             log.info("%s done", name)
+        except Withheld as error:
+            log.warning("%s: %s; will be tried again", name, error)
+            worklog.miss(name, {**error.to_dict(), "asked_at": request.get("asked_at", 0)})
         except (Retryable, ContentMissing, StoreUnreachable) as error:
             log.warning("%s: %s; will be tried again", name, error)
             if name.startswith(PREPARE):  # before a bid nothing is owed: a job whose files cannot be had is left alone

@@ -30,7 +30,7 @@ from zoo_compute.errors import UserError
 from zoo_compute.spec.params import GpuClass
 
 PROGRAM = "benchmark.repops"
-PROGRAM_ROOT = "eb817d611c9c734c77c86b769702ea0c83ac3753de37a95892789b0c60bbc1fb"
+PROGRAM_ROOT = "30500eb97d5fd7de55b2d368d4947117798a61f5064880f50881926cf03a6c70"
 VOCABULARY = 256
 WARM_STEPS = 2
 

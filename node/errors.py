@@ -3,10 +3,16 @@
 NodeError               .hint says what to do
 ├── NodeOutOfMemory     the job does not fit this device; names the sizes
 ├── BadInputs           fetched content is not what the chain or the manifest committed to
+│   └── Withheld        committed data that nobody serves, or other bytes in its place: it can be demanded on chain   Retryable
 └── NoDevice            the device asked for is absent, or not allowed here
 """
 
-from zoo_compute.errors import NeedsOperator, ZooError
+from collections.abc import Mapping
+from typing import Any
+
+from zoo_compute.errors import NeedsOperator, Retryable, ZooError
+
+Place = tuple[int, int]  # tensor and group, as Availability numbers them
 
 
 class NodeError(ZooError):
@@ -19,6 +25,18 @@ class NodeOutOfMemory(NodeError, NeedsOperator):
 
 class BadInputs(NodeError, ValueError):
     """A root, a round, a slot or a shape differs from what was committed."""
+
+
+class Withheld(BadInputs, Retryable):
+    """Committed data could not be had. places: by slot (0 of a checkpoint), a place that is missing; None where none is known."""
+
+    def __init__(self, message: str, places: Mapping[int, Place | None], *, checkpoint: bool = False) -> None:
+        super().__init__(message)
+        self.places = dict(places)
+        self.checkpoint = checkpoint
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"checkpoint": self.checkpoint, "places": sorted([slot, place] for slot, place in self.places.items())}
 
 
 class NoDevice(NodeError, NeedsOperator):

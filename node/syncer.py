@@ -9,11 +9,12 @@ from typing import Any
 
 from node.device import CPU, GB, computes_on, memory, needed_bytes, pick
 from node.errors import BadInputs, NodeOutOfMemory
+from node.fetching import absent_place, checkpoint_or_withheld
 from node.programs import Programs, State
 from repops import encoding
 from repops.commitments import state_root
 from repops.files import FileRefused, parse_state, state_bytes
-from repops.graph import BadProgram, Graph
+from repops.graph import BadProgram, Graph, Node
 from zoo_compute.data import Examples
 from zoo_compute.manifest import MAX_MANIFEST_BYTES, Manifest
 from zoo_compute.publish import unlike, unlike_batch
@@ -63,9 +64,9 @@ def put_state(store: Store, state: State) -> str:
     return store.add(state_bytes(state))
 
 
-def get_state(store: Store, cid: str, root: bytes, *, max_bytes: int) -> State:
+def get_state(store: Store, cid: str, root: bytes, *, max_bytes: int, timeout_s: float = TIMEOUT_S) -> State:
     """Fetch a state and check it against `root`. Raises BadInputs; the store's errors pass."""
-    state = _parsed(store.read(cid, max_bytes=max_bytes, timeout_s=TIMEOUT_S), cid)
+    state = _parsed(store.read(cid, max_bytes=max_bytes, timeout_s=timeout_s), cid)
     found = state_root(state)
     if found != root:
         raise BadInputs(f"state {cid}: its root is {found.hex()}, expected {root.hex()}")
@@ -99,24 +100,32 @@ def fetch_programs(store: Store, manifest: Manifest, device: str | None = None) 
 def fetch_checkpoint(
     store: Store, manifest: Manifest, step: Graph, job: int, round: int, pointer: str | None, root: bytes
 ) -> State:
-    """The checkpoint that `round` starts from; `pointer` is None for the initial state, `root` is the chain's."""
+    """The checkpoint that `round` starts from; `pointer` is None for the initial state, `root` is the chain's.
+
+    Raises Withheld for a checkpoint that cannot be had, BadInputs; of the initial state the store's errors pass.
+    """
     if pointer is None:
         if round != 0 or root != manifest.state_root:
             raise BadInputs(f"round {round} starts from {root.hex()}, which is not the manifest's initial state")
-        cid = manifest.state.cid
+        state = get_state(store, manifest.state.cid, root, max_bytes=checkpoint_bytes(step))
     else:
+        state = _made_checkpoint(store, step, job, round, pointer, root)
+    told = unlike(state, step)
+    if told:
+        raise BadInputs(f"the checkpoint does not hold this program's tensors: {told}")
+    return state
+
+
+def _made_checkpoint(store: Store, step: Graph, job: int, round: int, pointer: str, root: bytes) -> State:
+    with checkpoint_or_withheld():
         found = fetch_pointer(store, pointer)
         if (found.job, found.round, found.root) != (job, round - 1, root):
             raise BadInputs(
                 f"checkpoint pointer {pointer} is of job {found.job}, round {found.round}, root {found.root.hex()}; "
                 f"expected job {job}, round {round - 1}, root {root.hex()}"
             )
-        cid = found.state
-    state = get_state(store, cid, root, max_bytes=checkpoint_bytes(step))
-    told = unlike(state, step)
-    if told:
-        raise BadInputs(f"the checkpoint does not hold this program's tensors: {told}")
-    return state
+    with checkpoint_or_withheld(lambda: absent_place(store, found.state, checkpoint_nodes(step))):
+        return get_state(store, found.state, root, max_bytes=checkpoint_bytes(step))
 
 
 def checkpoint_bytes(step: Graph) -> int:
@@ -124,10 +133,15 @@ def checkpoint_bytes(step: Graph) -> int:
     return HEADER_ROOM + 4 * sum(node.elements for node in checkpoint_nodes(step).values())
 
 
+def update_nodes(step: Graph) -> dict[str, Node]:
+    """What an update holds."""
+    nodes = checkpoint_nodes(step)
+    return {name: nodes[name] for name in step.exchanged}
+
+
 def update_bytes(step: Graph) -> int:
     """The most bytes an update's file can have."""
-    nodes = checkpoint_nodes(step)
-    return HEADER_ROOM + 4 * sum(nodes[name].elements for name in step.exchanged)
+    return HEADER_ROOM + 4 * sum(node.elements for node in update_nodes(step).values())
 
 
 def fetch_examples(store: Store, manifest: Manifest, step: Graph) -> Examples:

@@ -1,4 +1,4 @@
-"""What a worker does for its keeper: prepare, train, aggregate, verify. Requests and answers are plain JSON objects.
+"""What a worker does for its keeper: prepare, train, fetch, aggregate, verify. Requests and answers are plain JSON objects.
 
 A request names content and roots; nothing in it is believed before it is checked against them. Roots are hex, `checkpoint`
 is the CID of the pointer to the checkpoint a round starts from (null for round 0), `start_root` the chain's root of it:
@@ -7,6 +7,7 @@ is the CID of the pointer to the checkpoint a round starts from (null for round 
     run_shard       + slot
     run_aggregation + mask, bundles [{bundle (CID), root, operator, slots}]
     run_verification  + slot, operator, bundle (CID), root, [slots of the bundle]
+    run_fetching      + slots, operator, bundle (CID), root, timeout_s
     run_keeping     job, manifest, checkpoint only
 """
 
@@ -20,7 +21,8 @@ from typing import Any
 from node import prover, syncer
 from node.aggregation import aggregate
 from node.device import memory, memory_errors_told, needed_bytes
-from node.errors import BadInputs, NodeOutOfMemory
+from node.errors import BadInputs, NodeOutOfMemory, Place, Withheld
+from node.fetching import NOT_HAD, absent_place
 from node.prover import SlotResult
 from node.reporter import ShardReport
 from node.training import Progress, ShardResult, root_of, train_shard
@@ -103,6 +105,26 @@ def run_shard(
     return _report(request, inputs, result, update, time.perf_counter() - began).to_dict()
 
 
+def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
+    """Fetch what one commitment promises, long before it is combined. Raises Withheld: that can be demanded only for a while."""
+    manifest = syncer.fetch_manifest(store, request["manifest"])
+    graph = syncer.fetch_programs(store, manifest, request.get("device")).graph
+    start, timeout_s = syncer.root_from_hex(request["start_root"]), request["timeout_s"]
+    try:
+        entries = _committed(store, request, request, start, timeout_s)
+    except NOT_HAD as error:
+        raise Withheld(f"bundle {request['bundle']}: {error}", dict.fromkeys(request["slots"])) from error
+    room, missing, why = syncer.update_bytes(graph), dict[int, Place | None](), ""
+    for slot, entry in entries.items():
+        try:
+            syncer.get_state(store, entry.update, entry.update_root, max_bytes=room, timeout_s=timeout_s)
+        except NOT_HAD as error:
+            missing[slot], why = absent_place(store, entry.update, syncer.update_nodes(graph)), str(error)
+    if missing:
+        raise Withheld(f"updates of slots {sorted(missing)}: {why}", missing)
+    return {"job": request["job"], "slots": sorted(entries), "bundle": request["bundle"]}
+
+
 def run_aggregation(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """Combine a round's committed updates; store the next checkpoint and its pointer. Answers `root` and `pointer`."""
     began = time.perf_counter()
@@ -173,10 +195,14 @@ def run_keeping(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
 
 
 def _committed(
-    store: Store, request: Mapping[str, Any], commit: Mapping[str, Any], start_root: bytes
+    store: Store,
+    request: Mapping[str, Any],
+    commit: Mapping[str, Any],
+    start_root: bytes,
+    timeout_s: float = syncer.TIMEOUT_S,
 ) -> dict[int, SlotResult]:
     """The results of one commitment, by slot, after checking its bundle. Raises BadInputs."""
-    data = store.read(commit["bundle"], max_bytes=prover.MAX_BUNDLE_BYTES, timeout_s=syncer.TIMEOUT_S)
+    data = store.read(commit["bundle"], max_bytes=prover.MAX_BUNDLE_BYTES, timeout_s=timeout_s)
     bundle = prover.parse_bundle(data)
     prover.verify_bundle(
         bundle,

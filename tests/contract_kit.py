@@ -43,6 +43,8 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
     guardian = boa.env.generate_address("guardian")
     # Accounts here: the referee says, Settlement does.
     referee, audit_pool = boa.env.generate_address("referee"), boa.env.generate_address("audit pool")
+    # Says who is admitted; the contract has a kit of its own.
+    admissions = boa.env.generate_address("admissions")
     with boa.env.prank(deployer):
         zen = load("ZenToken").deploy(SUPPLY)
         timelock = load("Timelock").deploy(preset.timelock_s, [deployer])
@@ -59,13 +61,13 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
         )
         availability = load("Availability").deploy(registry, tasks, settlement, preset.answer_s)
         audits = load("Audits").deploy(registry, tasks, settlement, rewards, zen, preset.audit_bond, preset.draw_blocks)
-        registry.wire(auction, settlement, tasks, rewards)
+        registry.wire(auction, settlement, tasks, rewards, admissions)
         tasks.wire(auction, settlement)
         rewards.wire(settlement, audits, datasets)
         audits.wire(referee)
         auction.wire(settlement)
         settlement.wire(referee, availability, audit_pool)
-        tasks.allow(zen, True)
+        tasks.allow(zen, True, preset.window_value)
     return SimpleNamespace(
         zen=zen,
         timelock=timelock,
@@ -82,6 +84,7 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
         availability=availability,
         audits=audits,
         audit_pool=audit_pool,
+        admissions=admissions,
     )
 
 

@@ -25,6 +25,7 @@
             ├── DatasetsRefusal    "datasets: ..."
             ├── AvailabilityRefusal  "availability: ..."
             ├── AuditsRefusal      "audits: ..."
+            ├── AdmissionsRefusal  "admissions: ..."
             ├── TreasuryRefusal    "treasury: ..."
             ├── TimelockRefusal    "timelock_controller: ...", "access_control: ..."
             ├── TokenRefusal       "erc20: ...", "ownable: ..."
@@ -159,6 +160,10 @@ class AvailabilityRefusal(Refusal):
 
 class AuditsRefusal(Refusal):
     """Audits."""
+
+
+class AdmissionsRefusal(Refusal):
+    """Admissions."""
 
 
 class TreasuryRefusal(Refusal):

@@ -1,4 +1,4 @@
-"""Names of GPUs, and the class each is admitted as (docs/protocol.md, "Numbers"). The only place that knows them:
+"""Names of GPUs, and the class each registers as (docs/protocol.md, "Numbers"). The only place that knows them:
 an operator who registers by hand and a node that reads its own device's name ask here."""
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def check_memory(found: GpuClass, vram_gb: int) -> None:
         )
 
 
-def admitted(gpu_type: str | None, gpu_class: str | None, memory: str) -> tuple[GpuClass, int]:
+def claimed(gpu_type: str | None, gpu_class: str | None, memory: str) -> tuple[GpuClass, int]:
     """The class and the memory in GB of a card given by its name or by its class. Raises UserError."""
     if (gpu_type is None) == (gpu_class is None):
         raise UserError("give --gpu-type NAME, or --gpu-class CLASS for a card that is not listed")

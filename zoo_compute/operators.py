@@ -23,6 +23,8 @@ from zoo_compute.spec.params import CLAIM_EPOCHS, LIST_LIMIT, GpuClass
 from zoo_compute.standing import Earned, Earnings, Registered, Standing
 
 if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
+
     from zoo_compute.chain.connection import Chain
     from zoo_compute.consent import Consent
 
@@ -33,6 +35,15 @@ HOT_KEY = "hot.json"
 PASSPHRASE = "passphrase"
 MAX_URL = 128
 STAKE_UNIT = 10**12  # wei: the registry counts stakes in these
+
+
+def hot_account(folder: Path) -> LocalAccount:
+    """The hot key that lies in an operator's folder. Raises KeystoreError, ConfigError."""
+    from zoo_compute.chain import keystore
+
+    if not (folder / HOT_KEY).exists():
+        raise ConfigError(f"no hot key in {folder}", hint="run this where the operator's keeper runs")
+    return keystore.unlock(folder / HOT_KEY, (folder / PASSPHRASE).read_text().strip())
 
 
 class Operators:
@@ -77,6 +88,13 @@ class Operators:
                 f"{folder / CONFIG} cannot be read: {error}", hint="repair it, or give --operator"
             ) from error
 
+    def required_in(self, folder: Path) -> int:
+        """The operator whose folder this is. Raises UserError, ConfigError."""
+        number = self.in_folder(folder)
+        if number is None:
+            raise UserError(f"{folder} is no operator's folder", hint="give --home, or `zoo node register` first")
+        return self.check(number)
+
     def token(self, address: str | None) -> str:
         """The payment token's address; ZEN by default. Raises UserError."""
         if address is None or address.upper() == "ZEN":
@@ -116,7 +134,6 @@ class Operators:
 
     def consent(self, folder: Path, gpu: GpuClass, vram_gb: int, stake: int, endpoint: str, holds_s: int) -> Consent:
         """What a sponsor needs to register this account's operator; makes the folder's hot key."""
-        from zoo_compute.chain import keystore
         from zoo_compute.consent import Consent
 
         self._check_stake(stake)
@@ -129,8 +146,7 @@ class Operators:
             gpu_class=gpu.id, vram_gb=vram_gb, stake=str(stake), endpoint=endpoint,
             nonce=self.chain.registry.nonces(owner), deadline=self.chain.now() + holds_s,
         )  # fmt: skip
-        passphrase = (folder / PASSPHRASE).read_text().strip()
-        return agreed.signed_by(self.sender.account, keystore.unlock(folder / HOT_KEY, passphrase))
+        return agreed.signed_by(self.sender.account, hot_account(folder))
 
     def register_for(self, agreed: Consent, *, hot_coin: int, say: Say) -> Registered:
         """Register who agreed to it, paying stake and gas. Raises UserError for a consent of another network."""

@@ -40,7 +40,7 @@ class Quote:
     auction_longest_s: int
     ready_s: int
     round_longest_s: int
-    window_s: int
+    window_s: int  # of a payment in ZEN
     longest_s: int
 
     def to_dict(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def quote(job: ComputeJob, preset: Preset) -> Quote:
     steps = terms.rounds * terms.slots * manifest.inner_steps
     auction_s = preset.bid_window_s + preset.reveal_window_s
     round_longest_s = 2 * terms.slot_s + terms.aggregate_s
-    window_s = params.window_s(preset, terms.reexecute_s)
+    window_s = params.window_s(preset, terms.reexecute_s, params.windows(terms, preset.window_value))
     return Quote(
         rounds=terms.rounds,
         slots=terms.slots,

@@ -14,6 +14,9 @@ PROFESSIONAL: constant(uint256) = 2
 DATACENTER: constant(uint256) = 3
 APPLE_SILICON: constant(uint256) = 4
 
+# The most that compute weighs of an operator that is not admitted, in percent: a consumer's.
+UNSHOWN_PERCENT: constant(uint256) = 100
+
 # Tiers; 0 is none.
 BRONZE: constant(uint256) = 1
 SILVER: constant(uint256) = 2

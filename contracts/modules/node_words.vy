@@ -29,13 +29,15 @@ struct Node:
     is_exiting: bool
 
 
-# owner (160) | reputation (16) | exit_at (40) | class (8) | vram_gb (16)
+# owner (160) | reputation (16) | exit_at (40) | class (8) | vram_gb (16) | is_admitted (1)
 struct Account:
     owner: address
     reputation: uint256
     exit_at: uint256
     gpu_class: uint256
     vram_gb: uint256
+    # Whether it earns its class's multiplier.
+    is_admitted: bool
 
 
 # The newest declaration, in force from epoch `since` on, and the one before it: each tier (8) | hours (24) | since (40)
@@ -104,6 +106,7 @@ def _pack_account(account: Account) -> uint256:
         | convert(convert(account.exit_at, uint40), uint256) << 40
         | convert(convert(account.gpu_class, uint8), uint256) << 32
         | convert(convert(account.vram_gb, uint16), uint256) << 16
+        | convert(account.is_admitted, uint256)
     )
 
 
@@ -116,6 +119,7 @@ def _unpack_account(word: uint256) -> Account:
         exit_at=word >> 40 & bits.U40,
         gpu_class=word >> 32 & bits.U8,
         vram_gb=word >> 16 & bits.U16,
+        is_admitted=word & 1 != 0,
     )
 
 

@@ -6,16 +6,19 @@
 @notice What is kept of a run (its stage, its turn, its chair, its lanes), of a seat (two words) and of who stands in a job.
 @dev Widths: TaskRegistry bounds rounds, slots, quorum, depth, seconds, flops and prices (so that a lock is below 2^99, all
      locks of a job below 2^113); there are at most 128 seats and two lots; seconds since 1970 fit 40 bits, operators'
-     numbers 56. What an outside caller or the length of a job moves is converted, which reverts when it does not fit.
+     numbers 56; a turn is held for less than twice `answer_s` a seat, which fits 24 bits. What an outside caller or the
+     length of a job moves is converted, which reverts when it does not fit.
 """
 
 
 from . import bits
 
 
-# Sixteen lanes of 16 bits: 15 count the claims of a closed turn that are pending, the highest says that it was rolled back.
+# Sixteen lanes of 16 bits: 14 count the claims of a closed turn that are pending, the highest says that it was rolled back.
+# The bit between is set for ever in every lane used: a word that is zero while nothing is pending costs a fresh one again.
 LANE_BITS: constant(uint256) = 16
-LANE_COUNT: constant(uint256) = 2**15 - 1
+LANE_COUNT: constant(uint256) = 2**14 - 1
+LANE_USED: constant(uint256) = 2**14
 LANE_DEAD: constant(uint256) = 2**15
 ALL_COUNTS: constant(uint256) = bits.ONES_16 * LANE_COUNT
 
@@ -33,7 +36,8 @@ struct Stage:
     aggregate_s: uint256
 
 
-# The one word of a job that a commitment writes. `opened_at` is 0 while the turn waits for its lane.
+# The one word of a job that a commitment writes. `opened_at` is 0 while the turn waits for its lane; `held_s` is for how
+# long holds that are over moved it.
 struct Turn:
     round: uint256
     turn: uint256
@@ -41,6 +45,7 @@ struct Turn:
     committed: uint256
     missing: uint256
     holds: uint256
+    held_s: uint256
 
 
 # Locks per slot and of the aggregator, when the checkpoint is due, how many seats there are.
@@ -120,7 +125,8 @@ def _pack_order(token: address, flops: uint256) -> uint256:
 @pure
 def _pack_turn(turn: Turn) -> uint256:
     return (
-        turn.holds << 224
+        turn.holds << 248
+        | turn.held_s << 224
         | turn.round << 208
         | convert(convert(turn.turn, uint24), uint256) << 184
         | turn.opened_at << 144
@@ -138,7 +144,8 @@ def _unpack_turn(word: uint256) -> Turn:
         opened_at=word >> 144 & bits.U40,
         committed=word >> 128 & bits.U16,
         missing=word & bits.U128,
-        holds=word >> 224,
+        holds=word >> 248,
+        held_s=word >> 224 & bits.U24,
     )
 
 
@@ -239,4 +246,4 @@ def _lane(lanes: uint256, turn: uint256, depth: uint256) -> uint256:
 @pure
 def _with_lane(lanes: uint256, turn: uint256, depth: uint256, lane: uint256) -> uint256:
     at: uint256 = LANE_BITS * (turn % depth)
-    return lanes & ~(bits.U16 << at) | lane << at
+    return lanes & ~(bits.U16 << at) | (lane | LANE_USED) << at

@@ -13,6 +13,10 @@ from . import bits
 from . import numbers
 
 
+# A window is at most so many times longer for what a round may cost.
+MAX_LONGER: constant(uint256) = 3
+
+
 struct Terms:
     token: address
     program_root: bytes32
@@ -76,10 +80,11 @@ def _are_seconds(seconds: uint256) -> bool:
 
 @internal
 @pure
-def _pack_schedule(terms: Terms) -> uint256:
+def _pack_schedule(terms: Terms, windows: uint256) -> uint256:
     # `_check` bounds every field below its width.
     return (
-        terms.depth << 224
+        windows << 232
+        | terms.depth << 224
         | terms.policy << 216
         | terms.rounds << 200
         | terms.slots << 184
@@ -100,21 +105,44 @@ def _pack_prices(terms: Terms) -> uint256:
 @internal
 @pure
 def _unpack_schedule(token: address, word: uint256, prices: uint256, state_root: bytes32) -> ITaskRegistry.Schedule:
+    rounds: uint256 = word >> 200 & bits.U16
+    slots: uint256 = word >> 184 & bits.U16
     return ITaskRegistry.Schedule(
         token=token,
-        rounds=word >> 200 & bits.U16,
-        slots=word >> 184 & bits.U16,
+        rounds=rounds,
+        slots=slots,
         quorum=word >> 168 & bits.U16,
-        max_price=prices >> 128,
-        aggregator_max_price=prices & bits.U128,
+        round_price=slots * (prices >> 128) + (prices & bits.U128),
         slot_s=word >> 144 & bits.U24,
         aggregate_s=word >> 120 & bits.U24,
         reexecute_s=word >> 96 & bits.U24,
+        windows=word >> 232,
         flops=word & bits.U96,
-        depth=word >> 224,
+        depth=min(word >> 224 & bits.U8, rounds),
         policy=word >> 216 & bits.U8,
         state_root=state_root,
     )
+
+
+@internal
+@pure
+def _round_price(terms: Terms) -> uint256:
+    """
+    @notice What a round costs at most.
+    """
+    return terms.slots * terms.max_price + terms.aggregator_max_price
+
+
+@internal
+@pure
+def _windows(terms: Terms, window_value: uint256) -> uint256:
+    """
+    @notice How many times the usual window the claims of a job stand open: once more for each `window_value` that a round
+            may cost. 0 lengthens nothing.
+    """
+    if window_value == 0:
+        return 1
+    return 1 + min(MAX_LONGER, self._round_price(terms) // window_value)
 
 
 @internal
@@ -125,8 +153,11 @@ def _locks(terms: Terms) -> (uint256, uint256):
     """
     turns: uint256 = min(terms.rounds, terms.depth)
     # What doing again all that may rest on a lie costs at most.
-    restitution: uint256 = turns * (terms.slots * terms.max_price + terms.aggregator_max_price)
+    restitution: uint256 = turns * self._round_price(terms)
+    # INVARIANT restitution: what a timeout's slash leaves of a lock covers it still.
+    left: uint256 = numbers.BPS - numbers.SLASH_BPS
+    covering: uint256 = (restitution * numbers.BPS + left - 1) // left
     lock: uint256 = 2 * terms.max_price * turns
     if terms.policy == numbers.ROLL_BACK:
-        lock += restitution
-    return lock, restitution + 2 * terms.aggregator_max_price * turns
+        lock += covering
+    return lock, covering + 2 * terms.aggregator_max_price * turns

@@ -19,7 +19,7 @@ else:
     BID_WINDOW_S, REVEAL_WINDOW_S, READY_WINDOW_S, MIN_WINDOW_S = 8, 6, 20, 10
     EXIT_DELAY_S, EPOCH_S, TIMELOCK_S = 30, 60, 10
     MIN_STAKE, EMISSION, WEIGHT_PER_FEE = 100 * ZEN, 1_000 * ZEN, 10**12
-    AUDIT_BOND, DRAW_BLOCKS, ANSWER_S = 10 * ZEN, 2, 3
+    AUDIT_BOND, DRAW_BLOCKS, ANSWER_S, BENCHMARK_S = 10 * ZEN, 2, 3, 10
 
     @pytest.fixture(scope="session")
     def deployer(accounts):
@@ -60,12 +60,13 @@ else:
             registry, tasks, settlement, rewards, zen, AUDIT_BOND, DRAW_BLOCKS, sender=deployer
         )
         availability = project.Availability.deploy(registry, tasks, settlement, ANSWER_S, sender=deployer)
-        registry.wire(auction, settlement, tasks, rewards, sender=deployer)
+        admissions = project.Admissions.deploy(registry, deployer, BENCHMARK_S, MIN_WINDOW_S, EPOCH_S, sender=deployer)
+        registry.wire(auction, settlement, tasks, rewards, admissions, sender=deployer)
         tasks.wire(auction, settlement, sender=deployer)
         rewards.wire(settlement, audits, datasets, sender=deployer)
         auction.wire(settlement, sender=deployer)
         settlement.wire(referee, availability, treasury, sender=deployer)
-        tasks.allow(zen, True, sender=deployer)
+        tasks.allow(zen, True, 0, sender=deployer)
         return SimpleNamespace(**{key: value for key, value in locals().items() if hasattr(value, "contract_type")})
 
     @pytest.fixture(scope="session")

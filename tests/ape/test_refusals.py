@@ -56,7 +56,7 @@ def test_only_the_protocol_moves_locks_jobs_and_seats(kit, deployer):
     with ape.reverts("settlement: already wired"):
         kit.settlement.wire(deployer, deployer, deployer, sender=deployer)
     with ape.reverts("registry: already wired"):
-        kit.registry.wire(deployer, deployer, deployer, deployer, sender=deployer)
+        kit.registry.wire(*[deployer] * 5, sender=deployer)
 
 
 def test_a_job_is_cancelled_with_its_whole_escrow_before_it_clears(kit, post, submitter, anyone):

@@ -203,7 +203,7 @@ def a_draw_that_waits_until_its_block_is_forgotten_draws_everything(s: Stage) ->
 def a_hostile_token_stops_only_the_audits_that_are_paid_in_it(s: Stage) -> None:
     s.register_all()
     bad = s.tokens["bad"]
-    s.ok("tasks", "allow", "deployer", bad, True)
+    s.ok("tasks", "allow", "deployer", bad, True, 0)
     for operator in s.ids.values():
         s.ok("registry", "deposit", "stranger", operator, bad, 10**6)
     s.bid_all(job := int(s.ok("tasks", "post", "submitter", replace(s.terms(), token=bad))), SLOTS, AGGREGATORS)

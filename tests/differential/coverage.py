@@ -10,9 +10,8 @@ from zoo_compute.spec.state import World
 from zoo_compute.spec.world import EXTERNAL, PROTOCOL_ONLY, WIRED, Call
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
-CONTRACTS = (
-    *("registry", "tasks", "auction", "settlement", "availability", "audits", "rewards", "datasets", "treasury"),
-)
+CONTRACTS = ("registry", "tasks", "auction", "settlement", "availability", "audits")
+CONTRACTS += ("rewards", "datasets", "admissions", "treasury")
 GUARDED = ("registry", "tasks", "auction")  # have a guardian
 
 # Reasons of docs/protocol.md that no account can meet, each with why.
@@ -30,6 +29,8 @@ STATES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "demand": ("demands", lambda demand: "OPEN" if demand.is_open else "ENDED"),
     "attestation": ("attestations", lambda attestation: attestation.status.name),
     "draw": ("draws", lambda draw: "SCHEDULED" if not draw.drawn_at else "STALE" if draw.stale else "DRAWN"),
+    "entry": ("entries", lambda entry: "STANDING" if entry.block else "ENDED"),
+    "recall": ("recalls", lambda recall: "DUE" if recall.due else "ENDED"),
 }
 # How docs/protocol.md lets them change; a claim's place is used again.
 TRANSITIONS: dict[str, str] = {
@@ -39,6 +40,8 @@ TRANSITIONS: dict[str, str] = {
     "demand": "NONE>OPEN OPEN>ENDED ENDED>OPEN",
     "attestation": "NONE>SEALED SEALED>REVEALED SEALED>SETTLED REVEALED>SETTLED",
     "draw": "NONE>SCHEDULED SCHEDULED>DRAWN SCHEDULED>STALE",
+    "entry": "NONE>STANDING STANDING>ENDED ENDED>STANDING",
+    "recall": "NONE>ENDED ENDED>DUE DUE>ENDED",
 }
 
 

@@ -15,7 +15,7 @@ from boa.contracts.vyper.vyper_contract import VyperContract
 from eth_abi import decode
 from eth_account import Account
 from eth_utils import keccak
-from vyper.semantics.types import StructT
+from vyper.semantics.types import DArrayT, StructT
 
 from tests.consent_kit import Signer
 from tests.unit.rewards_kit import receipt_signature
@@ -34,7 +34,7 @@ CONTRACTS = Path(os.environ.get("ZOO_CONTRACTS", ROOT / "contracts"))
 SPENDERS = ("registry", "tasks", "rewards", "audits")
 COIN = 10**24  # of the chain's, that each account has
 ERROR_SELECTOR = keccak(text="Error(string)")[:4]
-HOLDERS = ("registry", "tasks", "rewards", "treasury", "availability", "audits")  # of tokens or coin
+CONFIGURED = ("registry", "tasks", "rewards", "treasury", "availability", "audits", "admissions")
 UNLIMITED = 2**256 - 1
 FULL_COMPARISON_EVERY = 100  # accepted calls; each compares what the specification wrote
 
@@ -110,12 +110,16 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, VyperContract
     )
     availability = _loaded("Availability").deploy(registry, tasks, settlement, preset.answer_s)
     audits = _loaded("Audits").deploy(registry, tasks, settlement, rewards, zen, preset.audit_bond, preset.draw_blocks)
-    registry.wire(auction, settlement, tasks, rewards)
+    admissions = _loaded("Admissions").deploy(
+        registry, accounts["deployer"], preset.benchmark_s, preset.min_window_s, preset.epoch_s
+    )
+    registry.wire(auction, settlement, tasks, rewards, admissions)
     tasks.wire(auction, settlement)
     auction.wire(settlement)
     settlement.wire(accounts["referee"], availability, accounts["audit pool"])
     rewards.wire(settlement, audits, datasets)
     audits.wire(accounts["referee"])
+    admissions.wire(accounts["referee"])
     return {
         "zen": zen,
         "treasury": treasury,
@@ -127,6 +131,7 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, VyperContract
         "settlement": settlement,
         "availability": availability,
         "audits": audits,
+        "admissions": admissions,
     }
 
 
@@ -146,7 +151,7 @@ class ContractMirror:
             treasury_governor=accounts["timelock"],
             referee=accounts["referee"],
             audit_pool=accounts["audit pool"],
-            **{name: str(contracts[name].address) for name in HOLDERS},
+            **{name: str(contracts[name].address) for name in CONFIGURED},
         )
         self._signers = {address: Signer(name) for name, address in accounts.items()}
         self.calls = 0
@@ -241,11 +246,11 @@ class ContractMirror:
 
 
 def _to_block(call: Call) -> None:
-    """The chain is at the call's second and block. Hashes are asked for by `draw` alone."""
+    """The chain is at the call's second and block, and knows the hashes of those before it."""
     boa.env.timestamp = call.now
     patch = boa.env.evm.patch
-    patch.block_number = call.block
-    if call.function == "draw":
+    if patch.block_number != call.block:
+        patch.block_number = call.block
         patch.prev_hashes = [block_hash(call.block - back) for back in range(1, BLOCKHASH_RANGE + 1)]
     boa.env.evm.vm.state.execution_context._base_fee_per_gas = call.base_fee
 
@@ -278,4 +283,6 @@ def _zeros(method: Any) -> tuple[Any, ...]:
 def _zero(typ: Any) -> Any:
     if isinstance(typ, StructT):
         return tuple(_zero(member) for member in typ.member_types.values())
+    if isinstance(typ, DArrayT):
+        return []
     return {"address": "0x" + 40 * "0", "bytes32": bytes(32), "bool": False}.get(str(typ), 0)

@@ -156,8 +156,8 @@ def jobs_outside_the_terms_are_refused_in_order(s: Stage) -> None:
                 s.post(**{name: edge})
         worst = replace(worst, **{name: 0})
     s.no("tasks: token not allowed", "tasks", "post", "submitter", worst)
-    s.no("tasks: not the governor", "tasks", "allow", "guardian", s.tokens["bad"], True)
-    s.ok("tasks", "allow", "deployer", s.tokens["bad"], True)
+    s.no("tasks: not the governor", "tasks", "allow", "guardian", s.tokens["bad"], True, 0)
+    s.ok("tasks", "allow", "deployer", s.tokens["bad"], True, 7)
     worst = replace(worst, policy=2)
     for name, reason, least, _ in ranges:
         s.no(f"tasks: {reason}", "tasks", "post", "submitter", worst)
@@ -166,7 +166,7 @@ def jobs_outside_the_terms_are_refused_in_order(s: Stage) -> None:
     for policy in (2, 2**256 - 1):
         s.no("tasks: unknown policy", "tasks", "post", "submitter", replace(good, policy=policy))
     s.post(policy=1)
-    s.ok("tasks", "allow", "deployer", s.tokens["usd"], False)
+    s.ok("tasks", "allow", "deployer", s.tokens["usd"], False, 0)
     s.no("tasks: token not allowed", "tasks", "post", "submitter", s.terms(token="usd"))
 
 

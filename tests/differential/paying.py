@@ -151,7 +151,7 @@ def gifts_to_the_contracts_belong_to_nobody(s: Stage) -> None:
 def a_token_that_answers_false_is_refused(s: Stage) -> None:
     s.register("alice")
     alice, bad = s.ids["alice"], s.tokens["bad"]
-    s.ok("tasks", "allow", "deployer", bad, True)
+    s.ok("tasks", "allow", "deployer", bad, True, 0)
     s.ok("registry", "deposit", "stranger", alice, bad, 100)
     s.ok("token", "transfer", "stranger", bad, s.world.config.treasury, 10)
     s.ok("treasury", "collect", "stranger", bad)
@@ -197,11 +197,28 @@ def the_largest_job_fits_its_words(s: Stage) -> None:
     s.commit(job, "alice")
     s.to(s.world.run(job).opened_at + 21)
     s.ok("settlement", "time_out", "stranger", job, s.seat_of(job, "bob"))
-    s.take_over(job, 0 if s.world.seat(job, 0).operator == 0 else 1, "bob", 1)
+    s.take_over(job, 0 if s.world.seat(job, 0).operator == 0 else 1, "bob", 256)
     s.commit_all(job)
     s.to(s.world.run(job).inputs_close)
     s.post_checkpoint(job)
     s.settle(job)
+
+
+@scenario
+def a_dear_round_stands_open_for_longer(s: Stage) -> None:
+    s.register_all()
+    usd = s.tokens["usd"]
+    for value, windows in ((721, 1), (720, 2), (240, 4), (1, 4)):  # a round may cost 4 * 160 + 80
+        s.ok("tasks", "allow", "deployer", usd, True, value)
+        job = s.post(token="usd")
+        s.ok("tasks", "allow", "deployer", usd, True, 0)  # what was posted keeps its windows
+        s.bid_all(job, SLOTS, AGGREGATORS)
+        s.reveal_all(job, SLOTS, AGGREGATORS)
+        s.award_all(job)
+        for name in ("alice", "bob"):
+            s.ready(job, name)
+        assert s.world.run(job).window_s == windows * 15
+        assert s.commit(job, "alice").deadline == s.now + windows * 15
 
 
 @scenario

@@ -6,6 +6,7 @@ from zoo_compute.spec.state import Receipt
 from zoo_compute.spec.watching import Seal
 
 from . import results
+from .admitting import shown
 from .opening import AGGREGATORS, SLOTS, scenario
 from .results import SEGMENTS
 from .stage import Offer, Stage
@@ -53,6 +54,8 @@ def rewards_share_an_epochs_budget_up_to_a_part_of_the_fees_paid(s: Stage) -> No
     alice, bob = s.ids["alice"], s.ids["bob"]
     s.no("rewards: zero amount", "rewards", "fund", "stranger", 0)
     s.no("erc20: transfer amount exceeds balance", "rewards", "fund", "stranger", 2 * 10**27)
+    # Bob's machine was shown, carol's was not.
+    shown(s, "bob")
     job = s.running({"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80)}, AGGREGATORS, rounds=1)
     s.play_round(job)
     s.to(max(claim.deadline for claim in s.claims(job)) + 1)
@@ -98,6 +101,7 @@ def a_reward_never_exceeds_its_part_of_the_fee_and_what_is_left_returns_to_the_p
 def signs_of_life_and_receipts_are_paid_within_the_room_of_compute(s: Stage) -> None:
     s.register_all()
     s.ok("rewards", "fund", "stranger", 10)
+    shown(s, "bob")
     job, epoch = worked(s)
     alice, bob, carol = (s.ids[name] for name in ("alice", "bob", "carol"))
     hot = {number: s.operator(name).hot for name, number in s.ids.items()}

@@ -144,8 +144,9 @@ def a_small_slash_pays_a_standby_what_it_can(s: Stage) -> None:
     s.ok("settlement", "time_out", "stranger", job, alice)
     taken = s.take_over(job, alice, "erin", 1)
     # The slash is 80 = 2 * 100 * 4 // 10 a slot, the difference 89 in each of 9 rounds: 8 a round, and 8 are burned.
+    # Escrow pays the 1 that it paid before: erin takes the slot for 9, though she had asked 90.
     seat = s.world.seat(job, taken)
-    assert (seat.price, seat.pot_price, seat.pot) == (82, 8, 72)
+    assert (seat.price, seat.pot_price, seat.pot) == (1, 8, 72)
     assert s.world.burned[s.tokens["zen"]] == 8
     # Erin is late too: what escrow paid her is the next one's base, and what is left with her slash its pot.
     s.play_round(job)
@@ -153,10 +154,10 @@ def a_small_slash_pays_a_standby_what_it_can(s: Stage) -> None:
     s.wait(31)
     s.ok("settlement", "time_out", "stranger", job, taken)
     vacated = s.world.seat(job, taken)
-    assert (vacated.operator, vacated.price, vacated.pot_price, vacated.pot) == (0, 82, 0, 72 - 8 + 80)
+    assert (vacated.operator, vacated.price, vacated.pot_price, vacated.pot) == (0, 1, 0, 72 - 8 + 80)
     s.take_over(job, taken, "erin")  # who held it before may take it again, for a lock of its own
     seat = s.world.seat(job, taken)
-    assert (seat.price, seat.pot_price, seat.pot) == (82, 8, 64)
+    assert (seat.price, seat.pot_price, seat.pot) == (1, 18, 144)
     s.to(s.world.run(job).inputs_close)
     s.post_checkpoint(job)
     s.to(s.world.run(job).inputs_close)
@@ -297,7 +298,7 @@ def a_silent_aggregator_loses_its_seat_to_a_standby(s: Stage) -> None:
     s.no("settlement: seat vacant", "settlement", "time_out", "stranger", job, seat)
     s.no("settlement: not the hot key", "settlement", "post_checkpoint", "dave hot", job, 0, 0b11, ROOT, CID)
     lock = s.world.lot(job, 1).lock
-    assert lock == 3 * (4 * 160 + 80) + 2 * 80 * 3
+    assert lock == 3 * (4 * 160 + 80) * 10 // 9 + 2 * 80 * 3
     assert s.world.standing(job, dave).locked == lock - slash_of(lock)
     assert s.world.burned[s.tokens["zen"]] == slash_of(lock)
     for name in ("carol", "alice"):
@@ -441,6 +442,25 @@ def a_job_of_depth_one_waits_for_every_window(s: Stage) -> None:
             s.finalise_all(job)
     s.settle(job)
     assert s.world.run(job).round == 3
+
+
+@scenario
+def a_standby_takes_no_smaller_part_than_a_bid_may_be_for(s: Stage) -> None:
+    s.register_all()
+    job = s.running({"alice": Offer(60, 130), "carol": Offer(80, 130, True)}, AGGREGATORS, slots=130, quorum=1)
+    s.ok("settlement", "decline", "alice hot", job, 0, 7)
+
+    def no(count: int, seat: int) -> None:
+        args = (job, seat, s.ids["carol"], count, 10)
+        s.no("settlement: count out of range", "settlement", "take_over", "carol hot", *args)
+
+    for count in (0, 1, 2, 8):
+        no(count, 1)
+    s.take_over(job, 1, "carol", 3)  # a 64th of 130, rounded up
+    no(2, 1)
+    s.take_over(job, 1, "carol", 3)
+    assert s.world.seat(job, 1).count == 1
+    s.take_over(job, 1, "carol", 1)  # all that is left may be less
 
 
 @scenario

@@ -1,13 +1,15 @@
 """All directed sequences, in the order of a job's life. Together they reach all that docs/protocol.md lists."""
 
-from . import auditing, clearing, judging, opening, paying, promising, rewarding, running, watching
+from . import admitting, auditing, clearing, holding, judging, opening, paying, promising, rewarding, running, watching
 from .opening import SCENARIOS, Scenario
 
 __all__ = [
     "SCENARIOS",
     "Scenario",
+    "admitting",
     "auditing",
     "clearing",
+    "holding",
     "judging",
     "opening",
     "paying",

@@ -5,9 +5,10 @@ The law of every step: both accept and reach the same state, or both refuse for 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Protocol
 
-from eth_utils import keccak
+from eth_utils.crypto import keccak
 
 from zoo_compute.spec import auction, seats
 from zoo_compute.spec.availability import least_deposit
@@ -21,7 +22,7 @@ from .coverage import Coverage
 from .invariants import check_invariants
 
 START = 1_800_000_000  # Unix seconds: where the clock of every stage starts
-FIRST_BLOCK = 1_000  # at START; one a second from then on
+FIRST_BLOCK = 1_000  # at START
 BLOCKHASH_RANGE = 256  # blocks back that their hashes are known
 WEALTH = 10**9 * ZEN  # of each account, in each token
 CAST = ("deployer", "guardian", "submitter", "stranger", "timelock", "sink", "referee", "audit pool")
@@ -31,9 +32,15 @@ ACCOUNTS = (*CAST, *(f"{name} {key}" for name in OPERATORS + AUDITORS for key in
 DEPOSIT = 1_000_000  # each operator's collateral in each token
 
 
+@cache
 def block_hash(number: int) -> bytes:
-    """Of a stage's chain."""
-    return keccak(number.to_bytes(32, "big"))
+    """Of a block of every stage's chain."""
+    return bytes(keccak(number.to_bytes(32, "big")))
+
+
+def known_hashes(block: int) -> dict[int, bytes]:
+    """Of the blocks that this one knows."""
+    return {number: block_hash(number) for number in range(block - BLOCKHASH_RANGE, block)}
 
 
 class Mirror(Protocol):
@@ -68,6 +75,7 @@ class Stage:
     preset: Preset = DEVNET
     now: int = START
     base_fee: int = 0
+    block: int = FIRST_BLOCK
     world: World = field(init=False)
     accounts: dict[str, str] = field(init=False)
     tokens: dict[str, str] = field(init=False)
@@ -86,11 +94,7 @@ class Stage:
                 self.world.balances[token, self.accounts[name]] = WEALTH
         self.world.refuses_coin[self.tokens["bad"]] = True
         for token in ("zen", "usd"):
-            self.ok("tasks", "allow", "deployer", self.tokens[token], True)
-
-    @property
-    def block(self) -> int:
-        return FIRST_BLOCK + self.now - START
+            self.ok("tasks", "allow", "deployer", self.tokens[token], True, self.preset.window_value)
 
     def call(self, contract: str, function: str, sender: str, *args: Any, value: int = 0) -> Call:
         """A call by an account's name or address, now."""
@@ -102,9 +106,8 @@ class Stage:
     def attempt(self, contract: str, function: str, sender: str, *args: Any, value: int = 0) -> str | None:
         """One call on both sides; the reason it was refused for, or None. Its result is in `self.result`."""
         call = self.call(contract, function, sender, *args, value=value)
-        if function == "draw":  # nothing else asks for hashes
-            known = range(self.block - BLOCKHASH_RANGE, self.block)
-            self.world = replace(self.world, block_hashes={number: block_hash(number) for number in known})
+        if self.block - 1 not in self.world.block_hashes:
+            self.world = replace(self.world, block_hashes=known_hashes(self.block))
         try:
             after, self.result = apply(self.world, call)
         except Refused as refusal:
@@ -131,12 +134,17 @@ class Stage:
         assert given == reason, f"{contract}.{function}{args}: expected {reason!r}, got {given!r}"
 
     def to(self, now: int) -> None:
-        """The clock jumps to `now`."""
+        """The clock jumps to `now`; a block passes each second."""
         assert now >= self.now, "time does not run backwards"
+        self.mine(now - self.now)
         self.now = now
 
     def wait(self, seconds: int) -> None:
         self.to(self.now + seconds)
+
+    def mine(self, blocks: int) -> None:
+        """Blocks pass, and no time."""
+        self.block += blocks
 
     # The cast ------------------------------------------------------------------------------------------------------
 

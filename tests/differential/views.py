@@ -8,7 +8,7 @@ from typing import Any
 from eth_abi import encode
 from eth_utils import keccak
 
-from zoo_compute.spec import rewards, seats, watching
+from zoo_compute.spec import admissions, registry, rewards, seats, watching
 from zoo_compute.spec.params import AGGREGATOR_SEAT, Flow
 from zoo_compute.spec.state import (
     EMPTY_BYTES32,
@@ -26,6 +26,7 @@ from zoo_compute.spec.state import (
     Traffic,
     World,
 )
+from zoo_compute.spec.trials import Entry, Recall, Trial, Workload
 
 from .results import claim_hash
 
@@ -77,6 +78,9 @@ def _operator_views(w: World, key: int) -> Iterator[View]:
     yield View("registry", "discount_bps", (key,), record.reputation)
     is_eligible = record.exit_at == 0 and record.stake >= w.config.preset.min_stake
     yield View("registry", "is_eligible", (key, record.hot), is_eligible)
+    yield View("registry", "is_admitted", (key,), record.is_admitted)
+    yield View("registry", "multiplier_of", (key,), registry.multiplier_of(w, key))
+    yield View("registry", "vram_of", (key,), record.vram_gb)
     yield View("registry", "is_eligible", (key, w.config.registry), False)
     yield View("registry", "operator_count", (), len(w.operators))
 
@@ -170,6 +174,27 @@ def _only(contract: str, name: str, source: Callable[[World], Any]) -> Callable[
     return lambda w, key: iter((View(contract, name, (), source(w)),))
 
 
+def trial_hash(trial: Trial) -> bytes:
+    kinds = "(uint256,(bytes32,bytes32,uint256,uint256),bytes32,bytes32,uint256,uint256)"
+    return keccak(encode([kinds], [astuple(trial)]))
+
+
+def _trial_views(w: World, key: int) -> Iterator[View]:
+    pending = w.trials.get(key)
+    yield View("admissions", "claims", (key,), trial_hash(pending.trial) if pending else EMPTY_BYTES32)
+    yield View("admissions", "disputes", (key,), pending.disputes if pending else 0)
+
+
+def _entry_views(w: World, key: int) -> Iterator[View]:
+    entry, workload = w.entries.get(key, Entry()), admissions.workload_of(w, key)
+    yield View("admissions", "entries", (key,), entry)
+    yield View("admissions", "workload_of", (key,), workload)
+    if entry.block in w.block_hashes:
+        yield View("admissions", "seed_of", (key,), admissions.seed(w.block_hashes[entry.block], key, workload))
+    elif entry.block == 0:
+        yield View("admissions", "seed_of", (key,), EMPTY_BYTES32)
+
+
 # By the name of the World's dictionary: the views that show one of its keys.
 VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "balances": lambda w, key: iter((View(f"token {key[0]}", "balanceOf", (key[1],), w.balances.get(key, 0)),)),
@@ -184,6 +209,7 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "pots": _record("registry", "pot", lambda w, key: w.pots.get(key, 0)),
     "burned": _record("registry", "burned", lambda w, key: w.burned.get(key, 0)),
     "allowed": _record("tasks", "is_allowed", lambda w, key: w.allowed.get(key, False)),
+    "window_values": _record("tasks", "window_values", lambda w, key: w.window_values.get(key, 0)),
     "jobs": _job_views,
     "owed": _record("tasks", "owed", lambda w, key: w.owed.get(key, 0)),
     "lots": _record("auction", "lots", lambda w, key: w.lot(*key)),
@@ -223,6 +249,12 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "audit_owed": _record("audits", "owed", lambda w, key: w.audit_owed.get(key, 0)),
     "bonded": _only("audits", "bonded", lambda w: w.bonded),
     "bonds_burned": _only("audits", "burned", lambda w: w.bonds_burned),
+    "workloads": _record("admissions", "workloads", lambda w, key: w.workloads.get(key, Workload())),
+    "entries": _entry_views,
+    "trials": _trial_views,
+    "scores": _record("admissions", "scores", lambda w, key: w.scores.get(key, 0)),
+    "recalls": _record("admissions", "recalls", lambda w, key: w.recalls.get(key, Recall())),
+    "recall_blocks": _record("admissions", "draws", lambda w, key: w.recall_blocks.get(key, 0)),
     "buckets": _record("treasury", "buckets", lambda w, key: w.buckets.get(key, 0)),
 }
 

@@ -11,7 +11,7 @@ from zoo_compute.spec.state import Claim, ClaimStatus
 from zoo_compute.spec.watching import Signature
 
 from . import results
-from .opening import AGGREGATORS, SLOTS, scenario
+from .opening import scenario
 from .stage import AUDITORS, Offer, Stage
 
 
@@ -202,39 +202,3 @@ def a_seat_holds_the_clocks_for_less_than_twice_an_answers_time(s: Stage) -> Non
         assert s.world.run(t.job).holds == holds
         s.wait(seconds)
         t.answer(0, 1)
-
-
-@scenario
-def nobody_is_late_while_data_is_held(s: Stage) -> None:
-    s.register_all()
-    job = s.running(SLOTS, AGGREGATORS)
-    alice, run = s.seat_of(job, "alice"), s.world.run(job)
-    claim, bob = s.commit(job, "bob"), s.seat_of(job, "bob")
-    s.demand(job, claim, alice, "alice hot")
-    signatures = (Signature(alice, s.accounts["alice hot"]),)
-    s.ok("availability", "certify", "stranger", job, claim, signatures)
-    s.to(run.inputs_close + 100)
-    s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, alice)
-    s.no("settlement: inputs open", "settlement", "post_checkpoint", "dave hot", job, 0, 0, b"r" * 32, b"c" * 32)
-    s.no("settlement: job can go on", "settlement", "abandon", "stranger", job)
-    # Nobody ended the demand for long: what counts is the time there was to answer it.
-    s.ok("availability", "close", "stranger", job, claim, alice)
-    after, answer_s = s.world.run(job), s.preset.answer_s
-    assert (after.holds, after.opened_at) == (0, run.opened_at + answer_s)
-    assert after.aggregator_due == run.aggregator_due + answer_s
-    assert s.world.run(job).missing == 1 << alice != 1 << bob
-    s.post_checkpoint(job)
-    # Who had 20 seconds has the ones that the clocks stood still, too.
-    claim = s.commit(job, "bob")
-    s.demand(job, claim, alice, "alice hot")
-    s.wait(2)
-    opening = results.chunk_opening(claim, s.world.demands[job, claim, alice])
-    s.ok("availability", "answer", "stranger", job, claim, alice, opening)
-    s.to(s.world.run(job).opened_at + 20)
-    s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, alice)
-    s.wait(1)
-    s.ok("settlement", "time_out", "stranger", job, alice)
-    s.take_over(job, alice, "carol")
-    for _ in range(2):
-        s.play_round(job)
-    s.settle(job)

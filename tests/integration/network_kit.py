@@ -19,7 +19,7 @@ TINY: dict[str, Any] = {
     "model": {"architecture": "gpt", "layers": 1, "heads": 2, "width": 16, "context": 16, "vocab": 256},
     "training": {"learning_rate": 0.01, "batch_size": 4, "inner_steps": 8, "rounds": 3, "slots": 3, "quorum": 2, "segment_steps": 4},
     "market": {"reserve": "1", "max_price": "1.25", "aggregator_reserve": "1", "aggregator_max_price": "1.25"},
-    "limits": {"slot_s": 40, "aggregate_s": 30, "reexecute_s": 2},
+    "limits": {"slot_s": 90, "aggregate_s": 90, "reexecute_s": 2},
 }  # fmt: skip
 
 PLANS = (
@@ -75,7 +75,7 @@ def follow(
     job: int,
     *,
     disturb: Callable[[JobView, list[Event]], None] | None = None,
-    timeout_s: float = 240,
+    timeout_s: float = 480,
 ) -> Finished:
     """Poll until every claim is paid, every lock released, every payment withdrawn and every sample verified."""
     chain, first = network.devnet.chain, network.devnet.network.first_block

@@ -6,7 +6,9 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,12 +75,10 @@ def test_one_operator_trains_a_job__from_register_to_unstake(zoo: Zoo, place: Pl
         settled = json.loads(out.splitlines()[-1])
         assert (settled["pending"], settled["escrow"], settled["due"], settled["closed"]) == (0, "0", "0", True)
 
-        shown = zoo.json("job", "show", number)
+        shown = once_released(zoo, number)
         money = shown["account"]
-        assert [seat["count"] for seat in shown["seats"].values()] == [
-            2,
-            1,
-        ]  # the operator's two slots, the aggregator's seat
+        # the operator's two slots, the aggregator's seat
+        assert [seat["count"] for seat in shown["seats"].values()] == [2, 1]
         assert shown["locked"] == {str(operator): "0"}
         assert (shown["final_rounds"], shown["disputes"], shown["convictions"], shown["rolled_back"]) == (2, 0, 0, [])
         assert "checkpoints 1 to 2 final" in zoo.run("job", "show", number)[1]
@@ -112,3 +112,13 @@ def test_one_operator_trains_a_job__from_register_to_unstake(zoo: Zoo, place: Pl
     assert (daemon.returncode, "Traceback" in err) == (0, False), err
     place.devnet.warp_to(drained["exit_at"])
     assert zoo.json("node", "unstake", "--home", home, *account)["withdrawn"] == str(100 * ZEN)
+
+
+def once_released(zoo: Zoo, number: str, timeout_s: float = 90) -> dict[str, Any]:
+    """The job as shown once its operator has released its lock, which follows the last payment by a block or more."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        shown = zoo.json("job", "show", number)
+        if not any(int(locked) for locked in shown["locked"].values()) or time.monotonic() > deadline:
+            return shown
+        time.sleep(0.5)

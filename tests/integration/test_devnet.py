@@ -140,7 +140,7 @@ def test_the_timelock__governs_payment_tokens_outside_a_devnet(tmp_path: Path):
         assert deployment.pending
         chain = connect(deployment.describe("main", params, 31337, [devnet.url]))
         sender = Sender(chain, account, folder=tmp_path)
-        execute = chain.timelock.execute(*allow_zen_operation(deployment.contracts))
+        execute = chain.timelock.execute(*allow_zen_operation(deployment.contracts, params))
         with pytest.raises(Refusal, match="operation is not ready"):
             sender.send(execute)
         assert not chain.tasks.is_allowed(chain.zen.address)

@@ -192,6 +192,17 @@ def test_a_send_after_a_timeout__waits_for_the_first_transaction(slow: Devnet):
     assert chain.zen.balanceOf(TOM) - before == 5
 
 
+def test_a_receipt_that_comes_after_its_nonce__is_waited_for(devnet: Devnet, monkeypatch: pytest.MonkeyPatch):
+    """A node counts a transaction before it shows the receipt: it is not sent again."""
+    account, chain = devnet.account("hasty", zen=10), devnet.chain
+    sender, before = sender_of(devnet, account), chain.zen.balanceOf(TOM)
+    find, looks = sender._mined, iter([None] * 3)
+    monkeypatch.setattr(sender, "_mined", lambda entry: next(looks, "over") and find(entry))
+    sender.send(chain.zen.transfer(TOM, 5))
+    assert list(looks) == []
+    assert chain.zen.balanceOf(TOM) - before == 5
+
+
 def test_the_same_call_by_two_threads__is_sent_twice(slow: Devnet):
     """Only what a dead or tired sender left is taken over; two payments of the same amount are two payments."""
     slow.rpc("evm_setAutomine", [True])

@@ -14,6 +14,7 @@ from keepers.broker import BrokerUnreachable
 from keepers.config import from_dict
 from keepers.work import WorkLog, WorkQueue
 from keepers.worker import run
+from node.errors import Withheld
 from zoo_compute.store import BlockStore
 from zoo_compute.store.errors import ContentMissing
 
@@ -111,6 +112,22 @@ def test_content_that_is_not_there_yet__is_no_failure(server, queue, tmp_path, m
         queue.submit("work.train", "shard", {})
         do(server[1], tmp_path, missing)
     assert queue.submit("work.train", "shard", {}).state == "queued"
+
+
+def test_what_others_withhold__is_told_until_the_work_is_done(server, queue, tmp_path, monkeypatch):
+    monkeypatch.setattr(work, "RESEND_AFTER_S", 0.0)
+
+    def withheld(request, store):
+        raise Withheld("nobody serves it", {4: None, 5: (1, 2)})
+
+    for _ in range(work.ATTEMPTS + 1):
+        assert queue.submit("work.fetch", "shard", {}).state == "queued"
+        do(server[1], tmp_path, withheld)
+    told = queue.status("shard").missing
+    assert told == {"checkpoint": False, "places": [[4, None], [5, [1, 2]]], "asked_at": 0}
+    do(server[1], tmp_path, lambda request, store: {"ok": 1})
+    assert queue.status("shard").missing is None
+    assert queue.status("shard").state == "done"
 
 
 def test_a_killed_broker__brings_back_finished_work(server, queue, tmp_path):

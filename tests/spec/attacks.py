@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from itertools import product
 
 from tests.differential.coverage import Coverage
-from tests.differential.stage import Offer, Stage
-from zoo_compute.spec import audits, pricing, promises, rewards, seats
-from zoo_compute.spec.params import AGGREGATOR_SEAT, ZEN
+from tests.differential.stage import Offer, Stage, block_hash
+from zoo_compute.spec import admissions, audits, pricing, promises, rewards, seats
+from zoo_compute.spec.params import AGGREGATOR_SEAT, BPS, FALSE_TRIAL_BPS, ZEN
 from zoo_compute.spec.state import Claim, Message
+from zoo_compute.spec.trials import Workload
 
 # Alice and bob win two slots each at 80, carol's price; dave aggregates at 40, erin's. Three rounds, depth 4: n = 3.
 SLOTS = {"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80, 2, True)}
 AGGREGATORS = {"dave": Offer(30), "erin": Offer(40, 1, True)}
+LONG = 40  # rounds: far above the depth
 COST = 60  # of a slot-round, to whoever bids it truthfully
 
 
@@ -357,7 +359,7 @@ def open_bids(s: Stage, job: int, *, silent: Sequence[str]) -> None:
 
 @attack(
     "timeouts farmed by a colluding standby",
-    "the difference of prices is paid from one's own slash, and what is left of that is burned",
+    "escrow pays no more than before: the difference comes from one's own slash, and what is left of that is burned",
 )
 def farmed_timeout() -> Outcome:
     slots = {"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80, 2), "erin": Offer(100, 2, True)}
@@ -375,6 +377,27 @@ def farmed_timeout() -> Outcome:
         finish(s, job)
         profits.append(watched.profit)
     return Outcome("lets its seat time out; its own standby takes it at the reserve", profits[1] - profits[0])
+
+
+@attack(
+    "own standby in a long job",
+    "what escrow pays for a seat never rises: what the standby has above the old price comes from the attacker's own slash",
+)
+def own_standby_in_a_long_job() -> Outcome:
+    slots = {"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80, 2), "erin": Offer(160, 2, True)}
+    profits = []
+    for is_attack in (False, True):
+        s = new_stage()
+        watched = Watched(s, "alice", "erin")
+        job = s.running(slots, {"dave": Offer(30)}, rounds=LONG, depth=2, reserve=160)
+        if is_attack:
+            seat = s.seat_of(job, "alice")
+            s.ok("settlement", "decline", "alice hot", job, seat, 2)
+            s.take_over(job, seat, "erin")
+        finish(s, job)
+        profits.append(watched.profit)
+    how = f"bids the reserve under another name as a standby, and gives its seat to it in the first of {LONG} rounds, depth 2"
+    return Outcome(how, profits[1] - profits[0])
 
 
 @attack(
@@ -463,6 +486,58 @@ def idle_node() -> Outcome:
     s.to((epoch + 1) * epoch_s)
     s.no("rewards: nothing to claim", "rewards", "claim", "stranger", s.ids["erin"], epoch, (1,))
     return Outcome("gives every sign of life of an epoch, and works for nobody", watched.profit)
+
+
+# Classes ------------------------------------------------------------------------------------------------------------
+
+
+def reward_of(gpu_class: int) -> int:
+    """What network rewards alice claims for one round in an epoch she shares with a consumer, never having shown a machine."""
+    s = Stage(Coverage())
+    for name, class_ in (("alice", gpu_class), ("bob", 1), ("carol", 1), ("dave", 1)):
+        s.register(name, gpu_class=class_)
+    s.ok("rewards", "fund", "stranger", 10)  # so few that weights, not caps, divide them
+    job = s.running({"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80, 2)}, {"dave": Offer(30)}, rounds=1)
+    s.play_round(job)
+    s.settle(job)
+    epoch = rewards.epoch_of(s.world, s.now)
+    watched = Watched(s, "alice")
+    s.to((epoch + 1) * s.preset.epoch_s)
+    s.ok("rewards", "claim", "stranger", s.ids["alice"], epoch, (job,))
+    return watched.profit
+
+
+@attack(
+    "a class without the machine",
+    "the multiplier is the class's only after a trial stood; until then compute weighs as a consumer's",
+)
+def claimed_class() -> Outcome:
+    """Against the honest course of a consumer, who earns something: else the comparison would say nothing."""
+    honest = reward_of(gpu_class=1)
+    assert honest > 0
+    return Outcome("registers a consumer's card as a datacenter's", reward_of(gpu_class=3) - honest)
+
+
+@attack(
+    "a benchmark made up",
+    "a trial is a claim: one honest party that re-executes it convicts, and a fifth of the stake is gone",
+)
+def made_up_trial() -> Outcome:
+    s = new_stage()
+    alice, referee = s.ids["alice"], s.world.config.referee
+    s.ok("admissions", "set_workload", "deployer", 8, Workload(b"p" * 32, b"s" * 32, 1, 1))
+    watched = Watched(s, "alice")
+    s.ok("admissions", "enter", "alice hot", alice)
+    s.mine(2)
+    work = admissions.workload_of(s.world, alice)
+    seed = admissions.seed(block_hash(s.world.entries[alice].block), alice, work)
+    s.ok("admissions", "answer", "alice hot", alice, seed, b"x" * 32)
+    trial = s.world.trials[alice].trial
+    s.ok("admissions", "open_dispute", referee, trial)
+    s.ok("admissions", "close_dispute", referee, trial, True, ())
+    limit = -s.preset.min_stake * FALSE_TRIAL_BPS // BPS
+    assert not s.operator("alice").is_admitted
+    return Outcome("answers its trial with any root", watched.profit, "<= - a fifth of the stake", limit)
 
 
 __all__ = ["ATTACKS", "Attack", "Outcome", "play"]

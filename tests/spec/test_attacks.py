@@ -31,6 +31,12 @@ def test_self_challenge__costs_six_tenths_of_the_lock() -> None:
     assert profit_of("copying results") == -lock  # somebody else challenged
 
 
+def test_own_standby__gets_back_its_slash_but_for_the_dust() -> None:
+    """The slash of two slots, 2 * 160 * 2 // 10 each, pays its standby one more in each of 40 rounds; the rest is burned."""
+    slash = 2 * 64
+    assert profit_of("own standby in a long job") == 2 * 40 - slash
+
+
 def test_forfeit__is_the_reserve_for_every_unit() -> None:
     assert profit_of("bid-bond griefing") == -4 * 100
     assert profit_of("front-running a reveal") == -2 * 100

@@ -5,6 +5,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from zoo_compute.spec import params
 from zoo_compute.spec.params import DEVNET, GPU_CLASSES, PRESETS, PRODUCTION, ZEN, Preset, Terms
@@ -41,8 +43,26 @@ def test_locks_cover_what_may_rest_on_a_claim() -> None:
         terms = replace(TERMS, rounds=rounds)
         restitution = covered * (4 * 160 + 80)
         assert params.lock_per_slot(terms) == 2 * 160 * covered
-        assert params.lock_per_slot(replace(terms, policy=1)) == 2 * 160 * covered + restitution
-        assert params.aggregator_lock(terms) == 2 * 80 * covered + restitution
+        assert params.lock_per_slot(replace(terms, policy=1)) == 2 * 160 * covered + -(-restitution * 10 // 9)
+        assert params.aggregator_lock(terms) == 2 * 80 * covered + -(-restitution * 10 // 9)
+
+
+@given(
+    slots=st.integers(1, 16_384),
+    max_price=st.integers(1, 2**80),
+    aggregator_max_price=st.integers(1, 2**80),
+    depth=st.integers(1, 16),
+    rounds=st.integers(1, 20),
+)
+@settings(derandomize=True)
+def test_what_a_timeout_leaves_of_a_lock_covers_restitution(
+    slots: int, max_price: int, aggregator_max_price: int, depth: int, rounds: int
+) -> None:
+    prices = {"max_price": max_price, "aggregator_max_price": aggregator_max_price}
+    terms = replace(TERMS, slots=slots, depth=depth, rounds=rounds, policy=1, **prices)
+    for lock in (params.lock_per_slot(terms), params.aggregator_lock(terms)):
+        assert lock - params.slash_of(lock) >= params.restitution(terms)
+        assert lock < 2**99  # what the words of the contracts are made for
 
 
 def test_escrow_covers_every_round_at_the_highest_prices() -> None:
@@ -50,8 +70,15 @@ def test_escrow_covers_every_round_at_the_highest_prices() -> None:
 
 
 def test_a_claims_window_is_three_re_executions_and_at_least_the_presets() -> None:
-    assert [params.window_s(DEVNET, seconds) for seconds in (1, 3, 4)] == [10, 10, 12]
-    assert params.window_s(PRODUCTION, 1) == 7_200
+    assert [params.window_s(DEVNET, seconds, 1) for seconds in (1, 3, 4)] == [10, 10, 12]
+    assert params.window_s(PRODUCTION, 1, 1) == 7_200
+    assert params.window_s(PRODUCTION, 3_000, 4) == 4 * 9_000
+
+
+def test_a_dearer_round_has_longer_windows_up_to_four() -> None:
+    price = 4 * 160 + 80
+    values = (0, price + 1, price, price // 2 + 1, price // 2, price // 3, price // 4, 1)
+    assert [params.windows(TERMS, value) for value in values] == [1, 1, 2, 2, 3, 4, 4, 4]
 
 
 def test_rounding_of_the_fee_favours_the_treasury() -> None:

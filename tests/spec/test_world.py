@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zoo_compute.spec import auction, seats
+from zoo_compute.spec import auction, pricing
 from zoo_compute.spec.params import AGGREGATOR_SEAT, PRESETS
 from zoo_compute.spec.refusal import Refused
-from zoo_compute.spec.state import JobState, Phase, Seat
+from zoo_compute.spec.state import JobState, Phase
 from zoo_compute.spec.world import EXTERNAL, PROTOCOL_ONLY, Call, apply
 
 from ..differential.coverage import Coverage
@@ -110,20 +110,20 @@ def test_a_whole_job_conserves_every_token() -> None:
 
 
 @pytest.mark.parametrize(
-    ("price", "pot", "bid", "rounds", "pot_price", "burned"),
+    ("price", "pot", "bid", "rounds", "paid"),
     [
-        (70, 128, 97, 3, 27, 47),  # 27 more in each of 3 rounds: 81 of the pot
-        (70, 80, 97, 3, 26, 2),  # the pot is short: 26 a round, and 2 do not divide
-        (70, 128, 70, 3, 0, 128),  # no difference: all is burned
-        (70, 128, 50, 3, 0, 128),  # cheaper: escrow pays its bid
-        (70, 0, 97, 3, 0, 0),  # no pot: escrow pays all of it
-        (1, 2, 100, 5, 0, 2),
+        (70, 128, 97, 3, (70, 27)),  # 27 more in each of 3 rounds: 81 of the pot
+        (70, 80, 97, 3, (70, 26)),  # the pot is short: 26 a round, and one less than its bid
+        (70, 128, 70, 3, (70, 0)),  # no difference
+        (70, 128, 50, 3, (50, 0)),  # cheaper: escrow pays its bid
+        (70, 0, 97, 3, (70, 0)),  # no pot: what escrow paid before
+        (1, 2, 100, 5, (1, 0)),
     ],
 )
 def test_the_pot_pays_a_standbys_difference_as_far_as_it_goes(
-    price: int, pot: int, bid: int, rounds: int, pot_price: int, burned: int
+    price: int, pot: int, bid: int, rounds: int, paid: tuple[int, int]
 ) -> None:
-    assert seats.split_pot(Seat(count=1, price=price, pot=pot), bid, rounds) == (pot_price, burned)
+    assert pricing.takeover_prices(price, pot, bid, rounds) == paid
 
 
 @given(
@@ -134,13 +134,14 @@ def test_the_pot_pays_a_standbys_difference_as_far_as_it_goes(
     rounds=st.integers(1, 10_000),
 )
 @settings(derandomize=True)
-def test_the_pot_is_never_overdrawn_and_escrow_pays_no_less_than_before(
+def test_the_pot_is_never_overdrawn_and_escrow_never_pays_more_than_before(
     price: int, pot: int, bid: int, count: int, rounds: int
 ) -> None:
-    pot_price, burned = seats.split_pot(Seat(count=count, price=price, pot=pot), bid, rounds)
-    assert pot_price * count * rounds + burned == pot
-    assert burned >= 0
-    assert bid - pot_price >= min(price, bid) >= 1
+    from_escrow, from_pot = pricing.takeover_prices(price, pot, bid, count * rounds)
+    assert 0 <= from_pot * count * rounds <= pot
+    assert 1 <= from_escrow <= price
+    assert from_escrow + from_pot <= bid
+    assert bid in (from_escrow, from_escrow + from_pot) or (from_pot + 1) * count * rounds > pot
 
 
 @given(

@@ -67,7 +67,11 @@ def test_a_saved_network__loads_equal(tmp_path: Path):
         ({"contracts": {**document()["contracts"], "zen": "0x12"}}, "contracts.zen is '0x12'", ""),
         ({"contracts": {**document()["contracts"], "zen": "0x" + "0" * 40}}, "contracts.zen is", ""),
         ({"contracts": {**document()["contracts"], "zenn": "0x12"}}, "unknown key 'zenn' in contracts", "'zen'"),
-        ({"contracts": {}}, "contracts lacks auction, audits, availability, datasets, registry", "complete"),
+        (
+            {"contracts": {}},
+            "contracts lacks admissions, auction, audits, availability, datasets, registry",
+            "complete",
+        ),
         ({"contracts": []}, "contracts is a list", ""),
         ({"code_hashes": {**document()["code_hashes"], "zen": "0x12"}}, "code_hashes.zen is '0x12'", ""),
     ],

@@ -14,8 +14,11 @@ from zoo_compute import errors
 from zoo_compute.chain.refusals import CLASSES, HINTS, reason_of, refusal, refusal_of
 
 ROOT = Path(__file__).resolve().parents[2]
-CONTRACTS = ("registry", "tasks", "auction", "settlement", "rewards", "datasets", "availability", "audits", "treasury")
-WIRED = ("registry", "tasks", "auction", "settlement", "rewards", "audits")
+CONTRACTS = (
+    *("registry", "tasks", "auction", "settlement", "rewards"),
+    *("datasets", "availability", "audits", "admissions", "treasury"),
+)
+WIRED = ("registry", "tasks", "auction", "settlement", "rewards", "audits", "admissions")
 GENERAL = {  # what docs/protocol.md writes as `CONTRACT: ...` -> where it applies
     "not the guardian": ("registry", "tasks", "auction"),
     "not the deployer": WIRED,

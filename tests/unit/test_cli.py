@@ -20,7 +20,19 @@ from zoo_compute.errors import ZooError
 def test_help__lists_every_group(zoo: Zoo) -> None:
     code, out, _ = zoo.run("--help")
     assert code == 0
-    for name in ("account", "devnet", "doctor", "job", "keeper", "network", "node", "quote", "store", "train"):
+    for name in (
+        "account",
+        "dataset",
+        "devnet",
+        "doctor",
+        "job",
+        "keeper",
+        "network",
+        "node",
+        "quote",
+        "store",
+        "train",
+    ):
         assert f"\n  {name} " in out
 
 

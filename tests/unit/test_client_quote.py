@@ -99,7 +99,8 @@ def test_quote__adds_up_as_the_protocol_says() -> None:
     assert found.escrow == (2 * 6 + 1) * 4 * WEI == escrow(terms_of(job.outline(), job.prices, ""))
     assert found.at_reserve == (1 * 6 + 1) * 4 * WEI
     assert found.fee == found.escrow // 20
-    assert (found.lock_slot, found.lock_aggregator) == (2 * 2 * 4 * WEI, (6 * 2 + 1) * 4 * WEI + 2 * 1 * 4 * WEI)
+    covering = -(-(6 * 2 + 1) * 4 * WEI * 10 // 9)
+    assert (found.lock_slot, found.lock_aggregator) == (2 * 2 * 4 * WEI, covering + 2 * 1 * 4 * WEI)
     assert (found.steps, found.tokens) == (4 * 6 * 10, 4 * 6 * 10 * 8 * 64)
     assert found.flops == job.flops * 24
     assert (found.auction_s, found.attempts, found.auction_longest_s) == (18, 5, 90)

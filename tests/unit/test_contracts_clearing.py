@@ -5,7 +5,7 @@ import pytest
 from tests.contract_kit import ZEN, Offer
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
-SEAT_LOCK = 3 * (3 * 2_000 + 1_000) + 2 * 1_000 * 3  # of the aggregator
+SEAT_LOCK = -(-3 * (3 * 2_000 + 1_000) * 10 // 9) + 2 * 1_000 * 3  # of the aggregator
 
 
 @pytest.fixture

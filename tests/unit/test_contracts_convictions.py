@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.contract_kit import AGGREGATION, Offer
+from tests.contract_kit import AGGREGATION, Offer, Play, load
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
 ROUND = 3 * 2_000 + 1_000  # what a round costs at most
-SEAT_LOCK = 3 * ROUND + 2 * 1_000 * 3  # of the aggregator
+SEAT_LOCK = -(-3 * ROUND * 10 // 9) + 2 * 1_000 * 3  # of the aggregator
 
 
 @pytest.fixture
@@ -54,6 +54,25 @@ def test_convict__no_challenger__burns_their_part(kit, play, cast, running):
     kit.settlement.void(running, claim, sender=kit.availability.address)
     assert kit.registry.burned(kit.zen) == LOCK - LOCK // 10
     assert kit.registry.discount_bps(cast[0].id) == 0
+
+
+def test_convict__nothing_to_divide__moves_nothing(kit):
+    """A token may refuse to move nothing; its seat's lock went with the first conviction."""
+    token = load("mocks/FalseToken").deploy()
+    kit.tasks.allow(token, True, 0, sender=kit.deployer)
+    play = Play(kit)
+    ada, agg = play.register("ada", deposit=0), play.register("agg", deposit=0)
+    for account, amount in ((ada.owner, 10**6), (agg.owner, 10**6), (play.submitter, 10**6)):
+        token.mint(account, amount)
+    for operator in (ada, agg):
+        kit.registry.deposit(operator.id, token, 10**6, sender=operator.owner)
+    job = play.running({ada: Offer(10, 3)}, {agg: Offer(5)}, token=token.address)
+    claims = [play.commit(job, ada)]
+    play.post_checkpoint(job, agg)
+    claims.append(play.commit(job, ada))
+    assert convict(kit, job, claims[1], play.anyone).to_audits > 0
+    token.refuse(True)
+    assert convict(kit, job, claims[0], play.anyone).slashed == 0
 
 
 def test_convict__aggregation__restores_what_is_done_again_and_keeps_the_rest_of_it(kit, play, cast, running):

@@ -1,48 +1,10 @@
-"""ZenToken, Treasury and Timelock: where fees go, and who may spend them."""
+"""Treasury and Timelock: where fees go, and who may spend them."""
 
 import boa
-from eth_account import Account
-from eth_account.messages import encode_typed_data
 
-from tests.contract_kit import DEVNET, SUPPLY
+from tests.contract_kit import DEVNET
 
 ZERO32 = bytes(32)
-
-
-# --- ZenToken
-
-
-def test_zen__whole_supply__is_the_deployers_and_nobody_can_mint(kit):
-    assert kit.zen.totalSupply() == SUPPLY
-    assert (kit.zen.name(), kit.zen.symbol(), kit.zen.decimals()) == ("Zoo", "ZEN", 18)
-    for function in ("mint", "burn", "set_minter", "transfer_ownership", "owner"):
-        assert not hasattr(kit.zen, function)
-
-
-def test_zen__permit__lets_a_signature_approve(kit, play):
-    signer = Account.create()
-    fields = [("owner", "address"), ("spender", "address"), ("value", "uint256"), ("nonce", "uint256")]
-    fields.append(("deadline", "uint256"))
-    message = {
-        "owner": signer.address,
-        "spender": str(play.anyone),
-        "value": 5,
-        "nonce": kit.zen.nonces(signer.address),
-        "deadline": play.now + 60,
-    }
-    domain = {
-        "name": "Zoo",
-        "version": "1",
-        "chainId": boa.env.evm.patch.chain_id,
-        "verifyingContract": str(kit.zen.address),
-    }
-    types = {"Permit": [{"name": name, "type": kind} for name, kind in fields]}
-    signed = signer.sign_message(encode_typed_data(domain, types, message))
-    r, s = signed.r.to_bytes(32, "big"), signed.s.to_bytes(32, "big")
-    kit.zen.permit(signer.address, play.anyone, 5, play.now + 60, signed.v, r, s)
-    assert kit.zen.allowance(signer.address, play.anyone) == 5
-    with play.refused("erc20: invalid signature"):
-        kit.zen.permit(signer.address, play.anyone, 5, play.now + 60, signed.v, r, s)
 
 
 # --- Treasury and Timelock

@@ -88,7 +88,27 @@ def test_register__out_of_range__is_refused(kit, play, newcomer, reason, changes
 @pytest.mark.parametrize(("gpu_class", "vram_gb", "percent"), [(1, 8, 100), (2, 16, 150), (3, 40, 300), (4, 8, 80)])
 def test_register__least_vram_of_each_class__is_accepted(kit, newcomer, gpu_class, vram_gb, percent):
     operator = register(kit, newcomer, gpu_class=gpu_class, vram_gb=vram_gb)
-    assert kit.registry.multiplier(gpu_class) == percent == kit.registry.multiplier_of(operator)
+    assert kit.registry.multiplier(gpu_class) == percent
+    assert kit.registry.multiplier_of(operator) == min(percent, 100)
+    kit.registry.set_admitted(operator, True, sender=kit.admissions)
+    assert (kit.registry.multiplier_of(operator), kit.registry.is_admitted(operator)) == (percent, True)
+    assert kit.registry.vram_of(operator) == vram_gb
+
+
+def test_set_admitted__is_for_the_admissions_and_ends_with_the_stake(kit, play):
+    ada = play.register("ada", gpu_class=2)
+    for sender in (ada.owner, ada.hot, kit.deployer, kit.guardian, kit.settlement.address):
+        with play.refused("registry: not a protocol contract"):
+            kit.registry.set_admitted(ada.id, True, sender=sender)
+    before = kit.registry.operators(ada.id)
+    kit.registry.set_admitted(ada.id, True, sender=kit.admissions)
+    assert kit.registry.operators(ada.id) == before
+    kit.registry.request_exit(ada.id, sender=ada.owner)
+    kit.registry.reward_outcome(ada.id, 5, sender=kit.settlement.address)
+    assert kit.registry.multiplier_of(ada.id) == 150
+    play.to(play.now + DEVNET.exit_delay_s)
+    kit.registry.withdraw_stake(ada.id, sender=ada.owner)
+    assert (kit.registry.is_admitted(ada.id), kit.registry.multiplier_of(ada.id)) == (False, 100)
 
 
 def test_register__most_vram__keeps_the_neighbouring_fields(kit, newcomer):
@@ -520,10 +540,12 @@ def test_protocol_functions__by_anyone_else__are_refused(kit, play, ada):
         "credit": (amount, {"settlement"}),
         "pay_out": ((kit.zen, 0), {"settlement"}),
         "reward_outcome": ((ada.id, 0), {"settlement"}),
-        "slash_stake": ((ada.id, 0), {"rewards"}),
+        "slash_stake": ((ada.id, 0), {"rewards", "admissions"}),
+        "set_admitted": ((ada.id, True), {"admissions"}),
     }
     callers = {
         **{name: getattr(kit, name).address for name in ("auction", "settlement", "tasks", "rewards")},
+        "admissions": kit.admissions,
         "guardian": kit.guardian,
         "owner": ada.owner,
     }
@@ -558,7 +580,7 @@ def test_pause__closes_registration_and_nothing_else(kit, play, ada, newcomer):
 
 
 def test_wire__twice_or_by_another__is_refused(kit, play):
-    for name, contracts in (("registry", 4), ("auction", 1)):
+    for name, contracts in (("registry", 5), ("auction", 1)):
         contract, others = getattr(kit, name), [play.anyone] * contracts
         with play.refused(f"{name}: not the deployer"):
             contract.wire(*others, sender=play.anyone)

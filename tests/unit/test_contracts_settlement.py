@@ -250,7 +250,7 @@ def test_finalise__job_in_zen__records_weight_and_fee(kit, play, cast):
 
 def test_finalise__job_in_another_token__earns_no_rewards(kit):
     token = load("ZenToken").deploy(10**9 * ZEN, sender=kit.deployer)
-    kit.tasks.allow(token, True, sender=kit.deployer)
+    kit.tasks.allow(token, True, 0, sender=kit.deployer)
     play = Play(kit, token=token)
     cast = play.register_all(4)
     job = play.running(*offers(cast))

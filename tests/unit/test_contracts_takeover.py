@@ -6,7 +6,7 @@ from tests.contract_kit import AGGREGATION, Offer
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
 SLASH = LOCK // 10
-SEAT_LOCK = 3 * (3 * 2_000 + 1_000) + 2 * 1_000 * 3  # of the aggregator
+SEAT_LOCK = -(-3 * (3 * 2_000 + 1_000) * 10 // 9) + 2 * 1_000 * 3  # of the aggregator
 
 
 @pytest.fixture
@@ -173,8 +173,8 @@ def test_take_over__dearer_bid__is_paid_from_the_pot_each_remaining_round(kit, p
     play.round(job, [ada], agg)
     time_out(kit, play, job, ada)
     take_over(kit, job, 0, cy)
-    # Two rounds remain: the slash of 1,200 pays 600 of the difference of 900 in each.
-    assert prices(kit, job, 0) == (400, 600)
+    # Two rounds remain: the slash of 1,200 adds 600 in each to the 100 that escrow pays. Cy had asked 1,000.
+    assert prices(kit, job, 0) == (100, 600)
     assert (kit.settlement.runs(job).pot, kit.registry.burned(kit.zen)) == (1_200, 0)
     for left in (600, 0):
         play.round(job, [cy], agg)
@@ -182,7 +182,7 @@ def test_take_over__dearer_bid__is_paid_from_the_pot_each_remaining_round(kit, p
     free = kit.registry.collateral(cy.id, kit.zen).balance
     play.finalise(job)
     assert kit.tasks.owed(kit.zen, ada.owner) == 95
-    assert kit.tasks.owed(kit.zen, cy.owner) == 2 * 380
+    assert kit.tasks.owed(kit.zen, cy.owner) == 2 * 95
     assert kit.registry.collateral(cy.id, kit.zen).balance == free + 1_200
     assert (kit.settlement.runs(job).pot, kit.registry.pot(kit.zen)) == (0, 0)
 
@@ -191,7 +191,7 @@ def test_take_over__pot_that_does_not_divide__burns_the_rest_at_once(kit, play):
     job, ada, cy, _agg = dearer_takeover(kit, play, rounds=7)  # lock 16,000, slash 1,600
     time_out(kit, play, job, ada)
     take_over(kit, job, 0, cy)
-    assert prices(kit, job, 0) == (1_000 - 228, 228)
+    assert prices(kit, job, 0) == (100, 228)
     assert kit.registry.burned(kit.zen) == 1_600 - 7 * 228
     assert kit.settlement.runs(job).pot == 7 * 228
 
@@ -211,10 +211,10 @@ def test_take_over__of_a_seat_taken_before__starts_from_its_escrow_price_and_wha
     job, ada, cy, _agg = dearer_takeover(kit, play, rounds=3)
     time_out(kit, play, job, ada)
     take_over(kit, job, 0, cy)
-    assert prices(kit, job, 0) == (600, 400)
+    assert prices(kit, job, 0) == (100, 400)
     time_out(kit, play, job, cy)
     held = kit.settlement.seats(job, 0)
-    assert (held.operator, held.price, held.pot_price, held.pot) == (0, 600, 0, 1_200 + SLASH)
+    assert (held.operator, held.price, held.pot_price, held.pot) == (0, 100, 0, 1_200 + SLASH)
 
 
 def test_take_over__while_awarded__counts_as_ready(kit, play, cast):

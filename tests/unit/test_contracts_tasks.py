@@ -5,6 +5,11 @@ import pytest
 from tests.contract_kit import UNLIMITED, ZEN, Offer, load
 
 
+def covering(restitution):
+    """What of a lock a tenth can be taken from with the restitution left."""
+    return -(-restitution * 10 // 9)
+
+
 def test_post__stores_the_job_and_pulls_the_most_it_can_cost(kit, play):
     before = kit.zen.balanceOf(play.submitter)
     job = play.post(rounds=7, slots=5, quorum=5)
@@ -12,7 +17,7 @@ def test_post__stores_the_job_and_pulls_the_most_it_can_cost(kit, play):
     assert kit.zen.balanceOf(play.submitter) == before - escrow
     roots = (b"\x01" * 32, b"\x02" * 32, b"\x03" * 32, b"\x04" * 32)
     assert tuple(kit.tasks.jobs(job)) == (play.submitter, kit.zen.address, 1, escrow, *roots)
-    bounds = (7, 5, 5, 2_000, 1_000, 60, 30, 20, 10**12, 4, 0)
+    bounds = (7, 5, 5, 5 * 2_000 + 1_000, 60, 30, 20, 1, 10**12, 4, 0)
     assert tuple(kit.tasks.schedules(job)) == (kit.zen.address, *bounds, b"\x02" * 32)
 
 
@@ -21,7 +26,7 @@ def test_post__opens_both_lots_with_their_locks(kit, play):
     slots, seat = kit.auction.lots(job, 0), kit.auction.lots(job, 1)
     assert (slots.phase, slots.units, slots.rounds, slots.attempt) == (1, 5, 7, 1)
     assert (slots.reserve, slots.max_reserve, slots.lock) == (1_000, 2_000, 2 * 2_000 * 4)
-    lock = 4 * (5 * 2_000 + 1_000) + 2 * 1_000 * 4
+    lock = covering(4 * (5 * 2_000 + 1_000)) + 2 * 1_000 * 4
     assert (seat.units, seat.reserve, seat.max_reserve, seat.lock) == (1, 500, 1_000, lock)
     assert slots.bid_end == seat.bid_end == play.now + 12
     assert slots.reveal_end == seat.reveal_end == play.now + 18
@@ -30,8 +35,36 @@ def test_post__opens_both_lots_with_their_locks(kit, play):
 def test_post__that_rolls_workers_back__adds_restitution_to_every_slots_lock(kit, play):
     job = play.post(rounds=7, slots=5, policy=1, depth=6)
     restitution = 6 * (5 * 2_000 + 1_000)
-    assert kit.auction.lots(job, 0).lock == 2 * 2_000 * 6 + restitution
-    assert kit.auction.lots(job, 1).lock == 2 * 1_000 * 6 + restitution
+    assert kit.auction.lots(job, 0).lock == 2 * 2_000 * 6 + covering(restitution)
+    assert kit.auction.lots(job, 1).lock == 2 * 1_000 * 6 + covering(restitution)
+
+
+@pytest.mark.parametrize("max_price", [1, 2, 5, 10, 999, 2_000])
+def test_lock__after_a_timeouts_slash__covers_restitution_still(kit, play, max_price):
+    """Prices at which dividing leaves every kind of remainder."""
+    for aggregator_max_price in (1, 3, 7):
+        prices = {"reserve": 1, "aggregator_reserve": 1, "max_price": max_price}
+        job = play.post(rounds=9, slots=31, policy=1, aggregator_max_price=aggregator_max_price, **prices)
+        restitution = 4 * (31 * max_price + aggregator_max_price)
+        for kind in (0, 1):
+            lock = kit.auction.lots(job, kind).lock
+            assert lock - lock // 10 >= restitution
+
+
+@pytest.mark.parametrize(
+    ("value", "windows"), [(0, 1), (7_001, 1), (7_000, 2), (3_501, 2), (3_500, 3), (2_333, 4), (1, 4), (2**256 - 1, 1)]
+)
+def test_post__windows__are_longer_once_more_for_each_value_that_a_round_may_cost(kit, play, value, windows):
+    kit.tasks.allow(kit.zen, True, value, sender=kit.deployer)
+    assert kit.tasks.window_values(kit.zen) == value
+    assert kit.tasks.schedules(play.post()).windows == windows  # a round is 3 * 2,000 + 1,000
+
+
+def test_allow__after_a_job_was_posted__leaves_its_windows(kit, play):
+    kit.tasks.allow(kit.zen, True, 7_000, sender=kit.deployer)
+    job = play.post()
+    kit.tasks.allow(kit.zen, True, 1, sender=kit.deployer)
+    assert kit.tasks.schedules(job).windows == 2
 
 
 def test_post__fewer_rounds_than_the_depth__locks_for_those(kit, play):
@@ -80,36 +113,37 @@ def test_post__greatest_terms__are_accepted(kit, play):
     kit.zen.transfer(play.submitter, 10**8 * ZEN, sender=kit.deployer)
     seconds = {"slot_s": 604_800, "aggregate_s": 604_800, "reexecute_s": 604_800}
     job = play.post(slots=16_384, quorum=16_384, depth=16, policy=1, flops=2**96 - 1, **seconds)
-    greatest = (16_384, 16_384, 2_000, 1_000, 604_800, 604_800, 604_800, 2**96 - 1, 16, 1, b"\x02" * 32)
-    assert tuple(kit.tasks.schedules(job))[2:] == greatest
+    greatest = (16_384, 16_384, 16_384 * 2_000 + 1_000, 604_800, 604_800, 604_800, 1, 2**96 - 1, 3, 1, b"\x02" * 32)
+    assert tuple(kit.tasks.schedules(job))[2:] == greatest  # of its depth of 16 it can use three rounds
+    assert kit.tasks.schedules(play.post(rounds=16, slots=1, quorum=1, depth=16)).depth == 16
     job = play.post(rounds=10_000, slots=1, quorum=1)
     assert kit.tasks.schedules(job).rounds == 10_000
 
 
 def test_post__greatest_price__fits_every_word(kit, play):
     token = load("mocks/FalseToken").deploy()
-    kit.tasks.allow(token, True, sender=kit.deployer)
+    kit.tasks.allow(token, True, 0, sender=kit.deployer)
     token.mint(play.submitter, 2**128)
     most = 2**80 - 1
     job = play.post(
         token=token.address,
         rounds=10_000,
-        slots=8_192,
+        slots=7_000,
         reserve=most,
         max_price=most,
         aggregator_reserve=most,
         aggregator_max_price=most,
     )
-    assert kit.tasks.jobs(job).escrow == most * 8_193 * 10_000
+    assert kit.tasks.jobs(job).escrow == most * 7_001 * 10_000
     assert kit.auction.lots(job, 0).lock == 2 * most * 4
-    assert kit.auction.lots(job, 1).lock == 8_195 * most * 4
+    assert kit.auction.lots(job, 1).lock == covering(7_001 * most * 4) + 2 * most * 4
 
 
 def test_post__token_not_allowed_or_paused__is_refused(kit, play):
     other = load("ZenToken").deploy(1)
     with play.refused("tasks: token not allowed"):
         play.post(token=other.address, rounds=0)
-    kit.tasks.allow(kit.zen, False, sender=kit.deployer)
+    kit.tasks.allow(kit.zen, False, 0, sender=kit.deployer)
     with play.refused("tasks: token not allowed"):
         play.post()
     with play.refused("tasks: not the guardian"):
@@ -118,7 +152,7 @@ def test_post__token_not_allowed_or_paused__is_refused(kit, play):
     with play.refused("tasks: intake paused"):
         play.post()
     with play.refused("tasks: not the governor"):
-        kit.tasks.allow(kit.zen, True, sender=kit.guardian)
+        kit.tasks.allow(kit.zen, True, 0, sender=kit.guardian)
 
 
 def test_cancel__while_lots_are_open__owes_the_whole_escrow(kit, play):
@@ -174,9 +208,10 @@ def test_pay__rounds_against_the_payee(kit, play):
     assert kit.tasks.owed(kit.zen, kit.treasury) == 1
 
 
-@pytest.mark.parametrize("function", ["pay", "owe", "fund", "close"])
+@pytest.mark.parametrize("function", ["pay", "restore", "close"])
 def test_settlement_functions__by_anyone_else__are_refused(kit, play, function):
-    args = {"pay": (1, play.anyone, 1), "owe": (kit.zen, play.anyone, 1), "fund": (1, 1), "close": (1,)}[function]
+    slash = (1, 1, play.anyone, 1, [play.anyone], 1)
+    args = {"pay": (1, play.anyone, 1), "restore": slash, "close": (1,)}[function]
     for sender in (play.anyone, kit.auction.address):
         with play.refused("tasks: not a protocol contract"):
             getattr(kit.tasks, function)(*args, sender=sender)
@@ -189,7 +224,7 @@ def test_advance__by_anyone_else__is_refused(kit, play):
 
 def test_withdraw__of_a_token_that_answers_false__is_refused_and_stays_owed(kit, play):
     token = load("mocks/FalseToken").deploy()
-    kit.tasks.allow(token, True, sender=kit.deployer)
+    kit.tasks.allow(token, True, 0, sender=kit.deployer)
     token.mint(play.submitter, UNLIMITED // 2)
     job = play.post(token=token.address)
     kit.tasks.cancel(job, sender=play.submitter)
@@ -200,37 +235,3 @@ def test_withdraw__of_a_token_that_answers_false__is_refused_and_stays_owed(kit,
         play.post(token=token.address)
     token.refuse(False)
     kit.tasks.withdraw(token, play.submitter, sender=play.anyone)
-
-
-def test_withdraw__re_entered_by_a_hostile_token__pays_once(kit, play):
-    token = load("mocks/ReentrantToken").deploy()
-    kit.tasks.allow(token, True, sender=kit.deployer)
-    token.mint(play.submitter, 10**9)
-    jobs = [play.post(token=token.address) for _ in range(2)]
-    kit.tasks.cancel(jobs[0], sender=play.submitter)
-    owed = kit.tasks.owed(token, play.submitter)
-    token.arm(kit.tasks, kit.tasks.withdraw.prepare_calldata(token.address, play.submitter))
-    before = token.balanceOf(play.submitter)
-    kit.tasks.withdraw(token, play.submitter, sender=play.anyone)
-    assert (token.attempts(), token.entered()) == (1, 0)
-    assert token.balanceOf(play.submitter) == before + owed
-    assert token.balanceOf(kit.tasks) == kit.tasks.jobs(jobs[1]).escrow
-
-
-def test_registry__re_entered_by_a_hostile_token__pays_once(kit, play):
-    token = load("mocks/ReentrantToken").deploy()
-    ada, bob = play.register("ada", deposit=0), play.register("bob", deposit=0)
-    for operator in (ada, bob):
-        token.mint(operator.owner, 100)
-        kit.registry.deposit(operator.id, token, 100, sender=operator.owner)
-    # The token itself is the owner who calls back: give it an operator of its own.
-    kit.zen.transfer(token.address, 100 * ZEN, sender=kit.deployer)
-    kit.zen.approve(kit.registry, UNLIMITED, sender=token.address)
-    own = kit.registry.register(play.anyone, 1, 8, 100 * ZEN, "", sender=token.address)
-    token.mint(token.address, 50)
-    kit.registry.deposit(own, token, 50, sender=token.address)
-    token.arm(kit.registry, kit.registry.withdraw.prepare_calldata(own, token.address, 50))
-    kit.registry.withdraw(ada.id, token, 100, sender=ada.owner)
-    assert (token.attempts(), token.entered()) == (1, 0)
-    assert token.balanceOf(kit.registry) == 150
-    assert kit.registry.collateral(own, token).balance == 50

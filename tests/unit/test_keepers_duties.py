@@ -45,7 +45,7 @@ CHAIR = Seat(AGGREGATOR, 0, 1, 50, 0, 0, OPENED, 0)
 RUN = Run(
     state=JobState.RUNNING, round=1, turn=1, rounds=4, slots=6, quorum=4, depth=4, policy=0, opened_at=OPENED, window_s=15,
     slot_s=SLOT_S, aggregate_s=20, aggregator=AGGREGATOR, aggregator_due=1_100, token="0xT", lock=10, flops=10**9, seats=2,
-    missing=0b11, committed=0, holds=0, pot=0, start_root=ROOT,
+    missing=0b11, committed=0, holds=0, held_s=0, pot=0, start_root=ROOT,
 )  # fmt: skip
 WHOLE = replace(RUN, missing=0, committed=6)
 ME_PROVIDER = Me(ME, True, False, 80, 50, 4, True, 1_000, 3, 20)
@@ -303,6 +303,21 @@ def test_a_large_vacant_seat__is_taken_in_part(me: Me, slot_s: float, count: int
     assert taken(duties(whole, me, Progress(slot_s))) == [], "its claim in this turn stands for all of its slots"
 
 
+@pytest.mark.parametrize(("bid", "is_taken"), [(80, True), (90, True), (92, True), (93, False)])
+def test_a_vacant_seat__is_taken_only_where_escrow_and_pot_pay_the_whole_bid(bid: int, is_taken: bool):
+    """Escrow paid 90; of a pot of 25 for four slots, one in three rounds has six: two a round."""
+    vacant = vacant_at(OPENED + 1, count=4, bids={(0, ME): replace(BID, price=bid)})
+    vacant.seats[1] = replace(vacant.seats[1], pot=25)
+    assert bool(taken(duties(vacant, replace(ME_PROVIDER, free=15), Progress(8)))) == is_taken
+
+
+def test_a_vacant_seat_of_a_large_job__is_taken_in_parts_no_smaller_than_a_bid():
+    large = vacant_at(OPENED + 1, count=4, run=replace(RUN, slots=65, missing=0b11))
+    least_two = replace(ME_PROVIDER, free=15)  # room for one
+    assert taken(duties(large, least_two, Progress(8))) == []
+    assert len(taken(duties(large, ME_PROVIDER, Progress(8)))) == 1
+
+
 def test_a_slot_i_lost__is_left_to_others():
     vacant = vacant_at(OPENED + 1, count=4, lost={ME: 0b1000, OTHER: 0b111111})
     assert taken(duties(vacant, ME_PROVIDER, Progress(8))) == []
@@ -334,9 +349,11 @@ def test_a_turn_without_quorum__is_abandoned():
 def test_a_silent_aggregator__is_timed_out_and_replaced_by_a_standby():
     silent = view(1_200, run=WHOLE)
     assert Send("settlement", "time_out", (1, AGGREGATOR_SEAT)) in duties(silent, ME_PROVIDER, Progress())
-    vacant = view(1_200, run=replace(WHOLE, aggregator=0), bids={(1, 7): replace(BID, capacity=1, won=0)})
+    vacant = view(1_200, run=replace(WHOLE, aggregator=0), bids={(1, 7): replace(BID, price=50, capacity=1, won=0)})
     standby = replace(ME_AGGREGATOR, operator=7, free=10**6)
     takes = Send("settlement", "take_over", (1, AGGREGATOR_SEAT, 7, 1, 20))
     assert duties(vacant, standby, Progress()) == [takes]
     assert sends(duties(vacant, replace(standby, free=0), Progress())) == ["abandon"]
+    dearer = replace(vacant, bids={(1, 7): replace(BID, price=51, capacity=1, won=0)})
+    assert sends(duties(dearer, standby, Progress())) == ["abandon"], "escrow pays 50, and no slash adds to that"
     assert sends(duties(vacant, ME_PROVIDER, Progress())) == ["abandon"]

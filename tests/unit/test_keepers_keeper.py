@@ -24,14 +24,16 @@ class Recorder:
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, tuple[Any, ...]]] = []
+        self.values: list[int] = []
         self.refuse: set[str] = set()
 
     def __getattr__(self, function: str) -> Any:
         return lambda *args: SimpleNamespace(contract="c", function=function, args=args)
 
-    def send(self, call: Any) -> Any:
+    def send(self, call: Any, *, value: int = 0) -> Any:
         if call.function in self.refuse:
             raise Refusal("auction: not bidding")
+        self.values.append(value)
         self.sent.append((call.function, call.args))
         return SimpleNamespace(transaction_hash="0x1")
 
@@ -50,8 +52,9 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
     views: dict[int, Any] = {}
     recorder = Recorder()
     operator = SimpleNamespace(
-        operator=ME, now=1_000, eligible=True, owed={}, owner="0xO", stake=1, free=lambda token: 1_000_000
-    )
+        operator=ME, now=1_000, eligible=True, owed={}, deposits={}, owner="0xO", hot="0xH", stake=1,
+        free=lambda token: 1_000_000,
+    )  # fmt: skip
 
     def read(chain: Any, job: int, block: int) -> JobView:
         if isinstance(views[job], Exception):
@@ -64,10 +67,12 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
     chain = SimpleNamespace(
         head=lambda: SimpleNamespace(number=5),
         tasks=SimpleNamespace(job_count=lambda block: len(views), withdraw=recorder.withdraw),
-        params=SimpleNamespace(epoch_s=60),
+        params=SimpleNamespace(epoch_s=60, answer_s=3),
+        w3=SimpleNamespace(eth=SimpleNamespace(get_block=lambda _: {"baseFeePerGas": 8 * 10**9})),
         network=SimpleNamespace(first_block=1, storage=(), params=SimpleNamespace(ready_window_s=20)),
         auction=recorder,
         settlement=recorder,
+        availability=recorder,
         registry=recorder,
     )
     config = from_dict(

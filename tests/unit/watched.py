@@ -64,7 +64,9 @@ class Watched:
         for account in (self.submitter, self.anyone, *(key.address for key in self.hot.values())):
             boa.env.set_balance(account, 10**21)
         self.set_job(RUNNING)
-        names = "round rounds quorum depth policy slot_s aggregate_s aggregator_due lock committed missing holds pot"
+        names = (
+            "round rounds quorum depth policy slot_s aggregate_s aggregator_due lock committed missing holds held_s pot"
+        )
         self.run = dict.fromkeys(names.split(), 1) | {
             "state": RUNNING,
             "turn": TURN,
@@ -108,7 +110,7 @@ class Watched:
         self.run |= changes
         order = (
             "state round turn rounds slots quorum depth policy opened_at window_s slot_s aggregate_s aggregator "
-            "aggregator_due token lock flops seats missing committed holds pot start_root"
+            "aggregator_due token lock flops seats missing committed holds held_s pot start_root"
         )
         self.double.set_run(JOB, tuple(self.run[name] for name in order.split()))
 

@@ -53,6 +53,7 @@ class Chain:
         self.settlement = bindings.Settlement(w3, at["settlement"])
         self.audits = bindings.Audits(w3, at["audits"])
         self.availability = bindings.Availability(w3, at["availability"])
+        self.admissions = bindings.Admissions(w3, at["admissions"])
         self.histories: dict[tuple[str, int], History] = {}  # snapshot.py: the events of a job, read once
         self.causes: dict[str, str] = {}  # ledger.py: by transaction, why collateral was taken
 

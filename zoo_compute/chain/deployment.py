@@ -11,6 +11,7 @@ from web3 import Web3
 from web3.middleware import SignAndSendRawMiddlewareBuilder
 
 from zoo_compute.chain import artifacts
+from zoo_compute.chain.bindings.admissions import Workload
 from zoo_compute.chain.connection import code_hash
 from zoo_compute.chain.network import CONTRACTS, Network
 from zoo_compute.errors import ChainError
@@ -18,6 +19,15 @@ from zoo_compute.spec.params import ZEN, Preset
 
 INITIAL_SUPPLY = 100_000_000 * ZEN
 REWARDS_POOL = 10_000_000 * ZEN  # network rewards: 1,000 production epochs at most
+
+# Of a devnet: one step of this installation's benchmark (node/benchmark.repops), for any card, and any CPU in its place.
+DEVNET_VRAM_GB = 8
+DEVNET_WORKLOAD = Workload(
+    program_root=bytes.fromhex("30500eb97d5fd7de55b2d368d4947117798a61f5064880f50881926cf03a6c70"),
+    state_root=bytes.fromhex("79458ce1c60d95d5b9124c1bd9e2d60607e72d72d09525175390eb69d31309ca"),
+    steps=1,
+    flops=21_867_538_515,
+)
 
 RECEIPT_TIMEOUT_S = 180.0
 EMPTY_BYTES32 = bytes(32)
@@ -80,8 +90,8 @@ def deploy(
     """Deploy, wire, allow ZEN as payment token, fund the rewards pool.
 
     guardian: may pause intakes; the deployer unless given. governors: propose and execute in the timelock; the deployer
-    unless given. On a devnet the deployer itself governs payment tokens; else the timelock does, and ZEN is scheduled
-    there if the deployer is a governor.
+    unless given. On a devnet the deployer itself governs payment tokens and workloads; else the timelock does, and ZEN is scheduled
+    there if the deployer is a governor. Only a devnet is given a workload: nobody is admitted before there is one.
     """
     me = deployer.address
     guardian, governors = guardian or me, list(governors) or [me]
@@ -122,7 +132,17 @@ def deploy(
         params.draw_blocks,
     )
     at["availability"] = deployer.deploy("Availability", at["registry"], at["tasks"], at["settlement"], params.answer_s)
+    at["admissions"] = deployer.deploy(
+        "Admissions",
+        at["registry"],
+        me if devnet else at["timelock"],
+        params.benchmark_s,
+        params.min_window_s,
+        params.epoch_s,
+    )
     _wire(deployer, at)
+    if devnet:
+        deployer.call("Admissions", at["admissions"], "set_workload", DEVNET_VRAM_GB, DEVNET_WORKLOAD)
     pending = _allow_zen(deployer, at, params, governors, devnet)
     if rewards_pool:
         deployer.call("ZenToken", at["zen"], "approve", at["rewards"], rewards_pool)
@@ -136,7 +156,7 @@ def deploy(
 
 
 def _wire(deployer: Deployer, at: Mapping[str, str]) -> None:
-    registry = ("auction", "settlement", "tasks", "rewards")
+    registry = ("auction", "settlement", "tasks", "rewards", "admissions")
     deployer.call("NodeRegistry", at["registry"], "wire", *(at[name] for name in registry))
     deployer.call("TaskRegistry", at["tasks"], "wire", at["auction"], at["settlement"])
     deployer.call("Auction", at["auction"], "wire", at["settlement"])
@@ -150,18 +170,18 @@ def _allow_zen(
 ) -> Sequence[str]:
     """Straight on a devnet; scheduled where the timelock governs. Returns what is left to be executed."""
     if devnet:
-        deployer.call("TaskRegistry", at["tasks"], "allow", at["zen"], True)
+        deployer.call("TaskRegistry", at["tasks"], "allow", at["zen"], True, params.window_value)
         return ()
-    call = allow_zen_operation(at)
+    call = allow_zen_operation(at, params)
     if deployer.address in governors:
         deployer.call("Timelock", at["timelock"], "schedule", *call, params.timelock_s)
     return (f"TaskRegistry.allow(ZEN): execute in the timelock {params.timelock_s} s after it was scheduled",)
 
 
-def allow_zen_operation(at: Mapping[str, str]) -> tuple[str, int, bytes, bytes, bytes]:
+def allow_zen_operation(at: Mapping[str, str], params: Preset) -> tuple[str, int, bytes, bytes, bytes]:
     """(target, amount, payload, predecessor, salt) of the timelock's `schedule` and `execute` that allow ZEN."""
     tasks = Web3().eth.contract(abi=artifacts.abi("TaskRegistry"))
-    payload = bytes.fromhex(tasks.encode_abi("allow", args=[at["zen"], True])[2:])
+    payload = bytes.fromhex(tasks.encode_abi("allow", args=[at["zen"], True, params.window_value])[2:])
     return at["tasks"], 0, payload, EMPTY_BYTES32, EMPTY_BYTES32
 
 

@@ -40,6 +40,7 @@ CONTRACTS = {
     "settlement": "Settlement",
     "audits": "Audits",
     "availability": "Availability",
+    "admissions": "Admissions",
 }
 
 

@@ -8,6 +8,7 @@ from web3.exceptions import ContractLogicError, Web3RPCError
 
 from zoo_compute.chain.hints import HINTS
 from zoo_compute.errors import (
+    AdmissionsRefusal,
     AuctionRefusal,
     AuditsRefusal,
     AvailabilityRefusal,
@@ -32,6 +33,7 @@ CLASSES: dict[str, type[Refusal]] = {
     "datasets": DatasetsRefusal,
     "availability": AvailabilityRefusal,
     "audits": AuditsRefusal,
+    "admissions": AdmissionsRefusal,
     "treasury": TreasuryRefusal,
     "timelock_controller": TimelockRefusal,
     "access_control": TimelockRefusal,

@@ -226,7 +226,7 @@ class Sender:
         while True:
             taken = self._nonce("latest") > entry.nonce  # asked first: a receipt that comes in between is then seen
             mined = self._mined(entry)
-            if mined is not None or taken:
+            if mined is not None or (taken and self._is_lost(entry)):
                 return mined
             now = time.monotonic()
             if now - start > self.timeout_s:
@@ -243,6 +243,18 @@ class Sender:
             except TransactionNotFound:
                 continue
         return None
+
+    def _is_lost(self, entry: Entry) -> bool:
+        """Whether another transaction has the entry's nonce. A node may count ours before it shows its receipt; to take
+        that for another's would send it twice.
+        """
+        eth = self.chain.w3.eth
+        for number in range(entry.sent_block, eth.block_number + 1):
+            block: Any = eth.get_block(number, full_transactions=True)
+            for mined in block["transactions"]:
+                if (mined["from"], mined["nonce"]) == (self.address, entry.nonce):
+                    return "0x" + mined["hash"].hex() not in entry.hashes
+        return False
 
     def _replace(self, entry: Entry) -> bool:
         """Send again at the same nonce with a higher fee, once blocks went by without it."""

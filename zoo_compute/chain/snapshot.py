@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from zoo_compute.chain import demands
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.history import History
 from zoo_compute.chain.reads import Read, read_all
@@ -44,7 +45,11 @@ def read_job(chain: Chain, job: int, block: int | None = None) -> JobView:
         raise UserError(
             f"there is no job {job} at block {head.number}", hint="check the job's number and the network file"
         )
-    return _job_view(head, posted, events, _read_parts(chain, job, head, events))
+    commits, checkpoints = _claims(events)
+    asked = demands.demands_of(events, [*commits, *checkpoints])
+    of = _read_parts(chain, job, head, events, asked)
+    made = {"commits": commits, "checkpoints": checkpoints, "demands": demands.completed(asked, of("demands"))}
+    return _job_view(head, posted, events, of, made)
 
 
 def read_operator(
@@ -57,16 +62,19 @@ def read_operator(
         Read("registry", "operators", (operator,)),
         Read("registry", "discount_bps", (operator,)),
         Read("registry", "declarations", (operator,)),
+        Read("registry", "is_admitted", (operator,)),
+        Read("registry", "multiplier_of", (operator,)),
         *(Read("registry", "collateral", (operator, token)) for token in tokens),
     ]
-    found, discount, declared, *collateral = read_all(chain, head.number, first)
+    found, discount, declared, admitted, multiplier, *collateral = read_all(chain, head.number, first)
     if int(found["owner"], 16) == 0:
         raise UserError(f"there is no operator {operator} at block {head.number}", hint="operator numbers start at 1")
     second = [
         Read("registry", "is_eligible", (operator, found["hot"])),
         *(Read("tasks", "owed", (token, found["owner"])) for token in tokens),
+        *(Read("availability", "owed", (found[key],)) for key in ("owner", "hot")),
     ]
-    eligible, *owed = read_all(chain, head.number, second)
+    eligible, *owed, of_owner, of_hot = read_all(chain, head.number, second)
     names = ("OperatorRegistered", "EndpointAnnounced")
     told = _history(chain, ("operator", operator), operator=operator, names=names).upto(head)
     return OperatorView(
@@ -77,10 +85,13 @@ def read_operator(
         tier=declared["tier"],
         hours=declared["hours"],
         eligible=eligible,
+        admitted=admitted,
+        multiplier_percent=multiplier,
         endpoint=told[-1].args["endpoint"] if told else "",
         collateral={token: _pair(value) for token, value in zip(tokens, collateral, strict=True)},
         owed=dict(zip(tokens, owed, strict=True)),
         hot_coin=chain.w3.eth.get_balance(found["hot"], head.number),
+        deposits={found["owner"]: of_owner, found["hot"]: of_hot},
         **found,
     )
 
@@ -88,7 +99,9 @@ def read_operator(
 # -- the parts of a job
 
 
-def _read_parts(chain: Chain, job: int, head: Head, events: Sequence[Event]) -> Callable[[str], dict[tuple, Any]]:
+def _read_parts(
+    chain: Chain, job: int, head: Head, events: Sequence[Event], asked: Sequence[demands.Demand]
+) -> Callable[[str], dict[tuple, Any]]:
     """Everything that is read of a job in one batch; the answer gives, by view function, arguments -> value."""
     kinds = [int(Kind.SLOTS), int(Kind.AGGREGATOR)]
     bidders = {(event.args["kind"], event.args["operator"]) for event in events if event.name == "BidSealed"}
@@ -102,6 +115,7 @@ def _read_parts(chain: Chain, job: int, head: Head, events: Sequence[Event]) -> 
         *(Read("auction", "bids", (job, kind, operator)) for kind, operator in sorted(bidders)),
         *(Read("settlement", "seats", (job, seat)) for seat in sorted(seats)),
         *(Read("settlement", "stakes", (job, operator)) for operator in sorted(seated)),
+        *(Read("availability", "demands", (job, *key)) for key in demands.to_be_read(asked)),
     ]
     values = read_all(chain, head.number, reads)
 
@@ -113,11 +127,12 @@ def _read_parts(chain: Chain, job: int, head: Head, events: Sequence[Event]) -> 
     return of
 
 
-def _job_view(head: Head, posted: Event, events: Sequence[Event], of: Callable[[str], dict[tuple, Any]]) -> JobView:
+def _job_view(
+    head: Head, posted: Event, events: Sequence[Event], of: Callable[[str], dict[tuple, Any]], made: dict[str, Any]
+) -> JobView:
     stored = of("jobs")[()]
     run = _as(Run, of("runs")[()])
     bids = {key: _as(Bid, value) for key, value in of("bids").items()}
-    commits, checkpoints = _claims(events)
     roots, cids = _line(stored["state_root"], events)
     return JobView(
         job=posted.args["job"],
@@ -136,8 +151,6 @@ def _job_view(head: Head, posted: Event, events: Sequence[Event], of: Callable[[
         stakes={operator: _as(Standing, value) for (operator,), value in of("stakes").items()},
         checkpoint_roots=roots,
         checkpoint_cids=cids,
-        commits=commits,
-        checkpoints=checkpoints,
         lost=_lost(events),
         rollbacks=[
             Rollback(event.args["turn"], event.args["round"], event.block)
@@ -145,6 +158,7 @@ def _job_view(head: Head, posted: Event, events: Sequence[Event], of: Callable[[
             if event.name == "RolledBack"
         ],
         closed=any(event.name == "JobClosed" for event in events),
+        **made,
     )
 
 

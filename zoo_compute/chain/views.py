@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import TYPE_CHECKING
 
 from zoo_compute.spec.params import AGGREGATOR_SEAT as AGGREGATOR_SEAT
 from zoo_compute.spec.params import KIND_AGGREGATOR, KIND_SLOTS, STANDARD_CAP_BIDDERS, Terms
 from zoo_compute.spec.state import JobState as JobState
 from zoo_compute.spec.state import Phase
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.demands import Demand
 
 LotPhase = Phase  # of `Auction.lots(job, kind).phase`; whether an open lot is bidding or revealing follows from its ends and `now`
 
@@ -101,6 +105,7 @@ class Run:
     missing: int  # bitmap of seats: not yet committed this turn; in AWARDED, not yet ready
     committed: int  # slots of the open turn with a claim
     holds: int  # demands for data that stop the turn's clocks
+    held_s: int  # for how long holds that are over moved the open turn
     pot: int
     start_root: bytes  # the state the newest turn starts from
 
@@ -132,7 +137,7 @@ class Seat:
     pot_price: int  # per slot-round, from the pot
     estimate_s: int
     since: int
-    pot: int  # of a vacancy: what its takers' difference may cost
+    pot: int  # of a vacancy: what adds to the price for its takers
 
     @property
     def slots(self) -> range:
@@ -140,7 +145,7 @@ class Seat:
 
     def deadline(self, run: Run) -> int:
         """Last second of the open turn in which the seat cannot be timed out."""
-        return max(run.opened_at, self.since) + min(2 * self.estimate_s, run.slot_s)
+        return max(run.opened_at, self.since + run.held_s) + min(2 * self.estimate_s, run.slot_s)
 
 
 @dataclass(frozen=True)
@@ -257,6 +262,7 @@ class JobView:
     checkpoints: Sequence[Checkpoint]
     lost: Mapping[int, int] = field(default_factory=dict)  # by operator: the slots it timed out of or gave up, a bitmap
     rollbacks: Sequence[Rollback] = ()
+    demands: Sequence[Demand] = ()  # for claims' data, in the order they were made
     closed: bool = False  # what was left of the escrow is owed to the submitter
 
     @property
@@ -352,10 +358,15 @@ class OperatorView:
     hours: int  # declared last: bitmap of an epoch's periods
     discount_bps: int
     eligible: bool  # may bid now with its hot key
+    admitted: bool  # its machine was shown
+    multiplier_percent: int  # what its verified compute weighs now
     endpoint: str  # where its store serves blocks, newest announcement
     collateral: Mapping[str, tuple[int, int]]  # token -> (balance, locked)
     owed: Mapping[str, int]  # token -> what TaskRegistry.withdraw would send its owner
     hot_coin: int  # wei of the hot key, for gas
+    deposits: Mapping[str, int] = field(
+        default_factory=dict
+    )  # by owner and hot key: wei that Availability.withdraw would send
 
     def free(self, token: str) -> int:
         balance, locked = self.collateral.get(token, (0, 0))

@@ -11,11 +11,14 @@ import click
 
 from zoo_compute.cli import (
     account,
+    dataset,
     devnet,
     doctor,
     job,
+    job_data,
     network,
     node,
+    node_admission,
     node_joining,
     node_money,
     plugins,
@@ -50,11 +53,13 @@ def root() -> None:
 
 
 for _command in (
-    account.account, devnet.devnet, doctor.doctor, job.job, network.network, node.node, quote.quote, store.store, train.train,
+    account.account, dataset.dataset, devnet.devnet, doctor.doctor, job.job, network.network, node.node, quote.quote, store.store, train.train,
 ):  # fmt: skip
     root.add_command(_command)
-for _command in (*node_money.COMMANDS, *node_joining.COMMANDS):
+for _command in (*node_money.COMMANDS, *node_joining.COMMANDS, *node_admission.COMMANDS):
     node.node.add_command(_command)
+for _command in (*job_data.COMMANDS, *dataset.JOB_COMMANDS):
+    job.job.add_command(_command)
 
 
 def build() -> click.Group:

@@ -19,7 +19,7 @@ from zoo_compute.cli.operator_options import (
     token_option,
 )
 from zoo_compute.cli.output import StatusLine, table
-from zoo_compute.gpu import TIERS, admitted, hours_told
+from zoo_compute.gpu import TIERS, claimed, hours_told
 from zoo_compute.spec.bits import slots_in
 from zoo_compute.spec.params import GPU_CLASSES
 
@@ -53,10 +53,12 @@ def register(
     """Register this machine as an operator. --account is the cold key: it owns the stake and receives the payments."""
     if (gpu_type is None) == (gpu_class is None):
         raise click.UsageError("give --gpu-type NAME, or --gpu-class CLASS for a card that is not listed")
-    found, vram_gb = admitted(gpu_type, gpu_class, memory)
+    found, vram_gb = claimed(gpu_type, gpu_class, memory)
     amount = settings.network().params.min_stake if stake is None else parse_amount(stake, what="--stake")
     coin = parse_amount(hot_coin or ("1" if settings.network().preset == "devnet" else "0.02"), what="--hot-coin")
-    settings.say(f"class {found.name} (reward multiplier {found.multiplier_percent / 100:.1f}x), {vram_gb} GB")
+    settings.say(
+        f"class {found.name} (reward multiplier {found.multiplier_percent / 100:.1f}x once admitted), {vram_gb} GB"
+    )
     endpoint = endpoint or _default_endpoint(settings, hot)
     done = operators_of(settings).register(
         folder_of(home), settings.network_path(), found, vram_gb, amount, endpoint,
@@ -69,7 +71,7 @@ def register(
             "home": str(folder_of(home)), "new": done.new,
         },
         [
-            f"operator {done.operator}: class {found.name}, multiplier {found.multiplier_percent / 100:.1f}x, {vram_gb} GB, stake {format_amount(done.stake)}"
+            f"operator {done.operator}: class {found.name}, multiplier {found.multiplier_percent / 100:.1f}x once admitted, {vram_gb} GB, stake {format_amount(done.stake)}"
             + ("" if done.new else " (was registered before)"),
             f"owner {done.owner}, hot key {done.hot}, folder {folder_of(home)}",
             "next: `zoo node deposit AMOUNT` (collateral behind the slots you bid for), then `zoo node start`",
@@ -165,7 +167,8 @@ def _about(standing: Standing) -> list[tuple[str, str]]:
     exits = f"requested; stake free {'now' if view.now >= view.exit_at else 'in ' + format_seconds(view.exit_at - view.now)}"
     return [
         ("operator", str(view.operator)),
-        ("class", f"{gpu_class.name}, {view.vram_gb} GB, multiplier {gpu_class.multiplier_percent / 100:.1f}x"),
+        ("class", f"{gpu_class.name}, {view.vram_gb} GB, multiplier {view.multiplier_percent / 100:.1f}x"),
+        ("admitted", "yes" if view.admitted else f"no; once it is: {gpu_class.multiplier_percent / 100:.1f}x"),
         ("owner", view.owner),
         ("hot key", f"{view.hot}, {format_amount(view.hot_coin, '')} coin for gas"),
         ("stake", format_amount(view.stake)),

@@ -37,7 +37,7 @@ def consent(
     """Agree to be registered by a sponsor, who pays stake and gas. --account is the cold key, which will own the stake."""
     from zoo_compute import gpu
 
-    found, vram_gb = gpu.admitted(gpu_type, gpu_class, memory)
+    found, vram_gb = gpu.claimed(gpu_type, gpu_class, memory)
     amount = settings.network().params.min_stake if stake is None else parse_amount(stake, what="--stake")
     made = operators_of(settings).consent(folder_of(home), found, vram_gb, amount, endpoint, days * DAY_S)
     made.save(out)

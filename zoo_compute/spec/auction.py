@@ -10,7 +10,6 @@ from zoo_compute.spec.params import (
     KIND_AGGREGATOR,
     KIND_SLOTS,
     MAX_LOCK,
-    MAX_WINNERS,
     RING,
     Terms,
     aggregator_lock,
@@ -27,6 +26,7 @@ from zoo_compute.spec.pricing import (
     critical_price,
     critical_prices,
     is_enough,
+    least_capacity,
     order_bids,
     room_left,
     score,
@@ -46,6 +46,7 @@ __all__ = [
     "critical_price",
     "critical_prices",
     "is_enough",
+    "least_capacity",
     "order_bids",
     "score",
 ]
@@ -182,11 +183,6 @@ def take(w: World, job: int, kind: int, operator: int, count: int) -> int:
     require(is_standby and standby.won + standby.taken + count <= standby.capacity, "auction: no standby")
     w.bids[job, kind, operator] = replace(standby, taken=standby.taken + count)
     return standby.price
-
-
-def least_capacity(units: int) -> int:
-    """What a bid must offer: a 64th of the lot, rounded up, so that seats suffice for its winners."""
-    return -(-units // MAX_WINNERS)
 
 
 def cancelled(w: World, job: int, *, now: int) -> None:

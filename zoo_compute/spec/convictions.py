@@ -64,7 +64,8 @@ def resume(w: World, msg: Message, job: int, seconds: int) -> None:
     run = replace(run, holds=run.holds - 1)
     if run.opened_at:
         opened_at = min(msg.now, run.opened_at + seconds)
-        run = replace(run, opened_at=opened_at, aggregator_due=run.aggregator_due + seconds)
+        due, held_s = run.aggregator_due + seconds, run.held_s + seconds
+        run = replace(run, opened_at=opened_at, aggregator_due=due, held_s=held_s)
     w.runs[job] = run
 
 
@@ -78,7 +79,7 @@ def _convict(w: World, job: int, claim: Claim, challengers: tuple[str, ...], now
     if claim.turn == run.turn:
         missing = run.missing | bits.bit(claim.seat)
         w.runs[job] = replace(run, missing=missing, committed=run.committed - claim.count)
-        w.seats[job, claim.seat] = replace(w.seats[job, claim.seat], since=now)
+        w.seats[job, claim.seat] = replace(w.seats[job, claim.seat], since=seats.since(run, now))
     else:
         seats.settle_claim(w, job, claim.turn)
     seats.give_time(w, job, now)
@@ -123,12 +124,10 @@ def _divide(w: World, job: int, claim: Claim, slashed: int, cost: int, challenge
     restored, to_challengers = from_slash + from_reserve, share * len(challengers)
     paid_out = restored + to_challengers + to_audits
     w.runs[job] = replace(run, reserve=run.reserve - from_reserve + kept, pot=run.pot - paid_out)
-    registry.pay_out(w, run.token, paid_out)
+    if paid_out:  # some tokens refuse a transfer of nothing
+        registry.pay_out(w, run.token, paid_out)
+        jobs.restore(w, job, restored, w.config.audit_pool, to_audits, challengers, share)
     seats.burn_from_pot(w, job, rest - to_challengers - to_audits)
-    jobs.fund(w, job, restored)
-    jobs.owe(w, run.token, w.config.audit_pool, to_audits)
-    for challenger in challengers:
-        jobs.owe(w, run.token, challenger, share)
     return restored
 
 

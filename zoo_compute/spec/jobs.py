@@ -1,5 +1,6 @@
 """TaskRegistry as Auction and Settlement call it: state and payments (docs/protocol.md, "TaskRegistry")."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from zoo_compute.spec.params import fee_of
@@ -23,15 +24,16 @@ def pay(w: World, job: int, account: str, amount: int) -> int:
     return fee
 
 
-def owe(w: World, token: str, account: str, amount: int) -> None:
-    """For Settlement: what it had the registry pay in for an account."""
-    _owe(w, token, account, amount)
-
-
-def fund(w: World, job: int, amount: int) -> None:
-    """For Settlement: restitution, which it had the registry pay in."""
-    w.jobs[job] = replace(w.jobs[job], escrow=w.jobs[job].escrow + amount)
-    w.job_ledgers[job] = replace(w.job_ledgers[job], restored=w.job_ledgers[job].restored + amount)
+def restore(
+    w: World, job: int, restored: int, audit_pool: str, to_audits: int, challengers: Sequence[str], share: int
+) -> None:
+    """For Settlement: what of a slash it had the registry pay in: restitution, the audits' part, each challenger's."""
+    record = w.jobs[job]
+    w.jobs[job] = replace(record, escrow=record.escrow + restored)
+    w.job_ledgers[job] = replace(w.job_ledgers[job], restored=w.job_ledgers[job].restored + restored)
+    _owe(w, record.token, audit_pool, to_audits)
+    for challenger in challengers:
+        _owe(w, record.token, challenger, share)
 
 
 def close(w: World, job: int) -> None:

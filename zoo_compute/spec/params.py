@@ -15,6 +15,7 @@ class Preset:
     reveal_window_s: int  # bids are opened
     ready_window_s: int  # holders confirm that they hold the inputs and timed a step
     min_window_s: int  # least challenge window
+    window_value: int  # ZEN smallest units: a round's cost from which on windows are longer
     exit_delay_s: int  # from exit request to withdrawal of stake
     epoch_s: int  # network reward epoch
     min_stake: int  # ZEN smallest units: least stake
@@ -23,6 +24,7 @@ class Preset:
     answer_s: int  # a demand for data is answered
     audit_bond: int  # ZEN smallest units: least bond of an auditor
     draw_blocks: int  # that bury the block an audit draws from
+    benchmark_s: int  # a trial is answered, from its entry on
     timelock_s: int  # delay of treasury spending
 
 
@@ -32,6 +34,7 @@ DEVNET = Preset(
     reveal_window_s=6,
     ready_window_s=20,
     min_window_s=10,
+    window_value=1_000_000_000 * ZEN,
     exit_delay_s=30,
     epoch_s=60,
     min_stake=100 * ZEN,
@@ -40,6 +43,7 @@ DEVNET = Preset(
     answer_s=3,
     audit_bond=10 * ZEN,
     draw_blocks=2,
+    benchmark_s=10,
     timelock_s=10,
 )
 PRODUCTION = Preset(
@@ -48,6 +52,7 @@ PRODUCTION = Preset(
     reveal_window_s=1_800,
     ready_window_s=3_600,
     min_window_s=7_200,
+    window_value=1_000 * ZEN,
     exit_delay_s=604_800,
     epoch_s=86_400,
     min_stake=1_000 * ZEN,
@@ -56,6 +61,7 @@ PRODUCTION = Preset(
     answer_s=1_800,
     audit_bond=500 * ZEN,
     draw_blocks=32,
+    benchmark_s=1_800,
     timelock_s=172_800,
 )
 PRESETS: dict[str, Preset] = {preset.name: preset for preset in (DEVNET, PRODUCTION)}
@@ -85,6 +91,7 @@ RING: int = 256  # places an operator has for bids of a kind; job n uses place n
 STAKE_UNIT: int = 10**12  # smallest units of ZEN: stake is counted in these, so that it fits beside the hot key
 PERIODS: int = 24  # of an epoch: a heartbeat counts once in each
 BREACH_BPS: int = 100  # of the stake, for an epoch in which more promised periods were missed than the SLA allows
+MAX_LONGER_WINDOWS: int = 3  # usual windows that a claim stands open beyond the first, for what a round may cost
 MAX_DISPUTES: int = 255  # open ones of a claim: 8 bits of its word
 MAX_CHALLENGERS: int = 16  # that share in one conviction: bounds its gas
 ANSWER_GAS: int = 300_000  # an answer's transaction: measured below it
@@ -97,6 +104,10 @@ MAX_AUDIT_FEE: int = 2**96 - 1
 MAX_SEGMENTS: int = 65_536  # of a slot-round, for audits
 FALSE_ATTESTATION_BPS: int = 2_000  # of an auditor's bond: five lies ruin it
 OPENER_BPS: int = 5_000  # of that, for who showed the lie: the node knows it for nothing
+MAX_WORKLOADS: int = 16  # VRAM sizes that have one: bounds the search for an operator's
+MAX_STEPS: int = 65_536  # of a workload
+FALSE_TRIAL_BPS: int = 2_000  # of the stake: the least stake is no longer enough to bid
+RECALL_BPS: int = 1_000  # of the admitted, in an epoch: each is shown again every ten epochs
 LIST_LIMIT: int = 64  # operators or claims in one call: bounds its gas
 
 KIND_SLOTS: int = 0  # the lot of a job's slots
@@ -176,6 +187,7 @@ TIERS: dict[int, Tier] = {
     3: Tier(3, "gold", "8x H100-80", 80, 1_024, 400, 50, 8 * ZEN),
 }
 DATACENTER: int = 3  # the class that a tier needs
+UNSHOWN_PERCENT: int = 100  # the most that compute weighs of an operator that is not admitted: a consumer's
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,20 +239,30 @@ def restitution(terms: Terms) -> int:
     return turns_at_risk(terms) * round_price(terms)
 
 
+def covering(terms: Terms) -> int:
+    """The part of a lock that is for restitution: what a timeout's slash leaves of it is enough still."""
+    return -(-restitution(terms) * BPS // (BPS - SLASH_BPS))
+
+
 def lock_per_slot(terms: Terms) -> int:
     """Collateral behind one slot: twice the price at risk, and where a lie is rolled back what that costs."""
     own = LOCK_MULTIPLE * terms.max_price * turns_at_risk(terms)
-    return own + (restitution(terms) if terms.policy == POLICY_ROLL_BACK else 0)
+    return own + (covering(terms) if terms.policy == POLICY_ROLL_BACK else 0)
 
 
 def aggregator_lock(terms: Terms) -> int:
     """Collateral behind the aggregator's seat: twice its own price at risk, and what a rollback costs."""
-    return LOCK_MULTIPLE * terms.aggregator_max_price * turns_at_risk(terms) + restitution(terms)
+    return LOCK_MULTIPLE * terms.aggregator_max_price * turns_at_risk(terms) + covering(terms)
 
 
-def window_s(preset: Preset, reexecute_s: int) -> int:
+def windows(terms: Terms, window_value: int) -> int:
+    """How many times the usual window a job's claims stand open; `window_value` is its token's, 0 lengthens nothing."""
+    return 1 + (min(MAX_LONGER_WINDOWS, round_price(terms) // window_value) if window_value else 0)
+
+
+def window_s(preset: Preset, reexecute_s: int, windows: int) -> int:
     """How long a claim of a job stands open to challenge."""
-    return max(preset.min_window_s, 3 * reexecute_s)
+    return windows * max(preset.min_window_s, 3 * reexecute_s)
 
 
 def fee_of(amount: int) -> int:

@@ -6,7 +6,7 @@ Pure functions of the revealed bids. `auction` applies them to the state; keeper
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from zoo_compute.spec.params import BPS, MAX_LOSING_RUNS, STANDARD_CAP_BIDDERS
+from zoo_compute.spec.params import BPS, MAX_LOSING_RUNS, MAX_WINNERS, STANDARD_CAP_BIDDERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,16 @@ def cap_of(units: int, revealed: int) -> int:
     return third(units) if revealed >= STANDARD_CAP_BIDDERS else units
 
 
+def least_capacity(units: int) -> int:
+    """What a bid must offer: a 64th of the lot, rounded up, so that seats suffice for its winners."""
+    return -(-units // MAX_WINNERS)
+
+
+def least_taken(units: int, vacant: int) -> int:
+    """What a standby must take of a vacant seat: as much as a bid must offer, or all of it. Seats then suffice as well."""
+    return min(vacant, least_capacity(units))
+
+
 def is_enough(bids: Iterable[RevealedBid], units: int) -> bool:
     """Can these bids fill the lot, each within the cap?"""
     bids = list(bids)
@@ -118,6 +128,15 @@ def critical_price(operator: int, discount_bps: int, won: int, losing: Iterable[
             total += units * min(reserve, run.score // (BPS - discount_bps))
             missing -= units
     return (total + missing * reserve) // won
+
+
+def takeover_prices(price: int, pot: int, bid: int, slot_rounds: int) -> tuple[int, int]:
+    """What escrow and pot pay a taker per slot-round: its bid, or what there is; `price` is what escrow paid before.
+
+    pot: of what is taken, for the `slot_rounds` that remain of it. What escrow pays for a seat never rises.
+    """
+    from_escrow = min(bid, price)
+    return from_escrow, min(pot // slot_rounds, bid - from_escrow)
 
 
 def critical_prices(bids: Iterable[RevealedBid], units: int, reserve: int) -> dict[int, int]:

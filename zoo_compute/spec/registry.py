@@ -5,7 +5,7 @@ Promised hours and heartbeats are in `promises`, re-exported here.
 
 from dataclasses import replace
 
-from zoo_compute.spec.params import BPS, GPU_CLASSES, MAX_REPUTATION, MAX_VRAM_GB, STAKE_UNIT
+from zoo_compute.spec.params import BPS, GPU_CLASSES, MAX_REPUTATION, MAX_VRAM_GB, STAKE_UNIT, UNSHOWN_PERCENT
 from zoo_compute.spec.promises import beats, breached, declare, heartbeat, promised, total_beats
 from zoo_compute.spec.refusal import require
 from zoo_compute.spec.state import ZERO_ADDRESS, Collateral, Consent, Message, Operator, SlashLedger, World
@@ -22,6 +22,13 @@ def is_eligible(w: World, operator: int, hot: str) -> bool:
     """May this key bid for this operator?"""
     record = w.operator(operator)
     return record.hot == hot and record.exit_at == 0 and record.stake >= w.config.preset.min_stake
+
+
+def multiplier_of(w: World, operator: int) -> int:
+    """What verified compute of the operator weighs, in percent: its class's once it is admitted."""
+    record = w.operators[operator]
+    percent = GPU_CLASSES[record.gpu_class].multiplier_percent
+    return percent if record.is_admitted else min(percent, UNSHOWN_PERCENT)
 
 
 def register(w: World, msg: Message, hot: str, gpu_class: int, vram_gb: int, stake: int, endpoint: str) -> int:
@@ -90,7 +97,7 @@ def withdraw_stake(w: World, msg: Message, operator: int) -> None:
     require(record.exit_at != 0, "registry: exit not requested")
     require(msg.now >= record.exit_at, "registry: exit delay runs")
     require(record.locks == 0, "registry: collateral is locked")
-    w.operators[operator] = replace(record, stake=0, exit_at=0)
+    w.operators[operator] = replace(record, stake=0, exit_at=0, is_admitted=False)
     w.move(w.config.zen, w.config.registry, record.owner, record.stake, by="registry")
 
 
@@ -148,13 +155,18 @@ def slash(w: World, operator: int, token: str, amount: int, *, convicted: bool) 
 
 
 def slash_stake(w: World, operator: int, bps: int) -> int:
-    """For Rewards and Audits: part of a stake, in whole units, goes where nothing can spend it."""
+    """For Rewards and Admissions: part of a stake, in whole units, goes where nothing can spend it."""
     record, zen = w.operators[operator], w.config.zen
     slashed = record.stake // STAKE_UNIT * bps // BPS * STAKE_UNIT
     w.operators[operator] = replace(record, stake=record.stake - slashed)
     w.burned[zen] = w.burned.get(zen, 0) + slashed
     _note_slash(w, zen, slashed)
     return slashed
+
+
+def set_admitted(w: World, operator: int, admitted: bool) -> None:
+    """For Admissions: whether the operator earns its class's multiplier."""
+    w.operators[operator] = replace(w.operators[operator], is_admitted=admitted)
 
 
 def credit(w: World, operator: int, token: str, amount: int) -> None:

@@ -34,7 +34,7 @@ def begin(w: World, job: int, lock: int, *, now: int) -> None:
         depth=turns_at_risk(terms),
         policy=terms.policy,
         opened_at=now,
-        window_s=window_s(w.config.preset, terms.reexecute_s),
+        window_s=window_s(w.config.preset, terms.reexecute_s, w.windows[job]),
         slot_s=terms.slot_s,
         aggregate_s=terms.aggregate_s,
         token=terms.token,
@@ -70,7 +70,12 @@ def is_missing(run: Run, seat: int) -> bool:
 
 def deadline_of(run: Run, seat: Seat) -> int:
     """The last second at which the seat may not be timed out."""
-    return max(run.opened_at, seat.since) + min(2 * seat.estimate_s, run.slot_s)
+    return max(run.opened_at, seat.since + run.held_s) + min(2 * seat.estimate_s, run.slot_s)
+
+
+def since(run: Run, now: int) -> int:
+    """Now, less what the open turn was held: a later hold is given back to who starts now as to the others."""
+    return now - run.held_s
 
 
 # Turns ---------------------------------------------------------------------------------------------------------------
@@ -98,7 +103,7 @@ def go_on(w: World, job: int, now: int) -> None:
     run = w.runs[job]
     if run.state == JobState.RUNNING and not run.is_open and w.lane(job, run.turn - run.depth).pending == 0:
         due = now + 2 * run.slot_s + run.aggregate_s
-        w.runs[job] = replace(run, opened_at=now, aggregator_due=due)
+        w.runs[job] = replace(run, opened_at=now, held_s=0, aggregator_due=due)
     if run.state == JobState.ENDED and pending_of(w, job) == 0:
         w.runs[job] = replace(run, reserve=0)
         burn_from_pot(w, job, run.pot)
@@ -194,13 +199,6 @@ def give_time(w: World, job: int, now: int) -> None:
     """Whoever aggregates has `aggregate_s` from now on."""
     run = w.runs[job]
     w.runs[job] = replace(run, aggregator_due=max(run.aggregator_due, now + run.aggregate_s))
-
-
-def split_pot(seat: Seat, bid: int, rounds: int) -> tuple[int, int]:
-    """What the pot pays a taker per slot-round for `rounds` rounds, and what of the seat's pot is burned."""
-    slot_rounds = seat.count * rounds
-    pot_price = min(seat.pot, max(0, bid - seat.price) * slot_rounds) // slot_rounds
-    return pot_price, seat.pot - pot_price * slot_rounds
 
 
 def burn_from_pot(w: World, job: int, amount: int) -> None:

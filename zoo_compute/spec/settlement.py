@@ -7,7 +7,8 @@ from dataclasses import replace
 from itertools import groupby
 
 from zoo_compute.spec import auction, bits, jobs, registry, rewards, seats
-from zoo_compute.spec.params import AGGREGATOR_SEAT, GPU_CLASSES, KIND_AGGREGATOR, KIND_SLOTS
+from zoo_compute.spec.params import AGGREGATOR_SEAT, KIND_AGGREGATOR, KIND_SLOTS
+from zoo_compute.spec.pricing import least_taken, takeover_prices
 from zoo_compute.spec.refusal import require
 from zoo_compute.spec.state import Claim, ClaimStatus, JobState, Message, Posted, Run, World
 
@@ -51,7 +52,7 @@ def commit(w: World, msg: Message, job: int, seat: int, turn: int, root: bytes, 
     _require_hot(w, msg, held.operator)
     require(seats.is_missing(run, seat), "settlement: already committed")
     price, pot_price = held.count * held.price, held.count * held.pot_price
-    if pot_price > held.pot:  # spent on rounds that are done again: escrow pays the whole bid
+    if pot_price > held.pot:  # spent on rounds that are done again: restitution has paid for them
         price, pot_price = price + pot_price, 0
     w.seats[job, seat] = replace(held, pot=held.pot - pot_price)
     scope = held.first << 16 | held.count
@@ -76,12 +77,12 @@ def time_out(w: World, msg: Message, job: int, seat: int) -> None:
 
 
 def take_over(w: World, msg: Message, job: int, seat: int, operator: int, count: int, estimate_s: int) -> None:
-    """A standby takes the last `count` slots of a vacant seat at its own bid; slashes pay the difference."""
+    """A standby takes the last `count` slots of a vacant seat at its bid, or what escrow paid before and slashes add."""
     run, vacant = w.run(job), w.seat(job, seat)
     require(run.state in (JobState.AWARDED, JobState.RUNNING), "settlement: not running")
     _require_hot(w, msg, operator)
     require(vacant.operator == 0 and vacant.count > 0, "settlement: seat not vacant")
-    require(1 <= count <= vacant.count, "settlement: count out of range")
+    require(least_taken(run.slots, vacant.count) <= count <= vacant.count, "settlement: count out of range")
     _require_estimate(run, estimate_s)
     is_divisible = run.state == JobState.AWARDED or seats.is_missing(run, seat)
     require(count == vacant.count or is_divisible, "settlement: already committed")
@@ -91,14 +92,16 @@ def take_over(w: World, msg: Message, job: int, seat: int, operator: int, count:
     if kind == KIND_AGGREGATOR:
         seats.give_time(w, job, msg.now)
     part = w.seats[job, taken]
-    pot_price, burned = seats.split_pot(part, bid, run.rounds - run.round)
+    slot_rounds = count * (run.rounds - run.round)
+    price, pot_price = takeover_prices(part.price, part.pot, bid, slot_rounds)
+    burned = part.pot - pot_price * slot_rounds
     w.seats[job, taken] = replace(
         part,
         operator=operator,
-        price=bid - pot_price,
+        price=price,
         pot_price=pot_price,
         estimate_s=estimate_s,
-        since=msg.now,
+        since=seats.since(run, msg.now),
         pot=part.pot - burned,
     )
     lock, standing = seats.lock_of(run, seat, count), w.standing(job, operator)
@@ -197,8 +200,8 @@ def _pay(w: World, job: int, operator: int, is_aggregation: bool, claims: tuple[
     fee = jobs.pay(w, job, owner, sum(claim.price for claim in claims))
     registry.credit(w, operator, run.token, from_pot)
     if run.token == w.config.zen and not is_aggregation:
-        multiplier = GPU_CLASSES[w.operators[operator].gpu_class].multiplier_percent
-        rewards.record(w, job, operator, run.flops * count * multiplier // 100, fee, now=now)
+        weight = run.flops * count * registry.multiplier_of(w, operator) // 100
+        rewards.record(w, job, operator, weight, fee, now=now)
 
 
 def _require_open(run: Run, turn: int) -> None:

@@ -11,6 +11,7 @@ from enum import IntEnum
 from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, Preset, Terms
 from zoo_compute.spec.pricing import LosingRun
 from zoo_compute.spec.refusal import require
+from zoo_compute.spec.trials import Entry, Pending, Recall, Workload
 from zoo_compute.spec.watching import Attestation, Auditor, Demand, Draw, Holding, Plan, Spent, Unit
 
 ZERO_ADDRESS: str = "0x" + 40 * "0"
@@ -67,6 +68,7 @@ class Config:
     availability: str = "availability"
     audit_pool: str = "audit pool"
     audits: str = "audits"
+    admissions: str = "admissions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class Operator:
     reputation: int = 0
     locks: int = 0  # lots it is locked in, over all tokens
     exit_at: int = 0  # 0: no exit requested
+    is_admitted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +216,7 @@ class Run:
     missing: int = 0  # bitmap of seats
     committed: int = 0  # slots
     holds: int = 0
+    held_s: int = 0  # for how long holds that are over moved the open turn
     pot: int = 0
     start_root: bytes = EMPTY_BYTES32
     reserve: int = 0  # of the pot; a view of its own
@@ -410,8 +414,10 @@ class World:
     burned: dict[str, int] = field(default_factory=dict)
     # TaskRegistry
     allowed: dict[str, bool] = field(default_factory=dict)
+    window_values: dict[str, int] = field(default_factory=dict)  # by token
     jobs: dict[int, Job] = field(default_factory=dict)
     terms: dict[int, Terms] = field(default_factory=dict)
+    windows: dict[int, int] = field(default_factory=dict)  # by job: fixed when it was posted
     owed: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account)
     # Auction
     lots: dict[tuple[int, int], Lot] = field(default_factory=dict)  # (job, kind)
@@ -456,6 +462,13 @@ class World:
     audit_owed: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account)
     bonded: int = 0
     bonds_burned: int = 0
+    # Admissions
+    workloads: dict[int, Workload] = field(default_factory=dict)  # by VRAM in GB
+    entries: dict[int, Entry] = field(default_factory=dict)  # by operator
+    trials: dict[int, Pending] = field(default_factory=dict)  # by operator
+    scores: dict[int, int] = field(default_factory=dict)  # by operator
+    recalls: dict[int, Recall] = field(default_factory=dict)  # by operator
+    recall_blocks: dict[int, int] = field(default_factory=dict)  # by epoch: the draw's block
     # The chain
     block_hashes: dict[int, bytes] = field(default_factory=dict)  # that it still knows
     refuses_coin: dict[str, bool] = field(default_factory=dict)  # by account

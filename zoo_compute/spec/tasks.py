@@ -12,15 +12,17 @@ from zoo_compute.spec.params import (
     POLICY_TOLERATE,
     Terms,
     escrow,
+    windows,
 )
 from zoo_compute.spec.refusal import require
 from zoo_compute.spec.state import Job, JobLedger, JobState, Message, Phase, World
 
 
-def allow(w: World, msg: Message, token: str, allowed: bool) -> None:
-    """Which tokens jobs may be paid in."""
+def allow(w: World, msg: Message, token: str, allowed: bool, window_value: int) -> None:
+    """Which tokens jobs may be paid in, and from which cost of a round on their windows are longer."""
     require(msg.sender == w.config.governor, "tasks: not the governor")
     w.allowed[token] = allowed
+    w.window_values[token] = window_value
 
 
 def post(w: World, msg: Message, terms: Terms) -> int:
@@ -40,6 +42,7 @@ def post(w: World, msg: Message, terms: Terms) -> int:
         manifest=terms.manifest,
     )
     w.terms[job] = terms
+    w.windows[job] = windows(terms, w.window_values.get(terms.token, 0))
     w.job_ledgers[job] = JobLedger(escrowed=amount)
     auction.open_lots(w, job, terms, now=msg.now)
     w.move(terms.token, msg.sender, w.config.tasks, amount, by="tasks")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo_compute.spec import (
+    admissions,
     auction,
     audits,
     availability,
@@ -139,6 +140,17 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         audits.settle,
         audits.withdraw,
     ),
+    "admissions": _named(
+        admissions.set_workload,
+        admissions.enter,
+        admissions.answer,
+        admissions.open_dispute,
+        admissions.close_dispute,
+        admissions.settle,
+        admissions.schedule,
+        admissions.recall,
+        admissions.lapse,
+    ),
     "treasury": _named(treasury.collect, treasury.spend),
     "token": _named(transfer, refuse),
 }
@@ -157,10 +169,11 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
             "pay_out",
             "burn",
             "reward_outcome",
+            "set_admitted",
         ),
         "registry: not a protocol contract",
     ),
-    "tasks": dict.fromkeys(("advance", "pay", "owe", "fund", "close"), "tasks: not a protocol contract"),
+    "tasks": dict.fromkeys(("advance", "pay", "restore", "close"), "tasks: not a protocol contract"),
     "auction": {
         "open": "auction: not the task registry",
         "cancelled": "auction: not the task registry",
@@ -178,7 +191,7 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
 }
 
 # Contracts that were wired at deployment to those deployed after them.
-WIRED: tuple[str, ...] = ("registry", "tasks", "auction", "settlement", "rewards", "audits")
+WIRED: tuple[str, ...] = ("registry", "tasks", "auction", "settlement", "rewards", "audits", "admissions")
 
 
 def apply(world: World, call: Call) -> tuple[World, Any]:

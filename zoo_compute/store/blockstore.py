@@ -86,6 +86,22 @@ class BlockStore:
         except (ContentMissing, ContentTampered, ContentRefused):
             return False
 
+    def first_absent(self, cid: str) -> tuple[int, int] | None:
+        """Where the first byte lies that is not here, and the content's size. None when its root is not here, or nothing is absent."""
+        offset = 0
+        try:
+            root = dag.root_of(Cid.parse(cid), self._own_block)
+        except (ContentMissing, ContentTampered, ContentRefused):
+            return None
+        try:
+            for leaf in dag.leaves(root, self._own_block):
+                if not self._holds(leaf):
+                    return offset, root.size
+                offset += leaf.size
+        except (ContentMissing, ContentTampered, ContentRefused):
+            return offset, root.size
+        return None
+
     def pin(self, cid: str, *, timeout_s: float = 30) -> None:
         with locked(self._lock, fcntl.LOCK_SH):
             root = self._bring(Cid.parse(cid), timeout_s, MAX_CONTENT)

@@ -2,6 +2,7 @@
 
 from zoo_compute.chain.artifacts import abi
 
+from .admissions import Admissions
 from .auction import Auction
 from .audits import Audits
 from .availability import Availability
@@ -15,6 +16,7 @@ from .treasury import Treasury
 from .zen_token import ZenToken
 
 __all__ = [
+    "Admissions",
     "Auction",
     "Audits",
     "Availability",

@@ -54,9 +54,9 @@ class NodeRegistry(Binding):
 
     NAME = "NodeRegistry"
 
-    def wire(self, auction_: str, settlement_: str, tasks_: str, rewards_: str) -> Call:
-        """Names the contracts that may lock and slash, once."""
-        return self._call("wire", (auction_, settlement_, tasks_, rewards_))
+    def wire(self, auction_: str, settlement_: str, tasks_: str, rewards_: str, admissions_: str) -> Call:
+        """Names the contracts that may lock, slash and admit, once."""
+        return self._call("wire", (auction_, settlement_, tasks_, rewards_, admissions_))
 
     def set_paused(self, paused: bool) -> Call:
         """Pauses or resumes registration, and nothing else."""
@@ -119,7 +119,9 @@ class NodeRegistry(Binding):
         return self._call("request_exit", (operator,))
 
     def withdraw_stake(self, operator: int) -> Call:
-        """Sends the whole stake to the owner, from `exit_at` on. The operator may stake again."""
+        """Sends the whole stake to the owner, from `exit_at` on, and ends the operator's admission. It may stake
+        again.
+        """
         return self._call("withdraw_stake", (operator,))
 
     def deposit(self, operator: int, token: str, amount: int) -> Call:
@@ -184,6 +186,10 @@ class NodeRegistry(Binding):
         Returns: How much.
         """
         return self._call("slash_stake", (operator, bps))
+
+    def set_admitted(self, operator: int, admitted: bool) -> Call:
+        """Whether the operator earns its class's multiplier."""
+        return self._call("set_admitted", (operator, admitted))
 
     def credit(self, operator: int, token: str, amount: int) -> Call:
         """Moves `amount` from the pot to the operator's free collateral."""
@@ -285,8 +291,20 @@ class NodeRegistry(Binding):
         return values
 
     def multiplier_of(self, operator: int, block: BlockIdentifier | None = None) -> int:
-        """The reward multiplier of an operator's class in percent."""
+        """What an operator's verified compute weighs, in percent: its class's multiplier once it is admitted, until
+        then at most a consumer's.
+        """
         values: int = self._view("multiplier_of", (operator,), block)
+        return values
+
+    def vram_of(self, operator: int, block: BlockIdentifier | None = None) -> int:
+        """The declared memory of one worker, in GB; 0 when there is no such operator."""
+        values: int = self._view("vram_of", (operator,), block)
+        return values
+
+    def is_admitted(self, operator: int, block: BlockIdentifier | None = None) -> bool:
+        """Whether the operator's machine was shown."""
+        values: bool = self._view("is_admitted", (operator,), block)
         return values
 
     def reference_price(self, tier: int, block: BlockIdentifier | None = None) -> int:
@@ -337,6 +355,11 @@ class NodeRegistry(Binding):
     def rewards(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `rewards`."""
         values: str = self._view("rewards", (), block)
+        return values
+
+    def admissions(self, block: BlockIdentifier | None = None) -> str:
+        """The contract variable `admissions`."""
+        values: str = self._view("admissions", (), block)
         return values
 
     def pot(self, arg0: str, block: BlockIdentifier | None = None) -> int:

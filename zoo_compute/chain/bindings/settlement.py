@@ -49,6 +49,7 @@ class Run(NamedTuple):
     missing: int
     committed: int
     holds: int
+    held_s: int
     pot: int
     start_root: bytes
 
@@ -129,8 +130,8 @@ class Settlement(Binding):
         return self._call("time_out", (job, seat))
 
     def take_over(self, job: int, seat: int, operator: int, count: int, estimate_s: int) -> Call:
-        """A standby takes the last `count` slots of a vacant seat at its own bid; the seat's part of the pot pays
-        what that is above the price before.
+        """A standby takes the last `count` slots of a vacant seat at its own bid, or at what escrow paid before and
+        the seat's part of the pot adds, where that is less.
         """
         return self._call("take_over", (job, seat, operator, count, estimate_s))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from web3.types import BlockIdentifier
@@ -52,11 +53,11 @@ class Schedule(NamedTuple):
     rounds: int
     slots: int
     quorum: int
-    max_price: int
-    aggregator_max_price: int
+    round_price: int
     slot_s: int
     aggregate_s: int
     reexecute_s: int
+    windows: int
     flops: int
     depth: int
     policy: int
@@ -86,12 +87,13 @@ class TaskRegistry(Binding):
         """Pauses or resumes `post`, and nothing else."""
         return self._call("set_paused", (paused,))
 
-    def allow(self, token: str, allowed: bool) -> Call:
+    def allow(self, token: str, allowed: bool, window_value: int) -> Call:
         """Allows or disallows a payment token for new jobs.
 
         Tokens that charge for transfers or change balances by themselves must never be allowed.
+        window_value: The cost of a round from which on windows are longer; 0: they never are.
         """
-        return self._call("allow", (token, allowed))
+        return self._call("allow", (token, allowed, window_value))
 
     def post(self, terms: Terms) -> Call:
         """Posts a job, pulls the most it can cost into escrow, and opens both auctions.
@@ -122,13 +124,13 @@ class TaskRegistry(Binding):
         """
         return self._call("pay", (job, account, amount))
 
-    def owe(self, token: str, account: str, amount: int) -> Call:
-        """Adds to what is owed to `account` what the registry has just paid in."""
-        return self._call("owe", (token, account, amount))
-
-    def fund(self, job: int, amount: int) -> Call:
-        """Adds to a job's escrow what the registry has just paid in: restitution for rounds that are done again."""
-        return self._call("fund", (job, amount))
+    def restore(
+        self, job: int, restored: int, audit_pool: str, to_audits: int, challengers: Sequence[str], share: int
+    ) -> Call:
+        """Books what of a slash the registry has just paid in: restitution to the job's escrow, and the parts of the
+        audit pool and of each challenger.
+        """
+        return self._call("restore", (job, restored, audit_pool, to_audits, challengers, share))
 
     def close(self, job: int) -> Call:
         """What is left of the escrow becomes owed to the submitter."""
@@ -177,6 +179,11 @@ class TaskRegistry(Binding):
     def is_allowed(self, token: str, block: BlockIdentifier | None = None) -> bool:
         """token -> whether jobs may be paid in it."""
         values: bool = self._view("is_allowed", (token,), block)
+        return values
+
+    def window_values(self, token: str, block: BlockIdentifier | None = None) -> int:
+        """token -> what a round of a new job costs before its windows grow; 0: they never do."""
+        values: int = self._view("window_values", (token,), block)
         return values
 
     def owed(self, token: str, account: str, block: BlockIdentifier | None = None) -> int:

@@ -1,0 +1,420 @@
+# pragma version ==0.4.3
+# pragma nonreentrancy on
+"""
+@title Admissions
+@license Apache-2.0
+@notice A class earns more only once its machine was shown: by a serial workload that fills its memory, under a seed that
+        nobody knew before, and again when chance asks for it.
+@dev A trial's result is a claim like Settlement's: its hash is stored, it stands open to dispute for a window, and who sends it
+     again carries all that it is judged by.
+"""
+
+
+from .interfaces import INodeRegistry
+from .modules import chance
+from .modules import numbers
+
+
+MAX_WORKLOADS: constant(uint256) = 16
+MAX_STEPS: constant(uint256) = 65_536
+MAX_VRAM_GB: constant(uint256) = 65_535
+MAX_CHALLENGERS: constant(uint256) = 16
+# Of the stake, for a trial that proved false.
+FALSE_BPS: constant(uint256) = 2_000
+# Of the admitted, in an epoch.
+RECALL_BPS: constant(uint256) = 1_000
+# Re-executions by a machine just fast enough that fit a window; trials that fit a recall.
+RE_EXECUTIONS: constant(uint256) = 3
+RECALL_TRIALS: constant(uint256) = 2
+
+
+registry: public(immutable(address))
+# Sets the workloads: the timelock; on a devnet the deployer.
+governor: public(immutable(address))
+# Seconds in which a trial is answered, from its entry on.
+benchmark_s: public(immutable(uint256))
+# Seconds an answered trial stands open to dispute.
+window_s: public(immutable(uint256))
+# Seconds of an epoch, as in Rewards.
+epoch_s: public(immutable(uint256))
+deployer: public(immutable(address))
+
+
+# The benchmark of a VRAM size.
+struct Workload:
+    program_root: bytes32
+    state_root: bytes32
+    steps: uint256
+    # Of all steps.
+    flops: uint256
+
+
+# A trial that is not answered.
+struct Entry:
+    entered_at: uint256
+    # Whose hash the seed follows from; 0: no entry.
+    block: uint256
+
+
+# All that an answered trial is judged by.
+struct Trial:
+    operator: uint256
+    workload: Workload
+    seed: bytes32
+    root: bytes32
+    seconds: uint256
+    deadline: uint256
+
+
+struct Recall:
+    epoch: uint256
+    # Until when it must be answered; 0: it was.
+    due: uint256
+
+
+# Judges disputes; set once by `wire`.
+referee: public(address)
+# VRAM in GB -> its workload
+workloads: public(HashMap[uint256, Workload])
+# The VRAM sizes that have a workload.
+sizes: DynArray[uint256, MAX_WORKLOADS]
+# operator -> its trial that is not answered
+entries: public(HashMap[uint256, Entry])
+# operator -> hash of its answered trial; 0: none
+claims: public(HashMap[uint256, bytes32])
+# operator -> open disputes of its answered trial
+disputes: public(HashMap[uint256, uint256])
+# operator -> FLOPs a second of the trial that admitted it
+scores: public(HashMap[uint256, uint256])
+# operator -> its last recall
+recalls: public(HashMap[uint256, Recall])
+# epoch -> the block whose hash draws who is recalled; 0: not scheduled
+draws: public(HashMap[uint256, uint256])
+
+
+event WorkloadSet:
+    vram_gb: indexed(uint256)
+    workload: Workload
+
+
+event TrialEntered:
+    operator: indexed(uint256)
+    block: uint256
+
+
+event TrialAnswered:
+    operator: indexed(uint256)
+    trial: Trial
+
+
+event TrialDisputeOpened:
+    operator: indexed(uint256)
+
+
+event TrialDisputeClosed:
+    operator: indexed(uint256)
+    convicted: bool
+
+
+event TrialConvicted:
+    operator: indexed(uint256)
+    slashed: uint256
+    challengers: DynArray[address, MAX_CHALLENGERS]
+
+
+event OperatorAdmitted:
+    operator: indexed(uint256)
+    score: uint256
+
+
+event RecallScheduled:
+    epoch: indexed(uint256)
+    block: uint256
+
+
+event OperatorRecalled:
+    operator: indexed(uint256)
+    due: uint256
+
+
+event AdmissionLapsed:
+    operator: indexed(uint256)
+
+
+@deploy
+def __init__(
+    registry_: address, governor_: address, benchmark_s_: uint256, min_window_s_: uint256, epoch_s_: uint256
+):
+    """
+    @param registry_ Knows the operators, and is told who is admitted.
+    @param governor_ Sets the workloads.
+    @param benchmark_s_ Seconds in which a trial is answered.
+    @param min_window_s_ The least challenge window.
+    @param epoch_s_ Seconds of an epoch.
+    """
+    registry = registry_
+    governor = governor_
+    benchmark_s = benchmark_s_
+    window_s = max(min_window_s_, RE_EXECUTIONS * benchmark_s_)
+    epoch_s = epoch_s_
+    deployer = msg.sender
+
+
+@external
+def wire(referee_: address):
+    """
+    @notice Names the referee, once.
+    """
+    assert msg.sender == deployer, "admissions: not the deployer"
+    assert self.referee == empty(address), "admissions: already wired"
+    self.referee = referee_
+
+
+@external
+def set_workload(vram_gb: uint256, workload: Workload):
+    """
+    @notice Adds the workload of a VRAM size, or replaces it. An entry that is open then has another seed.
+    """
+    assert msg.sender == governor, "admissions: not the governor"
+    assert vram_gb > 0 and vram_gb <= MAX_VRAM_GB, "admissions: VRAM out of range"
+    assert workload.steps > 0 and workload.steps <= MAX_STEPS, "admissions: steps out of range"
+    assert workload.flops > 0 and workload.flops <= numbers.MAX_FLOPS, "admissions: flops out of range"
+    if self.workloads[vram_gb].steps == 0:
+        assert len(self.sizes) < MAX_WORKLOADS, "admissions: too many workloads"
+        self.sizes.append(vram_gb)
+    self.workloads[vram_gb] = workload
+    log WorkloadSet(vram_gb=vram_gb, workload=workload)
+
+
+@external
+def enter(operator: uint256):
+    """
+    @notice Begins a trial: the next block's hash gives its seed. It stands until it is answered, or its time is over.
+    """
+    self._check_eligible(operator)
+    assert self.claims[operator] == empty(bytes32), "admissions: trial pending"
+    # INVARIANT seeds: an entry is answered, or costs its time; nobody chooses among seeds.
+    assert block.timestamp > self.entries[operator].entered_at + benchmark_s, "admissions: entry stands"
+    assert self._workload_of(operator).steps > 0, "admissions: no workload"
+    number: uint256 = block.number + 1
+    self.entries[operator] = Entry(entered_at=block.timestamp, block=number)
+    log TrialEntered(operator=operator, block=number)
+
+
+@external
+def answer(operator: uint256, seed: bytes32, root: bytes32):
+    """
+    @notice Claims the result of an entered trial, and so answers a recall.
+    @param seed From which it was computed: after a reorganisation, or a change of the workload, it is another, and what an
+           honest machine found for the old one must not count as false.
+    @param root The segment root over the state roots at each step.
+    """
+    # Who requested its exit before could take its stake out before it is judged.
+    self._check_eligible(operator)
+    entry: Entry = self.entries[operator]
+    assert entry.block != 0, "admissions: not entered"
+    assert block.timestamp <= entry.entered_at + benchmark_s, "admissions: answer too late"
+    found: bytes32 = self._known_hash(entry.block)
+    workload: Workload = self._workload_of(operator)
+    assert seed == self._seed(found, operator, workload), "admissions: seed does not match"
+    trial: Trial = Trial(
+        operator=operator,
+        workload=workload,
+        seed=seed,
+        root=root,
+        # By the blocks' clock, the wait for the seed included; two blocks may have one time.
+        seconds=max(1, block.timestamp - entry.entered_at),
+        deadline=block.timestamp + window_s,
+    )
+    self.entries[operator] = empty(Entry)
+    self.claims[operator] = self._hash(trial)
+    self.recalls[operator].due = 0
+    log TrialAnswered(operator=operator, trial=trial)
+
+
+@external
+def open_dispute(trial: Trial):
+    """
+    @notice One more dispute of a pending trial.
+    """
+    assert msg.sender == self.referee, "admissions: not the referee"
+    self._check_pending(trial)
+    assert block.timestamp <= trial.deadline, "admissions: window closed"
+    self.disputes[trial.operator] += 1
+    log TrialDisputeOpened(operator=trial.operator)
+
+
+@external
+def close_dispute(trial: Trial, convicted: bool, challengers: DynArray[address, MAX_CHALLENGERS]):
+    """
+    @notice One dispute less. A conviction ends the operator's admission and burns part of its stake.
+    """
+    assert msg.sender == self.referee, "admissions: not the referee"
+    if self.claims[trial.operator] != self._hash(trial):
+        # Another dispute convicted it.
+        return
+    assert self.disputes[trial.operator] > 0, "admissions: not in dispute"
+    log TrialDisputeClosed(operator=trial.operator, convicted=convicted)
+    if not convicted:
+        self.disputes[trial.operator] -= 1
+        return
+    self.disputes[trial.operator] = 0
+    self.claims[trial.operator] = empty(bytes32)
+    self._end(trial.operator)
+    slashed: uint256 = extcall INodeRegistry(registry).slash_stake(trial.operator, FALSE_BPS)
+    log TrialConvicted(operator=trial.operator, slashed=slashed, challengers=challengers)
+
+
+@external
+def settle(trial: Trial):
+    """
+    @notice Admits the operator of a trial that stood its window.
+    """
+    self._check_pending(trial)
+    assert self.disputes[trial.operator] == 0, "admissions: in dispute"
+    assert block.timestamp > trial.deadline, "admissions: window open"
+    assert staticcall INodeRegistry(registry).stake_of(trial.operator) > 0, "admissions: nothing staked"
+    score: uint256 = trial.workload.flops // trial.seconds
+    self.claims[trial.operator] = empty(bytes32)
+    self.scores[trial.operator] = score
+    log OperatorAdmitted(operator=trial.operator, score=score)
+    extcall INodeRegistry(registry).set_admitted(trial.operator, True)
+
+
+@external
+def schedule():
+    """
+    @notice Names the block whose hash draws who is recalled in this epoch: the next one.
+    """
+    epoch: uint256 = block.timestamp // epoch_s
+    assert self.draws[epoch] == 0, "admissions: already scheduled"
+    number: uint256 = block.number + 1
+    self.draws[epoch] = number
+    log RecallScheduled(epoch=epoch, block=number)
+
+
+@external
+def recall(operator: uint256):
+    """
+    @notice Asks an admitted operator that this epoch's draw picked for a new trial.
+    """
+    epoch: uint256 = block.timestamp // epoch_s
+    number: uint256 = self.draws[epoch]
+    assert number != 0, "admissions: not scheduled"
+    found: bytes32 = self._known_hash(number)
+    assert staticcall INodeRegistry(registry).is_admitted(operator), "admissions: not admitted"
+    assert self.claims[operator] == empty(bytes32), "admissions: trial pending"
+    last: Recall = self.recalls[operator]
+    # A recall that is not answered is not put off by another.
+    assert last.due == 0 and last.epoch != epoch, "admissions: already recalled"
+    assert self._is_drawn(found, epoch, operator), "admissions: not drawn"
+    due: uint256 = block.timestamp + RECALL_TRIALS * benchmark_s
+    self.recalls[operator] = Recall(epoch=epoch, due=due)
+    log OperatorRecalled(operator=operator, due=due)
+
+
+@external
+def lapse(operator: uint256):
+    """
+    @notice Ends the admission of an operator that was recalled and did not answer.
+    """
+    due: uint256 = self.recalls[operator].due
+    assert due != 0, "admissions: not recalled"
+    assert block.timestamp > due, "admissions: recall not over"
+    log AdmissionLapsed(operator=operator)
+    self._end(operator)
+
+
+@external
+@view
+def workload_of(operator: uint256) -> Workload:
+    """
+    @notice The workload of the largest VRAM size not above the operator's; zeros when there is none.
+    """
+    return self._workload_of(operator)
+
+
+@external
+@view
+def seed_of(operator: uint256) -> bytes32:
+    """
+    @notice The seed of the operator's entry; zero without one, and while its block's hash is not known.
+    """
+    number: uint256 = self.entries[operator].block
+    found: bytes32 = chance._hash_of(number)
+    if number == 0 or found == empty(bytes32):
+        return empty(bytes32)
+    return self._seed(found, operator, self._workload_of(operator))
+
+
+@external
+@view
+def is_drawn(operator: uint256) -> bool:
+    """
+    @notice Whether the running epoch's draw picks the operator; never while its hash is not known.
+    """
+    epoch: uint256 = block.timestamp // epoch_s
+    number: uint256 = self.draws[epoch]
+    found: bytes32 = chance._hash_of(number)
+    return number != 0 and found != empty(bytes32) and self._is_drawn(found, epoch, operator)
+
+
+@internal
+@view
+def _check_eligible(operator: uint256):
+    assert (
+        staticcall INodeRegistry(registry).is_eligible(operator, msg.sender)
+    ), "admissions: operator not eligible"
+
+
+@internal
+@view
+def _check_pending(trial: Trial):
+    assert self.claims[trial.operator] == self._hash(trial), "admissions: unknown trial"
+
+
+@internal
+@view
+def _known_hash(number: uint256) -> bytes32:
+    found: bytes32 = chance._hash_of(number)
+    assert found != empty(bytes32), "admissions: block hash not known"
+    return found
+
+
+@internal
+@view
+def _workload_of(operator: uint256) -> Workload:
+    vram_gb: uint256 = staticcall INodeRegistry(registry).vram_of(operator)
+    largest: uint256 = 0
+    for size: uint256 in self.sizes:
+        if size <= vram_gb:
+            largest = max(largest, size)
+    return self.workloads[largest]
+
+
+@internal
+def _end(operator: uint256):
+    """
+    @dev Calls the registry, which calls nobody.
+    """
+    self.recalls[operator].due = 0
+    self.scores[operator] = 0
+    extcall INodeRegistry(registry).set_admitted(operator, False)
+
+
+@internal
+@pure
+def _hash(trial: Trial) -> bytes32:
+    return keccak256(abi_encode(trial))
+
+
+@internal
+@pure
+def _seed(found: bytes32, operator: uint256, workload: Workload) -> bytes32:
+    return keccak256(abi_encode(found, operator, workload))
+
+
+@internal
+@pure
+def _is_drawn(found: bytes32, epoch: uint256, operator: uint256) -> bool:
+    return convert(keccak256(abi_encode(found, epoch, operator)), uint256) % numbers.BPS < RECALL_BPS

@@ -1,0 +1,61 @@
+"""`zoo dataset` and a job's citations, on a real chain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from repops.commitments import state_root
+from tests.integration.cli_kit import Place, Zoo, a_place, zoo_fixture  # noqa: F401
+from zoo_compute.data import read_arrays
+from zoo_compute.store import BlockStore, digest_of
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory):
+    with a_place(tmp_path_factory.mktemp("place")) as found:
+        yield found
+
+
+def test_a_contribution__is_kept_and_its_root_is_on_chain(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+    chain = place.devnet.chain
+    np.savez(tmp_path / "data.npz", inputs=np.arange(12, dtype=np.float32), targets=np.arange(3))
+    (tmp_path / "data.txt").write_text("some text, and some more")
+    for name, arrays in (
+        ("data.npz", read_arrays(tmp_path / "data.npz")),
+        ("data.txt", {"bytes": np.frombuffer(b"some text, and some more", np.uint8)}),
+    ):
+        told = zoo.json("dataset", "contribute", tmp_path / name)
+        kept = chain.datasets.datasets(told["dataset"])
+        assert kept.contributor == zoo.json("account", "show")["address"]
+        assert kept.root == state_root(arrays)
+        assert (told["root"], told["size"]) == ("0x" + kept.root.hex(), kept.size)
+        store = BlockStore(Path(place.store))
+        assert told["cid"] in store.pins()
+        assert len(store.read(told["cid"], max_bytes=10**6)) == kept.size
+        assert len(digest_of(told["cid"])) == 32
+    np.savez(tmp_path / "odd.npz", inputs=np.zeros(3, np.complex64))
+    assert "cannot be committed" in zoo.refused("dataset", "contribute", tmp_path / "odd.npz")
+
+
+def test_a_job__cites_datasets_once_and_scores_them_when_it_is_settled(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+    (tmp_path / "more.txt").write_text("a text")
+    first, second = (zoo.json("dataset", "contribute", tmp_path / "more.txt")["dataset"] for _ in range(2))
+    job = zoo.json("train", place.config(), "--data", place.text, "--max-budget", "14", "--no-watch")["job"]
+    assert "not the submitter" in zoo.refused("job", "cite", job, first, "--account", place.account("somebody"))
+    assert zoo.json("job", "cite", job, second, first)["cited"] == [first, second]
+    assert list(place.devnet.chain.datasets.citations(job).cited) == [first, second]
+    assert "already cited" in zoo.refused("job", "cite", job, first)
+    assert "unknown dataset" in zoo.refused("job", "cite", _another(zoo, place), second + 1)
+    assert "job not settled" in zoo.refused("job", "score", job, 80, 100)
+    assert "at most 8" in zoo.refused("job", "score", job, *range(9))
+    code, _, err = zoo.run("job", "score", str(job), "101")
+    assert (code, "0<=x<=100" in err) == (2, True)
+
+
+def _another(zoo: Zoo, place: Place) -> int:
+    return int(zoo.json("train", place.config(), "--data", place.text, "--max-budget", "14", "--no-watch")["job"])

@@ -1,0 +1,390 @@
+"""Admissions: workloads, trials under seeds of later blocks, convictions, and recalls by chance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import boa
+import pytest
+
+from tests.contract_kit import START
+from tests.unit.admissions_kit import (  # noqa: F401
+    BENCHMARK_S,
+    FIRST_BLOCK,
+    WINDOW_S,
+    WORKLOAD,
+    chance,
+    deployed_fixture,
+    refused,
+    seed_of,
+    shown_fixture,
+)
+from tests.unit.audits_kit import HISTORY, HISTORY_CODE
+from zoo_compute.spec.params import DEVNET, PRESETS, window_s
+
+# --- wiring and workloads
+
+
+def test_wire__twice_or_by_another__is_refused(shown):
+    with refused("admissions: not the deployer"):
+        shown.contract.wire(shown.anyone, sender=shown.anyone)
+    with refused("admissions: already wired"):
+        shown.contract.wire(shown.anyone, sender=shown.deployer)
+
+
+def test_the_window__fits_three_trials_and_is_at_least_the_presets(shown):
+    assert shown.contract.window_s() == WINDOW_S == 3 * BENCHMARK_S
+
+
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
+def test_the_stake__cannot_leave_while_a_trial_stands(preset):
+    assert window_s(preset, preset.benchmark_s, 1) <= preset.exit_delay_s
+    assert 2 * preset.benchmark_s < preset.epoch_s
+
+
+@pytest.mark.parametrize(
+    ("reason", "vram_gb", "changes"),
+    [
+        ("VRAM out of range", 0, {"steps": 0}),
+        ("VRAM out of range", 65_536, {}),
+        ("steps out of range", 8, {"steps": 0, "flops": 0}),
+        ("steps out of range", 8, {"steps": 65_537}),
+        ("flops out of range", 8, {"flops": 0}),
+        ("flops out of range", 8, {"flops": 2**96}),
+    ],
+)
+def test_set_workload__out_of_range__is_refused(shown, reason, vram_gb, changes):
+    with refused(f"admissions: {reason}"):
+        shown.set_workload(vram_gb, replace(WORKLOAD, **changes))
+
+
+def test_set_workload__is_the_governors_and_of_sixteen_sizes(shown):
+    with refused("admissions: not the governor"):
+        shown.set_workload(sender=shown.anyone)
+    for vram_gb in range(100, 115):
+        shown.set_workload(vram_gb)
+    with refused("admissions: too many workloads"):
+        shown.set_workload(99)
+    shown.set_workload(40, replace(WORKLOAD, steps=1))
+    assert shown.contract.workload_of(shown.ada.id).steps == 1
+
+
+def test_workload_of__is_the_largest_not_above_the_memory(shown):
+    for vram_gb in (48, 49, 8, 16):
+        shown.set_workload(vram_gb, replace(WORKLOAD, steps=vram_gb))
+    sizes = {vram_gb: shown.register(f"{vram_gb}", 1, vram_gb).id for vram_gb in (8, 15, 16, 47, 48, 80)}
+    assert [shown.contract.workload_of(node).steps for node in sizes.values()] == [8, 8, 16, 64, 48, 49]
+    assert shown.contract.workload_of(99).steps == 0
+
+
+# --- enter and answer
+
+
+def test_enter__needs_an_eligible_operator_and_a_workload(shown):
+    for sender in (shown.ada.owner, shown.anyone):
+        with refused("admissions: operator not eligible"):
+            shown.contract.enter(shown.ada.id, sender=sender)
+    small = shown.register("small", 1, 39)
+    with refused("admissions: no workload"):
+        shown.enter(small)
+    shown.registry.request_exit(shown.ada.id, sender=shown.ada.owner)
+    with refused("admissions: operator not eligible"):
+        shown.enter()
+
+
+def test_enter__names_the_next_block_and_stands_until_its_time_is_over(shown):
+    shown.enter()
+    assert shown.contract.entries(shown.ada.id) == (START, FIRST_BLOCK + 1)
+    shown.after(5, BENCHMARK_S)
+    with refused("admissions: entry stands"):
+        shown.enter()
+    shown.after(1, 1)
+    shown.enter()
+    assert shown.contract.entries(shown.ada.id) == (START + BENCHMARK_S + 1, FIRST_BLOCK + 7)
+
+
+def test_answer__before_its_block_is_buried__is_refused(shown):
+    with refused("admissions: not entered"):
+        shown.answer()
+    shown.enter()
+    for blocks in (0, 1):
+        shown.after(blocks, 0)
+        assert shown.contract.seed_of(shown.ada.id) == bytes(32)
+        with refused("admissions: block hash not known"):
+            shown.answer()
+    shown.after(1, 0)
+    assert shown.contract.seed_of(shown.ada.id) == seed_of(FIRST_BLOCK + 1, shown.ada.id)
+    shown.answer()
+    assert shown.contract.seed_of(shown.ada.id) == bytes(32)
+
+
+def test_answer__under_another_seed__is_refused(shown):
+    other = shown.register("other")
+    shown.enter()
+    shown.enter(other)
+    shown.after(2, 1)
+    precomputed = seed_of(FIRST_BLOCK, shown.ada.id)
+    anothers = seed_of(FIRST_BLOCK + 1, other.id)
+    for seed in (precomputed, anothers, bytes(32)):
+        with refused("admissions: seed does not match"):
+            shown.answer(seed=seed)
+    with refused("admissions: operator not eligible"):
+        shown.contract.answer(shown.ada.id, seed_of(FIRST_BLOCK + 1, shown.ada.id), bytes(32), sender=other.hot)
+    shown.answer()
+
+
+def test_answer__for_a_workload_that_was_changed__is_refused_and_not_false(shown):
+    shown.enter()
+    shown.after(2, 1)
+    before = shown.contract.seed_of(shown.ada.id)
+    shown.set_workload(40, replace(WORKLOAD, flops=10**15 + 1))
+    with refused("admissions: seed does not match"):
+        shown.answer(seed=before)
+    shown.answer()
+
+
+def test_answer__after_a_reorganisation__is_refused_and_not_false(shown):
+    shown.enter()
+    shown.after(2, 1)
+    before = shown.contract.seed_of(shown.ada.id)
+    boa.env.evm.patch.prev_hashes = [bytes([1, back]) * 16 for back in range(256)]
+    with refused("admissions: seed does not match"):
+        shown.answer(seed=before)
+
+
+def test_answer__at_the_last_second__is_accepted_and_refused_after(shown):
+    shown.enter()
+    shown.after(2, BENCHMARK_S)
+    with boa.env.anchor():
+        shown.answer()
+        assert boa.env.timestamp == START + BENCHMARK_S
+    shown.after(0, 1)
+    with refused("admissions: answer too late"):
+        shown.answer()
+
+
+def test_answer__by_who_requested_its_exit__is_refused(shown):
+    shown.enter()
+    shown.after(2, 1)
+    shown.registry.request_exit(shown.ada.id, sender=shown.ada.owner)
+    with refused("admissions: operator not eligible"):
+        shown.answer()
+
+
+def test_answer__when_only_the_history_knows_the_block__asks_it(shown):
+    shown.enter()
+    shown.after(1 + 256, 1)
+    with boa.env.anchor():
+        shown.answer()
+    shown.after(1, 0)
+    with refused("admissions: block hash not known"):
+        shown.answer()
+    boa.env.set_code(HISTORY, HISTORY_CODE)
+    shown.answer()
+
+
+# --- settle
+
+
+def test_settle__after_the_window__admits_with_flops_over_seconds(shown):
+    trial = shown.answered(seconds=7)
+    with refused("admissions: trial pending"):
+        shown.enter()
+    shown.after(1, WINDOW_S)
+    with refused("admissions: window open"):
+        shown.settle(trial)
+    shown.after(1, 1)
+    assert (shown.multiplier(), shown.registry.is_admitted(shown.ada.id)) == (100, False)
+    shown.settle(trial)
+    assert (shown.multiplier(), shown.registry.is_admitted(shown.ada.id)) == (300, True)
+    assert shown.contract.scores(shown.ada.id) == 10**15 // 7
+    with refused("admissions: unknown trial"):
+        shown.settle(trial)
+
+
+def test_settle__of_any_other_trial__is_refused(shown):
+    trial = shown.answered()
+    shown.after(1, WINDOW_S + 1)
+    for place, value in enumerate((99, (*trial[1][:3], 2**90), b"x" * 32, b"x" * 32, 1, 0)):
+        with refused("admissions: unknown trial"):
+            shown.settle((*trial[:place], value, *trial[place + 1 :]))
+    shown.settle(trial)
+
+
+def test_settle__in_the_entrys_own_second__divides_by_one(shown):
+    trial = shown.answered(seconds=0)
+    shown.after(1, WINDOW_S + 1)
+    shown.settle(trial)
+    assert shown.contract.scores(shown.ada.id) == 10**15
+
+
+def test_an_apple_machine__weighs_as_its_class_before_and_after(shown):
+    apple = shown.register("apple", 4, 64)
+    assert shown.registry.multiplier_of(apple.id) == 80
+    trial = shown.answered(node=apple)
+    shown.after(1, WINDOW_S + 1)
+    shown.settle(trial)
+    assert shown.registry.multiplier_of(apple.id) == 80
+
+
+def test_withdrawal_of_the_stake__ends_the_admission_and_a_trial_waits_for_a_new_one(shown):
+    shown.admitted()
+    trial = shown.answered()
+    shown.registry.request_exit(shown.ada.id, sender=shown.ada.owner)
+    shown.after(1, DEVNET.exit_delay_s + 1)
+    shown.registry.withdraw_stake(shown.ada.id, sender=shown.ada.owner)
+    assert (shown.multiplier(), shown.registry.is_admitted(shown.ada.id)) == (100, False)
+    with refused("admissions: nothing staked"):
+        shown.settle(trial)
+    shown.registry.add_stake(shown.ada.id, DEVNET.min_stake, sender=shown.ada.owner)
+    shown.settle(trial)
+    assert shown.multiplier() == 300
+
+
+# --- disputes
+
+
+def test_disputes__are_the_referees_and_hold_the_trial(shown):
+    trial = shown.answered()
+    with refused("admissions: not the referee"):
+        shown.contract.open_dispute(trial, sender=shown.anyone)
+    with refused("admissions: not the referee"):
+        shown.contract.close_dispute(trial, True, [], sender=shown.anyone)
+    with refused("admissions: not in dispute"):
+        shown.close(trial, convicted=True)
+    with refused("admissions: unknown trial"):
+        shown.contract.open_dispute((*trial[:4], 9, trial[5]), sender=shown.referee)
+    shown.after(1, WINDOW_S)
+    shown.contract.open_dispute(trial, sender=shown.referee)
+    shown.after(1, 1)
+    with refused("admissions: window closed"):
+        shown.contract.open_dispute(trial, sender=shown.referee)
+    with refused("admissions: in dispute"):
+        shown.settle(trial)
+    shown.close(trial, convicted=False)
+    assert shown.contract.disputes(shown.ada.id) == 0
+    shown.settle(trial)
+
+
+def test_a_conviction__ends_the_admission_and_burns_a_fifth_of_the_stake(shown):
+    shown.admitted()
+    trial = shown.answered()
+    for _ in range(2):
+        shown.contract.open_dispute(trial, sender=shown.referee)
+    burned = shown.registry.burned(shown.zen)
+    for _ in range(2):  # the second dispute finds nothing left to convict
+        shown.close(trial, convicted=True)
+        assert shown.registry.stake_of(shown.ada.id) == DEVNET.min_stake * 4 // 5
+    assert shown.registry.burned(shown.zen) - burned == DEVNET.min_stake // 5
+    assert (shown.multiplier(), shown.contract.scores(shown.ada.id)) == (100, 0)
+    with refused("admissions: operator not eligible"):
+        shown.enter()
+
+
+def test_a_late_verdict__does_not_touch_a_newer_trial(shown):
+    trial = shown.answered()
+    for _ in range(2):
+        shown.contract.open_dispute(trial, sender=shown.referee)
+    shown.close(trial, convicted=True)
+    shown.registry.add_stake(shown.ada.id, DEVNET.min_stake, sender=shown.ada.owner)
+    newer = shown.answered()
+    shown.contract.open_dispute(newer, sender=shown.referee)
+    stake = shown.registry.stake_of(shown.ada.id)
+    shown.close(trial, convicted=True)
+    assert shown.registry.stake_of(shown.ada.id) == stake
+    assert shown.contract.disputes(shown.ada.id) == 1
+
+
+# --- recalls
+
+
+def test_schedule__once_an_epoch__names_the_next_block(shown):
+    shown.contract.schedule(sender=shown.anyone)
+    assert shown.contract.draws(shown.epoch) == FIRST_BLOCK + 1
+    with refused("admissions: already scheduled"):
+        shown.contract.schedule(sender=shown.anyone)
+    shown.after(1, 60)
+    shown.contract.schedule(sender=shown.anyone)
+
+
+def test_recall__asks_the_draw_of_its_epoch(shown):
+    shown.admitted()
+    with refused("admissions: not scheduled"):
+        shown.recall()
+    assert not shown.contract.is_drawn(shown.ada.id)
+    shown.drawn()
+    with boa.env.anchor():
+        shown.at(shown.number - 1, shown.second)
+        assert not shown.contract.is_drawn(shown.ada.id)
+        with refused("admissions: block hash not known"):
+            shown.recall()
+    shown.at(shown.number + 1, shown.second)
+    assert shown.contract.is_drawn(shown.ada.id)
+    shown.recall()
+    assert shown.contract.recalls(shown.ada.id) == (shown.epoch, START + shown.second + 2 * BENCHMARK_S)
+    with refused("admissions: already recalled"):
+        shown.recall()
+
+
+def test_is_drawn__picks_a_tenth(shown):
+    shown.contract.schedule(sender=shown.anyone)
+    shown.after(2, 0)
+    drawn = [shown.contract.is_drawn(operator) for operator in range(400)]
+    assert drawn == [chance(FIRST_BLOCK + 1, shown.epoch, operator) < 1_000 for operator in range(400)]
+    assert 20 < sum(drawn) < 60
+
+
+def test_recall__of_who_was_not_drawn_or_is_not_admitted__is_refused(shown):
+    shown.drawn()
+    with refused("admissions: not admitted"):
+        shown.recall()
+    shown.admitted()
+    shown.after(0, 60)
+    while chance(shown.number + 1, shown.epoch, shown.ada.id) < 1_000:
+        shown.after(1, 0)
+    shown.contract.schedule(sender=shown.anyone)
+    shown.after(2, 0)
+    with refused("admissions: not drawn"):
+        shown.recall()
+
+
+def test_a_recall__is_answered_by_a_new_trial(shown):
+    shown.admitted()
+    shown.drawn()
+    shown.recall()
+    due = shown.contract.recalls(shown.ada.id).due
+    trial = shown.answered()
+    assert shown.contract.recalls(shown.ada.id) == (shown.epoch, 0)
+    with refused("admissions: trial pending"):
+        shown.recall()
+    with refused("admissions: not recalled"):
+        shown.contract.lapse(shown.ada.id, sender=shown.anyone)
+    shown.at(shown.number + 1, max(trial[5], due) + 1 - START)
+    shown.settle(trial)
+    assert shown.multiplier() == 300
+
+
+def test_an_idle_node__lapses_a_second_after_its_time(shown):
+    shown.admitted()
+    shown.drawn()
+    shown.recall()
+    shown.enter()
+    shown.after(9, 2 * BENCHMARK_S)
+    with refused("admissions: recall not over"):
+        shown.contract.lapse(shown.ada.id, sender=shown.anyone)
+    shown.after(1, 1)
+    shown.contract.lapse(shown.ada.id, sender=shown.anyone)
+    assert (shown.multiplier(), shown.contract.scores(shown.ada.id)) == (100, 0)
+    with refused("admissions: not recalled"):
+        shown.contract.lapse(shown.ada.id, sender=shown.anyone)
+
+
+def test_a_recall__is_not_put_off_by_the_next_epochs(shown):
+    shown.admitted()
+    shown.drawn()
+    shown.recall()
+    due = shown.contract.recalls(shown.ada.id).due
+    shown.drawn()
+    with refused("admissions: already recalled"):
+        shown.recall()
+    assert shown.contract.recalls(shown.ada.id).due == due

@@ -1,0 +1,74 @@
+"""The torch side of a trial: the workload of a devnet, run under a seed, gives the root that docs/protocol.md says."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+import torch
+
+import repops
+from node import benchmark, trial
+from node.errors import BadInputs
+from node.programs import Programs
+from repops import commitments
+from zoo_compute.chain.deployment import DEVNET_VRAM_GB, DEVNET_WORKLOAD
+from zoo_compute.spec.params import GPU_CLASSES
+
+SEED = bytes.fromhex("ffffff80") + b"s" * 28  # the first four bytes are a negative number
+
+
+@pytest.fixture(scope="module", name="loaded")
+def loaded_fixture() -> trial.Loaded:
+    programs = Programs(benchmark.fixed_program())
+    return trial.Loaded(programs, DEVNET_WORKLOAD.program_root, DEVNET_WORKLOAD.state_root)
+
+
+def test_the_devnets_workload__is_a_step_of_this_installations_benchmark(loaded: trial.Loaded) -> None:
+    assert DEVNET_WORKLOAD.flops == loaded.programs.profile.flops * DEVNET_WORKLOAD.steps
+    assert min(gpu_class.least_vram_gb for gpu_class in GPU_CLASSES.values()) == DEVNET_VRAM_GB
+
+
+def test_run__is_the_segment_root_of_the_program_from_the_seeded_state(loaded: trial.Loaded) -> None:
+    """The other way to the same root: the library's program, which a submitter steps."""
+    program = repops.Program(loaded.programs.graph)
+    held = {name: torch.from_numpy(loaded.start[name].copy()) for name in loaded.programs.names}
+    state = program.begin(held, seed=0x80FFFFFF)
+    roots = [(0, state_root(state))]
+    zeros = torch.zeros(8, 128, dtype=torch.int32)
+    for step in (1, 2):
+        state, _ = program.step(state, (zeros, zeros))
+        roots.append((step, state_root(state)))
+    assert loaded.run(SEED, 2) == commitments.segment_root(roots)
+
+
+def state_root(state: dict[str, torch.Tensor]) -> bytes:
+    return commitments.state_root({name: tensor.numpy() for name, tensor in state.items()})
+
+
+def test_run__under_another_seed__gives_another_root_and_under_the_same_the_same(loaded: trial.Loaded) -> None:
+    roots = [loaded.run(seed, 1) for seed in (SEED, b"\1" + SEED[1:], SEED)]
+    assert roots[0] == roots[2] != roots[1]
+
+
+def test_a_workload__of_other_roots__is_refused(loaded: trial.Loaded) -> None:
+    with pytest.raises(BadInputs, match="this program has the root"):
+        trial.Loaded(loaded.programs, bytes(32), DEVNET_WORKLOAD.state_root)
+    with pytest.raises(BadInputs, match="the workload from 0000"):
+        trial.Loaded(loaded.programs, DEVNET_WORKLOAD.program_root, bytes(32))
+
+
+def test_command__is_ready_before_it_is_given_the_seed(
+    loaded: trial.Loaded, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    roots = ["--program-root", DEVNET_WORKLOAD.program_root.hex(), "--state-root", DEVNET_WORKLOAD.state_root.hex()]
+    monkeypatch.setattr("sys.stdin", io.StringIO(SEED.hex() + "\n"))
+    assert trial.main([*roots, "--steps", "1", "--device", "cpu"]) == 0
+    ready, told = capsys.readouterr().out.splitlines()
+    assert (ready, json.loads(told)["root"]) == ("ready", loaded.run(SEED, 1).hex())
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert trial.main([*roots, "--steps", "1", "--device", "cpu"]) == 0
+    assert capsys.readouterr().out == "ready\n"
+    assert trial.main(["--program-root", "00" * 32, *roots[2:], "--steps", "1", "--device", "cpu"]) == 1
+    assert "--program FILE" in capsys.readouterr().err

@@ -1,0 +1,89 @@
+"""Demands for a claim's data, as a job's events and the contract tell them (docs/protocol.md, Availability)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from eth_abi.abi import encode
+from eth_utils.crypto import keccak
+
+from zoo_compute.chain.events import Event
+from zoo_compute.chain.views import Claim
+from zoo_compute.spec.watching import NOBODY
+
+CLAIM_TYPE = "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32,uint256)"
+
+
+@dataclass(frozen=True)
+class Demand:
+    """One demand. end: empty while it is open, then `bytes`, `certificate`, `unanswered`, or `void` (unanswered, and the claim lost)."""
+
+    claim: Claim
+    lane: int
+    slot: int
+    tensor: int
+    group: int
+    deposit: int
+    holds: bool
+    block: int
+    tx: str = ""
+    end: str = ""
+    end_block: int = 0
+    demander: str = NOBODY  # told while it is open
+    opened_at: int = 0  # told of the lane's newest demand of a claim that is pending, or whose demand is open
+
+    @property
+    def is_open(self) -> bool:
+        return not self.end
+
+    @property
+    def refunded(self) -> bool:
+        """The deposit went back to who demanded."""
+        return self.end in ("unanswered", "void")
+
+
+def claim_hash(claim: Claim) -> bytes:
+    """What Availability keeps a claim's demands under."""
+    return keccak(encode([CLAIM_TYPE], [claim.fields]))
+
+
+def demands_of(events: Sequence[Event], claims: Sequence[Claim]) -> list[Demand]:
+    """Every demand of a job, in the order they were made."""
+    found: list[Demand] = []
+    for event in events:
+        args = event.args
+        if event.name == "ChunkDemanded":
+            asked = [c for c in claims if _is_of(args, c) and c.block <= event.block]
+            place = {name: args[name] for name in ("lane", "slot", "tensor", "group", "deposit", "holds")}
+            found.append(Demand(claim=asked[-1], block=event.block, tx=event.tx, **place))
+        elif event.name in ("DemandAnswered", "DemandUnanswered"):
+            at = max(i for i, d in enumerate(found) if d.is_open and d.lane == args["lane"] and _is_of(args, d.claim))
+            found[at] = replace(found[at], end=_end(event), end_block=event.block)
+    return found
+
+
+def to_be_read(demands: Sequence[Demand]) -> list[tuple[bytes, int]]:
+    """(claim's hash, lane) of those whose newest demand the contract is asked for."""
+    return sorted({(claim_hash(d.claim), d.lane) for d in demands if d.is_open or not d.claim.final})
+
+
+def completed(demands: Sequence[Demand], kept: Mapping[tuple[bytes, int], Mapping[str, Any]]) -> list[Demand]:
+    """With what the contract keeps of each lane's newest demand."""
+    newest = {(claim_hash(d.claim), d.lane): i for i, d in enumerate(demands)}
+    told = list(demands)
+    for key, values in kept.items():
+        at = newest[key]
+        told[at] = replace(told[at], demander=values["demander"], opened_at=values["opened_at"])
+    return told
+
+
+def _is_of(args: Mapping[str, Any], claim: Claim) -> bool:
+    return (args["turn"], args["seat"], args["operator"]) == (claim.turn, claim.seat, claim.operator)
+
+
+def _end(event: Event) -> str:
+    if event.name == "DemandAnswered":
+        return "certificate" if event.args["by_certificate"] else "bytes"
+    return "void" if event.args["voided"] else "unanswered"

@@ -1,0 +1,98 @@
+"""`zoo dataset contribute`, `zoo job cite` and `zoo job score`: whose data a job uses, and what it was worth to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from zoo_compute.cli.context import Command, Group, Settings, pass_settings
+from zoo_compute.errors import UserError
+
+if TYPE_CHECKING:
+    from repops.commitments import Array
+
+_job = click.argument("number", type=click.IntRange(min=1), metavar="JOB")
+
+
+@click.group("dataset", cls=Group)
+def dataset() -> None:
+    """Datasets that jobs may cite."""
+
+
+@dataset.command()
+@click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE")
+@click.option("--store", "location", metavar="LOCATION", help="Where the file is kept. [env ZOO_STORE; ~/.zoo/store]")
+@pass_settings
+def contribute(settings: Settings, path: Path, location: str | None) -> None:
+    """Offer FILE (.npz or safetensors arrays, or text) in your name: it is stored and pinned, and its root goes on chain.
+
+    You are its contributor as long as the chain lasts; serve the store, so that jobs can use it.
+    """
+    from repops.commitments import state_root
+    from repops.files import state_bytes
+    from zoo_compute.store import digest_of
+
+    arrays = _arrays(path)
+    try:
+        data, root = state_bytes(arrays), state_root(arrays)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: holds what cannot be committed to: {error}") from error
+    cid = settings.store(location).add(data)
+    receipt = settings.sender().send(settings.chain().datasets.contribute(root, digest_of(cid), len(data)))
+    number = int(receipt.event("DatasetContributed").args["dataset"])
+    told = {"dataset": number, "root": "0x" + root.hex(), "cid": cid, "size": len(data)}
+    settings.emit(
+        {**told, "transaction": receipt.transaction_hash},
+        [f"dataset {number}: {len(data):,} bytes, {cid}", f"a job of yours cites it with `zoo job cite JOB {number}`"],
+    )
+
+
+def _arrays(path: Path) -> dict[str, Array]:
+    """Arrays by name; a text is one array of bytes, `bytes`."""
+    import numpy as np
+
+    from zoo_compute.data import ARRAY_SUFFIXES, read_arrays, read_text
+
+    if path.suffix in ARRAY_SUFFIXES:
+        return read_arrays(path)
+    return {"bytes": np.frombuffer(read_text(path), dtype=np.uint8)}
+
+
+@click.command(cls=Command)
+@_job
+@click.argument("datasets", type=click.IntRange(min=1), nargs=-1, required=True, metavar="DATASET...")
+@pass_settings
+def cite(settings: Settings, number: int, datasets: tuple[int, ...]) -> None:
+    """Name the datasets (at most eight) that your job uses: once, before it is over."""
+    cited = sorted(set(datasets))
+    receipt = settings.sender().send(settings.chain().datasets.cite(number, _at_most_eight(cited)))
+    settings.emit(
+        {"job": number, "cited": cited, "transaction": receipt.transaction_hash},
+        f"job {number} cites {', '.join(map(str, cited))}; score them with `zoo job score` when it is settled",
+    )
+
+
+@click.command(cls=Command)
+@_job
+@click.argument("qualities", type=click.IntRange(0, 100), nargs=-1, required=True, metavar="QUALITY...")
+@pass_settings
+def score(settings: Settings, number: int, qualities: tuple[int, ...]) -> None:
+    """Say what each dataset that your settled job cites was worth to it: 0 to 100 each, by ascending numbers of the datasets."""
+    chain, given = settings.chain(), list(qualities)
+    receipt = settings.sender().send(chain.datasets.score(number, _at_most_eight(given)))
+    cited = chain.datasets.citations(number).cited
+    settings.emit(
+        {"job": number, "cited": list(cited), "qualities": given, "transaction": receipt.transaction_hash},
+        [f"dataset {each}: {quality}" for each, quality in zip(cited, given, strict=True)],
+    )
+
+
+def _at_most_eight(numbers: list[int]) -> list[int]:
+    if len(numbers) > 8:
+        raise UserError(f"a job cites at most 8 datasets, {len(numbers)} were given")
+    return numbers
+
+
+JOB_COMMANDS = (cite, score)

@@ -1,0 +1,90 @@
+"""`zoo job demands`: who asked on chain for the data of a job's claims, and what came of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zoo_compute.amounts import format_amount, format_seconds
+from zoo_compute.cli.context import Command, Settings, pass_settings
+from zoo_compute.cli.output import table
+from zoo_compute.spec.params import AGGREGATOR_SEAT, STRANGERS_LANE, SUBMITTER_LANE
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.demands import Demand
+
+ENDS = {
+    "bytes": "answered",
+    "certificate": "answered by a certificate",
+    "unanswered": "not answered",
+    "void": "not answered: the claim is void",
+}
+LANES = {AGGREGATOR_SEAT: "the aggregator", SUBMITTER_LANE: "the submitter", STRANGERS_LANE: "anybody"}
+
+
+@click.command(cls=Command)
+@click.argument("number", type=click.IntRange(min=1), metavar="JOB")
+@pass_settings
+def demands(settings: Settings, number: int) -> None:
+    """What was asked on chain of the data that a job's operators committed: by whom, and when it was answered."""
+    from zoo_compute.chain.snapshot import read_job
+
+    chain = settings.chain()
+    view = read_job(chain, number)
+    told = [_told(chain, demand) for demand in view.demands]
+    rows = [
+        (
+            f"turn {each['turn']}",
+            _work(each),
+            f"{LANES.get(each['lane'], 'seat ' + str(each['lane']))} ({each['demander'][:10]}…)",
+            format_amount(int(each["deposit"]), "coin"),
+            _end(each, view.now),
+        )
+        for each in told
+    ]
+    header = ("", "of", "asked by", "deposit", "")
+    settings.emit(
+        {"job": number, "now": view.now, "demands": told},
+        table(rows, header=header) or [f"nobody asked for data of job {number} on chain"],
+    )
+
+
+def _told(chain: Chain, demand: Demand) -> dict[str, Any]:
+    from hexbytes import HexBytes
+
+    claim, asked_at = demand.claim, chain.head(demand.block).timestamp
+    return {
+        "turn": claim.turn,
+        "round": claim.round,
+        "seat": claim.seat,
+        "operator": claim.operator,
+        "lane": demand.lane,
+        "demander": chain.w3.eth.get_transaction(HexBytes(demand.tx))["from"],
+        "slot": demand.slot,
+        "tensor": demand.tensor,
+        "group": demand.group,
+        "deposit": str(demand.deposit),
+        "holds": demand.holds,
+        "asked_at": asked_at,
+        "due": asked_at + chain.params.answer_s,
+        "end": demand.end or None,
+        "ended_at": chain.head(demand.end_block).timestamp if demand.end else None,
+        "transaction": demand.tx,
+    }
+
+
+def _work(each: dict[str, Any]) -> str:
+    work = "aggregation" if each["seat"] == AGGREGATOR_SEAT else f"slot {each['slot']}"
+    return f"{work} of operator {each['operator']}"
+
+
+def _end(each: dict[str, Any], now: int) -> str:
+    if each["end"]:
+        return f"{ENDS[each['end']]} after {format_seconds(each['ended_at'] - each['asked_at'])}"
+    left_s = each["due"] - now
+    return f"open, {format_seconds(left_s)} left" if left_s >= 0 else "open, its time is over: anybody may close it"
+
+
+COMMANDS = (demands,)

@@ -1,0 +1,150 @@
+"""Admissions: a class earns more once its machine was shown (docs/protocol.md, "Admissions")."""
+
+from dataclasses import replace
+
+from eth_utils.crypto import keccak
+
+from zoo_compute.spec import params, registry
+from zoo_compute.spec.audits import chance
+from zoo_compute.spec.params import BPS, FALSE_TRIAL_BPS, MAX_FLOPS, MAX_STEPS, MAX_VRAM_GB, MAX_WORKLOADS, RECALL_BPS
+from zoo_compute.spec.refusal import require
+from zoo_compute.spec.state import Message, World
+from zoo_compute.spec.trials import Entry, Pending, Recall, Trial, Workload
+
+
+def window_s(w: World) -> int:
+    """How long an answered trial stands open to dispute."""
+    return params.window_s(w.config.preset, w.config.preset.benchmark_s, 1)
+
+
+def workload_of(w: World, operator: int) -> Workload:
+    """That of the largest VRAM size not above the operator's; the empty one when there is none."""
+    fitting = [size for size in w.workloads if size <= w.operator(operator).vram_gb]
+    return w.workloads[max(fitting)] if fitting else Workload()
+
+
+def seed(block_hash: bytes, operator: int, workload: Workload) -> bytes:
+    """Unknown at the entry, another for every operator, and for every change of the workload."""
+    numbers = (operator.to_bytes(32, "big"), workload.steps.to_bytes(32, "big"), workload.flops.to_bytes(32, "big"))
+    return keccak(block_hash + numbers[0] + workload.program_root + workload.state_root + numbers[1] + numbers[2])
+
+
+def is_drawn(block_hash: bytes, epoch: int, operator: int) -> bool:
+    return chance(block_hash, epoch, operator) % BPS < RECALL_BPS
+
+
+def set_workload(w: World, msg: Message, vram_gb: int, workload: Workload) -> None:
+    require(msg.sender == w.config.governor, "admissions: not the governor")
+    require(1 <= vram_gb <= MAX_VRAM_GB, "admissions: VRAM out of range")
+    require(1 <= workload.steps <= MAX_STEPS, "admissions: steps out of range")
+    require(1 <= workload.flops <= MAX_FLOPS, "admissions: flops out of range")
+    require(vram_gb in w.workloads or len(w.workloads) < MAX_WORKLOADS, "admissions: too many workloads")
+    w.workloads[vram_gb] = workload
+
+
+def enter(w: World, msg: Message, operator: int) -> None:
+    require(registry.is_eligible(w, operator, msg.sender), "admissions: operator not eligible")
+    require(operator not in w.trials, "admissions: trial pending")
+    require(msg.now > _entry(w, operator).entered_at + w.config.preset.benchmark_s, "admissions: entry stands")
+    require(workload_of(w, operator).steps > 0, "admissions: no workload")
+    w.entries[operator] = Entry(msg.now, msg.block + 1)
+
+
+def answer(w: World, msg: Message, operator: int, named: bytes, root: bytes) -> None:
+    """The root found from the seed that the caller names; a recall is answered."""
+    require(registry.is_eligible(w, operator, msg.sender), "admissions: operator not eligible")
+    entry, workload = _entry(w, operator), workload_of(w, operator)
+    require(entry.block != 0, "admissions: not entered")
+    require(msg.now <= entry.entered_at + w.config.preset.benchmark_s, "admissions: answer too late")
+    found = _hash_of(w, entry.block)
+    require(named == seed(found, operator, workload), "admissions: seed does not match")
+    seconds = max(1, msg.now - entry.entered_at)
+    w.entries[operator] = Entry()
+    w.trials[operator] = Pending(Trial(operator, workload, named, root, seconds, msg.now + window_s(w)))
+    w.recalls[operator] = replace(_recall(w, operator), due=0)
+
+
+def open_dispute(w: World, msg: Message, trial: Trial) -> None:
+    require(msg.sender == w.config.referee, "admissions: not the referee")
+    pending = _require_pending(w, trial)
+    require(msg.now <= trial.deadline, "admissions: window closed")
+    w.trials[trial.operator] = replace(pending, disputes=pending.disputes + 1)
+
+
+def close_dispute(w: World, msg: Message, trial: Trial, convicted: bool, challengers: tuple[str, ...]) -> None:
+    """A trial that is not known was convicted in another dispute."""
+    require(msg.sender == w.config.referee, "admissions: not the referee")
+    pending = w.trials.get(trial.operator)
+    if pending is None or pending.trial != trial:
+        return
+    require(pending.disputes > 0, "admissions: not in dispute")
+    w.trials[trial.operator] = replace(pending, disputes=pending.disputes - 1)
+    if convicted:
+        del w.trials[trial.operator]
+        _end(w, trial.operator)
+        registry.slash_stake(w, trial.operator, FALSE_TRIAL_BPS)
+
+
+def settle(w: World, msg: Message, trial: Trial) -> None:
+    """The trial stood: its operator is admitted."""
+    pending = _require_pending(w, trial)
+    require(pending.disputes == 0, "admissions: in dispute")
+    require(msg.now > trial.deadline, "admissions: window open")
+    require(w.operator(trial.operator).stake > 0, "admissions: nothing staked")
+    del w.trials[trial.operator]
+    w.scores[trial.operator] = trial.workload.flops // trial.seconds
+    registry.set_admitted(w, trial.operator, True)
+
+
+def schedule(w: World, msg: Message) -> None:
+    """The block that draws who is recalled in this epoch."""
+    epoch = msg.now // w.config.preset.epoch_s
+    require(epoch not in w.recall_blocks, "admissions: already scheduled")
+    w.recall_blocks[epoch] = msg.block + 1
+
+
+def recall(w: World, msg: Message, operator: int) -> None:
+    epoch = msg.now // w.config.preset.epoch_s
+    require(epoch in w.recall_blocks, "admissions: not scheduled")
+    found, last = _hash_of(w, w.recall_blocks[epoch]), _recall(w, operator)
+    require(w.operator(operator).is_admitted, "admissions: not admitted")
+    require(operator not in w.trials, "admissions: trial pending")
+    require(last.due == 0 and last.epoch != epoch, "admissions: already recalled")
+    require(is_drawn(found, epoch, operator), "admissions: not drawn")
+    w.recalls[operator] = Recall(epoch, msg.now + 2 * w.config.preset.benchmark_s)
+
+
+def lapse(w: World, msg: Message, operator: int) -> None:
+    """Who was recalled and did not answer."""
+    due = _recall(w, operator).due
+    require(due != 0, "admissions: not recalled")
+    require(msg.now > due, "admissions: recall not over")
+    _end(w, operator)
+
+
+def _end(w: World, operator: int) -> None:
+    w.recalls[operator] = replace(_recall(w, operator), due=0)
+    w.scores[operator] = 0
+    registry.set_admitted(w, operator, False)
+
+
+def _entry(w: World, operator: int) -> Entry:
+    return w.entries.get(operator, Entry())
+
+
+def _recall(w: World, operator: int) -> Recall:
+    return w.recalls.get(operator, Recall())
+
+
+def _require_pending(w: World, trial: Trial) -> Pending:
+    pending = w.trials.get(trial.operator)
+    require(pending is not None and pending.trial == trial, "admissions: unknown trial")
+    assert pending is not None
+    return pending
+
+
+def _hash_of(w: World, block: int) -> bytes:
+    found = w.block_hashes.get(block)
+    require(found is not None, "admissions: block hash not known")
+    assert found is not None
+    return found
