@@ -9,6 +9,7 @@ import boa
 
 from ..differential.coverage import Coverage
 from ..differential.results import SEGMENTS
+from .admissions import Admissions
 from .auctions import Auctions, draw_prices
 from .audits import Audits
 from .money import Money
@@ -34,7 +35,7 @@ JOB: dict[str, Any] = {
 }
 
 
-class ProtocolWalk(Auctions, Rounds, Verdicts, Audits, Money, Operators):
+class ProtocolWalk(Auctions, Rounds, Verdicts, Audits, Admissions, Money, Operators):
     """A walk over all of the protocol."""
 
     @precondition(lambda self: self.is_idle and len(self.s.world.jobs) < MAX_JOBS)

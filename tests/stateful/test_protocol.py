@@ -20,6 +20,7 @@ MUST_ACCEPT = {
     *(f"availability.{name}" for name in ("demand", "answer", "certify", "close")),
     *(f"audits.{name}" for name in ("offer", "fund", "refund", "schedule", "draw", "attest", "reveal", "open")),
     *(f"audits.{name}" for name in ("falsify", "record_conviction", "settle")),
+    *(f"admissions.{name}" for name in ("enter", "answer", "settle", "close_dispute", "recall", "lapse")),
     *("rewards.fund", "rewards.redeem", "datasets.cite", "treasury.collect"),
 }
 MUST_CHANGE = {

@@ -13,6 +13,7 @@ from zoo_compute.spec import seats
 from zoo_compute.spec.params import ZEN
 from zoo_compute.spec.state import Claim, JobState, Phase, Seat
 
+from ..differential.admitting import shown
 from ..differential.coverage import Coverage
 from ..differential.mirror import ContractMirror, deployed_apart
 from ..differential.stage import AUDITORS, OPERATORS, Stage
@@ -79,12 +80,14 @@ def when(deed: Deed) -> Callable[[Any], Any]:
 
 @cache
 def prepared() -> Stage:
-    """Seven operators with collateral, of which three audit, and a funded pool: where every walk begins."""
+    """Seven operators with collateral, three auditors and two admitted among them; and a funded pool."""
     stage = Stage(Coverage(), deployed_apart("devnet"))
     stage.register_all(*OPERATORS, *AUDITORS)
     for name, times in {"erin": 1, "frank": 1, "grace": 2}.items():
         bond = times * stage.preset.audit_bond
         stage.ok("audits", "enlist", f"{name} owner", stage.ids[name], bond)
+    for name in ("bob", "carol"):
+        shown(stage, name)
     for size in (300, 2**64 - 1):
         stage.ok("datasets", "contribute", "guardian", b"r" * 32, b"c" * 32, size)
     stage.ok("registry", "withdraw", "erin owner", stage.ids["erin"], stage.tokens["zen"], 998_000)  # poor in ZEN
@@ -125,6 +128,9 @@ class Walk:
         found |= {posted.claim.deadline for posted in w.claims.values()}
         found |= {asked.opened_at + w.config.preset.answer_s for asked in w.demands.values() if asked.is_open}
         found |= {draw.drawn_at + count * draw.phase_s for draw in w.draws.values() for count in (1, 2, 3)}
+        found |= {entry.entered_at + w.config.preset.benchmark_s for entry in w.entries.values()}
+        found |= {pending.trial.deadline for pending in w.trials.values()}
+        found |= {recall.due for recall in w.recalls.values()}
         found |= {operator.exit_at for operator in w.operators.values()}
         found.add((self.s.now // w.config.preset.epoch_s + 1) * w.config.preset.epoch_s)
         return sorted(clock for clock in found if clock >= self.s.now)
