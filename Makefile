@@ -50,8 +50,8 @@ test-integration: setup
 test-ipfs: setup ## the store against two real IPFS daemons
 	$(BIN)/python -m pytest -q tests/integration -m ipfs $(ARGS)
 
-campaign: setup ## the long differential campaign of contracts against specification
-	ZOO_CAMPAIGN=long $(BIN)/python -m pytest -q tests/stateful tests/differential $(ARGS)
+campaign: setup ## 100,000 calls and more on contracts and specification alike (ARGS="--calls N --processes N")
+	$(BIN)/python -m tests.stateful.campaign $(ARGS)
 
 fuzz: setup ## 10,000 mutated program files under address and undefined-behaviour sanitizers
 	$(BIN)/python -m tests.repops.fuzz.campaign $(or $(ARGS),--files 10000)

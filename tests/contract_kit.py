@@ -41,9 +41,8 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
     """All contracts, wired. The deployer governs the payment tokens and the timelock, and ZEN is allowed."""
     deployer = boa.env.generate_address("deployer")
     guardian = boa.env.generate_address("guardian")
-    # Accounts here: the referee and the availability say, Settlement does.
-    referee, availability = boa.env.generate_address("referee"), boa.env.generate_address("availability")
-    audit_pool = boa.env.generate_address("audit pool")
+    # Accounts here: the referee says, Settlement does.
+    referee, audit_pool = boa.env.generate_address("referee"), boa.env.generate_address("audit pool")
     # Says who is admitted; the contract has a kit of its own.
     admissions = boa.env.generate_address("admissions")
     with boa.env.prank(deployer):
@@ -60,9 +59,12 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
         settlement = load("Settlement").deploy(
             registry, tasks, auction, rewards, zen, preset.ready_window_s, preset.min_window_s
         )
+        availability = load("Availability").deploy(registry, tasks, settlement, preset.answer_s)
+        audits = load("Audits").deploy(registry, tasks, settlement, rewards, zen, preset.audit_bond, preset.draw_blocks)
         registry.wire(auction, settlement, tasks, rewards, admissions)
         tasks.wire(auction, settlement)
-        rewards.wire(settlement, deployer, datasets)
+        rewards.wire(settlement, audits, datasets)
+        audits.wire(referee)
         auction.wire(settlement)
         settlement.wire(referee, availability, audit_pool)
         tasks.allow(zen, True, preset.window_value)
@@ -80,6 +82,7 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
         guardian=guardian,
         referee=referee,
         availability=availability,
+        audits=audits,
         audit_pool=audit_pool,
         admissions=admissions,
     )

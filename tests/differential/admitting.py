@@ -15,7 +15,6 @@ WORK = Workload(b"p" * 32, b"s" * 32, 64, 10**15)
 
 def small(s: Stage) -> None:
     """A datacenter operator of 48 GB, a professional one, and a workload that both are large enough for."""
-    s.mine(1)
     s.register("alice", gpu_class=3)
     s.register("bob", gpu_class=2)
     s.ok("admissions", "set_workload", "deployer", 40, WORK)
@@ -49,6 +48,20 @@ def admitted(s: Stage, name: str) -> None:
     s.ok("admissions", "settle", "stranger", trial)
 
 
+def shown(s: Stage, name: str) -> None:
+    """The operator's machine is, by a workload that all are large enough for."""
+    s.ok("admissions", "set_workload", "deployer", 1, WORK)
+    admitted(s, name)
+
+
+def lapsed(s: Stage, name: str) -> None:
+    """Recalled and silent."""
+    drawn_epoch(s, name)
+    s.ok("admissions", "recall", "stranger", s.ids[name])
+    s.to(s.world.recalls[s.ids[name]].due + 1)
+    s.ok("admissions", "lapse", "stranger", s.ids[name])
+
+
 def drawn_epoch(s: Stage, name: str) -> None:
     """The first epoch from here on whose draw picks the operator; its draw's block is known."""
     for _ in range(200):
@@ -63,7 +76,6 @@ def drawn_epoch(s: Stage, name: str) -> None:
 
 @scenario
 def workloads_are_the_governors_and_an_operators_is_the_largest_that_fits(s: Stage) -> None:
-    s.mine(1)
     alice = s.register("alice", gpu_class=3)
     no(s, "no workload", "enter", "alice hot", alice)
     no(s, "not the governor", "set_workload", "guardian", 0, Workload())
@@ -153,7 +165,7 @@ def a_trial_that_stood_admits_and_only_then_the_class_counts(s: Stage) -> None:
     no(s, "nothing staked", "settle", "stranger", again)
     s.ok("registry", "add_stake", "alice owner", alice, s.preset.min_stake)
     s.ok("admissions", "settle", "stranger", again)
-    s.no("registry: not a protocol contract", "registry", "set_admitted", "alice owner", alice, True)
+    s.no("registry: not a protocol contract", "registry", "set_admitted", "alice owner")
 
 
 @scenario
@@ -256,8 +268,9 @@ def work_of_an_operator_that_lapsed_weighs_as_a_consumers(s: Stage) -> None:
     s.ok("rewards", "fund", "stranger", 10**6)
     slots = {"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80, 2)}
     weights = []
-    for is_admitted in (False, True, False):
-        s.ok("registry", "set_admitted", s.world.config.admissions, s.ids["alice"], is_admitted)
+    for change in (None, admitted, lapsed):
+        if change:
+            change(s, "alice")
         job = s.running(slots, AGGREGATORS, rounds=1)
         s.play_round(job)
         s.settle(job)

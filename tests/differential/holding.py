@@ -2,9 +2,23 @@
 
 from dataclasses import replace
 
-from .judging import AVAILABILITY, REFEREE
+from zoo_compute.spec.params import AGGREGATOR_SEAT
+from zoo_compute.spec.state import Claim
+from zoo_compute.spec.watching import Signature
+
+from . import results
+from .judging import REFEREE
 from .opening import AGGREGATORS, SLOTS, scenario
 from .stage import Stage
+
+
+def hold(s: Stage, job: int, claim: Claim, seconds: int) -> None:
+    """The aggregator asks for a claim's first chunk, and has it so many seconds later."""
+    dave = s.world.operator(s.world.seat(job, AGGREGATOR_SEAT).operator).hot
+    s.demand(job, claim, AGGREGATOR_SEAT, dave)
+    s.wait(seconds)
+    opening = results.chunk_opening(claim, s.world.demands[job, claim, AGGREGATOR_SEAT])
+    s.ok("availability", "answer", "stranger", job, claim, AGGREGATOR_SEAT, opening)
 
 
 @scenario
@@ -13,12 +27,12 @@ def data_that_nobody_can_have_convicts_without_challengers(s: Stage) -> None:
     job = s.running(SLOTS, AGGREGATORS, token="usd")
     claim = s.commit(job, "alice")
     for sender in ("stranger", REFEREE, "alice hot"):
-        s.no("settlement: not the availability", "settlement", "void", sender, job, claim)
-        s.no("settlement: not the availability", "settlement", "hold", sender, job)
-        s.no("settlement: not the availability", "settlement", "resume", sender, job, 1)
-    s.no("settlement: unknown claim", "settlement", "void", AVAILABILITY, job, replace(claim, root=b"x" * 32))
-    s.no("settlement: unknown claim", "settlement", "void", AVAILABILITY, 99, claim)
-    s.ok("settlement", "void", AVAILABILITY, job, claim)
+        s.no("settlement: not the availability", "settlement", "void", sender)
+        s.no("settlement: not the availability", "settlement", "hold", sender)
+        s.no("settlement: not the availability", "settlement", "resume", sender)
+    for of, forged in ((job, replace(claim, root=b"x" * 32)), (99, claim)):
+        s.no("availability: unknown claim", "availability", "demand", "stranger", of, forged, 130, 0, 0, 0)
+    s.lose(job, claim)
     lock = 2 * s.world.run(job).lock
     assert s.world.burned[s.tokens["usd"]] == lock - lock // 10
     assert s.operator("alice").reputation == 0
@@ -35,46 +49,50 @@ def nobody_is_late_while_data_is_held(s: Stage) -> None:
     s.register_all()
     job = s.running(SLOTS, AGGREGATORS)
     alice, run = s.seat_of(job, "alice"), s.world.run(job)
-    s.commit(job, "bob")
-    s.ok("settlement", "hold", AVAILABILITY, job)
-    s.ok("settlement", "hold", AVAILABILITY, job)
+    claim, bob = s.commit(job, "bob"), s.seat_of(job, "bob")
+    s.demand(job, claim, alice, "alice hot")
+    signatures = (Signature(alice, s.accounts["alice hot"]),)
+    s.ok("availability", "certify", "stranger", job, claim, signatures)
     s.to(run.inputs_close + 100)
     s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, alice)
     s.no("settlement: inputs open", "settlement", "post_checkpoint", "dave hot", job, 0, 0, b"r" * 32, b"c" * 32)
     s.no("settlement: job can go on", "settlement", "abandon", "stranger", job)
-    s.ok("settlement", "resume", AVAILABILITY, job, 30)
-    s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, alice)
-    s.ok("settlement", "resume", AVAILABILITY, job, 1_000)
-    after = s.world.run(job)
-    assert (after.holds, after.opened_at) == (0, s.now)
-    assert after.aggregator_due == run.aggregator_due + 1_030
-    s.to(after.opened_at + 20)
+    # Nobody ended the demand for long: what counts is the time there was to answer it.
+    s.ok("availability", "close", "stranger", job, claim, alice)
+    after, answer_s = s.world.run(job), s.preset.answer_s
+    assert (after.holds, after.opened_at) == (0, run.opened_at + answer_s)
+    assert after.aggregator_due == run.aggregator_due + answer_s
+    assert s.world.run(job).missing == 1 << alice != 1 << bob
+    s.post_checkpoint(job)
+    # Who had 20 seconds has the ones that the clocks stood still, too.
+    claim = s.commit(job, "bob")
+    s.demand(job, claim, alice, "alice hot")
+    s.wait(2)
+    opening = results.chunk_opening(claim, s.world.demands[job, claim, alice])
+    s.ok("availability", "answer", "stranger", job, claim, alice, opening)
+    s.to(s.world.run(job).opened_at + 20)
     s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, alice)
     s.wait(1)
     s.ok("settlement", "time_out", "stranger", job, alice)
     s.take_over(job, alice, "carol")
-    for _ in range(3):
+    for _ in range(2):
         s.play_round(job)
-    s.ok("settlement", "hold", AVAILABILITY, job)
-    s.ok("settlement", "resume", AVAILABILITY, job, 5)
     s.settle(job)
 
 
 @scenario
 def who_takes_over_before_a_hold_has_its_time_back(s: Stage) -> None:
     s.register_all()
-    job = s.running(SLOTS, AGGREGATORS)
+    job = s.running(SLOTS, AGGREGATORS, reexecute_s=100)
     alice, run = s.seat_of(job, "alice"), s.world.run(job)
-    s.commit(job, "bob")
+    claim = s.commit(job, "bob")
     s.wait(21)
     s.ok("settlement", "time_out", "stranger", job, alice)
     s.take_over(job, alice, "carol")  # at second 21, for 20 seconds
     s.wait(5)
-    s.ok("settlement", "hold", AVAILABILITY, job)
-    s.wait(100)
-    s.ok("settlement", "resume", AVAILABILITY, job, 100)
-    assert (s.world.run(job).opened_at, s.world.run(job).held_s) == (run.opened_at + 100, 100)
-    deadline = run.opened_at + 21 + 20 + 100
+    hold(s, job, claim, 3)
+    assert (s.world.run(job).opened_at, s.world.run(job).held_s) == (run.opened_at + 3, 3)
+    deadline = run.opened_at + 21 + 20 + 3
     s.to(deadline)
     s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, alice)
     s.to(deadline + 1)
@@ -90,16 +108,14 @@ def who_takes_over_after_a_hold_has_its_own_time_and_no_more(s: Stage) -> None:
     job = s.running(SLOTS, AGGREGATORS, reexecute_s=100)
     alice, run = s.seat_of(job, "alice"), s.world.run(job)
     claim = s.commit(job, "bob")
-    s.ok("settlement", "hold", AVAILABILITY, job)
-    s.wait(100)
-    s.ok("settlement", "resume", AVAILABILITY, job, 100)
-    s.to(run.opened_at + 100 + 21)
+    hold(s, job, claim, 3)
+    s.to(run.opened_at + 3 + 21)
     s.ok("settlement", "time_out", "stranger", job, alice)
     s.take_over(job, alice, "carol")
-    assert s.world.seat(job, alice).since == s.now - 100
+    assert s.world.seat(job, alice).since == s.now - 3
     # A seat convicted in this turn starts again likewise; nobody holds bob's, so nobody is late in it.
     s.convict(job, claim, "stranger")
-    assert s.world.seat(job, claim.seat).since == s.now - 100
+    assert s.world.seat(job, claim.seat).since == s.now - 3
     s.wait(20)
     s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, alice)
     s.wait(1)
@@ -109,8 +125,8 @@ def who_takes_over_after_a_hold_has_its_own_time_and_no_more(s: Stage) -> None:
 @scenario
 def a_seat_convicted_before_a_hold_has_its_time_back(s: Stage) -> None:
     s.register_all()
-    job = s.running(SLOTS, AGGREGATORS)
-    first, _ = s.commit(job, "alice"), s.commit(job, "bob")
+    job = s.running(SLOTS, AGGREGATORS, reexecute_s=100)
+    first, other = s.commit(job, "alice"), s.commit(job, "bob")
     s.post_checkpoint(job)
     claim = s.commit(job, "alice")
     s.convict(job, first)
@@ -118,10 +134,8 @@ def a_seat_convicted_before_a_hold_has_its_time_back(s: Stage) -> None:
     s.wait(10)
     s.convict(job, claim)  # carol holds the seat by now, and has its whole time
     convicted_at = s.now
-    s.ok("settlement", "hold", AVAILABILITY, job)
-    s.wait(50)
-    s.ok("settlement", "resume", AVAILABILITY, job, 50)
-    s.to(convicted_at + 20 + 50)
+    hold(s, job, other, 3)
+    s.to(convicted_at + 20 + 3)
     s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, claim.seat)
     s.wait(1)
     s.ok("settlement", "time_out", "stranger", job, claim.seat)

@@ -5,8 +5,10 @@ from collections import Counter
 from zoo_compute.spec import bits, seats
 from zoo_compute.spec.params import (
     AGGREGATOR_SEAT,
+    AUDIT_PLACES,
     BPS,
     KIND_AGGREGATOR,
+    LANE_DEMANDS,
     MAX_REPUTATION,
     PERIODS,
     REWARD_CAP_BPS,
@@ -16,6 +18,7 @@ from zoo_compute.spec.params import (
     round_price,
 )
 from zoo_compute.spec.state import ClaimStatus, JobState, Phase, Posted, SlashLedger, World
+from zoo_compute.spec.watching import Holding, Status
 
 Sums = Counter[str]
 
@@ -30,6 +33,8 @@ def check_invariants(w: World) -> None:
     check_claims(w)
     check_bounds(w)
     check_beats(w)
+    check_demands(w)
+    check_audits(w)
 
 
 def check_solvency(w: World) -> None:
@@ -47,7 +52,13 @@ def check_solvency(w: World) -> None:
     for (token, _), amount in w.buckets.items():
         treasury[token] += amount
     rewards = Sums({w.config.zen: w.pool + sum(epoch.budget - epoch.paid for epoch in w.epochs.values())})
+    audits = Sums({w.config.zen: w.bonded + w.bonds_burned})
+    for job, plan in w.plans.items():
+        audits[w.jobs[job].token] += plan.balance + plan.reserved
+    for (token, _), amount in w.audit_owed.items():
+        audits[token] += amount
     due = {w.config.registry: registry, w.config.tasks: tasks, w.config.treasury: treasury, w.config.rewards: rewards}
+    due |= {w.config.audits: audits}
     for holder, sums in due.items():
         for token, amount in sums.items():
             held = w.balances.get((token, holder), 0)
@@ -191,3 +202,39 @@ def check_beats(w: World) -> None:
         assert record.stake % STAKE_UNIT == 0, f"operator {operator}: stake has dust"
     places = Counter((kind, operator, job % RING) for job, kind, operator in w.bids)
     assert all(count == 1 for count in places.values()), "two bids stand in one place"
+
+
+def check_demands(w: World) -> None:
+    """Availability holds the coin of open demands and what it owes; a job's clocks are held by its open demands."""
+    deposits = sum(asked.deposit for asked in w.demands.values())
+    owed = sum(w.coin_owed.values())
+    assert w.coin == deposits + owed, f"availability holds {w.coin} of coin: deposits {deposits}, owed {owed}"
+    holding: Counter[int] = Counter()
+    for (job, claim, lane), asked in w.demands.items():
+        assert asked.asked <= LANE_DEMANDS, f"lane {lane} of job {job} asked {asked.asked} times of one claim"
+        assert asked.is_open == (asked.deposit > 0), f"job {job}, turn {claim.turn}: a deposit of no demand"
+        holding[job] += asked.is_open and asked.holds
+    for job, run in w.runs.items():
+        assert w.holdings.get(job, Holding()).open == holding[job], f"job {job}: {holding[job]} demands hold its clocks"
+        assert run.holds == (holding[job] > 0), f"job {job}: its clocks are held {run.holds} times"
+
+
+def check_audits(w: World) -> None:
+    """Bonds are what auditors have; what is open is counted, has its fee reserved, and fits its unit's places."""
+    assert w.bonded == sum(auditor.bond for auditor in w.auditors.values()), f"{w.bonded} are bonded in all"
+    taken: Counter[tuple[int, int, int]] = Counter()
+    opened: Counter[int] = Counter()
+    fees: Counter[int] = Counter()
+    for (job, turn, unit, operator), found in w.attestations.items():
+        taken[job, turn, unit] += 1
+        if found.status != Status.SETTLED:
+            opened[operator] += 1
+            fees[job] += w.plans[job].fee
+    assert taken == {key: unit.attested for key, unit in w.units.items()}, "places that nobody took"
+    assert all(count <= AUDIT_PLACES for count in taken.values()), "a unit with more places than there are"
+    for operator, auditor in w.auditors.items():
+        assert auditor.open == opened[operator], f"auditor {operator}: {opened[operator]} attestations are open"
+        is_bonded = auditor.bond > 0 or auditor.open == 0
+        assert is_bonded, f"auditor {operator}: an attestation with nothing behind it"
+    for job, plan in w.plans.items():
+        assert plan.reserved == fees[job], f"job {job}: {plan.reserved} reserved for fees of {fees[job]}"

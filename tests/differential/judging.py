@@ -1,4 +1,4 @@
-"""Directed sequences about disputes, convictions, rollbacks and holds; the referee and the availability are accounts here."""
+"""Directed sequences about disputes, convictions, rollbacks and holds; the referee is an account here."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from zoo_compute.spec.state import ClaimStatus, JobState
 from .opening import AGGREGATORS, SLOTS, scenario
 from .stage import Offer, Stage
 
-REFEREE, AVAILABILITY = "referee", "availability"
+REFEREE = "referee"
 # Everybody may stand by with what is left.
 STANDBYS = {"alice": Offer(60, 4, True), "bob": Offer(70, 4, True), "carol": Offer(80, 4, True)}
 NOBODY: tuple[str, ...] = ()
@@ -19,7 +19,7 @@ def a_disputed_claim_is_not_paid_until_every_dispute_is_closed(s: Stage) -> None
     s.register_all()
     job = s.running(SLOTS, AGGREGATORS, rounds=2)
     claim = s.commit(job, "alice")
-    for sender in ("stranger", "alice hot", "deployer", AVAILABILITY):
+    for sender in ("stranger", "alice hot", "deployer", s.world.config.availability):
         s.no("settlement: not the referee", "settlement", "open_dispute", sender, job, claim)
         s.no("settlement: not the referee", "settlement", "close_dispute", sender, job, claim, True, NOBODY)
     for forged in (replace(claim, price=1), replace(claim, turn=1), replace(claim, seat=2**256 - 1)):
@@ -78,7 +78,7 @@ def a_worker_convicted_in_the_open_turn_leaves_its_seat_to_who_can_still_commit(
     assert (run.pot, run.reserve) == (0, 0)
     # A second dispute of the same claim, and one of the place it had, change nothing.
     s.ok("settlement", "close_dispute", REFEREE, job, claim, True, (s.accounts["carol owner"],))
-    s.no("settlement: unknown claim", "settlement", "void", AVAILABILITY, job, claim)
+    s.no("availability: unknown claim", "availability", "demand", "stranger", job, claim, 130, 0, 0, 0)
     s.take_over(job, claim.seat, "carol")
     s.commit(job, "carol")
     s.ok("settlement", "close_dispute", REFEREE, job, claim, True, (s.accounts["carol owner"],))

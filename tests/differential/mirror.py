@@ -3,9 +3,11 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, astuple
+from copy import copy
+from dataclasses import asdict, astuple, is_dataclass
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import boa
@@ -13,25 +15,28 @@ from boa.contracts.vyper.vyper_contract import VyperContract
 from eth_abi import decode
 from eth_account import Account
 from eth_utils import keccak
+from vyper.semantics.types import DArrayT, StructT
 
 from tests.consent_kit import Signer
 from tests.unit.rewards_kit import receipt_signature
-from zoo_compute.spec.params import PRESETS, Preset, Terms
-from zoo_compute.spec.state import Claim, Config, Consent, Receipt, Seal, World
-from zoo_compute.spec.trials import Trial, Workload
+from zoo_compute.spec import watching
+from zoo_compute.spec.params import PRESETS, Preset
+from zoo_compute.spec.state import Config, Consent, Receipt, Seal, World
 from zoo_compute.spec.world import Call
 
-from .stage import ACCOUNTS, START, WEALTH, block_hash
-from .views import VIEWS, View, changed_keys, expected_field, seal_bytes
+from .results import claim_hash
+from .stage import ACCOUNTS, BLOCKHASH_RANGE, START, WEALTH, block_hash
+from .views import VIEWS, View, attestation_seal, changed_keys, expected_field, seal_bytes
 
 ROOT = Path(__file__).parents[2]
 # Where the contracts under test lie: mutation runs point this at a copy.
 CONTRACTS = Path(os.environ.get("ZOO_CONTRACTS", ROOT / "contracts"))
-SPENDERS = ("registry", "tasks", "rewards")
+SPENDERS = ("registry", "tasks", "rewards", "audits")
+COIN = 10**24  # of the chain's, that each account has
 ERROR_SELECTOR = keccak(text="Error(string)")[:4]
+CONFIGURED = ("registry", "tasks", "rewards", "treasury", "availability", "audits", "admissions")
 UNLIMITED = 2**256 - 1
-CONFIGURED = ("registry", "tasks", "rewards", "treasury", "admissions")
-FULL_COMPARISON_EVERY = 25  # steps; every step compares what the specification wrote
+FULL_COMPARISON_EVERY = 100  # accepted calls; each compares what the specification wrote
 
 
 class Disagreement(AssertionError):
@@ -77,6 +82,12 @@ def deployed(preset_name: str) -> tuple[dict[str, VyperContract], dict[str, str]
                     token.transfer(account, WEALTH)
             if name != "bad":
                 token.transfer(accounts["sink"], token.balanceOf(accounts["deployer"]) - WEALTH)
+    for account in (*accounts.values(), bad.address):
+        boa.env.set_balance(account, COIN)
+    for contract in contracts.values():
+        boa.env._contracts.pop(
+            contract.address.canonical_address, None
+        )  # of contracts it knows boa would describe each revert
     for account in accounts.values():
         for name in ("zen", "usd"):
             for spender in SPENDERS:
@@ -97,15 +108,18 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, VyperContract
     settlement = _loaded("Settlement").deploy(
         registry, tasks, auction, rewards, zen, preset.ready_window_s, preset.min_window_s
     )
+    availability = _loaded("Availability").deploy(registry, tasks, settlement, preset.answer_s)
+    audits = _loaded("Audits").deploy(registry, tasks, settlement, rewards, zen, preset.audit_bond, preset.draw_blocks)
     admissions = _loaded("Admissions").deploy(
         registry, accounts["deployer"], preset.benchmark_s, preset.min_window_s, preset.epoch_s
     )
-    admissions.wire(accounts["referee"])
     registry.wire(auction, settlement, tasks, rewards, admissions)
     tasks.wire(auction, settlement)
     auction.wire(settlement)
-    settlement.wire(accounts["referee"], accounts["availability"], accounts["audit pool"])
-    rewards.wire(settlement, accounts["deployer"], datasets)
+    settlement.wire(accounts["referee"], availability, accounts["audit pool"])
+    rewards.wire(settlement, audits, datasets)
+    audits.wire(accounts["referee"])
+    admissions.wire(accounts["referee"])
     return {
         "zen": zen,
         "treasury": treasury,
@@ -115,6 +129,8 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, VyperContract
         "rewards": rewards,
         "datasets": datasets,
         "settlement": settlement,
+        "availability": availability,
+        "audits": audits,
         "admissions": admissions,
     }
 
@@ -123,7 +139,7 @@ class ContractMirror:
     """Makes the same calls on the contracts, and compares what they show."""
 
     def __init__(self, preset: Preset, contracts: dict[str, VyperContract], accounts: dict[str, str]) -> None:
-        self.contracts = contracts
+        self.contracts = {**contracts, "chain": SimpleNamespace(balance=boa.env.get_balance)}
         self.accounts = accounts
         self.tokens = {name: str(contracts[name].address) for name in ("zen", "usd", "bad")}
         self.config = Config(
@@ -134,18 +150,28 @@ class ContractMirror:
             governor=accounts["deployer"],
             treasury_governor=accounts["timelock"],
             referee=accounts["referee"],
-            availability=accounts["availability"],
             audit_pool=accounts["audit pool"],
-            audits=accounts["deployer"],
             **{name: str(contracts[name].address) for name in CONFIGURED},
         )
         self._signers = {address: Signer(name) for name, address in accounts.items()}
+        self.calls = 0
         self._steps = 0
         self._seen: dict[tuple[str, Any], None] = {}
 
+    def fork(self) -> "ContractMirror":
+        """For a walk of its own: what it sees and counts is its own."""
+        new = copy(self)
+        new.calls, new._steps, new._seen = 0, 0, dict(self._seen)
+        return new
+
     def accept(self, call: Call, before: World, after: World, result: Any) -> None:
         """The contract must accept, return the same and show the same."""
-        actual = self._invoke(call)
+        computation = self._invoke(call)
+        if computation.is_error:
+            given = _revert_reason(computation.output)
+            raise Disagreement(f"{call}: refused with {given!r}, specification accepts")
+        target = self._target(call)
+        actual = target.marshal_to_python(computation, getattr(target, call.function).func_t.return_type)
         if result is not None and actual != result:
             raise Disagreement(f"{call.contract}.{call.function}: returned {actual}, specification says {result}")
         written = list(changed_keys(before, after))
@@ -157,24 +183,25 @@ class ContractMirror:
 
     def refuse(self, call: Call, reason: str, world: World) -> None:
         """The contract must refuse for the same reason; a revert undoes all it did."""
-        try:
-            self._invoke(call)
-        except boa.BoaError:
-            given = _revert_reason(self._target(call)._computation.output)
-            if given != reason:
-                raise Disagreement(f"{call}: refused with {given!r}, specification says {reason!r}") from None
-        else:
+        computation = self._invoke(call)
+        if not computation.is_error:
             raise Disagreement(f"{call}: accepted, specification says {reason!r}")
+        given = _revert_reason(computation.output)
+        if given != reason:
+            raise Disagreement(f"{call}: refused with {given!r}, specification says {reason!r}")
 
     def compare(self, world: World) -> None:
         """Everything the contracts show of keys that any step ever wrote."""
         self._compare_keys(world, list(self._seen))
-        self._check(View("rewards", "pool", (), world.pool))
 
     def _compare_keys(self, world: World, keys: list[tuple[str, Any]]) -> None:
+        checked = set()  # several keys show in one view
         for name, key in keys:
             for view in VIEWS[name](world, key):
-                self._check(view)
+                which = view.contract, view.name, view.args
+                if which not in checked:
+                    checked.add(which)
+                    self._check(view)
 
     def _check(self, view: View) -> None:
         actual = getattr(self.contracts[view.contract], view.name)(*view.args)
@@ -189,13 +216,20 @@ class ContractMirror:
                 raise Disagreement(f"{where}.{field} shows {shown!r}, specification says {expected!r}")
 
     def _invoke(self, call: Call) -> Any:
-        boa.env.timestamp = call.now
-        _mine(call.block)
-        method = getattr(self._target(call), call.function)
+        """The computation. boa's own way to call would first describe a whole contract for each revert."""
+        _to_block(call)
+        target = self._target(call)
+        method = getattr(target, call.function)
         args = call.args[1:] if call.contract == "token" else call.args or _zeros(method)
-        return method(*map(self._argument, args), sender=call.sender)
+        data = method.prepare_calldata(*(self._argument(arg, call) for arg in args))
+        self.calls += 1
+        return boa.env.execute_code(to_address=target.address, sender=call.sender, data=data, value=call.value)
 
-    def _argument(self, arg: Any) -> Any:
+    def _argument(self, arg: Any, call: Call) -> Any:
+        if isinstance(arg, tuple) and arg and isinstance(arg[0], watching.Signature):
+            job, claim, _ = call.args
+            digest = self.contracts["availability"].digest(job, claim_hash(claim))
+            return [(each.seat, *self._signers[each.signer].signs_digest(digest)) for each in arg]
         if isinstance(arg, Consent):
             terms = asdict(arg)
             signer = self._signers[terms.pop("signer")]
@@ -211,12 +245,14 @@ class ContractMirror:
         return self.contracts[f"token {call.args[0]}" if call.contract == "token" else call.contract]
 
 
-def _mine(number: int) -> None:
-    """The chain stands in this block, and knows the hashes of 256 before it."""
+def _to_block(call: Call) -> None:
+    """The chain is at the call's second and block, and knows the hashes of those before it."""
+    boa.env.timestamp = call.now
     patch = boa.env.evm.patch
-    if patch.block_number != number:
-        patch.block_number = number
-        patch.prev_hashes = [block_hash(number - back) for back in range(1, 257)]
+    if patch.block_number != call.block:
+        patch.block_number = call.block
+        patch.prev_hashes = [block_hash(call.block - back) for back in range(1, BLOCKHASH_RANGE + 1)]
+    boa.env.evm.vm.state.execution_context._base_fee_per_gas = call.base_fee
 
 
 def _revert_reason(output: bytes) -> str:
@@ -230,8 +266,10 @@ def _encoded(arg: Any) -> Any:
     """A specification's argument as boa takes it."""
     if isinstance(arg, Seal):
         return seal_bytes(arg)
-    if isinstance(arg, Terms | Claim | Workload | Trial):
-        return astuple(arg)
+    if isinstance(arg, watching.Seal):
+        return attestation_seal(arg)
+    if is_dataclass(arg):
+        return tuple(list(part) if isinstance(part, tuple) else part for part in astuple(arg))
     if isinstance(arg, tuple):
         return [_encoded(item) for item in arg]
     return arg
@@ -239,5 +277,12 @@ def _encoded(arg: Any) -> Any:
 
 def _zeros(method: Any) -> tuple[Any, ...]:
     """Zeros for every argument of a function that refuses accounts whatever they pass."""
-    zeros = {"address": "0x" + 40 * "0", "bytes32": bytes(32), "bool": False, "DynArray[address, 16]": []}
-    return tuple(zeros.get(str(arg.typ), 0) for arg in method.fn_ast._metadata["func_type"].arguments)
+    return tuple(_zero(arg.typ) for arg in method.fn_ast._metadata["func_type"].arguments)
+
+
+def _zero(typ: Any) -> Any:
+    if isinstance(typ, StructT):
+        return tuple(_zero(member) for member in typ.member_types.values())
+    if isinstance(typ, DArrayT):
+        return []
+    return {"address": "0x" + 40 * "0", "bytes32": bytes(32), "bool": False}.get(str(typ), 0)

@@ -3,8 +3,12 @@
 from zoo_compute.spec import rewards
 from zoo_compute.spec.params import CLAIM_EPOCHS
 from zoo_compute.spec.state import Receipt
+from zoo_compute.spec.watching import Seal
 
+from . import results
+from .admitting import shown
 from .opening import AGGREGATORS, SLOTS, scenario
+from .results import SEGMENTS
 from .stage import Offer, Stage
 
 GBPS = 125_000_000  # bytes a second
@@ -19,6 +23,27 @@ def worked(s: Stage, **changes: int) -> tuple[int, int]:
     return job, rewards.epoch_of(s.world, s.now)
 
 
+def audited(s: Stage, job: int, units: dict[str, int]) -> None:
+    """Each auditor attests its unit of the first turn; job and audit are settled."""
+    s.ok("audits", "schedule", "stranger", job, 0)
+    s.wait(s.preset.draw_blocks + 2)
+    s.ok("audits", "draw", "stranger", job, 0)
+    draw, claims = s.world.draws[job, 0], [each for each in s.claims(job) if not each.is_aggregation]
+    roots = {}
+    for name, unit in units.items():
+        claim = next(each for each in claims if 0 <= unit // SEGMENTS - (each.scope >> 16) < each.count)
+        roots[name] = results.unit_root(claim, unit)
+        seal = Seal(job, 0, unit, s.ids[name], s.accounts[f"{name} hot"], roots[name], ROOT)
+        s.ok("audits", "attest", f"{name} hot", job, claim, unit, s.ids[name], seal)
+    s.to(draw.attest_until + 1)
+    for name, unit in units.items():
+        s.ok("audits", "reveal", "stranger", job, 0, unit, s.ids[name], roots[name], ROOT)
+    s.settle(job)
+    s.to(max(s.now, draw.drawn_at + 3 * draw.phase_s + 1))
+    for name, unit in units.items():
+        s.ok("audits", "settle", "stranger", job, 0, unit, s.ids[name])
+
+
 def to_epoch(s: Stage, epoch: int) -> None:
     s.to(epoch * s.preset.epoch_s)
 
@@ -30,7 +55,7 @@ def rewards_share_an_epochs_budget_up_to_a_part_of_the_fees_paid(s: Stage) -> No
     s.no("rewards: zero amount", "rewards", "fund", "stranger", 0)
     s.no("erc20: transfer amount exceeds balance", "rewards", "fund", "stranger", 2 * 10**27)
     # Bob's machine was shown, carol's was not.
-    s.ok("registry", "set_admitted", s.world.config.admissions, bob, True)
+    shown(s, "bob")
     job = s.running({"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80)}, AGGREGATORS, rounds=1)
     s.play_round(job)
     s.to(max(claim.deadline for claim in s.claims(job)) + 1)
@@ -76,7 +101,7 @@ def a_reward_never_exceeds_its_part_of_the_fee_and_what_is_left_returns_to_the_p
 def signs_of_life_and_receipts_are_paid_within_the_room_of_compute(s: Stage) -> None:
     s.register_all()
     s.ok("rewards", "fund", "stranger", 10)
-    s.ok("registry", "set_admitted", s.world.config.admissions, s.ids["bob"], True)
+    shown(s, "bob")
     job, epoch = worked(s)
     alice, bob, carol = (s.ids[name] for name in ("alice", "bob", "carol"))
     hot = {number: s.operator(name).hot for name, number in s.ids.items()}
@@ -112,13 +137,17 @@ def signs_of_life_and_receipts_are_paid_within_the_room_of_compute(s: Stage) -> 
 def audits_and_data_are_paid_from_their_jobs_own_fees(s: Stage) -> None:
     s.register_all()
     s.ok("rewards", "fund", "stranger", 10_000)
-    submitter, audits, erin = s.accounts["submitter"], s.world.config.audits, s.ids["erin"]
+    submitter, erin, dave = s.accounts["submitter"], s.ids["erin"], s.ids["dave"]
     s.no("datasets: zero root", "datasets", "contribute", "guardian", bytes(32), ROOT, 0)
     for size in (0, 2**64):
         s.no("datasets: size out of range", "datasets", "contribute", "guardian", ROOT, ROOT, size)
     first = s.ok("datasets", "contribute", "guardian", ROOT, ROOT, 300)
     second = s.ok("datasets", "contribute", "stranger", ROOT, ROOT, 100)
+    for name in ("erin", "dave"):
+        s.ok("audits", "enlist", f"{name} owner", s.ids[name], s.preset.audit_bond)
     job = s.running(SLOTS, AGGREGATORS, rounds=1)
+    s.ok("audits", "offer", "submitter", job, 5, 10_000, SEGMENTS)
+    s.ok("audits", "fund", "submitter", job, 10)
     s.no("datasets: not the submitter", "datasets", "cite", "stranger", job, (first,))
     s.no("datasets: nothing cited", "datasets", "cite", "submitter", job, ())
     s.no("datasets: unknown dataset", "datasets", "cite", "submitter", job, (first, 99))
@@ -129,20 +158,17 @@ def audits_and_data_are_paid_from_their_jobs_own_fees(s: Stage) -> None:
     s.play_round(job)
     s.no("datasets: job is over", "datasets", "cite", "submitter", job, (first,))
     s.no("datasets: job not settled", "datasets", "score", "submitter", job, (100, 100))
-    s.settle(job)
+    audited(s, job, {"erin": 0, "dave": 1})  # the work up to leaves 1 and 2: weights as 1 to 2
     epoch, fees = rewards.epoch_of(s.world, s.now), s.world.job_fees[job].fees
     s.no("datasets: one score each", "datasets", "score", "submitter", job, (100,))
     s.no("datasets: score out of range", "datasets", "score", "submitter", job, (100, 101))
     s.ok("datasets", "score", "submitter", job, (100, 100))
     s.no("datasets: already scored", "datasets", "score", "submitter", job, (100, 100))
-    s.no("rewards: not the audits", "rewards", "record_verification", "stranger", erin, job, 1)
-    s.ok("rewards", "record_verification", audits, erin, job, 1)
-    s.ok("rewards", "record_verification", audits, s.ids["dave"], job, 2)
     assert (fees, s.world.job_fees[job].verification, s.world.job_fees[job].data) == (16, 3, 1)
     s.no("rewards: epoch not over", "rewards", "claim_verification", "stranger", erin, job, epoch)
     to_epoch(s, epoch + 1)
     assert s.ok("rewards", "claim_verification", "stranger", erin, job, epoch) == 1
-    assert s.ok("rewards", "claim_verification", "stranger", s.ids["dave"], job, epoch) == 2
+    assert s.ok("rewards", "claim_verification", "stranger", dave, job, epoch) == 2
     s.no("rewards: nothing to claim", "rewards", "claim_verification", "stranger", erin, job, epoch)
     s.no("rewards: nothing to claim", "rewards", "claim_data", "stranger", submitter, job, epoch)
     # Three quarters of an allowance of 1 are nothing: data is paid where fees are larger.

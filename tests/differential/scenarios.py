@@ -1,12 +1,13 @@
 """All directed sequences, in the order of a job's life. Together they reach all that docs/protocol.md lists."""
 
-from . import admitting, clearing, holding, judging, opening, paying, promising, rewarding, running
+from . import admitting, auditing, clearing, holding, judging, opening, paying, promising, rewarding, running, watching
 from .opening import SCENARIOS, Scenario
 
 __all__ = [
     "SCENARIOS",
     "Scenario",
     "admitting",
+    "auditing",
     "clearing",
     "holding",
     "judging",
@@ -15,4 +16,5 @@ __all__ = [
     "promising",
     "rewarding",
     "running",
+    "watching",
 ]

@@ -5,30 +5,42 @@ The law of every step: both accept and reach the same state, or both refuse for 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Protocol
 
 from eth_utils.crypto import keccak
 
 from zoo_compute.spec import auction, seats
-from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, ZEN, Preset, Terms
+from zoo_compute.spec.availability import least_deposit
+from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, STRANGERS_LANE, ZEN, Preset, Terms
 from zoo_compute.spec.refusal import Refused
 from zoo_compute.spec.state import Claim, ClaimStatus, Config, Operator, Seal, World
 from zoo_compute.spec.world import Call, apply
 
+from . import results
 from .coverage import Coverage
 from .invariants import check_invariants
 
 START = 1_800_000_000  # Unix seconds: where the clock of every stage starts
+FIRST_BLOCK = 1_000  # at START
+BLOCKHASH_RANGE = 256  # blocks back that their hashes are known
 WEALTH = 10**9 * ZEN  # of each account, in each token
-CAST = ("deployer", "guardian", "submitter", "stranger", "timelock", "sink", "referee", "availability", "audit pool")
+CAST = ("deployer", "guardian", "submitter", "stranger", "timelock", "sink", "referee", "audit pool")
 OPERATORS = ("alice", "bob", "carol", "dave", "erin")
-ACCOUNTS = (*CAST, *(f"{name} {key}" for name in OPERATORS for key in ("owner", "hot")))
+AUDITORS = ("frank", "grace")  # operators that bid for nothing
+ACCOUNTS = (*CAST, *(f"{name} {key}" for name in OPERATORS + AUDITORS for key in ("owner", "hot")))
 DEPOSIT = 1_000_000  # each operator's collateral in each token
 
 
+@cache
 def block_hash(number: int) -> bytes:
     """Of a block of every stage's chain."""
     return bytes(keccak(number.to_bytes(32, "big")))
+
+
+def known_hashes(block: int) -> dict[int, bytes]:
+    """Of the blocks that this one knows."""
+    return {number: block_hash(number) for number in range(block - BLOCKHASH_RANGE, block)}
 
 
 class Mirror(Protocol):
@@ -62,7 +74,8 @@ class Stage:
     mirror: Mirror | None = None
     preset: Preset = DEVNET
     now: int = START
-    block: int = 1_000
+    base_fee: int = 0
+    block: int = FIRST_BLOCK
     world: World = field(init=False)
     accounts: dict[str, str] = field(init=False)
     tokens: dict[str, str] = field(init=False)
@@ -79,18 +92,22 @@ class Stage:
         for token in self.tokens.values():
             for name in set(ACCOUNTS) - {"sink"}:
                 self.world.balances[token, self.accounts[name]] = WEALTH
+        self.world.refuses_coin[self.tokens["bad"]] = True
         for token in ("zen", "usd"):
             self.ok("tasks", "allow", "deployer", self.tokens[token], True, self.preset.window_value)
 
-    def call(self, contract: str, function: str, sender: str, *args: Any) -> Call:
+    def call(self, contract: str, function: str, sender: str, *args: Any, value: int = 0) -> Call:
         """A call by an account's name or address, now."""
-        return Call(contract, function, self.accounts.get(sender, sender), self.now, args, block=self.block)
+        sender = self.accounts.get(sender, sender)
+        return Call(contract, function, sender, self.now, args, value, self.base_fee, self.block)
 
     # One step ------------------------------------------------------------------------------------------------------
 
-    def attempt(self, contract: str, function: str, sender: str, *args: Any) -> str | None:
+    def attempt(self, contract: str, function: str, sender: str, *args: Any, value: int = 0) -> str | None:
         """One call on both sides; the reason it was refused for, or None. Its result is in `self.result`."""
-        call = self.call(contract, function, sender, *args)
+        call = self.call(contract, function, sender, *args, value=value)
+        if self.block - 1 not in self.world.block_hashes:
+            self.world = replace(self.world, block_hashes=known_hashes(self.block))
         try:
             after, self.result = apply(self.world, call)
         except Refused as refusal:
@@ -98,37 +115,36 @@ class Stage:
             if self.mirror:
                 self.mirror.refuse(call, refusal.reason, self.world)
             return refusal.reason
-        self.coverage.accepted(call, after)
+        self.coverage.accepted(call, self.world, after)
         check_invariants(after)
         if self.mirror:
             self.mirror.accept(call, self.world, after, self.result)
         self.world = after
         return None
 
-    def ok(self, contract: str, function: str, sender: str, *args: Any) -> Any:
+    def ok(self, contract: str, function: str, sender: str, *args: Any, value: int = 0) -> Any:
         """A call that must be accepted; its result."""
-        reason = self.attempt(contract, function, sender, *args)
+        reason = self.attempt(contract, function, sender, *args, value=value)
         assert reason is None, f"{contract}.{function}{args} was refused: {reason}"
         return self.result
 
-    def no(self, reason: str, contract: str, function: str, sender: str, *args: Any) -> None:
+    def no(self, reason: str, contract: str, function: str, sender: str, *args: Any, value: int = 0) -> None:
         """A call that must be refused for exactly this reason."""
-        given = self.attempt(contract, function, sender, *args)
+        given = self.attempt(contract, function, sender, *args, value=value)
         assert given == reason, f"{contract}.{function}{args}: expected {reason!r}, got {given!r}"
 
     def to(self, now: int) -> None:
-        """The clock jumps to `now`."""
+        """The clock jumps to `now`; a block passes each second."""
         assert now >= self.now, "time does not run backwards"
+        self.mine(now - self.now)
         self.now = now
 
     def wait(self, seconds: int) -> None:
         self.to(self.now + seconds)
 
     def mine(self, blocks: int) -> None:
-        """The chain grows; it knows the hashes of its last 256 blocks."""
+        """Blocks pass, and no time."""
         self.block += blocks
-        self.world = self.world.fork()
-        self.world.block_hashes = {number: block_hash(number) for number in range(self.block - 256, self.block)}
 
     # The cast ------------------------------------------------------------------------------------------------------
 
@@ -269,7 +285,8 @@ class Stage:
     def commit(self, job: int, name: str, seat: int | None = None) -> Claim:
         """A seat's results, by default those of the operator's only seat; the claim."""
         run, seat = self.world.run(job), self.seat_of(job, name) if seat is None else seat
-        root = bytes([run.turn % 256]) * 32
+        held = self.world.seat(job, seat)
+        root = results.round_root(held.first, held.count, run.turn, run.start_root)
         self.ok("settlement", "commit", f"{name} hot", job, seat, run.turn, root, b"b" * 32)
         return self.world.claims[job, seat, run.turn % run.depth].claim
 
@@ -283,7 +300,7 @@ class Stage:
         """The aggregator closes the open turn; its claim."""
         run = self.world.run(job)
         name = self.name_of(self.world.seat(job, AGGREGATOR_SEAT).operator)
-        args = (job, run.turn, seats.present(run), bytes([100 + run.turn % 100]) * 32, b"c" * 32)
+        args = (job, run.turn, seats.present(run), results.checkpoint_root(run.turn), b"c" * 32)
         self.ok("settlement", "post_checkpoint", f"{name} hot", *args)
         return self.world.claims[job, AGGREGATOR_SEAT, run.turn % run.depth].claim
 
@@ -329,6 +346,17 @@ class Stage:
         self.ok("settlement", "open_dispute", referee, job, claim)
         accounts = tuple(self.accounts[name] for name in challengers)
         self.ok("settlement", "close_dispute", referee, job, claim, True, accounts)
+
+    def demand(self, job: int, claim: Claim, lane: int, sender: str) -> None:
+        """The first chunk of a claim."""
+        slot = 0 if claim.is_aggregation else claim.scope >> 16
+        self.ok("availability", "demand", sender, job, claim, lane, slot, 0, 0, value=least_deposit(self.base_fee))
+
+    def lose(self, job: int, claim: Claim) -> None:
+        """Nobody shows a claim's data: it is void."""
+        self.demand(job, claim, STRANGERS_LANE, "stranger")
+        self.wait(self.preset.answer_s + 1)
+        self.ok("availability", "close", "stranger", job, claim, STRANGERS_LANE)
 
     def settle(self, job: int) -> None:
         """Every claim is final and paid, every lock released, everything owed withdrawn."""

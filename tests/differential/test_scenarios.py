@@ -6,8 +6,9 @@ import boa
 import pytest
 
 from zoo_compute.spec.params import PRESETS
+from zoo_compute.spec.world import EXTERNAL, PROTOCOL_ONLY
 
-from .coverage import Coverage, listed_reasons
+from .coverage import Coverage, functions_of, listed_functions, listed_reasons
 from .mirror import Disagreement, mirrored
 from .scenarios import SCENARIOS
 from .stage import Offer, Stage
@@ -47,11 +48,16 @@ def test_every_function_state_and_refusal_of_the_protocol_is_reached(campaign: C
         campaign.run(name)
     print(campaign.coverage.summary())
     assert campaign.coverage.missing() == {}
+    assert campaign.coverage.unlisted() == {}
 
 
 def test_the_list_of_reasons_is_read_from_the_protocols_text() -> None:
     assert {"settlement: window open", "auction: out of order", "tasks: not the guardian"} <= listed_reasons()
     assert len(listed_reasons()) > 90
+
+
+def test_the_specification_has_the_functions_of_the_protocols_tables() -> None:
+    assert listed_functions() == functions_of(EXTERNAL) | functions_of(PROTOCOL_ONLY)
 
 
 def test_a_contract_that_shows_another_state_is_noticed() -> None:

@@ -70,7 +70,7 @@ def replay(story: Json, cases: dict[int, Json]) -> None:
         for index, shown in enumerate(story["calls"]):
             if index >= len(recorder.steps):  # the stage made the first ones itself
                 call = read_call(shown, names)
-                stage.now, stage.base_fee = call.now, call.base_fee
+                stage.now, stage.block, stage.base_fee = call.now, call.block, call.base_fee
                 coin = {"value": call.value} if call.value else {}
                 stage.attempt(call.contract, call.function, call.sender, *call.args, **coin)
             step = recorder.steps[index]

@@ -262,7 +262,7 @@ def show_story(story: str, steps: list[Step]) -> Json:
 def genesis(first: World) -> Json:
     """What every story starts from; balances, which are all alike, in one line."""
     bare = Config()
-    keys = {name: set(getattr(first, name)) for name in MAPS if name not in GHOSTS | {"balances"}}
+    keys = {name: set(getattr(first, name)) for name in MAPS if name not in GHOSTS | {"balances", "block_hashes"}}
     return {
         "presets": {name: encode(preset, BARE) for name, preset in PRESETS.items()},
         "roles": {item.name: getattr(bare, item.name) for item in fields(Config) if item.name != "preset"},

@@ -8,12 +8,13 @@ from typing import Any
 from eth_abi import encode
 from eth_utils import keccak
 
-from zoo_compute.spec import admissions, registry, rewards, seats
+from zoo_compute.spec import admissions, registry, rewards, seats, watching
 from zoo_compute.spec.params import AGGREGATOR_SEAT, Flow
 from zoo_compute.spec.state import (
     EMPTY_BYTES32,
     CalledFees,
     Citation,
+    Claim,
     Dataset,
     Declaration,
     Earned,
@@ -26,6 +27,8 @@ from zoo_compute.spec.state import (
     World,
 )
 from zoo_compute.spec.trials import Entry, Recall, Trial, Workload
+
+from .results import claim_hash
 
 SEAL_BYTES = 20  # a bid's word keeps the upper 160 bits
 
@@ -53,8 +56,12 @@ def claim_word(posted: Posted | None) -> bytes:
     """30 bytes of the claim's hash, one of open disputes, one of status."""
     if posted is None:
         return EMPTY_BYTES32
-    digest = keccak(encode(["uint256"] * 7 + ["bytes32"] * 2 + ["uint256"], astuple(posted.claim)))
-    return digest[:30] + bytes([posted.disputes, posted.status])
+    return claim_hash(posted.claim)[:30] + bytes([posted.disputes, posted.status])
+
+
+def attestation_seal(seal: watching.Seal) -> bytes:
+    types = ["uint256"] * 4 + ["address"] + ["bytes32"] * 2
+    return keccak(encode(types, astuple(seal)))
 
 
 def _record(contract: str, name: str, source: Callable[[World, Any], Any]) -> Callable[[World, Any], Iterator[View]]:
@@ -142,6 +149,31 @@ def _claim_views(w: World, key: tuple[int, int, int]) -> Iterator[View]:
         yield View("settlement", "claims", key, claim_word(w.claims.get(key)))
 
 
+def _demand_views(w: World, key: tuple[int, Claim, int]) -> Iterator[View]:
+    job, claim, lane = key
+    yield View("availability", "demands", (job, claim_hash(claim), lane), w.demands.get(key, watching.Demand()))
+
+
+def _unit(w: World, key: tuple[int, int, int]) -> SimpleNamespace:
+    unit = w.units.get(key, watching.Unit())
+    digest = claim_hash(unit.claim) if unit.claim else EMPTY_BYTES32
+    return SimpleNamespace(claim_hash=digest, attested=unit.attested, opener=unit.opener, root=unit.root)
+
+
+def _attestation(w: World, key: tuple[int, int, int, int]) -> SimpleNamespace:
+    found = w.attestations.get(key, watching.Attestation())
+    content = attestation_seal(found.seal) if found.seal else found.root
+    return SimpleNamespace(status=found.status, content=content)
+
+
+def _of_claim(contract: str, name: str, source: Callable[[World, Any], Any]) -> Callable[[World, Any], Iterator[View]]:
+    return lambda w, key: iter((View(contract, name, (key[0], claim_hash(key[1])), source(w, key)),))
+
+
+def _only(contract: str, name: str, source: Callable[[World], Any]) -> Callable[[World, Any], Iterator[View]]:
+    return lambda w, key: iter((View(contract, name, (), source(w)),))
+
+
 def trial_hash(trial: Trial) -> bytes:
     kinds = "(uint256,(bytes32,bytes32,uint256,uint256),bytes32,bytes32,uint256,uint256)"
     return keccak(encode([kinds], [astuple(trial)]))
@@ -187,6 +219,7 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "standings": _record("settlement", "stakes", lambda w, key: w.standing(*key)),
     "lanes": _lane_views,
     "claims": _claim_views,
+    "pool": _only("rewards", "pool", lambda w: w.pool),
     "epochs": _record("rewards", "epochs", lambda w, key: w.epochs.get(key, Epoch())),
     "shares": _record("rewards", "shares", lambda w, key: w.shares.get(key, Share())),
     "earned": _earned_views,
@@ -200,6 +233,22 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "signed": _record("rewards", "signed", lambda w, key: w.signed.get(key, Signed())),
     "datasets": _record("datasets", "datasets", lambda w, key: w.datasets.get(key, Dataset())),
     "citations": lambda w, key: iter((View("datasets", "citations", (key,), _citation(w, key)),)),
+    "demands": _demand_views,
+    "certified": _of_claim("availability", "certified_at", lambda w, key: w.certified.get(key, 0)),
+    "holdings": _record("availability", "holdings", lambda w, key: w.holdings.get(key, watching.Holding())),
+    "spent": _record("availability", "held", lambda w, key: w.spent.get(key, watching.Spent())),
+    "coin_owed": _record("availability", "owed", lambda w, key: w.coin_owed.get(key, 0)),
+    "coin": lambda w, key: iter((View("chain", "balance", (w.config.availability,), w.coin),)),
+    "plans": _record("audits", "plans", lambda w, key: w.plans.get(key, watching.Plan())),
+    "draws": _record("audits", "draws", lambda w, key: w.draws.get(key, watching.Draw())),
+    "auditors": _record("audits", "auditors", lambda w, key: w.auditors.get(key, watching.Auditor())),
+    "units": _record("audits", "units", _unit),
+    "attestations": _record("audits", "attestations", _attestation),
+    "falsified": _record("audits", "falsified", lambda w, key: w.falsified.get(key, 0)),
+    "convicted": _of_claim("audits", "convicted", lambda w, key: w.convicted.get(key, False)),
+    "audit_owed": _record("audits", "owed", lambda w, key: w.audit_owed.get(key, 0)),
+    "bonded": _only("audits", "bonded", lambda w: w.bonded),
+    "bonds_burned": _only("audits", "burned", lambda w: w.bonds_burned),
     "workloads": _record("admissions", "workloads", lambda w, key: w.workloads.get(key, Workload())),
     "entries": _entry_views,
     "trials": _trial_views,
@@ -217,9 +266,14 @@ def expected_field(record: Any, name: str) -> Any:
 
 
 def changed_keys(before: World, after: World) -> Iterator[tuple[str, Any]]:
-    """Which keys of which dictionaries a step wrote or deleted."""
+    """Which keys of which dictionaries a step wrote or deleted; of what is no dictionary the key is None."""
     for name in VIEWS:
         old, new = getattr(before, name), getattr(after, name)
-        for key in {**old, **new}:
-            if old.get(key) != new.get(key):
-                yield name, key
+        if not isinstance(new, dict):
+            if old != new:
+                yield name, None
+        elif old is not new:
+            for key in old.keys() | new.keys():
+                was, now = old.get(key), new.get(key)
+                if was is not now and was != now:
+                    yield name, key

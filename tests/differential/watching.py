@@ -1,301 +1,204 @@
-"""A job of the specification beside Availability and Audits, whose view of it is a double told what the specification says.
-
-The law is that of `stage`: both accept and reach the same state, or both refuse for the same reason.
-"""
+"""Directed sequences about Availability: data that is asked for is shown or lost. See `opening`."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import astuple, replace
+from dataclasses import replace
 from typing import Any
 
-import boa
-import numpy as np
-from eth_abi.abi import encode
-from eth_account import Account
-from eth_utils.crypto import keccak
+from zoo_compute.spec.availability import least_deposit
+from zoo_compute.spec.params import AGGREGATOR_SEAT, STRANGERS_LANE, SUBMITTER_LANE
+from zoo_compute.spec.state import Claim, ClaimStatus
+from zoo_compute.spec.watching import Signature
 
-from repops import commitments
-from tests.contract_kit import START, UNLIMITED, load, reason_of
-from tests.openings import SlotRound, round_root
-from zoo_compute.spec.params import DEVNET, ZEN, Terms
-from zoo_compute.spec.refusal import Refused
-from zoo_compute.spec.state import Claim, Config, World
-from zoo_compute.spec.state import Seal as BidSeal
-from zoo_compute.spec.watching import Seal, Signature
-from zoo_compute.spec.world import Call, apply
-
-CLAIM_TYPE = "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32,uint256)"
-SLOTS, SEGMENTS, STEPS = 6, 3, 4
-RUN_FIELDS = [
-    "state",
-    "round",
-    "turn",
-    "rounds",
-    "slots",
-    "quorum",
-    "depth",
-    "policy",
-    "opened_at",
-    "window_s",
-    "slot_s",
-    "aggregate_s",
-    "aggregator",
-    "aggregator_due",
-    "token",
-    "lock",
-    "flops",
-    "seats",
-    "missing",
-    "committed",
-    "holds",
-    "held_s",
-    "pot",
-    "start_root",
-]
-WATCHED = ("demands", "certified", "holdings", "spent", "coin_owed", "plans", "draws", "auditors", "units")
-WATCHED += ("attestations", "falsified", "convicted", "audit_owed")
-BEARERS = (1, 2, 3, 4)  # operators with seats: 4 aggregates
-PRESET = replace(DEVNET, min_window_s=600, answer_s=40)
+from . import results
+from .opening import scenario
+from .stage import AUDITORS, Offer, Stage
 
 
-def claim_hash(claim: Claim) -> bytes:
-    return bytes(keccak(encode([CLAIM_TYPE], [astuple(claim)])))
+class Watched:
+    """A job of six slots in three seats, with windows of ten minutes; `claims` are those of its first turn, by seat."""
+
+    def __init__(self, s: Stage, **changes: Any) -> None:
+        s.register_all()
+        for name in AUDITORS:
+            s.register(name)
+        slots = {name: Offer(40, 2) for name in ("alice", "bob", "carol")}
+        times = {"slot_s": 300, "aggregate_s": 300, "reexecute_s": 200}
+        self.s = s
+        self.job = job = s.post(slots=6, rounds=9, **times, **changes)
+        s.bid_all(job, slots, {"dave": Offer(40)})
+        s.reveal_all(job, slots, {"dave": Offer(40)})
+        for kind in (0, 1):
+            s.ok("auction", "clear", "stranger", job, kind, s.order(job, kind))
+        for kind in (0, 1):  # seat 0 has slots 0 and 1, and so on
+            s.ok("auction", "award", "stranger", job, kind, s.winners(job, kind))
+        for name in slots:
+            s.ready(job, name)
+        self.claims = {seat: s.commit(job, name, seat) for seat, name in enumerate(slots)}
+        self.claims[AGGREGATOR_SEAT] = s.post_checkpoint(self.job)
+
+    def finalise(self) -> None:
+        """What of the first turn is pending; one by one."""
+        self.s.to(max(self.s.now, *(claim.deadline + 1 for claim in self.claims.values())))
+        for claim in self.claims.values():
+            if self.s.world.claims[self.job, claim.seat, 0].status == ClaimStatus.PENDING:
+                self.s.ok("settlement", "finalise", "stranger", self.job, (claim,))
+
+    # Demands -------------------------------------------------------------------------------------------------------
+
+    def holder(self, lane: int) -> str:
+        operator = self.s.world.seat(self.job, lane).operator
+        if lane == SUBMITTER_LANE or not operator:
+            return "submitter" if lane == SUBMITTER_LANE else "stranger"
+        return self.s.world.operator(operator).hot
+
+    def demand(self, seat: int, lane: int = STRANGERS_LANE, reason: str = "", **changes: Any) -> None:
+        claim: Claim = changes.get("claim", self.claims[seat])
+        slot = changes.get("slot", 0 if claim.is_aggregation else claim.scope >> 16)
+        value = changes.get("value", least_deposit(self.s.base_fee))
+        args = (self.job, claim, lane, slot, changes.get("tensor", 0), changes.get("group", 0))
+        sender = changes.get("sender", self.holder(lane))
+        given = self.s.attempt("availability", "demand", sender, *args, value=value)
+        assert given == (f"availability: {reason}" if reason else None), given
+
+    def answer(self, seat: int, lane: int = STRANGERS_LANE) -> None:
+        claim = self.claims[seat]
+        opening = results.chunk_opening(claim, self.s.world.demands[self.job, claim, lane])
+        self.s.ok("availability", "answer", "stranger", self.job, claim, lane, opening)
+
+    def close(self, seat: int, lane: int = STRANGERS_LANE) -> None:
+        self.s.ok("availability", "close", "stranger", self.job, self.claims[seat], lane)
+
+    def signatures(self, *numbers: int) -> tuple[Signature, ...]:
+        """Of the holders of seats; where there is none, of grace."""
+        s = self.s
+        holders = [s.world.seat(self.job, number).operator or s.ids["grace"] for number in numbers]
+        return tuple(Signature(number, s.world.operator(of).hot) for number, of in zip(numbers, holders, strict=True))
 
 
-def sealed(seal: Seal) -> bytes:
-    types = ["uint256"] * 4 + ["address"] + ["bytes32"] * 2
-    return bytes(keccak(encode(types, astuple(seal))))
+@scenario
+def data_is_shown_to_who_asks_for_it(s: Stage) -> None:
+    t, answer_s = Watched(s, token="usd"), s.preset.answer_s
+    t.demand(0, 1, "not the lane's holder", sender="stranger")
+    t.demand(0, 0, "not the lane's holder")
+    for lane in (3, 131, 2**200):
+        t.demand(0, lane, "not the lane's holder")
+    for what in ({"slot": 2}, {"tensor": 2**32}, {"group": 2**40}):
+        t.demand(0, reason="nothing there", **what)
+    t.demand(AGGREGATOR_SEAT, reason="nothing there", slot=1)
+    s.base_fee = 3 * 10**9
+    t.demand(0, reason="deposit too small", value=least_deposit(s.base_fee) - 1)
+    t.demand(0, 1, slot=1, tensor=0, group=1)
+    s.base_fee = 0
+    t.demand(0, 1, "demand open")
+    t.demand(0, tensor=2**32 - 1, group=2**40 - 1)
+    t.demand(AGGREGATOR_SEAT, SUBMITTER_LANE, tensor=2)
+    t.demand(0, AGGREGATOR_SEAT, tensor=1)
+    s.wait(1)
+    asked = replace(s.world.demands[t.job, t.claims[0], 1], tensor=1)
+    wrong = results.chunk_opening(t.claims[0], asked)
+    s.no("availability: bytes do not match", "availability", "answer", "stranger", t.job, t.claims[0], 1, wrong)
+    lane = SUBMITTER_LANE
+    s.no("availability: no demand", "availability", "answer", "stranger", t.job, t.claims[0], lane, wrong)
+    t.answer(0, 1)
+    s.wait(answer_s - 1)
+    for seat, lane in ((0, STRANGERS_LANE), (AGGREGATOR_SEAT, SUBMITTER_LANE), (0, AGGREGATOR_SEAT)):
+        t.answer(seat, lane)
+    s.no("availability: no demand", "availability", "close", "stranger", t.job, t.claims[0], 1)
+    for _ in range(3):
+        t.demand(0, 1)
+        s.wait(answer_s)
+        t.answer(0, 1)
+    t.demand(0, 1, "demands spent")
+    owner = s.accounts["alice owner"]
+    s.ok("availability", "withdraw", "stranger", owner)
+    s.no("availability: nothing owed", "availability", "withdraw", "stranger", owner)
 
 
-def block_hash(number: int) -> bytes:
-    return bytes(keccak(number.to_bytes(32, "big")))
+@scenario
+def a_certificate_stands_for_bytes(s: Stage) -> None:
+    t = Watched(s, token="usd")
+    claim = t.claims[0]
+
+    def refuse(reason: str, *signatures: Signature) -> None:
+        s.no(f"availability: {reason}", "availability", "certify", "stranger", t.job, claim, signatures)
+
+    t.demand(0)
+    refuse("seats out of order", *t.signatures(2, 1))
+    refuse("seats out of order", *t.signatures(AGGREGATOR_SEAT))
+    refuse("not another's seat", *t.signatures(0, 1))
+    refuse("not another's seat", *t.signatures(1, 7))
+    refuse("not signed", Signature(1, s.accounts["frank hot"]))
+    refuse("too few slots", *t.signatures(1))
+    s.wait(s.preset.answer_s)
+    s.no("availability: window open", "availability", "close", "stranger", t.job, claim, STRANGERS_LANE)
+    s.ok("availability", "certify", "stranger", t.job, claim, t.signatures(1, 2))
+    refuse("certified", *t.signatures(1, 2))
+    t.demand(0, 1, "certified")
+    s.wait(1)
+    t.close(0)
 
 
-def update(slot: int, turn: int) -> dict[str, np.ndarray[Any, Any]]:
-    big = np.arange(slot + turn, slot + turn + 1_200 + slot, dtype=np.float32)
-    return {"a": big, "b": big[: slot + 1], "c": np.int64([turn])}
+@scenario
+def data_that_nobody_shows_voids_its_claim(s: Stage) -> None:
+    """Of slots and of an aggregation; a demand at the last moment for it leaves time to end it."""
+    t, answer_s = Watched(s, token="usd"), s.preset.answer_s
+    late = t.claims[1].deadline - 2 * answer_s
+    t.demand(1, 2)
+    s.wait(answer_s + 1)
+    opening = results.chunk_opening(t.claims[1], s.world.demands[t.job, t.claims[1], 2])
+    s.no("availability: answer too late", "availability", "answer", "stranger", t.job, t.claims[1], 2, opening)
+    t.close(1, 2)
+    t.demand(1, reason="unknown claim")
+    s.no("availability: unknown claim", "availability", "certify", "stranger", t.job, t.claims[1], ())
+    s.no("audits: not convicted", "audits", "record_conviction", "stranger", t.job, t.claims[0])
+    s.ok("audits", "record_conviction", "stranger", t.job, t.claims[1])
+    t.demand(2, 0)
+    t.demand(2, sender=s.tokens["bad"])
+    s.to(late + 1)
+    t.demand(0, reason="too late")
 
 
-class Twin:
-    """Both sides of one job."""
-
-    def __init__(self, token: str) -> None:
-        self.keys = {operator: Account.from_key(operator.to_bytes(32, "big")) for operator in range(1, 8)}
-        self.double = load("mocks/ProtocolDouble").deploy()
-        self.tokens = {name: load("mocks/FalseToken").deploy() for name in ("zen", "usd")}
-        at = str(self.double.address)
-        self.availability = load("Availability").deploy(at, at, at, PRESET.answer_s)
-        zen = self.tokens["zen"].address
-        self.audits = load("Audits").deploy(at, at, at, at, zen, PRESET.audit_bond, PRESET.draw_blocks)
-        self.referee = str(boa.env.generate_address("referee"))
-        self.audits.wire(self.referee)
-        self.contracts = {"availability": self.availability, "audits": self.audits}
-        self.submitter = str(boa.env.generate_address("submitter"))
-        self.stranger = str(boa.env.generate_address("stranger"))
-        self.owners = {operator: str(boa.env.generate_address(f"owner {operator}")) for operator in self.keys}
-        self.world = World(
-            config=Config(preset=PRESET, zen=str(zen), referee=self.referee, audits=str(self.audits.address))
-        )
-        self.now, self.block, self.base_fee, self.job = START, 1_000, 0, 1
-        self.reasons: Counter[str] = Counter()
-        self.accepts: Counter[str] = Counter()
-        self.results: dict[Claim, list[SlotRound]] = {}
-        self.states: dict[Claim, dict[str, np.ndarray[Any, Any]]] = {}
-        self._cast()
-        self._start(str(self.tokens[token].address))
-
-    # --- the specification's job
-
-    def play(self, contract: str, function: str, sender: str, *args: Any) -> Any:
-        """A step of the protocol's other contracts, which only the specification makes."""
-        self.world, result = apply(self.world, Call(contract, function, sender, self.now, args))
-        self.tell()
-        return result
-
-    def _cast(self) -> None:
-        for account in (self.submitter, self.stranger, *self.owners.values(), *map(self.hot, self.keys)):
-            boa.env.set_balance(account, 10**24)
-            for token in self.tokens.values():
-                token.mint(account, 10**6 * ZEN)
-                token.approve(self.audits, UNLIMITED, sender=account)
-                self.world.balances[str(token.address), account] = 10**6 * ZEN
-        for operator, owner in self.owners.items():
-            self.double.set_operator(operator, owner, self.hot(operator))
-
-    def _start(self, token: str) -> None:
-        play = self.play
-        play("tasks", "allow", "deployer", token, True, 0)
-        for operator, owner in self.owners.items():
-            play("registry", "register", owner, self.hot(operator), 1, 48, PRESET.min_stake, "http://")
-            play("registry", "deposit", owner, operator, token, 10**9)
-        roots = (b"p" * 32, b"s" * 32, b"d" * 32, b"m" * 32)
-        terms = Terms(token, *roots, 9, SLOTS, 2, 100, 160, 50, 80, 300, 300, 5, 10**12, 4, 0)
-        play("tasks", "post", self.submitter, terms)
-        bids = [(0, operator, 2) for operator in BEARERS[:3]] + [(1, BEARERS[3], 1)]
-        for kind, operator, capacity in bids:
-            seal = BidSeal(1, kind, 1, operator, 40, capacity, bytes(32))
-            play("auction", "bid", self.hot(operator), 1, kind, operator, seal, capacity, False)
-        self.now = self.world.lot(1, 0).bid_end
-        for kind, operator, _ in bids:
-            play("auction", "reveal", self.stranger, 1, kind, operator, 40, bytes(32))
-        self.now = self.world.lot(1, 0).reveal_end
-        for kind, operators in ((0, BEARERS[:3]), (1, BEARERS[3:])):
-            play("auction", "clear", self.stranger, 1, kind, operators)
-        for kind, operators in ((0, BEARERS[:3]), (1, BEARERS[3:])):
-            play("auction", "award", self.stranger, 1, kind, operators)
-        for seat in (0, 1, 2, 128):
-            if self.world.run(1).missing >> seat & 1:
-                play("settlement", "ready", self.hot(self.world.seat(1, seat).operator), 1, seat, 20)
-
-    def hot(self, operator: int) -> str:
-        return str(self.keys[operator].address)
-
-    def commit(self, seat: int) -> None:
-        run, held = self.world.run(1), self.world.seat(1, seat)
-        results = [self._result(slot, run.turn, run.start_root) for slot in range(held.first, held.first + held.count)]
-        args = (1, seat, run.turn, round_root(results), bytes(32))
-        self.play("settlement", "commit", self.hot(held.operator), *args)
-        self.results[self.newest(seat)] = results
-
-    def _result(self, slot: int, turn: int, start: bytes) -> SlotRound:
-        steps = [(index * STEPS, bytes([slot, turn, index, 1]) * 8) for index in range(1, SEGMENTS + 1)]
-        return SlotRound(slot, start, ((0, start), *steps), update(slot, turn))
-
-    def post_checkpoint(self) -> None:
-        run = self.world.run(1)
-        state = update(40, run.turn)
-        mask = ~run.missing & (1 << run.seats) - 1
-        args = (1, run.turn, mask, commitments.state_root(state), bytes(32))
-        self.play("settlement", "post_checkpoint", self.hot(self.world.seat(1, 128).operator), *args)
-        self.states[self.newest(128)] = state
-
-    def newest(self, seat: int) -> Claim:
-        return max((posted.claim for key, posted in self.world.claims.items() if key[1] == seat), key=lambda c: c.turn)
-
-    # --- both sides
-
-    def tell(self) -> None:
-        """The double says what the specification says of the job."""
-        w, double = self.world, self.double
-        if 1 in w.jobs:
-            double.set_job(1, astuple(w.job(1)))
-        if 1 not in w.runs:
-            return
-        run = {name: getattr(w.run(1), name, 0) for name in RUN_FIELDS}
-        double.set_run(1, tuple(run.values()))
-        for (_, seat), held in w.seats.items():
-            double.set_seat(1, seat, astuple(held)[:8])
-        for posted in w.claims.values():
-            double.set_claim(1, astuple(posted.claim), int(posted.status))
-        for turn in range(w.run(1).turn + 1):
-            double.set_final(1, turn, turn < w.run(1).turn and w.lane(1, turn).pending == 0)
-
-    def attempt(self, contract: str, function: str, sender: str, *args: Any, value: int = 0) -> str | None:
-        """One call on both; the reason it was refused for."""
-        call = Call(contract, function, sender, self.now, args, value, self.base_fee, self.block)
-        self.world.block_hashes = {number: block_hash(number) for number in range(self.block - 256, self.block)}
-        before, reason, result = self.world, None, None
-        try:
-            self.world, result = apply(before, call)
-        except Refused as refusal:
-            reason = refusal.reason
-        resumed, voided = self.double.count_resumed(), self.double.count_voided()
-        given, returned = self._invoke(call)
-        assert given == reason, f"{call}: refused with {given!r}, specification says {reason!r}"
-        if reason is not None:
-            self.reasons[reason] += 1
-            return reason
-        self.accepts[f"{contract}.{function}"] += 1
-        assert result is None or returned == result
-        self._compare(before, resumed, voided)
-        self.tell()
-        return None
-
-    def _invoke(self, call: Call) -> tuple[str | None, Any]:
-        boa.env.timestamp = call.now
-        patch = boa.env.evm.patch
-        patch.block_number = call.block
-        patch.prev_hashes = [block_hash(call.block - back) for back in range(1, 257)]
-        boa.env.evm.vm.state.execution_context._base_fee_per_gas = call.base_fee
-        method = getattr(self.contracts[call.contract], call.function)
-        args = [self._encoded(arg, call) for arg in call.args]
-        options = {"value": call.value} if call.value else {}
-        try:
-            return None, method(*args, sender=call.sender, **options)
-        except boa.BoaError as error:
-            return reason_of(error), None
-
-    def _encoded(self, arg: Any, call: Call) -> Any:
-        if isinstance(arg, Seal):
-            return sealed(arg)
-        if isinstance(arg, Signature):
-            return self._signed(arg, call.args[1])
-        if isinstance(arg, tuple):
-            return [self._encoded(item, call) for item in arg]
-        if hasattr(arg, "__dataclass_fields__"):
-            return tuple(list(part) if isinstance(part, tuple) else part for part in astuple(arg))
-        return arg
-
-    def _signed(self, signature: Signature, claim: Claim) -> tuple[Any, ...]:
-        key = next(key for key in self.keys.values() if str(key.address) == signature.signer)
-        signed = key.unsafe_sign_hash(self.availability.digest(1, claim_hash(claim)))
-        return (signature.seat, signed.v, signed.r.to_bytes(32, "big"), signed.s.to_bytes(32, "big"))
-
-    def _compare(self, before: World, resumed: int, voided: int) -> None:
-        w = self.world
-        for name in WATCHED:
-            old, new = getattr(before, name), getattr(w, name)
-            for key in new:
-                if old.get(key) != new[key]:
-                    self._check(name, key, new[key])
-        assert (self.audits.bonded(), self.audits.burned()) == (w.bonded, w.bonds_burned)
-        moved = sum(self.double.resumed(index) for index in range(resumed, self.double.count_resumed()))
-        assert self.double.holds() == w.run(1).holds
-        shown = sum(posted.status != before.claims[key].status for key, posted in w.claims.items())
-        assert self.double.count_voided() - voided == shown
-        if not shown and w.run(1).opened_at:
-            assert w.run(1).aggregator_due - before.run(1).aggregator_due == moved
-        for name, token in self.tokens.items():
-            held = w.balances.get((str(token.address), w.config.audits), 0)
-            assert token.balanceOf(self.audits) == held, f"audits hold another amount of {name}"
-        assert boa.env.get_balance(self.availability.address) == sum(w.coin_owed.values()) + sum(
-            asked.deposit for asked in w.demands.values()
-        )
-
-    def _check(self, name: str, key: Any, value: Any) -> None:
-        shown, expected = CHECKS[name](self, key, value)
-        assert shown == expected, f"{name} {key}: shows {shown}, specification says {expected}"
+@scenario
+def a_demand_in_the_last_second_for_it_is_ended_too(s: Stage) -> None:
+    t, answer_s = Watched(s, token="usd"), s.preset.answer_s
+    t.demand(2, 0)
+    t.demand(2, sender=s.tokens["bad"])
+    s.to(t.claims[1].deadline - 2 * answer_s)
+    t.demand(0)
+    t.close(2, 0)
+    t.close(2)
+    s.no("availability: transfer failed", "availability", "withdraw", "stranger", s.tokens["bad"])
+    s.ok("availability", "withdraw", "stranger", s.accounts["alice hot"])
+    s.wait(answer_s + 1)
+    t.close(0)
+    t.finalise()
 
 
-def _demand(twin: Twin, key: Any, value: Any) -> tuple[Any, Any]:
-    return tuple(twin.availability.demands(key[0], claim_hash(key[1]), key[2])), astuple(value)
+@scenario
+def an_aggregation_whose_state_nobody_has_is_done_again(s: Stage) -> None:
+    t = Watched(s, token="usd")
+    t.demand(AGGREGATOR_SEAT, 0)
+    s.wait(s.preset.answer_s + 1)
+    t.close(AGGREGATOR_SEAT, 0)
+    run = s.world.run(t.job)
+    assert (run.turn, run.round, run.holds) == (2, 0, 0)
 
 
-def _unit(twin: Twin, key: Any, value: Any) -> tuple[Any, Any]:
-    expected = (claim_hash(value.claim), value.attested, value.opener, value.root)
-    return tuple(twin.audits.units(*key)), expected
-
-
-def _attestation(twin: Twin, key: Any, value: Any) -> tuple[Any, Any]:
-    shown = twin.audits.attestations(*key)
-    content = sealed(value.seal) if value.seal else value.root
-    return (shown.status, shown.content), (int(value.status), content)
-
-
-CHECKS: dict[str, Callable[[Twin, Any, Any], tuple[Any, Any]]] = {
-    "demands": _demand,
-    "certified": lambda t, k, v: (t.availability.certified_at(k[0], claim_hash(k[1])), v),
-    "holdings": lambda t, k, v: (tuple(t.availability.holdings(k)), astuple(v)),
-    "spent": lambda t, k, v: (tuple(t.availability.held(*k)), astuple(v)),
-    "coin_owed": lambda t, k, v: (t.availability.owed(k), v),
-    "plans": lambda t, k, v: (tuple(t.audits.plans(k)), astuple(v)),
-    "draws": lambda t, k, v: (tuple(t.audits.draws(*k)), astuple(v)),
-    "auditors": lambda t, k, v: (tuple(t.audits.auditors(k)), astuple(v)),
-    "units": _unit,
-    "attestations": _attestation,
-    "falsified": lambda t, k, v: (t.audits.falsified(*k), v),
-    "convicted": lambda t, k, v: (t.audits.convicted(k[0], claim_hash(k[1])), v),
-    "audit_owed": lambda t, k, v: (t.audits.owed(*k), v),
-}
+@scenario
+def a_seat_holds_the_clocks_for_less_than_twice_an_answers_time(s: Stage) -> None:
+    t, answer_s = Watched(s, token="usd"), s.preset.answer_s
+    opened_at = s.world.run(t.job).opened_at
+    for lane in (1, 2):
+        t.demand(0, lane)
+    s.wait(1)
+    t.answer(0, 1)
+    assert s.world.run(t.job).holds == 1  # the other one's
+    s.wait(1)
+    t.answer(0, 2)
+    assert (s.world.run(t.job).holds, s.world.run(t.job).opened_at) == (0, opened_at + 2)
+    for seconds, holds in ((answer_s, 1), (1, 0)):  # bob's second demand may hold, the third may not
+        t.demand(0, 1)
+        assert s.world.run(t.job).holds == holds
+        s.wait(seconds)
+        t.answer(0, 1)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from tests.differential.coverage import Coverage
-from tests.differential.stage import Offer, Stage
+from tests.differential.stage import Offer, Stage, block_hash
 from zoo_compute.spec import admissions, audits, pricing, promises, rewards, seats
 from zoo_compute.spec.params import AGGREGATOR_SEAT, BPS, FALSE_TRIAL_BPS, ZEN
 from zoo_compute.spec.state import Claim, Message
@@ -137,7 +137,7 @@ def self_challenge() -> Outcome:
 def sybil_challengers() -> Outcome:
     s = new_stage()
     job = s.running(SLOTS, AGGREGATORS)
-    sybils = ("sink", "timelock", "guardian", "deployer", "referee", "availability", "erin hot", "erin owner")
+    sybils = ("sink", "timelock", "guardian", "deployer", "referee", "frank owner", "erin hot", "erin owner")
     watched = Watched(s, "alice", *sybils[:6], "erin")
     s.convict(job, lie(s, job, "alice"), *(2 * sybils))
     finish(s, job)
@@ -524,14 +524,13 @@ def claimed_class() -> Outcome:
 )
 def made_up_trial() -> Outcome:
     s = new_stage()
-    s.mine(1)
     alice, referee = s.ids["alice"], s.world.config.referee
     s.ok("admissions", "set_workload", "deployer", 8, Workload(b"p" * 32, b"s" * 32, 1, 1))
     watched = Watched(s, "alice")
     s.ok("admissions", "enter", "alice hot", alice)
     s.mine(2)
     work = admissions.workload_of(s.world, alice)
-    seed = admissions.seed(s.world.block_hashes[s.world.entries[alice].block], alice, work)
+    seed = admissions.seed(block_hash(s.world.entries[alice].block), alice, work)
     s.ok("admissions", "answer", "alice hot", alice, seed, b"x" * 32)
     trial = s.world.trials[alice].trial
     s.ok("admissions", "open_dispute", referee, trial)

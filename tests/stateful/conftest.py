@@ -2,7 +2,7 @@
 
 import pytest
 
-from .machine import prepared
+from .walk import prepared
 
 
 @pytest.fixture(scope="session", autouse=True)

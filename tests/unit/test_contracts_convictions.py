@@ -51,7 +51,7 @@ def test_convict__worker_under_policy_0__divides_its_lock_and_leaves_the_rounds(
 
 def test_convict__no_challenger__burns_their_part(kit, play, cast, running):
     claim = play.commit(running, cast[0])
-    kit.settlement.void(running, claim, sender=kit.availability)
+    kit.settlement.void(running, claim, sender=kit.availability.address)
     assert kit.registry.burned(kit.zen) == LOCK - LOCK // 10
     assert kit.registry.discount_bps(cast[0].id) == 0
 
@@ -136,13 +136,13 @@ def test_close_dispute__of_a_convicted_claim_whose_place_is_used_again__changes_
 
 def test_hold__stops_the_clocks_until_resume(kit, play, cast, running):
     run = kit.settlement.runs(running)
-    kit.settlement.hold(running, sender=kit.availability)
+    kit.settlement.hold(running, sender=kit.availability.address)
     play.to(run.opened_at + 500)
     seat = play.seat_of(running, cast[0])
     with play.refused("settlement: deadline not passed"):
         kit.settlement.time_out(running, seat, sender=play.anyone)
     play.commit(running, cast[1])  # inputs stay open
-    kit.settlement.resume(running, 450, sender=kit.availability)
+    kit.settlement.resume(running, 450, sender=kit.availability.address)
     after = kit.settlement.runs(running)
     assert (after.opened_at, after.aggregator_due) == (run.opened_at + 450, run.aggregator_due + 450)
     kit.settlement.time_out(running, seat, sender=play.anyone)

@@ -90,7 +90,7 @@ def test_abandon__all_declined__returns_everything(kit, play, cast, awarded):
 
 
 def test_wire__names_the_judges_once(kit, play):
-    judges = (kit.referee, kit.availability, kit.audit_pool)
+    judges = (kit.referee, kit.availability.address, kit.audit_pool)
     assert (kit.settlement.referee(), kit.settlement.availability(), kit.settlement.audit_pool()) == judges
     with play.refused("settlement: not the deployer"):
         kit.settlement.wire(*judges, sender=play.anyone)

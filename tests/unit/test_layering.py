@@ -34,7 +34,6 @@ LONG_FOR_A_REASON = {
     "contracts/NodeRegistry.vy": _ONE_MACHINE,
     "contracts/Rewards.vy": _ONE_MACHINE,
     "contracts/Settlement.vy": _ONE_MACHINE,
-    "tests/stateful/machine.py": "hypothesis wants every rule of a walk in one class",
     "tests/spec/attacks.py": "the attacks of one table, each told as a story",
     "tests/unit/test_contracts_auction.py": "one contract, function by function",
     "tests/unit/test_contracts_registry.py": "one contract, function by function",

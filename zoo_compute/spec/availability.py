@@ -38,6 +38,7 @@ def demand(w: World, msg: Message, job: int, claim: Claim, lane: int, slot: int,
     spent = w.spent.get((job, lane), Spent())
     may_hold = spent.turn != run.turn or spent.seconds < answer_s
     holds = run.state == JobState.RUNNING and lane <= AGGREGATOR_SEAT and may_hold
+    w.coin += msg.value
     w.demands[job, claim, lane] = Demand(
         msg.sender, msg.value, before.asked + 1, msg.now, slot, tensor, group, run.turn, holds
     )
@@ -90,6 +91,7 @@ def withdraw(w: World, msg: Message, account: str) -> int:
     require(amount > 0, "availability: nothing owed")
     require(not w.refuses_coin.get(account, False), "availability: transfer failed")
     w.coin_owed[account] = 0
+    w.coin -= amount
     return amount
 
 

@@ -169,12 +169,6 @@ def set_admitted(w: World, operator: int, admitted: bool) -> None:
     w.operators[operator] = replace(w.operators[operator], is_admitted=admitted)
 
 
-def set_admitted_by(w: World, msg: Message, operator: int, admitted: bool) -> None:
-    """`set_admitted`, called by an account."""
-    require(msg.sender == w.config.admissions, "registry: not a protocol contract")
-    set_admitted(w, operator, admitted)
-
-
 def credit(w: World, operator: int, token: str, amount: int) -> None:
     """For Settlement: from the pot to an operator's free collateral."""
     _take_from_pot(w, token, amount)

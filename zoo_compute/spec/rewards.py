@@ -65,12 +65,6 @@ def record_verification(w: World, auditor: int, job: int, weight: int, *, now: i
     _call(w, Flow.VERIFICATION, auditor, job, weight, weight, fresh, now=now)
 
 
-def record_verification_by(w: World, msg: Message, auditor: int, job: int, weight: int) -> None:
-    """As a call: only the audits may."""
-    require(msg.sender == w.config.audits, "rewards: not the audits")
-    record_verification(w, auditor, job, weight, now=msg.now)
-
-
 def record_data(w: World, contributor: str, job: int, weight: int, most: int, *, now: int) -> None:
     """For Datasets: what a contributor's data was worth to a job, of the most it could have been."""
     fees = w.fees_of(job)

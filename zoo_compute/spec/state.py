@@ -450,6 +450,7 @@ class World:
     holdings: dict[int, Holding] = field(default_factory=dict)  # by job
     spent: dict[tuple[int, int], Spent] = field(default_factory=dict)  # (job, seat)
     coin_owed: dict[str, int] = field(default_factory=dict)  # by account
+    coin: int = 0  # of the chain's, that it holds
     # Audits
     plans: dict[int, Plan] = field(default_factory=dict)  # by job
     draws: dict[tuple[int, int], Draw] = field(default_factory=dict)  # (job, turn)

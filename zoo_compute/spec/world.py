@@ -83,7 +83,6 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
             registry.heartbeat,
             registry.breach,
         ),
-        "set_admitted": registry.set_admitted_by,
         "set_paused": set_paused("registry"),
     },
     "tasks": {**_named(tasks.allow, tasks.post, tasks.cancel, tasks.withdraw), "set_paused": set_paused("tasks")},
@@ -112,21 +111,15 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         settlement.release,
         convictions.open_dispute,
         convictions.close_dispute,
-        convictions.void,
-        convictions.hold,
-        convictions.resume,
     ),
-    "rewards": {
-        **_named(
-            rewards.fund,
-            rewards.redeem,
-            rewards.claim,
-            rewards.claim_verification,
-            rewards.claim_data,
-            rewards.recycle,
-        ),
-        "record_verification": rewards.record_verification_by,
-    },
+    "rewards": _named(
+        rewards.fund,
+        rewards.redeem,
+        rewards.claim,
+        rewards.claim_verification,
+        rewards.claim_data,
+        rewards.recycle,
+    ),
     "datasets": _named(datasets.contribute, datasets.cite, datasets.score),
     "availability": _named(
         availability.demand, availability.answer, availability.certify, availability.close, availability.withdraw
@@ -176,6 +169,7 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
             "pay_out",
             "burn",
             "reward_outcome",
+            "set_admitted",
         ),
         "registry: not a protocol contract",
     ),
@@ -185,15 +179,19 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
         "cancelled": "auction: not the task registry",
         "take": "auction: not the settlement",
     },
-    "settlement": dict.fromkeys(("seat", "begin"), "settlement: not the auction"),
+    "settlement": {
+        **dict.fromkeys(("seat", "begin"), "settlement: not the auction"),
+        **dict.fromkeys(("void", "hold", "resume"), "settlement: not the availability"),
+    },
     "rewards": {
         "record": "rewards: not the settlement",
+        "record_verification": "rewards: not the audits",
         "record_data": "rewards: not the datasets",
     },
 }
 
 # Contracts that were wired at deployment to those deployed after them.
-WIRED: tuple[str, ...] = ("registry", "tasks", "auction", "settlement", "rewards", "admissions")
+WIRED: tuple[str, ...] = ("registry", "tasks", "auction", "settlement", "rewards", "audits", "admissions")
 
 
 def apply(world: World, call: Call) -> tuple[World, Any]:

@@ -1,0 +1,93 @@
+"""Rules of a walk: the business of operators, and strays."""
+
+from typing import Any
+
+from zoo_compute.spec.params import AGGREGATOR_SEAT, PERIODS, STAKE_UNIT
+
+from ..differential.stage import AUDITORS, OPERATORS
+from .rules import precondition, rule
+from .walk import INDEX, OFFSET, TOKENS, Walk
+
+
+class Operators(Walk):
+    """What owners do at any time; and any call on any job, whatever its state."""
+
+    @rule(who=INDEX, what=range(11), amount=(0, 1, 100, 5_000, 998_000, 10**6), token=TOKENS)
+    def manage(self, who: int, what: int, amount: int, token: str) -> None:
+        """An owner's business, exits included."""
+        name = (*OPERATORS, *AUDITORS, "alice")[who]
+        owner, operator, address = f"{name} owner", self.s.ids[name], self.s.tokens[token]
+        calls: list[tuple[Any, ...]] = [
+            ("registry", "deposit", operator, address, amount),
+            ("registry", "withdraw", operator, address, amount),
+            ("registry", "withdraw", operator, address, self.s.world.deposit_of(operator, address).free),
+            ("registry", "add_stake", operator, amount * (STAKE_UNIT if amount % 100 == 0 else 1)),
+            ("registry", "request_exit", operator),
+            ("registry", "withdraw_stake", operator),
+            ("registry", "set_hot", operator, self.s.accounts[f"{name} hot"]),
+            ("registry", "announce", operator, "http://elsewhere"),
+            ("audits", "resign", operator),
+            ("audits", "enlist", operator, amount * 10**15),
+            ("datasets", "contribute", b"r" * 32, b"c" * 32, amount),
+        ]
+        contract, function, *args = calls[what]
+        self.s.attempt(contract, function, owner, *args)
+
+    @rule(who=INDEX, tier=(0, 0, 1, 2), hours=range(2**PERIODS + 1), back=range(-1, 4))
+    def promise(self, who: int, tier: int, hours: int, back: int) -> None:
+        """Hours are declared; an older promise is judged."""
+        name = OPERATORS[who % 5]
+        if back >= 0:
+            self.s.attempt("registry", "breach", "stranger", self.s.ids[name], self.epoch - back)
+        if back < 2:
+            self.s.attempt("registry", "declare", f"{name} owner", self.s.ids[name], tier, hours)
+
+    @rule(who=INDEX, periods=range(3))
+    def beat(self, who: int, periods: int) -> None:
+        """Signs of life, the clock running on by a period or so between them."""
+        name = OPERATORS[who % 5]
+        for _ in range(periods):
+            self.s.attempt("registry", "heartbeat", f"{name} hot", self.s.ids[name])
+            self.s.wait(self.s.preset.epoch_s // PERIODS)
+
+    @precondition(lambda self: self.is_idle)
+    @rule(who=INDEX, hours=range(1, 2**PERIODS - 1 + 1), offset=OFFSET)
+    def break_promise(self, who: int, hours: int, offset: int) -> None:
+        """Hours of the next epoch are promised; at its end, and at the next one's, anybody may see to it."""
+        name = OPERATORS[who % 5]
+        self.s.attempt("registry", "declare", f"{name} owner", self.s.ids[name], 0, hours)
+        for _ in range(2):
+            self.s.to((self.s.now // self.s.preset.epoch_s + 1) * self.s.preset.epoch_s)
+        self.s.to(self.s.now + max(0, offset))
+        epoch = self.epoch
+        for back in (0, 1):
+            self.s.attempt("registry", "breach", "stranger", self.s.ids[name], epoch - back)
+
+    # Strays ---------------------------------------------------------------------------------------------------------
+
+    @rule(job=INDEX, who=INDEX, which=range(17), number=(0, 1, 2, 3, 2**256 - 1))
+    def stray(self, job: int, who: int, which: int, number: int) -> None:
+        """Any call on any job, whatever its state."""
+        job, name = self.job(job), OPERATORS[who % 5]
+        operator, root = self.s.ids[name], b"r" * 32
+        calls: list[tuple[Any, ...]] = [
+            ("settlement", "ready", job, number, number),
+            ("settlement", "decline", job, number, number),
+            ("settlement", "expire", job, number),
+            ("settlement", "commit", job, number, number, root, root),
+            ("settlement", "time_out", job, number),
+            ("settlement", "take_over", job, number, operator, number, number),
+            ("settlement", "post_checkpoint", job, number, number, root, root),
+            ("settlement", "time_out", job, AGGREGATOR_SEAT),
+            ("settlement", "release", job, operator),
+            ("auction", "reopen", job, number),
+            ("auction", "award", job, number, (operator,)),
+            ("auction", "clear", job, number, (operator,)),
+            ("settlement", "void"),
+            ("settlement", "hold"),
+            ("settlement", "resume"),
+            ("audits", "settle", job, number, number, operator),
+            ("audits", "reveal", job, number, number, operator, root, root),
+        ]
+        contract, function, *args = calls[which]
+        self.s.attempt(contract, function, f"{name} hot", *args)

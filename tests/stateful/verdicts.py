@@ -1,0 +1,96 @@
+"""Rules of a walk: claims are disputed and asked for, and may be convicted."""
+
+from zoo_compute.spec.availability import least_deposit
+from zoo_compute.spec.params import AGGREGATOR_SEAT, STRANGERS_LANE, SUBMITTER_LANE
+from zoo_compute.spec.state import Claim
+from zoo_compute.spec.watching import Demand, Signature
+
+from ..differential import results
+from ..differential.stage import OPERATORS, Stage
+from .rules import rule
+from .walk import BITS, BOTH, INDEX, OFFSET, Walk, has_claims, when
+
+LIE = b"x" * 32
+
+
+def has_demands(s: Stage, job: int) -> bool:
+    return any(of == job and asked.is_open for (of, _, _), asked in s.world.demands.items())
+
+
+class Verdicts(Walk):
+    """What the referee, and who asks for data, do to claims."""
+
+    @when(has_claims)
+    @rule(3, job=INDEX, index=BITS, convicted=BOTH, challengers=range(4))
+    def dispute(self, job: int, index: int, convicted: bool, challengers: int) -> None:
+        """A dispute is opened, and mostly closed again, of any pending claim."""
+        job, referee = self.job(job, has_claims), self.s.world.config.referee
+        claim = self.claim(job, index)
+        self.s.attempt("settlement", "open_dispute", referee, job, claim)
+        if index & 64:
+            accounts = tuple(self.s.accounts[f"{name} owner"] for name in OPERATORS[:challengers])
+            self.s.attempt("settlement", "close_dispute", referee, job, claim, convicted, accounts)
+
+    @when(has_claims)
+    @rule(job=INDEX, convicted=BOTH)
+    def judge(self, job: int, convicted: bool) -> None:
+        self.judge_all(self.job(job, has_claims), convicted=convicted)
+
+    # Data ----------------------------------------------------------------------------------------------------------
+
+    @when(has_claims)
+    @rule(6, job=INDEX, index=BITS, lane=INDEX, what=INDEX, short=(0, 0, 0, 0, 0, 0, 1), wait=INDEX)
+    def ask(self, job: int, index: int, lane: int, what: int, short: int, wait: int) -> None:
+        """A chunk of a claim, by whoever has the lane; its author answers at once, late, or not now."""
+        job = self.job(job, has_claims)
+        claim = self.claim(job, index)
+        lane = (STRANGERS_LANE, SUBMITTER_LANE, AGGREGATOR_SEAT, 131, 0, 1, 2, 3)[lane]
+        self.s.base_fee = index % 2 * 3 * 10**9
+        slot = (0 if claim.is_aggregation else claim.scope >> 16) + (what == 7)
+        args = (job, claim, lane, slot, what % 4, index % 3)
+        value = least_deposit(self.s.base_fee) - short
+        self.s.attempt("availability", "demand", self.holder(job, lane), *args, value=value)
+        if wait < 6:
+            self.s.wait(wait)
+            self.show(job, claim, lane)
+
+    def holder(self, job: int, lane: int) -> str:
+        if lane == SUBMITTER_LANE:
+            return "submitter"
+        return self.hot(self.s.world.seat(job, lane).operator)
+
+    def show(self, job: int, claim: Claim, lane: int) -> None:
+        """The bytes, which do not match where the claim is a lie or nothing was asked."""
+        asked = self.s.world.demands.get((job, claim, lane), Demand(slot=claim.scope >> 16))
+        if claim.is_aggregation or claim.scope >> 16 <= asked.slot < (claim.scope >> 16) + claim.count:
+            opening = results.chunk_opening(claim, asked)
+            self.s.attempt("availability", "answer", "stranger", job, claim, lane, opening)
+
+    @when(has_demands)
+    @rule(4, job=INDEX, some=BITS, offset=OFFSET, shows=BOTH)
+    def end_demands(self, job: int, some: int, offset: int, shows: bool) -> None:
+        """At the edge of their time some are answered, or closed."""
+        job = self.job(job, has_demands)
+        found = [(key, asked) for key, asked in self.s.world.demands.items() if key[0] == job and asked.is_open]
+        if found:
+            self.s.to(max(self.s.now, found[0][1].opened_at + self.s.preset.answer_s + offset))
+        for index, ((_, claim, lane), _) in enumerate(found):
+            if shows:
+                self.show(job, claim, lane)
+            if some >> index % 16 & 1:
+                self.s.attempt("availability", "close", "stranger", job, claim, lane)
+
+    @when(has_claims)
+    @rule(2, job=INDEX, index=BITS, forged=INDEX)
+    def certify(self, job: int, index: int, forged: int) -> None:
+        """Who holds other seats signs, but for some; one may sign for another."""
+        job = self.job(job, has_claims)
+        claim, signatures = self.claim(job, index), []
+        for number, seat in sorted(self.seats(job)):
+            is_other = seat.operator not in (0, claim.operator) or forged == 6
+            if is_other and index >> 6 + number % 5 & 3:
+                signatures.append(Signature(number, self.s.world.operator(seat.operator or 1).hot))
+        if forged == 7 and signatures:
+            signatures[-1] = Signature(signatures[-1].seat, self.s.accounts["grace hot"])
+        order = reversed(signatures) if forged == 5 else signatures
+        self.s.attempt("availability", "certify", "stranger", job, claim, tuple(order))
