@@ -47,7 +47,12 @@ SUITES = {
         "unit/test_contracts_settlement.py",
         "unit/test_contracts_job.py",
     ),
-    "Audits": ("unit/test_contracts_audits.py", "unit/test_contracts_attestations.py", EVENTS),
+    "Audits": (
+        "unit/test_contracts_audits.py",
+        "unit/test_contracts_attestations.py",
+        "unit/test_contracts_attestations_ends.py",
+        EVENTS,
+    ),
     "Availability": ("unit/test_contracts_availability.py", "unit/test_contracts_availability_ends.py", EVENTS),
     "mocks/MerkleDouble": ("unit/test_contracts_merkle.py",),
 }
