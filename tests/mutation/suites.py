@@ -47,8 +47,12 @@ SUITES = {
         "unit/test_contracts_settlement.py",
         "unit/test_contracts_job.py",
     ),
-    "Audits": ("unit/test_contracts_audits.py", "unit/test_contracts_attestations.py", EVENTS),
-    "Availability": ("unit/test_contracts_availability.py", "unit/test_contracts_availability_ends.py", EVENTS),
+    "Audits": (
+        "unit/test_contracts_audits.py",
+        "unit/test_contracts_attestations.py",
+        "unit/test_contracts_audits_events.py",
+    ),
+    "Availability": ("unit/test_contracts_availability.py", "unit/test_contracts_availability_ends.py"),
     "mocks/MerkleDouble": ("unit/test_contracts_merkle.py",),
 }
 # Contract against specification. A survivor runs all its tests, and these take minutes: `--whole` has them too.
