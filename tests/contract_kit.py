@@ -15,6 +15,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import boa
+from boa.vm import py_evm
+from eth.vm.transaction_context import BaseTransactionContext
 from eth_abi.abi import decode, encode
 from eth_utils.crypto import keccak
 
@@ -29,6 +31,18 @@ UNLIMITED = 2**256 - 1
 SLOTS, AGGREGATOR = 0, 1  # kinds of lots
 ERROR_SELECTOR = bytes.fromhex("08c379a0")  # Error(string)
 AGGREGATION = 128  # the aggregator's seat, and its claims'
+
+
+class Relayed(BaseTransactionContext):
+    """Of a transaction that somebody else sent: who calls a contract is never `tx.origin` here, as with a wallet that is a
+    contract, so that nothing can be right by asking for the wrong one.
+    """
+
+    def __init__(self, gas_price: int, origin: Any) -> None:
+        super().__init__(gas_price=gas_price, origin=keccak(text="relay")[-20:])
+
+
+py_evm.BaseTransactionContext = Relayed
 
 
 @cache

@@ -50,14 +50,16 @@ SUITES = {
     "Audits": (
         "unit/test_contracts_audits.py",
         "unit/test_contracts_attestations.py",
-        "unit/test_contracts_attestations_ends.py",
-        EVENTS,
+        "unit/test_contracts_audits_events.py",
     ),
-    "Availability": ("unit/test_contracts_availability.py", "unit/test_contracts_availability_ends.py", EVENTS),
+    "Availability": ("unit/test_contracts_availability.py", "unit/test_contracts_availability_ends.py"),
+    "Admissions": ("unit/test_contracts_admissions.py",),
+    "Operators": ("referee/test_operators.py",),
+    "mocks/Float32Harness": ("referee/test_float32.py",),
     "mocks/MerkleDouble": ("unit/test_contracts_merkle.py",),
 }
 # Contract against specification. A survivor runs all its tests, and these take minutes: `--whole` has them too.
-SCENARIOS, WALKS, WATCHING = (f"differential/test_{name}.py" for name in ("scenarios", "rewards", "watching"))
+SCENARIOS, WALKS = (f"differential/test_{name}.py" for name in ("scenarios", "rewards"))
 LAWS = {
     "NodeRegistry": (SCENARIOS, WALKS),
     "TaskRegistry": (SCENARIOS,),
@@ -65,8 +67,9 @@ LAWS = {
     "Datasets": (WALKS,),
     "Auction": (SCENARIOS,),
     "Settlement": (SCENARIOS,),
-    "Audits": (WATCHING,),
-    "Availability": (WATCHING,),
+    "Audits": (SCENARIOS,),
+    "Availability": (SCENARIOS,),
+    "Admissions": (SCENARIOS,),
 }
 # Each takes longer than all others of its file together, and none is needed for one function alone.
 LEFT_OUT = (
