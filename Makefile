@@ -63,6 +63,7 @@ floats: setup ## float32 on chain: a million cases an operation against softfloa
 	$(BIN)/python -m tests.referee.floats $(ARGS)
 
 mutate: setup ## mutants of the contracts, each of which a test must notice (hours; ARGS="Settlement terms --sample 60")
+	$(BIN)/python -m pip install --quiet --no-deps universalmutator==1.14.1
 	$(BIN)/python -m tests.mutation.campaign $(ARGS)
 
 chaos: setup ## kill every role in the middle of a job; withhold what was committed

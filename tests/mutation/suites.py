@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = ROOT / "contracts"
 EVENTS = "unit/test_contracts_events.py"
 SUITES = {
-    "ZenToken": ("unit/test_contracts_money.py",),
+    "ZenToken": ("unit/test_contracts_zen.py", "unit/test_contracts_money.py"),
     "Timelock": ("unit/test_contracts_money.py",),
     "Treasury": ("unit/test_contracts_money.py", EVENTS),
     "NodeRegistry": (

@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-pytest.importorskip("universalmutator")
+pytest.importorskip("universalmutator", reason="universalmutator is not installed; `make mutate` installs it")
 
 from tests.mutation.campaign import EQUIVALENT, equivalents, sources
 from tests.mutation.mutants import Statement, generate, sampled, statements, text_of
