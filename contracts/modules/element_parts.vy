@@ -92,7 +92,7 @@ def _part(node: descriptors.Node, number: uint256, size: uint256) -> Part:
         part.terms = 1
         return part
     if number == 0:
-        # The word to start from is the recipe's; a scatter's is an operand's.
+        # The word to start from is the recipe's; a scatter's is an operand's. A take has this part alone.
         if node.code == table.SCATTER or node.code == table.SCATTER_ADD:
             part.code = table.COPY
             part.fixed = 1

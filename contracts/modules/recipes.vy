@@ -44,9 +44,8 @@ def _run(
     registers[0] = convert(entries[at >> 3], uint256) >> ((at & 7) << 5) & WORD
     at += 1
     next: uint256 = head & 255
-    # Where the last input is no word that is read: a scatter's row. Elsewhere it is overwritten.
-    if next != 0:
-        registers[next - 1] = row
+    # Every recipe has an input. Where the last one is no word that is read, it is a scatter's row; elsewhere it is overwritten.
+    registers[next - 1] = row
     for i: uint256 in range(head >> 8 & 255, bound=table.REGISTERS):
         registers[next] = convert(entries[at >> 3], uint256) >> ((at & 7) << 5) & WORD
         next += 1
