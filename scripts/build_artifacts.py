@@ -50,6 +50,7 @@ CONTRACTS = (
     "Settlement",
     "Audits",
     "Availability",
+    "Referee",
 )
 WIDTH = 120
 # EIP-170 allows 24,576; the rest is room for the next change.

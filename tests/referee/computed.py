@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
@@ -41,6 +41,17 @@ def words(count: int, *key: Any) -> bytes:
     """So many words of four bytes."""
     blocks = (noise(key, at) for at in range(count // 8 + 1))
     return b"".join(blocks)[: 4 * count]
+
+
+def plain(arg: Any) -> Any:
+    """Records as boa takes them."""
+    if isinstance(arg, Program):
+        return (arg.head, arg.entries, arg.nodes)
+    if is_dataclass(arg):
+        return tuple(plain(getattr(arg, each.name)) for each in fields(arg))
+    if isinstance(arg, tuple):
+        return [plain(each) for each in arg]
+    return arg
 
 
 @dataclass(frozen=True)

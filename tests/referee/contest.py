@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import astuple, fields, is_dataclass, replace
+from dataclasses import astuple, fields, replace
 from typing import Any
 
 import boa
@@ -18,14 +18,14 @@ from tests.contract_kit import load
 from tests.differential.coverage import Coverage
 from tests.differential.mirror import UNLIMITED, ContractMirror, Disagreement, deployed
 from tests.differential.stage import DEPOSIT, Offer, Stage
-from zoo_compute.spec.games import Frame, Game, Kind, Position, Program, Result, Work, claim_hash
+from zoo_compute.spec.games import Frame, Game, Kind, Position, Result, Work, claim_hash
 from zoo_compute.spec.params import COIN, PRESETS, Preset
-from zoo_compute.spec.refusal import Refused
 from zoo_compute.spec.referee import bond
+from zoo_compute.spec.refusal import Refused
 from zoo_compute.spec.state import Claim, Config, World
 from zoo_compute.spec.world import Call
 
-from .computed import WORK, Computed, Tree
+from .computed import WORK, Computed, Tree, plain
 
 JOB = 1
 FRAME = (
@@ -45,17 +45,6 @@ def told(kind: int, frame: Frame, position: Position) -> bytes:
 def judge(kind: int, frame: Frame, position: Position, data: bytes) -> None:
     if data != told(kind, frame, position):
         raise Refused("evidence: it does not hold")
-
-
-def plain(arg: Any) -> Any:
-    """Records as boa takes them."""
-    if isinstance(arg, Program):
-        return (arg.head, arg.entries, arg.nodes)
-    if is_dataclass(arg):
-        return tuple(plain(getattr(arg, each.name)) for each in fields(arg))
-    if isinstance(arg, tuple):
-        return [plain(each) for each in arg]
-    return arg
 
 
 class RefereeMirror(ContractMirror):
@@ -234,7 +223,8 @@ class Contest(Stage):
         """The committer's next move; its name."""
         game = self.game(number)
         move = self.committer(number).move(game)
-        assert move and game.claim, "the committer has no move here"
+        assert move, "the committer has no move here"
+        assert game.claim
         name, args = move
         self.ok("referee", name, f"{self.name_of(game.claim.operator)} hot", number, *args)
         return name

@@ -7,6 +7,7 @@ from .audits import Audits
 from .availability import Availability
 from .datasets import Datasets
 from .node_registry import NodeRegistry
+from .referee import Referee
 from .rewards import Rewards
 from .settlement import Settlement
 from .task_registry import TaskRegistry
@@ -20,6 +21,7 @@ __all__ = [
     "Availability",
     "Datasets",
     "NodeRegistry",
+    "Referee",
     "Rewards",
     "Settlement",
     "TaskRegistry",
