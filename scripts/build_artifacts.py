@@ -52,6 +52,7 @@ CONTRACTS = (
     "Availability",
     "Admissions",
     "Operators",
+    "Referee",
 )
 WIDTH = 120
 # EIP-170 allows 24,576; the rest is room for the next change.

@@ -16,17 +16,22 @@ def climb(leaf: bytes, index: int, path: tuple[bytes, ...]) -> bytes:
     return node
 
 
+def root_of(leaves: list[bytes]) -> bytes:
+    """Of a power of two of leaves."""
+    level = leaves
+    while len(level) > 1:
+        pairs = zip(level[::2], level[1::2], strict=True)
+        level = [sha256(b"\x01" + left + right).digest() for left, right in pairs]
+    return level[0]
+
+
 def group_root(chunk: bytes, *, below: bool) -> bytes:
     """Of up to eight leaves: a tree of its own, or `below` a larger one and then padded to eight."""
     level = [sha256(b"\x00" + chunk[at : at + LEAF_BYTES]).digest() for at in range(0, len(chunk), LEAF_BYTES)]
     width = GROUP_LEAVES if below else 1
     while width < len(level):
         width *= 2
-    level += [PADDING] * (width - len(level))
-    while len(level) > 1:
-        pairs = zip(level[::2], level[1::2], strict=True)
-        level = [sha256(b"\x01" + left + right).digest() for left, right in pairs]
-    return level[0]
+    return root_of(level + [PADDING] * (width - len(level)))
 
 
 def tensor_root(head: bytes, elements: bytes) -> bytes:

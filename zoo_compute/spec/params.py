@@ -25,6 +25,8 @@ class Preset:
     audit_bond: int  # ZEN smallest units: least bond of an auditor
     draw_blocks: int  # that bury the block an audit draws from
     benchmark_s: int  # a trial is answered, from its entry on
+    move_s: int  # a move of a dispute game is made
+    side_s: int  # all moves of one side of it
     timelock_s: int  # delay of treasury spending
 
 
@@ -44,6 +46,8 @@ DEVNET = Preset(
     audit_bond=10 * ZEN,
     draw_blocks=2,
     benchmark_s=10,
+    move_s=10,
+    side_s=60,
     timelock_s=10,
 )
 PRODUCTION = Preset(
@@ -62,6 +66,8 @@ PRODUCTION = Preset(
     audit_bond=500 * ZEN,
     draw_blocks=32,
     benchmark_s=1_800,
+    move_s=3_600,
+    side_s=43_200,
     timelock_s=172_800,
 )
 PRESETS: dict[str, Preset] = {preset.name: preset for preset in (DEVNET, PRODUCTION)}
@@ -108,6 +114,15 @@ MAX_WORKLOADS: int = 16  # VRAM sizes that have one: bounds the search for an op
 MAX_STEPS: int = 65_536  # of a workload
 FALSE_TRIAL_BPS: int = 2_000  # of the stake: the least stake is no longer enough to bid
 RECALL_BPS: int = 1_000  # of the admitted, in an epoch: each is shown again every ten epochs
+COIN: str = "0x" + 40 * "0"  # stands for the chain's coin where a token's address is asked for
+WORD_BYTES: int = 4  # of a tensor's element
+WORDS_A_LEAF: int = 128  # of a committed tensor
+CHILDREN_HEIGHT: int = 4  # a move reveals sixteen children: one level of sixteen costs less than four of two
+MAX_GAME_COUNT: int = 2**48  # leaves or words of one tree of a game: 48 bits of its word
+MOVE_LATE_PART: int = 4  # a move in the last quarter of its time gives the other side as much again
+BOND_BPS: int = 1_000  # of the price at risk, for the first game against a claim
+BOND_STEPS: int = 4  # the bond of the k-th game open against a claim is min(k, this) times the first's
+DEFENCE_GAS: int = 2_000_000  # a committer's moves in the deepest game
 LIST_LIMIT: int = 64  # operators or claims in one call: bounds its gas
 
 KIND_SLOTS: int = 0  # the lot of a job's slots

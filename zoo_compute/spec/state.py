@@ -4,13 +4,15 @@ Records are frozen; `World` holds dictionaries that only a fork is ever written 
 Amounts are smallest units of their token, times Unix seconds. Claims keep the tuple that the contract hashes.
 """
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 
+from zoo_compute.spec.games import Frame, Game, Position
 from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, Preset, Terms
 from zoo_compute.spec.pricing import LosingRun
-from zoo_compute.spec.refusal import require
+from zoo_compute.spec.refusal import Refused, require
 from zoo_compute.spec.trials import Entry, Pending, Recall, Workload
 from zoo_compute.spec.watching import Attestation, Auditor, Demand, Draw, Holding, Plan, Spent, Unit
 
@@ -50,6 +52,14 @@ class Message:
     block: int = 0
 
 
+def _nothing_holds(evidence: int, frame: Frame, position: Position, data: bytes) -> None:
+    raise Refused("evidence: unknown evidence")
+
+
+def _one_part(descriptor: bytes, element: int) -> int:
+    return 1
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """What a deployment fixes. The names stand for addresses where nobody gives any."""
@@ -69,6 +79,9 @@ class Config:
     audit_pool: str = "audit pool"
     audits: str = "audits"
     admissions: str = "admissions"
+    # What the referee asks of Evidence and of Operators.
+    judge: Callable[[int, Frame, Position, bytes], None] = _nothing_holds
+    part_count: Callable[[bytes, int], int] = _one_part
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,6 +473,12 @@ class World:
     falsified: dict[tuple[int, int, int], int] = field(default_factory=dict)  # (job, turn, slot): the first false leaf
     convicted: dict[tuple[int, Claim], bool] = field(default_factory=dict)  # (job, claim)
     audit_owed: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account)
+    # Referee
+    games: dict[int, Game] = field(default_factory=dict)
+    open_games: dict[tuple[int, Claim], tuple[int, ...]] = field(default_factory=dict)  # (job, claim)
+    referee_owed: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account)
+    game_burned: dict[str, int] = field(default_factory=dict)  # by token: unspendable halves of lost bonds
+    game_count: int = 0
     bonded: int = 0
     bonds_burned: int = 0
     # Admissions

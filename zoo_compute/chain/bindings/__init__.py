@@ -9,6 +9,7 @@ from .availability import Availability
 from .datasets import Datasets
 from .node_registry import NodeRegistry
 from .operators import Operators
+from .referee import Referee
 from .rewards import Rewards
 from .settlement import Settlement
 from .task_registry import TaskRegistry
@@ -24,6 +25,7 @@ __all__ = [
     "Datasets",
     "NodeRegistry",
     "Operators",
+    "Referee",
     "Rewards",
     "Settlement",
     "TaskRegistry",

@@ -1,0 +1,25 @@
+"""One job on both sides a session, and copies of it for the tests."""
+
+import boa
+import pytest
+
+from .contest import again, contest
+
+
+@pytest.fixture(scope="session", name="committed")
+def committed_fixture():
+    with boa.env.anchor():
+        yield contest(token="bad")  # which can be told to answer false
+
+
+@pytest.fixture
+def court(committed):
+    """Specification and contracts in step."""
+    with again(committed) as mine:
+        yield mine
+
+
+@pytest.fixture
+def paper():
+    """The specification alone."""
+    return contest(on_chain=False)

@@ -1,0 +1,95 @@
+"""How games end: evidence, silence, surrender; whose the bonds are then (docs/referee.md)."""
+
+from dataclasses import replace
+
+from zoo_compute.spec import convictions
+from zoo_compute.spec.games import Awaits, Frame, Game, Outcome
+from zoo_compute.spec.params import COIN
+from zoo_compute.spec.refusal import require
+from zoo_compute.spec.settlement import known
+from zoo_compute.spec.state import Claim, Message, World
+
+
+def convict(w: World, msg: Message, number: int, claim: Claim, frame: Frame, evidence: int, data: bytes) -> None:
+    """Anybody may show that the claim is false."""
+    game = _playing(w, number, claim)
+    require(game.frame == frame, "referee: other frame")
+    require(not game.is_beyond, "referee: no such leaf")
+    w.config.judge(evidence, frame, game.position, data)
+    _end(w, msg, number, committer_loses=True)
+
+
+def concede(w: World, msg: Message, number: int, claim: Claim) -> None:
+    game = _playing(w, number, claim)
+    require(msg.sender == game.challenger, "referee: not the challenger")
+    _end(w, msg, number, committer_loses=False)
+
+
+def time_out(w: World, msg: Message, number: int, claim: Claim) -> None:
+    """The silent side loses."""
+    game = _playing(w, number, claim)
+    require(msg.now > game.due, "referee: time left")
+    _end(w, msg, number, committer_loses=not game.is_challengers_turn)
+
+
+def settle(w: World, msg: Message, number: int, claim: Claim) -> None:
+    """Ends a game of a claim that was convicted elsewhere."""
+    game = _playing(w, number, claim)
+    require(known(w, game.job, claim) is None, "referee: claim is pending")
+    _end(w, msg, number, committer_loses=True)
+
+
+def withdraw(w: World, msg: Message, token: str, account: str) -> int:
+    amount = w.referee_owed.get((token, account), 0)
+    require(amount > 0, "referee: nothing owed")
+    w.referee_owed[token, account] = 0
+    if token == COIN:
+        require(not w.refuses_coin.get(account, False), "referee: transfer failed")
+    else:
+        w.move(token, w.config.referee, account, amount, by="referee")
+    return amount
+
+
+def _end(w: World, msg: Message, number: int, *, committer_loses: bool) -> Outcome:
+    """The bonds find their owners; Settlement hears of it. Of a claim that is not pending any more, nobody loses."""
+    game = w.games[number]
+    claim, job = game.claim, game.job
+    assert claim is not None, "a game without its claim"
+    is_pending = known(w, job, claim) is not None
+    outcome = Outcome.SETTLED
+    if is_pending:
+        outcome = Outcome.CONVICTED if committer_loses else Outcome.DISMISSED
+    games = w.open_games[job, claim]
+    challengers = tuple(w.games[each].challenger for each in games) if outcome == Outcome.CONVICTED else ()
+    w.open_games[job, claim] = _without(games, number)
+    w.games[number] = Game()
+    token = w.job(job).token
+    if outcome == Outcome.DISMISSED:
+        owner = w.operator(claim.operator).owner
+        _owe(w, COIN, owner, game.coin // 2)
+        _owe(w, COIN, w.config.audit_pool, game.coin - game.coin // 2)
+        _owe(w, token, owner, game.tokens // 2)
+        w.game_burned[token] = w.game_burned.get(token, 0) + game.tokens - game.tokens // 2
+    else:
+        _owe(w, COIN, game.challenger, game.coin)
+        _owe(w, token, game.challenger, game.tokens)
+    as_referee = replace(msg, sender=w.config.referee)
+    convictions.close_dispute(w, as_referee, job, claim, outcome == Outcome.CONVICTED, challengers)
+    return outcome
+
+
+def _without(games: tuple[int, ...], number: int) -> tuple[int, ...]:
+    """The last one takes its place."""
+    at, last = games.index(number), games[-1]
+    return (*games[:at], last, *games[at + 1 : -1]) if last != number else games[:-1]
+
+
+def _owe(w: World, token: str, account: str, amount: int) -> None:
+    w.referee_owed[token, account] = w.referee_owed.get((token, account), 0) + amount
+
+
+def _playing(w: World, number: int, claim: Claim) -> Game:
+    game = w.games.get(number, Game())
+    require(game.awaits != Awaits.NOTHING, "referee: no open game")
+    require(game.claim == claim, "referee: other claim")
+    return game

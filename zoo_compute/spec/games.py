@@ -1,0 +1,273 @@
+"""What a dispute game is made of: its frame, its position, its clocks (docs/referee.md)."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, replace
+from enum import IntEnum
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from eth_utils.crypto import keccak
+
+from zoo_compute.spec.params import MOVE_LATE_PART, WORDS_A_LEAF
+from zoo_compute.spec.watching import NOBODY
+
+if TYPE_CHECKING:
+    from zoo_compute.spec.state import Claim
+
+EMPTY = bytes(32)
+Hashes = tuple[bytes, ...]
+
+
+class Kind(IntEnum):
+    """Which of a job's programs is disputed."""
+
+    TRAINING = 0
+    UPDATE = 1
+    AGGREGATION = 2
+
+
+class Phase(IntEnum):
+    """Which tree the disputed node belongs to."""
+
+    NONE = 0
+    SEGMENTS = 1
+    STEPS = 2
+    STATE = 3
+    NODES = 4
+    ELEMENTS = 5
+    PARTS = 6
+
+
+class Awaits(IntEnum):
+    """The move that is due: the committer's, then, from PICK on, the challenger's."""
+
+    NOTHING = 0  # the game is over, or never was
+    REVEAL = 1
+    OPEN = 2
+    TRACE = 3
+    PARTS = 4
+    PICK = 5
+    EVIDENCE = 6
+
+
+class Outcome(IntEnum):
+    """How a game ended."""
+
+    CONVICTED = 1
+    DISMISSED = 2
+    SETTLED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A job's three programs and the shape of a slot-round: what `work_root` commits to."""
+
+    programs: tuple[bytes, bytes, bytes]
+    inner_steps: int
+    segment_steps: int
+    rows: int
+
+    @property
+    def root(self) -> bytes:
+        numbers = (self.inner_steps, self.segment_steps, self.rows)
+        return sha256(b"\x09" + b"".join(self.programs) + b"".join(n.to_bytes(4, "big") for n in numbers)).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What the result leaf of a slot is made of besides the claim's `start_root`, and the path to the claim's root."""
+
+    segment_root: bytes = EMPTY
+    end_root: bytes = EMPTY
+    update_root: bytes = EMPTY
+    path: Hashes = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Opens a program's root: the head says how many nodes and state entries there are."""
+
+    head: bytes
+    entries: bytes
+    nodes: bytes
+
+    @property
+    def root(self) -> bytes:
+        return sha256(b"\x07" + self.head + self.entries + self.nodes).digest()
+
+    @property
+    def node_count(self) -> int:
+        return int.from_bytes(self.head[4:8], "big")
+
+    @property
+    def state_count(self) -> int:
+        return int.from_bytes(self.head[8:12], "big")
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """The states before and after a leaf of a tree of states; the path is that of the leaf before."""
+
+    before: bytes
+    after: bytes
+    path: Hashes
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The tree of the states in one segment."""
+
+    root: bytes
+    first_path: Hashes
+    last_path: Hashes
+    children: Hashes
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The tree of a step's nodes."""
+
+    root: bytes
+    program: Program
+    children: Hashes
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOpening:
+    """A node's descriptor under its program, and its elements. leaf: the one leaf's bytes of a tree of height 0."""
+
+    descriptor: bytes
+    program: Program
+    path: Hashes
+    elements_root: bytes
+    children: Hashes
+    leaf: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PartsOpening:
+    """The parts' results. leaf: the element's; last: the leaf of the last part, with its path."""
+
+    leaf: bytes
+    root: bytes
+    last: bytes
+    path: Hashes
+    children: Hashes
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What a game has fixed so far; fields not known yet are zero. Contract: its hash alone is kept."""
+
+    job: int = 0
+    round: int = 0
+    slot: int = 0
+    kind: int = 0
+    seat: int = 0
+    claim: bytes = EMPTY
+    work_root: bytes = EMPTY
+    program_root: bytes = EMPTY
+    start_root: bytes = EMPTY
+    segment_root: bytes = EMPTY
+    end_root: bytes = EMPTY
+    update_root: bytes = EMPTY
+    inner_steps: int = 0
+    segment_steps: int = 0
+    rows: int = 0
+    before: bytes = EMPTY
+    after: bytes = EMPTY
+    tree_root: bytes = EMPTY
+    first_step: int = 0
+    step: int = 0
+    trace_root: bytes = EMPTY
+    node: int = 0
+    descriptor: bytes = EMPTY
+    tensor_root: bytes = EMPTY
+    elements_root: bytes = EMPTY
+    element: int = 0
+    parts: int = 0
+    parts_root: bytes = EMPTY
+    is_begin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The disputed subtree, as Evidence is told. open_leaf: the leaf whose bytes were shown, or zero."""
+
+    phase: int
+    height: int
+    index: int
+    node: bytes
+    open_leaf: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """One challenger against one claim."""
+
+    job: int = 0
+    claim: Claim | None = None
+    challenger: str = NOBODY
+    coin: int = 0  # the bond, in the chain's coin and in the job's token
+    tokens: int = 0
+    frame: Frame = Frame()
+    awaits: Awaits = Awaits.NOTHING
+    phase: Phase = Phase.NONE
+    node: bytes = EMPTY
+    height: int = 0
+    index: int = 0
+    count: int = 0  # what the tree is over: leaves, or words of ELEMENTS and PARTS
+    is_open: bool = False
+    at: int = 0  # the last move
+    move_s: int = 0
+    committer_left: int = 0
+    challenger_left: int = 0
+
+    @property
+    def is_challengers_turn(self) -> bool:
+        return self.awaits >= Awaits.PICK
+
+    @property
+    def due(self) -> int:
+        """The last second of the side that owes a move."""
+        left = self.challenger_left if self.is_challengers_turn else self.committer_left
+        return self.at + min(self.move_s, left)
+
+    @property
+    def leaves(self) -> int:
+        return -(-self.count // WORDS_A_LEAF) if self.phase >= Phase.ELEMENTS else self.count
+
+    @property
+    def height_of_tree(self) -> int:
+        return height_of(self.leaves)
+
+    @property
+    def is_beyond(self) -> bool:
+        """A leaf that the tree has not: padding belongs there."""
+        return self.height == 0 and self.index >= self.leaves
+
+    @property
+    def position(self) -> Position:
+        return Position(self.phase, self.height, self.index, self.node, self.node if self.is_open else EMPTY)
+
+    def moved(self, now: int) -> Game:
+        """The mover's time is spent. A move in the last part of `move_s` gives the other side `move_s` more."""
+        used = now - self.at
+        is_late = MOVE_LATE_PART * used > (MOVE_LATE_PART - 1) * self.move_s
+        gift = self.move_s if is_late else 0
+        if self.is_challengers_turn:
+            left, other = self.challenger_left - used, self.committer_left + gift
+            return replace(self, at=now, challenger_left=left, committer_left=other)
+        left, other = self.committer_left - used, self.challenger_left + gift
+        return replace(self, at=now, committer_left=left, challenger_left=other)
+
+
+def claim_hash(claim: Claim) -> bytes:
+    """keccak256(abi_encode(claim)), as Settlement has it."""
+    return keccak(b"".join(v if isinstance(v, bytes) else v.to_bytes(32, "big") for v in astuple(claim)))
+
+
+def height_of(leaves: int) -> int:
+    """Of the tree over so many leaves: padded to a power of two, at least one."""
+    return (max(leaves, 1) - 1).bit_length()
