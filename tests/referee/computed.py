@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -37,6 +37,7 @@ def noise(*key: Any) -> bytes:
     return sha256(repr(key).encode()).digest()
 
 
+@lru_cache(maxsize=8192)
 def words(count: int, *key: Any) -> bytes:
     """So many words of four bytes."""
     blocks = (noise(key, at) for at in range(count // 8 + 1))
@@ -85,6 +86,7 @@ class Tree:
         return tuple(self.levels[at][(leaf >> at) ^ 1] for at in range(self.height))
 
 
+@lru_cache(maxsize=8192)
 def words_tree(data: bytes) -> Tree:
     size = 4 * WORDS_A_LEAF
     return Tree(tuple(sha256(b"\x00" + data[at : at + size]).digest() for at in range(0, len(data), size)))
