@@ -35,7 +35,11 @@ class Names:
 def names_of(config: Config, accounts: Mapping[str, str], tokens: Mapping[str, str]) -> Names:
     """The cast and the tokens, then contracts by the names that a bare Config gives them. Of two names the first counts."""
     bare = Config()
-    roles = {getattr(bare, item.name): getattr(config, item.name) for item in fields(Config) if item.name != "preset"}
+    roles = {
+        getattr(bare, item.name): getattr(config, item.name)
+        for item in fields(Config)
+        if isinstance(getattr(bare, item.name), str)
+    }
     return Names({**accounts, **tokens, **{role: at for role, at in roles.items() if role not in accounts}})
 
 

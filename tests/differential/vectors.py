@@ -265,7 +265,9 @@ def genesis(first: World) -> Json:
     keys = {name: set(getattr(first, name)) for name in MAPS if name not in GHOSTS | {"balances", "block_hashes"}}
     return {
         "presets": {name: encode(preset, BARE) for name, preset in PRESETS.items()},
-        "roles": {item.name: getattr(bare, item.name) for item in fields(Config) if item.name != "preset"},
+        "roles": {
+            item.name: getattr(bare, item.name) for item in fields(Config) if isinstance(getattr(bare, item.name), str)
+        },
         "accounts": list(ACCOUNTS),
         "tokens": list(TOKENS),
         "balance": {"holders": "every account but the sink, of every token", "amount": str(WEALTH)},

@@ -114,12 +114,8 @@ class RefereeMirror(ContractMirror):
         if shown != expected:
             raise Disagreement(f"referee: {what} is {shown!r}, specification says {expected!r}")
 
-    def _invoke(self, call: Call) -> Any:
-        boa.env.timestamp = call.now
-        method = getattr(self._target(call), call.function)
-        if call.contract != "referee":
-            return super()._invoke(call)
-        return method(*map(plain, call.args), sender=call.sender, value=call.value)
+    def _argument(self, arg: Any, call: Call) -> Any:
+        return plain(arg) if call.contract == "referee" else super()._argument(arg, call)
 
 
 def coin_held(w: World) -> int:
@@ -152,7 +148,7 @@ class Contest(Stage):
     def play_until_committed(self, **changes: Any) -> None:
         self.register_all("alice", "bob", "carol", "dave")
         if changes.get("token") == "bad":
-            self.ok("tasks", "allow", "deployer", self.tokens["bad"], True)
+            self.ok("tasks", "allow", "deployer", self.tokens["bad"], True, 0)
             for name, number in self.ids.items():
                 self.ok("registry", "deposit", f"{name} owner", number, self.tokens["bad"], DEPOSIT)
         offers = {"alice": Offer(100, 2), "bob": Offer(90, 1)}
@@ -177,18 +173,15 @@ class Contest(Stage):
 
     value: int | None = None
 
-    def call(self, contract: str, function: str, sender: str, *args: Any) -> Call:
-        made = super().call(contract, function, sender, *args)
-        if (contract, function) != ("referee", "challenge"):
-            return made
-        claim = args[1]
-        value = (
-            bond(claim, len(self.world.open_games.get((JOB, claim), ())), 0)[0] if self.value is None else self.value
-        )
-        return replace(made, value=value)
+    def call(self, contract: str, function: str, sender: str, *args: Any, value: int = 0) -> Call:
+        if (contract, function) == ("referee", "challenge"):
+            claim = args[1]
+            least = bond(claim, len(self.world.open_games.get((JOB, claim), ())), 0)[0]
+            value = least if self.value is None else self.value
+        return super().call(contract, function, sender, *args, value=value)
 
-    def attempt(self, contract: str, function: str, sender: str, *args: Any) -> str | None:
-        reason = super().attempt(contract, function, sender, *args)
+    def attempt(self, contract: str, function: str, sender: str, *args: Any, value: int = 0) -> str | None:
+        reason = super().attempt(contract, function, sender, *args, value=value)
         check_money(self.world)
         return reason
 

@@ -189,7 +189,7 @@ def test_late_ends__of_a_claim_convicted_elsewhere__give_the_bond_back(court, en
     if awaits == Awaits.PICK:
         court.answer(game)
     bond = court.game(game)
-    court.ok("settlement", "void", "availability", JOB, bond.claim)
+    court.lose(JOB, bond.claim)
     court.to(bond.due + 1)
     args = {"convict": court.evidence(game)}.get(end, (game, bond.claim))
     court.ok("referee", end, DAVE, *args)
