@@ -168,10 +168,9 @@ def test_tasks__tell_of_a_job_and_of_its_money(kit, play):
     assert told(tasks) == [("JobAdvanced", {"job": job, "state": 3})]
     tasks.pay(job, play.anyone, 199, sender=protocol)
     assert told(tasks) == [("Paid", {"job": job, "account": play.anyone, "net": 189, "fee": 10})]
-    tasks.owe(zen, play.anyone, 11, sender=protocol)
-    assert told(tasks) == [("Owed", {"token": zen, "account": play.anyone, "amount": 11})]
-    tasks.fund(job, 12, sender=protocol)
-    assert told(tasks) == [("JobFunded", {"job": job, "amount": 12})]
+    tasks.restore(job, 12, play.anyone, 11, [], 0, sender=protocol)
+    owed = ("Owed", {"token": zen, "account": play.anyone, "amount": 11})
+    assert told(tasks) == [("JobFunded", {"job": job, "amount": 12}), owed]
     tasks.close(job, sender=protocol)
     assert told(tasks) == [("JobClosed", {"job": job, "refunded": escrow - 199 + 12})]
     tasks.withdraw(zen, play.anyone, sender=play.submitter)
@@ -180,8 +179,8 @@ def test_tasks__tell_of_a_job_and_of_its_money(kit, play):
     tasks.cancel(other, sender=play.submitter)
     assert told(tasks) == [("JobCancelled", {"job": other})]
     for allowed in (False, True):
-        tasks.allow(zen, allowed, sender=kit.deployer)
-        assert told(tasks) == [("TokenAllowed", {"token": zen, "allowed": allowed})]
+        tasks.allow(zen, allowed, 7, sender=kit.deployer)
+        assert told(tasks) == [("TokenAllowed", {"token": zen, "allowed": allowed, "window_value": 7})]
 
 
 def test_treasury__tells_of_what_comes_in_and_goes_out(kit, play):

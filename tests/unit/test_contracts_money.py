@@ -84,7 +84,7 @@ def test_token__that_answers_nothing__is_taken_and_given_back_by_all(kit, play):
     kit.registry.deposit(ada.id, token, 10, sender=ada.owner)
     kit.registry.withdraw(ada.id, token, 10, sender=ada.owner)
     assert token.balanceOf(ada.owner) == 10
-    kit.tasks.allow(token, True, sender=kit.deployer)
+    kit.tasks.allow(token, True, 0, sender=kit.deployer)
     token.mint(play.submitter, 10**6)
     job = play.post(token=token.address)
     assert token.balanceOf(kit.tasks) == kit.tasks.jobs(job).escrow > 0
