@@ -36,7 +36,7 @@ $(ANVIL): | $(VENV)/.ready
 demo: setup ## the whole network on this machine: a job is posted, trained, settled, paid (DATA=path, ARGS="--json")
 	@$(BIN)/python scripts/demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
-test: setup test-fast test-ape test-integration ## everything that fits ten minutes on two cores
+test: setup test-fast test-ape test-integration ## all tests but the long ones: about twenty minutes on two cores
 
 test-fast: setup
 	$(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile tests/unit tests/spec tests/differential tests/stateful tests/repops tests/referee $(ARGS)
