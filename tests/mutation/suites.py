@@ -55,6 +55,12 @@ SUITES = {
     "Availability": ("unit/test_contracts_availability.py", "unit/test_contracts_availability_ends.py"),
     "Admissions": ("unit/test_contracts_admissions.py",),
     "Operators": ("referee/test_operators.py",),
+    "Referee": (
+        "referee/test_referee_moves.py",
+        "referee/test_referee_ends.py",
+        "referee/test_referee_strategies.py",
+        "referee/test_referee_walk.py",
+    ),
     "mocks/Float32Harness": ("referee/test_float32.py",),
     "mocks/MerkleDouble": ("unit/test_contracts_merkle.py",),
 }
