@@ -1,0 +1,132 @@
+"""Dispute games as the Referee's events and views tell them (docs/referee.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from zoo_compute.chain.demands import claim_hash
+from zoo_compute.chain.events import Event
+from zoo_compute.chain.history import History
+from zoo_compute.chain.reads import Read, read_all
+from zoo_compute.spec.games import EMPTY, Awaits, Frame, Game, Hashes, Kind, Outcome, Phase
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Chain, Head
+    from zoo_compute.chain.views import Claim, JobView
+
+NAMES = ("GameOpened", "NodeRevealed", "ChildPicked", "FrameFixed", "StateDisputed", "LeafShown", "GameEnded")
+OPENED = ("job", "operator", "challenger", "claim_hash", "coin", "tokens")
+
+
+@dataclass(frozen=True)
+class GameView:
+    """One game, as of a block. Fields are those of docs/referee.md.
+
+    phase: the tree it is in; children: what was revealed there and in the trees before, from their roots down; leaves: the bytes
+    that were shown of them. outcome: None while it is open. state: where it stands now, without its claim; None once it ended.
+    """
+
+    number: int
+    job: int = 0
+    operator: int = 0
+    challenger: str = ""
+    claim_hash: bytes = EMPTY
+    coin: int = 0  # the bond
+    tokens: int = 0
+    frame: Frame = Frame()
+    phase: Phase = Phase.SEGMENTS
+    children: Mapping[Phase, Sequence[Hashes]] = field(default_factory=dict)
+    leaves: Mapping[Phase, bytes] = field(default_factory=dict)
+    events: Sequence[Event] = ()
+    outcome: Outcome | None = None
+    state: Game | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.outcome is None
+
+    @property
+    def kind(self) -> Kind:
+        return Kind(self.frame.kind)
+
+    def claim_in(self, view: JobView) -> Claim:
+        """The claim it is about, among its job's."""
+        return next(claim for claim in reversed(view.claims) if claim_hash(claim) == self.claim_hash)
+
+
+def read_games(chain: Chain, head: Head, *, job: int | None = None) -> list[GameView]:
+    """Every game of the network, or of a job, in the order they were opened."""
+    history = chain.histories.setdefault(("games", 0), History(chain, names=NAMES))
+    found = [game for game in games_of(history.upto(head)) if job in (None, game.job)]
+    reads = [Read("referee", "games", (game.number,)) for game in found if game.is_open]
+    shown = dict(zip((read.args[0] for read in reads), read_all(chain, head.number, reads), strict=True))
+    return [replace(game, state=_state(game, shown[game.number])) if game.is_open else game for game in found]
+
+
+def games_of(events: Sequence[Event]) -> list[GameView]:
+    """The games that events tell of. Where an open one stands only the contract knows."""
+    found: dict[int, GameView] = {}
+    for event in events:
+        number = int(event.args["game"])
+        game = found.get(number, GameView(number))
+        found[number] = replace(game, **_told(game, event), events=(*game.events, event))
+    return list(found.values())
+
+
+def _told(game: GameView, event: Event) -> dict[str, Any]:
+    """What an event changes. A tree's frame is told before what is shown of the tree."""
+    args = event.args
+    match event.name:
+        case "GameOpened":
+            return {name: args[name] for name in OPENED}
+        case "FrameFixed":
+            frame = Frame(**{each.name: args["frame"][each.name] for each in fields(Frame)})
+            return {"frame": frame, "phase": _phase_of(frame)}
+        case "StateDisputed":
+            return {"phase": Phase.STATE}
+        case "NodeRevealed":
+            above = game.children.get(game.phase, ())
+            return {"children": {**game.children, game.phase: (*above, tuple(map(bytes, args["children"])))}}
+        case "LeafShown":
+            return {"leaves": {**game.leaves, game.phase: bytes(args["data"])}}
+        case "GameEnded":
+            return {"outcome": Outcome(args["outcome"])}
+        case _:
+            return {}
+
+
+def _phase_of(frame: Frame) -> Phase:
+    """The tree that a game is in when its frame was told."""
+    if frame.parts_root != EMPTY:
+        return Phase.PARTS
+    if frame.elements_root != EMPTY:
+        return Phase.ELEMENTS
+    if frame.trace_root != EMPTY:
+        return Phase.NODES
+    if frame.is_begin:
+        return Phase.STATE
+    if frame.kind != Kind.TRAINING:
+        return Phase.NONE
+    return Phase.SEGMENTS if frame.tree_root == frame.segment_root else Phase.STEPS
+
+
+def _state(game: GameView, shown: Mapping[str, Any]) -> Game:
+    return Game(
+        job=game.job,
+        challenger=game.challenger,
+        coin=game.coin,
+        tokens=game.tokens,
+        frame=game.frame,
+        node=shown["node"],
+        **_words(shown["state"]),
+    )
+
+
+WORDS = ("committer_left", "challenger_left", "move_s", "at", "index", "count", "height", "phase", "awaits", "is_open")
+
+
+def _words(values: Sequence[int]) -> dict[str, Any]:
+    words = dict(zip(WORDS, values, strict=True))
+    return {**words, "phase": Phase(words["phase"]), "awaits": Awaits(words["awaits"])}

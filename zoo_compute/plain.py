@@ -1,0 +1,29 @@
+"""Records as plain JSON and back: bytes are `0x` and hex digits, a record is the list of its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold. Numbers that name a mapping's keys become text."""
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    if isinstance(value, Mapping):
+        return {str(int(key)): plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    if is_dataclass(value):
+        return [plain(getattr(value, each.name)) for each in fields(value)]
+    return value if isinstance(value, (str, bool)) or value is None else int(value)
+
+
+def raw(value: Any) -> Any:
+    """What `plain` was given, with tuples for lists and for records. No text but bytes may begin with `0x`."""
+    if isinstance(value, str) and value.startswith("0x"):
+        return bytes.fromhex(value[2:])
+    if isinstance(value, Mapping):
+        return {int(key): raw(each) for key, each in value.items()}
+    return tuple(raw(each) for each in value) if isinstance(value, list) else value
