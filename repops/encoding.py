@@ -103,6 +103,11 @@ def descriptor(node: Node) -> bytes:
     return struct.pack(f">{len(words)}I", *words)
 
 
+def read_descriptor(data: bytes) -> Node:
+    """The node of a descriptor that a program admitted."""
+    return _read_node(_Reader(data), 0)
+
+
 @dataclass(frozen=True)
 class NodeProof:
     """Shows that a descriptor is a node of a program. head: 20 bytes; entry_root: 32; siblings: from the leaf upwards."""
