@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,13 +21,31 @@ from node.programs import Programs, State
 from repops import streaming
 from repops.commitments import Array, canonical, state_root_of, tensor_roots
 from repops.files import load_state, save_state, write_file
-from repops.graph import F32, Graph
+from repops.graph import F32, STATE_ROLE, Graph
+from repops.proofs import prove_tensor
 from repops.recipes import canonical as canonical_word
 from repops.reference import results
-from zoo_compute.data import Examples, batch_of
+from zoo_compute.data import TARGETS, TOKENS, Examples, batch_of
+from zoo_compute.evidence import Data, Entry, Evidence, Tensor, WholeTensor, words_of
 from zoo_compute.manifest import Manifest
+from zoo_compute.rounds import batch_nodes
 
 Roots = dict[str, bytes]  # of a state's tensors, by name
+
+
+class Asked(NamedTuple):
+    """A word of an input that is disputed, as evidence takes it."""
+
+    descriptor: bytes
+    entry: Entry
+    leaf: bytes
+    element: int
+
+
+def tensor_in(roots: Roots, name: str) -> Tensor:
+    """A tensor of a state with its path."""
+    proof = prove_tensor(roots, name)
+    return Tensor(proof.tensor_root, proof.index, proof.siblings)
 
 
 class Folder:
@@ -70,10 +89,12 @@ class Folder:
 
 
 class Computation(ABC):
-    """Steps of one program, each from a state and a batch."""
+    """Steps of one program, each from a state and a batch. checkpoint: what the claim starts from."""
 
-    def __init__(self, graph: Graph, folder: Path | None = None, device: torch.device = CPU) -> None:
-        self.graph, self.device = graph, device
+    def __init__(
+        self, graph: Graph, checkpoint: State, *, folder: Path | None = None, device: torch.device = CPU
+    ) -> None:
+        self.graph, self.checkpoint, self.device = graph, checkpoint, device
         self.folder = Folder(folder)
         self._held: tuple[int, dict[int, Array]] = (-1, {})
 
@@ -84,6 +105,18 @@ class Computation(ABC):
     @abstractmethod
     def after(self, step: int) -> Roots:
         """The tensors' roots of the state after a step; of the state at step 0 for -1."""
+
+    @abstractmethod
+    def sources(self, role: int, step: int) -> Roots:
+        """The state that a step's inputs of this role come from, as `after`; none where they are no state's."""
+
+    @abstractmethod
+    def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
+        """Of a word of a batch that is no state's."""
+
+    @cached_property
+    def checkpoint_roots(self) -> Roots:
+        return tensor_roots(self.checkpoint, threads=threads())
 
     def state_roots(self, steps: Sequence[int]) -> list[bytes]:
         """The roots of the states after so many steps each, ascending."""
@@ -126,21 +159,6 @@ class Computation(ABC):
         return np.array(found, np.uint32).view(np.int32)
 
 
-class OneStep(Computation):
-    """An update or an aggregation: one step of its program."""
-
-    def __init__(self, graph: Graph, state: State, batch: State, folder: Path | None = None) -> None:
-        super().__init__(graph, folder)
-        self._given = (state, batch)
-
-    def given(self, step: int) -> tuple[State, State]:
-        return self._given
-
-    def after(self, step: int) -> Roots:
-        roots = self.trace(0)
-        return {entry.name: roots[entry.after] for entry in self.graph.state}
-
-
 class SlotRound(Computation):
     """The inner steps of one slot in one round.
 
@@ -159,9 +177,8 @@ class SlotRound(Computation):
         *,
         folder: Path | None = None,
     ) -> None:
-        super().__init__(programs.graph, folder, programs.device)
-        self.manifest, self.programs = manifest, programs
-        self.checkpoint, self.examples = checkpoint, examples
+        super().__init__(programs.graph, checkpoint, folder=folder, device=programs.device)
+        self.manifest, self.programs, self.examples = manifest, programs, examples
         self.round, self.slot = round, slot
         self._at: int | None = None
 
@@ -197,6 +214,26 @@ class SlotRound(Computation):
     def after(self, step: int) -> Roots:
         self.state(step + 1)
         return self.programs.tensor_roots()
+
+    def sources(self, role: int, step: int) -> Roots:
+        return self.after(step - 1) if role == STATE_ROLE else {}
+
+    def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
+        """The data's word: `tokens` are inputs but for the last, targets but for the first."""
+        rows = self.manifest.examples_for(self.round, self.slot, step)
+        nodes = batch_nodes(self.graph)
+        row, within = divmod(asked.element, nodes[name].elements // len(rows))
+        is_tokens = TOKENS in self.examples
+        held = TOKENS if is_tokens else name
+        data = self.examples[held]
+        at = int(rows[row]) * (data[0].size) + within + (is_tokens and name == TARGETS)
+        tensor = tensor_in(self._data_roots, held)
+        words = words_of(WholeTensor.of(data), at, tensor.index, tensor.path)
+        return Data(asked.descriptor, asked.entry, asked.leaf, asked.element, is_tokens, words)
+
+    @cached_property
+    def _data_roots(self) -> Roots:
+        return tensor_roots(self.examples, threads=threads())
 
     def state_roots(self, steps: Sequence[int]) -> list[bytes]:
         """The first of them is kept, so that a segment is not come to twice."""
