@@ -215,23 +215,22 @@ class Update:
 class Part:
     """8: a part of an element gives another word than the one committed. `part_of` makes it.
 
-    leaf: the bytes of the shown leaf; number: in ELEMENTS the element, which has one part, in PARTS the part. Leaves are counted:
-    0 is the shown one, then those of the sources, one source after another, each's in ascending order, each once.
-    numbers: of each leaf but the shown one in its tensor; leaves: their bytes, one after another.
+    number: in ELEMENTS the element, which has one part, in PARTS the part. leaves: the bytes of the shown leaf, then those of
+    the sources' leaves, one source after another, each's in ascending order, each once; numbers: which leaf of its tensor
+    each is, but for the shown one.
     hashes: for each source the siblings that are missing, level by level from below, in each from the left; then, of an operand,
     the path of its node under `trace_root`, of `trace_height` hashes.
     places: two bytes for each word that the part takes, those it carries on first: `leaf << 7 | word`.
     """
 
     KIND: ClassVar[int] = 8
-    ABI: ClassVar[str] = f"(bytes,bytes,uint256,uint256,{_SOURCE}[],uint256[],bytes,{_HASHES},bytes)"
+    ABI: ClassVar[str] = f"(bytes,uint256,uint256,{_SOURCE}[],uint256[],bytes[],{_HASHES},bytes)"
     descriptor: bytes
-    leaf: bytes
     number: int
     trace_height: int
     sources: tuple[Source, ...]
     numbers: tuple[int, ...]
-    leaves: bytes
+    leaves: tuple[bytes, ...]
     hashes: Hashes
     places: bytes
 
@@ -337,7 +336,7 @@ def part_of(
     reads: Sequence[tuple[int, int]],
     trees: Mapping[int, tuple[Committed, Hashes]],
 ) -> Part:
-    """Of `repops.parts.Part.carried` and `.reads`; number, leaf: as of `Part`.
+    """Of `repops.parts.Part.carried` and `.reads`. number: as of `Part`; leaf: the bytes of the shown leaf.
 
     trees: of each operand that is read its tensor, and the path of its node under the trace's root; in PARTS also that of the
     parts' results, under CARRIED and with no path.
@@ -356,12 +355,11 @@ def part_of(
     places = [slots[source, at // WORDS_A_LEAF] << 7 | at % WORDS_A_LEAF for source, at in wanted]
     return Part(
         descriptor,
-        leaf,
         number,
         max((len(path) for _, path in trees.values()), default=0),
         tuple(sources),
         tuple(at for _, at in opened),
-        b"".join(trees[source][0].leaf(at) for source, at in opened),
+        (leaf, *(trees[source][0].leaf(at) for source, at in opened)),
         hashes,
         b"".join(place.to_bytes(2, "big") for place in places),
     )
