@@ -15,7 +15,7 @@ from repops.merkle import Tree
 from repops.parts import parts
 from zoo_compute import evidence
 from zoo_compute.evidence import Evidence, WholeTensor, entry_of
-from zoo_compute.spec.games import Awaits, Frame, Game, Phase
+from zoo_compute.spec.games import Awaits, Frame, Game, Hashes, Phase
 from zoo_compute.spec.params import WORDS_A_LEAF
 
 
@@ -150,15 +150,15 @@ class Challenger:
             return None
         part = every[at if is_parts else 0]
         seen = self._seen(frame, shown, Phase.NODES, frame.node)
-        operands = {
+        trees: dict[int, tuple[evidence.Committed, Hashes]] = {
             operand: (WholeTensor.of(values[node.operands[operand].node]), seen.path(node.operands[operand].node))
             for operand, _ in part.reads
         }
-        carried = None
         if is_parts:
-            carried = _Results(self.trees.words(frame, Phase.PARTS), self._seen(frame, shown, Phase.PARTS, game.index))
+            results = _Results(self.trees.words(frame, Phase.PARTS), self._seen(frame, shown, Phase.PARTS, game.index))
+            trees[evidence.CARRIED] = (results, ())
         descriptor, leaf = self.trees.program.descriptor(frame.node), shown.leaves[game.phase]
-        return evidence.part_of(descriptor, at, leaf, part.carried, part.reads, operands, carried)
+        return evidence.part_of(descriptor, at, leaf, part.carried, part.reads, trees)
 
     def _seen(self, frame: Frame, shown: Shown, phase: Phase, way: int) -> Seen:
         return Seen(self.trees.tree(frame, phase), shown.children.get(phase, ()), way)

@@ -192,14 +192,18 @@ class SlotRound(Computation):
         if self._at is None or not start <= self._at <= step:
             kept = self.folder.kept(f"state-{start}")
             if kept is None:
-                self.programs.begin(self.checkpoint, self.manifest.draws(self.round, self.slot))
+                self.begin()
             else:
                 self.programs.load(kept)
-            self._at = start if kept is not None else 0
+            self._at = start
         while self._at < step:
             self.advance(self._at)
             self._at += 1
         return self.programs.step.state
+
+    def begin(self) -> None:
+        """To the state at step 0."""
+        self.programs.begin(self.checkpoint, self.manifest.draws(self.round, self.slot))
 
     def advance(self, step: int) -> None:
         """From the state at a step to the next."""
