@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import Any
@@ -14,13 +14,13 @@ import torch
 import repops
 from node.disputes.board import Board, Played, play
 from node.disputes.challenger import Challenger
-from node.disputes.computation import Computation, Roots, SlotRound
+from node.disputes.computation import Roots, SlotRound
 from node.disputes.prover import Prover
 from node.disputes.trees import Trees
 from node.programs import Programs, State
 from repops import streaming
 from repops.backend import DTYPE
-from repops.commitments import Array, state_root, state_root_of
+from repops.commitments import Array, state_root
 from repops.encoding import root as program_root
 from repops.graph import OPTIMIZER, Graph
 from tests.repops import models

@@ -92,10 +92,9 @@ def begun(job: int, claim: Claim, kind: Kind, slot: int, work: Work, result: Res
     """Where a game begins. Bonds and clocks are its opener's to add."""
     frame = _first_frame(job, claim, kind, slot, work, result)
     game = Game(job=job, claim=claim, frame=frame, awaits=Awaits.TRACE)
-    if kind != Kind.TRAINING:
-        return game
-    segments = -(-work.inner_steps // work.segment_steps)
-    return _stand(game, Phase.SEGMENTS, frame.segment_root, segments + 1, Awaits.REVEAL)
+    leaves = -(-work.inner_steps // work.segment_steps) + 1
+    first = _stand(game, Phase.SEGMENTS, frame.segment_root, leaves, Awaits.REVEAL)
+    return first if kind == Kind.TRAINING else game
 
 
 def _first_frame(job: int, claim: Claim, kind: Kind, slot: int, work: Work, result: Result) -> Frame:
