@@ -135,9 +135,10 @@ def run_aggregation(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         entries |= _committed(store, request, commit, start)
     mask = sum(1 << slot for slot in entries)
     room = syncer.update_bytes(inputs.programs.graph)
-    updates = [
-        syncer.get_state(store, entry.update, entry.update_root, max_bytes=room) for _, entry in sorted(entries.items())
-    ]
+    updates = {
+        slot: syncer.get_state(store, entry.update, entry.update_root, max_bytes=room)
+        for slot, entry in entries.items()
+    }
     checkpoint = aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates)
     root, cid = root_of(checkpoint), syncer.put_state(store, checkpoint)
     pointer = syncer.Pointer(request["job"], request["round"], cid, root, mask)

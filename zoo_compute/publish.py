@@ -62,13 +62,13 @@ def unlike_batch(examples: Examples, step: Graph, batch_size: int, accumulate: i
 
 
 def check_round(step: Graph, slots: int) -> None:
-    """The aggregation of a full round is a program too, within a program's limits. Raises JobError."""
+    """A round's aggregation is a program too, within a program's limits. Raises JobError."""
     try:
-        aggregation_program(step, count=slots, rate=1.0, momentum=0.0)
+        aggregation_program(step, slots=slots, rate=1.0, momentum=0.0)
     except BadProgram as error:
         raise JobError(
             f"{len(step.exchanged):,} tensors of {slots} slots make no aggregation: {error}",
-            hint="fewer slots, or a module of fewer and larger tensors",
+            hint="fewer slots, or a module of smaller tensors",
         ) from error
 
 
