@@ -50,9 +50,19 @@ class Programs:
         begin(self.graph, self.step.state, checkpoint, seed)
         return self.step.state
 
+    def load(self, state: State) -> None:
+        """Load any state of the step."""
+        self._hasher.release()
+        for name, array in self.step.state.items():
+            array[...] = state[name]
+
     def state_root(self) -> bytes:
         """Of the state that is loaded; what no step changes is hashed once."""
         return self._hasher.root(self.step.state, threads=threads())
+
+    def tensor_roots(self) -> dict[str, bytes]:
+        """The roots of its tensors by name."""
+        return self._hasher.tensor_roots(self.step.state, threads=threads())
 
     def advance(self, batch: State) -> tuple[float, bool]:
         """One step: the loss before it, and whether it was taken (else the state is as before)."""

@@ -66,3 +66,34 @@ def root_from_proof(leaf: bytes, index: int, count: int, proof: Sequence[bytes])
 def verify_proof(root: bytes, leaf: bytes, index: int, count: int, proof: Sequence[bytes]) -> bool:
     """True when `leaf` is number `index` of the `count` leaves under `root`."""
     return root_from_proof(leaf, index, count, proof) == root
+
+
+class Tree:
+    """Every hash of the tree over some leaf hashes: for who opens many of them."""
+
+    def __init__(self, leaves: Sequence[bytes]) -> None:
+        self._levels = _levels(leaves) if leaves else [[PADDING]]
+        self._padding = [PADDING]
+        for _ in self._levels[1:]:
+            self._padding.append(sha256(NODE + 2 * self._padding[-1]))
+
+    @property
+    def height(self) -> int:
+        return len(self._levels) - 1
+
+    @property
+    def root(self) -> bytes:
+        return self._levels[-1][0]
+
+    def node(self, height: int, index: int) -> bytes:
+        """Of the subtree number `index` of this height."""
+        level = self._levels[height]
+        return level[index] if index < len(level) else self._padding[height]
+
+    def below(self, height: int, index: int, depth: int) -> tuple[bytes, ...]:
+        """The hashes `depth` levels below a node."""
+        return tuple(self.node(height - depth, at) for at in range(index << depth, (index + 1) << depth))
+
+    def path(self, leaf: int) -> tuple[bytes, ...]:
+        """The siblings of a leaf, from the leaves upwards."""
+        return tuple(self.node(height, (leaf >> height) ^ 1) for height in range(self.height))

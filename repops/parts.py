@@ -263,3 +263,18 @@ def parts(node: Node, element: int, read: Read) -> Iterator[Part]:
     if how is None:
         raise ValueError(f"{node.op}: its words are given, not computed")
     return how(node, coordinates(node.shape, element), read)
+
+
+def part_count(node: Node) -> int:
+    """How many parts each of its elements has."""
+    row = TABLE[node.op]
+    if node.op == "sum":
+        count, size = terms(node), terms_per_part(node, (0,), LANES)
+        return 2 + sum(-(-len(range(lane, count, LANES)) // size) for lane in range(min(LANES, count)))
+    if node.op == "dot":
+        count, size = terms(node), terms_per_part(node, (0, 1))
+        whole, rest = divmod(count, BLOCK)
+        blocks = whole + (rest > 0)
+        return 1 + whole * -(-BLOCK // size) + -(-rest // size) + -(-max(blocks - 1, 0) // MAX_STEPS)
+    joined = {"rank": (1,), "scatter": (1, 2), "scatter_add": (1, 2)}.get(node.op, (0,) if row.is_fold else None)
+    return 1 if joined is None else 1 + -(-terms(node) // terms_per_part(node, joined))

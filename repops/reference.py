@@ -12,7 +12,7 @@ import numpy as np
 from repops.backend import DTYPE, check_batch
 from repops.commitments import Array
 from repops.graph import BATCH_ROLE, F32, Graph, Node
-from repops.parts import parts
+from repops.parts import Read, parts
 from repops.recipes import canonical
 
 Words = list[int]
@@ -45,15 +45,16 @@ def _value(
 
 def element(node: Node, number: int, values: list[Words]) -> int:
     """One element of a computed node, from the words of the nodes before it."""
+    return results(node, number, lambda operand, index: values[node.operands[operand].node][index])[-1]
 
-    def read(operand: int, index: int) -> int:
-        return values[node.operands[operand].node][index]
 
-    results: list[int] = []
+def results(node: Node, number: int, read: Read) -> Words:
+    """The word of each part of one element; the last is the element's. read: gives an operand's word."""
+    found: Words = []
     for part in parts(node, number, read):
-        words = [results[at] for at in part.carried] + [read(*place) for place in part.reads]
-        results.append(part.recipe.run(*words))
-    return results[-1]
+        words = [found[at] for at in part.carried] + [read(*place) for place in part.reads]
+        found.append(part.recipe.run(*words))
+    return found
 
 
 class ReferenceRunner:

@@ -64,7 +64,7 @@ def challenge(w: World, msg: Message, job: int, claim: Claim, kind: int, slot: i
     # TaskRegistry keeps the work root as the root of the job's program.
     is_work = min(work.inner_steps, work.segment_steps) > 0 and work.root == w.job(job).program_root
     require(is_work, "referee: work does not match")
-    frame = _first_frame(job, claim, Kind(kind), slot, work, result)
+    game = begun(job, claim, Kind(kind), slot, work, result)
     games = w.open_games.get((job, claim), ())
     require(len(games) < MAX_CHALLENGERS, "referee: too many games")
     coin, tokens = bond(claim, len(games), msg.base_fee)
@@ -72,27 +72,29 @@ def challenge(w: World, msg: Message, job: int, claim: Claim, kind: int, slot: i
     number = w.game_count = w.game_count + 1
     terms, preset = w.terms[job], w.config.preset
     extra_s = (len(games) + 1) * terms.reexecute_s
-    game = Game(
-        job=job,
-        claim=claim,
+    w.games[number] = replace(
+        game,
         challenger=msg.sender,
         coin=msg.value,
         tokens=tokens,
-        frame=frame,
-        awaits=Awaits.TRACE,
         at=msg.now,
         move_s=preset.move_s + extra_s,
         committer_left=preset.side_s + extra_s,
         challenger_left=preset.side_s + extra_s,
     )
-    if kind == Kind.TRAINING:
-        segments = -(-work.inner_steps // work.segment_steps)
-        game = _stand(game, Phase.SEGMENTS, frame.segment_root, segments + 1, Awaits.REVEAL)
-    w.games[number] = game
     w.open_games[job, claim] = (*games, number)
     convictions.open_dispute(w, replace(msg, sender=w.config.referee), job, claim)
     w.move(terms.token, msg.sender, w.config.referee, tokens, by="referee")
     return number
+
+
+def begun(job: int, claim: Claim, kind: Kind, slot: int, work: Work, result: Result) -> Game:
+    """Where a game begins. Bonds and clocks are its opener's to add."""
+    frame = _first_frame(job, claim, kind, slot, work, result)
+    game = Game(job=job, claim=claim, frame=frame, awaits=Awaits.TRACE)
+    leaves = -(-work.inner_steps // work.segment_steps) + 1
+    first = _stand(game, Phase.SEGMENTS, frame.segment_root, leaves, Awaits.REVEAL)
+    return first if kind == Kind.TRAINING else game
 
 
 def _first_frame(job: int, claim: Claim, kind: Kind, slot: int, work: Work, result: Result) -> Frame:

@@ -1,0 +1,250 @@
+"""What one side computed, as far as a game asks: states, traces, tensors, parts. Made again when it is asked for.
+
+From the job: manifest, step program, examples; from the claim: its checkpoint, round and slot. With a folder, what took
+long is kept there: roots of states and of traces, and the states that a step or a segment is repeated from.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from node.device import CPU, runner, threads
+from node.programs import Programs, State
+from repops import streaming
+from repops.commitments import Array, canonical, state_root_of, tensor_roots
+from repops.files import load_state, save_state, write_file
+from repops.graph import F32, STATE_ROLE, Graph
+from repops.proofs import prove_tensor
+from repops.recipes import canonical as canonical_word
+from repops.reference import results
+from zoo_compute.data import TARGETS, TOKENS, Examples, batch_of
+from zoo_compute.evidence import Data, Entry, Evidence, Tensor, WholeTensor, words_of
+from zoo_compute.manifest import Manifest
+from zoo_compute.rounds import batch_nodes
+
+Roots = dict[str, bytes]  # of a state's tensors, by name
+
+
+class Asked(NamedTuple):
+    """A word of an input that is disputed, as evidence takes it."""
+
+    descriptor: bytes
+    entry: Entry
+    leaf: bytes
+    element: int
+
+
+def tensor_in(roots: Roots, name: str) -> Tensor:
+    """A tensor of a state with its path."""
+    proof = prove_tensor(roots, name)
+    return Tensor(proof.tensor_root, proof.index, proof.siblings)
+
+
+class Folder:
+    """What is kept of one computation between restarts; with no path, hashes in memory. Whoever made it removes it."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._hashes: dict[str, list[bytes]] = {}
+        if path is not None:
+            path.mkdir(parents=True, exist_ok=True)
+
+    def hashes(self, name: str, make: Callable[[], list[bytes]]) -> list[bytes]:
+        """The list kept under this name, else the one that is made now."""
+        if name in self._hashes:
+            return self._hashes[name]
+        file = None if self._path is None else self._path / f"{name}.json"
+        if file is not None and file.exists():
+            made = [bytes.fromhex(each) for each in json.loads(file.read_text())]
+        else:
+            made = make()
+            if file is not None:
+                write_file(file, json.dumps([each.hex() for each in made]).encode())
+        self._hashes[name] = made
+        return made
+
+    def keep(self, name: str, state: Mapping[str, Array]) -> None:
+        if self._path is not None and not self._file(name).exists():
+            save_state(self._file(name), state)
+
+    def kept(self, name: str) -> State | None:
+        return load_state(self._file(name)) if self._path is not None and self._file(name).exists() else None
+
+    def steps(self) -> list[int]:
+        """Of which states are kept."""
+        found = [] if self._path is None else self._path.glob("state-*.safetensors")
+        return sorted(int(file.stem.removeprefix("state-")) for file in found)
+
+    def _file(self, name: str) -> Path:
+        assert self._path is not None
+        return self._path / f"{name}.safetensors"
+
+
+class Computation(ABC):
+    """Steps of one program, each from a state and a batch. checkpoint: what the claim starts from."""
+
+    def __init__(
+        self, graph: Graph, checkpoint: State, *, folder: Path | None = None, device: torch.device = CPU
+    ) -> None:
+        self.graph, self.checkpoint, self.device = graph, checkpoint, device
+        self.folder = Folder(folder)
+        self._held: tuple[int, dict[int, Array]] = (-1, {})
+
+    @abstractmethod
+    def given(self, step: int) -> tuple[State, State]:
+        """The state and the batch of a step."""
+
+    @abstractmethod
+    def after(self, step: int) -> Roots:
+        """The tensors' roots of the state after a step; of the state at step 0 for -1."""
+
+    @abstractmethod
+    def sources(self, role: int, step: int) -> Roots:
+        """The state that a step's inputs of this role come from, as `after`; none where they are no state's."""
+
+    @abstractmethod
+    def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
+        """Of a word of a batch that is no state's."""
+
+    @cached_property
+    def checkpoint_roots(self) -> Roots:
+        return tensor_roots(self.checkpoint, threads=threads())
+
+    def state_roots(self, steps: Sequence[int]) -> list[bytes]:
+        """The roots of the states after so many steps each, ascending."""
+        return [state_root_of(self.after(step - 1)) for step in steps]
+
+    def trace(self, step: int) -> list[bytes]:
+        """The root of every node's tensor."""
+        return self.folder.hashes(f"trace-{step}", lambda: self._trace(step))
+
+    def _trace(self, step: int) -> list[bytes]:
+        return [tensor_roots({"": value}, threads=threads())[""] for _, value in self.values(step)]
+
+    def tensors(self, step: int, wanted: Sequence[int]) -> dict[int, Array]:
+        """The values of some nodes; those asked for last stay in memory."""
+        known_step, known = self._held
+        if known_step != step or not set(wanted) <= known.keys():
+            asked = set(wanted)
+            found = {at: np.array(value) for at, value in self.values(step, wanted) if at in asked}
+            self._held = (step, found)
+        return {at: self._held[1][at] for at in wanted}
+
+    def values(self, step: int, wanted: Sequence[int] | None = None) -> streaming.Values:
+        """As `repops.streaming.values`, of one step."""
+        prepare = partial(runner, device=self.device)
+        return streaming.values(self.graph, *self.given(step), wanted=wanted, prepare=prepare, threads=threads())
+
+    def operands(self, node: int) -> list[int]:
+        return sorted({operand.node for operand in self.graph.nodes[node].operands})
+
+    def parts(self, step: int, node: int, element: int) -> Array:
+        """The words of the parts of an element, the last one as it is committed."""
+        made = self.graph.nodes[node]
+        words = {
+            at: canonical(value).reshape(-1).view(np.uint32)
+            for at, value in self.tensors(step, [*self.operands(node), node]).items()
+        }
+        found = results(made, element, lambda operand, index: int(words[made.operands[operand].node][index]))
+        if made.dtype == F32:
+            found[-1] = canonical_word(found[-1])
+        return np.array(found, np.uint32).view(np.int32)
+
+
+class SlotRound(Computation):
+    """The inner steps of one slot in one round.
+
+    programs: this computation's own, since it holds one state at a time. The state is moved forwards from the nearest one that
+    is kept.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        programs: Programs,
+        checkpoint: State,
+        examples: Examples,
+        round: int,
+        slot: int,
+        *,
+        folder: Path | None = None,
+    ) -> None:
+        super().__init__(programs.graph, checkpoint, folder=folder, device=programs.device)
+        self.manifest, self.programs, self.examples = manifest, programs, examples
+        self.round, self.slot = round, slot
+        self._at: int | None = None
+
+    def batch(self, step: int) -> State:
+        rows = self.manifest.examples_for(self.round, self.slot, step)
+        return batch_of(self.examples, rows, self.manifest.accumulate)
+
+    def state(self, step: int) -> State:
+        """The state after so many steps: the program's own memory, good until another one is asked for."""
+        start = max((at for at in self.folder.steps() if at <= step), default=0)
+        if self._at is None or not start <= self._at <= step:
+            kept = self.folder.kept(f"state-{start}")
+            if kept is None:
+                self.begin()
+            else:
+                self.programs.load(kept)
+            self._at = start
+        while self._at < step:
+            self.advance(self._at)
+            self._at += 1
+        return self.programs.step.state
+
+    def begin(self) -> None:
+        """To the state at step 0."""
+        self.programs.begin(self.checkpoint, self.manifest.draws(self.round, self.slot))
+
+    def advance(self, step: int) -> None:
+        """From the state at a step to the next."""
+        self.programs.advance(self.batch(step))
+
+    def given(self, step: int) -> tuple[State, State]:
+        state = self.state(step)
+        if step:
+            self.folder.keep(f"state-{step}", state)
+        return state, self.batch(step)
+
+    def after(self, step: int) -> Roots:
+        self.state(step + 1)
+        return self.programs.tensor_roots()
+
+    def sources(self, role: int, step: int) -> Roots:
+        return self.after(step - 1) if role == STATE_ROLE else {}
+
+    def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
+        """The data's word: `tokens` are inputs but for the last, targets but for the first."""
+        rows = self.manifest.examples_for(self.round, self.slot, step)
+        nodes = batch_nodes(self.graph)
+        row, within = divmod(asked.element, nodes[name].elements // len(rows))
+        is_tokens = TOKENS in self.examples
+        held = TOKENS if is_tokens else name
+        data = self.examples[held]
+        at = int(rows[row]) * (data[0].size) + within + (is_tokens and name == TARGETS)
+        tensor = tensor_in(self._data_roots, held)
+        words = words_of(WholeTensor.of(data), at, tensor.index, tensor.path)
+        return Data(asked.descriptor, asked.entry, asked.leaf, asked.element, is_tokens, words)
+
+    @cached_property
+    def _data_roots(self) -> Roots:
+        return tensor_roots(self.examples, threads=threads())
+
+    def state_roots(self, steps: Sequence[int]) -> list[bytes]:
+        """The first of them is kept, so that a segment is not come to twice."""
+        name = f"states-{steps[0]}-{steps[-1]}-{len(steps)}"
+        return self.folder.hashes(name, lambda: self._state_roots(steps))
+
+    def _state_roots(self, steps: Sequence[int]) -> list[bytes]:
+        if steps[0]:
+            self.given(steps[0])
+        return super().state_roots(steps)

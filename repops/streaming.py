@@ -1,0 +1,97 @@
+"""A step's trace, node after node, with memory for what is still to be read and for few nodes at a time.
+
+`Runner.trace` holds every node at once. Here the graph is cut into pieces, each a program of its own whose batch is what
+it reads of the pieces before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from repops import backend
+from repops.commitments import Array, canonical
+from repops.graph import BATCH_ROLE, F32, Graph, Node, needed
+from repops.profile import WORD_BYTES
+
+PIECE_BYTES = 1 << 28  # of the nodes that are computed together
+Prepare = Callable[[Graph], backend.Runner]
+Values = Iterator[tuple[int, Array]]
+
+
+def values(
+    graph: Graph,
+    state: Mapping[str, Array],
+    batch: Mapping[str, Array],
+    *,
+    wanted: Sequence[int] | None = None,
+    piece_bytes: int = PIECE_BYTES,
+    prepare: Prepare = backend.prepare,
+    threads: int = 1,
+) -> Values:
+    """(node, its value) in the program's order, each NaN canonical; with `wanted` of these nodes and what they need.
+
+    A value belongs to this iterator: what is written into it before the next one is asked for, later pieces read.
+    """
+    nodes = graph.nodes
+    takes = [True] * len(nodes) if wanted is None else needed(nodes, wanted)
+    last = {operand.node: at for at, node in enumerate(nodes) if takes[at] for operand in node.operands}
+    live: dict[int, Array] = {}
+    for piece in _pieces(graph, takes, piece_bytes):
+        if nodes[piece[0]].op == "input":
+            made = [canonical(_given(graph, nodes[piece[0]], state, batch))]
+        else:
+            made = _computed(graph, piece, live, prepare, threads)
+        live |= zip(piece, made, strict=True)
+        del made
+        for at in piece:
+            yield at, live[at]
+        live = {at: value for at, value in live.items() if last.get(at, -1) > piece[-1]}
+
+
+def _pieces(graph: Graph, takes: Sequence[bool], limit: int) -> Iterator[list[int]]:
+    """Runs of nodes that are computed together; an input, which is only looked up, is one by itself."""
+    piece: list[int] = []
+    size = 0
+    for at, node in enumerate(graph.nodes):
+        if not takes[at]:
+            continue
+        size += WORD_BYTES * node.elements
+        if piece and (node.op == "input" or size > limit):
+            yield piece
+            piece, size = [], WORD_BYTES * node.elements
+        piece.append(at)
+        if node.op == "input":
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
+
+
+def _given(graph: Graph, node: Node, state: Mapping[str, Array], batch: Mapping[str, Array]) -> Array:
+    role, position = node.attributes
+    return batch[graph.batch[position][0]] if role == BATCH_ROLE else state[graph.state[position].name]
+
+
+def _computed(
+    graph: Graph, piece: Sequence[int], live: Mapping[int, Array], prepare: Prepare, threads: int
+) -> list[Array]:
+    """The values of a piece's nodes, from those of earlier ones."""
+    inside = set(piece)
+    sources = sorted({operand.node for at in piece for operand in graph.nodes[at].operands} - inside)
+    place = {at: number for number, at in enumerate([*sources, *piece])}
+    nodes = [
+        Node("input", graph.nodes[at].dtype, graph.nodes[at].shape, (), (), (BATCH_ROLE, place[at])) for at in sources
+    ]
+    for at in piece:
+        node = graph.nodes[at]
+        operands = tuple(replace(operand, node=place[operand.node]) for operand in node.operands)
+        nodes.append(replace(node, operands=operands))
+    nodes.append(Node("scalar", F32, (), (), (), (0,)))  # a program has a loss
+    constants = {place[at]: graph.constants[at] for at in piece if at in graph.constants}
+    named = tuple((f"node {at}", place[at]) for at in sources)
+    cut = Graph(tuple(nodes), (), named, len(nodes) - 1, constants)
+    traced = prepare(cut).trace({f"node {at}": live[at] for at in sources}, threads=threads)
+    return [np.asarray(value) for value in traced[len(sources) : -1]]

@@ -1,0 +1,232 @@
+"""What each kind of evidence must show, checked from the text (docs/referee.md) by slow and plain means."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from eth_abi.abi import decode
+from eth_utils.crypto import keccak
+
+from repops.commitments import tensor_root
+from repops.encoding import read_descriptor
+from repops.graph import BATCH_ROLE, F32, STATE_ROLE, Node
+from repops.parts import parts
+from repops.recipes import canonical
+from zoo_compute import evidence
+from zoo_compute.spec import merkle
+from zoo_compute.spec.games import Frame, Kind, Phase, Position, height_of
+from zoo_compute.spec.refusal import require
+
+RECORDS = {
+    each.KIND: each
+    for each in (
+        evidence.End,
+        evidence.Begin,
+        evidence.Output,
+        evidence.Input,
+        evidence.Constant,
+        evidence.Data,
+        evidence.Update,
+        evidence.Part,
+    )
+}
+NO = "evidence: it does not hold"
+OPTIMIZER = 2
+
+
+@dataclass
+class Job:
+    """What a contract knows of a job, beside the game. columns: of the data's arrays, by name: elements an example."""
+
+    data_root: bytes
+    examples: int
+    slots: int
+    seed: Callable[[int, int], int]
+
+
+def holds(*facts: bool) -> None:
+    require(all(facts), NO)
+
+
+def words_of(data: bytes) -> list[int]:
+    return list(struct.unpack(f"<{len(data) // 4}I", data))
+
+
+def is_under(root: bytes, leaf: bytes, index: int, path: Any, leaves: int) -> bool:
+    return len(path) == height_of(leaves) and merkle.climb(leaf, index, tuple(path)) == root
+
+
+class Judge:
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def __call__(self, kind: int, frame: Frame, position: Position, data: bytes) -> None:
+        (record,) = decode([RECORDS[kind].ABI], data)
+        name = RECORDS[kind].__name__.lower()
+        getattr(self, name)(frame, position, *record)
+
+    # --- openings
+
+    def entry(self, frame: Frame, number: int, opened: Any) -> tuple[tuple[int, ...], bytes]:
+        """Its numbers and its name."""
+        (head, entries, nodes), data, path = opened
+        holds(sha256(b"\x07" + head + entries + nodes).digest() == frame.program_root)
+        _, _, states, batches, _ = struct.unpack(">5I", head)
+        holds(is_under(entries, sha256(b"\x06" + data).digest(), number, path, states + batches))
+        count = 3 if number < states else 1
+        numbers = struct.unpack(f">{count + 1}I", data[: 4 * count + 4])
+        return numbers[:-1], data[4 * count + 4 :][: numbers[-1]]
+
+    def tensor(self, root: bytes, name: bytes, opened: Any) -> bytes:
+        """Its root; where a state has it does not matter, names being different."""
+        found, index, path = opened
+        holds(merkle.climb(merkle.state_leaf(name, found), index, tuple(path)) == root)
+        return bytes(found)
+
+    def node(self, frame: Frame, descriptor: bytes) -> Node:
+        holds(keccak(descriptor) == frame.descriptor)
+        return read_descriptor(descriptor)
+
+    def input(self, frame: Frame, position: Position, descriptor: bytes, entry: Any, tensor: Any) -> None:
+        node = self.node(frame, descriptor)
+        holds(position.phase == Phase.ELEMENTS, node.op == "input")
+        role, _ = node.attributes
+        _, name = self._input_entry(frame, node, entry)
+        if role == STATE_ROLE:
+            source = frame.before
+        else:
+            holds(frame.kind == Kind.UPDATE)
+            source = frame.end_root
+        holds(self.tensor(source, name, tensor) != frame.tensor_root)
+
+    def _input_entry(self, frame: Frame, node: Node, entry: Any) -> tuple[tuple[int, ...], bytes]:
+        role, at = node.attributes
+        states = struct.unpack(">5I", entry[0][0])[2]
+        return self.entry(frame, at + (states if role == BATCH_ROLE else 0), entry)
+
+    # --- the kinds
+
+    def end(self, frame: Frame, position: Position, state: bytes, path: Any) -> None:
+        last = -(-frame.inner_steps // frame.segment_steps)
+        leaf = merkle.segment_leaf(frame.inner_steps, state)
+        holds(position.phase == Phase.SEGMENTS, is_under(frame.segment_root, leaf, last, path, last + 1))
+        holds(state != frame.end_root)
+
+    def begin(self, frame: Frame, position: Position, entry: Any, tensor: Any, descriptor: bytes, path: Any) -> None:
+        holds(position.phase == Phase.STATE, position.height == 0, frame.is_begin)
+        (kind, before, _), name = self.entry(frame, position.index, entry)
+        if kind == OPTIMIZER:
+            _, count, *_ = struct.unpack(">5I", entry[0][0])
+            holds(is_under(entry[0][2], sha256(b"\x05" + descriptor).digest(), before, path, count))
+            node = read_descriptor(descriptor)
+            word = self.job.seed(frame.round, frame.slot) if name == b"seed" else 0
+            root = tensor_root(np.full(node.shape, word, np.float32 if node.dtype == F32 else np.int32))
+        else:
+            root = self.tensor(frame.start_root, name, tensor)
+        holds(position.node != merkle.state_leaf(name, root))
+
+    def output(self, frame: Frame, position: Position, entry: Any, root: bytes, path: Any) -> None:
+        holds(position.phase == Phase.STATE, position.height == 0, not frame.is_begin)
+        (_, _, after), name = self.entry(frame, position.index, entry)
+        _, count, *_ = struct.unpack(">5I", entry[0][0])
+        leaf = sha256(b"\x08" + after.to_bytes(4, "little") + root).digest()
+        holds(is_under(frame.trace_root, leaf, after, path, count))
+        holds(position.node != merkle.state_leaf(name, root))
+
+    def constant(self, frame: Frame, position: Position, descriptor: bytes) -> None:
+        node = self.node(frame, descriptor)
+        holds(position.phase == Phase.ELEMENTS, node.op == "constant")
+        holds(struct.pack(">8I", *node.attributes) != frame.tensor_root)
+
+    def data(
+        self,
+        frame: Frame,
+        position: Position,
+        descriptor: bytes,
+        entry: Any,
+        leaf: bytes,
+        element: int,
+        is_tokens: bool,
+        words: Any,
+    ) -> None:
+        node = self.node(frame, descriptor)
+        holds(position.phase == Phase.ELEMENTS, node.op == "input", node.attributes[0] == BATCH_ROLE)
+        holds(frame.kind == Kind.TRAINING, sha256(b"\0" + leaf).digest() == position.open_leaf)
+        _, name = self._input_entry(frame, node, entry)
+        row, within = divmod(element, node.elements // frame.rows)
+        first = ((frame.round * self.job.slots + frame.slot) * frame.inner_steps + frame.step) * frame.rows
+        head, shown, leaf_path, index, path = words
+        shape = struct.unpack(f"<{head[1]}Q", head[2:])
+        per = int(np.prod(shape[1:], dtype=np.int64))
+        at = (first + row) % self.job.examples * per + within + (is_tokens and name == b"targets")
+        held = b"tokens" if is_tokens else name
+        elements = merkle.climb(sha256(b"\0" + shown).digest(), at // 128, tuple(leaf_path))
+        self.tensor(self.job.data_root, held, (merkle.tensor_root(head, elements), index, path))
+        holds(element // 128 == position.index, words_of(leaf)[element % 128] != words_of(shown)[at % 128])
+
+    def part(
+        self,
+        frame: Frame,
+        position: Position,
+        descriptor: bytes,
+        number: int,
+        trace_height: int,
+        sources: Any,
+        numbers: Any,
+        leaves: Any,
+        hashes: Any,
+        places: bytes,
+    ) -> None:
+        node = self.node(frame, descriptor)
+        is_parts = position.phase == Phase.PARTS
+        holds(position.phase in (Phase.ELEMENTS, Phase.PARTS), number // 128 == position.index)
+        holds(sha256(b"\0" + leaves[0]).digest() == position.open_leaf)
+        known = {(32, number // 128): leaves[0]} if is_parts else {}
+        rest, given, siblings = list(numbers), list(leaves[1:]), iter(hashes)
+        for operand, count, height, head in sources:
+            mine = dict(zip(rest[:count], given[:count], strict=True))
+            rest, given = rest[count:], given[count:]
+            root = several(mine, height, siblings)
+            if operand == 32:
+                holds(is_parts, root == frame.parts_root)
+            else:
+                of = node.operands[operand].node
+                leaf = sha256(b"\x08" + of.to_bytes(4, "little") + merkle.tensor_root(head, root)).digest()
+                path = tuple(next(siblings) for _ in range(trace_height))
+                holds(merkle.climb(leaf, of, path) == frame.trace_root)
+            known |= {(operand, at): data for at, data in mine.items()}
+        holds(not rest, not given, next(siblings, None) is None)
+        element = frame.element if is_parts else number
+        word = self._run(node, element, number if is_parts else 0, known)
+        is_last = not is_parts or number == frame.parts - 1
+        if is_last and node.dtype == F32:
+            word = canonical(word)
+        holds(word != words_of(leaves[0])[number % 128])
+
+    def _run(self, node: Node, element: int, number: int, known: Any) -> int:
+        def read(operand: int, index: int) -> int:
+            holds((operand, index // 128) in known)
+            return words_of(known[operand, index // 128])[index % 128]
+
+        for at, part in enumerate(parts(node, element, read)):
+            if at == number:
+                words = [read(32, each) for each in part.carried] + [read(*each) for each in part.reads]
+                return part.recipe.run(*words)
+        raise AssertionError("no such part")
+
+
+def several(leaves: dict[int, bytes], height: int, siblings: Any) -> bytes:
+    """The root over some leaves of a tree."""
+    level = {at: sha256(b"\0" + data).digest() for at, data in leaves.items()}
+    for _ in range(height):
+        for at in sorted(level):
+            if at ^ 1 not in level:
+                level[at ^ 1] = next(siblings)
+        level = {at >> 1: sha256(b"\x01" + level[at] + level[at | 1]).digest() for at in level if at % 2 == 0}
+    (root,) = level.values()
+    return root
