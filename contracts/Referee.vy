@@ -829,6 +829,8 @@ def _enter_words(
         self._enter(game, words._moved(before), phase, root, count, frame, children)
         return
     state: words.Game = self._stand(words._moved(before), phase, count)
+    # Told before what is shown of the tree, as in `_enter`.
+    self._fix(game, frame)
     if count > 0:
         self._check_leaf(leaf, root, state)
         state.is_open = True
@@ -838,7 +840,6 @@ def _enter_words(
     state.awaits = words.EVIDENCE
     self.game_words[game] = words._pack(state)
     self.nodes[game] = root
-    self._fix(game, frame)
 
 
 @internal

@@ -5,11 +5,15 @@ A request carries everything a worker needs and nothing it could be robbed of: c
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from repops.merkle import sha256
-from zoo_compute.chain.views import Commit, JobView, Run
+from zoo_compute.chain.games import GameView
+from zoo_compute.chain.views import Claim, Commit, JobView, Run
+from zoo_compute.plain import plain
 from zoo_compute.store.cid import raw_cid
 
 
@@ -125,3 +129,24 @@ def keep_request(view: JobView) -> dict[str, Any]:
     """The newest checkpoint."""
     pointer = raw_cid(view.checkpoint_cids[view.done])
     return {"job": view.job, "manifest": raw_cid(view.terms.manifest), "checkpoint": pointer}
+
+
+def move_name(game: GameView, side: str) -> str:
+    """Of where the game stands: the same after a reorganisation that led there again."""
+    assert game.state is not None, "a move is asked for in an open game"
+    at = sha256(json.dumps(plain(game.state)).encode())
+    return f"move-{game.number}-{side}-{at.hex()[:16]}"
+
+
+def move_request(view: JobView, claim: Claim, game: GameView, side: str, folder: Path) -> dict[str, Any]:
+    """The next move of a side. folder: what the computation keeps until the game is over."""
+    return {
+        **_base(view, claim.round, claim.start_root),
+        "slot": game.frame.slot,
+        "kind": game.frame.kind,
+        "side": side,
+        "game": plain(game.state),
+        "shown": plain([game.phase, game.children, game.leaves]),
+        "claim": plain(claim.fields),
+        "folder": str(folder),
+    }

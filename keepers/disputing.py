@@ -1,0 +1,123 @@
+"""The lane that plays dispute games (docs/referee.md): it answers for an operator's claims, and goes on with the games its key opened.
+
+It runs beside the keeper's ticks, which wait for transactions and stores. What stands is asked of the chain at every look, what
+to answer of the operator's workers; so a keeper that was killed in mid-game goes on where it stood.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from keepers.requests import move_name, move_request
+from keepers.work import WorkStatus
+from zoo_compute.chain.connection import Chain, Head
+from zoo_compute.chain.games import GameView, read_games
+from zoo_compute.chain.sender import Sender
+from zoo_compute.chain.snapshot import read_job
+from zoo_compute.chain.views import Claim, JobView
+from zoo_compute.errors import Refusal, ZooError
+from zoo_compute.plain import raw
+
+log = logging.getLogger("zoo.disputes")
+
+Ask = Callable[[str, str, dict[str, Any]], WorkStatus]  # task, name of the work, request
+PATIENCE_S = 5.0  # in which a move that is being computed is waited for, before the chain is looked at again
+PAUSE_S = 0.05
+FOLDER = "disputes"  # in the operator's folder: what games' computations keep
+
+
+class Disputing:
+    """Every open game of one account: as the committer of `operator`'s claims (0: of none), and as a challenger."""
+
+    def __init__(self, chain: Chain, sender: Sender, ask: Ask, *, operator: int, folder: Path) -> None:
+        self._chain = chain
+        self._sender = sender
+        self._ask = ask
+        self._operator = operator
+        self._folder = folder / FOLDER
+
+    def run(self, pause_s: float) -> None:
+        """Look again and again; a look that fails is followed by the next one."""
+        while True:
+            try:
+                self.look()
+            except ZooError as error:
+                log.warning("%s; will try again", error)
+            except Exception:
+                log.exception("unexpected")
+            time.sleep(pause_s)
+
+    def look(self) -> list[GameView]:
+        """Make every move that is due, those first that are due first; the games of mine that are open."""
+        head = self._chain.head()
+        games = [game for game in read_games(self._chain, head) if self._sides(game)]
+        mine = [game for game in games if game.is_open]
+        views = {job: read_job(self._chain, job, head.number) for job in {game.job for game in mine}}
+        for game in sorted(mine, key=_due):
+            try:
+                self._play(head, game, views[game.job])
+            except Refusal as refusal:  # the chain moved on; the next look sees where
+                log.info("game %d: refused: %s", game.number, refusal.reason)
+            except ZooError as error:
+                log.error("game %d: %s (%s)", game.number, error, error.hint)
+            except Exception:  # one game must not keep the others waiting
+                log.exception("game %d: unexpected", game.number)
+        for game in games:
+            if not game.is_open:
+                shutil.rmtree(self._folder / str(game.number), ignore_errors=True)
+        return mine
+
+    def _sides(self, game: GameView) -> Iterator[str]:
+        if self._operator and game.operator == self._operator:
+            yield "committer"
+        if game.challenger == self._sender.address:
+            yield "challenger"
+
+    def _play(self, head: Head, game: GameView, view: JobView) -> None:
+        claim, state = game.claim_in(view), game.state
+        assert state is not None, "an open game stands somewhere"
+        if claim.final:  # convicted in another game
+            self._send(game, "settle", (claim.fields,))
+            return
+        side = "challenger" if state.is_challengers_turn else "committer"
+        if side in self._sides(game):
+            self._move(head, game, view, claim, side)
+        elif head.timestamp > state.due:
+            self._send(game, "time_out", (claim.fields,))
+
+    def _move(self, head: Head, game: GameView, view: JobView, claim: Claim, side: str) -> None:
+        request = move_request(view, claim, game, side, self._folder / str(game.number))
+        status = self._awaited(move_name(game, side), request)
+        if status.state == "failed":
+            log.error("game %d: no move: %s", game.number, status.error)
+        if status.state != "done" or status.result is None:
+            return
+        name, args = status.result["name"], raw(status.result["args"])
+        if name is None:
+            log.error("game %d of job %d: the %s has no move that helps", game.number, game.job, side)
+        elif name == "convict":
+            self._send(game, name, (claim.fields, *args[1:]))
+        else:
+            self._send(game, name, args)
+
+    def _awaited(self, name: str, request: dict[str, Any]) -> WorkStatus:
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            status = self._ask("work.move", name, request)
+            if status.state in ("done", "failed") or time.monotonic() > end:
+                return status
+            time.sleep(PAUSE_S)
+
+    def _send(self, game: GameView, function: str, args: tuple[Any, ...]) -> None:
+        call = getattr(self._chain.referee, function)(game.number, *args)
+        receipt = self._sender.send(call)
+        log.info("game %d of job %d: %s in %s", game.number, game.job, function, receipt.transaction_hash)
+
+
+def _due(game: GameView) -> int:
+    return game.state.due if game.state is not None else 0
