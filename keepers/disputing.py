@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from keepers.challenging import Mismatches
 from keepers.requests import move_name, move_request
 from keepers.work import WorkStatus
 from zoo_compute.chain.connection import Chain, Head
@@ -32,14 +33,27 @@ FOLDER = "disputes"  # in the operator's folder: what games' computations keep
 
 
 class Disputing:
-    """Every open game of one account: as the committer of `operator`'s claims (0: of none), and as a challenger."""
+    """Every open game of one account: as the committer of `operator`'s claims (0: of none), and as a challenger.
 
-    def __init__(self, chain: Chain, sender: Sender, ask: Ask, *, operator: int, folder: Path) -> None:
+    mismatches: of a verifier, each of which opens a game.
+    """
+
+    def __init__(
+        self,
+        chain: Chain,
+        sender: Sender,
+        ask: Ask,
+        *,
+        operator: int,
+        folder: Path,
+        mismatches: Mismatches | None = None,
+    ) -> None:
         self._chain = chain
         self._sender = sender
         self._ask = ask
         self._operator = operator
         self._folder = folder / FOLDER
+        self._mismatches = mismatches
 
     def run(self, pause_s: float) -> None:
         """Look again and again; a look that fails is followed by the next one."""
@@ -54,6 +68,8 @@ class Disputing:
 
     def look(self) -> list[GameView]:
         """Make every move that is due, those first that are due first; the games of mine that are open."""
+        if self._mismatches is not None:
+            self._mismatches.challenge()
         head = self._chain.head()
         games = [game for game in read_games(self._chain, head) if self._sides(game)]
         mine = [game for game in games if game.is_open]

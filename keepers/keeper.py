@@ -18,7 +18,9 @@ from eth_utils.crypto import keccak
 
 from keepers import deposits
 from keepers.bidding import Sealer
+from keepers.challenging import Mismatches
 from keepers.config import OperatorConfig
+from keepers.disputing import Disputing
 from keepers.duties import duties, wants
 from keepers.gathering import bundle_to_fetch, bundles_fetched, progress_of
 from keepers.orders import (
@@ -49,7 +51,7 @@ from keepers.requests import (
     train_name,
     train_request,
 )
-from keepers.verifier import Verifier
+from keepers.verifier import REPORTS, Verifier
 from keepers.work import WorkQueue, WorkStatus
 from node import prover
 from zoo_compute.chain.call import Call
@@ -123,6 +125,20 @@ class Keeper:
                 if idle:
                     self._withdraw(operator)
         return status
+
+    def disputing(self) -> Disputing:
+        """The lane that plays the games of this operator and of its key."""
+        mismatches = None
+        if self._verifier is not None:
+            mismatches = Mismatches(self.chain, self.sender, self.config.folder / REPORTS)
+        return Disputing(
+            self.chain,
+            self.sender,
+            self._ask,
+            operator=self.config.operator,
+            folder=self.config.folder,
+            mismatches=mismatches,
+        )
 
     @contextmanager
     def _contained(self, what: str, status: dict[str, Any]) -> Iterator[None]:

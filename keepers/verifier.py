@@ -1,7 +1,7 @@
 """The verifier's lane: re-execute sampled slot-rounds and say whether the committed roots are right.
 
 The draw cannot be guessed by those it watches: it hashes the verifier's own secret. Reports go to `verified.jsonl`, one line
-each; a mismatch is also an error in the log. (The challenge on chain that follows a mismatch is the referee's.)
+each; a mismatch is also an error in the log, and what opens a game about it is in its report (keepers.challenging).
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class Verifier:
             if name in self._reported:
                 continue
             status = self._ask("work.verify", name, verify_request(view, commit, slot))
-            what = {"name": name, "job": view.job, "turn": commit.turn, "round": commit.round, "slot": slot}
+            what = {
+                "name": name, "job": view.job, "turn": commit.turn, "round": commit.round, "slot": slot,
+                "root": commit.root.hex(),
+            }  # fmt: skip
             if status.state == "done" and status.result is not None:
                 self._report({**what, **status.result})
             elif status.state == "failed":

@@ -15,6 +15,7 @@ from celery import Celery
 from keepers.app import WORK_QUEUE
 from keepers.requests import PREPARE
 from keepers.work import WorkLog
+from node import disputing
 from node import worker as node_worker
 from node.errors import Withheld
 from zoo_compute.errors import Retryable
@@ -32,6 +33,7 @@ TASKS: dict[str, Body] = {
     "work.aggregate": node_worker.run_aggregation,
     "work.verify": node_worker.run_verification,
     "work.keep": node_worker.run_keeping,
+    "work.move": disputing.run_move,
 }
 
 

@@ -9,7 +9,7 @@ without the game's number, `name` null where no move helps.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,11 @@ from node.disputes.trees import Trees
 from node.programs import Programs
 from repops.merkle import Tree
 from zoo_compute.plain import plain, raw
-from zoo_compute.records import Bundle, SlotResult
+from zoo_compute.records import SlotResult
 from zoo_compute.spec.games import Awaits, Frame, Game, Kind, Phase, Result
 from zoo_compute.spec.state import Claim
 from zoo_compute.store.interface import Store
+from zoo_compute.work import work_of
 
 COMMITTER, CHALLENGER = "committer", "challenger"
 KEPT = 2  # computations held at a time, each with a state of the job
@@ -43,16 +44,19 @@ def run_move(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     return {"name": move and move.name, "args": plain(move.args) if move else []}
 
 
-def dispute_of(bundle: Bundle, entry: SlotResult, field: str) -> dict[str, Any] | None:
-    """What opens a game about a result whose `field` is false; None where that is no question of arithmetic."""
+def dispute_of(
+    inputs: syncer.Inputs, results: Sequence[SlotResult], entry: SlotResult, field: str
+) -> dict[str, Any] | None:
+    """What opens a game about one of a claim's results, whose `field` is false; None where that is no question of arithmetic."""
     if field not in ("segment_root", "end_root", "update_root"):
         return None
-    at = [result.slot for result in bundle.results].index(entry.slot)
-    path = Tree([result.root for result in bundle.results]).path(at)
+    ordered = sorted(results, key=lambda result: result.slot)
+    path = Tree([result.root for result in ordered]).path(ordered.index(entry))
     kind = Kind.UPDATE if field == "update_root" else Kind.TRAINING
     return {
         "kind": int(kind),
         "slot": entry.slot,
+        "work": plain(work_of(inputs.manifest, inputs.programs.graph)),
         "result": plain(Result(entry.segment_root, entry.end_root, entry.update_root, path)),
     }
 

@@ -21,12 +21,13 @@ from typing import Any
 from node import prover, syncer
 from node.aggregation import aggregate
 from node.device import memory, memory_errors_told, needed_bytes
+from node.disputing import dispute_of
 from node.errors import BadInputs, NodeOutOfMemory, Place, Withheld
 from node.fetching import NOT_HAD, absent_place
 from node.prover import SlotResult
 from node.reporter import ShardReport
 from node.training import Progress, ShardResult, root_of, train_shard
-from node.verify import verify_slot
+from node.verify import Mismatch, verify_slot
 from zoo_compute.data import batch_of
 from zoo_compute.rounds import tokens_of
 from zoo_compute.store.interface import Store
@@ -158,7 +159,8 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
     answer = {name: request[name] for name in ("job", "round", "slot", "operator")}
     start = syncer.root_from_hex(request["start_root"])
     try:
-        entry = _committed(store, request, request, start)[request["slot"]]
+        entries = _committed(store, request, request, start)
+        entry = entries[request["slot"]]
     except (BadInputs, KeyError) as error:
         # Content that hashes to the committed CID, and is not the bundle the root promises: the commitment itself is wrong.
         return {**answer, "agrees": False, "segments": 0, "field": "bundle", "message": str(error)}
@@ -180,8 +182,9 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
             update=update,
             start_root=start,
         )
-    message = {} if outcome.to_dict()["agrees"] else {"message": str(outcome)}
-    return {**answer, **outcome.to_dict(), **message, "seconds": time.perf_counter() - began}
+    if isinstance(outcome, Mismatch):
+        answer |= {"message": str(outcome), "dispute": dispute_of(inputs, list(entries.values()), entry, outcome.field)}
+    return {**answer, **outcome.to_dict(), "seconds": time.perf_counter() - began}
 
 
 def run_keeping(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
