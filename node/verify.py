@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,10 @@ from zoo_compute.manifest import Manifest
 
 @dataclass(frozen=True)
 class Agreement:
-    """Every root is what the re-execution gives; segments: how many were run again."""
+    """Every root is what the re-execution gives; segments: how many were run again; states: the roots at their ends, as found."""
 
     segments: int
+    states: tuple[bytes, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {"agrees": True, "segments": self.segments}
@@ -39,9 +40,12 @@ class Mismatch:
     element: int | None = None
     expected: str | None = None
     found: str | None = None
+    states: tuple[bytes, ...] = ()  # as of Agreement
 
     def to_dict(self) -> dict[str, Any]:
-        return {"agrees": False, **asdict(self), "steps": list(self.steps)}
+        told = asdict(self)
+        del told["states"]
+        return {"agrees": False, **told, "steps": list(self.steps)}
 
     def __str__(self) -> str:
         where = f"{self.field} differs between steps {self.steps[0]} and {self.steps[1]}"
@@ -69,9 +73,11 @@ def verify_slot(
     count = len(own.segments) - 1
     field = next((name for name in _FIELDS if getattr(own, name) != getattr(entry, name)), None)
     place = _first_difference(own.update, update) if update is not None else None
+    states = tuple(root for _, root in own.segments)
     if field is None and place is None:
-        return Agreement(count)
-    return Mismatch(count, field or "update", _steps(manifest, field), *(place or ()))
+        return Agreement(count, states)
+    found = Mismatch(count, field or "update", _steps(manifest, field), *(place or ()))
+    return replace(found, states=states)
 
 
 _FIELDS = ("start_root", "segment_root", "end_root", "update_root")

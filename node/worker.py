@@ -184,7 +184,8 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
         )
     if isinstance(outcome, Mismatch):
         answer |= {"message": str(outcome), "dispute": dispute_of(inputs, list(entries.values()), entry, outcome.field)}
-    return {**answer, **outcome.to_dict(), "seconds": time.perf_counter() - began}
+    states = [root.hex() for root in outcome.states]
+    return {**answer, **outcome.to_dict(), "states": states, "seconds": time.perf_counter() - began}
 
 
 def run_keeping(request: Mapping[str, Any], store: Store) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class GameView:
     claim_hash: bytes = EMPTY
     coin: int = 0  # the bond
     tokens: int = 0
-    frame: Frame = Frame()
+    frame: Frame = field(default_factory=Frame)
     phase: Phase = Phase.SEGMENTS
     children: Mapping[Phase, Sequence[Hashes]] = field(default_factory=dict)
     leaves: Mapping[Phase, bytes] = field(default_factory=dict)

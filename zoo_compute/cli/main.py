@@ -13,6 +13,7 @@ from zoo_compute.cli import (
     account,
     dataset,
     devnet,
+    dispute,
     doctor,
     job,
     job_data,
@@ -53,7 +54,7 @@ def root() -> None:
 
 
 for _command in (
-    account.account, dataset.dataset, devnet.devnet, doctor.doctor, job.job, network.network, node.node, quote.quote, store.store, train.train,
+    account.account, dataset.dataset, devnet.devnet, dispute.dispute, doctor.doctor, job.job, network.network, node.node, quote.quote, store.store, train.train,
 ):  # fmt: skip
     root.add_command(_command)
 for _command in (*node_money.COMMANDS, *node_joining.COMMANDS, *node_admission.COMMANDS):

@@ -1,0 +1,133 @@
+"""`zoo dispute`: the games about claims, and one of them as a person can follow it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zoo_compute.amounts import format_amount, format_seconds
+from zoo_compute.cli.context import Group, Settings, pass_settings
+from zoo_compute.cli.output import table
+from zoo_compute.errors import UserError
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Head
+    from zoo_compute.chain.games import GameView
+
+
+@click.group(cls=Group)
+def dispute() -> None:
+    """Games in which a claim is challenged: who wins them the contract decides."""
+
+
+@dispute.command("list")
+@click.option("--job", type=click.IntRange(min=1), help="Of one job.")
+@click.option("--open", "only_open", is_flag=True, help="Without those that are over.")
+@pass_settings
+def list_(settings: Settings, job: int | None, only_open: bool) -> None:
+    """Every game: who challenges whom, and how it went."""
+    from zoo_compute.chain.games import read_games
+
+    chain = settings.chain()
+    head = chain.head()
+    games = [game for game in read_games(chain, head, job=job) if game.is_open or not only_open]
+    told = [_told(game, head) for game in games]
+    rows = [
+        (each["game"], each["job"], _about(each), f"by {each['challenger'][:10]}…", _standing(each, head))
+        for each in told
+    ]
+    header = ("game", "job", "about", "", "")
+    settings.emit({"now": head.timestamp, "games": told}, table(rows, header=header) or ["there is no game"])
+
+
+@dispute.command("show")
+@click.argument("number", type=click.IntRange(min=1), metavar="GAME")
+@pass_settings
+def show(settings: Settings, number: int) -> None:
+    """Where a game stands: its bond, whose move is due, and until when."""
+    chain = settings.chain()
+    head = chain.head()
+    game = _required(settings, head, number)
+    told = _told(game, head)
+    bond = f"{format_amount(game.coin, 'coin')} and {format_amount(game.tokens)} of the job's token"
+    rows = [
+        ("about", _about(told)),
+        ("challenger", game.challenger),
+        ("bond", bond),
+        ("transactions", told["transactions"]),
+        ("stands", _standing(told, head)),
+    ]
+    settings.emit(told, table(rows))
+
+
+@dispute.command("replay")
+@click.argument("number", type=click.IntRange(min=1), metavar="GAME")
+@pass_settings
+def replay(settings: Settings, number: int) -> None:
+    """A game's transcript: which step, which operator, which element, which numbers, and who was wrong.
+
+    Every transaction is read from the chain and checked again by the specification of the game.
+    """
+    from zoo_compute.transcript import Transcript, lines_of
+
+    chain = settings.chain()
+    head = chain.head()
+    game = _required(settings, head, number)
+    transcript = Transcript(chain, game)
+    told = {
+        **_told(game, head),
+        "moves": [asdict(move) for move in transcript.moves],
+        "verdict": transcript.verdict and {**asdict(transcript.verdict), "text": transcript.verdict.text},
+        "gas": {
+            by: sum(m.gas for m in transcript.moves if m.by == by) for by in ("committer", "challenger", "anybody")
+        },
+    }
+    settings.emit(told, list(lines_of(transcript)))
+
+
+def _required(settings: Settings, head: Head, number: int) -> GameView:
+    from zoo_compute.chain.games import read_games
+
+    games = {game.number: game for game in read_games(settings.chain(), head)}
+    if number not in games:
+        raise UserError(f"there is no game {number}", hint="`zoo dispute list` has them all")
+    return games[number]
+
+
+def _told(game: GameView, head: Head) -> dict[str, Any]:
+    from zoo_compute.transcript import ENDS, KINDS
+
+    state = game.state
+    return {
+        "game": game.number,
+        "job": game.job,
+        "operator": game.operator,
+        "challenger": game.challenger,
+        "kind": KINDS[game.kind],
+        "round": game.frame.round,
+        "seat": game.frame.seat,
+        "slot": game.frame.slot,
+        "coin": str(game.coin),
+        "tokens": str(game.tokens),
+        "transactions": len({event.tx for event in game.events}),
+        "outcome": ENDS[game.outcome] if game.outcome is not None else None,
+        "phase": state.phase.name.lower() if state else None,
+        "awaits": state.awaits.name.lower() if state else None,
+        "turn_of": ("challenger" if state.is_challengers_turn else "committer") if state else None,
+        "due": state.due if state else None,
+    }
+
+
+def _about(each: dict[str, Any]) -> str:
+    work = each["kind"] if each["kind"] == "the aggregation" else f"{each['kind']} of slot {each['slot']}"
+    return f"{work} in round {each['round']}, claimed by operator {each['operator']}"
+
+
+def _standing(each: dict[str, Any], head: Head) -> str:
+    if each["outcome"]:
+        return str(each["outcome"])
+    left_s = each["due"] - head.timestamp
+    until = f"{format_seconds(left_s)} left" if left_s >= 0 else "its time is over: anybody may end it"
+    return f"in {each['phase']}, the {each['turn_of']} owes a move ({each['awaits']}), {until}"
