@@ -23,6 +23,7 @@ from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Claim, JobView
 from zoo_compute.errors import Refusal, ZooError
 from zoo_compute.plain import raw
+from zoo_compute.spec.params import COIN
 
 log = logging.getLogger("zoo.disputes")
 
@@ -54,6 +55,7 @@ class Disputing:
         self._operator = operator
         self._folder = folder / FOLDER
         self._mismatches = mismatches
+        self._over: set[int] = set()  # games that are closed here too
 
     def run(self, pause_s: float) -> None:
         """Look again and again; a look that fails is followed by the next one."""
@@ -84,9 +86,20 @@ class Disputing:
             except Exception:  # one game must not keep the others waiting
                 log.exception("game %d: unexpected", game.number)
         for game in games:
-            if not game.is_open:
-                shutil.rmtree(self._folder / str(game.number), ignore_errors=True)
+            if not game.is_open and game.number not in self._over:
+                self._close(game)
         return mine
+
+    def _close(self, game: GameView) -> None:
+        """What the game kept is of no use any more, and what it brought is fetched: bonds, and a share of the lock."""
+        shutil.rmtree(self._folder / str(game.number), ignore_errors=True)
+        token, me = read_job(self._chain, game.job).token, self._sender.address
+        for asset in (COIN, token):
+            if self._chain.referee.owed(asset, me):
+                self._sender.send(self._chain.referee.withdraw(asset, me))
+        if self._chain.tasks.owed(token, me):
+            self._sender.send(self._chain.tasks.withdraw(token, me))
+        self._over.add(game.number)
 
     def _sides(self, game: GameView) -> Iterator[str]:
         if self._operator and game.operator == self._operator:
