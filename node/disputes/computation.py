@@ -99,7 +99,7 @@ class Computation(ABC):
         self._held: tuple[int, dict[int, Array]] = (-1, {})
 
     @abstractmethod
-    def given(self, step: int) -> tuple[State, State]:
+    def given(self, step: int) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
         """The state and the batch of a step."""
 
     @abstractmethod

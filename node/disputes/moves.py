@@ -50,7 +50,7 @@ class Shown:
     def then(self, move: Move) -> Shown:
         name, args = move
         if name in ENTERED:
-            children = args[2] if name == "open_begin" else getattr(args[-1], "children", ())
+            children = args[-1] if name == "open_begin" else getattr(args[-1], "children", ())
             leaf = getattr(args[-1], {"open_node": "leaf", "open_parts": "last"}.get(name, ""), b"")
             entered = replace(self, phase=ENTERED[name])
             return entered.revealed(children) if children else entered.showed(leaf)

@@ -2,6 +2,9 @@
 
 import boa
 import pytest
+import torch
+
+from node.device import use_threads
 
 from .contest import again, contest
 
@@ -23,3 +26,11 @@ def court(committed):
 def paper():
     """The specification alone."""
     return contest(on_chain=False)
+
+
+@pytest.fixture
+def one_thread():
+    before = torch.get_num_threads()
+    use_threads(1)
+    yield
+    use_threads(before)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -19,8 +19,9 @@ from repops.parts import parts
 from repops.recipes import canonical
 from zoo_compute import evidence
 from zoo_compute.spec import merkle
-from zoo_compute.spec.games import Frame, Kind, Phase, Position, height_of
+from zoo_compute.spec.games import Frame, Kind, Phase, Position, claim_hash, height_of
 from zoo_compute.spec.refusal import require
+from zoo_compute.spec.state import Claim
 
 RECORDS = {
     each.KIND: each
@@ -41,12 +42,13 @@ OPTIMIZER = 2
 
 @dataclass
 class Job:
-    """What a contract knows of a job, beside the game. columns: of the data's arrays, by name: elements an example."""
+    """What a contract knows of a job, beside the game. claims: that Settlement knows."""
 
     data_root: bytes
     examples: int
     slots: int
     seed: Callable[[int, int], int]
+    claims: Sequence[Claim] = ()
 
 
 def holds(*facts: bool) -> None:
@@ -168,6 +170,53 @@ class Judge:
         elements = merkle.climb(sha256(b"\0" + shown).digest(), at // 128, tuple(leaf_path))
         self.tensor(self.job.data_root, held, (merkle.tensor_root(head, elements), index, path))
         holds(element // 128 == position.index, words_of(leaf)[element % 128] != words_of(shown)[at % 128])
+
+    def update(
+        self,
+        frame: Frame,
+        position: Position,
+        descriptor: bytes,
+        entry: Any,
+        leaf: bytes,
+        element: int,
+        claim: Any,
+        present: Any,
+        result: Any,
+        words: Any,
+    ) -> None:
+        node = self.node(frame, descriptor)
+        holds(position.phase == Phase.ELEMENTS, node.op == "input", node.attributes[0] == BATCH_ROLE)
+        holds(frame.kind == Kind.AGGREGATION, sha256(b"\0" + leaf).digest() == position.open_leaf)
+        disputed = Claim(*claim)
+        holds(claim_hash(disputed) == frame.claim, element // 128 == position.index)
+        _, name = self._input_entry(frame, node, entry)
+        seats = []
+        for seat, operator, scope, price, pot, root, deadline in present:
+            of = Claim(
+                disputed.turn, disputed.round, seat, operator, scope, price, pot, disputed.start_root, root, deadline
+            )
+            holds(of in self.job.claims, disputed.scope >> seat & 1 == 1)
+            seats.append(of)
+        right = self._update_word(name.decode(), node, element, disputed, seats, result, words)
+        holds(words_of(leaf)[element % 128] != right)
+
+    def _update_word(
+        self, name: str, node: Node, element: int, disputed: Claim, seats: list[Claim], result: Any, words: Any
+    ) -> int:
+        slot, at = divmod(element, node.elements // self.job.slots) if name != "present" else (-1, 0)
+        for claim in seats:
+            first = claim.scope >> 16
+            if first <= slot < first + claim.count:
+                segment, end, update, path = result
+                leaf = merkle.result_root(slot, claim.start_root, segment, end, update)
+                holds(merkle.climb(leaf, slot - first, tuple(path)) == claim.root)
+                head, shown, leaf_path, index, state_path = words
+                elements = merkle.climb(sha256(b"\0" + shown).digest(), at // 128, tuple(leaf_path))
+                held = name.removeprefix("updates/").encode()
+                self.tensor(update, held, (merkle.tensor_root(head, elements), index, state_path))
+                return words_of(shown)[at % 128]
+        holds([claim.seat for claim in seats] == [at for at in range(128) if disputed.scope >> at & 1])
+        return int(np.float32(sum(claim.count for claim in seats)).view(np.uint32)) if name == "present" else 0
 
     def part(
         self,

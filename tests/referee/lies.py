@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import Any
@@ -12,30 +12,34 @@ import numpy as np
 import torch
 
 import repops
-from node.disputes.board import Board, Played, play
+from node.disputes.board import Answers, Asks, Board, Played, play
 from node.disputes.challenger import Challenger
-from node.disputes.computation import Roots, SlotRound
+from node.disputes.computation import Computation, Roots, SlotRound
 from node.disputes.prover import Prover
+from node.disputes.rounds import Aggregation, Seated, Update
 from node.disputes.trees import Trees
 from node.programs import Programs, State
 from repops import streaming
 from repops.backend import DTYPE
-from repops.commitments import Array, state_root
+from repops.commitments import Array, state_root, state_root_of
 from repops.encoding import root as program_root
 from repops.graph import OPTIMIZER, Graph
+from repops.merkle import Tree
 from tests.repops import models
 from zoo_compute.data import Examples
 from zoo_compute.manifest import DataFile, HeldoutFile, Manifest, Outer, ProgramFile, StateFile
 from zoo_compute.publish import initial_checkpoint
-from zoo_compute.rounds import update_program
-from zoo_compute.spec.games import Frame, Game, Kind, Phase, Result, Work
+from zoo_compute.rounds import aggregation_program, update_program
+from zoo_compute.spec.games import Frame, Kind, Phase, Result, Work
 from zoo_compute.spec.merkle import result_root
+from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.referee import begun
 from zoo_compute.spec.state import Claim
 
 from .judging import Job, Judge
 
-ROUND, SLOT, SLOTS, ROWS = 0, 1, 2, 2
+ROUND, SLOT, SLOTS, ROWS = 0, 1, 4, 2
+SEATS = {0: (0, 1), 2: (3,)}  # seat -> its slots; slot 2 is absent
 CID = "b" + "a" * 58
 
 
@@ -75,49 +79,107 @@ class Case:
 
     @cached_property
     def work(self) -> Work:
-        update = program_root(update_program(self.graph))
-        programs = (program_root(self.graph), update, bytes(32))
+        outer = self.manifest.outer
+        aggregation = aggregation_program(self.graph, slots=SLOTS, rate=outer.lr, momentum=outer.momentum)
+        graphs = (self.graph, update_program(self.graph), aggregation)
+        programs = (program_root(graphs[0]), program_root(graphs[1]), program_root(graphs[2]))
         return Work(programs, self.inner_steps, self.segment_steps, self.rows)
+
+    def lying(self, **options: Any) -> Liar:
+        """One at a time: liars share their programs."""
+        return Liar(self.manifest, self._liars, self.checkpoint, self.examples, ROUND, SLOT, **options)
 
     @cached_property
     def honest(self) -> SlotRound:
-        return self.computed(SlotRound)
+        return SlotRound(self.manifest, Programs(self.graph), self.checkpoint, self.examples, ROUND, SLOT)
 
-    def computed(self, made: Callable[..., SlotRound], **options: Any) -> SlotRound:
-        return made(self.manifest, Programs(self.graph), self.checkpoint, self.examples, ROUND, SLOT, **options)
+    @cached_property
+    def _liars(self) -> Programs:
+        return Programs(self.graph)
+
+    @cached_property
+    def update(self) -> Update:
+        return Update(self.honest)
+
+    # --- an aggregation: what was aggregated, by whom
+
+    @cached_property
+    def updates(self) -> dict[int, State]:
+        rng = np.random.default_rng(11)
+        shapes = {name: self.checkpoint[name].shape for name in self.graph.exchanged}
+        return {
+            slot: {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+            for slots in SEATS.values()
+            for slot in slots
+        }
+
+    @cached_property
+    def seated(self) -> tuple[Seated, ...]:
+        found = []
+        for seat, slots in SEATS.items():
+            results = [Result(bytes([1]) * 32, bytes([slot]) * 32, state_root(self.updates[slot])) for slot in slots]
+            tree = Tree([self.leaf(slot, result) for slot, result in zip(slots, results, strict=True)])
+            with_paths = {slot: replace(results[at], path=tree.path(at)) for at, slot in enumerate(slots)}
+            scope = slots[0] << 16 | len(slots)
+            found.append(Seated(self.claim(tree.root, seat=seat, scope=scope), with_paths))
+        return tuple(found)
+
+    def claim(self, root: bytes, *, seat: int = 0, scope: int = SLOT << 16 | 1) -> Claim:
+        return Claim(0, ROUND, seat, 7 + seat, scope, 1, 1, self.manifest.state_root, root, 10)
+
+    def leaf(self, slot: int, result: Result) -> bytes:
+        return result_root(slot, self.manifest.state_root, result.segment_root, result.end_root, result.update_root)
+
+    def aggregated(self, made: Callable[..., Aggregation] = Aggregation, claim: Claim | None = None) -> Aggregation:
+        return made(self.manifest, self.graph, self.checkpoint, self.updates, claim=claim, seated=self.seated)
+
+    # --- games
 
     @property
     def judge(self) -> Judge:
         data = self.manifest.data
-        return Judge(Job(bytes.fromhex(data.root), data.examples, SLOTS, self.manifest.draws))
+        claims = [each.claim for each in self.seated]
+        return Judge(Job(bytes.fromhex(data.root), data.examples, SLOTS, self.manifest.draws, claims))
 
     def result(self, trees: Trees) -> Result:
+        """Of a slot-round, as somebody computed it."""
         frame = Frame(inner_steps=self.inner_steps, segment_steps=self.segment_steps)
         return Result(trees.tree(frame, Phase.SEGMENTS).root, trees.states(frame, Phase.SEGMENTS)[-1])
 
-    def game(self, result: Result, kind: Kind = Kind.TRAINING) -> Game:
-        start = self.manifest.state_root
-        root = result_root(SLOT, start, result.segment_root, result.end_root, result.update_root)
-        claim = Claim(0, ROUND, 0, 7, SLOT << 16 | 1, 1, 1, start, root, 10)
-        return begun(1, claim, kind, SLOT, self.work, result)
+    def training(self, prover: Answers, result: Result, challenger: Asks | None = None) -> Played:
+        """A game about the slot-round. challenger: the honest one where none is given."""
+        claim = self.claim(self.leaf(SLOT, result))
+        game = begun(1, claim, Kind.TRAINING, SLOT, self.work, result)
+        return play(Board(game), prover, challenger or Challenger(Trees(self.honest)), self.judge)
 
-    def against(self, prover: Prover, result: Result | None = None) -> Played:
-        """What the honest challenger makes of it."""
-        board = Board(self.game(result or self.result(prover.trees)))
-        return play(board, prover, Challenger(Trees(self.honest)), self.judge)
+    def updating(self, prover: Prover, challenger: Asks | None = None) -> Played:
+        """About the update: the committer's is what its computation says."""
+        result = replace(self.result(Trees(self.honest)), update_root=after_root(prover))
+        claim = self.claim(self.leaf(SLOT, result))
+        game = begun(1, claim, Kind.UPDATE, SLOT, self.work, result)
+        return play(Board(game), prover, challenger or Challenger(Trees(self.update)), self.judge)
+
+    def aggregating(self, prover: Prover, challenger: Asks | None = None) -> Played:
+        mask = sum(1 << seat for seat in SEATS)
+        claim = self.claim(after_root(prover), seat=AGGREGATOR_SEAT, scope=mask)
+        game = begun(1, claim, Kind.AGGREGATION, 0, self.work, Result())
+        mine = Challenger(Trees(self.aggregated(claim=claim)))
+        return play(Board(game), prover, challenger or mine, self.judge)
 
 
-class Liar(SlotRound):
-    """elements: (step, node) -> number of an element, of which one bit is false; states: steps whose state is said to be
-    another in one entry (-1: the state at step 0), though the next one is computed from the right one; begun: an entry
-    that the slot-round really begins with something else in."""
+def after_root(prover: Prover) -> bytes:
+    return state_root_of(prover.trees.computation.after(0))
+
+
+class Lies(Computation):
+    """elements: (step, node) -> number of an element, of which one bit is false; states: steps after which the state is
+    said to be another in one entry (-1: the state at step 0), though what follows is computed from the right one."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.elements: dict[tuple[int, int], int] = {}
         self.bit = 0
         self.states: dict[int, int] = {}
-        self.begun: str | None = None
         self.part: int | None = None
         self._values: dict[int, list[tuple[int, Array]]] = {}
 
@@ -134,23 +196,8 @@ class Liar(SlotRound):
             self._values[step] = found
         return iter(self._values[step])
 
-    def begin(self) -> None:
-        super().begin()
-        if self.begun is not None:
-            changed = {name: np.array(value) for name, value in self.programs.step.state.items()}
-            changed[self.begun].reshape(-1).view(np.uint32)[-1] ^= 1
-            self.programs.load(changed)
-
-    def advance(self, step: int) -> None:
-        if all(step != at for at, _ in self.elements):
-            super().advance(step)
-            return
-        self._at = step
-        values = dict(self.values(step))
-        self.programs.load({entry.name: values[entry.after] for entry in self.graph.state})
-
     def after(self, step: int) -> Roots:
-        roots = super().after(step)
+        roots = super().after(step)  # type: ignore[safe-super]
         if step in self.states:
             name = self.graph.state[self.states[step]].name
             roots = roots | {name: sha256(b"another" + roots[name]).digest()}
@@ -163,6 +210,35 @@ class Liar(SlotRound):
             words[self.part : -1] ^= 1
         words[-1] = self.tensors(step, [node])[node].reshape(-1).view(np.int32)[element]
         return words
+
+
+class Liar(Lies, SlotRound):
+    """begun: an entry that the slot-round really begins with something else in."""
+
+    begun: str | None = None
+
+    def begin(self) -> None:
+        super().begin()
+        if self.begun is not None:
+            changed = {name: np.array(value) for name, value in self.programs.step.state.items()}
+            changed[self.begun].reshape(-1).view(np.uint32)[-1:] ^= 1
+            self.programs.load(changed)
+
+    def advance(self, step: int) -> None:
+        if all(step != at for at, _ in self.elements):
+            super().advance(step)
+            return
+        self._at = step
+        values = dict(self.values(step))
+        self.programs.load({entry.name: values[entry.after] for entry in self.graph.state})
+
+
+class LyingUpdate(Lies, Update):
+    """An update that is another."""
+
+
+class LyingAggregation(Lies, Aggregation):
+    """A checkpoint that is another."""
 
 
 def random_examples(graph: Graph, rows: int, count: int, highest: int) -> Examples:

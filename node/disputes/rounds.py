@@ -1,0 +1,129 @@
+"""The other two computations of a round: a slot's update, and the aggregation of the updates. Each is one step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from node.disputes.computation import Asked, Computation, Roots, SlotRound, tensor_in
+from node.programs import State
+from repops.commitments import Array, tensor_roots
+from repops.graph import STATE_ROLE, Graph
+from zoo_compute import evidence
+from zoo_compute.evidence import Evidence, Present, WholeTensor, Words, words_of
+from zoo_compute.manifest import Manifest
+from zoo_compute.rounds import PRESENT, UPDATES, aggregation_batch, aggregation_program, update_program
+from zoo_compute.spec.games import Result
+from zoo_compute.spec.state import Claim
+
+
+class OneStep(Computation):
+    """A program that is run once."""
+
+    def after(self, step: int) -> Roots:
+        roots = self.trace(0)
+        return {entry.name: roots[entry.after] for entry in self.graph.state}
+
+
+class Update(OneStep):
+    """What a slot-round changed: its start minus its end."""
+
+    def __init__(self, slot_round: SlotRound, *, folder: Path | None = None) -> None:
+        super().__init__(update_program(slot_round.graph), slot_round.checkpoint, folder=folder)
+        self.slot_round = slot_round
+
+    def given(self, step: int) -> tuple[State, State]:
+        names = [entry.name for entry in self.graph.state]
+        end = self.folder.kept("end")
+        if end is None:
+            state = self.slot_round.state(self.slot_round.manifest.inner_steps)
+            end = {name: state[name].copy() for name in names}
+            self.folder.keep("end", end)
+        return {name: self.checkpoint[name] for name in names}, end
+
+    def sources(self, role: int, step: int) -> Roots:
+        if role == STATE_ROLE:
+            return self.checkpoint_roots
+        return self.slot_round.after(self.slot_round.manifest.inner_steps - 1)
+
+    def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
+        raise AssertionError("all that an update is given are states")
+
+
+@dataclass(frozen=True)
+class Seated:
+    """A claim of slots that was aggregated, with the results of its slots, each with its path to the claim's root."""
+
+    claim: Claim
+    results: Mapping[int, Result]
+
+
+class Aggregation(OneStep):
+    """The next checkpoint, from the present slots' updates.
+
+    claim: the aggregation's; seated: the claims of the seats in its mask. Who answers for an aggregation needs neither: they are
+    for evidence.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        step: Graph,
+        checkpoint: State,
+        updates: Mapping[int, State],
+        *,
+        claim: Claim | None = None,
+        seated: Sequence[Seated] = (),
+        folder: Path | None = None,
+    ) -> None:
+        outer = manifest.outer
+        graph = aggregation_program(step, slots=manifest.slots, rate=outer.lr, momentum=outer.momentum)
+        super().__init__(graph, checkpoint, folder=folder)
+        self.slots, self.updates = manifest.slots, updates
+        self._claim, self._seated = claim, sorted(seated, key=lambda each: each.claim.seat)
+
+    def given(self, step: int) -> tuple[State, Mapping[str, Array]]:
+        return self.checkpoint, _Stacked(self)
+
+    def sources(self, role: int, step: int) -> Roots:
+        return self.checkpoint_roots if role == STATE_ROLE else {}
+
+    def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
+        """A present slot's word is its update's; that a slot is absent, and how many are present, all claims together show."""
+        assert self._claim is not None, "evidence of an aggregation without its claim"
+        every = tuple(Present.of(each.claim) for each in self._seated)
+        if name != PRESENT:
+            held = name.removeprefix(UPDATES)
+            slot, at = divmod(asked.element, self.checkpoint[held].size)
+            for seated in self._seated:
+                if slot in seated.results:
+                    words = self._word(slot, held, at)
+                    present = (Present.of(seated.claim),)
+                    return evidence.Update(*asked, self._claim, present, seated.results[slot], words)
+        return evidence.Update(*asked, self._claim, every, Result(), Words())
+
+    def _word(self, slot: int, name: str, at: int) -> Words:
+        update = self.updates[slot]
+        tensor = tensor_in(tensor_roots(update), name)
+        return words_of(WholeTensor.of(update[name]), at, tensor.index, tensor.path)
+
+
+class _Stacked(Mapping[str, Array]):
+    """The batch of an aggregation, each array made when it is looked up."""
+
+    def __init__(self, of: Aggregation) -> None:
+        self._of = of
+        self._names = [name for name, _ in of.graph.batch]
+
+    def __getitem__(self, name: str) -> Array:
+        names = [] if name == PRESENT else [name.removeprefix(UPDATES)]
+        return np.asarray(aggregation_batch(names, self._of.slots, self._of.updates)[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

@@ -1,0 +1,240 @@
+"""Prover and challenger in whole games, on paper: every lie is convicted by evidence that holds, or by its author's silence."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from node.disputes.challenger import Challenger
+from node.disputes.prover import Prover
+from node.disputes.trees import Trees
+from zoo_compute.spec.games import Frame, Phase
+
+from .lies import SEATS, Case, Liar, LyingAggregation, LyingUpdate, mlp
+
+pytestmark = pytest.mark.usefixtures("one_thread")  # threads wait for each other longer than these programs take
+EVERY_STEP = 3  # after it a segment ends, so that what is said of its state is in the claim
+
+
+def lying(case: Case, **lies: Any) -> Liar:
+    liar = case.lying()
+    for name, value in lies.items():
+        setattr(liar, name, value)
+    return liar
+
+
+def convicted(case: Case, liar: Liar, trees: Trees | None = None) -> Any:
+    """Of a training claim that is false."""
+    trees = trees or Trees(liar)
+    result = case.result(trees)
+    assert result != case.result(Trees(case.honest)), "the lie changes nothing"
+    played = case.training(Prover(trees), result)
+    assert played.is_convicted, played
+    assert played.pairs <= 12
+    return played
+
+
+def words(case: Case, node: int) -> int:
+    return case.graph.nodes[node].elements
+
+
+def test_honest_claims__are_never_convicted_by_an_honest_challenger():
+    case = mlp()
+    honest = Trees(case.honest)
+    assert not case.training(Prover(honest), case.result(honest)).is_convicted
+    assert not case.updating(Prover(Trees(case.update))).is_convicted
+    assert not case.aggregating(Prover(Trees(case.aggregated()))).is_convicted
+
+
+# --- training
+
+
+def test_one_bit_of_any_node_of_a_step__is_convicted_by_evidence_for_that_node():
+    """Where the bit has no consequence, the author says another state follows, so that the step is disputed."""
+    case, rng, kinds = mlp(), random.Random(1), Counter()
+    for node, made in enumerate(case.graph.nodes):
+        if not made.elements:
+            continue
+        element = rng.randrange(made.elements)
+        lies = {"elements": {(EVERY_STEP, node): element}, "bit": rng.randrange(32)}
+        trees = Trees(lying(case, **lies))
+        if case.result(trees) == case.result(Trees(case.honest)):
+            trees = Trees(lying(case, **lies, states={EVERY_STEP: rng.randrange(len(case.graph.state))}))
+        played = convicted(case, trees.computation, trees)
+        kinds[played.evidence] += 1
+        assert played.evidence, f"node {node} ({made.op}): {played.refused or 'silence'}"
+        assert played.game.frame.node == node
+        if played.evidence == 8:
+            place = played.game.frame.element if played.game.phase == Phase.PARTS else element
+            assert place == element
+    assert kinds.keys() == {4, 5, 6, 8}
+    assert kinds[6] == len(case.graph.batch)
+
+
+def test_a_partial_sum__is_convicted_where_the_parts_go_wrong():
+    case, seen = mlp(), Counter()
+    for node, made in enumerate(case.graph.nodes):
+        if made.op not in ("dot", "sum", "scatter_add", "reduce_max", "rank") or not made.elements:
+            continue
+        for part in (0, 1, None):
+            lies = {"elements": {(EVERY_STEP, node): 0}, "part": part, "states": {EVERY_STEP: 0}}
+            played = convicted(case, lying(case, **lies))
+            assert (played.evidence, played.game.phase) == (8, Phase.PARTS)
+            seen[part] += 1
+    assert set(seen) == {0, 1, None}
+    assert seen[0] >= 10
+
+
+@pytest.mark.parametrize("step", [1, 3, 4])
+def test_a_state_at_a_segments_end_alone__is_convicted_by_what_the_trace_ends_in(step):
+    case = mlp()
+    for entry in range(len(case.graph.state)):
+        played = convicted(case, lying(case, states={step: entry}))
+        assert (played.evidence, played.game.frame.step, played.game.index) == (3, step, entry)
+
+
+def test_the_state_at_step_0__is_convicted_by_the_checkpoint_or_zeros():
+    case = mlp()
+    for at, entry in enumerate(case.graph.state):
+        for lies in ({"states": {-1: at}}, {"begun": entry.name}):
+            played = convicted(case, lying(case, **lies))
+            assert (played.evidence, played.game.index) == (2, at)
+
+
+def test_an_end_that_is_not_the_last_state__is_convicted_at_once():
+    case = mlp()
+    trees = Trees(case.honest)
+    result = replace(case.result(trees), end_root=sha256(b"another").digest())
+    played = case.training(Prover(trees), result)
+    assert (played.evidence, played.game.phase, played.game.height) == (1, Phase.SEGMENTS, 0 if played.moves[1:] else 2)
+
+
+class LeafOnly(Trees):
+    """One hash of a tree is not of what lies below."""
+
+    place: tuple[Phase, int] = (Phase.SEGMENTS, 1)
+    to = sha256(b"nothing below").digest()
+
+    def leaves(self, frame: Frame, phase: Phase) -> list[bytes]:
+        leaves = list(super().leaves(frame, phase))
+        if self.place[0] == phase:
+            leaves += [bytes(32)] * (self.place[1] + 1 - len(leaves))
+            leaves[self.place[1]] = self.to
+        return leaves
+
+
+@pytest.mark.parametrize(
+    ("phase", "leaf", "lies"),
+    [
+        (Phase.SEGMENTS, 0, {}),
+        (Phase.SEGMENTS, 2, {}),
+        (Phase.SEGMENTS, 4, {}),  # of four leaves, one beyond the last
+        (Phase.STEPS, 1, {"states": {3: 0}}),
+        (Phase.NODES, 77, {"states": {3: 0}}),
+        (Phase.NODES, 255, {"states": {3: 0}}),
+        (Phase.STATE, 5, {"states": {3: 0}}),
+    ],
+)
+def test_a_hash_of_nothing__is_convicted_by_silence_or_as_another_entry(phase, leaf, lies):
+    case = mlp(inner_steps=5 if leaf != 4 else 4)
+    trees = LeafOnly(lying(case, **lies))
+    trees.place = (phase, leaf)
+    played = convicted(case, trees.computation, trees)
+    assert played.evidence is None
+
+
+def test_bytes_that_differ_in_the_commitment_alone__cannot_be_shown():
+    """The tensor's root is of another leaf than the one that its author has."""
+    case = mlp()
+    node = next(at for at, made in enumerate(case.graph.nodes) if made.op == "dot" and made.elements > 64)
+    liar = lying(case, states={EVERY_STEP: 0})
+    honest = liar.trace(EVERY_STEP)
+    false = [*honest[:node], sha256(b"another tensor").digest(), *honest[node + 1 :]]
+    liar.trace = lambda step: false  # type: ignore[method-assign]
+    played = convicted(case, liar)
+    assert played.evidence is None
+    assert played.refused == "referee: tensor does not match"
+
+
+def test_many_lies__the_first_of_them_convicts():
+    case, rng = mlp(), random.Random(7)
+    computed = [at for at, made in enumerate(case.graph.nodes) if made.elements]
+    for _ in range(12):
+        lies = {(rng.randrange(5), node): rng.randrange(words(case, node)) for node in rng.sample(computed, 3)}
+        liar = lying(case, elements=lies, bit=rng.randrange(32), states={rng.choice((1, 3, 4)): 0})
+        played = convicted(case, liar)
+        assert played.evidence in (3, 4, 5, 6, 8)
+        if played.evidence != 3:
+            assert (played.game.frame.step, played.game.frame.node) == min(
+                place for place in lies if place[0] == played.game.frame.step
+            )
+
+
+# --- update and aggregation
+
+
+def test_one_bit_of_any_node_of_an_update__is_convicted():
+    case, kinds = mlp(), Counter()
+    graph = case.update.graph
+    for node, made in enumerate(graph.nodes):
+        liar = LyingUpdate(case.honest)
+        liar.elements = {(0, node): made.elements - 1}
+        if made.op == "scalar":
+            liar.states = {0: 0}
+        played = case.updating(Prover(Trees(liar)))
+        assert played.is_convicted
+        assert played.game.frame.node == node
+        kinds[played.evidence] += 1
+    assert kinds.keys() == {4, 8}
+    assert kinds[4] == 2 * len(graph.state)
+
+
+def test_an_update_that_its_trace_does_not_end_in__is_convicted():
+    case = mlp()
+    for entry in range(len(case.update.graph.state)):
+        liar = LyingUpdate(case.honest)
+        liar.states = {0: entry}
+        played = case.updating(Prover(Trees(liar)))
+        assert (played.evidence, played.game.index) == (3, entry)
+
+
+def test_any_word_of_an_aggregation__is_convicted():
+    """Of present and absent slots, of their number, of the checkpoint, of what is computed."""
+    case, kinds = mlp(), Counter()
+    graph = case.aggregated().graph
+    names = {at: name for name, at in graph.batch}
+    for node, made in enumerate(graph.nodes):
+        each = made.elements // 4
+        for element in (0, each, 2 * each, made.elements - 1) if node in names and each else (made.elements - 1,):
+            liar = case.aggregated(LyingAggregation)
+            liar.elements = {(0, node): element}
+            liar.states = {0: 0} if made.op == "scalar" or node == graph.loss else {}
+            played = case.aggregating(Prover(Trees(liar)))
+            assert played.is_convicted, (node, made.op, played.refused)
+            assert played.game.frame.node == node
+            kinds[played.evidence] += 1
+    assert kinds.keys() == {4, 7, 8}
+    assert kinds[7] >= 4 * (len(names) - 1) + 1
+
+
+# --- a restart in mid-game
+
+
+def test_with_a_folder__another_process_goes_on_without_computing_it_again(tmp_path, monkeypatch):
+    case = mlp()
+    first = case.lying(folder=tmp_path)
+    first.states = {3: 0}
+    result = case.result(Trees(first))
+    assert case.training(Prover(Trees(first)), result).evidence == 3
+    steps = []
+    again = case.lying(folder=tmp_path)
+    again.states = {3: 0}
+    advance = again.advance
+    monkeypatch.setattr(again, "advance", lambda step: (steps.append(step), advance(step)))
+    assert case.training(Prover(Trees(again)), result).evidence == 3
+    assert steps == [3], "only the step whose state is disputed is computed once more"
