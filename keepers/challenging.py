@@ -107,7 +107,8 @@ class Mismatches:
 
     def _challenge(self, report: Mapping[str, Any]) -> None:
         view = read_job(self._chain, report["job"])
-        found = [c for c in view.commits if (c.turn, c.root.hex()) == (report["turn"], report["root"])]
+        place = (report["turn"], report["seat"], report["root"])
+        found = [c for c in view.claims if (c.turn, c.seat, c.root.hex()) == place]
         for claim in found[-1:]:
             number = challenge(self._chain, self._sender, view, claim, report["dispute"])
             log.info("%s: game %d", report["name"], number)

@@ -10,6 +10,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,17 +78,12 @@ class Disputing:
         mine = [game for game in games if game.is_open]
         views = {job: read_job(self._chain, job, head.number) for job in {game.job for game in mine}}
         for game in sorted(mine, key=_due):
-            try:
+            with _contained(game):
                 self._play(head, game, views[game.job])
-            except Refusal as refusal:  # the chain moved on; the next look sees where
-                log.info("game %d: refused: %s", game.number, refusal.reason)
-            except ZooError as error:
-                log.error("game %d: %s (%s)", game.number, error, error.hint)
-            except Exception:  # one game must not keep the others waiting
-                log.exception("game %d: unexpected", game.number)
         for game in games:
             if not game.is_open and game.number not in self._over:
-                self._close(game)
+                with _contained(game):
+                    self._close(game)
         return mine
 
     def _close(self, game: GameView) -> None:
@@ -146,6 +142,19 @@ class Disputing:
         call = getattr(self._chain.referee, function)(game.number, *args)
         receipt = self._sender.send(call)
         log.info("game %d of job %d: %s in %s", game.number, game.job, function, receipt.transaction_hash)
+
+
+@contextmanager
+def _contained(game: GameView) -> Iterator[None]:
+    """One game must not keep the others waiting."""
+    try:
+        yield
+    except Refusal as refusal:  # the chain moved on; the next look sees where
+        log.info("game %d: refused: %s", game.number, refusal.reason)
+    except ZooError as error:
+        log.error("game %d: %s (%s)", game.number, error, error.hint)
+    except Exception:
+        log.exception("game %d: unexpected", game.number)
 
 
 def _due(game: GameView) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from repops.merkle import sha256
 from zoo_compute.chain.games import GameView
-from zoo_compute.chain.views import Claim, Commit, JobView, Run
+from zoo_compute.chain.views import Checkpoint, Claim, Commit, JobView, Run
 from zoo_compute.plain import plain
 from zoo_compute.store.cid import raw_cid
 
@@ -121,6 +121,35 @@ def verify_request(view: JobView, commit: Commit, slot: int) -> dict[str, Any]:
     }
 
 
+def check_name(made: Checkpoint, job: int) -> str:
+    return f"check-{job}-{made.turn}-{made.root.hex()[:16]}"
+
+
+def check_request(view: JobView, made: Checkpoint) -> dict[str, Any]:
+    """An aggregation, combined again."""
+    return {
+        **_base(view, made.round, made.start_root),
+        "operator": made.operator,
+        "root": made.root.hex(),
+        "bundles": _combined(view, made),
+    }
+
+
+def _combined(view: JobView, made: Checkpoint) -> list[dict[str, Any]]:
+    """The claims that an aggregation was made of, in slot order."""
+    found = {c.seat: c for c in view.commits if c.turn == made.turn and made.mask >> c.seat & 1}
+    return [
+        {
+            "bundle": raw_cid(c.bundle),
+            "root": c.root.hex(),
+            "operator": c.operator,
+            "slots": list(c.slots),
+            "claim": plain(c.fields),
+        }
+        for c in sorted(found.values(), key=lambda c: c.first)
+    ]
+
+
 def keep_name(view: JobView) -> str:
     return f"keep-{view.job}-{view.checkpoint_cids[view.done].hex()[:16]}"
 
@@ -149,4 +178,5 @@ def move_request(view: JobView, claim: Claim, game: GameView, side: str, folder:
         "shown": plain([game.phase, game.children, game.leaves]),
         "claim": plain(claim.fields),
         "folder": str(folder),
+        "bundles": _combined(view, claim) if isinstance(claim, Checkpoint) else [],
     }

@@ -1,4 +1,4 @@
-"""The verifier's lane: re-execute sampled slot-rounds and say whether the committed roots are right.
+"""The verifier's lane: re-execute sampled slot-rounds and aggregations, and say whether the committed roots are right.
 
 The draw cannot be guessed by those it watches: it hashes the verifier's own secret. Reports go to `verified.jsonl`, one line
 each; a mismatch is also an error in the log, and what opens a game about it is in its report (keepers.challenging).
@@ -15,12 +15,13 @@ from typing import Any
 from eth_utils.crypto import keccak
 
 from keepers.config import OperatorConfig
-from keepers.requests import verify_name, verify_request
+from keepers.requests import check_name, check_request, verify_name, verify_request
 from keepers.work import WorkStatus
-from zoo_compute.chain.views import Commit, JobView
+from zoo_compute.chain.views import Checkpoint, Commit, JobView
 
 log = logging.getLogger("zoo.verifier")
 REPORTS = "verified.jsonl"
+AGGREGATOR = "aggregation"  # drawn in the place of a slot
 Ask = Callable[[str, str, dict[str, Any]], WorkStatus]  # task, name of the work, request
 
 
@@ -36,15 +37,13 @@ class Verifier:
 
     def look_at(self, view: JobView) -> None:
         """Ask for what was drawn and not asked for yet; report what is done."""
-        for commit, slot in self._drawn(view):
-            name = verify_name(commit, view.job, slot)
+        for claim, slot in self._drawn(view):
+            name, task, request = _asked(view, claim, slot)
             if name in self._reported:
                 continue
-            status = self._ask("work.verify", name, verify_request(view, commit, slot))
-            what = {
-                "name": name, "job": view.job, "turn": commit.turn, "round": commit.round, "slot": slot,
-                "root": commit.root.hex(),
-            }  # fmt: skip
+            status = self._ask(task, name, request)
+            what = {"name": name, "job": view.job, "turn": claim.turn, "round": claim.round, "seat": claim.seat}
+            what |= {"slot": slot, "root": claim.root.hex()}
             if status.state == "done" and status.result is not None:
                 self._report({**what, **status.result})
             elif status.state == "failed":
@@ -52,17 +51,24 @@ class Verifier:
 
     def pending(self, view: JobView) -> bool:
         """Whether something drawn is not reported yet."""
-        return any(verify_name(commit, view.job, slot) not in self._reported for commit, slot in self._drawn(view))
+        return any(_asked(view, *drawn)[0] not in self._reported for drawn in self._drawn(view))
 
-    def _drawn(self, view: JobView) -> list[tuple[Commit, int]]:
-        return [
+    def _drawn(self, view: JobView) -> list[tuple[Commit | Checkpoint, int | None]]:
+        """Claims, with a slot each; an aggregation has none."""
+        slots = [
             (commit, slot)
             for commit in sorted(view.commits, key=lambda c: (c.turn, c.first))
             for slot in commit.slots
             if self._draw(view.job, commit.turn, slot) < self._config.sample_rate
         ]
+        made = [
+            (made, None)
+            for made in view.checkpoints
+            if self._draw(view.job, made.turn, AGGREGATOR) < self._config.sample_rate
+        ]
+        return [*slots, *made]
 
-    def _draw(self, job: int, turn: int, slot: int) -> float:
+    def _draw(self, job: int, turn: int, slot: int | str) -> float:
         digest = keccak(self._secret + f"audit {job} {turn} {slot}".encode())
         return int.from_bytes(digest[:8], "big") / 2**64
 
@@ -76,6 +82,14 @@ class Verifier:
             log.info("%s agrees", report["name"])
         else:
             log.error("MISMATCH: %s", json.dumps(report, sort_keys=True))
+
+
+def _asked(view: JobView, claim: Commit | Checkpoint, slot: int | None) -> tuple[str, str, dict[str, Any]]:
+    """The name of the work, its task, and the request."""
+    if isinstance(claim, Checkpoint):
+        return check_name(claim, view.job), "work.check", check_request(view, claim)
+    assert slot is not None, "results are drawn slot by slot"
+    return verify_name(claim, view.job, slot), "work.verify", verify_request(view, claim, slot)
 
 
 def read_reports(path: Path) -> list[dict[str, Any]]:

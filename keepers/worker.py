@@ -32,6 +32,7 @@ TASKS: dict[str, Body] = {
     "work.fetch": node_worker.run_fetching,
     "work.aggregate": node_worker.run_aggregation,
     "work.verify": node_worker.run_verification,
+    "work.check": node_worker.run_aggregation_check,
     "work.keep": node_worker.run_keeping,
     "work.move": disputing.run_move,
 }

@@ -1,6 +1,6 @@
 """What a worker does for a dispute game: the next move of one side, from the job's files and the game's record.
 
-    run_move   + slot, kind, side (committer, challenger), game, shown, claim, folder, [bundles of an aggregation]
+    run_move   + slot, kind, side (committer, challenger), game, shown, claim, folder, bundles (of an aggregation, each with its claim)
 
 `game` and `shown` are records as plain JSON (zoo_compute.plain); answers `name` and `args` of a function of the referee,
 without the game's number, `name` null where no move helps.
@@ -9,7 +9,7 @@ without the game's number, `name` null where no move helps.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from node.disputes.challenger import Challenger
 from node.disputes.computation import Computation, SlotRound
 from node.disputes.moves import Shown
 from node.disputes.prover import Prover
+from node.disputes.rounds import Aggregation, Seated, Update
 from node.disputes.trees import Trees
-from node.programs import Programs
+from node.programs import Programs, State
 from repops.merkle import Tree
 from zoo_compute.plain import plain, raw
 from zoo_compute.records import SlotResult
@@ -29,15 +30,16 @@ from zoo_compute.spec.state import Claim
 from zoo_compute.store.interface import Store
 from zoo_compute.work import work_of
 
+Made = Callable[..., SlotRound]
 COMMITTER, CHALLENGER = "committer", "challenger"
 KEPT = 2  # computations held at a time, each with a state of the job
 
 _trees: OrderedDict[tuple[Any, ...], Trees] = OrderedDict()
 
 
-def run_move(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
-    """Raises BadInputs, Withheld and the store's errors."""
-    trees = _trees_of(request, store)
+def run_move(request: Mapping[str, Any], store: Store, *, made: Made = SlotRound) -> dict[str, Any]:
+    """Raises BadInputs, Withheld and the store's errors. made: for fault injection (node.faults)."""
+    trees = _trees_of(request, store, made)
     game = _game(request)
     shown = Shown(Phase(request["shown"][0]), *map(_by_phase, request["shown"][1:]))
     move = Prover(trees).answer(game) if request["side"] == COMMITTER else Challenger(trees).next(game, shown)
@@ -50,41 +52,64 @@ def dispute_of(
     """What opens a game about one of a claim's results, whose `field` is false; None where that is no question of arithmetic."""
     if field not in ("segment_root", "end_root", "update_root"):
         return None
-    ordered = sorted(results, key=lambda result: result.slot)
-    path = Tree([result.root for result in ordered]).path(ordered.index(entry))
     kind = Kind.UPDATE if field == "update_root" else Kind.TRAINING
     return {
         "kind": int(kind),
         "slot": entry.slot,
         "work": plain(work_of(inputs.manifest, inputs.programs.graph)),
-        "result": plain(Result(entry.segment_root, entry.end_root, entry.update_root, path)),
+        "result": plain(result_in(results, entry)),
     }
 
 
-def _trees_of(request: Mapping[str, Any], store: Store) -> Trees:
+def aggregation_dispute(inputs: syncer.Inputs) -> dict[str, Any]:
+    """As `dispute_of`, about an aggregation."""
+    work = work_of(inputs.manifest, inputs.programs.graph)
+    return {"kind": int(Kind.AGGREGATION), "slot": 0, "work": plain(work), "result": plain(Result())}
+
+
+def result_in(results: Sequence[SlotResult], entry: SlotResult) -> Result:
+    """One of a claim's results with its path to the claim's root."""
+    ordered = sorted(results, key=lambda result: result.slot)
+    path = Tree([result.root for result in ordered]).path(ordered.index(entry))
+    return Result(entry.segment_root, entry.end_root, entry.update_root, path)
+
+
+def _trees_of(request: Mapping[str, Any], store: Store, made: Made) -> Trees:
     key = tuple(request[name] for name in ("job", "manifest", "start_root", "round", "slot", "kind", "side"))
     if key not in _trees:
-        _trees[key] = Trees(_computation(request, store))
+        _trees[key] = Trees(_computation(request, store, made))
         while len(_trees) > KEPT:
             _trees.popitem(last=False)
     _trees.move_to_end(key)
     return _trees[key]
 
 
-def _computation(request: Mapping[str, Any], store: Store) -> Computation:
+def _computation(request: Mapping[str, Any], store: Store, made: Made) -> Computation:
     inputs = syncer.fetch_inputs(store, request)
+    folder = Path(request["folder"])
+    if request["kind"] == Kind.AGGREGATION:
+        return _aggregation(request, store, inputs, folder)
     # Of its own: the programs that are kept for training hold the state of another slot-round.
     programs = Programs(inputs.programs.graph, inputs.programs.device)
-    folder = Path(request["folder"])
-    return SlotRound(
-        inputs.manifest,
-        programs,
-        inputs.checkpoint,
-        inputs.examples,
-        request["round"],
-        request["slot"],
-        folder=folder,
-    )
+    place = (request["round"], request["slot"])
+    computed = made(inputs.manifest, programs, inputs.checkpoint, inputs.examples, *place, folder=folder)
+    return Update(computed, folder=folder / "update") if request["kind"] == Kind.UPDATE else computed
+
+
+def _aggregation(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs, folder: Path) -> Aggregation:
+    """From what the present seats committed, fetched and checked."""
+    start, step = syncer.root_from_hex(request["start_root"]), inputs.programs.graph
+    room, updates, seated = syncer.update_bytes(step), dict[int, State](), []
+    for commit in request["bundles"]:
+        entries = syncer.committed(store, request, commit, start)
+        updates |= {
+            slot: syncer.get_state(store, entry.update, entry.update_root, max_bytes=room)
+            for slot, entry in entries.items()
+        }
+        results = {slot: result_in(list(entries.values()), entry) for slot, entry in entries.items()}
+        seated.append(Seated(Claim(*raw(commit["claim"])), results))
+    claim = Claim(*raw(request["claim"]))
+    return Aggregation(inputs.manifest, step, inputs.checkpoint, updates, claim=claim, seated=seated, folder=folder)
 
 
 def _game(request: Mapping[str, Any]) -> Game:

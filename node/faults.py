@@ -1,13 +1,22 @@
-"""Faults to inject, for tests and the demo's liar: `run_shard(..., tamper=flip_bit(...))`. Nothing else imports this."""
+"""Faults to inject, for tests and the demo's liar. Nothing else imports this.
+
+`run_shard(..., tamper=flip_bit(...))` commits to a false update. A `Liar` computes a slot-round in which one number is false, and
+can defend it in a dispute game as if it were right.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any
 
 import numpy as np
 
-from node.training import ShardResult
+from node.disputes.computation import Computation, Roots, SlotRound
+from node.training import ShardResult, root_of
+from repops import commitments, streaming
+from repops.commitments import Array
 
 
 @dataclass
@@ -34,3 +43,105 @@ def flip_bit(
     *, round: int, slot: int, tensor: str, element: int = 0, bit: int = 0
 ) -> Callable[[ShardResult], ShardResult]:
     return FlipBit(round, slot, tensor, element, bit)
+
+
+class Lies(Computation):
+    """A computation of which something is false, and what follows is computed from it.
+
+    elements: (step, node) -> number of an element, of which one bit is false; states: steps after which the state is
+    said to be another in one entry (-1: the state at step 0), though what follows is computed from the right one."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.elements: dict[tuple[int, int], int] = {}
+        self.bit = 0
+        self.states: dict[int, int] = {}
+        self.part: int | None = None
+        self._values: dict[int, list[tuple[int, Array]]] = {}
+
+    def values(self, step: int, wanted: Any = None) -> Any:
+        if all(step != at for at, _ in self.elements):
+            return super().values(step, wanted)
+        if step not in self._values:
+            state, batch = ({name: np.array(a) for name, a in each.items()} for each in self.given(step))
+            found = []
+            for at, value in streaming.values(self.graph, state, batch, piece_bytes=0):
+                if (step, at) in self.elements:
+                    value.reshape(-1).view(np.uint32)[self.elements[step, at]] ^= 1 << self.bit
+                found.append((at, np.array(value)))
+            self._values[step] = found
+        return iter(self._values[step])
+
+    def after(self, step: int) -> Roots:
+        roots = super().after(step)  # type: ignore[safe-super]
+        if step in self.states:
+            name = self.graph.state[self.states[step]].name
+            roots = roots | {name: sha256(b"another" + roots[name]).digest()}
+        return roots
+
+    def parts(self, step: int, node: int, element: int) -> Array:
+        """The last is what was committed; with `part`, that one and what follows is false too."""
+        words = super().parts(step, node, element)
+        if self.part is not None:
+            words[self.part : -1] ^= 1
+        words[-1] = self.tensors(step, [node])[node].reshape(-1).view(np.int32)[element]
+        return words
+
+
+class Liar(Lies, SlotRound):
+    """begun: an entry that the slot-round really begins with something else in."""
+
+    begun: str | None = None
+
+    def begin(self) -> None:
+        super().begin()
+        if self.begun is not None:
+            changed = {name: np.array(value) for name, value in self.programs.step.state.items()}
+            changed[self.begun].reshape(-1).view(np.uint32)[-1:] ^= 1
+            self.programs.load(changed)
+
+    def advance(self, step: int) -> None:
+        if all(step != at for at, _ in self.elements):
+            super().advance(step)
+            return
+        self._at = step
+        values = dict(self.values(step))
+        self.programs.load({entry.name: values[entry.after] for entry in self.graph.state})
+
+
+@dataclass(frozen=True)
+class Lie:
+    """One bit of one element of the `step`-th step of one slot-round, in the node that is in the middle of those of `op`."""
+
+    round: int
+    slot: int
+    step: int
+    op: str = "dot"
+    element: int = 3
+    bit: int = 20
+
+    def is_about(self, round: int, slot: int) -> bool:
+        return (self.round, self.slot) == (round, slot)
+
+    def slot_round(self, *args: Any, **options: Any) -> Liar:
+        """Made as a SlotRound."""
+        liar = Liar(*args, **options)
+        nodes = [at for at, node in enumerate(liar.graph.nodes) if node.op == self.op]
+        liar.elements[self.step, nodes[len(nodes) // 2]] = self.element
+        liar.bit = self.bit
+        return liar
+
+
+def false_result(liar: Liar, right: ShardResult) -> ShardResult:
+    """What the liar commits to. right: the honest result, whose losses it keeps."""
+    steps = [0, *liar.manifest.segments()]
+    segments = list(zip(steps, liar.state_roots(steps), strict=True))
+    update = liar.programs.update(liar.checkpoint, liar.state(liar.manifest.inner_steps))
+    return replace(
+        right,
+        update=update,
+        segments=segments,
+        segment_root=commitments.segment_root(segments),
+        end_root=segments[-1][1],
+        update_root=root_of(update),
+    )

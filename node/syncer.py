@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from node import prover
 from node.device import CPU, GB, computes_on, memory, needed_bytes, pick
 from node.errors import BadInputs, NodeOutOfMemory
 from node.fetching import absent_place, checkpoint_or_withheld
 from node.programs import Programs, State
+from node.prover import SlotResult
 from repops import encoding
 from repops.commitments import state_root
 from repops.files import FileRefused, parse_state, state_bytes
@@ -76,6 +78,28 @@ def get_state(store: Store, cid: str, root: bytes, *, max_bytes: int, timeout_s:
 
 def fetch_manifest(store: Store, cid: str) -> Manifest:
     return Manifest.from_bytes(store.read(cid, max_bytes=MAX_MANIFEST_BYTES, timeout_s=TIMEOUT_S))
+
+
+def committed(
+    store: Store,
+    request: Mapping[str, Any],
+    commit: Mapping[str, Any],
+    start_root: bytes,
+    timeout_s: float = TIMEOUT_S,
+) -> dict[int, SlotResult]:
+    """The results of one commitment, by slot, after checking its bundle. Raises BadInputs."""
+    data = store.read(commit["bundle"], max_bytes=prover.MAX_BUNDLE_BYTES, timeout_s=timeout_s)
+    bundle = prover.parse_bundle(data)
+    prover.verify_bundle(
+        bundle,
+        job=request["job"],
+        round=request["round"],
+        operator=commit["operator"],
+        slots=commit.get("slots") or [result.slot for result in bundle.results],
+        root=root_from_hex(commit["root"]),
+        start_root=start_root,
+    )
+    return {result.slot: result for result in bundle.results}
 
 
 def fetch_pointer(store: Store, cid: str) -> Pointer:

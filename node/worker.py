@@ -6,6 +6,7 @@ is the CID of the pointer to the checkpoint a round starts from (null for round 
     every request   job, manifest (CID), round, checkpoint, start_root, [work_root, data_root, flops, device]
     run_shard       + slot
     run_aggregation + mask, bundles [{bundle (CID), root, operator, slots}]
+    run_aggregation_check + root, operator, bundles
     run_verification  + slot, operator, bundle (CID), root, [slots of the bundle]
     run_fetching      + slots, operator, bundle (CID), root, timeout_s
     run_keeping     job, manifest, checkpoint only
@@ -18,12 +19,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from node import prover, syncer
+from node import syncer
 from node.aggregation import aggregate
 from node.device import memory, memory_errors_told, needed_bytes
-from node.disputing import dispute_of
+from node.disputing import aggregation_dispute, dispute_of
 from node.errors import BadInputs, NodeOutOfMemory, Place, Withheld
 from node.fetching import NOT_HAD, absent_place
+from node.programs import State
 from node.prover import SlotResult
 from node.reporter import ShardReport
 from node.training import Progress, ShardResult, root_of, train_shard
@@ -110,7 +112,7 @@ def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     graph = syncer.fetch_programs(store, manifest, request.get("device")).graph
     start, timeout_s = syncer.root_from_hex(request["start_root"]), request["timeout_s"]
     try:
-        entries = _committed(store, request, request, start, timeout_s)
+        entries = syncer.committed(store, request, request, start, timeout_s)
     except NOT_HAD as error:
         raise Withheld(f"bundle {request['bundle']}: {error}", dict.fromkeys(request["slots"])) from error
     room, missing, why = syncer.update_bytes(graph), dict[int, Place | None](), ""
@@ -128,17 +130,8 @@ def run_aggregation(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """Combine a round's committed updates; store the next checkpoint and its pointer. Answers `root` and `pointer`."""
     began = time.perf_counter()
     inputs = syncer.fetch_inputs(store, request)
-    start = syncer.root_from_hex(request["start_root"])
-    entries: dict[int, SlotResult] = {}
-    for commit in request["bundles"]:
-        entries |= _committed(store, request, commit, start)
+    checkpoint, entries = _combined(request, store, inputs)
     mask = sum(1 << slot for slot in entries)
-    room = syncer.update_bytes(inputs.programs.graph)
-    updates = {
-        slot: syncer.get_state(store, entry.update, entry.update_root, max_bytes=room)
-        for slot, entry in entries.items()
-    }
-    checkpoint = aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates)
     root, cid = root_of(checkpoint), syncer.put_state(store, checkpoint)
     pointer = syncer.Pointer(request["job"], request["round"], cid, root, mask)
     return {
@@ -153,13 +146,40 @@ def run_aggregation(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     }
 
 
+def run_aggregation_check(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
+    """Combine again what an aggregator did, and compare the root that it posted. Answers `agrees`, and what opens a game."""
+    began = time.perf_counter()
+    inputs = syncer.fetch_inputs(store, request)
+    root, posted = root_of(_combined(request, store, inputs)[0]), syncer.root_from_hex(request["root"])
+    answer: dict[str, Any] = {name: request[name] for name in ("job", "round", "operator")}
+    answer |= {"agrees": root == posted, "segments": 0, "seconds": time.perf_counter() - began}
+    if root == posted:
+        return answer
+    message = f"the checkpoint's root is {root.hex()}, posted was {posted.hex()}"
+    return {**answer, "field": "root", "message": message, "dispute": aggregation_dispute(inputs)}
+
+
+def _combined(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs) -> tuple[State, dict[int, SlotResult]]:
+    """The next checkpoint, and the results it is made of by slot."""
+    start = syncer.root_from_hex(request["start_root"])
+    entries: dict[int, SlotResult] = {}
+    for commit in request["bundles"]:
+        entries |= syncer.committed(store, request, commit, start)
+    room = syncer.update_bytes(inputs.programs.graph)
+    updates = {
+        slot: syncer.get_state(store, entry.update, entry.update_root, max_bytes=room)
+        for slot, entry in sorted(entries.items())
+    }
+    return aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates), entries
+
+
 def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """Re-execute one committed slot-round. Answers `agrees`, `segments`, and where the first difference is."""
     began = time.perf_counter()
     answer = {name: request[name] for name in ("job", "round", "slot", "operator")}
     start = syncer.root_from_hex(request["start_root"])
     try:
-        entries = _committed(store, request, request, start)
+        entries = syncer.committed(store, request, request, start)
         entry = entries[request["slot"]]
     except (BadInputs, KeyError) as error:
         # Content that hashes to the committed CID, and is not the bundle the root promises: the commitment itself is wrong.
@@ -195,28 +215,6 @@ def run_keeping(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     for cid in kept:
         store.pin(cid, timeout_s=syncer.TIMEOUT_S)
     return {"job": request["job"], "pinned": list(kept)}
-
-
-def _committed(
-    store: Store,
-    request: Mapping[str, Any],
-    commit: Mapping[str, Any],
-    start_root: bytes,
-    timeout_s: float = syncer.TIMEOUT_S,
-) -> dict[int, SlotResult]:
-    """The results of one commitment, by slot, after checking its bundle. Raises BadInputs."""
-    data = store.read(commit["bundle"], max_bytes=prover.MAX_BUNDLE_BYTES, timeout_s=timeout_s)
-    bundle = prover.parse_bundle(data)
-    prover.verify_bundle(
-        bundle,
-        job=request["job"],
-        round=request["round"],
-        operator=commit["operator"],
-        slots=commit.get("slots") or [result.slot for result in bundle.results],
-        root=syncer.root_from_hex(commit["root"]),
-        start_root=start_root,
-    )
-    return {result.slot: result for result in bundle.results}
 
 
 def _report(

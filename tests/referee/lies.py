@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,14 @@ import torch
 import repops
 from node.disputes.board import Answers, Asks, Board, Played, play
 from node.disputes.challenger import Challenger
-from node.disputes.computation import Computation, Roots, SlotRound
+from node.disputes.computation import SlotRound
 from node.disputes.prover import Prover
 from node.disputes.rounds import Aggregation, Seated, Update
 from node.disputes.trees import Trees
+from node.faults import Liar, Lies
 from node.programs import Programs, State
-from repops import streaming
 from repops.backend import DTYPE
-from repops.commitments import Array, state_root, state_root_of
+from repops.commitments import state_root, state_root_of
 from repops.encoding import root as program_root
 from repops.graph import OPTIMIZER, Graph
 from repops.merkle import Tree
@@ -169,68 +168,6 @@ class Case:
 
 def after_root(prover: Prover) -> bytes:
     return state_root_of(prover.trees.computation.after(0))
-
-
-class Lies(Computation):
-    """elements: (step, node) -> number of an element, of which one bit is false; states: steps after which the state is
-    said to be another in one entry (-1: the state at step 0), though what follows is computed from the right one."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.elements: dict[tuple[int, int], int] = {}
-        self.bit = 0
-        self.states: dict[int, int] = {}
-        self.part: int | None = None
-        self._values: dict[int, list[tuple[int, Array]]] = {}
-
-    def values(self, step: int, wanted: Any = None) -> Any:
-        if all(step != at for at, _ in self.elements):
-            return super().values(step, wanted)
-        if step not in self._values:
-            state, batch = ({name: np.array(a) for name, a in each.items()} for each in self.given(step))
-            found = []
-            for at, value in streaming.values(self.graph, state, batch, piece_bytes=0):
-                if (step, at) in self.elements:
-                    value.reshape(-1).view(np.uint32)[self.elements[step, at]] ^= 1 << self.bit
-                found.append((at, np.array(value)))
-            self._values[step] = found
-        return iter(self._values[step])
-
-    def after(self, step: int) -> Roots:
-        roots = super().after(step)  # type: ignore[safe-super]
-        if step in self.states:
-            name = self.graph.state[self.states[step]].name
-            roots = roots | {name: sha256(b"another" + roots[name]).digest()}
-        return roots
-
-    def parts(self, step: int, node: int, element: int) -> Array:
-        """The last is what was committed; with `part`, that one and what follows is false too."""
-        words = super().parts(step, node, element)
-        if self.part is not None:
-            words[self.part : -1] ^= 1
-        words[-1] = self.tensors(step, [node])[node].reshape(-1).view(np.int32)[element]
-        return words
-
-
-class Liar(Lies, SlotRound):
-    """begun: an entry that the slot-round really begins with something else in."""
-
-    begun: str | None = None
-
-    def begin(self) -> None:
-        super().begin()
-        if self.begun is not None:
-            changed = {name: np.array(value) for name, value in self.programs.step.state.items()}
-            changed[self.begun].reshape(-1).view(np.uint32)[-1:] ^= 1
-            self.programs.load(changed)
-
-    def advance(self, step: int) -> None:
-        if all(step != at for at, _ in self.elements):
-            super().advance(step)
-            return
-        self._at = step
-        values = dict(self.values(step))
-        self.programs.load({entry.name: values[entry.after] for entry in self.graph.state})
 
 
 class LyingUpdate(Lies, Update):
