@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from node.disputes.challenger import Challenger
 from node.disputes.prover import Prover
 from node.disputes.trees import Trees
 from zoo_compute.spec.games import Frame, Phase
 
-from .lies import SEATS, Case, Liar, LyingAggregation, LyingUpdate, mlp
+from .lies import Case, Liar, LyingAggregation, LyingUpdate, mlp
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # threads wait for each other longer than these programs take
 EVERY_STEP = 3  # after it a segment ends, so that what is said of its state is in the claim
