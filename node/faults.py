@@ -63,14 +63,22 @@ class Lies(Computation):
         if all(step != at for at, _ in self.elements):
             return super().values(step, wanted)
         if step not in self._values:
-            state, batch = ({name: np.array(a) for name, a in each.items()} for each in self.given(step))
-            found = []
-            for at, value in streaming.values(self.graph, state, batch, piece_bytes=0):
-                if (step, at) in self.elements:
-                    value.reshape(-1).view(np.uint32)[self.elements[step, at]] ^= 1 << self.bit
-                found.append((at, np.array(value)))
-            self._values[step] = found
+            self._values[step] = self._made(step)
         return iter(self._values[step])
+
+    def _made(self, step: int) -> list[tuple[int, Array]]:
+        """The honest values; from each false one on, those that read it anew."""
+        found = {at: np.array(value) for at, value in super().values(step)}
+        for node in sorted(node for at, node in self.elements if at == step):
+            found[node].reshape(-1).view(np.uint32)[self.elements[step, node]] ^= 1 << self.bit
+            reached = {node}
+            for at, made in enumerate(self.graph.nodes):
+                if any(operand.node in reached for operand in made.operands):
+                    reached.add(at)
+            later = sorted(reached - {node})
+            if later:
+                found |= zip(later, streaming.compute(self.graph, later, found), strict=True)
+        return sorted(found.items())
 
     def after(self, step: int) -> Roots:
         roots = super().after(step)  # type: ignore[safe-super]

@@ -33,7 +33,7 @@ def values(
 ) -> Values:
     """(node, its value) in the program's order, each NaN canonical; with `wanted` of these nodes and what they need.
 
-    A value belongs to this iterator: what is written into it before the next one is asked for, later pieces read.
+    Inputs are the given arrays themselves where they hold no other NaN.
     """
     nodes = graph.nodes
     takes = [True] * len(nodes) if wanted is None else needed(nodes, wanted)
@@ -43,7 +43,7 @@ def values(
         if nodes[piece[0]].op == "input":
             made = [canonical(_given(graph, nodes[piece[0]], state, batch))]
         else:
-            made = _computed(graph, piece, live, prepare, threads)
+            made = compute(graph, piece, live, prepare=prepare, threads=threads)
         live |= zip(piece, made, strict=True)
         del made
         for at in piece:
@@ -75,10 +75,15 @@ def _given(graph: Graph, node: Node, state: Mapping[str, Array], batch: Mapping[
     return batch[graph.batch[position][0]] if role == BATCH_ROLE else state[graph.state[position].name]
 
 
-def _computed(
-    graph: Graph, piece: Sequence[int], live: Mapping[int, Array], prepare: Prepare, threads: int
+def compute(
+    graph: Graph,
+    piece: Sequence[int],
+    live: Mapping[int, Array],
+    *,
+    prepare: Prepare = backend.prepare,
+    threads: int = 1,
 ) -> list[Array]:
-    """The values of a piece's nodes, from those of earlier ones."""
+    """The values of some nodes, ascending, from those of the nodes they read that are not among them. No inputs."""
     inside = set(piece)
     sources = sorted({operand.node for at in piece for operand in graph.nodes[at].operands} - inside)
     place = {at: number for number, at in enumerate([*sources, *piece])}
