@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import socket
 import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,6 +134,15 @@ class LocalNetwork:
         sender.send(chain.registry.deposit(operator, chain.zen.address, plan.collateral))
         self.operators[operator] = plan.name
         return operator
+
+    def make_liar(self, name: str, **lie: object) -> None:
+        """Run a worker that lies (keepers.liar, whose options these are) in the place of an operator's first one."""
+        daemon = self.daemons[name]
+        options = [item for key, value in lie.items() for item in (f"--{key}", str(value))]
+        home = str(daemon.config.folder)
+        daemon.children["worker-0"].command = [sys.executable, "-m", "keepers.liar", "--home", home, *options]
+        daemon.kill("worker-0")
+        self.wait_ready()
 
     def wait_ready(self, timeout_s: float = READY_S) -> None:
         """Until every keeper and worker process that runs now takes work: none then misses a bid for having started late."""

@@ -6,7 +6,7 @@ can defend it in a dispute game as if it were right.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
@@ -14,9 +14,13 @@ from typing import Any
 import numpy as np
 
 from node.disputes.computation import Computation, Roots, SlotRound
+from node.programs import Programs
+from node.syncer import Inputs
 from node.training import ShardResult, root_of
 from repops import commitments, streaming
 from repops.commitments import Array
+
+Tamper = Callable[[Inputs, ShardResult], ShardResult]
 
 
 @dataclass
@@ -30,7 +34,7 @@ class FlipBit:
     bit: int = 0
     fired: int = field(default=0, init=False)
 
-    def __call__(self, result: ShardResult) -> ShardResult:
+    def __call__(self, inputs: Inputs, result: ShardResult) -> ShardResult:
         if (result.round, result.slot) != (self.round, self.slot):
             return result
         self.fired += 1
@@ -39,9 +43,7 @@ class FlipBit:
         return result.with_update({**result.update, self.tensor: values})
 
 
-def flip_bit(
-    *, round: int, slot: int, tensor: str, element: int = 0, bit: int = 0
-) -> Callable[[ShardResult], ShardResult]:
+def flip_bit(*, round: int, slot: int, tensor: str, element: int = 0, bit: int = 0) -> Tamper:
     return FlipBit(round, slot, tensor, element, bit)
 
 
@@ -128,8 +130,8 @@ class Lie:
     element: int = 3
     bit: int = 20
 
-    def is_about(self, round: int, slot: int) -> bool:
-        return (self.round, self.slot) == (round, slot)
+    def is_about(self, request: Mapping[str, Any]) -> bool:
+        return (self.round, self.slot) == (request["round"], request["slot"])
 
     def slot_round(self, *args: Any, **options: Any) -> Liar:
         """Made as a SlotRound."""
@@ -139,17 +141,21 @@ class Lie:
         liar.bit = self.bit
         return liar
 
-
-def false_result(liar: Liar, right: ShardResult) -> ShardResult:
-    """What the liar commits to. right: the honest result, whose losses it keeps."""
-    steps = [0, *liar.manifest.segments()]
-    segments = list(zip(steps, liar.state_roots(steps), strict=True))
-    update = liar.programs.update(liar.checkpoint, liar.state(liar.manifest.inner_steps))
-    return replace(
-        right,
-        update=update,
-        segments=segments,
-        segment_root=commitments.segment_root(segments),
-        end_root=segments[-1][1],
-        update_root=root_of(update),
-    )
+    def __call__(self, inputs: Inputs, result: ShardResult) -> ShardResult:
+        """What the liar commits to: as the honest result where the lie is about another one."""
+        if (self.round, self.slot) != (result.round, result.slot):
+            return result
+        programs = Programs(inputs.programs.graph, inputs.programs.device)
+        place = (result.round, result.slot)
+        liar = self.slot_round(inputs.manifest, programs, inputs.checkpoint, inputs.examples, *place)
+        steps = inputs.manifest.segments()
+        segments = list(zip(steps, liar.state_roots(steps), strict=True))
+        update = programs.update(inputs.checkpoint, liar.state(inputs.manifest.inner_steps))
+        return replace(
+            result,
+            update=update,
+            segments=segments,
+            segment_root=commitments.segment_root(segments),
+            end_root=segments[-1][1],
+            update_root=root_of(update),
+        )

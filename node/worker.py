@@ -34,7 +34,7 @@ from zoo_compute.data import batch_of
 from zoo_compute.rounds import tokens_of
 from zoo_compute.store.interface import Store
 
-Tamper = Callable[[ShardResult], ShardResult]
+Tamper = Callable[[syncer.Inputs, ShardResult], ShardResult]
 TIMED_STEPS = 2
 MARGIN = 1.5  # of the timed estimate: a machine shared with other work is slower at times
 
@@ -101,7 +101,7 @@ def run_shard(
             start_root=syncer.root_from_hex(request["start_root"]),
         )
     if tamper is not None:
-        result = tamper(result)
+        result = tamper(inputs, result)
     update = syncer.put_state(store, result.update)
     return _report(request, inputs, result, update, time.perf_counter() - began).to_dict()
 

@@ -90,7 +90,7 @@ def follow(
             disturb(view, fresh)
         if view.state == JobState.ENDED and view.settled:
             operators = [read_operator(chain, number, view.block) for number in network.operators]
-            committed = sum(commit.count for commit in view.commits)
+            committed = sum(commit.count for commit in view.commits) + len(view.checkpoints)
             if (
                 all(not o.locks and not any(o.owed.values()) for o in operators)
                 and len(network.verified()) == committed

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from keepers.localnet import LocalNetwork
@@ -30,12 +27,7 @@ def network(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture(scope="module")
 def finished(network: LocalNetwork) -> Finished:
     """A job in which alpha's worker flips one bit of one result."""
-    daemon = network.daemons["alpha"]
-    script = Path(__file__).with_name("cheating_worker.py")
-    arguments = [item for key, value in CHEAT.items() for item in (f"--{key}", str(value))]
-    daemon.children["worker-0"].command = [sys.executable, str(script), "--home", str(daemon.config.folder), *arguments]
-    daemon.kill("worker-0")
-    network.wait_ready()
+    network.make_liar("alpha", **CHEAT)
     return follow(network, submit(network))
 
 
@@ -64,7 +56,7 @@ def test_every_slot_of_every_round__was_trained_and_paid(finished: Finished):
 def test_one_flipped_bit__is_exactly_one_mismatch(finished: Finished):
     wrong = [report for report in finished.reports if not report.get("agrees")]
     assert [(r["round"], r["slot"], r["tensor"], r["element"]) for r in wrong] == [(1, 0, CHEAT["tensor"], 3)]
-    assert len(finished.reports) == 9
+    assert len(finished.reports) == 9 + 3  # slot-rounds and aggregations
 
 
 def test_the_final_weights__are_the_single_process_replay_but_for_the_lie(

@@ -98,7 +98,7 @@ def test_verification__of_one_flipped_bit__finds_that_slot_alone_and_where(
 def test_verification__of_training_that_went_another_way__names_the_root(job: SmallJob) -> None:
     """A liar whose state went wrong between steps 2 and 4, all roots after it consistent with that."""
 
-    def wrong(result: ShardResult) -> ShardResult:
+    def wrong(inputs: object, result: ShardResult) -> ShardResult:
         from dataclasses import replace
 
         from repops.commitments import segment_root
