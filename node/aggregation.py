@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from node.errors import BadInputs
 from node.programs import Programs, State, applied
 from zoo_compute.manifest import Manifest
 from zoo_compute.publish import unlike
-from zoo_compute.rounds import update_name
+from zoo_compute.rounds import aggregation_batch
 
 
-def aggregate(manifest: Manifest, programs: Programs, checkpoint: State, updates: Sequence[State]) -> State:
-    """Mean of the updates, in ascending order of slots, then outer SGD with Nesterov momentum. Raises BadInputs.
+def aggregate(manifest: Manifest, programs: Programs, checkpoint: State, updates: Mapping[int, State]) -> State:
+    """Mean of the updates in ascending order of slots, then outer SGD with Nesterov momentum. Raises BadInputs.
 
-    What is not exchanged stays as it is in the checkpoint.
+    updates: slot -> update. What is not exchanged stays as it is in the checkpoint. Runs tensor by tensor, so that the
+    memory needed beside checkpoint and updates is that of all slots' updates of one tensor.
     """
     if not updates:
         raise BadInputs("aggregate: a round without updates has no next checkpoint")
@@ -22,16 +23,23 @@ def aggregate(manifest: Manifest, programs: Programs, checkpoint: State, updates
     if told:
         raise BadInputs(f"aggregate: the checkpoint does not fit the program: {told}")
     exchanged = programs.graph.exchanged
-    for index, update in enumerate(updates):
-        _check_same({name: checkpoint[name] for name in exchanged}, update, index)
-    batch = {update_name(at, name): update[name] for at, update in enumerate(updates) for name in exchanged}
-    return applied(programs.aggregation(len(updates), manifest.outer), checkpoint, batch)
+    for slot, update in updates.items():
+        if not 0 <= slot < manifest.slots:
+            raise BadInputs(f"aggregate: an update of slot {slot}; the job has {manifest.slots}")
+        _check_same({name: checkpoint[name] for name in exchanged}, update, slot)
+    made = dict(checkpoint)
+    for name in exchanged:
+        run = programs.aggregation(name, manifest.slots, manifest.outer)
+        made |= applied(run, checkpoint, aggregation_batch([name], manifest.slots, updates))
+    return made
 
 
-def _check_same(parameters: State, update: State, index: int) -> None:
+def _check_same(parameters: State, update: State, slot: int) -> None:
     if update.keys() != parameters.keys():
         odd = min(update.keys() ^ parameters.keys())
-        raise BadInputs(f"aggregate: update {index} and the checkpoint do not hold the same tensors ({odd!r})")
+        raise BadInputs(
+            f"aggregate: the update of slot {slot} and the checkpoint do not hold the same tensors ({odd!r})"
+        )
     for name, value in parameters.items():
         if update[name].shape != value.shape or update[name].dtype != value.dtype:
-            raise BadInputs(f"aggregate: update {index} has {name!r} of another shape or dtype")
+            raise BadInputs(f"aggregate: the update of slot {slot} has {name!r} of another shape or dtype")

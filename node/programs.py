@@ -73,10 +73,11 @@ class Programs:
     def _update(self) -> Runner:
         return runner(update_program(self.graph), CPU)
 
-    def aggregation(self, count: int, outer: Outer) -> Runner:
-        """The program that makes the next checkpoint from `count` updates."""
-        program = aggregation_program(self.graph, count=count, rate=outer.lr, momentum=outer.momentum)
-        return runner(program, CPU)
+    def aggregation(self, name: str, slots: int, outer: Outer) -> Runner:
+        """The part of the aggregation that makes the next checkpoint's `name` and its momentum."""
+        return runner(
+            aggregation_program(self.graph, slots=slots, rate=outer.lr, momentum=outer.momentum, only=name), CPU
+        )
 
 
 def applied(run: Runner, state: State, batch: State) -> State:

@@ -61,12 +61,12 @@ def simulate(
             raise BadInputs(f"replay: the mask {mask:#x} of round {round_} does not fit {manifest.slots} slots")
         slots = [slot for slot in range(manifest.slots) if mask >> slot & 1]
         root = run.roots[-1]
-        updates = []
+        updates = {}
         for slot in slots:
             result = train_shard(manifest, programs, run.state, examples, round_, slot, start_root=root)
             run.seconds += result.seconds
             run.results.append(result)
-            updates.append(result.update)
+            updates[slot] = result.update
         run.results = [*run.results[: -len(slots)], *(_light(result) for result in run.results[-len(slots) :])]
         run.state = aggregate(manifest, programs, run.state, updates)
         _record(run, heldout_loss(manifest, programs, run.state, heldout), progress)

@@ -7,13 +7,17 @@ optimiser, which the manifest commits to; nobody publishes them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+
+import numpy as np
 
 from repops.builder import Builder, View
 from repops.commitments import Array
 from repops.graph import BATCH_ROLE, F32, I32, OPTIMIZER, SEED, STATE_ROLE, Graph, Node
 
 OUTER = "outer/"  # NAME's outer momentum is `outer/NAME` in a checkpoint
+UPDATES = "updates/"  # all slots' updates of NAME are `updates/NAME` in the batch of an aggregation
+PRESENT = "present"  # there too: the number of present slots
 
 
 def batch_nodes(graph: Graph) -> dict[str, Node]:
@@ -58,24 +62,23 @@ def update_program(step: Graph) -> Graph:
     return writer.finish(entries, writer.batches, writer.scalar(0.0, F32))
 
 
-def aggregation_program(step: Graph, *, count: int, rate: float, momentum: float) -> Graph:
-    """Mean of `count` updates in ascending order of slots, then outer SGD with Nesterov momentum.
+def aggregation_program(step: Graph, *, slots: int, rate: float, momentum: float, only: str | None = None) -> Graph:
+    """Mean of the present slots' updates in ascending order of slots, then outer SGD with Nesterov momentum.
 
-    g = (u_0 + u_1 + ...) / n;  m' = mu * m + g;  p' = p - lr * (g + mu * m'), each operation rounded by itself.
-    State: the checkpoint, of which what is not exchanged stays as it is. Batch: `0/NAME`, `1/NAME`, ... of the present slots.
+    g = (+0 + u_0 + u_1 + ...) / n;  m' = mu * m + g;  p' = p - lr * (g + mu * m'), each operation rounded by itself.
+    State: the checkpoint, of which what is not exchanged stays as it is. Batch: as `aggregation_batch` makes it.
+    only: the part of the program that makes this exchanged tensor; no tensor depends on another's updates.
     """
     writer = _Writer(step)
+    present = writer.present()
     entries = []
-    for name, kind in writer.kinds.items():
-        before = writer.state(name)
+    for name in writer.kinds if only is None else (only,):
+        kind, before = writer.kinds[name], writer.state(name)
         if name not in step.exchanged:
             entries.append((name, kind, before, before))
             continue
-        held = writer.state(name)
-        total = writer.batch(name, update_name(0, name))
-        for place in range(1, count):
-            total = writer.map("add", total, writer.batch(name, update_name(place, name)))
-        mean = writer.map("div", total, float(count))
+        held, updates = writer.state(name), writer.batch(name, UPDATES + name, slots)
+        mean = writer.map("div", writer.reduce("sum_sequential", updates, [0]), present)
         kept = writer.map("add", writer.map("mul", momentum, held), mean)
         ahead = writer.map("add", mean, writer.map("mul", momentum, kept))
         after = writer.map("sub", before, writer.map("mul", rate, ahead))
@@ -83,9 +86,19 @@ def aggregation_program(step: Graph, *, count: int, rate: float, momentum: float
     return writer.finish(entries, writer.batches, writer.scalar(0.0, F32))
 
 
-def update_name(place: int, name: str) -> str:
-    """A tensor of the update of the `place`-th present slot, in the batch of the aggregation."""
-    return f"{place}/{name}"
+def aggregation_batch(
+    names: Collection[str], slots: int, updates: Mapping[int, Mapping[str, Array]]
+) -> dict[str, Array]:
+    """What an aggregation is given, of the tensors `names`: slot i's update in row i, +0 where the slot is absent.
+
+    Rows of +0 change no bit: a sum that starts from +0 is never -0, and +0 added to anything else leaves it as it is.
+    """
+    first = next(iter(updates.values()))
+    batch = {UPDATES + name: np.zeros((slots, *first[name].shape), np.float32) for name in names}
+    for slot, update in updates.items():
+        for name in names:
+            batch[UPDATES + name][slot] = update[name]
+    return batch | {PRESENT: np.asarray(len(updates), np.float32)}
 
 
 class _Writer(Builder):
@@ -102,11 +115,19 @@ class _Writer(Builder):
         """An input of the state, shaped as the step's tensor `like`."""
         return self._input(like, STATE_ROLE)
 
-    def batch(self, like: str, name: str) -> View:
-        self.batches.append((name, self._input(like, BATCH_ROLE)))
-        return self.batches[-1][1]
+    def batch(self, like: str, name: str, *rows: int) -> View:
+        """An input of the batch, shaped as the step's tensor `like`; with `rows`, so many of them."""
+        return self._batch(name, self._input(like, BATCH_ROLE, *rows))
 
-    def _input(self, like: str, role: int) -> View:
+    def present(self) -> View:
+        self._inputs += 1
+        return self._batch(PRESENT, self.input(F32, (), BATCH_ROLE, self._inputs))
+
+    def _batch(self, name: str, view: View) -> View:
+        self.batches.append((name, view))
+        return view
+
+    def _input(self, like: str, role: int, *rows: int) -> View:
         node = self._nodes_of[like]
         self._inputs += 1
-        return self.input(node.dtype, node.shape, role, self._inputs)
+        return self.input(node.dtype, (*rows, *node.shape), role, self._inputs)

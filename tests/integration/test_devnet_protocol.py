@@ -177,7 +177,7 @@ def post(devnet: Devnet) -> int:
     call = chain.tasks.post(
         Terms(
             token=chain.zen.address,
-            program_root=b"p" * 32,
+            work_root=b"p" * 32,
             state_root=b"s" * 32,
             data_root=b"d" * 32,
             manifest=b"m" * 32,

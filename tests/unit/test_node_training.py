@@ -15,9 +15,9 @@ import torch
 
 from node import syncer
 from node.aggregation import aggregate
-from node.device import use_threads
+from node.device import CPU, runner, use_threads
 from node.errors import BadInputs
-from node.programs import Programs, State
+from node.programs import Programs, State, applied
 from node.replay import replay
 from node.training import ShardResult, heldout_loss, root_of, train_shard
 from repops import commitments, encoding
@@ -27,7 +27,7 @@ from repops.program import Program
 from tests.unit.node_jobs import SmallJob, publish
 from zoo_compute.data import batch_of
 from zoo_compute.manifest import Outer
-from zoo_compute.rounds import aggregation_program, update_program
+from zoo_compute.rounds import aggregation_batch, aggregation_program, update_program
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -143,11 +143,13 @@ def a_step(shapes: dict[str, tuple[int, ...]]) -> Programs:
 PROGRAMS = a_step({"w": (3, 5), "b": (4,)})
 
 
-def some_updates(seed: int, count: int) -> tuple[State, list[State]]:
+def some_updates(seed: int, count: int) -> tuple[State, dict[int, State]]:
     random = np.random.default_rng(seed)
     arrays = {"w": random.standard_normal((3, 5), dtype=np.float32), "b": random.standard_normal(4, dtype=np.float32)}
     outer = {f"outer/{n}": random.standard_normal(a.shape, dtype=np.float32) for n, a in arrays.items()}
-    made = [{n: random.standard_normal(a.shape, dtype=np.float32) for n, a in arrays.items()} for _ in range(count)]
+    made = {
+        slot: {n: random.standard_normal(a.shape, dtype=np.float32) for n, a in arrays.items()} for slot in range(count)
+    }
     kept = {"frozen": np.float32([1, -0.0, 3]), "seen": np.asarray(7, np.int32)}
     return {**arrays, **outer, **kept}, made
 
@@ -163,12 +165,12 @@ def rounded(value: Fraction) -> Fraction:
 
 
 def test_aggregate__agrees_with_exact_rationals_rounded_after_each_operation(job: SmallJob) -> None:
-    manifest = replace(job.manifest, outer=Outer(0.7, 0.9))
+    manifest = replace(job.manifest, slots=5, outer=Outer(0.7, 0.9))
     checkpoint, updates = some_updates(3, 5)
     made = aggregate(manifest, PROGRAMS, checkpoint, updates)
     rate, mu = (Fraction(float(np.float32(x))) for x in (0.7, 0.9))
     for name in ("w", "b"):
-        flat = [[Fraction(float(x)) for x in u[name].flatten()] for u in updates]
+        flat = [[Fraction(float(x)) for x in u[name].flatten()] for u in updates.values()]
         for i, start in enumerate(checkpoint[name].flatten().tolist()):
             total = flat[0][i]
             for other in flat[1:]:
@@ -181,23 +183,23 @@ def test_aggregate__agrees_with_exact_rationals_rounded_after_each_operation(job
 
 
 def test_aggregate__order_of_slots__is_part_of_the_result(job: SmallJob) -> None:
+    manifest = replace(job.manifest, slots=6)
     checkpoint, updates = some_updates(5, 6)
-    assert root_of(aggregate(job.manifest, PROGRAMS, checkpoint, updates)) == root_of(
-        aggregate(job.manifest, PROGRAMS, checkpoint, updates)
-    )
-    assert root_of(aggregate(job.manifest, PROGRAMS, checkpoint, updates)) != root_of(
-        aggregate(job.manifest, PROGRAMS, checkpoint, updates[::-1])
-    )
+    turned = {5 - slot: update for slot, update in updates.items()}
+    made = root_of(aggregate(manifest, PROGRAMS, checkpoint, updates))
+    assert made != root_of(aggregate(manifest, PROGRAMS, checkpoint, turned))
+    given_backwards = dict(reversed(updates.items()))
+    assert made == root_of(aggregate(manifest, PROGRAMS, checkpoint, given_backwards))
 
 
-def formerly(outer: Outer, checkpoint: State, updates: list[State]) -> State:
-    """The same arithmetic in numpy, every operation rounded by itself: what release 0.1 ran."""
+def in_numpy(outer: Outer, checkpoint: State, updates: dict[int, State]) -> State:
+    """The same arithmetic over the present slots alone, every operation rounded by itself."""
     mu, rate, count = (np.float32(x) for x in (outer.momentum, outer.lr, len(updates)))
     new = dict(checkpoint)
     with np.errstate(over="ignore", invalid="ignore"):
-        for name in updates[0]:
-            mean = updates[0][name].copy()
-            for update in updates[1:]:
+        for name in PROGRAMS.graph.exchanged:
+            mean = np.zeros_like(checkpoint[name])
+            for _, update in sorted(updates.items()):
                 mean += update[name]
             mean /= count
             momentum = mu * checkpoint[f"outer/{name}"] + mean
@@ -206,15 +208,42 @@ def formerly(outer: Outer, checkpoint: State, updates: list[State]) -> State:
     return new
 
 
-@pytest.mark.parametrize("count", [1, 2, 7, 40])
-def test_aggregate__has_the_bits_of_the_same_arithmetic_in_numpy(job: SmallJob, count: int) -> None:
-    checkpoint, updates = some_updates(count, count)
-    updates[0]["b"][:] = [np.inf, np.nan, -0.0, 1e-42]
+@pytest.mark.parametrize("present", [{0}, {0, 1}, {6, 39}, {0, 3, 4, 5, 11, 12, 39}, set(range(40))])
+def test_aggregate__has_the_bits_of_the_same_arithmetic_in_numpy(job: SmallJob, present: set[int]) -> None:
+    checkpoint, updates = some_updates(7, 40)
+    updates = {slot: updates[slot] for slot in present}
+    for update in updates.values():
+        update["b"][2] = -0.0
+    next(iter(updates.values()))["b"][:] = [np.inf, np.nan, -0.0, 1e-42]
+    checkpoint["b"][2], checkpoint["outer/b"][2] = -0.0, -0.0
     for outer in (Outer(0.7, 0.9), Outer(1.0, 0.0)):
-        manifest = replace(job.manifest, outer=outer)
-        made, expected = aggregate(manifest, PROGRAMS, checkpoint, updates), formerly(outer, checkpoint, updates)
+        manifest = replace(job.manifest, slots=40, outer=outer)
+        made, expected = aggregate(manifest, PROGRAMS, checkpoint, updates), in_numpy(outer, checkpoint, updates)
         assert made.keys() == expected.keys()
         assert root_of(made) == root_of(expected)
+
+
+def test_aggregate__how_many_slots_are_absent__changes_no_bit(job: SmallJob) -> None:
+    checkpoint, updates = some_updates(4, 4)
+    for update in updates.values():
+        update["b"][:] = -0.0
+    roots = {
+        root_of(aggregate(replace(job.manifest, slots=slots), PROGRAMS, checkpoint, updates)) for slots in (4, 5, 64)
+    }
+    assert len(roots) == 1
+
+
+def test_aggregate__tensor_by_tensor__is_the_whole_program(job: SmallJob) -> None:
+    """What a dispute is about is the program; what a worker runs are its parts."""
+    checkpoint, updates = some_updates(6, 5)
+    del updates[2]
+    whole = aggregation_program(PROGRAMS.graph, slots=7, rate=0.7, momentum=0.9)
+    batch = aggregation_batch(PROGRAMS.graph.exchanged, 7, updates)
+    assert batch["updates/w"].shape == (7, 3, 5)
+    assert not batch["updates/w"][[2, 5, 6]].any()
+    manifest = replace(job.manifest, slots=7, outer=Outer(0.7, 0.9))
+    made = applied(runner(whole, CPU), checkpoint, batch)
+    assert root_of(made) == root_of(aggregate(manifest, PROGRAMS, checkpoint, updates))
 
 
 def test_aggregate__what_is_not_exchanged__stays_as_it_is(job: SmallJob) -> None:
@@ -225,17 +254,17 @@ def test_aggregate__what_is_not_exchanged__stays_as_it_is(job: SmallJob) -> None
 
 
 UPDATE_ROOT = "be161cf0e3db33159b9b27d131e77644d2c92aac7e3c5169fdbfa942a46387a7"
-AGGREGATION_ROOT = "293188ad39745a3054a6db9f823c9029df2d309be3a912afffc9f7ffe2e0e45c"
+AGGREGATION_ROOT = "89a522ada6433c9c03c5a3649d7630a0fd707e35397e49cb2fa4064888ed47fc"
 
 
 def test_the_programs_of_a_round__are_the_same_for_everybody() -> None:
     """Constants of the protocol: whoever judges a round derives these roots from the manifest alone."""
     step = PROGRAMS.graph
     assert encoding.root(update_program(step)).hex() == UPDATE_ROOT
-    assert encoding.root(aggregation_program(step, count=3, rate=0.7, momentum=0.9)).hex() == AGGREGATION_ROOT
+    assert encoding.root(aggregation_program(step, slots=3, rate=0.7, momentum=0.9)).hex() == AGGREGATION_ROOT
     assert update_program(step) == update_program(encoding.decode(encoding.encode(step)))
     others = [
-        aggregation_program(step, count=n, rate=r, momentum=m)
+        aggregation_program(step, slots=n, rate=r, momentum=m)
         for n, r, m in [(2, 0.7, 0.9), (3, 0.6, 0.9), (3, 0.7, 0.8)]
     ]
     assert len({encoding.root(other) for other in others} | {bytes.fromhex(AGGREGATION_ROOT)}) == 4
@@ -244,11 +273,13 @@ def test_the_programs_of_a_round__are_the_same_for_everybody() -> None:
 def test_aggregate__what_does_not_fit__is_refused(job: SmallJob) -> None:
     checkpoint, updates = some_updates(1, 2)
     with pytest.raises(BadInputs, match="without updates"):
-        aggregate(job.manifest, PROGRAMS, checkpoint, [])
+        aggregate(job.manifest, PROGRAMS, checkpoint, {})
+    with pytest.raises(BadInputs, match="slot 3; the job has 3"):
+        aggregate(job.manifest, PROGRAMS, checkpoint, {3: updates[0]})
     with pytest.raises(BadInputs, match="'b'"):
-        aggregate(job.manifest, PROGRAMS, checkpoint, [{"w": updates[0]["w"]}])
+        aggregate(job.manifest, PROGRAMS, checkpoint, {0: {"w": updates[0]["w"]}})
     with pytest.raises(BadInputs, match="shape or dtype"):
-        aggregate(job.manifest, PROGRAMS, checkpoint, [updates[0] | {"w": np.zeros((5, 3), np.float32)}])
+        aggregate(job.manifest, PROGRAMS, checkpoint, {0: updates[0] | {"w": np.zeros((5, 3), np.float32)}})
     with pytest.raises(BadInputs, match="'outer/w' is missing"):
         aggregate(job.manifest, PROGRAMS, {n: v for n, v in checkpoint.items() if n != "outer/w"}, updates)
 

@@ -152,7 +152,7 @@ def test_aggregation__an_update_that_is_gone__is_told_as_missing(round_of_three:
         ({"start_root": "22" * 32}, "not the manifest's initial state"),
         ({"start_root": "22"}, "32 bytes"),
         ({"start_root": "zz"}, "in hex"),
-        ({"program_root": "33" * 32}, "program_root"),
+        ({"work_root": "33" * 32}, "work_root"),
         ({"data_root": "33" * 32}, "data_root"),
         ({"flops": 1}, "flops are .* the chain's 1"),
     ],
@@ -236,7 +236,9 @@ def test_prepare__a_round_that_no_program_can_aggregate__is_refused(
 ) -> None:
     from dataclasses import replace
 
-    monkeypatch.setattr("repops.checking.MAX_NODES", 2_000)  # the step has fewer, the aggregation of all slots more
+    monkeypatch.setattr(
+        "repops.checking.MAX_ELEMENTS", 1 << 20
+    )  # the step's tensors have fewer, those of all slots more
     manifest = replace(job.manifest, slots=256)
     request = job.base | {"manifest": job.store.add(manifest.to_bytes())}
     with pytest.raises(JobError, match="tensors of 256 slots make no aggregation"):
