@@ -126,6 +126,24 @@ def verify_node(program_root: bytes, index: int, described: bytes, proof: NodePr
     return nodes is not None and _root(proof.head, proof.entry_root, nodes) == program_root
 
 
+@dataclass(frozen=True)
+class EntryProof:
+    """Shows that an entry is one of a program's. head: 20 bytes; roots: of the entries and of the nodes; siblings upwards."""
+
+    head: bytes
+    entry_root: bytes
+    node_root: bytes
+    siblings: tuple[bytes, ...]
+
+
+def prove_entry(graph: Graph, index: int) -> tuple[bytes, EntryProof]:
+    """Entry number `index` of a program, its state's first, then its batch's, with what shows it. Raises IndexError."""
+    entries = _entries(graph)
+    leaves = [sha256(ENTRY + entry) for entry in entries]
+    siblings = tuple(merkle_proof(leaves, index))
+    return entries[index], EntryProof(_head(graph), merkle_root(leaves), merkle_root(_node_leaves(graph)), siblings)
+
+
 def _root(head: bytes, entry_root: bytes, node_root: bytes) -> bytes:
     return sha256(PROGRAM + head + entry_root + node_root)
 
