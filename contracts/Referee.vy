@@ -50,7 +50,7 @@ CHALLENGER: constant(uint256) = 2
 CONVICTED: constant(uint256) = 1
 DISMISSED: constant(uint256) = 2
 SETTLED: constant(uint256) = 3
-MAX_DATA: constant(uint256) = 36_864
+MAX_DATA: constant(uint256) = 40_960
 
 
 registry: immutable(address)
