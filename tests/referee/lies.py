@@ -21,7 +21,7 @@ from node.disputes.trees import Trees
 from node.programs import Programs, State
 from repops import streaming
 from repops.backend import DTYPE
-from repops.commitments import Array, state_root, state_root_of
+from repops.commitments import Array, canonical, state_root, state_root_of
 from repops.encoding import root as program_root
 from repops.graph import OPTIMIZER, Graph
 from repops.merkle import Tree
@@ -194,7 +194,8 @@ class Lies(Computation):
         """The honest values; from each false one on, those that read it anew."""
         found = {at: np.array(value) for at, value in super().values(step)}
         for node in sorted(node for at, node in self.elements if at == step):
-            found[node].reshape(-1).view(np.uint32)[self.elements[step, node]] ^= 1 << self.bit
+            words, at = found[node].reshape(-1).view(np.uint32), self.elements[step, node]
+            words[at] = 1 if np.isnan(found[node].reshape(-1)[at]) else words[at] ^ 1 << self.bit
             reached = {node}
             for at, made in enumerate(self.graph.nodes):
                 if any(operand.node in reached for operand in made.operands):
@@ -216,7 +217,7 @@ class Lies(Computation):
         words = super().parts(step, node, element)
         if self.part is not None:
             words[self.part : -1] ^= 1
-        words[-1] = self.tensors(step, [node])[node].reshape(-1).view(np.int32)[element]
+        words[-1] = canonical(self.tensors(step, [node])[node]).reshape(-1).view(np.int32)[element]
         return words
 
 
