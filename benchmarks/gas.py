@@ -85,7 +85,7 @@ class Bench:
     def post(self, submitter: Sender, *, slots: int = SLOTS, rounds: int = ROUNDS) -> int:
         chain = self.devnet.chain
         terms = Terms(
-            token=chain.zen.address, program_root=ROOT, state_root=ROOT, data_root=ROOT, manifest=ROOT, rounds=rounds,
+            token=chain.zen.address, work_root=ROOT, state_root=ROOT, data_root=ROOT, manifest=ROOT, rounds=rounds,
             slots=slots, quorum=1, reserve=PRICE, max_price=PRICE, aggregator_reserve=PRICE, aggregator_max_price=PRICE,
             slot_s=600, aggregate_s=600, reexecute_s=3, flops=10**12, depth=DEPTH, policy=0,
         )  # fmt: skip

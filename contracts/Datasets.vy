@@ -17,7 +17,7 @@ struct Job:
     token: address
     state: uint256
     escrow: uint256
-    program_root: bytes32
+    work_root: bytes32
     state_root: bytes32
     data_root: bytes32
     manifest: bytes32

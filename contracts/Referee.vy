@@ -50,7 +50,7 @@ CHALLENGER: constant(uint256) = 2
 CONVICTED: constant(uint256) = 1
 DISMISSED: constant(uint256) = 2
 SETTLED: constant(uint256) = 3
-MAX_DATA: constant(uint256) = 36_864
+MAX_DATA: constant(uint256) = 40_960
 
 
 registry: immutable(address)
@@ -202,12 +202,11 @@ def challenge(
     assert (
         slot == 0 if kind == AGGREGATION else claims._holds_slot(claim, slot)
     ), "referee: no such slot"
-    # TaskRegistry keeps the work root as the root of the job's program.
     work_root: bytes32 = openings._work_root(work)
     assert (
         work.inner_steps > 0
         and work.segment_steps > 0
-        and work_root == self._job_record(job).program_root
+        and work_root == self._job_record(job).work_root
     ), "referee: work does not match"
     claim_hash: bytes32 = claims._hash(claim)
     frame: IEvidence.Frame = empty(IEvidence.Frame)

@@ -35,7 +35,7 @@ struct Job:
     token: address
     state: uint256
     escrow: uint256
-    program_root: bytes32
+    work_root: bytes32
     state_root: bytes32
     data_root: bytes32
     manifest: bytes32
@@ -57,7 +57,7 @@ tokens: HashMap[uint256, uint256]
 # job -> what is left of the escrow
 escrows: HashMap[uint256, uint256]
 submitters: HashMap[uint256, address]
-program_roots: HashMap[uint256, bytes32]
+work_roots: HashMap[uint256, bytes32]
 state_roots: HashMap[uint256, bytes32]
 data_roots: HashMap[uint256, bytes32]
 manifests: HashMap[uint256, bytes32]
@@ -316,7 +316,7 @@ def jobs(job: uint256) -> Job:
         token=token,
         state=state,
         escrow=self.escrows[job],
-        program_root=self.program_roots[job],
+        work_root=self.work_roots[job],
         state_root=self.state_roots[job],
         data_root=self.data_roots[job],
         manifest=self.manifests[job],
@@ -342,7 +342,7 @@ def _store(job: uint256, terms: terms_of.Terms, escrow: uint256):
     self.submitters[job] = msg.sender
     self.tokens[job] = self._pack_token(terms.token, numbers.OPEN)
     self.escrows[job] = escrow
-    self.program_roots[job] = terms.program_root
+    self.work_roots[job] = terms.work_root
     self.state_roots[job] = terms.state_root
     self.data_roots[job] = terms.data_root
     self.manifests[job] = terms.manifest

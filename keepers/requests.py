@@ -21,7 +21,7 @@ def _base(view: JobView, round_: int, start_root: bytes) -> dict[str, Any]:
         "round": round_,
         "checkpoint": raw_cid(made_by.cid) if made_by else None,
         "start_root": start_root.hex(),
-        "program_root": view.terms.program_root.hex(),
+        "work_root": view.terms.work_root.hex(),
         "data_root": view.terms.data_root.hex(),
         "flops": view.terms.flops,
     }

@@ -22,6 +22,7 @@ from zoo_compute.records import MAX_POINTER_BYTES, BadRecord
 from zoo_compute.records import Pointer as Pointer
 from zoo_compute.rounds import OUTER, batch_nodes, checkpoint_nodes
 from zoo_compute.store.interface import Store
+from zoo_compute.work import work_of
 
 TIMEOUT_S = 120.0
 HEADER_ROOM = 2**20
@@ -175,18 +176,17 @@ def fetch_job(store: Store, manifest: Manifest) -> JobFiles:
 def fetch_inputs(store: Store, request: Mapping[str, Any]) -> Inputs:
     """What a request's job, round, manifest, checkpoint pointer and start_root name.
 
-    The request's `program_root`, `data_root` and `flops`, the chain's, are compared when they are there. Raises BadInputs.
+    The request's `work_root`, `data_root` and `flops`, the chain's, are compared when they are there. Raises BadInputs.
     """
     manifest = fetch_manifest(store, request["manifest"])
-    for name in ("program_root", "data_root"):
-        if name in request and root_from_hex(request[name]) != getattr(manifest, name):
-            raise BadInputs(f"the manifest's {name} is {getattr(manifest, name).hex()}, the chain's {request[name]}")
+    _check_root(request, "data_root", manifest.data_root)
     if request.get("flops", manifest.flops) != manifest.flops:
         raise BadInputs(f"the manifest's flops are {manifest.flops:,} a slot-round, the chain's {request['flops']:,}")
     if not 0 <= request["round"] < manifest.rounds:
         raise BadInputs(f"round {request['round']}: the job has {manifest.rounds} rounds")
     programs = fetch_programs(store, manifest, request.get("device"))
     _check_fits(manifest, programs)
+    _check_root(request, "work_root", work_of(manifest, programs.graph).root)
     step, root = programs.graph, root_from_hex(request["start_root"])
     pointer = request.get("checkpoint")
     checkpoint = fetch_checkpoint(store, manifest, step, request["job"], request["round"], pointer, root)
@@ -195,6 +195,11 @@ def fetch_inputs(store: Store, request: Mapping[str, Any]) -> Inputs:
     for cid in (*own, *checkpoint_cids(store, manifest, pointer)):
         store.pin(cid, timeout_s=TIMEOUT_S)  # who trains on it keeps it: that is the checkpoint's redundancy
     return Inputs(manifest, programs, checkpoint, examples)
+
+
+def _check_root(request: Mapping[str, Any], name: str, root: bytes) -> None:
+    if name in request and root_from_hex(request[name]) != root:
+        raise BadInputs(f"the manifest's {name} is {root.hex()}, the chain's {request[name]}")
 
 
 def checkpoint_cids(store: Store, manifest: Manifest, pointer: str | None) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 A request names content and roots; nothing in it is believed before it is checked against them. Roots are hex, `checkpoint`
 is the CID of the pointer to the checkpoint a round starts from (null for round 0), `start_root` the chain's root of it:
 
-    every request   job, manifest (CID), round, checkpoint, start_root, [program_root, data_root, flops, device]
+    every request   job, manifest (CID), round, checkpoint, start_root, [work_root, data_root, flops, device]
     run_shard       + slot
     run_aggregation + mask, bundles [{bundle (CID), root, operator, slots}]
     run_verification  + slot, operator, bundle (CID), root, [slots of the bundle]
@@ -28,7 +28,6 @@ from node.reporter import ShardReport
 from node.training import Progress, ShardResult, root_of, train_shard
 from node.verify import verify_slot
 from zoo_compute.data import batch_of
-from zoo_compute.publish import check_round
 from zoo_compute.rounds import tokens_of
 from zoo_compute.store.interface import Store
 
@@ -41,7 +40,6 @@ def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """Fetch and check a job's inputs, see that it fits, and time its step. Answers `slot_s`, seconds of a slot-round."""
     inputs = syncer.fetch_inputs(store, request)
     manifest, programs = inputs.manifest, inputs.programs
-    check_round(programs.graph, manifest.slots)
     profile, device = programs.profile, programs.device
     needed, (free, total) = needed_bytes(profile), memory(device)
     with memory_errors_told(profile, device):

@@ -200,7 +200,7 @@ class Play:
         """Terms of a small job, in the order of the struct."""
         terms = {
             "token": self.token.address,
-            "program_root": b"\x01" * 32,
+            "work_root": b"\x01" * 32,
             "state_root": b"\x02" * 32,
             "data_root": b"\x03" * 32,
             "manifest": b"\x04" * 32,

@@ -26,6 +26,8 @@
             ├── AvailabilityRefusal  "availability: ..."
             ├── AuditsRefusal      "audits: ..."
             ├── AdmissionsRefusal  "admissions: ..."
+            ├── RefereeRefusal     "referee: ..."
+            ├── OperatorsRefusal   "operators: ..."
             ├── TreasuryRefusal    "treasury: ..."
             ├── TimelockRefusal    "timelock_controller: ...", "access_control: ..."
             ├── TokenRefusal       "erc20: ...", "ownable: ..."
@@ -164,6 +166,14 @@ class AuditsRefusal(Refusal):
 
 class AdmissionsRefusal(Refusal):
     """Admissions."""
+
+
+class RefereeRefusal(Refusal):
+    """A move of a dispute game was refused."""
+
+
+class OperatorsRefusal(Refusal):
+    """What was to be executed is no part of that node."""
 
 
 class TreasuryRefusal(Refusal):

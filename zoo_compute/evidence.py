@@ -23,6 +23,7 @@ from zoo_compute.spec.games import Hashes, Program, Result, height_of
 from zoo_compute.spec.state import Claim
 
 LEAF_BYTES = 4 * WORDS_A_LEAF
+LEAST_PART_BYTES = 2048 + 11 * 32
 CARRIED = 32  # stands for the parts' results where an operand is named: operands are numbered below it
 
 _HASHES = "bytes32[]"
@@ -33,7 +34,8 @@ _WORDS = f"(bytes,bytes,{_HASHES},uint256,{_HASHES})"
 _RESULT = f"(bytes32,bytes32,bytes32,{_HASHES})"
 _PRESENT = "(uint256,uint256,uint256,uint256,uint256,bytes32,uint256)"
 _CLAIM = "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32,uint256)"
-_SOURCE = "(uint256,uint256,uint256,bytes)"
+_SOURCE = "(uint256,uint256,uint256,uint256,bytes32[3])"
+_LEAF = "(uint256,bytes32[16])"
 
 
 # --- what several kinds open
@@ -95,14 +97,23 @@ class Present:
 class Source:
     """Of which tensor the next `count` leaves of a `Part` are.
 
-    operand: of the disputed node, or CARRIED for the parts' results; height: of the tensor's tree; head: as of `Words`,
-    of an operand (of the parts: empty).
+    operand: of the disputed node, or CARRIED for the parts' results; height: of the tensor's tree; head: as of `Words`, of an
+    operand (of the parts: empty), with zeros up to three hashes' length.
     """
 
     operand: int
     count: int
     height: int
-    head: bytes
+    head_size: int
+    head: Hashes
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """The bytes of a leaf of words, with zeros up to 512."""
+
+    size: int
+    data: Hashes
 
 
 # --- the kinds
@@ -215,24 +226,26 @@ class Update:
 class Part:
     """8: a part of an element gives another word than the one committed. `part_of` makes it.
 
-    number: in ELEMENTS the element, which has one part, in PARTS the part. leaves: the bytes of the shown leaf, then those of
-    the sources' leaves, one source after another, each's in ascending order, each once; numbers: which leaf of its tensor
-    each is, but for the shown one.
+    number: in ELEMENTS the element, which has one part, in PARTS the part. leaves: the shown leaf, then those of the sources,
+    one source after another, each's in ascending order, each once; numbers: which leaf of its tensor each is, but for the
+    shown one.
     hashes: for each source the siblings that are missing, level by level from below, in each from the left; then, of an operand,
     the path of its node under `trace_root`, of `trace_height` hashes.
-    places: two bytes for each word that the part takes, those it carries on first: `leaf << 7 | word`.
+    places: where the words are that the part takes, those it carries on first: `leaf << 7 | word`, sixteen to a number, the
+    first highest.
     """
 
     KIND: ClassVar[int] = 8
-    ABI: ClassVar[str] = f"(bytes,uint256,uint256,{_SOURCE}[],uint256[],bytes[],{_HASHES},bytes)"
+    ABI: ClassVar[str] = f"(bytes,uint256,uint256,uint256,{_SOURCE}[],uint256[],{_LEAF}[],{_HASHES},uint256[])"
     descriptor: bytes
     number: int
     trace_height: int
+    word_count: int
     sources: tuple[Source, ...]
     numbers: tuple[int, ...]
-    leaves: tuple[bytes, ...]
+    leaves: tuple[Leaf, ...]
     hashes: Hashes
-    places: bytes
+    places: tuple[int, ...]
 
 
 Evidence = End | Begin | Output | Input | Constant | Data | Update | Part
@@ -240,7 +253,9 @@ Evidence = End | Begin | Output | Input | Constant | Data | Update | Part
 
 def encode(evidence: Evidence) -> bytes:
     """`data` of `Referee.convict(game, claim, frame, evidence.KIND, data)`."""
-    return bytes(abi_encode([evidence.ABI], [_plain(evidence)]))
+    data = bytes(abi_encode([evidence.ABI], [_plain(evidence)]))
+    # The contract reads a descriptor as the 2,048 bytes that begin there.
+    return data.ljust(LEAST_PART_BYTES, b"\0") if isinstance(evidence, Part) else data
 
 
 def _plain(value: Any) -> Any:
@@ -350,16 +365,28 @@ def part_of(
     for source in sorted({source for source, _ in opened}):
         tree, path = trees[source]
         mine = [at for of, at in opened if of == source]
-        sources.append(Source(source, len(mine), tree.height, tree.head))
+        sources.append(Source(source, len(mine), tree.height, len(tree.head), _hashes(tree.head, 3)))
         hashes += siblings(tree, mine) + path
     places = [slots[source, at // WORDS_A_LEAF] << 7 | at % WORDS_A_LEAF for source, at in wanted]
+    shown_first = [leaf, *(trees[source][0].leaf(at) for source, at in opened)]
     return Part(
         descriptor,
         number,
         max((len(path) for _, path in trees.values()), default=0),
+        len(places),
         tuple(sources),
         tuple(at for _, at in opened),
-        (leaf, *(trees[source][0].leaf(at) for source, at in opened)),
+        tuple(Leaf(len(data), _hashes(data, 16)) for data in shown_first),
         hashes,
-        b"".join(place.to_bytes(2, "big") for place in places),
+        tuple(_packed(places[at : at + 16]) for at in range(0, len(places), 16)),
     )
+
+
+def _hashes(data: bytes, count: int) -> Hashes:
+    """Bytes in pieces of 32, with zeros at the end."""
+    data = data.ljust(32 * count, b"\0")
+    return tuple(data[at : at + 32] for at in range(0, len(data), 32))
+
+
+def _packed(places: Sequence[int]) -> int:
+    return sum(place << 16 * (15 - at) for at, place in enumerate(places))

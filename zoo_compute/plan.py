@@ -11,7 +11,7 @@ from typing import Any
 from zoo_compute.amounts import parse_amount
 from zoo_compute.errors import UserError
 from zoo_compute.job import ComputeJob, JobError
-from zoo_compute.quote import check_budget, terms_of
+from zoo_compute.quote import check_budget, outline_terms
 from zoo_compute.sections import read_config
 
 Config = str | Path | Mapping[str, Any] | ComputeJob
@@ -27,7 +27,7 @@ class Plan:
     def check_budget(self) -> None:
         """Raises BudgetTooSmall."""
         if self.budget is not None:
-            check_budget(self.budget, terms_of(self.job.outline(), self.job.prices, token=""))
+            check_budget(self.budget, outline_terms(self.job))
 
 
 def plan_of(config: Config, max_budget: str | int | float | None = None, data: str | Path | None = None) -> Plan:

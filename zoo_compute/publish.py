@@ -10,11 +10,12 @@ from repops import encoding
 from repops.backend import DTYPE
 from repops.commitments import Array, state_root
 from repops.files import state_bytes
-from repops.graph import BadProgram, Graph
+from repops.graph import Graph
 from zoo_compute.data import TOKENS, Dataset, Examples, batch_of
 from zoo_compute.job import ComputeJob, DataFile, HeldoutFile, JobError, Manifest, ProgramFile, StateFile
-from zoo_compute.rounds import OUTER, aggregation_program, batch_nodes, checkpoint_nodes
+from zoo_compute.rounds import OUTER, batch_nodes, checkpoint_nodes
 from zoo_compute.store.interface import Store
+from zoo_compute.work import work_of
 
 
 def initial_checkpoint(step: Graph, tensors: Mapping[str, Array]) -> dict[str, Array]:
@@ -61,17 +62,6 @@ def unlike_batch(examples: Examples, step: Graph, batch_size: int, accumulate: i
     return ""
 
 
-def check_round(step: Graph, slots: int) -> None:
-    """A round's aggregation is a program too, within a program's limits. Raises JobError."""
-    try:
-        aggregation_program(step, slots=slots, rate=1.0, momentum=0.0)
-    except BadProgram as error:
-        raise JobError(
-            f"{len(step.exchanged):,} tensors of {slots} slots make no aggregation: {error}",
-            hint="fewer slots, or a module of smaller tensors",
-        ) from error
-
-
 def publish_files(
     job: ComputeJob, dataset: Dataset, store: Store, *, weights: Mapping[str, Array] | None = None
 ) -> Manifest:
@@ -95,7 +85,7 @@ def publish_files(
             hint="hold out at least training.batch_size examples",
         )
     checkpoint = initial_checkpoint(traced.graph, tensors)
-    check_round(traced.graph, job.training.slots)
+    work_of(job.outline(), traced.graph)  # refused here, before anything is stored
     return job.manifest(
         ProgramFile(store.add(encoding.encode(traced.graph)), traced.root.hex(), traced.profile.flops),
         StateFile(store.add(state_bytes(checkpoint)), state_root(checkpoint).hex()),

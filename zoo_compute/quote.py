@@ -49,11 +49,11 @@ class Quote:
         return {key: str(value) if key in amounts else value for key, value in asdict(self).items()}
 
 
-def terms_of(manifest: Manifest, prices: Prices, token: str) -> Terms:
-    """What `TaskRegistry.post` takes."""
+def terms_of(manifest: Manifest, work_root: bytes, prices: Prices, token: str) -> Terms:
+    """What `TaskRegistry.post` takes. work_root: of `work_of`."""
     return Terms(
         token=token,
-        program_root=manifest.program_root,
+        work_root=work_root,
         state_root=manifest.state_root,
         data_root=manifest.data_root,
         manifest=manifest.digest,
@@ -73,6 +73,11 @@ def terms_of(manifest: Manifest, prices: Prices, token: str) -> Terms:
     )
 
 
+def outline_terms(job: ComputeJob) -> Terms:
+    """The terms before the job's files exist: as with `ComputeJob.outline`, the numbers count, the roots do not."""
+    return terms_of(job.outline(), bytes(32), job.prices, token="")
+
+
 def attempts_to_maximum(reserve: int, max_reserve: int) -> int:
     """Auctions until the reserve, growing by a quarter each time, has reached its maximum."""
     attempts = 1
@@ -86,8 +91,7 @@ def attempts_to_maximum(reserve: int, max_reserve: int) -> int:
 
 def quote(job: ComputeJob, preset: Preset) -> Quote:
     """The quote of a job on a network with this preset."""
-    manifest, prices = job.outline(), job.prices
-    terms = terms_of(manifest, prices, token="")
+    manifest, prices, terms = job.outline(), job.prices, outline_terms(job)
     attempts = max(
         attempts_to_maximum(prices.reserve, prices.max_price),
         attempts_to_maximum(prices.aggregator_reserve, prices.aggregator_max_price),

@@ -33,6 +33,7 @@ from zoo_compute.rounds import OUTER, begin
 from zoo_compute.spec import params
 from zoo_compute.spec.params import Terms
 from zoo_compute.store.cid import digest_of
+from zoo_compute.work import work_of
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
@@ -92,7 +93,7 @@ def prepare(job: ComputeJob, token: str, store: Store, *, weights: Path | None =
     _try_first_step(job, manifest, dataset, given or job.traced.initial or {})
     cid = store.add(manifest.to_bytes(), pin=True)
     assert digest_of(cid) == manifest.digest, "a manifest is one raw block"
-    return Prepared(manifest, cid, terms_of(manifest, job.prices, token))
+    return Prepared(manifest, cid, terms_of(manifest, work_of(manifest, job.traced.graph).root, job.prices, token))
 
 
 def _dataset(job: ComputeJob, say: Say) -> texts.Dataset:

@@ -20,7 +20,7 @@ disputes: public(uint256)
 
 @external
 def set(job: uint256, work_root: bytes32, claim: ISettlementViews.Claim, hot: address):
-    self.jobs[job].program_root = work_root
+    self.jobs[job].work_root = work_root
     self.jobs[job].token = self
     self.schedules[job].token = self
     self.hot_key[claim.operator] = hot

@@ -38,10 +38,27 @@ def _is_convicted(settlement: address, job: uint256, claim: ISettlementViews.Cla
 @internal
 @view
 def _has_status(settlement: address, job: uint256, claim: ISettlementViews.Claim, status: uint256) -> bool:
+    return self._status(settlement, job, claim) == status
+
+
+@internal
+@view
+def _is_kept(settlement: address, job: uint256, claim: ISettlementViews.Claim) -> bool:
+    """
+    @notice Whether Settlement has this claim, pending, paid or convicted.
+    """
+    return self._status(settlement, job, claim) != 0
+
+
+@internal
+@view
+def _status(settlement: address, job: uint256, claim: ISettlementViews.Claim) -> uint256:
     word: uint256 = convert(
         staticcall ISettlementViews(settlement).claims(job, claim.seat, claim.turn), uint256
     )
-    return word >> 16 == convert(self._hash(claim), uint256) >> 16 and word & bits.U8 == status
+    if word >> 16 != convert(self._hash(claim), uint256) >> 16:
+        return 0
+    return word & bits.U8
 
 
 @internal

@@ -19,7 +19,7 @@ MAX_LONGER: constant(uint256) = 3
 
 struct Terms:
     token: address
-    program_root: bytes32
+    work_root: bytes32
     state_root: bytes32
     data_root: bytes32
     # SHA-256 of the manifest file, the digest in its CID.

@@ -103,7 +103,7 @@ else:
         """Terms of a job of one slot a holder and two rounds."""
         return {
             "token": kit.zen.address,
-            "program_root": b"\x01" * 32,
+            "work_root": b"\x01" * 32,
             "state_root": b"\x02" * 32,
             "data_root": b"\x03" * 32,
             "manifest": b"\x04" * 32,

@@ -173,7 +173,7 @@ class Stage:
         token = self.tokens[changes.pop("token", "zen")]
         terms = Terms(
             token=token,
-            program_root=b"p" * 32,
+            work_root=b"p" * 32,
             state_root=b"s" * 32,
             data_root=b"d" * 32,
             manifest=b"m" * 32,

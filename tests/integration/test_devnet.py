@@ -183,7 +183,7 @@ def test_the_ape_scripts__deploy_fund_and_inspect(tmp_path: Path):
 def terms(devnet: Devnet) -> Terms:
     return Terms(
         token=devnet.chain.zen.address,
-        program_root=b"p" * 32,
+        work_root=b"p" * 32,
         state_root=b"s" * 32,
         data_root=b"d" * 32,
         manifest=b"m" * 32,

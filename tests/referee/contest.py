@@ -152,7 +152,7 @@ class Contest(Stage):
             for name, number in self.ids.items():
                 self.ok("registry", "deposit", f"{name} owner", number, self.tokens["bad"], DEPOSIT)
         offers = {"alice": Offer(100, 2), "bob": Offer(90, 1)}
-        self.running(offers, {"carol": Offer(40)}, program_root=self.work.root, slots=3, **changes)
+        self.running(offers, {"carol": Offer(40)}, work_root=self.work.root, slots=3, **changes)
         start = self.world.run(JOB).start_root
         self.seats = {name: self.seat_of(JOB, name) for name in ("alice", "bob")}
         self.sides: dict[tuple[str, int], Computed] = {}

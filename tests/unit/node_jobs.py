@@ -14,6 +14,7 @@ from zoo_compute.data import prepare_text
 from zoo_compute.job import ComputeJob, Manifest
 from zoo_compute.publish import publish_files
 from zoo_compute.store import BlockStore
+from zoo_compute.work import work_of
 
 TEXT = Path(json.__file__).read_bytes() * 3
 MODEL = {"layers": 2, "heads": 2, "width": 32, "context": 16}
@@ -87,7 +88,7 @@ def publish(folder: Path, **training: Any) -> SmallJob:
         "round": 0,
         "checkpoint": None,
         "start_root": manifest.state.root,
-        "program_root": manifest.program_root.hex(),
+        "work_root": work_of(manifest, job.traced.graph).root.hex(),
         "data_root": manifest.data.root,
         "flops": manifest.flops,
     }

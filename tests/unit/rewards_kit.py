@@ -23,7 +23,7 @@ struct Job:
     token: address
     state: uint256
     escrow: uint256
-    program_root: bytes32
+    work_root: bytes32
     state_root: bytes32
     data_root: bytes32
     manifest: bytes32
@@ -33,7 +33,7 @@ jobs: public(HashMap[uint256, Job])
 @external
 def set_job(job: uint256, submitter: address, state: uint256, escrow: uint256):
     self.jobs[job] = Job(
-        submitter=submitter, token=empty(address), state=state, escrow=escrow, program_root=empty(bytes32),
+        submitter=submitter, token=empty(address), state=state, escrow=escrow, work_root=empty(bytes32),
         state_root=empty(bytes32), data_root=empty(bytes32), manifest=empty(bytes32)
     )
 """

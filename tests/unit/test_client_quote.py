@@ -13,7 +13,7 @@ from zoo_compute.gpu import check_memory, class_named, class_of, hours_of, hours
 from zoo_compute.job import ComputeJob
 from zoo_compute.manifest import JobError
 from zoo_compute.plan import plan_of
-from zoo_compute.quote import BudgetTooSmall, attempts_to_maximum, exact, quote, terms_of
+from zoo_compute.quote import BudgetTooSmall, attempts_to_maximum, exact, outline_terms, quote
 from zoo_compute.spec.params import DEVNET, PRODUCTION, escrow
 
 SECTIONS: dict[str, Any] = {
@@ -96,7 +96,7 @@ def test_memory__below_the_class__is_refused_with_what_fits() -> None:
 def test_quote__adds_up_as_the_protocol_says() -> None:
     job = ComputeJob.from_dict(sections())
     found = quote(job, DEVNET)
-    assert found.escrow == (2 * 6 + 1) * 4 * WEI == escrow(terms_of(job.outline(), job.prices, ""))
+    assert found.escrow == (2 * 6 + 1) * 4 * WEI == escrow(outline_terms(job))
     assert found.at_reserve == (1 * 6 + 1) * 4 * WEI
     assert found.fee == found.escrow // 20
     covering = -(-(6 * 2 + 1) * 4 * WEI * 10 // 9)

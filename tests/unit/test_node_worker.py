@@ -152,7 +152,7 @@ def test_aggregation__an_update_that_is_gone__is_told_as_missing(round_of_three:
         ({"start_root": "22" * 32}, "not the manifest's initial state"),
         ({"start_root": "22"}, "32 bytes"),
         ({"start_root": "zz"}, "in hex"),
-        ({"program_root": "33" * 32}, "program_root"),
+        ({"work_root": "33" * 32}, "work_root"),
         ({"data_root": "33" * 32}, "data_root"),
         ({"flops": 1}, "flops are .* the chain's 1"),
     ],

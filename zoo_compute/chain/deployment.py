@@ -140,6 +140,7 @@ def deploy(
         params.min_window_s,
         params.epoch_s,
     )
+    _judge(deployer, at, params)
     _wire(deployer, at)
     if devnet:
         deployer.call("Admissions", at["admissions"], "set_workload", DEVNET_VRAM_GB, DEVNET_WORKLOAD)
@@ -155,13 +156,28 @@ def deploy(
     )
 
 
+def _judge(deployer: Deployer, at: dict[str, str], params: Preset) -> None:
+    """What judges disputes. The coin that challengers lose goes to the timelock: the treasury can spend tokens alone."""
+    at["operators"] = deployer.deploy("Operators")
+    at["referee"] = deployer.deploy(
+        "Referee",
+        *(at[name] for name in ("registry", "tasks", "settlement")),
+        NOBODY,  # there is no Evidence yet: games end by silence alone
+        *(at[name] for name in ("operators", "timelock")),
+        params.move_s,
+        params.side_s,
+    )
+
+
 def _wire(deployer: Deployer, at: Mapping[str, str]) -> None:
     registry = ("auction", "settlement", "tasks", "rewards", "admissions")
     deployer.call("NodeRegistry", at["registry"], "wire", *(at[name] for name in registry))
     deployer.call("TaskRegistry", at["tasks"], "wire", at["auction"], at["settlement"])
     deployer.call("Auction", at["auction"], "wire", at["settlement"])
-    # Nobody judges disputes yet: no claim is convicted for its results. The audits' part of a slash goes to the treasury.
-    deployer.call("Settlement", at["settlement"], "wire", NOBODY, at["availability"], at["treasury"])
+    # The audits' part of a slash goes to the treasury.
+    deployer.call("Settlement", at["settlement"], "wire", at["referee"], at["availability"], at["treasury"])
+    deployer.call("Audits", at["audits"], "wire", at["referee"])
+    deployer.call("Admissions", at["admissions"], "wire", at["referee"])
     deployer.call("Rewards", at["rewards"], "wire", at["settlement"], at["audits"], at["datasets"])
 
 

@@ -41,6 +41,8 @@ CONTRACTS = {
     "audits": "Audits",
     "availability": "Availability",
     "admissions": "Admissions",
+    "operators": "Operators",
+    "referee": "Referee",
 }
 
 

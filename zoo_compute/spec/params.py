@@ -210,7 +210,7 @@ class Terms:
     """What a submitter posts (docs/protocol.md, "TaskRegistry"); roots and token are opaque to the arithmetic."""
 
     token: str
-    program_root: bytes
+    work_root: bytes
     state_root: bytes
     data_root: bytes
     manifest: bytes

@@ -61,8 +61,7 @@ def challenge(w: World, msg: Message, job: int, claim: Claim, kind: int, slot: i
     first = claim.scope >> 16
     has_slot = slot == 0 if claim.is_aggregation else first <= slot < first + claim.count
     require(has_slot, "referee: no such slot")
-    # TaskRegistry keeps the work root as the root of the job's program.
-    is_work = min(work.inner_steps, work.segment_steps) > 0 and work.root == w.job(job).program_root
+    is_work = min(work.inner_steps, work.segment_steps) > 0 and work.root == w.job(job).work_root
     require(is_work, "referee: work does not match")
     game = begun(job, claim, Kind(kind), slot, work, result)
     games = w.open_games.get((job, claim), ())

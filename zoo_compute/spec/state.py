@@ -146,7 +146,7 @@ class Job:
     token: str = ZERO_ADDRESS
     state: JobState = JobState.NONE
     escrow: int = 0  # what is left of it
-    program_root: bytes = EMPTY_BYTES32
+    work_root: bytes = EMPTY_BYTES32
     state_root: bytes = EMPTY_BYTES32
     data_root: bytes = EMPTY_BYTES32
     manifest: bytes = EMPTY_BYTES32

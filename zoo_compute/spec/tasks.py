@@ -36,7 +36,7 @@ def post(w: World, msg: Message, terms: Terms) -> int:
         token=terms.token,
         state=JobState.OPEN,
         escrow=amount,
-        program_root=terms.program_root,
+        work_root=terms.work_root,
         state_root=terms.state_root,
         data_root=terms.data_root,
         manifest=terms.manifest,

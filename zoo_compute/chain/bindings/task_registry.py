@@ -14,7 +14,7 @@ class Terms(NamedTuple):
     """Struct `Terms` of TaskRegistry."""
 
     token: str
-    program_root: bytes
+    work_root: bytes
     state_root: bytes
     data_root: bytes
     manifest: bytes
@@ -40,7 +40,7 @@ class Job(NamedTuple):
     token: str
     state: int
     escrow: int
-    program_root: bytes
+    work_root: bytes
     state_root: bytes
     data_root: bytes
     manifest: bytes

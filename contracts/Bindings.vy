@@ -1,0 +1,349 @@
+# pragma version ==0.4.3
+# pragma nonreentrancy on
+# pragma optimize codesize
+"""
+@title Bindings
+@license Apache-2.0
+@notice Says whether evidence shows that two places of a claim, or of a claim and what it rests on, are not equal and must be:
+        the kinds 1 to 7 of docs/referee.md, "Evidence".
+@dev Programs, the job's data and an honest committer's trees are canonical: every hash begins with a tag of its kind, so a path
+     that leads to a root leads there from the place that it is said to, and its length proves the tree's height.
+"""
+
+
+from .interfaces import IEvidence
+from .interfaces import ISettlementViews
+from .interfaces import ITaskRegistry
+from .interfaces import ITaskViews
+from .modules import bindings
+from .modules import bits
+from .modules import claims
+from .modules import filled
+from .modules import game_words
+from .modules import merkle
+from .modules import openings
+
+
+MAX_DATA: constant(uint256) = 40_960
+# Kinds of evidence.
+END: constant(uint256) = 1
+BEGIN: constant(uint256) = 2
+OUTPUT: constant(uint256) = 3
+INPUT: constant(uint256) = 4
+CONSTANT_NODE: constant(uint256) = 5
+DATA: constant(uint256) = 6
+UPDATE: constant(uint256) = 7
+# Operators whose words are given, and the roles of an input; a state's entries that the optimiser keeps.
+INPUT_CODE: constant(uint256) = 1
+CONSTANT_CODE: constant(uint256) = 3
+BATCH_ROLE: constant(uint256) = 1
+OPTIMIZER: constant(uint256) = 2
+I32: constant(uint256) = 1
+# Which of a job's programs is disputed.
+TRAINING_PROGRAM: constant(uint256) = 0
+UPDATE_PROGRAM: constant(uint256) = 1
+AGGREGATION_PROGRAM: constant(uint256) = 2
+SEED: constant(Bytes[4]) = b"seed"
+TOKENS: constant(Bytes[6]) = b"tokens"
+INPUTS: constant(Bytes[6]) = b"inputs"
+TARGETS: constant(Bytes[7]) = b"targets"
+PRESENT: constant(Bytes[7]) = b"present"
+# Of `updates/`, which a tensor's name comes behind.
+UPDATES_BYTES: constant(uint256) = 8
+
+
+tasks: immutable(address)
+settlement: immutable(address)
+
+
+@deploy
+def __init__(tasks_: address, settlement_: address):
+    """
+    @param tasks_ Knows the jobs' manifests, data and slots.
+    @param settlement_ Keeps the claims that were aggregated.
+    """
+    tasks = tasks_
+    settlement = settlement_
+
+
+@external
+@view
+def judge(
+    evidence: uint256, frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MAX_DATA]
+) -> bool:
+    """
+    @notice As `Evidence` has it.
+    """
+    if evidence == END:
+        self._end(frame, position, data)
+    elif evidence == BEGIN:
+        self._begin(frame, position, data)
+    elif evidence == OUTPUT:
+        self._output(frame, position, data)
+    elif evidence == INPUT:
+        self._input(frame, position, data)
+    elif evidence == CONSTANT_NODE:
+        self._constant(frame, position, data)
+    elif evidence == DATA:
+        self._data(frame, position, data)
+    elif evidence == UPDATE:
+        self._update(frame, position, data)
+    else:
+        raise "evidence: unknown kind"
+    return True
+
+
+@internal
+@pure
+def _end(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MAX_DATA]):
+    self._check_here(position.phase == game_words.SEGMENTS)
+    end: bindings.End = abi_decode(data, bindings.End)
+    segments: uint256 = (frame.inner_steps + frame.segment_steps - 1) // frame.segment_steps
+    leaf: bytes32 = merkle._segment_leaf(frame.inner_steps, end.state)
+    assert (
+        len(end.path) == game_words._height(segments + 1)
+        and merkle._climb(leaf, segments, end.path) == frame.segment_root
+    ), "evidence: state does not match"
+    self._check_false(end.state != frame.end_root)
+
+
+@internal
+@view
+def _begin(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MAX_DATA]):
+    self._check_here(position.phase == game_words.STATE and position.height == 0 and frame.is_begin)
+    begin: bindings.Begin = abi_decode(data, bindings.Begin)
+    bindings._check_entry(frame, begin.entry, position.index)
+    name: Bytes[bindings.MAX_ENTRY] = bindings._name(begin.entry, bindings.STATE_NAME_AT)
+    root: bytes32 = begin.tensor.root
+    if bindings._number(begin.entry.data, 0) != OPTIMIZER:
+        bindings._check_tensor(frame.start_root, name, begin.tensor)
+    else:
+        before: uint256 = bindings._number(begin.entry.data, 4)
+        leaf: bytes32 = openings._descriptor_leaf(begin.descriptor)
+        assert merkle._climb(leaf, before, begin.path) == begin.entry.program.nodes, "evidence: other descriptor"
+        word: bytes4 = empty(bytes4)
+        if name == SEED:
+            # Of any other dtype it would have to be converted.
+            assert bindings._number(begin.descriptor, openings.DTYPE_AT) == I32, "evidence: other descriptor"
+            word = self._seed(frame)
+        head: Bytes[merkle.MAX_HEAD] = b""
+        count: uint256 = 0
+        head, count = openings._head(begin.descriptor)
+        root = merkle._tensor_root(head, filled._root(count, word))
+    self._check_false(position.node != merkle._state_leaf(name, root))
+
+
+@internal
+@view
+def _seed(frame: IEvidence.Frame) -> bytes4:
+    """
+    @notice What a slot-round's random draws come from.
+    """
+    manifest: bytes32 = (staticcall ITaskViews(tasks).jobs(frame.job)).manifest
+    digest: bytes32 = sha256(
+        concat(b"seed", manifest, merkle._little_endian(frame.round), merkle._little_endian(frame.slot))
+    )
+    return convert(slice(digest, 0, 4), bytes4)
+
+
+@internal
+@pure
+def _output(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MAX_DATA]):
+    self._check_here(position.phase == game_words.STATE and position.height == 0 and not frame.is_begin)
+    output: bindings.Output = abi_decode(data, bindings.Output)
+    bindings._check_entry(frame, output.entry, position.index)
+    after: uint256 = bindings._number(output.entry.data, 8)
+    assert (
+        len(output.path) == game_words._height(openings._node_count(output.entry.program))
+        and merkle._climb(openings._trace_leaf(after, output.root), after, output.path) == frame.trace_root
+    ), "evidence: trace does not match"
+    name: Bytes[bindings.MAX_ENTRY] = bindings._name(output.entry, bindings.STATE_NAME_AT)
+    self._check_false(position.node != merkle._state_leaf(name, output.root))
+
+
+@internal
+@pure
+def _input(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MAX_DATA]):
+    self._check_here(position.phase == game_words.ELEMENTS)
+    given: bindings.Input = abi_decode(data, bindings.Input)
+    is_batch: bool = self._is_batch(frame, given.descriptor)
+    self._check_here(not is_batch or frame.kind == UPDATE_PROGRAM)
+    name: Bytes[bindings.MAX_ENTRY] = self._input_name(frame, given.descriptor, given.entry, is_batch)
+    bindings._check_tensor(frame.end_root if is_batch else frame.before, name, given.tensor)
+    self._check_false(given.tensor.root != frame.tensor_root)
+
+
+@internal
+@pure
+def _constant(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MAX_DATA]):
+    self._check_here(position.phase == game_words.ELEMENTS)
+    constant_: bindings.ConstantNode = abi_decode(data, bindings.ConstantNode)
+    bindings._check_descriptor(frame, constant_.descriptor)
+    self._check_here(bindings._number(constant_.descriptor, 0) == CONSTANT_CODE)
+    # Its attributes, which come last, are the root.
+    root: bytes32 = extract32(constant_.descriptor, len(constant_.descriptor) - 32)
+    self._check_false(root != frame.tensor_root)
+
+
+@internal
+@view
+def _data(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MAX_DATA]):
+    given: bindings.Data = abi_decode(data, bindings.Data)
+    self._check_here(frame.kind == TRAINING_PROGRAM)
+    name: Bytes[bindings.MAX_ENTRY] = self._batch_name(frame, position, given.descriptor, given.entry)
+    committed: bytes4 = bindings._shown(position, given.leaf, given.element)
+    head: Bytes[merkle.MAX_HEAD] = b""
+    count: uint256 = 0
+    head, count = openings._head(given.descriptor)
+    # A row of the batch, and of the data: all dimensions but the first.
+    width: uint256 = count // frame.rows
+    row: uint256 = given.element // width
+    column: uint256 = given.element % width
+    if given.is_tokens:
+        # Inputs are all but the last of a row, targets all but the first.
+        assert name == INPUTS or name == TARGETS, "evidence: other data"
+        width += 1
+        column += 1 if name == TARGETS else 0
+        name = TOKENS
+    examples: uint256 = bindings._extent(given.words.head, 0)
+    stored: uint256 = 1
+    for axis: uint256 in range(1, convert(slice(given.words.head, 1, 1), uint256), bound=openings.MAX_RANK):
+        stored *= bindings._extent(given.words.head, axis)
+    assert stored == width and slice(given.words.head, 0, 1) == slice(head, 0, 1), "evidence: other data"
+    slots: uint256 = (staticcall ITaskRegistry(tasks).schedules(frame.job)).slots
+    first: uint256 = ((frame.round * slots + frame.slot) * frame.inner_steps + frame.step) * frame.rows
+    root: bytes32 = (staticcall ITaskViews(tasks).jobs(frame.job)).data_root
+    word: bytes4 = bindings._word_of(root, name, given.words, (first + row) % examples * width + column)
+    self._check_false(word != committed)
+
+
+@internal
+@view
+def _update(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MAX_DATA]):
+    given: bindings.Update = abi_decode(data, bindings.Update)
+    self._check_here(frame.kind == AGGREGATION_PROGRAM)
+    name: Bytes[bindings.MAX_ENTRY] = self._batch_name(frame, position, given.descriptor, given.entry)
+    committed: bytes4 = bindings._shown(position, given.leaf, given.element)
+    assert claims._hash(given.claim) == frame.claim, "evidence: other claim"
+    is_all: bool = self._given(frame.job, given) == given.claim.scope
+    word: bytes4 = empty(bytes4)
+    if name == PRESENT:
+        assert is_all, "evidence: claims missing"
+        slots: uint256 = 0
+        for each: bindings.Present in given.present:
+            slots += each.scope & bits.U16
+        word = bindings._float32(slots)
+    else:
+        # Every other batch of an aggregation is `updates/NAME`, a row for each slot.
+        head: Bytes[merkle.MAX_HEAD] = b""
+        count: uint256 = 0
+        head, count = openings._head(given.descriptor)
+        width: uint256 = count // bindings._number(given.descriptor, openings.EXTENTS_AT)
+        slot: uint256 = given.element // width
+        is_present: bool = False
+        first: uint256 = 0
+        root: bytes32 = empty(bytes32)
+        for each: bindings.Present in given.present:
+            if slot >= each.scope >> 16 and slot - (each.scope >> 16) < each.scope & bits.U16:
+                is_present = True
+                first = each.scope >> 16
+                root = each.root
+        assert is_present or is_all, "evidence: claims missing"
+        if is_present:
+            self._check_result(given, slot, first, root)
+            tensor: Bytes[bindings.MAX_ENTRY] = slice(name, UPDATES_BYTES, len(name) - UPDATES_BYTES)
+            word = bindings._word_of(given.result.update_root, tensor, given.words, given.element % width)
+    self._check_false(word != committed)
+
+
+@internal
+@view
+def _given(job: uint256, given: bindings.Update) -> uint256:
+    """
+    @notice The mask of the seats whose claims of the aggregated turn are given, in ascending order: each is in the
+            aggregation's mask, and its claim the one that Settlement keeps, whatever became of it.
+    """
+    mask: uint256 = 0
+    for each: bindings.Present in given.present:
+        assert given.claim.scope >> each.seat & 1 == 1 and mask >> each.seat == 0, "evidence: not a present seat"
+        mask |= 1 << each.seat
+        claim: ISettlementViews.Claim = given.claim
+        claim.seat = each.seat
+        claim.operator = each.operator
+        claim.scope = each.scope
+        claim.price = each.price
+        claim.pot_price = each.pot_price
+        claim.root = each.root
+        claim.deadline = each.deadline
+        assert claims._is_kept(settlement, job, claim), "evidence: other claim"
+    return mask
+
+
+@internal
+@pure
+def _check_result(given: bindings.Update, slot: uint256, first: uint256, root: bytes32):
+    """
+    @notice That a slot's result is what the claim whose first slot is `first` has for it.
+    """
+    leaf: bytes32 = merkle._result_root(
+        slot,
+        given.claim.start_root,
+        given.result.segment_root,
+        given.result.end_root,
+        given.result.update_root,
+    )
+    assert merkle._climb(leaf, slot - first, given.result.path) == root, "evidence: result does not match"
+
+
+@internal
+@pure
+def _is_batch(frame: IEvidence.Frame, descriptor: Bytes[openings.MAX_DESCRIPTOR]) -> bool:
+    """
+    @notice Whether an input is of the batch, else of the state. Its attributes, which come last, are role and position.
+    """
+    bindings._check_descriptor(frame, descriptor)
+    self._check_here(bindings._number(descriptor, 0) == INPUT_CODE)
+    return bindings._number(descriptor, len(descriptor) - 8) == BATCH_ROLE
+
+
+@internal
+@pure
+def _input_name(
+    frame: IEvidence.Frame, descriptor: Bytes[openings.MAX_DESCRIPTOR], entry: bindings.Entry, is_batch: bool
+) -> Bytes[bindings.MAX_ENTRY]:
+    """
+    @notice The name of an input, from its entry. The state's entries come before the batch's.
+    """
+    number: uint256 = bindings._number(descriptor, len(descriptor) - 4)
+    if is_batch:
+        number += openings._state_count(entry.program)
+    bindings._check_entry(frame, entry, number)
+    return bindings._name(entry, bindings.BATCH_NAME_AT if is_batch else bindings.STATE_NAME_AT)
+
+
+@internal
+@pure
+def _batch_name(
+    frame: IEvidence.Frame,
+    position: IEvidence.Position,
+    descriptor: Bytes[openings.MAX_DESCRIPTOR],
+    entry: bindings.Entry,
+) -> Bytes[bindings.MAX_ENTRY]:
+    """
+    @notice The name of an input of the batch, a leaf of which is shown.
+    """
+    self._check_here(position.phase == game_words.ELEMENTS and position.open_leaf != empty(bytes32))
+    self._check_here(self._is_batch(frame, descriptor))
+    return self._input_name(frame, descriptor, entry, True)
+
+
+@internal
+@pure
+def _check_here(is_here: bool):
+    assert is_here, "evidence: not here"
+
+
+@internal
+@pure
+def _check_false(is_false: bool):
+    assert is_false, "evidence: not false"
