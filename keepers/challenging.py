@@ -60,8 +60,8 @@ def challenge(chain: Chain, sender: Sender, view: JobView, claim: Claim, dispute
     needed = bond_of(chain, claim, sum(game.is_open for game in games))
     _provide(chain, sender, view, needed.tokens)
     log.warning("job %d: challenging operator %d's turn %d, slot %d for %s", view.job, claim.operator, claim.turn, slot, needed)  # fmt: skip
-    work, result = (raw(dispute[name]) for name in ("work", "result"))
-    call = chain.referee.challenge(view.job, claim.fields, kind, slot, work, result)
+    args: Any = (claim.fields, kind, slot, raw(dispute["work"]), raw(dispute["result"]))
+    call = chain.referee.challenge(view.job, *args)
     return int(sender.send(call, value=needed.coin).event("GameOpened").args["game"])
 
 

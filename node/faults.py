@@ -18,7 +18,7 @@ from node.programs import Programs
 from node.syncer import Inputs
 from node.training import ShardResult, root_of
 from repops import commitments, streaming
-from repops.commitments import Array
+from repops.commitments import Array, canonical
 
 Tamper = Callable[[Inputs, ShardResult], ShardResult]
 
@@ -72,7 +72,8 @@ class Lies(Computation):
         """The honest values; from each false one on, those that read it anew."""
         found = {at: np.array(value) for at, value in super().values(step)}
         for node in sorted(node for at, node in self.elements if at == step):
-            found[node].reshape(-1).view(np.uint32)[self.elements[step, node]] ^= 1 << self.bit
+            words, place = found[node].reshape(-1).view(np.uint32), self.elements[step, node]
+            words[place] = 1 if np.isnan(found[node].reshape(-1)[place]) else words[place] ^ 1 << self.bit
             reached = {node}
             for at, made in enumerate(self.graph.nodes):
                 if any(operand.node in reached for operand in made.operands):
@@ -94,7 +95,7 @@ class Lies(Computation):
         words = super().parts(step, node, element)
         if self.part is not None:
             words[self.part : -1] ^= 1
-        words[-1] = self.tensors(step, [node])[node].reshape(-1).view(np.int32)[element]
+        words[-1] = canonical(self.tensors(step, [node])[node]).reshape(-1).view(np.int32)[element]
         return words
 
 

@@ -1,0 +1,161 @@
+"""Games about models of several kinds, and about every operator of the table."""
+
+from __future__ import annotations
+
+import random
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from node.disputes.challenger import Challenger
+from node.disputes.computation import SlotRound
+from node.disputes.prover import Prover
+from node.disputes.trees import Trees
+from node.programs import Programs, State
+from repops.backend import DTYPE
+from repops.commitments import Array
+from repops.graph import BATCH_ROLE, OPTIMIZER
+from repops.operators import TABLE
+from tests.repops import models
+from tests.repops.table_programs import table
+from zoo_compute.publish import initial_checkpoint
+from zoo_compute.spec.games import Phase
+
+from .lies import ROUND, ROWS, SLOT, Case, Liar, case_of
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+STEP = 3  # after it a segment ends
+GAMES = 24
+
+
+def gpt() -> Case:
+    torch.manual_seed(0)
+    module = models.GPT(width=8, heads=2, layers=1, context=6, dropout=0.1)
+    return case_of(module, models.text(0, ROWS, 6), models.next_token, models.VOCABULARY)
+
+
+def conv() -> Case:
+    torch.manual_seed(0)
+    return case_of(models.ConvNet(), models.images(0, ROWS), nn.functional.cross_entropy, 10)
+
+
+def lstm() -> Case:
+    torch.manual_seed(0)
+    return case_of(models.Recurrent(), models.text(0, ROWS, 4), models.next_token, models.VOCABULARY)
+
+
+MODELS = {"gpt": lru_cache(gpt), "conv": lru_cache(conv), "lstm": lru_cache(lstm)}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_random_lies_about_a_model__are_convicted_where_they_are(name):
+    case, rng = MODELS[name](), random.Random(name)
+    nodes = [at for at, node in enumerate(case.graph.nodes) if node.elements]
+    for node in rng.sample(nodes, GAMES):
+        liar = case.lying()
+        liar.elements = {(STEP, node): rng.randrange(case.graph.nodes[node].elements)}
+        liar.bit, liar.states = rng.randrange(32), {STEP: rng.randrange(len(case.graph.state))}
+        trees = Trees(liar)
+        played = case.training(Prover(trees), case.result(trees))
+        assert played.is_convicted
+        assert played.evidence in (4, 5, 6, 8), (node, played.refused)
+        assert played.game.frame.node == node
+        assert played.pairs <= 13
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_honest_work_on_a_model__survives_every_challenger_that_errs(name):
+    """Their own computation is false somewhere: they pick what differs, and show what they have."""
+    case, rng = MODELS[name](), random.Random(name)
+    nodes = [at for at, node in enumerate(case.graph.nodes) if node.elements]
+    honest = Trees(case.honest)
+    result, seen = case.result(honest), set()
+    for node in rng.sample(nodes, GAMES):
+        liar = case.lying()
+        liar.elements = {(STEP, node): rng.randrange(case.graph.nodes[node].elements)}
+        liar.states = {STEP: rng.randrange(len(case.graph.state)), -1: 0} if rng.random() < 0.2 else {STEP: 0}
+        played = case.training(Prover(honest), result, Challenger(Trees(liar)))
+        assert not played.is_convicted
+        seen.add((played.game.phase, played.refused[:9]))
+    assert (Phase.ELEMENTS, "evidence:") in seen
+
+
+# --- every operator
+
+
+class Given(SlotRound):
+    """One step on a batch of its own."""
+
+    arrays: State
+
+    def batch(self, step: int) -> State:
+        return self.arrays
+
+
+class LyingGiven(Liar, Given):
+    """The same, but for the lies."""
+
+
+class TableCase(Case):
+    """One of the table's programs, as a slot-round of one step."""
+
+    arrays: State
+
+    @cached_property
+    def honest(self) -> SlotRound:
+        return self._given(Given)
+
+    def lying(self, **options: Any) -> Liar:
+        return self._given(LyingGiven)
+
+    def _given(self, made: Any) -> Any:
+        found = made(self.manifest, Programs(self.graph), self.checkpoint, self.examples, ROUND, SLOT)
+        found.arrays = self.arrays
+        return found
+
+
+@lru_cache
+def sample(name: str) -> TableCase:
+    graph, given, batch = table()[name]
+    tensors: dict[str, Array] = {}
+    for entry in graph.state:
+        if entry.kind == OPTIMIZER:
+            continue
+        node = graph.nodes[entry.before]
+        tensors[entry.name] = given.get(entry.name, np.zeros(node.shape, DTYPE[node.dtype]))
+    examples = {"none": np.zeros((1, 1), np.float32)}
+    case = TableCase(graph, initial_checkpoint(graph, tensors), examples, inner_steps=1, segment_steps=1, rows=1)
+    object.__setattr__(case, "arrays", batch)
+    return case
+
+
+def one_of_each() -> list[tuple[str, int]]:
+    """(program, node), two for each operator where there are."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for name, (graph, _, _) in table().items():
+        for at, node in enumerate(graph.nodes):
+            is_data = node.op == "input" and node.attributes[0] == BATCH_ROLE  # the batch here is of no data
+            if node.elements and not is_data:
+                found.setdefault(node.op, []).append((name, at))
+    assert found.keys() == TABLE.keys()
+    rng = random.Random(3)
+    return [each for op in sorted(found) for each in rng.sample(found[op], min(2, len(found[op])))]
+
+
+@pytest.mark.parametrize(("name", "node"), one_of_each())
+def test_every_operator__is_executed_where_its_word_is_false(name, node):
+    case, rng = sample(name), random.Random(node)
+    made = case.graph.nodes[node]
+    element = rng.randrange(made.elements)
+    liar = case.lying()
+    liar.elements, liar.states = {(0, node): element}, {0: rng.randrange(len(case.graph.state))}
+    trees = Trees(liar)
+    played = case.training(Prover(trees), case.result(trees))
+    assert played.evidence == {"input": 4, "constant": 5}.get(made.op, 8), (made.op, played.refused)
+    assert played.game.frame.node == node
+    if played.game.phase == Phase.PARTS:
+        assert played.game.frame.element == element
