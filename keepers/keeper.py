@@ -176,7 +176,8 @@ class Keeper:
         if self._verifier is not None:
             self._verifier.look_at(view)
         if operator is None:
-            if view.over and not (self._verifier and self._verifier.pending(view)):
+            # A job that ended may run again after a conviction, until it is closed.
+            if view.settled and not (self._verifier and self._verifier.pending(view)):
                 self._finished.add(view.job)
             return False
         me = self._me(view, operator)

@@ -44,6 +44,7 @@ class OperatorPlan:
     capacity: int = 4
     sample_rate: float = 0.25
     demand_after_s: float = 2  # a local network's windows are short
+    bonds: int = 0  # ZEN of the hot key, to challenge with
     stake: int = 1_000 * ZEN
     collateral: int = 2_000 * ZEN
 
@@ -98,7 +99,7 @@ class LocalNetwork:
         secret = self.devnet.passphrase_file.read_text()
         write_atomically(home / PASSPHRASE, secret.encode(), mode=0o600)
         hot = keystore.create(home / HOT_KEY, secret, work=keystore.DEVNET_WORK)
-        self.devnet.fund(hot, coin=HOT_COIN)
+        self.devnet.fund(hot, coin=HOT_COIN, zen=plan.bonds)
         port = free_port()
         endpoint = f"http://{LOOPBACK}:{port}"
         operator = 0 if set(plan.roles) == {"verifier"} else self._register(plan, hot, endpoint)

@@ -1,0 +1,92 @@
+"""A worker lies about one bit of one number in one step, and defends it: the verifier's keeper has it convicted, by the contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from keepers.localnet import LocalNetwork, OperatorPlan
+from node import syncer
+from node.replay import replay
+from tests.integration.network_kit import TINY, Finished, follow, submit
+from zoo_compute.chain.games import GameView, read_games
+from zoo_compute.chain.views import ClaimState
+from zoo_compute.spec.games import Outcome
+from zoo_compute.spec.params import ZEN
+from zoo_compute.store import BlockStore
+from zoo_compute.store.cid import raw_cid
+from zoo_compute.transcript import Transcript
+
+pytestmark = pytest.mark.integration
+
+ROUND, SLOT, STEP = 1, 0, 5
+CONFIG = TINY | {
+    "training": TINY["training"] | {"rounds": 2},
+    "limits": TINY["limits"] | {"policy": "roll back", "reexecute_s": 5},
+}
+PLANS = (
+    OperatorPlan("alpha", price="0.80", capacity=3),
+    OperatorPlan("beta", price="0.90", capacity=3),
+    OperatorPlan("gamma", price="1.00", capacity=3),
+    OperatorPlan("delta", roles=("aggregator",), aggregator_price="0.50"),
+    OperatorPlan("epsilon", roles=("verifier",), sample_rate=1.0, bonds=100 * ZEN),
+)
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory):
+    with LocalNetwork(tmp_path_factory.mktemp("net"), PLANS) as network:
+        yield network
+
+
+@pytest.fixture(scope="module")
+def finished(network: LocalNetwork) -> Finished:
+    network.make_liar("alpha", round=ROUND, slot=SLOT, step=STEP)
+    return follow(network, submit(network, CONFIG))
+
+
+@pytest.fixture(scope="module")
+def game(finished: Finished, network: LocalNetwork) -> GameView:
+    chain = network.devnet.chain
+    (found,) = read_games(chain, chain.head())
+    return found
+
+
+def test_the_liar__is_convicted_at_the_number_that_is_false(game: GameView, network: LocalNetwork):
+    assert (game.outcome, game.operator, game.frame.slot) == (Outcome.CONVICTED, 1, SLOT)
+    transcript = Transcript(network.devnet.chain, game)
+    verdict = transcript.verdict
+    assert verdict is not None
+    assert (verdict.step, verdict.operator, verdict.element) == (STEP, "dot", 3)
+    assert verdict.committed != verdict.right
+
+
+def test_what_rested_on_the_lie__is_done_again_and_the_result_is_the_honest_one(
+    finished: Finished, network: LocalNetwork, tmp_path: Path
+):
+    assert [e.args["round"] for e in finished.events if e.name == "RolledBack"] == [ROUND]
+    states = [c.state for c in finished.view.commits if c.operator == 1 and c.turn == ROUND]
+    assert ClaimState.CONVICTED in states
+    peers = [f"http://127.0.0.1:{d.config.gateway_port}" for d in network.daemons.values()]
+    store = BlockStore(tmp_path / "store", [*peers, *network.devnet.network.storage])
+    manifest = syncer.fetch_manifest(store, raw_cid(finished.view.terms.manifest))
+    own = replay(manifest, store, [0b111] * 2)
+    assert own.roots == [finished.view.checkpoint_roots[made] for made in range(3)]
+
+
+def test_money__is_conserved_and_the_submitter_is_whole(finished: Finished):
+    money = finished.balances()
+    assert money["escrowed"] + money["restored"] == money["paid_nodes"] + money["fee_treasury"] + money["refunded"]
+    (convicted,) = (e for e in finished.events if e.name == "ClaimConvicted")
+    assert convicted.args["restored"] > 0
+    assert convicted.args["to_challengers"] > 0
+
+
+def test_the_challenger__has_its_bond_and_a_share_of_the_lock(
+    finished: Finished, game: GameView, network: LocalNetwork
+):
+    chain = network.devnet.chain
+    (convicted,) = (e for e in finished.events if e.name == "ClaimConvicted")
+    assert chain.zen.balanceOf(game.challenger) == 100 * ZEN + convicted.args["to_challengers"]
+    assert chain.referee.owed("0x" + 40 * "0", game.challenger) == 0
