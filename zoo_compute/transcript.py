@@ -286,7 +286,7 @@ def _record(record: type | None, value: Any) -> Any:
     if record is None or not is_dataclass(record):
         return _plain(value)
     given = value if isinstance(value, Mapping) else dict(zip([f.name for f in fields(record)], value, strict=True))
-    return record(**{name: _record(RECORDS.get(name), each) for name, each in given.items()})
+    return record(**{name: _record(Program if name == "program" else None, each) for name, each in given.items()})
 
 
 def _plain(value: Any) -> Any:
