@@ -131,11 +131,10 @@ def test_the_leaf_of_the_element__for_a_part_of_it__is_no_word_to_take(judges, s
 
 def test_an_element_of_several_parts__is_judged_by_its_parts(judges, step: Traced):
     node = step.node("dot")
-    frame, position, shown = step.part(node, 0, 0)
-    leaf = step.part(node, 0)[1]
-    assert verdict(judges, frame, leaf, replace(shown, number=0, leaves=step.part(node, 0)[2].leaves[:1])) == (
-        "evidence: several parts"
-    )
+    frame, _, shown = step.part(node, 0, 0)
+    _, at_element, element = step.part(node, 0)
+    first = replace(shown, number=0, leaves=element.leaves[:1])
+    assert verdict(judges, frame, at_element, first) == "evidence: several parts"
 
 
 def test_a_leaf_that_was_not_shown__and_a_tree_that_is_not_of_words__are_no_place_for_it(judges, step: Traced):
