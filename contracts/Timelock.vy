@@ -4,7 +4,7 @@
 @title The timelock that governs treasury and payment tokens
 @license AGPL-3.0-only
 @notice Proposers schedule calls, executors execute them no sooner than `timelock_s` later.
-        Its roles and its delay can be changed only through itself.
+        Its roles and its delay can be changed only through itself. It takes the chain's coin, which a call may send on.
 @dev A thin deployment of snekmate's timelock_controller, whose licence it therefore carries.
 """
 
@@ -38,6 +38,7 @@ exports: (
     timelock_controller.cancel,
     timelock_controller.execute,
     timelock_controller.update_delay,
+    timelock_controller.__default__,
 )
 
 

@@ -52,6 +52,8 @@ CONTRACTS = (
     "Availability",
     "Admissions",
     "Operators",
+    "Bindings",
+    "Evidence",
     "Referee",
 )
 WIDTH = 120
@@ -197,10 +199,15 @@ def emit_signature(head: str, parameters: list[str], result: str) -> Iterator[st
 
 
 def converted(typ: Any, expression: str, result: str) -> str:
-    """Turn what was decoded into what the annotation says."""
-    if isinstance(typ, StructT):
-        return f"{result}(*{expression})"
-    return expression
+    """Turn what was decoded into what the annotation says, structs in a struct too."""
+    if not isinstance(typ, StructT):
+        return expression
+    inner = [
+        f"{name}={converted(member, f'{expression}[{at}]', struct_name(member))}"
+        for at, (name, member) in enumerate(typ.members.items())
+        if isinstance(member, StructT)
+    ]
+    return f"{result}(*{expression})" + (f"._replace({', '.join(inner)})" if inner else "")
 
 
 def emit_function(compiled: Compiled, function: Any, structs: dict[str, StructT]) -> Iterator[str]:
@@ -262,6 +269,8 @@ def binding(compiled: Compiled) -> str:
     methods: list[str] = []
     functions = compiled.data.annotated_vyper_module._metadata["type"].exposed_functions
     for function in functions:
+        if function.name == "__default__":  # takes coin: a plain transfer, not a call
+            continue
         methods += ["", *emit_function(compiled, function, structs)]
     body: list[str] = []
     for name, struct in structs.items():

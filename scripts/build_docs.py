@@ -37,6 +37,7 @@ CONTRACTS = (
     "Availability",
     "Audits",
     "Admissions",
+    "Referee",
     "Rewards",
     "Datasets",
     "Treasury",

@@ -26,6 +26,9 @@
             ├── AvailabilityRefusal  "availability: ..."
             ├── AuditsRefusal      "audits: ..."
             ├── AdmissionsRefusal  "admissions: ..."
+            ├── RefereeRefusal     "referee: ..."
+            ├── EvidenceRefusal    "evidence: ..."
+            ├── OperatorsRefusal   "operators: ..."
             ├── TreasuryRefusal    "treasury: ..."
             ├── TimelockRefusal    "timelock_controller: ...", "access_control: ..."
             ├── TokenRefusal       "erc20: ...", "ownable: ..."
@@ -164,6 +167,18 @@ class AuditsRefusal(Refusal):
 
 class AdmissionsRefusal(Refusal):
     """Admissions."""
+
+
+class RefereeRefusal(Refusal):
+    """A move of a dispute game was refused."""
+
+
+class EvidenceRefusal(Refusal):
+    """The evidence does not show that a claim is false."""
+
+
+class OperatorsRefusal(Refusal):
+    """What was to be executed is no part of that node."""
 
 
 class TreasuryRefusal(Refusal):

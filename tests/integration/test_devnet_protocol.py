@@ -5,55 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from eth_abi.abi import encode
-from eth_account.signers.local import LocalAccount
-from eth_utils.crypto import keccak
 
-from zoo_compute.chain.bindings.task_registry import Terms
-from zoo_compute.chain.sender import Receipt, Sender
+from tests.integration.parties import SALT, Party, post
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState, JobState, JobView, Kind, LotPhase
 from zoo_compute.devnet import Devnet
 from zoo_compute.errors import Refusal
-from zoo_compute.spec.params import PRODUCTION, ZEN
+from zoo_compute.spec.params import PRODUCTION
 
 pytestmark = pytest.mark.integration
-
-SALT = b"\x05" * 32
 
 
 @pytest.fixture
 def devnet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Devnet]:
     with Devnet(tmp_path_factory.mktemp("production"), preset="production") as running:
         yield running
-
-
-class Party:
-    """An operator whose one key is owner and hot key."""
-
-    def __init__(self, devnet: Devnet, name: str, price: int) -> None:
-        self.account: LocalAccount = devnet.account(name, zen=5_000 * ZEN)
-        self.price = price
-        self.chain = devnet.chain
-        self.sender = Sender(devnet.chain, self.account, folder=devnet.folder)
-        registry = self.chain.registry
-        self.send(self.chain.zen.approve(registry.address, 5_000 * ZEN))
-        registered = self.send(registry.register(self.account.address, 1, 8, PRODUCTION.min_stake, f"http://{name}"))
-        self.id: int = registered.event("OperatorRegistered").args["operator"]
-        self.send(registry.deposit(self.id, self.chain.zen.address, 100 * ZEN))
-
-    def send(self, call: object) -> Receipt:
-        return self.sender.send(call)  # type: ignore[arg-type]
-
-    def seal(self, job: int, kind: int, price: int) -> bytes:
-        types = ["uint256"] * 6 + ["bytes32"]
-        return bytes(keccak(encode(types, [job, kind, 1, self.id, price, 1, SALT])))
-
-    def bid(self, job: int, kind: int, price: int) -> None:
-        self.send(self.chain.auction.bid(job, kind, self.id, self.seal(job, kind, price), 1, True))
-
-    def reveal(self, job: int, kind: int, price: int) -> None:
-        self.send(self.chain.auction.reveal(job, kind, self.id, price, SALT))
 
 
 def refused(party: Party, call: object, reason: str) -> None:
@@ -168,35 +134,6 @@ def test_a_production_job__passes_through_every_window(devnet: Devnet):
 
     # -- an old block shows the job as it was
     assert read_job(chain, job, vacated.block) == vacated
-
-
-def post(devnet: Devnet) -> int:
-    submitter = devnet.account("submitter", zen=1_000 * ZEN)
-    sender, chain = Sender(devnet.chain, submitter, folder=devnet.folder), devnet.chain
-    sender.send(chain.zen.approve(chain.tasks.address, 1_000 * ZEN))
-    call = chain.tasks.post(
-        Terms(
-            token=chain.zen.address,
-            work_root=b"p" * 32,
-            state_root=b"s" * 32,
-            data_root=b"d" * 32,
-            manifest=b"m" * 32,
-            rounds=1,
-            slots=2,
-            quorum=2,
-            reserve=10,
-            max_price=20,
-            aggregator_reserve=5,
-            aggregator_max_price=6,
-            slot_s=600,
-            aggregate_s=600,
-            reexecute_s=100,
-            flops=10**12,
-            depth=4,
-            policy=0,
-        )
-    )
-    return int(sender.send(call).event("JobPosted").args["job"])
 
 
 def finalise(view: JobView, settlement: object) -> object:

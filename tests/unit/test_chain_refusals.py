@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = (
     *("registry", "tasks", "auction", "settlement", "rewards"),
     *("datasets", "availability", "audits", "admissions", "treasury"),
+    *("referee", "evidence", "operators"),
 )
 WIRED = ("registry", "tasks", "auction", "settlement", "rewards", "audits", "admissions")
 GENERAL = {  # what docs/protocol.md writes as `CONTRACT: ...` -> where it applies
@@ -28,8 +29,8 @@ GENERAL = {  # what docs/protocol.md writes as `CONTRACT: ...` -> where it appli
 
 
 def listed() -> set[str]:
-    """The reasons of docs/protocol.md; those it writes with CONTRACT once stand for each contract they apply to."""
-    text = (ROOT / "docs" / "protocol.md").read_text()
+    """The reasons of docs/protocol.md and docs/referee.md; those it writes with CONTRACT once stand for each contract they apply to."""
+    text = "".join((ROOT / "docs" / name).read_text() for name in ("protocol.md", "referee.md"))
     reasons = set(re.findall(rf"`((?:{'|'.join(CONTRACTS)}): [^`.]+)`", text))
     for general in re.findall(r"`CONTRACT: ([^`]+)`", text):
         reasons |= {f"{name}: {general}" for name in GENERAL[general]}
@@ -66,6 +67,9 @@ def test_every_reason_in_the_contracts__is_in_the_protocol():
         ("settlement: no claims", errors.SettlementRefusal),
         ("rewards: nothing to claim", errors.RewardsRefusal),
         ("treasury: unknown bucket", errors.TreasuryRefusal),
+        ("referee: out of time", errors.RefereeRefusal),
+        ("evidence: not here", errors.EvidenceRefusal),
+        ("operators: no such part", errors.OperatorsRefusal),
         ("erc20: insufficient allowance", errors.TokenRefusal),
         ("timelock_controller: operation is not ready", errors.TimelockRefusal),
         ("something else", errors.BareRevert),

@@ -31,7 +31,6 @@ DEVNET_WORKLOAD = Workload(
 
 RECEIPT_TIMEOUT_S = 180.0
 EMPTY_BYTES32 = bytes(32)
-NOBODY = "0x" + 40 * "0"
 
 
 class Deployer(Protocol):
@@ -140,6 +139,7 @@ def deploy(
         params.min_window_s,
         params.epoch_s,
     )
+    _judge(deployer, at, params)
     _wire(deployer, at)
     if devnet:
         deployer.call("Admissions", at["admissions"], "set_workload", DEVNET_VRAM_GB, DEVNET_WORKLOAD)
@@ -155,13 +155,28 @@ def deploy(
     )
 
 
+def _judge(deployer: Deployer, at: dict[str, str], params: Preset) -> None:
+    """What judges disputes. The coin that challengers lose goes to the timelock: the treasury can spend tokens alone."""
+    at["operators"] = deployer.deploy("Operators")
+    at["bindings"] = deployer.deploy("Bindings", at["tasks"], at["settlement"])
+    at["evidence"] = deployer.deploy("Evidence", at["operators"], at["bindings"])
+    at["referee"] = deployer.deploy(
+        "Referee",
+        *(at[name] for name in ("registry", "tasks", "settlement", "evidence", "operators", "timelock")),
+        params.move_s,
+        params.side_s,
+    )
+
+
 def _wire(deployer: Deployer, at: Mapping[str, str]) -> None:
     registry = ("auction", "settlement", "tasks", "rewards", "admissions")
     deployer.call("NodeRegistry", at["registry"], "wire", *(at[name] for name in registry))
     deployer.call("TaskRegistry", at["tasks"], "wire", at["auction"], at["settlement"])
     deployer.call("Auction", at["auction"], "wire", at["settlement"])
-    # Nobody judges disputes yet: no claim is convicted for its results. The audits' part of a slash goes to the treasury.
-    deployer.call("Settlement", at["settlement"], "wire", NOBODY, at["availability"], at["treasury"])
+    # The audits' part of a slash goes to the treasury.
+    deployer.call("Settlement", at["settlement"], "wire", at["referee"], at["availability"], at["treasury"])
+    deployer.call("Audits", at["audits"], "wire", at["referee"])
+    deployer.call("Admissions", at["admissions"], "wire", at["referee"])
     deployer.call("Rewards", at["rewards"], "wire", at["settlement"], at["audits"], at["datasets"])
 
 

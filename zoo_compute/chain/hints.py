@@ -1,4 +1,4 @@
-"""What to do about each reason a contract can refuse with. Keys are the strings of docs/protocol.md, word for word;
+"""What to do about each reason a contract can refuse with. Keys are the strings of docs/protocol.md and docs/referee.md, word for word;
 `tests/unit/test_chain_refusals.py` fails when one is missing here or no longer there.
 """
 
@@ -9,6 +9,8 @@ _LATE = "nothing to do: the phase is over; the keeper goes on with the next one"
 _DONE = "nothing to do: somebody has done it already"
 _TOKEN = "the token answered false: check balance and allowance, or ask the token's maker"
 _WAIT = "wait; it can be sent later"
+_MOVE = "read the game again, and send what it awaits"
+_OPENING = "make the opening again from the files of the claim"
 
 HINTS: dict[str, str] = {
     # -- NodeRegistry
@@ -258,6 +260,64 @@ HINTS: dict[str, str] = {
     "admissions: recall not over": _WAIT,
     "admissions: not the deployer": "only the deploying account wires the contracts",
     "admissions: already wired": "the contracts of a deployment are wired once; deploy again for other ones",
+    # -- Referee
+    "referee: not of this kind": "0 training and 1 update are of a seat's claim, 2 aggregation is of an aggregator's",
+    "referee: no such slot": "name a slot that the claim covers (0 of an aggregation)",
+    "referee: work does not match": "send the job's work as `zoo_compute.work` makes it from the manifest and the program",
+    "referee: result does not match": "send the slot's result from the bundle, with its path to the claim's root",
+    "referee: too many games": "16 games are open against the claim: wait until one of them ends",
+    "referee: bond too small": "send more of the chain's coin (docs/referee.md, Bonds), with room for the base fee",
+    "referee: not this move": _MOVE,
+    "referee: not the challenger": "only the account that opened the game makes this move",
+    "referee: not the committer": "only the hot key of the claim's operator makes this move",
+    "referee: out of time": "the other side may call `time_out` now",
+    "referee: other frame": _MOVE,
+    "referee: other claim": "send the claim that the game was opened against, with all of its fields",
+    "referee: other program": "open the program that is in dispute: the game's kind says which of the job's three",
+    "referee: other descriptor": "send the descriptor of the node that is in dispute",
+    "referee: no such leaf": "the game stands beyond the last leaf: who owes a move here has none",
+    "referee: children do not match": _OPENING,
+    "referee: not that child": _OPENING,
+    "referee: states do not match": _OPENING,
+    "referee: steps do not match": _OPENING,
+    "referee: tensor does not match": _OPENING,
+    "referee: bytes do not match": _OPENING,
+    "referee: parts do not match": _OPENING,
+    "referee: one step": "the segment has one step: send `open_step`",
+    "referee: several steps": "the segment has several steps: send `open_segment`",
+    "referee: not at the root of a trace": "a state is disputed when the game stands at the root of a trace",
+    "referee: no such element": "name an element of the leaf that was shown",
+    "referee: one part": "the element has one part: send its evidence",
+    "referee: too many elements": "nobody can dispute a tensor of 2^48 elements",
+    "referee: no open game": _DONE,
+    "referee: time left": _WAIT,
+    "referee: claim is pending": "a game is settled once its claim was paid or convicted",
+    "referee: nothing owed": "nothing is owed to this account in this token",
+    "referee: transfer failed": "the token answered false, or the account refuses the chain's coin: check both",
+    "referee: not false": "the evidence does not show that the claim is false",
+    # -- Evidence
+    "evidence: unknown kind": "the kinds are 1 to 8 (docs/referee.md, Evidence)",
+    "evidence: not here": "this kind is shown elsewhere: docs/referee.md, Evidence, says at which position",
+    "evidence: not false": "what is committed is what it should be: there is nothing to show",
+    "evidence: several parts": "ask for the element's parts first: `ask_parts`",
+    "evidence: no such element": "name an element of the leaf that was shown",
+    "evidence: other words": "send the words of the addresses that the part reads, each once, in the order it reads them",
+    "evidence: claims missing": "send the claim of every present seat, in the order of seats",
+    "evidence: not a present seat": "send the claims of the seats that the aggregation's mask names",
+    "evidence: other claim": "send the claim that the seat made in the aggregation's turn, with all of its fields",
+    "evidence: other data": _OPENING,
+    "evidence: other descriptor": _OPENING,
+    "evidence: other entry": _OPENING,
+    "evidence: other program": _OPENING,
+    "evidence: bytes do not match": _OPENING,
+    "evidence: result does not match": _OPENING,
+    "evidence: state does not match": _OPENING,
+    "evidence: trace does not match": _OPENING,
+    # -- Operators
+    "operators: given, not computed": "inputs and constants have no parts: show other evidence",
+    "operators: no such element": "name an element of the node",
+    "operators: no such part": "name a part of the element: `part_count` says how many there are",
+    "operators: wrong number of words": "send the words of the parts it carries, then those at the addresses it read",
     # -- Treasury
     "treasury: not the governor": "spending goes through the timelock: schedule it there",
     "treasury: unknown bucket": "buckets are 0 development, 1 audits, 2 grants",

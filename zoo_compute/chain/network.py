@@ -41,6 +41,10 @@ CONTRACTS = {
     "audits": "Audits",
     "availability": "Availability",
     "admissions": "Admissions",
+    "operators": "Operators",
+    "bindings": "Bindings",
+    "evidence": "Evidence",
+    "referee": "Referee",
 }
 
 

@@ -253,7 +253,7 @@ class Referee(Binding):
     def games(self, game: int, block: BlockIdentifier | None = None) -> Shown:
         """Where a game stands; all zeros once it ended."""
         values: Any = self._view("games", (game,), block)
-        return Shown(*values)
+        return Shown(*values)._replace(state=Game(*values[8]))
 
     def games_of(self, job: int, claim_hash: bytes, block: BlockIdentifier | None = None) -> Sequence[int]:
         """The open games against a claim."""

@@ -9,7 +9,7 @@ from zoo_compute.chain.call import Binding, Call
 
 class Timelock(Binding):
     """Proposers schedule calls, executors execute them no sooner than `timelock_s` later. Its roles and its delay
-    can be changed only through itself.
+    can be changed only through itself. It takes the chain's coin, which a call may send on.
     """
 
     NAME = "Timelock"
