@@ -25,7 +25,7 @@ from tests.repops.table_programs import table
 from zoo_compute.publish import initial_checkpoint
 from zoo_compute.spec.games import Phase
 
-from .lies import ROUND, ROWS, SLOT, Case, Liar, case_of
+from .lies import ROUND, ROWS, Case, Liar, case_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 STEP = 3  # after it a segment ends
@@ -113,7 +113,7 @@ class TableCase(Case):
         return self._given(LyingGiven)
 
     def _given(self, made: Any) -> Any:
-        found = made(self.manifest, Programs(self.graph), self.checkpoint, self.examples, ROUND, SLOT)
+        found = made(self.manifest, Programs(self.graph), self.checkpoint, self.examples, ROUND, self.slot)
         found.arrays = self.arrays
         return found
 
