@@ -13,7 +13,6 @@
 
 from .interfaces import IEvidence
 from .interfaces import ISettlementViews
-from .interfaces import ITaskRegistry
 from .interfaces import ITaskViews
 from .modules import bindings
 from .modules import bits
@@ -59,8 +58,8 @@ settlement: immutable(address)
 @deploy
 def __init__(tasks_: address, settlement_: address):
     """
-    @param tasks_ Knows the jobs' manifests, data and slots.
-    @param settlement_ Keeps the claims that were aggregated.
+    @param tasks_ Knows the jobs' manifests and data.
+    @param settlement_ Knows the jobs' slots, and keeps the claims that were aggregated.
     """
     tasks = tasks_
     settlement = settlement_
@@ -210,7 +209,7 @@ def _data(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MAX_
     for axis: uint256 in range(1, convert(slice(given.words.head, 1, 1), uint256), bound=openings.MAX_RANK):
         stored *= bindings._extent(given.words.head, axis)
     assert stored == width and slice(given.words.head, 0, 1) == slice(head, 0, 1), "evidence: other data"
-    slots: uint256 = (staticcall ITaskRegistry(tasks).schedules(frame.job)).slots
+    slots: uint256 = (staticcall ISettlementViews(settlement).runs(frame.job)).slots
     first: uint256 = ((frame.round * slots + frame.slot) * frame.inner_steps + frame.step) * frame.rows
     root: bytes32 = (staticcall ITaskViews(tasks).jobs(frame.job)).data_root
     word: bytes4 = bindings._word_of(root, name, given.words, (first + row) % examples * width + column)

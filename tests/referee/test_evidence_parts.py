@@ -1,0 +1,148 @@
+"""Evidence 8: one part of one element, executed on chain on opened words. A true lie convicts, the honest word never does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from repops.graph import Graph
+from tests.referee.judged import deploy, flips, verdict
+from tests.referee.traced import Traced, step_program
+from tests.repops.random_programs import fill, random_program
+from zoo_compute.evidence import CARRIED, encode
+from zoo_compute.spec.games import Phase
+
+GIVEN = ("input", "constant")
+
+
+@pytest.fixture(scope="module")
+def judges():
+    return deploy(bytes(32))
+
+
+def traced(graph: Graph, seed: int = 1) -> Traced:
+    state, batch = fill(np.random.default_rng(seed), graph)
+    return Traced(graph, state, batch)
+
+
+@pytest.fixture(scope="module")
+def step() -> Traced:
+    return traced(step_program())
+
+
+def ends(step: Traced, seed: int, most: int):
+    """Games over parts of all computed nodes."""
+    rng = np.random.default_rng(seed)
+    for at, node in enumerate(step.graph.nodes):
+        if node.op in GIVEN or not node.elements:
+            continue
+        element = int(rng.integers(0, node.elements))
+        count = len(step.parts(at, element))
+        if count == 1:
+            yield at, element, None
+        else:
+            yield from ((at, element, number) for number in sorted({0, 1, count - 2, count - 1})[-most:])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_node_of_a_random_program__its_word__is_not_false__and_any_other_is(judges, seed: int):
+    step, seen = traced(random_program(seed), seed), 0
+    for node, element, number in ends(step, seed, 2):
+        assert verdict(judges, *step.part(node, element, number)) == "evidence: not false", (node, element, number)
+        assert verdict(judges, *step.part(node, element, number, lie=1 << seed)) == "", (node, element, number)
+        seen += 1
+    assert seen > 8
+
+
+def test_every_kind_of_part_of_a_step__is_judged(judges, step: Traced):
+    """Several leaves, leaves of parts, block sums, lanes."""
+    seen = set()
+    for node, element, number in ends(step, 7, 4):
+        honest, false = step.part(node, element, number), step.part(node, element, number, lie=4)
+        assert verdict(judges, *honest) == "evidence: not false", (node, element, number)
+        assert verdict(judges, *false) == "", (node, element, number)
+        seen |= {(step.graph.nodes[node].op, source.operand) for source in false[2].sources}
+    assert {op for op, _ in seen} >= {"take", "fma", "sum", "dot", "sum_sequential", "random"}
+
+
+def test_a_nan__committed_as_another_nan__is_false(judges):
+    state = {"b": np.zeros(3, np.float32), "m": np.zeros(150, np.float32), "seed": np.int32(1)}
+    state["w"] = np.full(150, np.nan, np.float32)
+    batch = {name: np.zeros((4, 5), np.int32) for name in ("inputs", "targets")}
+    step = Traced(step_program(), state, batch)
+    node = step.node("sub")
+    assert verdict(judges, *step.part(node, 3)) == "evidence: not false"
+    assert verdict(judges, *step.part(node, 3, lie=1)) == ""  # 0x7fc00001
+
+
+def large(step: Traced):
+    """A part with two operands, leaves of parts and a shown leaf."""
+    node = step.node("dot")
+    return step.part(node, 0, 3)
+
+
+def test_any_bit_of_honest_evidence__changed__convicts_nobody(judges, step: Traced):
+    for frame, position, shown in (large(step), step.part(step.node("fma"), 140), step.part(step.node("sum"), 0, 21)):
+        for bent in flips(encode(shown), 60):
+            assert verdict(judges, frame, position, bent, kind=8) != ""
+
+
+def test_openings_of_something_else__are_refused(judges, step: Traced):
+    """Each is true of its tree, and not what the part reads."""
+    frame, position, shown = step.part(step.node("fma"), 140)
+    _, _, other = step.part(step.node("fma"), 12)
+    swapped = replace(shown, places=(shown.places[0] >> 16 | 1 << 247,))
+    assert verdict(judges, frame, position, swapped) == "evidence: other words"
+    assert verdict(
+        judges, frame, position, replace(other, number=140, leaves=(shown.leaves[0], *other.leaves[1:]))
+    ) in ("evidence: other words",)
+    moved = tuple(replace(source, operand=at) for source, at in zip(shown.sources, (1, 0, 2), strict=True))
+    assert verdict(judges, frame, position, replace(shown, sources=moved)) == "evidence: bytes do not match"
+    taller = (replace(shown.sources[0], height=shown.sources[0].height + 1), *shown.sources[1:])
+    assert verdict(judges, frame, position, replace(shown, sources=taller)) == "evidence: bytes do not match"
+    assert verdict(judges, frame, position, replace(shown, number=139)) == "evidence: other words"
+    assert verdict(judges, frame, position, replace(shown, number=12)) == "evidence: no such element"
+    assert verdict(judges, frame, position, replace(shown, number=150)) == "evidence: no such element"
+    assert verdict(judges, frame, position, replace(shown, hashes=(*shown.hashes, bytes(32)))) == (
+        "evidence: bytes do not match"
+    )
+    assert verdict(judges, frame, position, replace(shown, hashes=shown.hashes[:-1])) != ""
+    foreign = step.descriptor(step.node("sub"))
+    assert verdict(judges, frame, position, replace(shown, descriptor=foreign)) == "evidence: other descriptor"
+
+
+def test_parts_of_other_parts__are_refused(judges, step: Traced):
+    frame, position, shown = large(step)
+    assert CARRIED not in [source.operand for source in shown.sources]  # what it carries on lies in the shown leaf
+    _, _, other = step.part(step.node("dot"), 0, 2)
+    assert verdict(judges, frame, position, other) in ("evidence: not false",)
+    assert verdict(judges, frame, position, replace(other, number=3)) == "evidence: other words"
+    assert verdict(judges, frame, position, replace(shown, number=2)) == "evidence: other words"
+
+
+def test_the_leaf_of_the_element__for_a_part_of_it__is_no_word_to_take(judges, step: Traced):
+    """In ELEMENTS nothing of the shown leaf is an operand's."""
+    frame, position, shown = step.part(step.node("copy"), 5)
+    own = replace(shown, places=(5 << 240,))
+    assert verdict(judges, frame, position, own) == "evidence: other words"
+
+
+def test_an_element_of_several_parts__is_judged_by_its_parts(judges, step: Traced):
+    node = step.node("dot")
+    frame, position, shown = step.part(node, 0, 0)
+    leaf = step.part(node, 0)[1]
+    assert verdict(judges, frame, leaf, replace(shown, number=0, leaves=step.part(node, 0)[2].leaves[:1])) == (
+        "evidence: several parts"
+    )
+
+
+def test_a_leaf_that_was_not_shown__and_a_tree_that_is_not_of_words__are_no_place_for_it(judges, step: Traced):
+    frame, position, shown = step.part(step.node("fma"), 140, lie=1)
+    assert verdict(judges, frame, replace(position, open_leaf=bytes(32)), shown) == "evidence: not here"
+    assert verdict(judges, frame, replace(position, phase=Phase.NODES), shown) == "evidence: not here"
+    assert verdict(judges, frame, replace(position, index=0), shown) == "evidence: no such element"
+    assert verdict(judges, frame, replace(position, open_leaf=b"\1" * 32), shown) == "evidence: bytes do not match"
+    for wrong in ("descriptor", "trace_root"):
+        assert verdict(judges, replace(frame, **{wrong: b"\1" * 32}), position, shown) != ""
