@@ -74,7 +74,7 @@ class Played:
     @property
     def pairs(self) -> int:
         """Moves of the committer, each of which the challenger answers."""
-        return sum(move.name in ENTERED or move.name in ("reveal", "open_leaf") for move in self.moves)
+        return sum(move.name not in ("pick", "dispute_state", "ask_parts") for move in self.moves)
 
 
 def play(board: Board, prover: Answers, challenger: Asks, judge: Judge) -> Played:
