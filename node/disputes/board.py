@@ -29,7 +29,7 @@ class Board:
         assert game.claim is not None, "a game without its claim"
         self.shown = shown or Shown()
         self.moves: list[Move] = []
-        self._world = World(config=Config(part_count=_part_count))
+        self._world = World(config=Config(part_count=part_count_of))
         self._world.operators[game.claim.operator] = Operator(owner=COMMITTER, hot=COMMITTER)
         self._world.games[GAME] = replace(game, challenger=CHALLENGER)
 
@@ -74,7 +74,7 @@ class Played:
     @property
     def pairs(self) -> int:
         """Moves of the committer, each of which the challenger answers."""
-        return sum(move.name in ENTERED or move.name in ("reveal", "open_leaf") for move in self.moves)
+        return sum(move.name not in ("pick", "dispute_state", "ask_parts") for move in self.moves)
 
 
 def play(board: Board, prover: Answers, challenger: Asks, judge: Judge) -> Played:
@@ -97,5 +97,6 @@ def play(board: Board, prover: Answers, challenger: Asks, judge: Judge) -> Playe
             return ended(not is_challengers, refused=str(refused))
 
 
-def _part_count(descriptor: bytes, element: int) -> int:
+def part_count_of(descriptor: bytes, element: int) -> int:
+    """As `Operators` answers."""
     return part_count(read_descriptor(descriptor))

@@ -31,6 +31,7 @@ from zoo_compute.manifest import Manifest
 from zoo_compute.rounds import batch_nodes
 
 Roots = dict[str, bytes]  # of a state's tensors, by name
+KEPT_STATES = 3  # of a slot-round, beside those that a game asks for: no step is then further than a quarter of it
 
 
 class Asked(NamedTuple):
@@ -240,11 +241,23 @@ class SlotRound(Computation):
         return tensor_roots(self.examples, threads=threads())
 
     def state_roots(self, steps: Sequence[int]) -> list[bytes]:
-        """The first of them is kept, so that a segment is not come to twice."""
-        name = f"states-{steps[0]}-{steps[-1]}-{len(steps)}"
-        return self.folder.hashes(name, lambda: self._state_roots(steps))
+        return self.folder.hashes(_named(steps), lambda: self._state_roots(steps))
+
+    def know(self, roots: Sequence[bytes]) -> None:
+        """The states' roots at the ends of segments, from who trained (`ShardResult.segments`): then nothing is run for them."""
+        steps = self.manifest.segments()
+        self.folder.hashes(_named(steps), lambda: list(roots))
 
     def _state_roots(self, steps: Sequence[int]) -> list[bytes]:
-        if steps[0]:
-            self.given(steps[0])
-        return super().state_roots(steps)
+        """On the way some states are kept: what is asked next lies behind, in one segment or one step."""
+        often = -(-len(steps) // (KEPT_STATES + 1)) if steps[0] == 0 else len(steps)
+        roots = []
+        for number, step in enumerate(steps):
+            if step and number % often == 0:
+                self.folder.keep(f"state-{step}", self.state(step))
+            roots.append(state_root_of(self.after(step - 1)))
+        return roots
+
+
+def _named(steps: Sequence[int]) -> str:
+    return f"states-{steps[0]}-{steps[-1]}-{len(steps)}"

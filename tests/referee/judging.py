@@ -225,19 +225,23 @@ class Judge:
         descriptor: bytes,
         number: int,
         trace_height: int,
+        word_count: int,
         sources: Any,
         numbers: Any,
-        leaves: Any,
+        shown: Any,
         hashes: Any,
-        places: bytes,
+        places: Any,
     ) -> None:
+        """`places` only say where the words lie among the leaves."""
+        leaves = [b"".join(pieces)[:size] for size, pieces in shown]
         node = self.node(frame, descriptor)
         is_parts = position.phase == Phase.PARTS
         holds(position.phase in (Phase.ELEMENTS, Phase.PARTS), number // 128 == position.index)
         holds(sha256(b"\0" + leaves[0]).digest() == position.open_leaf)
         known = {(32, number // 128): leaves[0]} if is_parts else {}
         rest, given, siblings = list(numbers), list(leaves[1:]), iter(hashes)
-        for operand, count, height, head in sources:
+        for operand, count, height, head_bytes, pieces in sources:
+            head = b"".join(pieces)[:head_bytes]
             mine = dict(zip(rest[:count], given[:count], strict=True))
             rest, given = rest[count:], given[count:]
             root = several(mine, height, siblings)

@@ -28,12 +28,12 @@ from tests.repops import models
 from zoo_compute.data import Examples
 from zoo_compute.manifest import DataFile, HeldoutFile, Manifest, Outer, ProgramFile, StateFile
 from zoo_compute.publish import initial_checkpoint
-from zoo_compute.rounds import aggregation_program, update_program
 from zoo_compute.spec.games import Frame, Kind, Phase, Result, Work
 from zoo_compute.spec.merkle import result_root
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.referee import begun
 from zoo_compute.spec.state import Claim
+from zoo_compute.work import work_of
 
 from .judging import Job, Judge
 
@@ -52,6 +52,8 @@ class Case:
     inner_steps: int = 5
     segment_steps: int = 2
     rows: int = ROWS
+    slots: int = SLOTS
+    slot: int = SLOT
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -61,7 +63,7 @@ class Case:
             program=ProgramFile(CID, program, 1),
             batch_size=self.rows,
             rounds=1,
-            slots=SLOTS,
+            slots=self.slots,
             quorum=1,
             inner_steps=self.inner_steps,
             segment_steps=self.segment_steps,
@@ -78,19 +80,15 @@ class Case:
 
     @cached_property
     def work(self) -> Work:
-        outer = self.manifest.outer
-        aggregation = aggregation_program(self.graph, slots=SLOTS, rate=outer.lr, momentum=outer.momentum)
-        graphs = (self.graph, update_program(self.graph), aggregation)
-        programs = (program_root(graphs[0]), program_root(graphs[1]), program_root(graphs[2]))
-        return Work(programs, self.inner_steps, self.segment_steps, self.rows)
+        return work_of(self.manifest, self.graph)
 
     def lying(self, **options: Any) -> Liar:
         """One at a time: liars share their programs."""
-        return Liar(self.manifest, self._liars, self.checkpoint, self.examples, ROUND, SLOT, **options)
+        return Liar(self.manifest, self._liars, self.checkpoint, self.examples, ROUND, self.slot, **options)
 
     @cached_property
     def honest(self) -> SlotRound:
-        return SlotRound(self.manifest, Programs(self.graph), self.checkpoint, self.examples, ROUND, SLOT)
+        return SlotRound(self.manifest, Programs(self.graph), self.checkpoint, self.examples, ROUND, self.slot)
 
     @cached_property
     def _liars(self) -> Programs:
@@ -123,7 +121,8 @@ class Case:
             found.append(Seated(self.claim(tree.root, seat=seat, scope=scope), with_paths))
         return tuple(found)
 
-    def claim(self, root: bytes, *, seat: int = 0, scope: int = SLOT << 16 | 1) -> Claim:
+    def claim(self, root: bytes, *, seat: int = 0, scope: int | None = None) -> Claim:
+        scope = self.slot << 16 | 1 if scope is None else scope
         return Claim(0, ROUND, seat, 7 + seat, scope, 1, 1, self.manifest.state_root, root, 10)
 
     def leaf(self, slot: int, result: Result) -> bytes:
@@ -138,7 +137,7 @@ class Case:
     def judge(self) -> Judge:
         data = self.manifest.data
         claims = [each.claim for each in self.seated]
-        return Judge(Job(bytes.fromhex(data.root), data.examples, SLOTS, self.manifest.draws, claims))
+        return Judge(Job(bytes.fromhex(data.root), data.examples, self.slots, self.manifest.draws, claims))
 
     def result(self, trees: Trees) -> Result:
         """Of a slot-round, as somebody computed it."""
@@ -147,15 +146,15 @@ class Case:
 
     def training(self, prover: Answers, result: Result, challenger: Asks | None = None) -> Played:
         """A game about the slot-round. challenger: the honest one where none is given."""
-        claim = self.claim(self.leaf(SLOT, result))
-        game = begun(1, claim, Kind.TRAINING, SLOT, self.work, result)
+        claim = self.claim(self.leaf(self.slot, result))
+        game = begun(1, claim, Kind.TRAINING, self.slot, self.work, result)
         return play(Board(game), prover, challenger or Challenger(Trees(self.honest)), self.judge)
 
     def updating(self, prover: Prover, challenger: Asks | None = None) -> Played:
         """About the update: the committer's is what its computation says."""
         result = replace(self.result(Trees(self.honest)), update_root=after_root(prover))
-        claim = self.claim(self.leaf(SLOT, result))
-        game = begun(1, claim, Kind.UPDATE, SLOT, self.work, result)
+        claim = self.claim(self.leaf(self.slot, result))
+        game = begun(1, claim, Kind.UPDATE, self.slot, self.work, result)
         return play(Board(game), prover, challenger or Challenger(Trees(self.update)), self.judge)
 
     def aggregating(self, prover: Prover, challenger: Asks | None = None) -> Played:

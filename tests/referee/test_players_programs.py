@@ -13,6 +13,7 @@ from torch import nn
 
 from node.disputes.challenger import Challenger
 from node.disputes.computation import SlotRound
+from node.disputes.depth import depth_of
 from node.disputes.prover import Prover
 from node.disputes.trees import Trees
 from node.programs import Programs, State
@@ -25,7 +26,7 @@ from tests.repops.table_programs import table
 from zoo_compute.publish import initial_checkpoint
 from zoo_compute.spec.games import Phase
 
-from .lies import ROUND, ROWS, SLOT, Case, Liar, case_of
+from .lies import ROUND, ROWS, Case, Liar, case_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 STEP = 3  # after it a segment ends
@@ -64,7 +65,7 @@ def test_random_lies_about_a_model__are_convicted_where_they_are(name):
         assert played.is_convicted
         assert played.evidence in (4, 5, 6, 8), (node, played.refused)
         assert played.game.frame.node == node
-        assert played.pairs <= 13
+        assert played.pairs <= depth_of(case.graph, case.inner_steps, case.segment_steps).pairs
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -113,7 +114,7 @@ class TableCase(Case):
         return self._given(LyingGiven)
 
     def _given(self, made: Any) -> Any:
-        found = made(self.manifest, Programs(self.graph), self.checkpoint, self.examples, ROUND, SLOT)
+        found = made(self.manifest, Programs(self.graph), self.checkpoint, self.examples, ROUND, self.slot)
         found.arrays = self.arrays
         return found
 

@@ -1,0 +1,73 @@
+"""How many moves a game takes, from shapes alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from node.disputes.depth import depth, depth_of
+from node.disputes.prover import Prover
+from node.disputes.trees import Trees
+from repops.graph import Node, Operand
+from repops.parts import part_count
+from tests.unit.node_jobs import small_job
+
+from .lies import mlp
+from .nodes import COMPUTED, random_node, whole
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def test_the_longest_game_about_a_small_job__is_as_long_as_its_shapes_say():
+    case = mlp()
+    longest = depth_of(case.graph, case.inner_steps, case.segment_steps)
+    computed = [at for at, node in enumerate(case.graph.nodes) if node.op not in ("input", "constant")]
+    deepest = max(computed, key=lambda at: case.graph.nodes[at].elements)
+    pairs = []
+    for node in (deepest, next(at for at, made in enumerate(case.graph.nodes) if made.op == "dot")):
+        liar = case.lying()
+        liar.states, liar.elements = {3: 0}, {(3, node): case.graph.nodes[node].elements - 1}
+        trees = Trees(liar)
+        pairs.append(case.training(Prover(trees), case.result(trees)).pairs)
+    assert max(pairs) == longest.pairs
+
+
+def test_a_small_gpt__takes_at_most_sixteen_pairs_of_moves():
+    graph = small_job().traced.graph
+    assert depth_of(graph, 500, 25).pairs <= 16
+
+
+def dot(*reduced: int) -> int:
+    """Parts of an element of a matrix product."""
+    node = Node("dot", "f32", (1,), reduced, (_row(1, len(reduced)), _row(1, len(reduced))))
+    return part_count(node)
+
+
+def _row(stride: int, axes: int) -> Operand:
+    return Operand(0, 0, (0,) * axes + (stride,))
+
+
+def test_a_transformer_of_seven_billion__takes_at_most_nineteen_pairs_of_moves():
+    """32 layers of width 4,096 and 11,008, 32,000 tokens, 4,096 of them in a batch, 500 steps; 40,000 nodes."""
+    width, tall, vocabulary, tokens = 4096, 11008, 32000, 4096
+    sizes = [
+        (vocabulary * width, dot(tokens)),  # the gradient of the head
+        (tokens * vocabulary, dot(width)),  # logits
+        (32 * tokens * tokens, dot(width // 32)),  # attention
+        (width * tall, dot(tokens)),
+        (1, part_count(Node("sum", "f32", (1,), (vocabulary * width,), (_row(1, 1),)))),  # the norm of a gradient
+    ]
+    found = depth(500, 25, 3 * 300, 40_000, sizes)
+    assert found.pairs <= 19
+    assert (found.segments, found.steps, found.nodes) == (5, 5, 16)
+
+
+@pytest.mark.parametrize("op", COMPUTED)
+def test_part_count__is_as_many_as_there_are(op):
+    rng, seen = np.random.default_rng(len(op)), set()
+    for _ in range(60):
+        node = random_node(rng, op)
+        if node.elements:
+            seen.add(part_count(node))
+            assert part_count(node) == len(whole(node, int(rng.integers(node.elements)), 0))
+    assert seen

@@ -1,0 +1,238 @@
+"""Whole games before the contracts, each move in step with the specification: every kind of evidence convicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import boa
+import pytest
+
+from node.disputes.board import part_count_of
+from node.disputes.challenger import Challenger
+from node.disputes.moves import Shown
+from node.disputes.prover import Prover
+from node.disputes.rounds import Aggregation, Seated, Update
+from node.disputes.trees import Trees
+from repops.commitments import state_root, state_root_of
+from repops.merkle import Tree
+from tests.contract_kit import load
+from tests.differential.coverage import Coverage
+from tests.differential.mirror import deployed
+from tests.differential.stage import Offer
+from zoo_compute.spec.games import Kind, Result
+from zoo_compute.spec.params import AGGREGATOR_SEAT, PRESETS
+from zoo_compute.spec.state import Claim, ClaimStatus
+
+from .contest import JOB, Contest, RefereeMirror
+from .judging import Job, Judge
+from .lies import Case, LyingAggregation, LyingUpdate, mlp
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+ALICE, BOB, CAROL, DAVE = "alice", "bob", "carol", "dave owner"
+
+
+class Trial(Contest):
+    """A job of a real program, up to its first turn: alice has slots 0 and 1, bob slot 2, carol aggregates."""
+
+    case: Case
+
+    def open(self, case: Case) -> None:
+        self.register_all(ALICE, BOB, CAROL, "dave")
+        roots = {"work_root": case.work.root, "state_root": case.manifest.state_root}
+        roots |= {"data_root": case.manifest.data_root, "manifest": case.manifest.digest}
+        self.running({ALICE: Offer(100, 2), BOB: Offer(90, 1)}, {CAROL: Offer(40)}, slots=3, **roots)
+        self.seats = {name: self.seat_of(JOB, name) for name in (ALICE, BOB)}
+        self.case = replace(case, slot=self.first(BOB))
+        self.named = {}
+
+    def first(self, name: str) -> int:
+        return self.world.seat(JOB, self.seats[name]).first
+
+    def commits(self, name: str, *results: Result) -> Seated:
+        """A seat's results."""
+        first = self.first(name)
+        tree = Tree([self.case.leaf(first + at, result) for at, result in enumerate(results)])
+        self.ok("settlement", "commit", f"{name} hot", JOB, self.seats[name], 0, tree.root, b"b" * 32)
+        self.named[name] = self.world.claims[JOB, self.seats[name], 0].claim
+        return Seated(
+            self.named[name], {first + at: replace(each, path=tree.path(at)) for at, each in enumerate(results)}
+        )
+
+    def aggregates(self, root: bytes) -> Claim:
+        mask = sum(1 << seat for seat in self.seats.values())
+        self.ok("settlement", "post_checkpoint", "carol hot", JOB, 0, mask, root, b"c" * 32)
+        self.named[CAROL] = self.world.claims[JOB, AGGREGATOR_SEAT, 0].claim
+        return self.named[CAROL]
+
+    def dispute(self, name: str, kind: Kind, slot: int, result: Result, prover: Prover, challenger: Challenger) -> int:
+        """The whole game; the kind of evidence that ended it."""
+        args = (JOB, self.named[name], kind.value, slot, self.case.work, result)
+        number, shown = int(self.ok("referee", "challenge", DAVE, *args)), Shown()
+        while True:
+            game = self.game(number)
+            move = challenger.next(game, shown) if game.is_challengers_turn else prover.answer(game)
+            assert move, "somebody has no move"
+            sender = DAVE if game.is_challengers_turn else f"{name} hot"
+            self.ok("referee", move.name, sender, number, *move.args)
+            if move.name == "convict":
+                self.last = game
+                return int(move.args[2])
+            shown = shown.then(move)
+
+
+class RealMirror(RefereeMirror):
+    """With the contracts that judge, in the places of their doubles."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        tasks, settlement = (self.contracts[name] for name in ("tasks", "settlement"))
+        operators = load("Operators").deploy()
+        bindings = load("Bindings").deploy(tasks.address, settlement.address)
+        evidence = load("Evidence").deploy(operators.address, bindings.address)
+        double = self.contracts["referee"]
+        pool, preset = self.config.audit_pool, self.config.preset
+        referee = load("Referee").deploy(
+            self.contracts["registry"].address,
+            tasks.address,
+            settlement.address,
+            evidence.address,
+            operators.address,
+            pool,
+            preset.move_s,
+            preset.side_s,
+        )
+        boa.env.set_storage(settlement.address, settlement._storage.referee.slot, int(referee.address, 16))
+        for account in self.accounts.values():
+            for name in ("zen", "usd"):
+                self.contracts[name].approve(referee.address, 2**256 - 1, sender=account)
+        assert double.address != referee.address
+        self.contracts["referee"], self.evidence = referee, evidence
+        self.config = replace(self.config, referee=str(referee.address), part_count=part_count_of)
+
+
+@pytest.fixture(scope="module", name="opened")
+def opened_fixture():
+    with boa.env.anchor():
+        preset = PRESETS["devnet"]
+        made = Trial(Coverage(), RealMirror(preset, *deployed("devnet")), preset)
+        made.open(mlp(slots=3))
+        yield made
+
+
+@pytest.fixture
+def trial(opened):
+    with boa.env.anchor():
+        mine = copy(opened)
+        mine.named = {}
+        yield mine
+
+
+def judged(trial: Trial, *seated: Seated) -> None:
+    """The specification asks the judge on paper."""
+    data, manifest = trial.case.manifest.data, trial.case.manifest
+    claims = [each.claim for each in seated]
+    judge = Judge(Job(manifest.data_root, data.examples, manifest.slots, manifest.draws, claims))
+    trial.world.config = replace(trial.world.config, judge=judge)
+
+
+def status(trial: Trial, name: str) -> ClaimStatus:
+    seat = AGGREGATOR_SEAT if name == CAROL else trial.seats[name]
+    return trial.world.claims[JOB, seat, 0].status
+
+
+def node_of(case: Case, op: str, *, elements: int = 1) -> int:
+    return next(at for at, node in enumerate(case.graph.nodes) if node.op == op and node.elements >= elements)
+
+
+STEP = 3
+TRAINING: dict[str, Callable[[Case], dict[str, Any]]] = {
+    "2 begin, a tensor": lambda case: {"states": {-1: 0}},
+    "2 begin, the optimiser": lambda case: {"begun": case.graph.state[-1].name},
+    "3 output": lambda case: {"states": {STEP: 4}},
+    "4 input": lambda case: {"elements": {(STEP, case.graph.state[2].before): 1}},
+    "5 constant": lambda case: {"elements": {(STEP, node_of(case, "constant")): 0}, "states": {STEP: 0}},
+    "6 data": lambda case: {"elements": {(STEP, case.graph.batch[0][1]): 7}},
+    "6 data, the targets": lambda case: {"elements": {(STEP, case.graph.batch[1][1]): 1}, "states": {STEP: 0}},
+    "8 part, of one": lambda case: {"elements": {(STEP, node_of(case, "fma", elements=9)): 8}, "states": {STEP: 0}},
+    "8 part, of a dot": lambda case: {"elements": {(STEP, node_of(case, "dot")): 5}, "part": 1, "states": {STEP: 0}},
+    "8 part, the last": lambda case: {"elements": {(STEP, node_of(case, "sum")): 0}, "states": {STEP: 0}},
+}
+
+
+@pytest.mark.parametrize("lie", TRAINING)
+def test_a_lie_about_training__is_convicted_by_the_contracts(trial, lie):
+    case, name, slot = trial.case, BOB, trial.case.slot
+    liar = case.lying()
+    for place, value in TRAINING[lie](case).items():
+        setattr(liar, place, value)
+    trees = Trees(liar)
+    result = case.result(trees)
+    judged(trial, trial.commits(name, result))
+    kind = trial.dispute(name, Kind.TRAINING, slot, result, Prover(trees), Challenger(Trees(case.honest)))
+    assert kind == int(lie[0])
+    assert status(trial, name) == ClaimStatus.CONVICTED
+
+
+def test_an_end_that_is_not_the_last_state__is_convicted_by_the_contracts(trial):
+    case = trial.case
+    trees = Trees(case.honest)
+    result = replace(case.result(trees), end_root=b"e" * 32)
+    judged(trial, trial.commits(BOB, result))
+    assert trial.dispute(BOB, Kind.TRAINING, case.slot, result, Prover(trees), Challenger(trees)) == 1
+    assert status(trial, BOB) == ClaimStatus.CONVICTED
+
+
+@pytest.mark.parametrize(("node", "kind"), [(0, 4), (1, 4), (2, 8), (None, 3)])
+def test_a_lie_about_an_update__is_convicted_by_the_contracts(trial, node, kind):
+    case = trial.case
+    liar = LyingUpdate(case.honest)
+    if node is None:
+        liar.states = {0: 1}
+    else:
+        liar.elements = {(0, node): 3}
+    update_root = state_root_of(liar.after(0))
+    result = replace(case.result(Trees(case.honest)), update_root=update_root)
+    judged(trial, trial.commits(BOB, result))
+    prover, challenger = Prover(Trees(liar)), Challenger(Trees(Update(case.honest)))
+    assert trial.dispute(BOB, Kind.UPDATE, case.slot, result, prover, challenger) == kind
+    assert status(trial, BOB) == ClaimStatus.CONVICTED
+
+
+def place_of(graph: Any, what: str) -> tuple[int, int]:
+    """A node of the aggregation, and an element."""
+    names = {name: at for name, at in graph.batch}
+    updates = max(names.values(), key=lambda at: graph.nodes[at].elements)
+    each = graph.nodes[updates].elements // 3
+    return {
+        "7 a present slot": (updates, 1),
+        "7 the last slot": (updates, 3 * each - 1),
+        "7 how many are present": (names["present"], 0),
+        "4 the checkpoint": (graph.state[0].before, 0),
+        "8 the mean": (next(at for at, node in enumerate(graph.nodes) if node.op == "div"), 2),
+        "8 the sum": (next(at for at, node in enumerate(graph.nodes) if node.op == "sum_sequential"), 2),
+    }[what]
+
+
+AGGREGATED = ("7 a present slot", "7 the last slot", "7 how many are present", "4 the checkpoint", "8 the mean")
+
+
+@pytest.mark.parametrize("lie", [*AGGREGATED, "8 the sum"])
+def test_a_lie_about_an_aggregation__is_convicted_by_the_contracts(trial, lie):
+    case = trial.case
+    updates = dict(enumerate(case.updates.values()))
+    slots = [*range(trial.first(ALICE), trial.first(ALICE) + 2), trial.first(BOB)]
+    results = {slot: Result(b"1" * 32, b"2" * 32, state_root(updates[slot])) for slot in slots}
+    seated = (trial.commits(ALICE, *(results[slot] for slot in slots[:2])), trial.commits(BOB, results[slots[2]]))
+    liar = LyingAggregation(case.manifest, case.graph, case.checkpoint, updates)
+    node, element = place_of(liar.graph, lie)
+    liar.elements = {(0, node): element}
+    claim = trial.aggregates(state_root_of(liar.after(0)))
+    judged(trial, *seated)
+    mine = Aggregation(case.manifest, case.graph, case.checkpoint, updates, claim=claim, seated=seated)
+    kind = trial.dispute(CAROL, Kind.AGGREGATION, 0, Result(), Prover(Trees(liar)), Challenger(Trees(mine)))
+    assert kind == int(lie[0])
+    assert trial.last.frame.node == node
+    assert status(trial, CAROL) == ClaimStatus.CONVICTED
