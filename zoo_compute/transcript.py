@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from eth_abi.abi import decode
 from hexbytes import HexBytes
 
 from repops.encoding import read_descriptor
@@ -53,7 +52,16 @@ RECORDS: dict[str, type] = {
 OPENINGS: dict[str, type] = {"open_node": NodeOpening, "open_parts": PartsOpening}
 KINDS = {Kind.TRAINING: "training", Kind.UPDATE: "the update", Kind.AGGREGATION: "the aggregation"}
 ENDS = {Outcome.CONVICTED: "convicted", Outcome.DISMISSED: "dismissed", Outcome.SETTLED: "settled"}
-EVIDENCE = {each.KIND: each for each in evidence.Evidence.__args__}
+NAMES = {
+    evidence.End.KIND: "the last state is not the one that the result ends with",
+    evidence.Begin.KIND: "the slot-round does not begin with the checkpoint",
+    evidence.Output.KIND: "the state after the step is not what its nodes made",
+    evidence.Input.KIND: "an input is not the state's tensor",
+    evidence.Constant.KIND: "a constant is another than the program's",
+    evidence.Data.KIND: "a word of the batch is not the data's",
+    evidence.Update.KIND: "a word is not the update's",
+    evidence.Part.KIND: "a number is not what comes out",
+}
 GAME = 1
 
 
@@ -116,7 +124,6 @@ class Transcript:
         self.verdict: Verdict | None = None
         self._world = World(config=Config(part_count=_part_count))
         self._node: Node | None = None
-        self._leaf = b""
         for tx in dict.fromkeys(event.tx for event in game.events):
             self._add(chain, tx)
 
@@ -157,11 +164,6 @@ class Transcript:
         getattr(referee, name)(self._world, Message(sender, 0), GAME, *args.values())
         if name == "open_node":
             self._node = read_descriptor(args["opening"].descriptor)
-            self._leaf = args["opening"].leaf
-        elif name == "open_leaf":
-            self._leaf = args["data"]
-        elif name == "open_parts":
-            self._leaf = args["opening"].last
         return self._told(name, args)
 
     def _opened(self, claim: Claim, kind: Kind, slot: int) -> str:
@@ -203,36 +205,27 @@ class Transcript:
             return "gives up"
         if name == "settle":
             return "the claim was convicted in another game"
-        self.verdict = verdict_of(self._at, self._node, self._leaf, args["kind"], args["data"])
+        self.verdict = verdict_of(self._at, self._node, args["kind"], args["data"])
         return self.verdict.text
 
 
-def verdict_of(game: Game, node: Node | None, leaf: bytes, kind: int, data: bytes) -> Verdict:
-    """What the evidence of a conviction shows. leaf: the bytes shown where the game stands."""
-    record, frame = EVIDENCE[kind], game.frame
-    name = (record.__doc__ or "").partition(": ")[2].partition(".")[0]
-    values = decode([record.ABI], data)[0]
-    told = Verdict(kind, name, frame.step, frame.node)
+def verdict_of(game: Game, node: Node | None, kind: int, data: bytes) -> Verdict:
+    """What the evidence of a conviction shows."""
+    frame, found = game.frame, evidence.decode(kind, data)
+    told = Verdict(kind, NAMES[kind], frame.step, frame.node)
     if node is None:
         return told
     told = replace(told, operator=node.op, shape=node.shape, is_float=node.dtype == F32)
     if kind in (evidence.Data.KIND, evidence.Update.KIND):
-        element = values[3]
-        return replace(told, element=element, committed=_word(values[2], element % WORDS_A_LEAF))
+        at = found["element"]
+        return replace(told, element=at, committed=_word(found["leaf"], at % WORDS_A_LEAF))
     if kind != evidence.Part.KIND:
         return told
-    number, leaves, places = values[1], values[5], values[7]
-    at = [int.from_bytes(places[i : i + 2], "big") for i in range(0, len(places), 2)]
-    words = tuple(_word(leaves[each >> 7], each & 127) for each in at)
-    in_parts = game.phase == Phase.PARTS
-    return replace(
-        told,
-        element=frame.element if in_parts else number,
-        part=number if in_parts else None,
-        inputs=words,
-        committed=_word(leaves[0], number % WORDS_A_LEAF),
-        right=_computed(node, frame.element if in_parts else number, number if in_parts else 0, words),
-    )
+    number, in_parts = found["number"], game.phase == Phase.PARTS
+    element, part = (frame.element, number) if in_parts else (number, None)
+    committed, words = evidence.words_of_part(found)
+    right = _computed(node, element, part or 0, words)
+    return replace(told, element=element, part=part, inputs=words, committed=committed, right=right)
 
 
 def _computed(node: Node, element: int, number: int, words: Sequence[int]) -> int:

@@ -11,6 +11,7 @@ from node import syncer
 from node.replay import replay
 from tests.integration.network_kit import TINY, Finished, follow, submit
 from zoo_compute.chain.games import GameView, read_games
+from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.views import ClaimState
 from zoo_compute.spec.games import Outcome
 from zoo_compute.spec.params import ZEN
@@ -69,7 +70,7 @@ def test_what_rested_on_the_lie__is_done_again_and_the_result_is_the_honest_one(
     states = [c.state for c in finished.view.commits if c.operator == 1 and c.turn == ROUND]
     assert ClaimState.CONVICTED in states
     peers = [f"http://127.0.0.1:{d.config.gateway_port}" for d in network.daemons.values()]
-    store = BlockStore(tmp_path / "store", [*peers, *network.devnet.network.storage])
+    store = BlockStore(tmp_path / "store", [*peers, *load_network(network.network_path).storage])
     manifest = syncer.fetch_manifest(store, raw_cid(finished.view.terms.manifest))
     own = replay(manifest, store, [0b111] * 2)
     assert own.roots == [finished.view.checkpoint_roots[made] for made in range(3)]
