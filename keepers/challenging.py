@@ -43,7 +43,7 @@ def bond_of(chain: Chain, claim: Claim, games: int) -> Bond:
 
 
 def challenge(chain: Chain, sender: Sender, view: JobView, claim: Claim, dispute: Mapping[str, Any]) -> int:
-    """Open a game about a claim, unless this account has one already; its number.
+    """Open a game about a claim, unless this account has one open already: one conviction is enough. The game's number.
 
     dispute: as a worker's verification answers it. Raises UserError (too late), NeedsOperator (a bond is not there), Refusal.
     """
@@ -66,7 +66,9 @@ def challenge(chain: Chain, sender: Sender, view: JobView, claim: Claim, dispute
 
 
 def _is_mine(game: GameView, sender: Sender, kind: int, slot: int) -> bool:
-    return game.challenger == sender.address and (game.frame.kind, game.frame.slot) == (kind, slot)
+    """Open, or about the very same: what was lost once is not tried again."""
+    is_same = (game.frame.kind, game.frame.slot) == (kind, slot)
+    return game.challenger == sender.address and (game.is_open or is_same)
 
 
 def _provide(chain: Chain, sender: Sender, view: JobView, amount: int) -> None:

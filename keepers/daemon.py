@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,15 +48,19 @@ class Child:
 
 @dataclass
 class Daemon:
-    """The processes of one operator. `poll()` must be called now and then; `stop()` ends them all."""
+    """The processes of one operator. `poll()` must be called now and then; `stop()` ends them all.
+
+    only: one part: broker, gateway, keeper or worker. instead: other command lines, by process.
+    """
 
     config: OperatorConfig
-    only: str | None = None  # one part: broker, gateway, keeper or worker
+    only: str | None = None
+    instead: Mapping[str, list[str]] = field(default_factory=dict)
     children: dict[str, Child] = field(default_factory=dict)
 
     def start(self) -> None:
         """Start everything, the broker and the gateway first. Raises BrokerUnreachable when the broker does not come up."""
-        for name, command in commands(self.config).items():
+        for name, command in {**commands(self.config), **self.instead}.items():
             if self.only and name.partition("-")[0] != self.only:
                 continue
             child = Child(name, command, self.config.folder / "logs" / f"{name}.log")

@@ -30,10 +30,11 @@ from zoo_compute.store import Store, open_store
 
 def bodies(arguments: argparse.Namespace) -> dict[str, worker.Body]:
     """The tasks that are done falsely."""
-    place = {"round": arguments.round, "slot": arguments.slot}
+    place = (arguments.round, arguments.slot)
     if arguments.tensor:
-        return {"work.train": _named(run_shard, tamper=flip_bit(**place, tensor=arguments.tensor, element=3, bit=20))}
-    lie = Lie(**place, step=arguments.step, op=arguments.op)
+        fault = flip_bit(round=place[0], slot=place[1], tensor=arguments.tensor, element=3, bit=20)
+        return {"work.train": _named(run_shard, tamper=fault)}
+    lie = Lie(*place, step=arguments.step, op=arguments.op)
 
     def move(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         return run_move(request, store, made=lie.slot_round if lie.is_about(request) else SlotRound)
@@ -51,7 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="keepers.liar", description=__doc__.split("\n")[0] if __doc__ else "")
     parser.add_argument("--home", type=Path, required=True, help="the operator's folder")
     parser.add_argument("--round", type=int, required=True)
-    parser.add_argument("--slot", type=int, required=True)
+    parser.add_argument("--slot", type=int, help="with --step: every one that it trains, if it is left out")
     parser.add_argument("--tensor", help="of the update")
     parser.add_argument("--step", type=int, default=0, help="the inner step in which it lies")
     parser.add_argument("--op", default="dot", help="the operator; of its nodes the one in the middle lies")

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -45,6 +46,7 @@ class OperatorPlan:
     sample_rate: float = 0.25
     demand_after_s: float = 2  # a local network's windows are short
     bonds: int = 0  # ZEN of the hot key, to challenge with
+    lie: Mapping[str, object] = field(default_factory=dict)  # options of keepers.liar, which then is its worker
     stake: int = 1_000 * ZEN
     collateral: int = 2_000 * ZEN
 
@@ -120,7 +122,7 @@ class LocalNetwork:
         }
         config = from_dict(raw, home)
         save(config)
-        self.daemons[plan.name] = Daemon(config)
+        self.daemons[plan.name] = Daemon(config, instead=_liar(plan, home))
         self.daemons[plan.name].start()
         return config
 
@@ -135,15 +137,6 @@ class LocalNetwork:
         sender.send(chain.registry.deposit(operator, chain.zen.address, plan.collateral))
         self.operators[operator] = plan.name
         return operator
-
-    def make_liar(self, name: str, **lie: object) -> None:
-        """Run a worker that lies (keepers.liar, whose options these are) in the place of an operator's first one."""
-        daemon = self.daemons[name]
-        options = [item for key, value in lie.items() for item in (f"--{key}", str(value))]
-        home = str(daemon.config.folder)
-        daemon.children["worker-0"].command = [sys.executable, "-m", "keepers.liar", "--home", home, *options]
-        daemon.kill("worker-0")
-        self.wait_ready()
 
     def wait_ready(self, timeout_s: float = READY_S) -> None:
         """Until every keeper and worker process that runs now takes work: none then misses a bid for having started late."""
@@ -174,6 +167,12 @@ class LocalNetwork:
             self._gateway.wait(10)
         if hasattr(self, "devnet"):
             self.devnet.stop()
+
+
+def _liar(plan: OperatorPlan, home: Path) -> dict[str, list[str]]:
+    """The worker of an operator that lies."""
+    options = [item for key, value in plan.lie.items() for item in (f"--{key}", str(value))]
+    return {"worker-0": [sys.executable, "-m", "keepers.liar", "--home", str(home), *options]} if options else {}
 
 
 def is_ready(child: Child) -> bool:

@@ -26,6 +26,7 @@ from zoo_compute.transcript import ENDS
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.sender import Sender
     from zoo_compute.store import Store
 
 LIES_FOUND = 3  # exit code
@@ -61,7 +62,12 @@ class Checked:
 @click.option("--all", "every", is_flag=True, help="Claims that are paid or convicted too, not only those still open.")
 @click.option("--turn", type=click.IntRange(min=0), help="Of one turn.")
 @click.option("--slot", type=click.IntRange(min=0), help="Of one slot.")
-@click.option("--challenge", "challenges", is_flag=True, help="Open a game about each false claim, and play it to its end.")  # fmt: skip
+@click.option(
+    "--follow", is_flag=True, help="Go on with what is committed, until the job is closed or the turn is final."
+)
+@click.option(
+    "--challenge", "challenges", is_flag=True, help="Open a game about each false claim, and play it to its end."
+)
 @click.option("--device", help="cpu, cuda, cuda:N or mps; the best there is by default.")
 @click.option("--store", metavar="DIR|kubo:URL", help="Where content is kept. [env ZOO_STORE]")
 @pass_settings
@@ -71,6 +77,7 @@ def verify(
     every: bool,
     turn: int | None,
     slot: int | None,
+    follow: bool,
     challenges: bool,
     device: str | None,
     store: str | None,
@@ -78,23 +85,19 @@ def verify(
     """Do again what a job's operators committed, and say who lied.
 
     Also names auditors who attested a state that is false. With --challenge it opens a game about every false claim whose
-    window is open: that takes a bond, which comes back with a share of the liar's lock when the contract convicts it.
-    Exit code: 0 when all agrees, 3 when a lie was found.
+    window is open: that takes a bond, which comes back with a share of the liar's lock when the contract convicts it. After
+    Ctrl-C the same command goes on with its games. Exit code: 0 when all agrees, 3 when a lie was found.
     """
-    chain, kept = settings.chain(), settings.store(store)
-    sender = settings.sender() if challenges else None
-    view = read_job(chain, number)
-    todo = list(_todo(view, every, turn, slot))
-    line, checked = StatusLine(), []
-    for at, (commit, slot_) in enumerate(todo):
-        line.show(f"{at} of {len(todo)} slot-rounds done; turn {commit.turn}, slot {slot_}")
-        checked.append(_check(view, commit, slot_, kept, device))
-        line.note(checked[-1].text)
-    line.end()
-    liars = list(_lying_auditors(chain, view, checked))
-    games: list[dict[str, Any]] = []
-    if sender is not None:
-        games = _convict(settings, number, [each for each in checked if not each.agrees], kept, device)
+    witness = Witness(settings, number, settings.store(store), device, challenges=challenges)
+    while True:
+        view = read_job(settings.chain(), number)
+        witness.check(view, _todo(view, every, turn, slot))
+        is_over = view.settled or (turn is not None and view.is_final(turn))
+        if not witness.play() and (is_over or not follow):
+            break
+        time.sleep(POLL_S)
+    checked, games = witness.checked, witness.games()
+    liars = list(_lying_auditors(settings.chain(), view, checked))
     lines = [f"{sum(c.agrees for c in checked)} of {len(checked)} slot-rounds agree"]
     lines += [f"auditor {each['auditor']} attested a lie: turn {each['turn']}, slot {each['slot']}" for each in liars]
     lines += [f"game {each['game']} against operator {each['operator']}: {each['outcome']}" for each in games]
@@ -103,19 +106,80 @@ def verify(
     return 0 if all(c.agrees for c in checked) and not liars else LIES_FOUND
 
 
+class Witness:
+    """Who does a job's work again, without being asked to."""
+
+    def __init__(self, settings: Settings, job: int, store: Store, device: str | None, *, challenges: bool) -> None:
+        self._chain, self._job, self._store, self._device = settings.chain(), job, store, device
+        self._sender = settings.sender() if challenges else None
+        self._lane: Disputing | None = None
+        if self._sender is not None:
+            folder = Path(home.home()) / "verify"
+            self._lane = Disputing(self._chain, self._sender, self._ask, operator=0, folder=folder)
+        self._opened: dict[int, Checked] = {}  # by the game's number
+        self._line = StatusLine()
+        self.checked: list[Checked] = []
+
+    def check(self, view: JobView, todo: Iterator[tuple[Commit, int]]) -> None:
+        """What was not checked before."""
+        known = {(each.commit.turn, each.commit.root, each.slot) for each in self.checked}
+        left = [(commit, slot) for commit, slot in todo if (commit.turn, commit.root, slot) not in known]
+        for at, (commit, slot) in enumerate(left):
+            self._line.show(f"{at} of {len(left)} slot-rounds done; turn {commit.turn}, slot {slot}")
+            found = Checked(commit, slot, _verified(view, commit, slot, self._store, self._device))
+            self.checked.append(found)
+            self._line.note(found.text)
+            if not found.agrees and self._sender is not None:
+                self._challenge(self._sender, found)
+
+    def _challenge(self, sender: Sender, found: Checked) -> None:
+        if found.report.get("dispute") is None:
+            self._line.note("  what is wrong is its data, which is Availability's: `zoo job demands`")
+            return
+        number = challenge(self._chain, sender, read_job(self._chain, self._job), found.commit, found.report["dispute"])
+        self._opened.setdefault(number, found)
+        self._line.note(f"  game {number} is about it")
+
+    def play(self) -> bool:
+        """Make the moves that are due; whether a game is open."""
+        mine = self._lane.look() if self._lane is not None else []
+        left = [game for game in mine if game.number in self._opened]
+        if left:
+            places = (f"game {g.number}: {g.state.phase.name.lower()}, {len(g.events)} events" for g in left if g.state)
+            self._line.show("; ".join(places))
+        else:
+            self._line.end()
+        return bool(left)
+
+    def games(self) -> list[dict[str, Any]]:
+        """Those that were opened, and how they ended."""
+        ended = {game.number: game for game in read_games(self._chain, self._chain.head(), job=self._job)}
+        return [
+            {"game": number, "operator": each.commit.operator, "slot": each.slot, "outcome": ENDS[outcome]}
+            for number, each in self._opened.items()
+            if (outcome := ended[number].outcome) is not None
+        ]
+
+    def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
+        from keepers.worker import TASKS
+
+        given = {**request, "device": self._device} if self._device else request
+        return WorkStatus("done", result=TASKS[task](given, self._store))
+
+
 def _todo(view: JobView, every: bool, turn: int | None, slot: int | None) -> Iterator[tuple[Commit, int]]:
     for commit in sorted(view.commits, key=lambda c: (c.turn, c.first)):
         if (every or not commit.final) and turn in (None, commit.turn):
             yield from ((commit, each) for each in commit.slots if slot in (None, each))
 
 
-def _check(view: JobView, commit: Commit, slot: int, store: Store, device: str | None) -> Checked:
+def _verified(view: JobView, commit: Commit, slot: int, store: Store, device: str | None) -> dict[str, Any]:
     try:
         from node import worker
     except ImportError as error:
         raise ConfigError(f"torch is needed to do the work again: {error}", hint="pip install 'zoo-compute[node]'") from None  # fmt: skip
     request = verify_request(view, commit, slot)
-    return Checked(commit, slot, worker.run_verification({**request, "device": device} if device else request, store))
+    return worker.run_verification({**request, "device": device} if device else request, store)
 
 
 def _lying_auditors(chain: Chain, view: JobView, checked: list[Checked]) -> Iterator[dict[str, Any]]:
@@ -131,41 +195,3 @@ def _lying_auditors(chain: Chain, view: JobView, checked: list[Checked]) -> Iter
         if segment + 1 < len(states) and bytes.fromhex(states[segment + 1]) != bytes(event.args["root"]):
             place = {"turn": event.args["turn"], "slot": slot, "segment": segment}
             yield {"auditor": event.args["operator"], **place}
-
-
-def _convict(
-    settings: Settings, job: int, false: list[Checked], store: Store, device: str | None
-) -> list[dict[str, Any]]:
-    """Open the games and play them to their end; Ctrl-C leaves them where they stand, and the same command goes on."""
-    from keepers.worker import TASKS
-
-    chain, sender = settings.chain(), settings.sender()
-    opened: dict[int, Checked] = {}
-    for each in false:
-        if each.report.get("dispute") is None:
-            settings.say(f"{each.text}: the data is what is wrong, which is Availability's: `zoo job demands`")
-            continue
-        number = challenge(chain, sender, read_job(chain, job), each.commit, each.report["dispute"])
-        opened[number] = each
-        settings.say(f"game {number} is about turn {each.commit.turn}, slot {each.slot}")
-
-    def ask(task: str, name: str, request: dict[str, Any]) -> WorkStatus:
-        given = {**request, "device": device} if device else request
-        return WorkStatus("done", result=TASKS[task](given, store))
-
-    folder = Path(home.home()) / "verify"
-    lane = Disputing(chain, sender, ask, operator=0, folder=folder)
-    line = StatusLine()
-    while True:
-        left = [game for game in lane.look() if game.number in opened]
-        if not left:
-            break
-        line.show("; ".join(f"game {g.number}: {g.state.phase.name.lower()}, {len(g.events)} events" for g in left if g.state))  # fmt: skip
-        time.sleep(POLL_S)
-    line.end()
-    ended = {game.number: game for game in read_games(chain, chain.head(), job=job)}
-    return [
-        {"game": number, "operator": each.commit.operator, "slot": each.slot, "outcome": ENDS[outcome]}
-        for number, each in opened.items()
-        if (outcome := ended[number].outcome) is not None
-    ]

@@ -122,17 +122,20 @@ class Liar(Lies, SlotRound):
 
 @dataclass(frozen=True)
 class Lie:
-    """One bit of one element of the `step`-th step of one slot-round, in the node that is in the middle of those of `op`."""
+    """One bit of one element of one step, in the node that is in the middle of those of `op`. slot: None for every one."""
 
     round: int
-    slot: int
+    slot: int | None
     step: int
     op: str = "dot"
     element: int = 3
     bit: int = 20
 
     def is_about(self, request: Mapping[str, Any]) -> bool:
-        return (self.round, self.slot) == (request["round"], request["slot"])
+        return self._is_about(request["round"], request["slot"])
+
+    def _is_about(self, round: int, slot: int) -> bool:
+        return round == self.round and self.slot in (None, slot)
 
     def slot_round(self, *args: Any, **options: Any) -> Liar:
         """Made as a SlotRound."""
@@ -144,7 +147,7 @@ class Lie:
 
     def __call__(self, inputs: Inputs, result: ShardResult) -> ShardResult:
         """What the liar commits to: as the honest result where the lie is about another one."""
-        if (self.round, self.slot) != (result.round, result.slot):
+        if not self._is_about(result.round, result.slot):
             return result
         programs = Programs(inputs.programs.graph, inputs.programs.device)
         place = (result.round, result.slot)

@@ -1,6 +1,6 @@
-"""`make demo`: the whole network on this machine trains a small GPT, loses a worker in the middle, settles and pays.
+"""`make demo`: the whole network on this machine trains a small GPT, loses a worker in the middle, convicts a liar, settles and pays.
 
-    python scripts/demo [--data PATH] [--config FILE] [--json] [--folder DIR] [--no-kill] [--no-replay]
+    python scripts/demo [--data PATH] [--config FILE] [--json] [--folder DIR] [--no-kill] [--no-cheat] [--no-replay]
 
 Progress goes to stderr, the report to stdout, everything it made to the run's folder. Ctrl-C ends every process.
 """
@@ -11,9 +11,11 @@ import argparse
 import json
 import os
 import signal
+import subprocess
 import sys
 import sysconfig
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,12 +26,14 @@ from narration import Narrator
 from keepers import broker
 from keepers.keeper import STATUS
 from keepers.localnet import LocalNetwork, OperatorPlan
+from keepers.verifying import LIES_FOUND
 from zoo_compute import Client
 from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.views import JobState, JobView
 from zoo_compute.errors import ZooError
 from zoo_compute.job import ComputeJob
+from zoo_compute.processes import tied_to_parent
 from zoo_compute.spec.params import ZEN
 
 HERE = Path(__file__).resolve().parent
@@ -48,6 +52,9 @@ PLANS = (
     OperatorPlan("epsilon", roles=("verifier",), sample_rate=0.2),
 )
 VICTIM = "beta"
+# In the last round every result of one operator has one bit of one number of this step wrong, and all that follows from it.
+LIAR, LIE_IN_STEP = "gamma", 7
+WITNESS, BOND = "witness", 20  # an account that nobody knows, and its ZEN
 
 
 def say(text: str) -> None:
@@ -57,13 +64,18 @@ def say(text: str) -> None:
 class Demo:
     """One run, from an empty folder to its report."""
 
-    def __init__(self, folder: Path, config: Path, data: Path, *, kill: bool, with_replay: bool) -> None:
+    def __init__(self, folder: Path, config: Path, data: Path, *, kill: bool, cheat: bool, with_replay: bool) -> None:
         self.folder = folder
         self.config = config
         self.data = data
         self.kill = kill
         self.with_replay = with_replay
-        self.network = LocalNetwork(folder, PLANS)
+        self.last_round = ComputeJob.from_file(config).training.rounds - 1
+        lie = {"round": self.last_round, "step": LIE_IN_STEP} if cheat else {}
+        plans = tuple(replace(plan, lie=lie) if plan.name == LIAR else plan for plan in PLANS)
+        self.network = LocalNetwork(folder, plans)
+        self.cheat = cheat
+        self.witness: subprocess.Popen[bytes] | None = None
         self.killed_at: int | None = None
         self.resumed = False
 
@@ -101,9 +113,11 @@ class Demo:
                 say(line)
             view = read_job(chain, job, head)
             self.disturb(view, events)
+            self.watch(view)
             if view.state == JobState.ENDED and ended is None:
                 ended = time.monotonic()
             if ended is not None and (self.settled(view) or time.monotonic() > ended + SETTLE_S):
+                self.check_witness()
                 return
             time.sleep(0.3)
         raise ZooError(f"the job did not end within {LONGEST_RUN_S} s", hint=f"see the logs in {self.folder}")
@@ -136,6 +150,28 @@ class Demo:
             daemon.resume("worker-0")
             say(f"   {VICTIM}'s power is back")
 
+    def watch(self, view: JobView) -> None:
+        """Before the last round somebody without any part in the job begins to look: `zoo verify JOB --follow --challenge`."""
+        if not self.cheat or self.witness or view.run is None or view.run.turn < self.last_round - 1:
+            return
+        devnet = self.network.devnet
+        devnet.account(WITNESS, zen=BOND * ZEN)
+        home = self.folder / WITNESS
+        home.mkdir()
+        options = ["--turn", str(self.last_round), "--follow", "--challenge", "--store", str(home / "store"), "--json"]
+        account = ["--account", str(devnet.folder / f"{WITNESS}.json"), "--network", str(self.network.network_path)]
+        command = [sys.executable, "-m", "zoo_compute.cli.main", "verify", str(view.job), *options, *account]
+        passphrase = {"ZOO_PASSPHRASE_FILE": str(devnet.passphrase_file), "ZOO_HOME": str(home)}
+        with (home / "log").open("wb") as log, (home / "verify.json").open("wb") as output:
+            self.witness = subprocess.Popen(
+                command, stdout=output, stderr=log, env={**os.environ, **passphrase}, preexec_fn=tied_to_parent()
+            )
+        say(f"   a witness looks at what is committed: zoo verify {view.job} {' '.join(options[:4])}")
+
+    def check_witness(self) -> None:
+        if self.witness is not None and self.witness.wait(SETTLE_S) not in (0, LIES_FOUND):
+            raise ZooError("the witness failed", hint=f"see {self.folder / WITNESS / 'log'}")
+
     def finish(self, job: int, began: float) -> dict[str, Any]:
         say("reading the books and replaying the job in a single process")
         config = ComputeJob.from_file(self.config)
@@ -159,6 +195,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="the run's folder (default: runs/demo-TIME)")
     parser.add_argument("--json", action="store_true", help="print report.json on stdout, and nothing else there")
     parser.add_argument("--no-kill", action="store_true", help="let every worker live")
+    parser.add_argument("--no-cheat", action="store_true", help="let every worker be honest")
     parser.add_argument("--no-replay", action="store_true", help="skip the single-process replay at the end")
     arguments = parser.parse_args()
     folder = arguments.folder or HERE.parents[1] / "runs" / time.strftime("demo-%Y%m%d-%H%M%S")
@@ -166,7 +203,12 @@ def main() -> int:
     os.environ["ZOO_HOME"] = str(folder / "submitter" / "home")  # a run touches nothing outside its folder
     try:
         demo = Demo(
-            folder, arguments.config, arguments.data, kill=not arguments.no_kill, with_replay=not arguments.no_replay
+            folder,
+            arguments.config,
+            arguments.data,
+            kill=not arguments.no_kill,
+            cheat=not arguments.no_cheat,
+            with_replay=not arguments.no_replay,
         )
         found = demo.run()
     except KeyboardInterrupt:

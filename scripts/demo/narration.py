@@ -9,6 +9,8 @@ from typing import Any
 from zoo_compute.amounts import format_amount
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import AGGREGATOR_SEAT
+from zoo_compute.spec.games import Outcome
+from zoo_compute.transcript import ENDS
 
 
 def zen(wei: int) -> str:
@@ -72,6 +74,15 @@ class Narrator:
     def _CheckpointPosted(self, a: Mapping[str, Any]) -> str:
         seats = bin(a["claim"]["scope"]).count("1")
         return f"{a['who']} posts checkpoint {a['claim']['round'] + 1} from {seats} seat{'s' * (seats > 1)}"
+
+    def _GameOpened(self, a: Mapping[str, Any]) -> str:
+        return f"!! {a['challenger'][:10]} challenges {a['who']}: game {a['game']}, with {zen(a['tokens'])} as a bond"
+
+    def _ChildPicked(self, a: Mapping[str, Any]) -> str:
+        return f"   game {a['game']}: not what I computed, from the child in place {a['place']} on"
+
+    def _GameEnded(self, a: Mapping[str, Any]) -> str:
+        return f"!! game {a['game']} is over: {ENDS[Outcome(a['outcome'])]}"
 
     def _ClaimConvicted(self, a: Mapping[str, Any]) -> str:
         return f"{a['who']} is convicted of {_seat(a['seat'])} in turn {a['turn']}: {zen(a['slashed'])} slashed"

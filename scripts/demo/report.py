@@ -21,6 +21,7 @@ from repops.files import save_state
 from zoo_compute.amounts import format_amount
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import Event, scan
+from zoo_compute.chain.games import read_games
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Checkpoint, JobView
@@ -28,6 +29,7 @@ from zoo_compute.job import ComputeJob, Manifest
 from zoo_compute.modules import made_by
 from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import raw_cid
+from zoo_compute.transcript import ENDS, Transcript, lines_of
 
 
 @dataclass(frozen=True)
@@ -201,12 +203,34 @@ def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, *
         "verified_segments": segments,
         "mismatches": mismatches,
         "reassigned": slots_taken_over(view, events),
+        "disputes": disputes_of(chain, job, events),
         "bit_equal_replay": equal,
         "checkpoint_root": view.checkpoint_roots[manifest.rounds].hex(),
         "masks": [hex(mask) for mask in masks_of(view)],
         "shard_reports": shard_reports(network, job),
     }
     return Report(found, who_trained(events, names), losses, sample)
+
+
+def disputes_of(chain: Chain, job: int, events: Sequence[Event]) -> list[dict[str, Any]]:
+    """Every game: its transcript, what it cost, and the money of its conviction."""
+    found = []
+    for game in read_games(chain, chain.head(), job=job):
+        transcript = Transcript(chain, game)
+        convicted = [e.args for e in events if e.name == "ClaimConvicted" and e.tx == game.events[-1].tx]
+        amounts = ("slashed", "restored", "to_challengers", "to_audits")
+        found.append(
+            {
+                "game": game.number,
+                "operator": game.operator,
+                "outcome": ENDS[game.outcome] if game.outcome else None,
+                "transcript": list(lines_of(transcript)),
+                "verdict": transcript.verdict.text if transcript.verdict else None,
+                "gas": sum(move.gas for move in transcript.moves),
+                "money": {name: str(args[name]) for args in convicted for name in amounts},
+            }
+        )
+    return found
 
 
 def slots_taken_over(view: JobView, events: Iterable[Event]) -> int:
@@ -261,6 +285,10 @@ def as_text(
         f"    slashed to {name}: {format_amount(int(amount), places=4)}"
         for name, amount in report["slashed_to"].items()
     ]
+    for game in report["disputes"]:
+        lines += ["", f"Dispute {game['game']} ({game['gas']:,} gas)", *("  " + line for line in game["transcript"])]
+        told = {key: format_amount(int(amount), places=4) for key, amount in game["money"].items()}
+        lines += [f"  {key:<16}{amount:>20}" for key, amount in told.items()]
     lines += ["", f"Gas ({report['transactions']} transactions, {report['gas_total']:,} gas)"]
     lines += [
         f"  {operation:<34}{entry['count']:>4} x {entry['mean']:>9,}"

@@ -27,7 +27,7 @@ CONFIG = TINY | {
     "limits": TINY["limits"] | {"policy": "roll back", "reexecute_s": 5},
 }
 PLANS = (
-    OperatorPlan("alpha", price="0.80", capacity=3),
+    OperatorPlan("alpha", price="0.80", capacity=3, lie={"round": ROUND, "slot": SLOT, "step": STEP}),
     OperatorPlan("beta", price="0.90", capacity=3),
     OperatorPlan("gamma", price="1.00", capacity=3),
     OperatorPlan("delta", roles=("aggregator",), aggregator_price="0.50"),
@@ -43,7 +43,6 @@ def network(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.fixture(scope="module")
 def finished(network: LocalNetwork) -> Finished:
-    network.make_liar("alpha", round=ROUND, slot=SLOT, step=STEP)
     return follow(network, submit(network, CONFIG))
 
 
