@@ -159,7 +159,7 @@ class Demo:
         home = self.folder / WITNESS
         home.mkdir()
         options = ["--turn", str(self.last_round), "--follow", "--challenge", "--store", str(home / "store"), "--json"]
-        account = ["--account", str(devnet.folder / f"{WITNESS}.json"), "--network", str(self.network.network_path)]
+        account = ["--account", str(devnet.key_file(WITNESS)), "--network", str(self.network.network_path)]
         command = [sys.executable, "-m", "zoo_compute.cli.main", "verify", str(view.job), *options, *account]
         passphrase = {"ZOO_PASSPHRASE_FILE": str(devnet.passphrase_file), "ZOO_HOME": str(home)}
         with (home / "log").open("wb") as log, (home / "verify.json").open("wb") as output:
