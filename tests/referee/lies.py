@@ -144,11 +144,11 @@ class Case:
         frame = Frame(inner_steps=self.inner_steps, segment_steps=self.segment_steps)
         return Result(trees.tree(frame, Phase.SEGMENTS).root, trees.states(frame, Phase.SEGMENTS)[-1])
 
-    def training(self, prover: Answers, result: Result, challenger: Asks | None = None) -> Played:
-        """A game about the slot-round. challenger: the honest one where none is given."""
+    def training(self, prover: Answers, result: Result, challenger: Asks | None = None, judge: Any = None) -> Played:
+        """A game about the slot-round. challenger: the honest one where none is given; judge: the one on paper."""
         claim = self.claim(self.leaf(self.slot, result))
         game = begun(1, claim, Kind.TRAINING, self.slot, self.work, result)
-        return play(Board(game), prover, challenger or Challenger(Trees(self.honest)), self.judge)
+        return play(Board(game), prover, challenger or Challenger(Trees(self.honest)), judge or self.judge)
 
     def updating(self, prover: Prover, challenger: Asks | None = None) -> Played:
         """About the update: the committer's is what its computation says."""

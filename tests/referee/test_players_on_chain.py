@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
@@ -24,9 +25,12 @@ from tests.differential.mirror import deployed
 from tests.differential.stage import Offer
 from zoo_compute.spec.games import Kind, Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT, PRESETS
+from zoo_compute.spec.refusal import Refused
 from zoo_compute.spec.state import Claim, ClaimStatus
 
+from .computed import plain
 from .contest import JOB, Contest, RefereeMirror
+from .hostile import Hostile
 from .judging import Job, Judge
 from .lies import Case, LyingAggregation, LyingUpdate, mlp
 
@@ -138,6 +142,28 @@ def judged(trial: Trial, *seated: Seated) -> None:
     trial.world.config = replace(trial.world.config, judge=judge)
 
 
+def contracts_judge(trial: Trial) -> Any:
+    """The contracts' answer, which must be that of the judge on paper."""
+    paper = trial.world.config.judge
+
+    def judge(kind: int, frame: Frame, position: Position, data: bytes) -> None:
+        told = None
+        try:
+            assert trial.mirror.evidence.judge(kind, plain(frame), plain(position), data)
+        except boa.BoaError as error:
+            told = Refused(str(error).splitlines()[0])
+        try:
+            paper(kind, frame, position, data)
+        except Refused:
+            assert told, f"the contracts convict, the judge on paper does not: kind {kind}"
+        else:
+            assert told is None, f"the judge on paper convicts, the contracts do not: {told}"
+        if told:
+            raise told
+
+    return judge
+
+
 def status(trial: Trial, name: str) -> ClaimStatus:
     seat = AGGREGATOR_SEAT if name == CAROL else trial.seats[name]
     return trial.world.claims[JOB, seat, 0].status
@@ -236,3 +262,21 @@ def test_a_lie_about_an_aggregation__is_convicted_by_the_contracts(trial, lie):
     assert kind == int(lie[0])
     assert trial.last.frame.node == node
     assert status(trial, CAROL) == ClaimStatus.CONVICTED
+
+
+# --- many games on paper, which the contracts judge
+
+
+@pytest.mark.parametrize(("name", "node"), one_of_each()[::2])
+def test_every_operator__is_judged_by_the_contracts(trial, name, node):
+    judged(trial)
+    check_operator(name, node, contracts_judge(trial))
+
+
+def test_wherever_a_challenger_goes__true_openings_convict_nobody_before_the_contracts(trial):
+    case, tried = trial.case, Counter()
+    judged(trial)
+    trees = Trees(case.honest)
+    hostile = Hostile(trees, random.Random(1), contracts_judge(trial), tried)
+    check_games(case, Prover(trees), hostile, case.result(trees), Kind.TRAINING, 30)
+    assert {1, 2, 3, 8} <= tried.keys()
