@@ -16,7 +16,7 @@ from typing import Any
 
 from keepers.challenging import Mismatches
 from keepers.requests import move_name, move_request
-from keepers.work import WorkStatus
+from keepers.work import MOVE, WorkStatus
 from zoo_compute.chain.connection import Chain, Head
 from zoo_compute.chain.games import GameView, read_games
 from zoo_compute.chain.sender import Sender
@@ -133,7 +133,7 @@ class Disputing:
     def _awaited(self, name: str, request: dict[str, Any]) -> WorkStatus:
         end = time.monotonic() + PATIENCE_S
         while True:
-            status = self._ask("work.move", name, request)
+            status = self._ask(MOVE, name, request)
             if status.state in ("done", "failed") or time.monotonic() > end:
                 return status
             time.sleep(PAUSE_S)

@@ -19,7 +19,7 @@ from keepers import broker, worker
 from keepers.app import make_app
 from keepers.config import load
 from keepers.process import configure_logging, say_ready
-from keepers.work import WorkLog
+from keepers.work import MOVE, WorkLog
 from node.device import use_threads
 from node.disputes.computation import SlotRound
 from node.disputing import run_move
@@ -39,7 +39,7 @@ def bodies(arguments: argparse.Namespace) -> dict[str, worker.Body]:
     def move(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         return run_move(request, store, made=lie.slot_round if lie.is_about(request) else SlotRound)
 
-    return {"work.train": _named(run_shard, tamper=lie), "work.move": move}
+    return {"work.train": _named(run_shard, tamper=lie), MOVE: move}
 
 
 def _named(body: Any, **options: Any) -> worker.Body:

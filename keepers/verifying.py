@@ -88,8 +88,10 @@ def verify(
     window is open: that takes a bond, which comes back with a share of the liar's lock when the contract convicts it. After
     Ctrl-C the same command goes on with its games. Exit code: 0 when all agrees, 3 when a lie was found.
     """
-    witness = Witness(settings, number, settings.store(store), device, challenges=challenges)
+    client = settings.client(store=store, with_account=challenges)
+    witness = Witness(settings, number, client.store, device, challenges=challenges)
     while True:
+        client.use_peers()
         view = read_job(settings.chain(), number)
         witness.check(view, _todo(view, every, turn, slot))
         is_over = view.settled or (turn is not None and view.is_final(turn))

@@ -17,7 +17,7 @@ from typing import Any
 
 from celery import Celery
 
-from keepers.app import RESULT_TTL_S, WORK_QUEUE
+from keepers.app import MOVE_QUEUE, RESULT_TTL_S, WORK_QUEUE
 
 RedisClient = Any  # redis.Redis, whose every answer is typed as a value or an awaitable
 
@@ -25,6 +25,7 @@ LEASE_S = 10
 LEASE_RENEWAL_S = 2.0
 RESEND_AFTER_S = 3.0
 ATTEMPTS = 3
+MOVE = "work.move"  # the task that computes a move of a dispute game
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class WorkQueue:
         if status.state == "running" or not self._lost(key):
             return status if status.state == "running" else WorkStatus("queued")
         self._redis.set(key, time.time(), ex=RESULT_TTL_S)
-        self._app.send_task(task, args=[name, request], queue=WORK_QUEUE)
+        queue = MOVE_QUEUE if task == MOVE else WORK_QUEUE
+        self._app.send_task(task, args=[name, request], queue=queue)
         return WorkStatus("queued")
 
     def status(self, name: str) -> WorkStatus:
@@ -79,7 +81,7 @@ class WorkQueue:
 
     def depth(self) -> int:
         """Messages no worker has taken yet."""
-        return int(self._redis.llen(WORK_QUEUE))
+        return int(self._redis.llen(WORK_QUEUE)) + int(self._redis.llen(MOVE_QUEUE))
 
     def _lost(self, key: str) -> bool:
         """Never sent; or sent a while ago, and neither waiting in the queue nor possibly behind running work."""

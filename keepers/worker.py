@@ -12,9 +12,9 @@ from typing import Any
 
 from celery import Celery
 
-from keepers.app import WORK_QUEUE
+from keepers.app import MOVE_QUEUE, WORK_QUEUE
 from keepers.requests import PREPARE
-from keepers.work import WorkLog
+from keepers.work import MOVE, WorkLog
 from node import disputing
 from node import worker as node_worker
 from node.errors import Withheld
@@ -34,7 +34,7 @@ TASKS: dict[str, Body] = {
     "work.verify": node_worker.run_verification,
     "work.check": node_worker.run_aggregation_check,
     "work.keep": node_worker.run_keeping,
-    "work.move": disputing.run_move,
+    MOVE: disputing.run_move,
 }
 
 
@@ -87,7 +87,7 @@ def start(app: Celery, name: str) -> None:
     """Serve the work queue until told to stop. One task at a time: torch uses the threads."""
     worker = app.Worker(
         pool="solo",
-        queues=[WORK_QUEUE],
+        queues=[MOVE_QUEUE, WORK_QUEUE],
         hostname=f"worker@{name}",
         loglevel="INFO",
         without_mingle=True,
