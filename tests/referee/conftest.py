@@ -1,4 +1,4 @@
-"""One job on both sides a session, and copies of it for the tests."""
+"""One job on both sides a file of tests, and copies of it for each: other files find the chain as it was."""
 
 import boa
 import pytest
@@ -9,7 +9,7 @@ from node.device import use_threads
 from .contest import again, contest
 
 
-@pytest.fixture(scope="session", name="committed")
+@pytest.fixture(scope="module", name="committed")
 def committed_fixture():
     with boa.env.anchor():
         yield contest(token="bad")  # which can be told to answer false

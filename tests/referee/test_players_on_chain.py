@@ -23,7 +23,7 @@ from tests.contract_kit import load
 from tests.differential.coverage import Coverage
 from tests.differential.mirror import deployed
 from tests.differential.stage import Offer
-from zoo_compute.spec.games import Kind, Result
+from zoo_compute.spec.games import Frame, Kind, Position, Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT, PRESETS
 from zoo_compute.spec.refusal import Refused
 from zoo_compute.spec.state import Claim, ClaimStatus
