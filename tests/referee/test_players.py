@@ -13,6 +13,7 @@ import pytest
 from node.disputes.depth import depth_of
 from node.disputes.prover import Prover
 from node.disputes.trees import Trees
+from repops.commitments import tensor_root_of
 from zoo_compute.spec.games import Frame, Phase
 
 from .lies import Case, Liar, LyingAggregation, LyingUpdate, mlp
@@ -133,15 +134,15 @@ class LeafOnly(Trees):
     [
         (Phase.SEGMENTS, 0, {}),
         (Phase.SEGMENTS, 2, {}),
-        (Phase.SEGMENTS, 4, {}),  # of four leaves, one beyond the last
+        (Phase.SEGMENTS, 3, {}),  # of four steps: beyond the last leaf
         (Phase.STEPS, 1, {"states": {3: 0}}),
         (Phase.NODES, 77, {"states": {3: 0}}),
-        (Phase.NODES, 255, {"states": {3: 0}}),
+        (Phase.NODES, 255, {"states": {3: 0}}),  # beyond the last
         (Phase.STATE, 5, {"states": {3: 0}}),
     ],
 )
 def test_a_hash_of_nothing__is_convicted_by_silence_or_as_another_entry(phase, leaf, lies):
-    case = mlp(inner_steps=5 if leaf != 4 else 4)
+    case = mlp(inner_steps=5 if leaf != 3 else 4)
     trees = LeafOnly(lying(case, **lies))
     trees.place = (phase, leaf)
     played = convicted(case, trees.computation, trees)
@@ -159,6 +160,22 @@ def test_bytes_that_differ_in_the_commitment_alone__cannot_be_shown():
     played = convicted(case, liar)
     assert played.evidence is None
     assert played.refused == "referee: tensor does not match"
+
+
+def test_a_leaf_beyond_the_last_of_a_tensor__cannot_be_shown():
+    """The tree of its elements has something where padding belongs."""
+    case = mlp()
+    node = next(at for at, made in enumerate(case.graph.nodes) if made.op != "constant" and made.elements > 256)
+    last = -(-case.graph.nodes[node].elements // 128)
+    trees = LeafOnly(lying(case, states={EVERY_STEP: 0}))
+    trees.place = (Phase.ELEMENTS, last)
+    liar, made = trees.computation, case.graph.nodes[node]
+    root = trees.tree(Frame(step=EVERY_STEP, node=node), Phase.ELEMENTS).root
+    honest = liar.trace(EVERY_STEP)
+    false = [*honest[:node], tensor_root_of(0, made.shape, root), *honest[node + 1 :]]
+    liar.trace = lambda step: false  # type: ignore[method-assign]
+    played = convicted(case, liar, trees)
+    assert (played.evidence, played.game.phase, played.game.is_beyond) == (None, Phase.ELEMENTS, True)
 
 
 def test_many_lies__the_first_of_them_convicts():
