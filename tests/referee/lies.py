@@ -249,6 +249,20 @@ class LyingAggregation(Lies, Aggregation):
     """A checkpoint that is another."""
 
 
+class LeafOnly(Trees):
+    """One hash of a tree is not of what lies below."""
+
+    place: tuple[Phase, int] = (Phase.SEGMENTS, 1)
+    to = sha256(b"nothing below").digest()
+
+    def leaves(self, frame: Frame, phase: Phase) -> list[bytes]:
+        leaves = list(super().leaves(frame, phase))
+        if self.place[0] == phase:
+            leaves += [bytes(32)] * (self.place[1] + 1 - len(leaves))
+            leaves[self.place[1]] = self.to
+        return leaves
+
+
 def random_examples(graph: Graph, rows: int, count: int, highest: int) -> Examples:
     """As the program's batch, `count` examples of which `rows` make one."""
     rng = np.random.default_rng(5)

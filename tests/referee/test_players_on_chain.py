@@ -293,7 +293,7 @@ def test_a_challenger_that_errs__has_no_evidence_before_the_contracts(trial):
     honest, judge = Trees(case.honest), contracts_judge(trial)
     result = case.result(honest)
     nodes = [at for at, node in enumerate(case.graph.nodes) if node.elements]
-    for node in rng.sample(nodes, 60):
+    for node in rng.sample(nodes, 30):
         liar = case.lying()
         liar.elements = {(STEP, node): rng.randrange(case.graph.nodes[node].elements)}
         liar.states = {STEP: 0}
