@@ -74,19 +74,19 @@ def judge(
     @notice As `Evidence` has it.
     """
     if evidence == END:
-        self._end(frame, position, data)
+        self._end(frame, position, abi_decode(data, bindings.End))
     elif evidence == BEGIN:
-        self._begin(frame, position, data)
+        self._begin(frame, position, abi_decode(data, bindings.Begin))
     elif evidence == OUTPUT:
-        self._output(frame, position, data)
+        self._output(frame, position, abi_decode(data, bindings.Output))
     elif evidence == INPUT:
-        self._input(frame, position, data)
+        self._input(frame, position, abi_decode(data, bindings.Input))
     elif evidence == CONSTANT_NODE:
-        self._constant(frame, position, data)
+        self._constant(frame, position, abi_decode(data, bindings.ConstantNode))
     elif evidence == DATA:
-        self._data(frame, position, data)
+        self._data(frame, position, abi_decode(data, bindings.Data))
     elif evidence == UPDATE:
-        self._update(frame, position, data)
+        self._update(frame, position, abi_decode(data, bindings.Update))
     else:
         raise "evidence: unknown kind"
     return True
@@ -94,9 +94,8 @@ def judge(
 
 @internal
 @pure
-def _end(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MAX_DATA]):
+def _end(frame: IEvidence.Frame, position: IEvidence.Position, end: bindings.End):
     self._check_here(position.phase == game_words.SEGMENTS)
-    end: bindings.End = abi_decode(data, bindings.End)
     segments: uint256 = (frame.inner_steps + frame.segment_steps - 1) // frame.segment_steps
     leaf: bytes32 = merkle._segment_leaf(frame.inner_steps, end.state)
     assert (
@@ -108,9 +107,8 @@ def _end(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MAX_D
 
 @internal
 @view
-def _begin(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MAX_DATA]):
+def _begin(frame: IEvidence.Frame, position: IEvidence.Position, begin: bindings.Begin):
     self._check_here(position.phase == game_words.STATE and position.height == 0 and frame.is_begin)
-    begin: bindings.Begin = abi_decode(data, bindings.Begin)
     bindings._check_entry(frame, begin.entry, position.index)
     name: Bytes[bindings.MAX_ENTRY] = bindings._name(begin.entry, bindings.STATE_NAME_AT)
     root: bytes32 = begin.tensor.root
@@ -147,9 +145,8 @@ def _seed(frame: IEvidence.Frame) -> bytes4:
 
 @internal
 @pure
-def _output(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MAX_DATA]):
+def _output(frame: IEvidence.Frame, position: IEvidence.Position, output: bindings.Output):
     self._check_here(position.phase == game_words.STATE and position.height == 0 and not frame.is_begin)
-    output: bindings.Output = abi_decode(data, bindings.Output)
     bindings._check_entry(frame, output.entry, position.index)
     after: uint256 = bindings._number(output.entry.data, 8)
     assert (
@@ -162,9 +159,8 @@ def _output(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MA
 
 @internal
 @pure
-def _input(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MAX_DATA]):
+def _input(frame: IEvidence.Frame, position: IEvidence.Position, given: bindings.Input):
     self._check_here(position.phase == game_words.ELEMENTS)
-    given: bindings.Input = abi_decode(data, bindings.Input)
     is_batch: bool = self._is_batch(frame, given.descriptor)
     self._check_here(not is_batch or frame.kind == UPDATE_PROGRAM)
     name: Bytes[bindings.MAX_ENTRY] = self._input_name(frame, given.descriptor, given.entry, is_batch)
@@ -174,9 +170,8 @@ def _input(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MAX
 
 @internal
 @pure
-def _constant(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MAX_DATA]):
+def _constant(frame: IEvidence.Frame, position: IEvidence.Position, constant_: bindings.ConstantNode):
     self._check_here(position.phase == game_words.ELEMENTS)
-    constant_: bindings.ConstantNode = abi_decode(data, bindings.ConstantNode)
     bindings._check_descriptor(frame, constant_.descriptor)
     self._check_here(bindings._number(constant_.descriptor, 0) == CONSTANT_CODE)
     # Its attributes, which come last, are the root.
@@ -186,8 +181,7 @@ def _constant(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[
 
 @internal
 @view
-def _data(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MAX_DATA]):
-    given: bindings.Data = abi_decode(data, bindings.Data)
+def _data(frame: IEvidence.Frame, position: IEvidence.Position, given: bindings.Data):
     self._check_here(frame.kind == TRAINING_PROGRAM)
     name: Bytes[bindings.MAX_ENTRY] = self._batch_name(frame, position, given.descriptor, given.entry)
     committed: bytes4 = bindings._shown(position, given.leaf, given.element)
@@ -218,8 +212,7 @@ def _data(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MAX_
 
 @internal
 @view
-def _update(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MAX_DATA]):
-    given: bindings.Update = abi_decode(data, bindings.Update)
+def _update(frame: IEvidence.Frame, position: IEvidence.Position, given: bindings.Update):
     self._check_here(frame.kind == AGGREGATION_PROGRAM)
     name: Bytes[bindings.MAX_ENTRY] = self._batch_name(frame, position, given.descriptor, given.entry)
     committed: bytes4 = bindings._shown(position, given.leaf, given.element)
@@ -249,7 +242,7 @@ def _update(frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[MA
                 root = each.root
         assert is_present or is_all, "evidence: claims missing"
         if is_present:
-            self._check_result(given, slot, first, root)
+            self._check_result(given.result, slot, given.claim.start_root, first, root)
             tensor: Bytes[bindings.MAX_ENTRY] = slice(name, UPDATES_BYTES, len(name) - UPDATES_BYTES)
             word = bindings._word_of(given.result.update_root, tensor, given.words, given.element % width)
     self._check_false(word != committed)
@@ -280,18 +273,14 @@ def _given(job: uint256, given: bindings.Update) -> uint256:
 
 @internal
 @pure
-def _check_result(given: bindings.Update, slot: uint256, first: uint256, root: bytes32):
+def _check_result(result: openings.Result, slot: uint256, start_root: bytes32, first: uint256, root: bytes32):
     """
     @notice That a slot's result is what the claim whose first slot is `first` has for it.
     """
     leaf: bytes32 = merkle._result_root(
-        slot,
-        given.claim.start_root,
-        given.result.segment_root,
-        given.result.end_root,
-        given.result.update_root,
+        slot, start_root, result.segment_root, result.end_root, result.update_root
     )
-    assert merkle._climb(leaf, slot - first, given.result.path) == root, "evidence: result does not match"
+    assert merkle._climb(leaf, slot - first, result.path) == root, "evidence: result does not match"
 
 
 @internal

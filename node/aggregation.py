@@ -14,8 +14,8 @@ from zoo_compute.rounds import aggregation_batch
 def aggregate(manifest: Manifest, programs: Programs, checkpoint: State, updates: Mapping[int, State]) -> State:
     """Mean of the updates in ascending order of slots, then outer SGD with Nesterov momentum. Raises BadInputs.
 
-    updates: slot -> update. What is not exchanged stays as it is in the checkpoint. Runs tensor by tensor, so that the
-    memory needed beside checkpoint and updates is that of all slots' updates of one tensor.
+    updates: slot -> update. What is not exchanged stays as it is in the checkpoint. Runs tensor by tensor: beside
+    checkpoint and updates it holds all slots' rows of one tensor, twice.
     """
     if not updates:
         raise BadInputs("aggregate: a round without updates has no next checkpoint")

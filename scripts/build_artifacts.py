@@ -52,6 +52,8 @@ CONTRACTS = (
     "Availability",
     "Admissions",
     "Operators",
+    "Bindings",
+    "Evidence",
     "Referee",
 )
 WIDTH = 120

@@ -27,6 +27,7 @@
             ├── AuditsRefusal      "audits: ..."
             ├── AdmissionsRefusal  "admissions: ..."
             ├── RefereeRefusal     "referee: ..."
+            ├── EvidenceRefusal    "evidence: ..."
             ├── OperatorsRefusal   "operators: ..."
             ├── TreasuryRefusal    "treasury: ..."
             ├── TimelockRefusal    "timelock_controller: ...", "access_control: ..."
@@ -170,6 +171,10 @@ class AdmissionsRefusal(Refusal):
 
 class RefereeRefusal(Refusal):
     """A move of a dispute game was refused."""
+
+
+class EvidenceRefusal(Refusal):
+    """The evidence does not show that a claim is false."""
 
 
 class OperatorsRefusal(Refusal):

@@ -9,9 +9,10 @@ import pytest
 
 from repops.graph import Graph
 from tests.referee.judged import deploy, flips, verdict
+from tests.referee.sparse import FORMS, asked
 from tests.referee.traced import Traced, step_program
 from tests.repops.random_programs import fill, random_program
-from zoo_compute.evidence import CARRIED, encode
+from zoo_compute.evidence import CARRIED, Leaf, Part, Source, encode
 from zoo_compute.spec.games import Phase
 
 GIVEN = ("input", "constant")
@@ -131,11 +132,10 @@ def test_the_leaf_of_the_element__for_a_part_of_it__is_no_word_to_take(judges, s
 
 def test_an_element_of_several_parts__is_judged_by_its_parts(judges, step: Traced):
     node = step.node("dot")
-    frame, position, shown = step.part(node, 0, 0)
-    leaf = step.part(node, 0)[1]
-    assert verdict(judges, frame, leaf, replace(shown, number=0, leaves=step.part(node, 0)[2].leaves[:1])) == (
-        "evidence: several parts"
-    )
+    frame, _, shown = step.part(node, 0, 0)
+    _, at_element, element = step.part(node, 0)
+    first = replace(shown, number=0, leaves=element.leaves[:1])
+    assert verdict(judges, frame, at_element, first) == "evidence: several parts"
 
 
 def test_a_leaf_that_was_not_shown__and_a_tree_that_is_not_of_words__are_no_place_for_it(judges, step: Traced):
@@ -146,3 +146,18 @@ def test_a_leaf_that_was_not_shown__and_a_tree_that_is_not_of_words__are_no_plac
     assert verdict(judges, frame, replace(position, open_leaf=b"\1" * 32), shown) == "evidence: bytes do not match"
     for wrong in ("descriptor", "trace_root"):
         assert verdict(judges, replace(frame, **{wrong: b"\1" * 32}), position, shown) != ""
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_part_of_a_large_element__with_up_to_32_leaves__is_judged(judges, form: str):
+    """Of tensors too large to be made; what benchmarks measure."""
+    assert verdict(judges, *asked(FORMS[form], lie=0)) == "evidence: not false"
+    assert verdict(judges, *asked(FORMS[form], lie=8)) == ""
+
+
+def test_the_most_that_a_part_opens__fits_a_call():
+    """The lanes of 2^31 terms: 32 leaves far apart in a tree of 2^20, and the shown one."""
+    leaf = Leaf(512, (bytes(32),) * 16)
+    source = Source(CARRIED, 32, 20, 0, (bytes(32),) * 3)
+    most = Part(bytes(1468), 0, 18, 32, (source,), (0,) * 32, (leaf,) * 33, (bytes(32),) * 32 * 15, (0,) * 2)
+    assert len(encode(most)) <= 40_960

@@ -55,6 +55,7 @@ class Chain:
         self.availability = bindings.Availability(w3, at["availability"])
         self.admissions = bindings.Admissions(w3, at["admissions"])
         self.operators = bindings.Operators(w3, at["operators"])
+        self.evidence = bindings.Evidence(w3, at["evidence"])
         self.referee = bindings.Referee(w3, at["referee"])
         self.histories: dict[tuple[str, int], History] = {}  # snapshot.py: the events of a job, read once
         self.causes: dict[str, str] = {}  # ledger.py: by transaction, why collateral was taken

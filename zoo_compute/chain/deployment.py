@@ -31,7 +31,6 @@ DEVNET_WORKLOAD = Workload(
 
 RECEIPT_TIMEOUT_S = 180.0
 EMPTY_BYTES32 = bytes(32)
-NOBODY = "0x" + 40 * "0"
 
 
 class Deployer(Protocol):
@@ -159,11 +158,11 @@ def deploy(
 def _judge(deployer: Deployer, at: dict[str, str], params: Preset) -> None:
     """What judges disputes. The coin that challengers lose goes to the timelock: the treasury can spend tokens alone."""
     at["operators"] = deployer.deploy("Operators")
+    at["bindings"] = deployer.deploy("Bindings", at["tasks"], at["settlement"])
+    at["evidence"] = deployer.deploy("Evidence", at["operators"], at["bindings"])
     at["referee"] = deployer.deploy(
         "Referee",
-        *(at[name] for name in ("registry", "tasks", "settlement")),
-        NOBODY,  # there is no Evidence yet: games end by silence alone
-        *(at[name] for name in ("operators", "timelock")),
+        *(at[name] for name in ("registry", "tasks", "settlement", "evidence", "operators", "timelock")),
         params.move_s,
         params.side_s,
     )

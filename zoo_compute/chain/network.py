@@ -42,6 +42,8 @@ CONTRACTS = {
     "availability": "Availability",
     "admissions": "Admissions",
     "operators": "Operators",
+    "bindings": "Bindings",
+    "evidence": "Evidence",
     "referee": "Referee",
 }
 

@@ -6,7 +6,9 @@ from .admissions import Admissions
 from .auction import Auction
 from .audits import Audits
 from .availability import Availability
+from .bindings import Bindings
 from .datasets import Datasets
+from .evidence import Evidence
 from .node_registry import NodeRegistry
 from .operators import Operators
 from .referee import Referee
@@ -22,7 +24,9 @@ __all__ = [
     "Auction",
     "Audits",
     "Availability",
+    "Bindings",
     "Datasets",
+    "Evidence",
     "NodeRegistry",
     "Operators",
     "Referee",

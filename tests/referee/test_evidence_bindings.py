@@ -1,0 +1,286 @@
+"""Evidence 1 to 5: ends, beginnings, outputs, inputs and constants. A true lie convicts, what is honest never does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import sha256
+
+import numpy as np
+import pytest
+
+from repops import encoding
+from repops.commitments import segment_leaf, sorted_names, state_root, tensor_root
+from repops.merkle import merkle_proof, merkle_root
+from tests.contract_kit import load
+from tests.referee.judged import MANIFEST, deploy, flips, verdict
+from tests.referee.traced import HERE, Traced, at_entry, step_program, tensor_in
+from tests.repops.random_programs import fill
+from zoo_compute.evidence import Begin, Constant, End, Evidence, Input, Output, WholeTensor, encode, entry_of
+from zoo_compute.rounds import aggregation_program, begin, checkpoint_nodes, update_program
+from zoo_compute.spec.games import Frame, Kind, Phase, Position
+
+GRAPH = step_program()
+NAMES = [entry.name for entry in GRAPH.state]
+B, M, SEED, W = range(4)
+ROUND, SLOT = 3, 2
+
+
+@pytest.fixture(scope="module")
+def judges():
+    return deploy(bytes(32))
+
+
+@pytest.fixture(scope="module")
+def step() -> Traced:
+    return Traced(GRAPH, *fill(np.random.default_rng(1), GRAPH))
+
+
+def convicts(judges, frame: Frame, position: Position, shown: Evidence) -> bool:
+    return verdict(judges, frame, position, shown) == ""
+
+
+def holds(judges, frame: Frame, position: Position, shown: Evidence, count: int = 40) -> None:
+    """What is honest is not false, whichever bit of the evidence is changed."""
+    assert verdict(judges, frame, position, shown) == "evidence: not false"
+    for bent in flips(encode(shown), count):
+        assert verdict(judges, frame, position, bent, kind=shown.KIND) != ""
+
+
+# --- 1: the end
+
+
+def segments(steps: int, every: int) -> tuple[Frame, list[bytes]]:
+    marks = [*range(0, steps, every), steps]
+    leaves = [segment_leaf(at, bytes([at]) * 32) for at in marks]
+    root = merkle_root(leaves)
+    return Frame(inner_steps=steps, segment_steps=every, segment_root=root, end_root=bytes([steps]) * 32), leaves
+
+
+@pytest.mark.parametrize(("steps", "every"), [(1, 1), (7, 3), (8, 2), (9, 2), (20, 30)])
+def test_the_last_state__is_the_end_root__or_the_claim_is_false(judges, steps: int, every: int):
+    frame, leaves = segments(steps, every)
+    position = Position(Phase.SEGMENTS, 1, 0, HERE, bytes(32))
+    shown = End(bytes([steps]) * 32, tuple(merkle_proof(leaves, len(leaves) - 1)))
+    holds(judges, frame, position, shown)
+    assert convicts(judges, replace(frame, end_root=HERE), position, shown)
+    earlier = End(bytes([0]) * 32, tuple(merkle_proof(leaves, 0)))
+    assert verdict(judges, frame, position, earlier) == "evidence: state does not match"
+    elsewhere = replace(position, phase=Phase.STEPS)
+    assert verdict(judges, replace(frame, end_root=HERE), elsewhere, shown) == "evidence: not here"
+    longer = replace(shown, path=(*shown.path, HERE))
+    assert verdict(judges, replace(frame, end_root=HERE), position, longer) == "evidence: state does not match"
+
+
+# --- 2: the beginning
+
+
+def draws() -> int:
+    """The manifest's rule, with its digest (`Manifest.draws`)."""
+    digest = sha256(b"seed" + MANIFEST + ROUND.to_bytes(4, "little") + SLOT.to_bytes(4, "little")).digest()
+    return int.from_bytes(digest[:4], "little", signed=True)
+
+
+@pytest.fixture(scope="module")
+def started():
+    rng = np.random.default_rng(5)
+    checkpoint = {
+        name: rng.standard_normal(node.shape).astype(np.float32) for name, node in checkpoint_nodes(GRAPH).items()
+    }
+    state = {
+        e.name: np.zeros(GRAPH.nodes[e.before].shape, np.int32 if e.name == "seed" else np.float32) for e in GRAPH.state
+    }
+    begin(GRAPH, state, checkpoint, draws())
+    frame = Frame(
+        job=1,
+        round=ROUND,
+        slot=SLOT,
+        program_root=encoding.root(GRAPH),
+        start_root=state_root(checkpoint),
+        after=state_root(state),
+        is_begin=True,
+    )
+    return frame, state, checkpoint
+
+
+def begins(checkpoint, index: int) -> Begin:
+    entry = GRAPH.state[index]
+    if entry.kind != "optimizer":
+        return Begin(entry_of(GRAPH, index), tensor_in(checkpoint, entry.name))
+    path = encoding.prove_node(GRAPH, entry.before).siblings
+    return Begin(entry_of(GRAPH, index), descriptor=encoding.descriptor(GRAPH.nodes[entry.before]), path=path)
+
+
+@pytest.mark.parametrize("index", [B, M, SEED, W])
+def test_the_state_at_step_0__follows_from_checkpoint_and_manifest(judges, started, index: int):
+    frame, state, checkpoint = started
+    shown = begins(checkpoint, index)
+    holds(judges, frame, at_entry(state, NAMES, index), shown)
+    false = dict(state)
+    false[NAMES[index]] = false[NAMES[index]] + np.ones((), false[NAMES[index]].dtype)
+    assert convicts(judges, frame, at_entry(false, NAMES, index), shown)
+    renamed = {"x" if name == NAMES[index] else name: array for name, array in state.items()}
+    names = ["x" if name == NAMES[index] else name for name in NAMES]
+    assert convicts(judges, frame, at_entry(renamed, names, index), shown)
+
+
+def test_a_seed_of_another_slot_or_round__is_false(judges, started):
+    frame, state, checkpoint = started
+    for other in (replace(frame, slot=SLOT + 1), replace(frame, round=ROUND + 1)):
+        assert convicts(judges, other, at_entry(state, NAMES, SEED), begins(checkpoint, SEED))
+
+
+def test_a_beginning_shown_with_another_entry__or_elsewhere__is_refused(judges, started):
+    frame, state, checkpoint = started
+    at_w, at_m = at_entry(state, NAMES, W), at_entry(state, NAMES, M)
+    of_w = begins(checkpoint, W)
+    assert verdict(judges, frame, at_w, begins(checkpoint, B)) == "evidence: other entry"
+    assert verdict(judges, frame, at_w, begins(checkpoint, M)) == "evidence: other entry"
+    assert (
+        verdict(judges, frame, at_w, replace(of_w, tensor=tensor_in(checkpoint, "b")))
+        == "evidence: state does not match"
+    )
+    other = replace(begins(checkpoint, M), descriptor=encoding.descriptor(GRAPH.nodes[0]))
+    assert verdict(judges, frame, at_m, other) == "evidence: other descriptor"
+    assert verdict(judges, frame, replace(at_w, height=1), of_w) == "evidence: not here"
+    assert verdict(judges, frame, replace(at_w, phase=Phase.NODES), of_w) == "evidence: not here"
+    assert verdict(judges, replace(frame, is_begin=False), at_w, of_w) == "evidence: not here"
+    foreign = replace(frame, program_root=HERE)
+    assert verdict(judges, foreign, at_w, of_w) == "evidence: other program"
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 127, 128, 129, 255, 256, 257, 128 * 3, 128 * 5 + 7, 128 * 64, 128 * 65 - 1])
+def test_a_tensor_of_one_word__of_any_size__has_the_root_that_its_words_have(count: int):
+    double = load("mocks/FilledDouble").deploy()
+    for word in (0, 0x01020304):
+        tree = WholeTensor(b"", word.to_bytes(4, "little") * count)
+        expected = tree.node(tree.height, 0) if count else bytes(32)
+        assert double.root(count, word.to_bytes(4, "little")) == expected
+
+
+def test_the_largest_tensor_of_zeros__has_a_root():
+    """2^31 - 1 elements: the last leaf of 2^24 is one word short."""
+    level, last = sha256(bytes(1 + 512)).digest(), sha256(bytes(1 + 508)).digest()
+    for _ in range(24):
+        level, last = sha256(b"\1" + level + level).digest(), sha256(b"\1" + level + last).digest()
+    assert load("mocks/FilledDouble").deploy().root(2**31 - 1, bytes(4)) == last
+
+
+# --- 3: outputs
+
+
+def outputs(step: Traced, index: int) -> Output:
+    after = step.graph.state[index].after
+    return Output(entry_of(step.graph, index), tensor_root(step.values[after]), step.path(after))
+
+
+def next_state(step: Traced) -> dict:
+    return {entry.name: step.values[entry.after] for entry in step.graph.state}
+
+
+@pytest.mark.parametrize("index", [B, M, SEED, W])
+def test_the_state_after_a_step__is_what_its_trace_ends_in(judges, step: Traced, index: int):
+    after = next_state(step)
+    frame = step.frame(after=state_root(after))
+    shown = outputs(step, index)
+    holds(judges, frame, at_entry(after, NAMES, index), shown)
+    false = after | {NAMES[index]: np.full_like(after[NAMES[index]], 5)}
+    assert convicts(judges, frame, at_entry(false, NAMES, index), shown)
+
+
+def test_an_output_shown_with_another_node__is_refused(judges, step: Traced):
+    after = next_state(step)
+    frame, at_w = step.frame(after=state_root(after)), at_entry(after, NAMES, W)
+    of_w, of_m = outputs(step, W), outputs(step, M)
+    assert verdict(judges, frame, at_w, replace(of_m, entry=of_w.entry)) == "evidence: trace does not match"
+    assert verdict(judges, frame, at_w, of_m) == "evidence: other entry"
+    before = replace(of_w, root=tensor_root(step.state["w"]), path=step.path(GRAPH.state[W].before))
+    assert verdict(judges, frame, at_w, before) == "evidence: trace does not match"
+    assert verdict(judges, frame, at_w, replace(of_w, path=of_w.path[:-1])) == "evidence: trace does not match"
+    assert verdict(judges, replace(frame, is_begin=True), at_w, of_w) == "evidence: not here"
+    assert verdict(judges, frame, replace(at_w, height=2), of_w) == "evidence: not here"
+
+
+# --- 4: inputs
+
+
+def inputs(step: Traced, node: int, source: dict, number: int) -> Input:
+    entry = step.graph.state[number].name if number < len(step.graph.state) else step.graph.batch[0][0]
+    return Input(step.descriptor(node), entry_of(step.graph, number), tensor_in(source, entry))
+
+
+HERE_AT_NODE = Position(Phase.ELEMENTS, 1, 0, HERE, bytes(32))
+
+
+@pytest.mark.parametrize("index", [B, M, SEED, W])
+def test_an_input_of_a_step__is_the_tensor_of_the_state_before(judges, step: Traced, index: int):
+    node = GRAPH.state[index].before
+    shown = inputs(step, node, dict(step.state), index)
+    holds(judges, step.frame(node), HERE_AT_NODE, shown)
+    altered = np.full_like(step.values[node], 5)
+    lying = replace(step, altered={node: altered})
+    assert convicts(judges, lying.frame(node), HERE_AT_NODE, shown)
+
+
+def test_the_inputs_of_an_update_and_an_aggregation__are_the_claims_states(judges):
+    rng = np.random.default_rng(4)
+    ended = {e.name: rng.standard_normal(GRAPH.nodes[e.before].shape).astype(np.float32) for e in GRAPH.state}
+    start = {n: rng.standard_normal(node.shape).astype(np.float32) for n, node in checkpoint_nodes(GRAPH).items()}
+    update = Traced(update_program(GRAPH), {"w": start["w"]}, {"w": ended["w"]})
+    of = {"kind": Kind.UPDATE, "before": state_root(start), "end_root": state_root(ended)}
+    for number, source in ((0, start), (1, ended)):
+        node = [update.graph.state[0].before, update.graph.batch[0][1]][number]
+        holds(judges, update.frame(node, **of), HERE_AT_NODE, inputs(update, node, source, number), 20)
+        lying = replace(update, altered={node: update.values[node] * 2})
+        assert convicts(judges, lying.frame(node, **of), HERE_AT_NODE, inputs(update, node, source, number))
+        crossed = inputs(update, node, (ended, start)[number], number)
+        assert verdict(judges, update.frame(node, **of), HERE_AT_NODE, crossed) == "evidence: state does not match"
+    graph = aggregation_program(GRAPH, slots=2, rate=0.5, momentum=0.5)
+    batch = {"updates/w": np.ones((2, 150), np.float32), "present": np.float32(2)}
+    aggregation = Traced(graph, start, batch)
+    of = {"kind": Kind.AGGREGATION, "before": state_root(start)}
+    for number, entry in enumerate(graph.state):
+        frame = aggregation.frame(entry.before, **of)
+        holds(judges, frame, HERE_AT_NODE, inputs(aggregation, entry.before, start, number), 5)
+
+
+def test_an_input_shown_with_another_tensor__entry_or_node__is_refused(judges, step: Traced):
+    node = GRAPH.state[W].before
+    frame, shown = step.frame(node), inputs(step, GRAPH.state[W].before, dict(step.state), W)
+    assert verdict(judges, frame, HERE_AT_NODE, replace(shown, tensor=tensor_in(step.state, "m"))) == (
+        "evidence: state does not match"
+    )
+    assert verdict(judges, frame, HERE_AT_NODE, replace(shown, entry=entry_of(GRAPH, M))) == "evidence: other entry"
+    computed = step.node("fma")
+    of_computed = replace(shown, descriptor=step.descriptor(computed))
+    assert verdict(judges, step.frame(computed), HERE_AT_NODE, of_computed) == "evidence: not here"
+    assert verdict(judges, frame, HERE_AT_NODE, of_computed) == "evidence: other descriptor"
+    assert verdict(judges, frame, replace(HERE_AT_NODE, phase=Phase.PARTS), shown) == "evidence: not here"
+    batch = GRAPH.batch[0][1]
+    of_batch = replace(shown, descriptor=step.descriptor(batch))
+    for kind in (Kind.TRAINING, Kind.AGGREGATION):
+        assert verdict(judges, step.frame(batch, kind=kind), HERE_AT_NODE, of_batch) == "evidence: not here"
+
+
+# --- 5: constants
+
+
+def test_a_constant__is_the_tensor_that_its_program_names(judges, step: Traced):
+    node = step.node("constant")
+    shown = Constant(step.descriptor(node))
+    holds(judges, step.frame(node), HERE_AT_NODE, shown, 100)
+    lying = replace(step, altered={node: step.values[node] * 2})
+    assert convicts(judges, lying.frame(node), HERE_AT_NODE, shown)
+    other = step.node("input")
+    assert verdict(judges, step.frame(other), HERE_AT_NODE, Constant(step.descriptor(other))) == "evidence: not here"
+    assert verdict(judges, lying.frame(node), replace(HERE_AT_NODE, phase=Phase.NODES), shown) == "evidence: not here"
+
+
+def test_kinds_that_there_are_not__are_refused(judges, step: Traced):
+    node = step.node("constant")
+    data = encode(Constant(step.descriptor(node)))
+    for kind in (0, 9, 2**256 - 1):
+        assert verdict(judges, step.frame(node), HERE_AT_NODE, data, kind=kind) == "evidence: unknown kind"
+
+
+def test_the_names_of_the_step__ascend():
+    assert sorted_names(dict.fromkeys(NAMES)) == NAMES

@@ -1,0 +1,146 @@
+"""Evidence 6: the words that a step trains on are the job's data's, at the places that the data rule says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+from repops.builder import Builder
+from repops.commitments import state_root
+from repops.graph import BATCH_ROLE, F32, I32, PARAMETER, STATE_ROLE, Graph
+from tests.referee.judged import SLOTS, deploy, flips, verdict
+from tests.referee.traced import HERE, Traced, changed, shown, words_in
+from zoo_compute.data import batch_of
+from zoo_compute.evidence import Data, Words, encode, entry_of
+from zoo_compute.spec.games import Frame, Kind, Phase, Position
+
+STEPS, ROWS, EXAMPLES = 7, 4, 29
+ROUND, SLOT, STEP = 2, 3, 5
+RNG = np.random.default_rng(3)
+TOKENS = {"tokens": RNG.integers(0, 99, (EXAMPLES, 71)).astype(np.int32)}
+ARRAYS = {
+    "inputs": RNG.standard_normal((EXAMPLES, 3, 50)).astype(np.float32),
+    "targets": RNG.integers(0, 9, (EXAMPLES,)).astype(np.int32),
+}
+ARRAYS["inputs"][17] = np.nan
+
+
+@lru_cache(maxsize=4)
+def program(dtype: str, shape: tuple[int, ...], targets: tuple[int, ...]) -> Graph:
+    b = Builder()
+    w = b.input(F32, (), STATE_ROLE, 0)
+    given = [("inputs", b.input(dtype, shape, BATCH_ROLE, 0)), ("targets", b.input(I32, targets, BATCH_ROLE, 1))]
+    return b.finish([("w", PARAMETER, w, b.map("mul", w, 2.0))], given, w)
+
+
+def trained(data: dict, accumulate: int) -> Traced:
+    """The step of ROUND, SLOT and STEP on its examples, by the rule that trainers follow."""
+    first = ((ROUND * SLOTS + SLOT) * STEPS + STEP) * ROWS
+    batch = batch_of(data, (first + np.arange(ROWS)) % EXAMPLES, accumulate)
+    dtype = F32 if batch["inputs"].dtype == np.float32 else I32
+    graph = program(dtype, batch["inputs"].shape, batch["targets"].shape)
+    return Traced(graph, {"w": np.float32(1)}, batch)
+
+
+def asked(
+    step: Traced, data: dict, name: str, element: int, lie: int = 0, place: tuple[int, int, int] = (ROUND, SLOT, STEP)
+) -> tuple[Frame, Position, Data]:
+    """What a game about a word of the batch ends with. The place of the word in the data is worked out anew."""
+    number = [each for each, _ in step.graph.batch].index(name)
+    node, entry = step.graph.batch[number][1], entry_of(step.graph, len(step.graph.state) + number)
+    round_, slot, at = place
+    frame = step.frame(node, round=round_, slot=slot, step=at, inner_steps=STEPS, rows=ROWS)
+    leaf = changed(step.leaf(node, element), element, lie)
+    width = step.values[node].size // ROWS
+    example = (((round_ * SLOTS + slot) * STEPS + at) * ROWS + element // width) % EXAMPLES
+    if "tokens" in data:
+        column = element % width + (name == "targets")
+        words = words_in(data, "tokens", example * 71 + column)
+    else:
+        words = words_in(data, name, example * width + element % width)
+    return frame, shown(leaf, element), Data(step.descriptor(node), entry, leaf, element, "tokens" in data, words)
+
+
+@pytest.fixture(scope="module", params=["tokens", "arrays"])
+def job(request):
+    data = TOKENS if request.param == "tokens" else ARRAYS
+    return deploy(state_root(data)), data
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("name", ["inputs", "targets"])
+def test_a_word_of_a_batch__is_the_datas__or_the_claim_is_false(job, accumulate: int, name: str):
+    judges, data = job
+    step = trained(data, accumulate)
+    size = step.batch[name].size
+    for element in {0, size - 1, *np.random.default_rng(1).integers(0, size, 6).tolist()}:
+        assert verdict(judges, *asked(step, data, name, element)) == "evidence: not false", element
+        assert verdict(judges, *asked(step, data, name, element, lie=1 << 22)) == "", element
+
+
+def test_any_bit_of_honest_evidence__changed__convicts_nobody(job):
+    judges, data = job
+    step = trained(data, 1)
+    for name in ("inputs", "targets"):
+        frame, position, given = asked(step, data, name, 2)
+        for bent in flips(encode(given), 60):
+            assert verdict(judges, frame, position, bent, kind=6) != ""
+
+
+@pytest.mark.parametrize(
+    "place", [(ROUND + 1, SLOT, STEP), (ROUND, SLOT - 1, STEP), (ROUND, SLOT, STEP - 1), (0, 0, 0)]
+)
+def test_what_another_step__slot_or_round_trains_on__is_another_word(job, place: tuple[int, int, int]):
+    """The words of a step are false where the game is about another one."""
+    judges, data = job
+    step = trained(data, 1)
+    element = step.batch["inputs"].size - 1
+    assert verdict(judges, *asked(step, data, "inputs", element, place=place)) == ""
+
+
+def test_another_word_of_the_data__is_refused(job):
+    judges, data = job
+    step = trained(data, 1)
+    frame, position, given = asked(step, data, "inputs", 0)
+    name = "tokens" if data is TOKENS else "inputs"
+    far = words_in(data, name, 128 * 9 + 5)
+    assert verdict(judges, frame, position, replace(given, words=far)) == "evidence: state does not match"
+    other = words_in({**data, name: data[name] + 1}, name, 0)
+    assert verdict(judges, frame, position, replace(given, words=other)) == "evidence: state does not match"
+    cut = replace(given.words, head=b"\0\0")
+    assert verdict(judges, frame, position, replace(given, words=cut)) != ""
+    assert verdict(judges, frame, position, replace(given, element=1)) != ""
+    assert verdict(judges, frame, position, replace(given, element=step.batch["inputs"].size)) != ""
+    assert verdict(judges, frame, position, replace(given, is_tokens=not given.is_tokens)) == "evidence: other data"
+    assert verdict(judges, frame, position, replace(given, entry=entry_of(step.graph, 0))) == "evidence: other entry"
+
+
+def test_data_whose_rows_are_of_another_form__is_refused():
+    """A program that takes other shapes or words than the data has."""
+    step = trained(TOKENS, 1)
+    for data, words in (
+        ({"tokens": TOKENS["tokens"][:, :70]}, "wider"),
+        ({"tokens": TOKENS["tokens"].astype(np.float32)}, "of another dtype"),
+    ):
+        judges = deploy(state_root(data))
+        frame, position, given = asked(step, TOKENS, "inputs", 0, lie=1)
+        given = replace(given, words=words_in(data, "tokens", 0))
+        assert verdict(judges, frame, position, given) == "evidence: other data", words
+
+
+def test_data_is_asked_for__of_training__at_a_shown_leaf_of_a_batch(job):
+    judges, data = job
+    step = trained(data, 1)
+    frame, position, given = asked(step, data, "inputs", 0, lie=1)
+    here = "evidence: not here"
+    assert verdict(judges, replace(frame, kind=Kind.AGGREGATION), position, given) == here
+    assert verdict(judges, frame, replace(position, open_leaf=bytes(32)), given) == here
+    assert verdict(judges, frame, replace(position, phase=Phase.PARTS), given) == here
+    assert verdict(judges, frame, replace(position, open_leaf=HERE), given) == "evidence: bytes do not match"
+    assert verdict(judges, frame, replace(position, index=1), given) == "evidence: no such element"
+    state = step.graph.state[0].before
+    of_state = replace(given, descriptor=step.descriptor(state), entry=entry_of(step.graph, 0), words=Words())
+    assert verdict(judges, step.frame(state), position, of_state) == here

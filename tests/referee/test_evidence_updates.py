@@ -1,0 +1,186 @@
+"""Evidence 7: what an aggregation adds up are the present slots' updates, as their claims have them, and +0 for the others."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from repops.commitments import result_root, state_root
+from repops.merkle import merkle_proof, merkle_root
+from tests.referee.judged import deploy, flips, verdict
+from tests.referee.traced import HERE, Traced, changed, shown, step_program, words_in
+from zoo_compute.evidence import Present, Update, Words, encode, entry_of
+from zoo_compute.rounds import aggregation_batch, aggregation_program, checkpoint_nodes
+from zoo_compute.spec.games import Frame, Kind, Phase, Position, Result, claim_hash
+from zoo_compute.spec.params import AGGREGATOR_SEAT
+from zoo_compute.spec.state import Claim, ClaimStatus
+
+SLOTS, TURN, JOB = 8, 6, 1
+# seat -> its slots. Seat 3 was split off seat 0; seats 2 and 4 are absent.
+SEATS = {0: (0, 2), 1: (4, 1), 2: (5, 1), 3: (2, 2), 4: (6, 1), 5: (7, 1)}
+PRESENT = (0, 1, 3, 5)
+MASK = sum(1 << seat for seat in PRESENT)
+RNG = np.random.default_rng(8)
+START = {n: RNG.standard_normal(v.shape).astype(np.float32) for n, v in checkpoint_nodes(step_program()).items()}
+UPDATES = {
+    slot: {"w": RNG.standard_normal(150).astype(np.float32)}
+    for seat in PRESENT
+    for slot in range(SEATS[seat][0], sum(SEATS[seat]))
+}
+UPDATES[4]["w"][20] = np.nan
+
+
+def result_of(slot: int) -> Result:
+    return Result(bytes([slot]) * 32, bytes([slot + 1]) * 32, state_root(UPDATES[slot]))
+
+
+def slots_of(seat: int) -> range:
+    return range(SEATS[seat][0], sum(SEATS[seat]))
+
+
+def leaves_of(seat: int) -> list[bytes]:
+    roots = {slot: result_of(slot) for slot in slots_of(seat)}
+    start = state_root(START)
+    return [result_root(slot, start, r.segment_root, r.end_root, r.update_root) for slot, r in roots.items()]
+
+
+def claim_of(seat: int) -> Claim:
+    first, count = SEATS[seat]
+    scope = first << 16 | count
+    return Claim(TURN, 5, seat, 70 + seat, scope, 9 * count, seat, state_root(START), merkle_root(leaves_of(seat)), 99)
+
+
+AGGREGATION = Claim(TURN, 5, AGGREGATOR_SEAT, 3, MASK, 11, 0, state_root(START), HERE, 500)
+
+
+@pytest.fixture(scope="module")
+def judges():
+    found = deploy(bytes(32))
+    for at, seat in enumerate(PRESENT):  # whatever became of a claim, it is what was aggregated
+        status = list(ClaimStatus)[at % 3]
+        found.double.set_claim(JOB, astuple(claim_of(seat)), int(status))
+    return found
+
+
+@pytest.fixture(scope="module")
+def step() -> Traced:
+    graph = aggregation_program(step_program(), slots=SLOTS, rate=0.7, momentum=0.9)
+    return Traced(graph, START, aggregation_batch(["w"], SLOTS, UPDATES))
+
+
+def holder_of(slot: int) -> int | None:
+    return next((seat for seat in PRESENT if slot in slots_of(seat)), None)
+
+
+def asked(step: Traced, name: str, element: int, lie: int = 0) -> tuple[Frame, Position, Update]:
+    number = [each for each, _ in step.graph.batch].index(name)
+    node, entry = step.graph.batch[number][1], entry_of(step.graph, len(step.graph.state) + number)
+    frame = step.frame(node, kind=Kind.AGGREGATION, claim=claim_hash(AGGREGATION))
+    leaf = changed(step.leaf(node, element), element, lie)
+    slot = element // 150
+    holder = None if name == "present" else holder_of(slot)
+    seats = PRESENT if holder is None else (holder,)
+    result, words = Result(), Words()
+    if holder is not None:
+        path = tuple(merkle_proof(leaves_of(holder), slot - SEATS[holder][0]))
+        result, words = replace(result_of(slot), path=path), words_in(UPDATES[slot], "w", element % 150)
+    given = tuple(Present.of(claim_of(seat)) for seat in seats)
+    shown_update = Update(step.descriptor(node), entry, leaf, element, AGGREGATION, given, result, words)
+    return frame, shown(leaf, element), shown_update
+
+
+@pytest.mark.parametrize("slot", range(SLOTS))
+def test_a_word_of_a_slots_row__is_its_updates__or_0_where_it_is_absent(judges, step: Traced, slot: int):
+    for column in (0, 20, 149):
+        element = slot * 150 + column
+        assert verdict(judges, *asked(step, "updates/w", element)) == "evidence: not false"
+        assert verdict(judges, *asked(step, "updates/w", element, lie=1 << 31)) == ""  # -0 is not +0
+
+
+def test_the_number_of_present_slots__is_counted_from_their_claims(judges, step: Traced):
+    assert step.values[dict(step.graph.batch)["present"]] == len(UPDATES) == 6
+    assert verdict(judges, *asked(step, "present", 0)) == "evidence: not false"
+    assert verdict(judges, *asked(step, "present", 0, lie=1 << 23)) == ""
+
+
+@pytest.mark.parametrize("counted", [1, 2, 3, 1023, 1024, 16_383, 16_384])
+def test_any_number_of_slots__is_the_float_that_it_is(step: Traced, counted: int):
+    found = deploy(bytes(32))
+    seats = [replace(claim_of(0), scope=counted // 2), replace(claim_of(1), scope=counted - counted // 2)]
+    for claim in seats:
+        found.double.set_claim(JOB, astuple(claim), 1)
+    aggregation = replace(AGGREGATION, scope=3)
+    lying = replace(step, altered={dict(step.graph.batch)["present"]: np.float32(counted)})
+    frame, position, given = asked(lying, "present", 0)
+    given = replace(given, claim=aggregation, present=tuple(map(Present.of, seats)))
+    frame = replace(frame, claim=claim_hash(aggregation))
+    assert verdict(found, frame, position, given) == "evidence: not false"
+    more = replace(step, altered={dict(step.graph.batch)["present"]: np.float32(counted + 1)})
+    _, position, other = asked(more, "present", 0)
+    assert verdict(found, frame, position, replace(given, leaf=other.leaf)) == ""
+
+
+def test_any_bit_of_honest_evidence__changed__convicts_nobody(judges, step: Traced):
+    for name, element in (("updates/w", 2 * 150 + 140), ("updates/w", 5 * 150), ("present", 0)):
+        frame, position, given = asked(step, name, element)
+        for bent in flips(encode(given), 50):
+            assert verdict(judges, frame, position, bent, kind=7) != ""
+
+
+def test_claims_that_are_missing__repeated__absent_or_unknown__are_refused(judges, step: Traced):
+    missing, absent = "evidence: claims missing", "evidence: not a present seat"
+    for name, element in (("updates/w", 5 * 150), ("present", 0)):
+        frame, position, given = asked(step, name, element, lie=1)
+        assert verdict(judges, frame, position, given) == ""
+        told: list[tuple[str, tuple[Present, ...]]] = [
+            (missing, given.present[:at] + given.present[at + 1 :]) for at in range(4)
+        ]
+        told += [(absent, (*given.present, given.present[-1])), (absent, given.present[::-1])]
+        told += [(absent, (*given.present[:3], replace(given.present[2], seat=4), given.present[3]))]
+        told += [(missing, ())]
+        for field in ("operator", "scope", "price", "pot_price", "deadline"):
+            false = replace(given.present[1], **{field: getattr(given.present[1], field) + 1})
+            told.append(("evidence: other claim", (given.present[0], false, *given.present[2:])))
+        for reason, present in told:
+            assert verdict(judges, frame, position, replace(given, present=present)) == reason
+
+
+def test_a_present_slot__without_its_claim__is_not_0(judges, step: Traced):
+    """An aggregator that took the update cannot be told that the slot was absent."""
+    frame, position, given = asked(step, "updates/w", 4 * 150 + 3)
+    others = tuple(Present.of(claim_of(seat)) for seat in PRESENT if seat != 1)
+    bare = replace(given, present=others, result=Result(), words=Words())
+    assert verdict(judges, frame, position, bare) == "evidence: claims missing"
+    every = replace(bare, present=tuple(Present.of(claim_of(seat)) for seat in PRESENT))
+    assert verdict(judges, frame, position, every) == "evidence: result does not match"
+
+
+def test_a_word_of_another_slot__tensor_or_state__is_refused(judges, step: Traced):
+    element = 2 * 150 + 7
+    frame, position, given = asked(step, "updates/w", element)
+    _, _, other = asked(step, "updates/w", 3 * 150 + 7)
+    assert verdict(judges, frame, position, replace(given, result=other.result)) == "evidence: result does not match"
+    assert verdict(judges, frame, position, replace(given, words=other.words)) == "evidence: state does not match"
+    late = replace(given, words=words_in(UPDATES[2], "w", 140))
+    assert verdict(judges, frame, position, late) == "evidence: state does not match"
+    assert verdict(judges, frame, position, replace(given, entry=entry_of(step.graph, 0))) == "evidence: other entry"
+    turned = replace(given, claim=replace(AGGREGATION, turn=TURN + 1))
+    assert verdict(judges, frame, position, turned) == "evidence: other claim"
+    unkept = replace(frame, job=2)
+    assert verdict(judges, unkept, position, given) == "evidence: other claim"
+
+
+def test_updates_are_asked_for__of_an_aggregation__at_a_shown_leaf_of_a_batch(judges, step: Traced):
+    frame, position, given = asked(step, "updates/w", 0, lie=1)
+    here = "evidence: not here"
+    changes: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"kind": Kind.TRAINING}, {}),
+        ({"kind": Kind.UPDATE}, {}),
+        ({}, {"phase": Phase.STATE}),
+        ({}, {"open_leaf": bytes(32)}),
+    ]
+    for of_frame, of_position in changes:
+        assert verdict(judges, replace(frame, **of_frame), replace(position, **of_position), given) == here
