@@ -95,7 +95,7 @@ class Lies(Computation):
         words = super().parts(step, node, element)
         if self.part is not None:
             words[self.part : -1] ^= 1
-        words[-1] = canonical(self.tensors(step, [node])[node]).reshape(-1).view(np.int32)[element]
+        words[-1] = canonical(self.tensors(step, node)[node]).reshape(-1).view(np.int32)[element]
         return words
 
 

@@ -141,7 +141,7 @@ class Challenger:
     def _part(self, game: Game, shown: Shown, at: int) -> Evidence | None:
         """Of an element with one part, or of one of its parts; None where it has parts to be asked for."""
         frame, node = game.frame, self._node(game)
-        values = self.computed.tensors(frame.step, [*self.computed.operands(frame.node), frame.node])
+        values = self.computed.tensors(frame.step, frame.node)
         words = [canonical(values[view.node]).reshape(-1).view(np.uint32) for view in node.operands]
         is_parts = game.phase == Phase.PARTS
         element = frame.element if is_parts else at

@@ -97,7 +97,7 @@ class Computation(ABC):
     ) -> None:
         self.graph, self.checkpoint, self.device = graph, checkpoint, device
         self.folder = Folder(folder)
-        self._held: tuple[int, dict[int, Array]] = (-1, {})
+        self._held: tuple[tuple[int, int], dict[int, Array]] = ((-1, -1), {})
 
     @abstractmethod
     def given(self, step: int) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
@@ -130,30 +130,23 @@ class Computation(ABC):
     def _trace(self, step: int) -> list[bytes]:
         return [tensor_roots({"": value}, threads=threads())[""] for _, value in self.values(step)]
 
-    def tensors(self, step: int, wanted: Sequence[int]) -> dict[int, Array]:
-        """The values of some nodes; those asked for last stay in memory."""
-        known_step, known = self._held
-        if known_step != step or not set(wanted) <= known.keys():
-            asked = set(wanted)
-            found = {at: np.array(value) for at, value in self.values(step, wanted) if at in asked}
-            self._held = (step, found)
-        return {at: self._held[1][at] for at in wanted}
+    def tensors(self, step: int, node: int) -> dict[int, Array]:
+        """The value of a node, and of those that it reads. What was asked for last stays in memory."""
+        if self._held[0] != (step, node):
+            wanted = {node, *(operand.node for operand in self.graph.nodes[node].operands)}
+            found = {at: np.array(value) for at, value in self.values(step, sorted(wanted)) if at in wanted}
+            self._held = ((step, node), found)
+        return self._held[1]
 
     def values(self, step: int, wanted: Sequence[int] | None = None) -> streaming.Values:
         """As `repops.streaming.values`, of one step."""
         prepare = partial(runner, device=self.device)
         return streaming.values(self.graph, *self.given(step), wanted=wanted, prepare=prepare, threads=threads())
 
-    def operands(self, node: int) -> list[int]:
-        return sorted({operand.node for operand in self.graph.nodes[node].operands})
-
     def parts(self, step: int, node: int, element: int) -> Array:
         """The words of the parts of an element, the last one as it is committed."""
         made = self.graph.nodes[node]
-        words = {
-            at: canonical(value).reshape(-1).view(np.uint32)
-            for at, value in self.tensors(step, [*self.operands(node), node]).items()
-        }
+        words = {at: canonical(value).reshape(-1).view(np.uint32) for at, value in self.tensors(step, node).items()}
         found = results(made, element, lambda operand, index: int(words[made.operands[operand].node][index]))
         if made.dtype == F32:
             found[-1] = canonical_word(found[-1])

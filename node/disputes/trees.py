@@ -88,7 +88,7 @@ class Trees:
             if phase == Phase.PARTS:
                 data = self.computation.parts(step, node, frame.element).tobytes()
             else:
-                data = canonical(self.computation.tensors(step, [node])[node]).tobytes()
+                data = canonical(self.computation.tensors(step, node)[node]).tobytes()
             known = self._words[phase] = (key, data)
         return known[1]
 

@@ -5,8 +5,16 @@ import pytest
 import torch
 
 from node.device import use_threads
+from tests.differential.mirror import deployed
 
 from .contest import again, contest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def deployments():
+    """Before anything is anchored: titanoboa would take back what other files of tests go on with."""
+    for preset in ("devnet", "production"):
+        deployed(preset)
 
 
 @pytest.fixture(scope="module", name="committed")

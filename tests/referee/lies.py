@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -175,6 +176,20 @@ class LyingUpdate(Lies, Update):
 
 class LyingAggregation(Lies, Aggregation):
     """A checkpoint that is another."""
+
+
+class LeafOnly(Trees):
+    """One hash of a tree is not of what lies below."""
+
+    place: tuple[Phase, int] = (Phase.SEGMENTS, 1)
+    to = sha256(b"nothing below").digest()
+
+    def leaves(self, frame: Frame, phase: Phase) -> list[bytes]:
+        leaves = list(super().leaves(frame, phase))
+        if self.place[0] == phase:
+            leaves += [bytes(32)] * (self.place[1] + 1 - len(leaves))
+            leaves[self.place[1]] = self.to
+        return leaves
 
 
 def random_examples(graph: Graph, rows: int, count: int, highest: int) -> Examples:

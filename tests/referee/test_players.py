@@ -13,9 +13,13 @@ import pytest
 from node.disputes.depth import depth_of
 from node.disputes.prover import Prover
 from node.disputes.trees import Trees
-from zoo_compute.spec.games import Frame, Phase
+from node.programs import Programs
+from node.training import train_shard
+from repops.merkle import merkle_root
+from zoo_compute.spec.games import Kind, Phase
+from zoo_compute.spec.referee import begun
 
-from .lies import Case, Liar, LyingAggregation, LyingUpdate, mlp
+from .lies import ROUND, Case, LeafOnly, Liar, LyingAggregation, LyingUpdate, mlp
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # threads wait for each other longer than these programs take
 EVERY_STEP = 3  # after it a segment ends, so that what is said of its state is in the claim
@@ -54,12 +58,12 @@ def test_honest_claims__are_never_convicted_by_an_honest_challenger():
 # --- training
 
 
-def test_one_bit_of_any_node_of_a_step__is_convicted_by_evidence_for_that_node():
+def test_one_bit_of_a_node_of_a_step__is_convicted_by_evidence_for_that_node():
     """Where the bit has no consequence, the author says another state follows, so that the step is disputed."""
     case, rng, kinds = mlp(), random.Random(1), Counter()
-    for node, made in enumerate(case.graph.nodes):
-        if not made.elements:
-            continue
+    nodes = [at for at, made in enumerate(case.graph.nodes) if made.elements]
+    for node in {*rng.sample(nodes, 50), *(at for _, at in case.graph.batch)}:
+        made = case.graph.nodes[node]
         element = rng.randrange(made.elements)
         lies = {"elements": {(EVERY_STEP, node): element}, "bit": rng.randrange(32)}
         trees = Trees(lying(case, **lies))
@@ -114,34 +118,20 @@ def test_an_end_that_is_not_the_last_state__is_convicted_at_once():
     assert (played.evidence, played.game.phase, played.game.height) == (1, Phase.SEGMENTS, 0 if played.moves[1:] else 2)
 
 
-class LeafOnly(Trees):
-    """One hash of a tree is not of what lies below."""
-
-    place: tuple[Phase, int] = (Phase.SEGMENTS, 1)
-    to = sha256(b"nothing below").digest()
-
-    def leaves(self, frame: Frame, phase: Phase) -> list[bytes]:
-        leaves = list(super().leaves(frame, phase))
-        if self.place[0] == phase:
-            leaves += [bytes(32)] * (self.place[1] + 1 - len(leaves))
-            leaves[self.place[1]] = self.to
-        return leaves
-
-
 @pytest.mark.parametrize(
     ("phase", "leaf", "lies"),
     [
         (Phase.SEGMENTS, 0, {}),
         (Phase.SEGMENTS, 2, {}),
-        (Phase.SEGMENTS, 4, {}),  # of four leaves, one beyond the last
+        (Phase.SEGMENTS, 3, {}),  # of four steps: beyond the last leaf
         (Phase.STEPS, 1, {"states": {3: 0}}),
         (Phase.NODES, 77, {"states": {3: 0}}),
-        (Phase.NODES, 255, {"states": {3: 0}}),
+        (Phase.NODES, 255, {"states": {3: 0}}),  # beyond the last
         (Phase.STATE, 5, {"states": {3: 0}}),
     ],
 )
 def test_a_hash_of_nothing__is_convicted_by_silence_or_as_another_entry(phase, leaf, lies):
-    case = mlp(inner_steps=5 if leaf != 4 else 4)
+    case = mlp(inner_steps=5 if leaf != 3 else 4)
     trees = LeafOnly(lying(case, **lies))
     trees.place = (phase, leaf)
     played = convicted(case, trees.computation, trees)
@@ -238,3 +228,18 @@ def test_with_a_folder__another_process_goes_on_without_computing_it_again(tmp_p
     monkeypatch.setattr(again, "advance", lambda step: (steps.append(step), advance(step)))
     assert case.training(Prover(Trees(again)), result).evidence == 3
     assert len(steps) <= 1, "at most the step whose state is disputed is computed once more"
+
+
+def test_who_trained__answers_at_once_from_the_roots_it_has(tmp_path, monkeypatch):
+    case = mlp()
+    manifest = case.manifest
+    trained = train_shard(manifest, Programs(case.graph), case.checkpoint, case.examples, ROUND, case.slot)
+    mine = case.lying(folder=tmp_path)
+    mine.know([root for _, root in trained.segments])
+    monkeypatch.setattr(mine, "advance", lambda step: pytest.fail(f"step {step} was computed"))
+    result = case.result(Trees(mine))
+    assert (result.segment_root, result.end_root) == (trained.segment_root, trained.end_root)
+    claim = case.claim(case.leaf(case.slot, result))
+    move = Prover(Trees(mine)).answer(begun(1, claim, Kind.TRAINING, case.slot, case.work, result))
+    assert move
+    assert merkle_root(move.args[0]) == trained.segment_root

@@ -20,7 +20,7 @@ from .lies import SEATS, Case, after_root, mlp
 from .test_players_programs import MODELS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-GAMES = 120
+GAMES = 80
 CASES = {"mlp": mlp, **MODELS}
 
 

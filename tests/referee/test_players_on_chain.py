@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
@@ -19,7 +20,7 @@ from node.disputes.rounds import Aggregation, Seated, Update
 from node.disputes.trees import Trees
 from repops.commitments import state_root, state_root_of
 from repops.merkle import Tree
-from tests.contract_kit import load
+from tests.contract_kit import load, reason_of
 from tests.differential.coverage import Coverage
 from tests.differential.mirror import deployed
 from tests.differential.stage import Offer
@@ -33,6 +34,8 @@ from .contest import JOB, Contest, RefereeMirror
 from .hostile import Hostile
 from .judging import Job, Judge
 from .lies import Case, LyingAggregation, LyingUpdate, mlp
+from .test_players_hostile import check_games
+from .test_players_programs import check_operator, one_of_each
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 ALICE, BOB, CAROL, DAVE = "alice", "bob", "carol", "dave owner"
@@ -109,6 +112,8 @@ class RealMirror(RefereeMirror):
             preset.side_s,
         )
         boa.env.set_storage(settlement.address, settlement._storage.referee.slot, int(referee.address, 16))
+        for contract in (operators, bindings, evidence):  # of contracts it knows boa would describe each revert
+            boa.env._contracts.pop(contract.address.canonical_address, None)
         for account in self.accounts.values():
             for name in ("zen", "usd"):
                 self.contracts[name].approve(referee.address, 2**256 - 1, sender=account)
@@ -151,7 +156,7 @@ def contracts_judge(trial: Trial) -> Any:
         try:
             assert trial.mirror.evidence.judge(kind, plain(frame), plain(position), data)
         except boa.BoaError as error:
-            told = Refused(str(error).splitlines()[0])
+            told = Refused(reason_of(error) or "no reason")
         try:
             paper(kind, frame, position, data)
         except Refused:
@@ -278,5 +283,22 @@ def test_wherever_a_challenger_goes__true_openings_convict_nobody_before_the_con
     judged(trial)
     trees = Trees(case.honest)
     hostile = Hostile(trees, random.Random(1), contracts_judge(trial), tried)
-    check_games(case, Prover(trees), hostile, case.result(trees), Kind.TRAINING, 30)
+    check_games(case, Prover(trees), hostile, case.result(trees), Kind.TRAINING, 100)
     assert {1, 2, 3, 8} <= tried.keys()
+
+
+def test_a_challenger_that_errs__has_no_evidence_before_the_contracts(trial):
+    case, rng, seen = trial.case, random.Random(4), Counter()
+    judged(trial)
+    honest, judge = Trees(case.honest), contracts_judge(trial)
+    result = case.result(honest)
+    nodes = [at for at, node in enumerate(case.graph.nodes) if node.elements]
+    for node in rng.sample(nodes, 30):
+        liar = case.lying()
+        liar.elements = {(STEP, node): rng.randrange(case.graph.nodes[node].elements)}
+        liar.states = {STEP: 0}
+        played = case.training(Prover(honest), result, Challenger(Trees(liar)), judge)
+        assert not played.is_convicted
+        seen[played.refused] += 1
+    assert seen.keys() >= {"evidence: not false"}
+    assert all(reason.startswith("evidence: ") for reason in seen if reason), seen

@@ -18,19 +18,19 @@ from node.disputes.prover import Prover
 from node.disputes.trees import Trees
 from node.programs import Programs, State
 from repops.backend import DTYPE
-from repops.commitments import Array
-from repops.graph import BATCH_ROLE, OPTIMIZER
+from repops.commitments import Array, tensor_root_of
+from repops.graph import BATCH_ROLE, F32, OPTIMIZER
 from repops.operators import TABLE
 from tests.repops import models
 from tests.repops.table_programs import table
 from zoo_compute.publish import initial_checkpoint
-from zoo_compute.spec.games import Phase
+from zoo_compute.spec.games import Frame, Phase
 
-from .lies import ROUND, ROWS, Case, Liar, case_of
+from .lies import ROUND, ROWS, Case, LeafOnly, Liar, case_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 STEP = 3  # after it a segment ends
-GAMES = 24
+GAMES = 16
 
 
 def gpt() -> Case:
@@ -83,6 +83,31 @@ def test_honest_work_on_a_model__survives_every_challenger_that_errs(name):
         assert not played.is_convicted
         seen.add((played.game.phase, played.refused[:9]))
     assert (Phase.ELEMENTS, "evidence:") in seen
+
+
+def test_a_leaf_beyond_the_last_of_a_tensor__cannot_be_shown():
+    """The tree of its elements has something where padding belongs."""
+    case = MODELS["conv"]()
+    floats = [
+        at for at, made in enumerate(case.graph.nodes) if made.op not in ("input", "constant") and made.dtype == F32
+    ]
+    node, last = next(
+        (at, leaves)
+        for at in floats
+        if (leaves := -(-case.graph.nodes[at].elements // 128)) > 1 and leaves & (leaves - 1)
+    )
+    liar = case.lying()
+    liar.states = {STEP: 0}
+    trees = LeafOnly(liar)
+    trees.place = (Phase.ELEMENTS, last)
+    made = case.graph.nodes[node]
+    root = trees.tree(Frame(step=STEP, node=node), Phase.ELEMENTS).root
+    honest = liar.trace(STEP)
+    false = [*honest[:node], tensor_root_of(0, made.shape, root), *honest[node + 1 :]]
+    liar.trace = lambda step: false  # type: ignore[method-assign]
+    played = case.training(Prover(trees), case.result(trees))
+    assert played.is_convicted
+    assert (played.evidence, played.game.phase, played.game.is_beyond) == (None, Phase.ELEMENTS, True)
 
 
 # --- every operator
