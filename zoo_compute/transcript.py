@@ -62,6 +62,7 @@ NAMES = {
     evidence.Update.KIND: "a word is not the update's",
     evidence.Part.KIND: "a number is not what comes out",
 }
+ENDINGS = ("convict", "time_out", "concede", "settle")
 GAME = 1
 
 
@@ -141,8 +142,8 @@ class Transcript:
         was_challengers = self._at.is_challengers_turn if self.moves else True
         text = self._play(name, args)
         by = "challenger" if was_challengers else "committer"
-        if name in ("convict", "time_out", "settle") and found["from"] != self.game.challenger:
-            by = "anybody"
+        if name in ENDINGS:  # whoever's turn it is
+            by = "challenger" if found["from"] == self.game.challenger else "anybody"
         self.moves.append(Told(name, by, found["from"], tx, found["blockNumber"], receipt["gasUsed"], text))
 
     @property
@@ -158,7 +159,7 @@ class Transcript:
             self._world.games[GAME] = replace(begun, challenger="challenger")
             self._world.operators[args["claim"].operator] = Operator(owner="committer", hot="committer")
             return self._opened(args["claim"], kind, args["slot"])
-        if name in ("convict", "time_out", "concede", "settle"):
+        if name in ENDINGS:
             return self._ended(name, args)
         sender = "challenger" if self._at.is_challengers_turn else "committer"
         getattr(referee, name)(self._world, Message(sender, 0), GAME, *args.values())
