@@ -114,6 +114,30 @@ def test_openings_of_something_else__are_refused(judges, step: Traced):
     assert verdict(judges, frame, position, replace(shown, descriptor=foreign)) == "evidence: other descriptor"
 
 
+def test_a_leaf_numbered_beyond_its_tree__does_not_pass_for_another_operands(judges, step: Traced):
+    """2^57 leaves are 2^64 words: there the addresses of the next operand begin."""
+    frame, position, shown = step.part(step.node("fma"), 140)
+    first, scalar, other = shown.sources
+    assert (first.height, scalar.height, other.height) == (1, 0, 1)
+    path = 1 + shown.trace_height
+    forged = replace(
+        shown,
+        sources=(first, scalar, first),
+        numbers=(shown.numbers[0], shown.numbers[1], shown.numbers[0] + 2 * 2**57),
+        leaves=(*shown.leaves[:3], shown.leaves[1]),
+        hashes=shown.hashes[:-path] + shown.hashes[:path],
+    )
+    assert verdict(judges, frame, position, forged) == "evidence: bytes do not match"
+
+
+def test_results_of_parts__under_another_root__are_refused(judges):
+    frame, position, shown = asked(FORMS["sum of 2^20, its lanes"])
+    assert CARRIED in [source.operand for source in shown.sources]
+    assert verdict(judges, frame, position, shown) == ""
+    other = replace(frame, parts_root=b"\1" * 32)
+    assert verdict(judges, other, position, shown) == "evidence: bytes do not match"
+
+
 def test_parts_of_other_parts__are_refused(judges, step: Traced):
     frame, position, shown = large(step)
     assert CARRIED not in [source.operand for source in shown.sources]  # what it carries on lies in the shown leaf
