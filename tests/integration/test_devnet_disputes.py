@@ -1,19 +1,22 @@
-"""Disputes by the deployed Referee: it is wired everywhere, silence convicts, and a lost bond reaches who it is owed to."""
+"""Disputes by the deployed Referee: it is wired everywhere, silence and evidence convict, and a lost bond reaches who it is owed to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
+from repops.merkle import merkle_proof, merkle_root
 from tests.integration.parties import Party, post
-from zoo_compute.chain.bindings.referee import Result, Work
+from zoo_compute.chain.bindings.referee import Frame, Result, Work
 from zoo_compute.chain.sender import Receipt
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState, Kind
 from zoo_compute.chain.views import Claim as Posted
 from zoo_compute.devnet import Devnet
-from zoo_compute.errors import RefereeRefusal, SettlementRefusal
+from zoo_compute.errors import EvidenceRefusal, RefereeRefusal, SettlementRefusal
+from zoo_compute.evidence import End, encode
 from zoo_compute.spec import games, merkle
 from zoo_compute.spec.params import COIN, DEVNET
 from zoo_compute.spec.referee import bond
@@ -21,7 +24,8 @@ from zoo_compute.spec.referee import bond
 pytestmark = pytest.mark.integration
 
 WORK = Work((b"\x01" * 32, b"\x02" * 32, b"\x03" * 32), inner_steps=8, segment_steps=4, rows=2)
-RESULT = Result(b"\x04" * 32, b"\x05" * 32, b"\x06" * 32, ())
+STATES = [merkle.segment_leaf(step, bytes([step]) * 32) for step in (0, 4, 8)]
+RESULT = Result(merkle_root(STATES), b"\x05" * 32, b"\x06" * 32, ())  # it does not end where its last segment does
 BUNDLE = b"\x08" * 32
 START = b"s" * 32
 TRAINING, AGGREGATION = int(games.Kind.TRAINING), int(games.Kind.AGGREGATION)
@@ -45,9 +49,9 @@ class Dispute:
         settlement = self.chain.settlement
         for seat, party in enumerate((one, two)):
             party.send(settlement.ready(self.job, seat, 60))
-        root = merkle.result_root(0, START, RESULT.segment_root, RESULT.end_root, RESULT.update_root)
-        one.send(settlement.commit(self.job, 0, 0, root, BUNDLE))
-        two.send(settlement.commit(self.job, 1, 0, root, BUNDLE))
+        for slot, party in enumerate((one, two)):
+            root = merkle.result_root(slot, START, RESULT.segment_root, RESULT.end_root, RESULT.update_root)
+            party.send(settlement.commit(self.job, slot, 0, root, BUNDLE))
         two.send(settlement.post_checkpoint(self.job, 0, 0b11, b"\x09" * 32, BUNDLE))
         three.send(self.chain.zen.approve(self.chain.referee.address, 2**256 - 1))
 
@@ -72,9 +76,9 @@ class Dispute:
         (found,) = (claim for claim in read_job(self.chain, self.job).claims if claim.seat == seat)
         return found
 
-    def challenge(self, claim: Posted, kind: int, work: Work = WORK) -> Receipt:
+    def challenge(self, claim: Posted, kind: int, slot: int = 0, work: Work = WORK) -> Receipt:
         coin, _ = bond(claim, 0, self.chain.w3.eth.gas_price)  # type: ignore[arg-type]
-        call = self.chain.referee.challenge(self.job, claim.fields, kind, 0, work, RESULT)  # type: ignore[arg-type]
+        call = self.chain.referee.challenge(self.job, claim.fields, kind, slot, work, RESULT)  # type: ignore[arg-type]
         return self.parties[2].send(call, value=2 * coin)
 
 
@@ -87,7 +91,7 @@ def test_the_deployed_referee__judges_what_the_deployed_contracts_keep(devnet: D
 
     # -- another work than the terms commit to
     with pytest.raises(RefereeRefusal, match="work does not match"):
-        dispute.challenge(dispute.claim(0), TRAINING, WORK._replace(segment_steps=2))
+        dispute.challenge(dispute.claim(0), TRAINING, work=WORK._replace(segment_steps=2))
 
     # -- a challenge that is given up: half of the bond is its victim's
     aggregation = dispute.claim(AGGREGATOR_SEAT)
@@ -101,18 +105,29 @@ def test_the_deployed_referee__judges_what_the_deployed_contracts_keep(devnet: D
     one.send(referee.withdraw(COIN, timelock))
     assert chain.coin(timelock) == coin - coin // 2, "the timelock takes coin"
 
+    # -- a claim that contradicts itself
+    false = dispute.claim(1)
+    opened = dispute.challenge(false, TRAINING, slot=1)
+    frame = Frame(**opened.event("FrameFixed").args["frame"])
+    for state, message in ((b"\x07" * 32, "state does not match"), (b"\x08" * 32, "")):
+        call = referee.convict(2, false.fields, frame, End.KIND, encode(End(state, tuple(merkle_proof(STATES, 2)))))  # type: ignore[arg-type]
+        with pytest.raises(EvidenceRefusal, match=message) if message else nullcontext():
+            three.send(call)
+    assert dispute.claim(1).state == ClaimState.CONVICTED
+
     # -- a claim whose author does not defend it
     false = dispute.claim(0)
     dispute.challenge(false, TRAINING)
-    game = referee.games(2)
+    game, won = referee.games(3), referee.owed(COIN, three.account.address)
+    assert won > 0
     assert game.state.move_s == DEVNET.move_s + 100
     with pytest.raises(RefereeRefusal, match="time left"):
-        two.send(referee.time_out(2, false.fields))  # type: ignore[arg-type]
+        two.send(referee.time_out(3, false.fields))  # type: ignore[arg-type]
     devnet.warp_to(max(game.state.at + game.state.move_s, false.deadline) + 1)
     with pytest.raises(SettlementRefusal, match="in dispute"):
         two.send(chain.settlement.finalise(dispute.job, [false.fields]))  # type: ignore[list-item]
-    two.send(referee.time_out(2, false.fields))  # type: ignore[arg-type]
+    two.send(referee.time_out(3, false.fields))  # type: ignore[arg-type]
     assert dispute.claim(0).state == ClaimState.CONVICTED
-    assert referee.owed(COIN, three.account.address) == game.coin
+    assert referee.owed(COIN, three.account.address) == won + game.coin
     two.send(chain.settlement.finalise(dispute.job, [dispute.claim(AGGREGATOR_SEAT).fields]))  # type: ignore[list-item]
     assert dispute.claim(AGGREGATOR_SEAT).state == ClaimState.PAID
