@@ -154,6 +154,20 @@ def test_the_leaf_of_the_element__for_a_part_of_it__is_no_word_to_take(judges, s
     assert verdict(judges, frame, position, own) == "evidence: other words"
 
 
+def test_words_of_a_leaf_that_was_not_opened__are_no_words_to_take(judges, step: Traced):
+    """Behind the last leaf the call holds whatever its sender put there."""
+    frame, position, shown = step.part(step.node("copy"), 5)
+    assert step.parts(step.node("copy"), 5)[0].reads == ((0, 5),)
+    for leaf in (1, 2, 32, 33, 511):
+        forged = replace(
+            shown, sources=(), numbers=(), leaves=shown.leaves[:1], hashes=(), places=((leaf << 7 | 5) << 240,)
+        )
+        data = encode(forged) + bytes(range(256)) * 80
+        assert verdict(judges, frame, position, data, kind=8) in ("evidence: other words", "?"), leaf
+        if leaf <= 32:
+            assert verdict(judges, frame, position, data, kind=8) == "evidence: other words"
+
+
 def test_an_element_of_several_parts__is_judged_by_its_parts(judges, step: Traced):
     node = step.node("dot")
     frame, _, shown = step.part(node, 0, 0)
