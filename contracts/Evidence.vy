@@ -28,8 +28,8 @@ MAX_SOURCES: constant(uint256) = 3
 MAX_OPENED: constant(uint256) = 32
 MAX_SHOWN: constant(uint256) = MAX_OPENED + 1
 MAX_WORDS: constant(uint256) = 129
-# No address: a word of a tensor is no word that its own element takes.
-NOWHERE: constant(uint256) = 1 << 255
+# Added to an address, `operand << 64 | word`: what is below it is of no leaf that was opened.
+OPENED: constant(uint256) = 1 << 64
 CANONICAL_NAN: constant(uint256) = 511 << 22
 INFINITY: constant(uint256) = 255 << 23
 MAGNITUDE: constant(uint256) = 2**31 - 1
@@ -103,13 +103,13 @@ def _check_part(frame: IEvidence.Frame, position: IEvidence.Position):
     is_last: bool = True
     element: uint256 = self._field(NUMBER)
     part: uint256 = 0
-    # What the shown leaf is of, as an address of its first word.
-    start: uint256 = NOWHERE
+    # Where the shown leaf begins among the parts' results; a word of an element's own tensor is none that it takes.
+    start: uint256 = 0
     if position.phase == game_words.PARTS:
         part = element
         element = frame.element
         is_last = part == frame.parts - 1
-        start = CARRIED << 64 | position.index * openings.WORDS_A_LEAF
+        start = OPENED + (CARRIED << 64 | position.index * openings.WORDS_A_LEAF)
     else:
         assert staticcall IOperators(operators).part_count(descriptor, element) == 1, "evidence: several parts"
     starts: uint256[MAX_SHOWN] = self._opened(frame, descriptor, start)
@@ -143,7 +143,7 @@ def _opened(
 ) -> uint256[MAX_SHOWN]:
     """
     @notice Opens all leaves under the tensors they are of, these under the trace, and parts under the parts' root.
-    @return Of each leaf the address of its first word, `operand << 64 | word`.
+    @return Of each leaf the address of its first word and OPENED; 0 of what was not opened.
     """
     starts: uint256[MAX_SHOWN] = empty(uint256[MAX_SHOWN])
     starts[0] = shown
@@ -166,7 +166,7 @@ def _opened(
             cursor.leaf += LEAF_STRIDE
             cursor.number += 32
             cursor.opened += 1
-            starts[cursor.opened] = operand << 64 | places[j] * openings.WORDS_A_LEAF
+            starts[cursor.opened] = OPENED + (operand << 64 | places[j] * openings.WORDS_A_LEAF)
         root: bytes32 = empty(bytes32)
         root, cursor.hash = self._root(nodes, places, count, self._at(source + 64), cursor.hash)
         if operand == CARRIED:
@@ -279,10 +279,10 @@ def _executed(
     assert len(carried) + len(reads) == len(words), "evidence: other words"
     checked: uint256 = 0
     for each: uint256 in carried:
-        assert addresses[checked] == CARRIED << 64 | each, "evidence: other words"
+        assert addresses[checked] == OPENED + (CARRIED << 64 | each), "evidence: other words"
         checked = unsafe_add(checked, 1)
     for each: uint256 in reads:
-        assert addresses[checked] == each, "evidence: other words"
+        assert addresses[checked] == unsafe_add(OPENED, each), "evidence: other words"
         checked = unsafe_add(checked, 1)
     return result
 

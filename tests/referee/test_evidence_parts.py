@@ -114,6 +114,30 @@ def test_openings_of_something_else__are_refused(judges, step: Traced):
     assert verdict(judges, frame, position, replace(shown, descriptor=foreign)) == "evidence: other descriptor"
 
 
+def test_a_leaf_numbered_beyond_its_tree__does_not_pass_for_another_operands(judges, step: Traced):
+    """2^57 leaves are 2^64 words: there the addresses of the next operand begin."""
+    frame, position, shown = step.part(step.node("fma"), 140)
+    first, scalar, other = shown.sources
+    assert (first.height, scalar.height, other.height) == (1, 0, 1)
+    path = 1 + shown.trace_height
+    forged = replace(
+        shown,
+        sources=(first, scalar, first),
+        numbers=(shown.numbers[0], shown.numbers[1], shown.numbers[0] + 2 * 2**57),
+        leaves=(*shown.leaves[:3], shown.leaves[1]),
+        hashes=shown.hashes[:-path] + shown.hashes[:path],
+    )
+    assert verdict(judges, frame, position, forged) == "evidence: bytes do not match"
+
+
+def test_results_of_parts__under_another_root__are_refused(judges):
+    frame, position, shown = asked(FORMS["sum of 2^20, its lanes"])
+    assert CARRIED in [source.operand for source in shown.sources]
+    assert verdict(judges, frame, position, shown) == ""
+    other = replace(frame, parts_root=b"\1" * 32)
+    assert verdict(judges, other, position, shown) == "evidence: bytes do not match"
+
+
 def test_parts_of_other_parts__are_refused(judges, step: Traced):
     frame, position, shown = large(step)
     assert CARRIED not in [source.operand for source in shown.sources]  # what it carries on lies in the shown leaf
@@ -128,6 +152,20 @@ def test_the_leaf_of_the_element__for_a_part_of_it__is_no_word_to_take(judges, s
     frame, position, shown = step.part(step.node("copy"), 5)
     own = replace(shown, places=(5 << 240,))
     assert verdict(judges, frame, position, own) == "evidence: other words"
+
+
+def test_words_of_a_leaf_that_was_not_opened__are_no_words_to_take(judges, step: Traced):
+    """Behind the last leaf the call holds whatever its sender put there."""
+    frame, position, shown = step.part(step.node("copy"), 5)
+    assert step.parts(step.node("copy"), 5)[0].reads == ((0, 5),)
+    for leaf in (1, 2, 32, 33, 511):
+        forged = replace(
+            shown, sources=(), numbers=(), leaves=shown.leaves[:1], hashes=(), places=((leaf << 7 | 5) << 240,)
+        )
+        data = encode(forged) + bytes(range(256)) * 80
+        assert verdict(judges, frame, position, data, kind=8) in ("evidence: other words", "?"), leaf
+        if leaf <= 32:
+            assert verdict(judges, frame, position, data, kind=8) == "evidence: other words"
 
 
 def test_an_element_of_several_parts__is_judged_by_its_parts(judges, step: Traced):

@@ -123,6 +123,19 @@ def test_any_number_of_slots__is_the_float_that_it_is(step: Traced, counted: int
     assert verdict(found, frame, position, replace(given, leaf=other.leaf)) == ""
 
 
+def test_128_seats__the_most_there_are__are_counted_in_one_call(step: Traced):
+    found = deploy(bytes(32))
+    seats = [replace(claim_of(0), seat=seat, scope=seat << 16 | 1, root=HERE) for seat in range(128)]
+    for claim in seats:
+        found.double.set_claim(JOB, astuple(claim), 1)
+    aggregation = replace(AGGREGATION, scope=2**128 - 1)
+    frame, position, given = asked(step, "present", 0)
+    given = replace(given, claim=aggregation, present=tuple(map(Present.of, seats)))
+    assert len(encode(given)) <= 40_960
+    assert verdict(found, replace(frame, claim=claim_hash(aggregation)), position, given) == ""  # it says 6
+    assert found.judge._computation.get_gas_used() < 2_000_000
+
+
 def test_any_bit_of_honest_evidence__changed__convicts_nobody(judges, step: Traced):
     for name, element in (("updates/w", 2 * 150 + 140), ("updates/w", 5 * 150), ("present", 0)):
         frame, position, given = asked(step, name, element)
