@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from repops.merkle import Tree
-from zoo_compute.spec.games import Hashes, Phase
+from zoo_compute.spec.games import EMPTY, Frame, Hashes, Phase
 
 
 class Move(NamedTuple):
@@ -32,7 +32,7 @@ ENTERED = {
 class Shown:
     """Tree by tree the children that were revealed on the way down, and the leaf of words that was shown.
 
-    Contract: events NodeRevealed and LeafShown, in their order; a tree is entered where a frame is fixed or a state disputed.
+    From the chain: `told` with the events of each transaction of the game, in order. From the moves themselves: `of`.
     """
 
     phase: Phase = Phase.SEGMENTS
@@ -58,6 +58,16 @@ class Shown:
             return self.revealed(args[0])
         return self.showed(args[0]) if name == "open_leaf" else self
 
+    def told(
+        self, *, frame: Frame | None = None, is_disputed: bool = False, children: Hashes = (), leaf: bytes = b""
+    ) -> Shown:
+        """After a move, from its events: FrameFixed, StateDisputed, NodeRevealed, LeafShown, in whatever order."""
+        phase = phase_of(frame) if frame else Phase.STATE if is_disputed else self.phase
+        entered = replace(self, phase=phase)
+        if children:
+            entered = entered.revealed(children)
+        return entered.showed(leaf) if leaf else entered
+
     def revealed(self, children: Hashes) -> Shown:
         above = self.children.get(self.phase, ())
         return replace(self, children={**self.children, self.phase: (*above, children)})
@@ -69,6 +79,19 @@ class Shown:
     def last(self) -> Hashes:
         """The children of the node where the game stands."""
         return self.children[self.phase][-1]
+
+
+def phase_of(frame: Frame) -> Phase:
+    """The tree that a game stands in when this frame was fixed; a state that is disputed later fixes none."""
+    if frame.parts_root != EMPTY:
+        return Phase.PARTS
+    if frame.descriptor != EMPTY:
+        return Phase.ELEMENTS
+    if frame.trace_root != EMPTY:
+        return Phase.NODES
+    if frame.is_begin:
+        return Phase.STATE
+    return Phase.STEPS if frame.tree_root not in (EMPTY, frame.segment_root) else Phase.SEGMENTS
 
 
 class Seen:

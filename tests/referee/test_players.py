@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
+from node.disputes.challenger import Challenger
 from node.disputes.depth import depth_of
+from node.disputes.moves import Shown
 from node.disputes.prover import Prover
 from node.disputes.trees import Trees
 from node.programs import Programs
 from node.training import train_shard
 from repops.merkle import merkle_root
-from zoo_compute.spec.games import Kind, Phase
+from zoo_compute.spec.games import Awaits, Frame, Game, Kind, Phase
 from zoo_compute.spec.referee import begun
 
 from .lies import ROUND, Case, LeafOnly, Liar, LyingAggregation, LyingUpdate, mlp
@@ -210,6 +212,45 @@ def test_any_word_of_an_aggregation__is_convicted():
             kinds[played.evidence] += 1
     assert kinds.keys() == {4, 7, 8}
     assert kinds[7] >= 4 * (len(names) - 1) + 1
+
+
+# --- what was shown, from events
+
+
+class Listener(Challenger):
+    """Hears events alone: what it knows must be what the moves show."""
+
+    heard = Shown()
+    before = Frame()
+
+    def hear(self, game: Game, shown: Shown) -> None:
+        """The contract tells the frame where it changed, and what was revealed."""
+        is_disputed = shown.phase == Phase.STATE and not game.frame.is_begin and self.heard.phase != Phase.STATE
+        frame = game.frame if game.frame != self.before else None
+        if is_disputed:
+            self.heard = self.heard.told(is_disputed=True)
+        is_new = game.awaits == Awaits.PICK
+        leaf = shown.leaves.get(shown.phase, b"") if game.is_open else b""
+        children = shown.children[shown.phase][-1] if is_new else ()
+        self.heard, self.before = self.heard.told(frame=frame, children=children, leaf=leaf), game.frame
+
+    def next(self, game: Game, shown: Shown) -> Any:
+        self.hear(game, shown)
+        assert self.heard.phase == game.phase
+        assert self.heard.children == shown.children
+        assert self.heard.leaves.get(game.phase) == (shown.leaves[game.phase] if game.is_open else None)
+        return super().next(game, self.heard)
+
+
+@pytest.mark.parametrize("lies", [{"states": {3: 0}}, {"states": {-1: 0}}, {"part": 1}, {}])
+def test_who_hears_the_events_alone__knows_what_the_moves_show(lies):
+    case = mlp()
+    node = next(at for at, made in enumerate(case.graph.nodes) if made.op == "dot")
+    elements = {} if "states" in lies else {(EVERY_STEP, node): 3}
+    liar = lying(case, **({"states": {EVERY_STEP: 0}} | lies), elements=elements)
+    trees = Trees(liar)
+    played = case.training(Prover(trees), case.result(trees), Listener(Trees(case.honest)))
+    assert played.evidence in (2, 3, 8)
 
 
 # --- a restart in mid-game

@@ -28,6 +28,7 @@ from zoo_compute.spec.games import Frame, Kind, Position, Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT, PRESETS
 from zoo_compute.spec.refusal import Refused
 from zoo_compute.spec.state import Claim, ClaimStatus
+from zoo_compute.spec.world import Call
 
 from .computed import plain
 from .contest import JOB, Contest, RefereeMirror
@@ -75,7 +76,7 @@ class Trial(Contest):
         return self.named[CAROL]
 
     def dispute(self, name: str, kind: Kind, slot: int, result: Result, prover: Prover, challenger: Challenger) -> int:
-        """The whole game; the kind of evidence that ended it."""
+        """The whole game; the kind of evidence that ended it. What was shown is read from the contract's events alone."""
         args = (JOB, self.named[name], kind.value, slot, self.case.work, result)
         number, shown = int(self.ok("referee", "challenge", DAVE, *args)), Shown()
         while True:
@@ -87,11 +88,35 @@ class Trial(Contest):
             if move.name == "convict":
                 self.last = game
                 return int(move.args[2])
-            shown = shown.then(move)
+            shown = shown.told(**self.events())
+            assert shown.phase == self.game(number).phase
+
+    def events(self) -> dict[str, Any]:
+        """Of the last call, as `Shown.told` takes them."""
+        assert isinstance(self.mirror, RealMirror)
+        logs = self.mirror.contracts["referee"].get_logs(self.mirror.computation, include_child_logs=False)
+        found: dict[str, Any] = {}
+        for event in logs:
+            name = type(event).__name__
+            if name == "FrameFixed":
+                found["frame"] = Frame(*event.frame)
+            elif name == "NodeRevealed":
+                found["children"] = tuple(event.children)
+            elif name == "LeafShown":
+                found["leaf"] = event.data
+            elif name == "StateDisputed":
+                found["is_disputed"] = True
+        return found
 
 
 class RealMirror(RefereeMirror):
-    """With the contracts that judge, in the places of their doubles."""
+    """With the contracts that judge, in the places of their doubles. computation: of the last call."""
+
+    computation: Any = None
+
+    def _invoke(self, call: Call) -> Any:
+        self.computation = super()._invoke(call)
+        return self.computation
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
