@@ -88,7 +88,7 @@ class Disputing:
 
     def _close(self, game: GameView) -> None:
         """What the game kept is of no use any more, and what it brought is fetched: bonds, and a share of the lock."""
-        shutil.rmtree(self._folder / str(game.number), ignore_errors=True)
+        shutil.rmtree(self._kept(game), ignore_errors=True)  # another game about the same computes it again
         token, me = read_job(self._chain, game.job).token, self._sender.address
         for asset in (COIN, token):
             if self._chain.referee.owed(asset, me):
@@ -116,7 +116,7 @@ class Disputing:
             self._send(game, "time_out", (claim.fields,))
 
     def _move(self, head: Head, game: GameView, view: JobView, claim: Claim, side: str) -> None:
-        request = move_request(view, claim, game, side, self._folder / str(game.number))
+        request = move_request(view, claim, game, side, self._kept(game))
         status = self._awaited(move_name(game, side), request)
         if status.state == "failed":
             log.error("game %d: no move: %s", game.number, status.error)
@@ -129,6 +129,10 @@ class Disputing:
             self._send(game, name, (claim.fields, *args[1:]))
         else:
             self._send(game, name, args)
+
+    def _kept(self, game: GameView) -> Path:
+        """What is computed for it: games about the same share it."""
+        return self._folder / f"{game.claim_hash.hex()[:16]}-{game.frame.kind}-{game.frame.slot}"
 
     def _awaited(self, name: str, request: dict[str, Any]) -> WorkStatus:
         end = time.monotonic() + PATIENCE_S

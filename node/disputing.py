@@ -75,7 +75,7 @@ def result_in(results: Sequence[SlotResult], entry: SlotResult) -> Result:
 
 
 def _trees_of(request: Mapping[str, Any], store: Store, made: Made) -> Trees:
-    key = tuple(request[name] for name in ("job", "manifest", "start_root", "round", "slot", "kind", "side"))
+    key = tuple(request[name] for name in ("folder", "manifest", "start_root", "round", "slot", "kind", "side"))
     if key not in _trees:
         _trees[key] = Trees(_computation(request, store, made))
         while len(_trees) > KEPT:

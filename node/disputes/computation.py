@@ -50,13 +50,14 @@ def tensor_in(roots: Roots, name: str) -> Tensor:
 
 
 class Folder:
-    """What is kept of one computation between restarts; with no path, hashes in memory. Whoever made it removes it."""
+    """What is kept of one computation between restarts; with no path, hashes in memory.
+
+    Whoever made it may remove it at any time: what is gone is computed again.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._hashes: dict[str, list[bytes]] = {}
-        if path is not None:
-            path.mkdir(parents=True, exist_ok=True)
 
     def hashes(self, name: str, make: Callable[[], list[bytes]]) -> list[bytes]:
         """The list kept under this name, else the one that is made now."""
@@ -68,12 +69,14 @@ class Folder:
         else:
             made = make()
             if file is not None:
+                file.parent.mkdir(parents=True, exist_ok=True)
                 write_file(file, json.dumps([each.hex() for each in made]).encode())
         self._hashes[name] = made
         return made
 
     def keep(self, name: str, state: Mapping[str, Array]) -> None:
         if self._path is not None and not self._file(name).exists():
+            self._path.mkdir(parents=True, exist_ok=True)
             save_state(self._file(name), state)
 
     def kept(self, name: str) -> State | None:
