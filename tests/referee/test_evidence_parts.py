@@ -145,6 +145,10 @@ def test_parts_of_other_parts__are_refused(judges, step: Traced):
     assert verdict(judges, frame, position, other) in ("evidence: not false",)
     assert verdict(judges, frame, position, replace(other, number=3)) == "evidence: other words"
     assert verdict(judges, frame, position, replace(shown, number=2)) == "evidence: other words"
+    first, *rest = shown.places  # which begin with the part that it carries on, here taken to be part 0
+    assert first >> 240 == 2
+    carries = replace(shown, places=(first & (1 << 240) - 1, *rest))
+    assert verdict(judges, frame, position, carries) == "evidence: other words"
 
 
 def test_the_leaf_of_the_element__for_a_part_of_it__is_no_word_to_take(judges, step: Traced):
