@@ -114,7 +114,9 @@ class Demo:
             view = read_job(chain, job, head)
             self.disturb(view, events)
             self.watch(view)
-            if view.state == JobState.ENDED and ended is None:
+            if view.state != JobState.ENDED:
+                ended = None  # a conviction can make a job run again
+            elif ended is None:
                 ended = time.monotonic()
             if ended is not None and (self.settled(view) or time.monotonic() > ended + SETTLE_S):
                 self.check_witness()

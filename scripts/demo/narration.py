@@ -10,6 +10,7 @@ from zoo_compute.amounts import format_amount
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import AGGREGATOR_SEAT
 from zoo_compute.spec.games import Outcome
+from zoo_compute.spec.params import COIN
 from zoo_compute.transcript import ENDS
 
 
@@ -101,4 +102,5 @@ class Narrator:
         return f"the job is closed: {zen(a['refunded'])} go back to the submitter"
 
     def _Withdrawn(self, a: Mapping[str, Any]) -> str:
-        return f"{zen(a['amount'])} withdrawn to {a['account'][:10]}"
+        amount = format_amount(a["amount"], "coin", places=4) if a["token"] == COIN else zen(a["amount"])
+        return f"{amount} withdrawn to {a['account'][:10]}"
