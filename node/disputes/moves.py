@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from repops.merkle import Tree
-from zoo_compute.spec.games import EMPTY, Frame, Hashes, Phase
+from zoo_compute.spec.games import Frame, Hashes, Phase, phase_of
 
 
 class Move(NamedTuple):
@@ -79,19 +79,6 @@ class Shown:
     def last(self) -> Hashes:
         """The children of the node where the game stands."""
         return self.children[self.phase][-1]
-
-
-def phase_of(frame: Frame) -> Phase:
-    """The tree that a game stands in when this frame was fixed; a state that is disputed later fixes none."""
-    if frame.parts_root != EMPTY:
-        return Phase.PARTS
-    if frame.descriptor != EMPTY:
-        return Phase.ELEMENTS
-    if frame.trace_root != EMPTY:
-        return Phase.NODES
-    if frame.is_begin:
-        return Phase.STATE
-    return Phase.STEPS if frame.tree_root not in (EMPTY, frame.segment_root) else Phase.SEGMENTS
 
 
 class Seen:

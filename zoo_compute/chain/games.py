@@ -10,7 +10,7 @@ from zoo_compute.chain.demands import claim_hash
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.history import History
 from zoo_compute.chain.reads import Read, read_all
-from zoo_compute.spec.games import EMPTY, Awaits, Frame, Game, Hashes, Kind, Outcome, Phase
+from zoo_compute.spec.games import EMPTY, Awaits, Frame, Game, Hashes, Kind, Outcome, Phase, phase_of
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain, Head
@@ -83,7 +83,7 @@ def _told(game: GameView, event: Event) -> dict[str, Any]:
             return {name: args[name] for name in OPENED}
         case "FrameFixed":
             frame = Frame(**{each.name: args["frame"][each.name] for each in fields(Frame)})
-            return {"frame": frame, "phase": _phase_of(frame)}
+            return {"frame": frame, "phase": phase_of(frame)}
         case "StateDisputed":
             return {"phase": Phase.STATE}
         case "NodeRevealed":
@@ -95,21 +95,6 @@ def _told(game: GameView, event: Event) -> dict[str, Any]:
             return {"outcome": Outcome(args["outcome"])}
         case _:
             return {}
-
-
-def _phase_of(frame: Frame) -> Phase:
-    """The tree that a game is in when its frame was told."""
-    if frame.parts_root != EMPTY:
-        return Phase.PARTS
-    if frame.elements_root != EMPTY:
-        return Phase.ELEMENTS
-    if frame.trace_root != EMPTY:
-        return Phase.NODES
-    if frame.is_begin:
-        return Phase.STATE
-    if frame.kind != Kind.TRAINING:
-        return Phase.NONE
-    return Phase.SEGMENTS if frame.tree_root == frame.segment_root else Phase.STEPS
 
 
 def _state(game: GameView, shown: Mapping[str, Any]) -> Game:

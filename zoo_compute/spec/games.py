@@ -263,6 +263,19 @@ class Game:
         return replace(self, at=now, committer_left=left, challenger_left=other)
 
 
+def phase_of(frame: Frame) -> Phase:
+    """The tree that a game stands in when this frame was fixed; a state that is disputed later fixes none."""
+    if frame.parts_root != EMPTY:
+        return Phase.PARTS
+    if frame.descriptor != EMPTY:
+        return Phase.ELEMENTS
+    if frame.trace_root != EMPTY:
+        return Phase.NODES
+    if frame.is_begin:
+        return Phase.STATE
+    return Phase.STEPS if frame.tree_root not in (EMPTY, frame.segment_root) else Phase.SEGMENTS
+
+
 def claim_hash(claim: Claim) -> bytes:
     """keccak256(abi_encode(claim)), as Settlement has it."""
     return keccak(b"".join(v if isinstance(v, bytes) else v.to_bytes(32, "big") for v in astuple(claim)))
