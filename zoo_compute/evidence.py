@@ -12,7 +12,6 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
-from eth_abi.abi import decode as abi_decode
 from eth_abi.abi import encode as abi_encode
 
 from repops.commitments import DTYPE_CODES, Array, canonical
@@ -257,24 +256,6 @@ def encode(evidence: Evidence) -> bytes:
     data = bytes(abi_encode([evidence.ABI], [_plain(evidence)]))
     # The contract reads a descriptor as the 2,048 bytes that begin there.
     return data.ljust(LEAST_PART_BYTES, b"\0") if isinstance(evidence, Part) else data
-
-
-def decode(kind: int, data: bytes) -> dict[str, Any]:
-    """The fields of evidence, of `encode`'s bytes; records inside are tuples."""
-    record = next(each for each in Evidence.__args__ if kind == each.KIND)
-    return dict(zip([each.name for each in fields(record)], abi_decode([record.ABI], data)[0], strict=True))
-
-
-def words_of_part(shown: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
-    """Of a decoded `Part`: the word that was committed, and those that the part takes."""
-    leaves = [b"".join(pieces) for _, pieces in shown["leaves"]]
-
-    def word(place: int) -> int:
-        leaf, at = leaves[place >> 7], 4 * (place & 127)
-        return int.from_bytes(leaf[at : at + 4], "little")
-
-    packed = [shown["places"][at // 16] >> 16 * (15 - at % 16) & 0xFFFF for at in range(shown["word_count"])]
-    return word(shown["number"] % WORDS_A_LEAF), tuple(map(word, packed))
 
 
 def _plain(value: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from eth_abi.abi import decode
 from hexbytes import HexBytes
 
 from repops.encoding import read_descriptor
@@ -212,7 +213,7 @@ class Transcript:
 
 def verdict_of(game: Game, node: Node | None, kind: int, data: bytes) -> Verdict:
     """What the evidence of a conviction shows."""
-    frame, found = game.frame, evidence.decode(kind, data)
+    frame, found = game.frame, _decoded(kind, data)
     told = Verdict(kind, NAMES[kind], frame.step, frame.node)
     if node is None:
         return told
@@ -224,9 +225,23 @@ def verdict_of(game: Game, node: Node | None, kind: int, data: bytes) -> Verdict
         return told
     number, in_parts = found["number"], game.phase == Phase.PARTS
     element, part = (frame.element, number) if in_parts else (number, None)
-    committed, words = evidence.words_of_part(found)
+    committed, words = _words_of_part(found)
     right = _computed(node, element, part or 0, words)
     return replace(told, element=element, part=part, inputs=words, committed=committed, right=right)
+
+
+def _decoded(kind: int, data: bytes) -> dict[str, Any]:
+    """The fields of evidence, of `evidence.encode`'s bytes; records inside are tuples."""
+    record = next(each for each in evidence.Evidence.__args__ if kind == each.KIND)
+    return dict(zip([each.name for each in fields(record)], decode([record.ABI], data)[0], strict=True))
+
+
+def _words_of_part(shown: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
+    """Of a decoded `Part`: the word that was committed, and those that the part takes."""
+    leaves = [b"".join(pieces) for _, pieces in shown["leaves"]]
+
+    packed = [shown["places"][at // 16] >> 16 * (15 - at % 16) & 0xFFFF for at in range(shown["word_count"])]
+    return _word(leaves[0], shown["number"] % WORDS_A_LEAF), tuple(_word(leaves[at >> 7], at & 127) for at in packed)
 
 
 def _computed(node: Node, element: int, number: int, words: Sequence[int]) -> int:
