@@ -9,20 +9,23 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = ROOT / "contracts"
 EVENTS = "unit/test_contracts_events.py"
+WIRING = "unit/test_contracts_wiring.py"
 SUITES = {
     "ZenToken": ("unit/test_contracts_zen.py", "unit/test_contracts_money.py"),
     "Timelock": ("unit/test_contracts_money.py",),
-    "Treasury": ("unit/test_contracts_money.py", EVENTS),
+    "Treasury": ("unit/test_contracts_money.py", EVENTS, WIRING),
     "NodeRegistry": (
         "unit/test_contracts_registry.py",
         "unit/test_contracts_promises.py",
         EVENTS,
+        WIRING,
         "unit/test_contracts_convictions.py",
         "unit/test_contracts_auction.py",
     ),
     "TaskRegistry": (
         "unit/test_contracts_tasks.py",
         EVENTS,
+        WIRING,
         "unit/test_contracts_ending.py",
         "unit/test_contracts_job.py",
     ),
@@ -31,29 +34,35 @@ SUITES = {
         "unit/test_contracts_rewards_receipts.py",
         "unit/test_contracts_rewards_data.py",
         EVENTS,
+        WIRING,
     ),
-    "Datasets": ("unit/test_contracts_rewards_data.py", EVENTS),
+    "Datasets": ("unit/test_contracts_rewards_data.py", EVENTS, WIRING),
     "Auction": (
         "unit/test_contracts_auction.py",
         "unit/test_contracts_clearing.py",
         EVENTS,
+        WIRING,
         "unit/test_contracts_takeover.py",
         "unit/test_contracts_ending.py",
     ),
     "Settlement": (
         "unit/test_contracts_takeover.py",
+        "unit/test_contracts_turns.py",
         "unit/test_contracts_convictions.py",
         "unit/test_contracts_ending.py",
         "unit/test_contracts_settlement.py",
+        WIRING,
         "unit/test_contracts_job.py",
     ),
     "Audits": (
         "unit/test_contracts_audits.py",
         "unit/test_contracts_attestations.py",
         "unit/test_contracts_audits_events.py",
+        WIRING,
     ),
-    "Availability": ("unit/test_contracts_availability.py", "unit/test_contracts_availability_ends.py"),
-    "Admissions": ("unit/test_contracts_admissions.py",),
+    "Availability": ("unit/test_contracts_availability.py", "unit/test_contracts_availability_ends.py", WIRING),
+    "Admissions": ("unit/test_contracts_admissions.py", WIRING),
+    "Referee": ("referee/test_referee_moves.py", "referee/test_referee_ends.py"),
     "Operators": ("referee/test_operators.py",),
     "mocks/Float32Harness": ("referee/test_float32.py",),
     "mocks/MerkleDouble": ("unit/test_contracts_merkle.py",),

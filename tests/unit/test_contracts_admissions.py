@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import boa
 import pytest
@@ -22,14 +22,7 @@ from tests.unit.admissions_kit import (  # noqa: F401
 from tests.unit.audits_kit import HISTORY, HISTORY_CODE
 from zoo_compute.spec.params import DEVNET, PRESETS, window_s
 
-# --- wiring and workloads
-
-
-def test_wire__twice_or_by_another__is_refused(shown):
-    with refused("admissions: not the deployer"):
-        shown.contract.wire(shown.anyone, sender=shown.anyone)
-    with refused("admissions: already wired"):
-        shown.contract.wire(shown.anyone, sender=shown.deployer)
+# --- workloads
 
 
 def test_the_window__fits_three_trials_and_is_at_least_the_presets(shown):
@@ -56,6 +49,13 @@ def test_the_stake__cannot_leave_while_a_trial_stands(preset):
 def test_set_workload__out_of_range__is_refused(shown, reason, vram_gb, changes):
     with refused(f"admissions: {reason}"):
         shown.set_workload(vram_gb, replace(WORKLOAD, **changes))
+
+
+def test_set_workload__at_the_bounds_of_its_numbers__is_accepted(shown):
+    for vram_gb, steps, flops in ((1, 1, 1), (65_535, 65_536, 2**96 - 1)):
+        workload = replace(WORKLOAD, steps=steps, flops=flops)
+        shown.set_workload(vram_gb, workload)
+        assert tuple(shown.contract.workloads(vram_gb)) == astuple(workload)
 
 
 def test_set_workload__is_the_governors_and_of_sixteen_sizes(shown):

@@ -559,7 +559,7 @@ def test_protocol_functions__by_anyone_else__are_refused(kit, play, ada):
                     getattr(kit.registry, function)(*args, sender=caller)
 
 
-# --- guardian and wiring
+# --- guardian
 
 
 def test_pause__closes_registration_and_nothing_else(kit, play, ada, newcomer):
@@ -577,15 +577,6 @@ def test_pause__closes_registration_and_nothing_else(kit, play, ada, newcomer):
     registry.withdraw_stake(ada.id, sender=ada.owner)
     registry.set_paused(False, sender=kit.guardian)
     register(kit, newcomer)
-
-
-def test_wire__twice_or_by_another__is_refused(kit, play):
-    for name, contracts in (("registry", 5), ("auction", 1)):
-        contract, others = getattr(kit, name), [play.anyone] * contracts
-        with play.refused(f"{name}: not the deployer"):
-            contract.wire(*others, sender=play.anyone)
-        with play.refused(f"{name}: already wired"):
-            contract.wire(*others, sender=kit.deployer)
 
 
 def test_stake__beyond_its_field__is_refused(kit, play, newcomer):

@@ -200,12 +200,12 @@ def test_cancel__while_paused__stays_open(kit, play):
     kit.tasks.withdraw(kit.zen, play.submitter, sender=play.anyone)
 
 
-def test_pay__rounds_against_the_payee(kit, play):
+@pytest.mark.parametrize(("amount", "net"), [(0, 0), (1, 0), (19, 18), (20, 19), (21, 19), (20_000, 19_000)])
+def test_pay__rounds_against_the_payee(kit, play, amount, net):
     job = play.post()
-    fee = kit.tasks.pay(job, play.anyone, 19, sender=kit.settlement.address)
-    assert fee == 1  # 19 * 9,500 // 10,000 = 18
-    assert kit.tasks.owed(kit.zen, play.anyone) == 18
-    assert kit.tasks.owed(kit.zen, kit.treasury) == 1
+    assert kit.tasks.pay(job, play.anyone, amount, sender=kit.settlement.address) == amount - net
+    assert kit.tasks.owed(kit.zen, play.anyone) == net
+    assert kit.tasks.owed(kit.zen, kit.treasury) == amount - net
 
 
 @pytest.mark.parametrize("function", ["pay", "restore", "close"])

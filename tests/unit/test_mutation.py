@@ -56,6 +56,13 @@ def test_generate__changes_one_statement_and_leaves_out_what_means_the_same():
     assert len(set(changed.splitlines()) ^ set(text_of(statements(SOURCE)).splitlines())) <= 2
 
 
+def test_generate__leaves_out_first_values_that_nobody_reads():
+    source = "def pair() -> uint256:\n    low: uint256 = 0\n    high: uint256 = 0\n    low, high = {}\n    return low + high\n"
+    never = {mutant.line for mutant in generate(source.format("self._two()")) if ": uint256 = " in mutant.after}
+    read = {mutant.line for mutant in generate(source.format("self._two(high)")) if ": uint256 = " in mutant.after}
+    assert (never, read) == (set(), {3})
+
+
 def test_sampled__is_the_same_for_a_seed_and_begins_with_every_function():
     mutants = generate((CONTRACTS / "Datasets.vy").read_text())
     functions = {mutant.function for mutant in mutants}
