@@ -270,47 +270,6 @@ def test_take_over__of_a_part_of_what_was_committed__is_refused(kit, play, cast,
     kit.settlement.take_over(running, seat, bob.id, 2, 10, sender=bob.hot)
 
 
-# --- disputes
-
-
-def test_disputes__are_the_referees_while_the_window_is_open(kit, play, cast, running):
-    settlement = kit.settlement
-    claim = play.commit(running, cast[0])
-    other = (*claim[:8], ROOT, claim[9])
-    for call in (
-        lambda: settlement.open_dispute(running, claim, sender=play.anyone),
-        lambda: settlement.close_dispute(running, claim, True, [], sender=kit.availability.address),
-    ):
-        with play.refused("settlement: not the referee"):
-            call()
-    with play.refused("settlement: unknown claim"):
-        settlement.open_dispute(running, other, sender=kit.referee)
-    with play.refused("settlement: not in dispute"):
-        settlement.close_dispute(running, claim, True, [], sender=kit.referee)
-    play.to(claim[9])
-    settlement.open_dispute(running, claim, sender=kit.referee)
-    play.to(claim[9] + 1)
-    with play.refused("settlement: window closed"):
-        settlement.open_dispute(running, claim, sender=kit.referee)
-
-
-def test_finalise__of_a_disputed_claim__waits_for_the_last_verdict(kit, play, cast, running):
-    ada, bob, agg = cast
-    claim = play.commit(running, ada)
-    play.commit(running, bob)
-    play.post_checkpoint(running, agg)
-    for _ in range(2):
-        kit.settlement.open_dispute(running, claim, sender=kit.referee)
-    play.to(claim[9] + 1)
-    for _ in range(2):
-        with play.refused("settlement: in dispute"):
-            kit.settlement.finalise(running, [claim], sender=play.anyone)
-        kit.settlement.close_dispute(running, claim, False, [play.anyone], sender=kit.referee)
-    kit.settlement.finalise(running, [claim], sender=play.anyone)
-    assert kit.tasks.owed(kit.zen, play.anyone) == 0
-    assert kit.tasks.owed(kit.zen, ada.owner) > 0
-
-
 # --- holds
 
 
