@@ -51,6 +51,7 @@ SUITES = {
         "unit/test_contracts_convictions.py",
         "unit/test_contracts_ending.py",
         "unit/test_contracts_settlement.py",
+        "unit/test_contracts_rollbacks.py",
         WIRING,
         "unit/test_contracts_job.py",
     ),
