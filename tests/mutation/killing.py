@@ -37,7 +37,16 @@ KEPT = ROOT / "build" / "mutation"
 LIMIT_S = 1_800  # of a run; a mutant that takes longer counts as noticed
 FRONT = 12  # tests that killed most go first
 # In all these ways the compiler refuses a source.
-REFUSALS = (VyperException, SyntaxError, ValueError, TypeError, AssertionError, KeyError, RecursionError)
+REFUSALS = (
+    VyperException,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    AssertionError,
+    KeyError,
+    RecursionError,
+    ArithmeticError,
+)
 UNOPTIMISED_CODE = 2**17  # bytes
 Deployers = dict[str, VyperDeployer]
 

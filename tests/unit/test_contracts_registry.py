@@ -470,6 +470,17 @@ def test_unlock__last__takes_one_lock(kit, ada, as_protocol):
     assert kit.registry.collateral(ada.id, kit.zen).locked == 0
 
 
+def test_lock__in_as_many_tokens_as_are_counted__is_found_in_each_and_no_more_are_taken(kit, ada, as_protocol):
+    tokens = [boa.env.generate_address(f"token {index}") for index in range(256)]
+    for token in tokens[:255]:
+        as_protocol("lock", ada.id, token, 0, True)
+    with boa.reverts():
+        as_protocol("lock", ada.id, tokens[255], 0, True)
+    assert kit.registry.operators(ada.id).locks == 255
+    as_protocol("unlock", ada.id, tokens[254], 0, True)
+    assert kit.registry.operators(ada.id).locks == 254
+
+
 def test_slash_credit_burn__move_the_pot_and_nothing_else(kit, ada, as_protocol):
     registry, zen = kit.registry, kit.zen
     held = zen.balanceOf(registry)
