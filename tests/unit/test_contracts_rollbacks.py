@@ -20,6 +20,8 @@ def cast(play):
 def running(play, cast):
     ada, bob, cy, agg = cast
     terms = {"policy": 1, "rounds": 5, "depth": 3}
+    for _ in range(6):
+        play.post()  # numbers of jobs are none of rounds, turns or operators
     return play.running({ada: Offer(10), bob: Offer(20), cy: Offer(30)}, {agg: Offer(5)}, **terms)
 
 
@@ -110,6 +112,7 @@ def test_job__whose_lock_cannot_pay_for_a_rollback__ends_and_gives_its_escrow_ba
     """One operator holds a seat of slots and the aggregator's, and loses too much in the first to restore for the second."""
     ada, bob = play.register_all(2)
     cheap = {"aggregator_reserve": 1, "aggregator_max_price": 1, "quorum": 1}
+    play.post()  # the job's number is not its round's
     job = play.running({ada: Offer(10, 1), bob: Offer(20, 2)}, {bob: Offer(1)}, rounds=5, depth=2, **cheap)
     work = play.commit(job, bob)
     play.commit(job, ada)
