@@ -10,15 +10,17 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = ROOT / "contracts"
 EVENTS = "unit/test_contracts_events.py"
 WIRING = "unit/test_contracts_wiring.py"
+MONEY = "unit/test_contracts_money.py"
 SUITES = {
-    "ZenToken": ("unit/test_contracts_zen.py", "unit/test_contracts_money.py"),
-    "Timelock": ("unit/test_contracts_money.py",),
-    "Treasury": ("unit/test_contracts_money.py", EVENTS, WIRING),
+    "ZenToken": ("unit/test_contracts_zen.py", MONEY),
+    "Timelock": (MONEY,),
+    "Treasury": (MONEY, EVENTS, WIRING),
     "NodeRegistry": (
         "unit/test_contracts_registry.py",
         "unit/test_contracts_promises.py",
         EVENTS,
         WIRING,
+        MONEY,
         "unit/test_contracts_convictions.py",
         "unit/test_contracts_auction.py",
     ),
@@ -26,6 +28,7 @@ SUITES = {
         "unit/test_contracts_tasks.py",
         EVENTS,
         WIRING,
+        MONEY,
         "unit/test_contracts_ending.py",
         "unit/test_contracts_job.py",
     ),
@@ -35,6 +38,7 @@ SUITES = {
         "unit/test_contracts_rewards_data.py",
         EVENTS,
         WIRING,
+        MONEY,
     ),
     "Datasets": ("unit/test_contracts_rewards_data.py", EVENTS, WIRING),
     "Auction": (
