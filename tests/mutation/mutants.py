@@ -25,6 +25,8 @@ NO_TYPE = re.compile(r"\b(?:u?int|bytes)(?:[01]\b|-1|\()")
 # What a variable begins with before a function's several answers are assigned to it: Vyper wants a value, nobody reads it.
 BEGINNING = re.compile(r"(\s+\w+): [\w\[\]]+ = (?:0|False|empty\(\w+\)|b\"\")$")
 SEVERAL = re.compile(r"(\s+)(\w+(?:, \w+)+) = (.*)")
+# Of functions of two values whose order means nothing. `_part` multiplies them.
+COMMUTATIVE = re.compile(r"\b(min|max|words\._part)\(([^(),]+),([^(),]+)\)")
 # Unsigned numbers: both spellings of a line mean the same, so that no test could tell them apart.
 IDENTITIES = (
     (r"& 1 (?:>= 1|> 0|!= 0)\b", "& 1 == 1"),
@@ -115,6 +117,8 @@ def never_read(found: list[Statement]) -> dict[int, str]:
 
 
 def canonical(text: str) -> str:
+    text = re.sub(r"\s*([(),])\s*", r"\1", text)
+    text = COMMUTATIVE.sub(lambda call: f"{call[1]}({','.join(sorted(call.groups()[1:]))})", text)
     for pattern, same in IDENTITIES:
         text = re.sub(pattern, same, text)
     return re.sub(r"\s+", " ", text).strip()

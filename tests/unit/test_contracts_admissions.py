@@ -326,6 +326,16 @@ def test_recall__asks_the_draw_of_its_epoch(shown):
         shown.recall()
 
 
+def test_is_drawn__without_a_schedule_or_its_hash__picks_nobody(shown):
+    boa.env.set_code(HISTORY, HISTORY_CODE)  # knows a hash of block 0 too
+    for _ in range(2):
+        assert not any(shown.contract.is_drawn(operator) for operator in range(100))
+        shown.contract.schedule(sender=shown.anyone)
+        assert not any(shown.contract.is_drawn(operator) for operator in range(100))
+        shown.after(1, 60)
+    assert shown.contract.seed_of(shown.ada.id) == bytes(32)
+
+
 def test_is_drawn__picks_a_tenth(shown):
     shown.contract.schedule(sender=shown.anyone)
     shown.after(2, 0)

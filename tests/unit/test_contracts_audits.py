@@ -217,6 +217,16 @@ def test_draw__another_block__draws_others(job):
     assert len(drawn) == 4
 
 
+def test_a_turn__that_is_scheduled_and_not_drawn__has_no_units_and_selects_nobody(job):
+    job.offer()
+    for operator in AUDITORS:
+        job.enlist(operator)
+    job.to(1)
+    job.contract.schedule(JOB, TURN)
+    assert not any(job.contract.is_drawn(JOB, TURN, unit) for unit in range(10))
+    assert not any(job.contract.is_selected(JOB, TURN, unit, operator) for unit in range(10) for operator in AUDITORS)
+
+
 def test_units__are_drawn_at_the_jobs_rate(job):
     assert not job.contract.is_drawn(JOB, TURN, 0)
     job.drawn(rate_bps=2_500)

@@ -4,7 +4,7 @@ import boa
 import pytest
 
 from tests.consent_kit import HALF_ORDER, ORDER, Signer, signature_of
-from tests.contract_kit import DEVNET, UNLIMITED, ZEN, Offer
+from tests.contract_kit import DEVNET, UNLIMITED, ZEN, Offer, load
 from zoo_compute.spec.params import STAKE_UNIT
 
 ZERO = "0x" + 40 * "0"
@@ -225,6 +225,9 @@ def test_register_for__another_owner_or_hot_key__is_refused(kit, play, newcomer,
         register_for(kit, newcomer, terms, owner.signs(kit, terms), owner.signs(kit, terms))
     with play.refused("registry: owner did not sign"):
         register_for(kit, newcomer, {**terms, "owner": ZERO}, owner.signs(kit, terms), hot.signs(kit, terms))
+    # The zero address is what nonsense recovers to.
+    with play.refused("registry: owner did not sign"):
+        register_for(kit, newcomer, {**terms, "owner": ZERO}, bytes(65), hot.signs(kit, {**terms, "owner": ZERO}))
     with play.refused("registry: zero hot key"):
         register_for(kit, newcomer, {**terms, "hot": ZERO}, owner.signs(kit, terms), hot.signs(kit, terms))
 
@@ -321,6 +324,11 @@ def test_owner_functions__of_an_operator_that_does_not_exist__are_refused(kit, p
         with play.refused("registry: not the owner"):
             call()
     assert not kit.registry.is_eligible(99, ZERO)
+
+
+def test_is_eligible__of_nobody_where_no_stake_is_needed__is_false(kit):
+    registry = load("NodeRegistry").deploy(kit.zen, kit.guardian, 0, DEVNET.exit_delay_s, DEVNET.epoch_s)
+    assert not registry.is_eligible(99, ZERO)
 
 
 # --- stake and exit
