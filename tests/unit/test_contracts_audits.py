@@ -198,8 +198,9 @@ def test_draw__a_block_later__asks_the_history_contract(job):
     )
 
 
-def test_draw__a_history_that_refuses__is_stale(job):
-    boa.env.set_code(HISTORY, bytes.fromhex("5f5ffd"))
+@pytest.mark.parametrize("end", ["5f5ffd", "60205ffd", "601f5ff3"], ids=["refuses", "refuses with a word", "is short"])
+def test_draw__a_history_that_refuses_or_answers_no_word__is_stale(job, end):
+    boa.env.set_code(HISTORY, bytes.fromhex("60205f5f37" + end))
     assert seed_drawn_at(job, 9_000_000).stale
 
 
