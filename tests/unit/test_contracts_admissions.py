@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, replace
+from dataclasses import replace
 
 import boa
 import pytest
@@ -53,9 +53,8 @@ def test_set_workload__out_of_range__is_refused(shown, reason, vram_gb, changes)
 
 def test_set_workload__at_the_bounds_of_its_numbers__is_accepted(shown):
     for vram_gb, steps, flops in ((1, 1, 1), (65_535, 65_536, 2**96 - 1)):
-        workload = replace(WORKLOAD, steps=steps, flops=flops)
-        shown.set_workload(vram_gb, workload)
-        assert tuple(shown.contract.workloads(vram_gb)) == astuple(workload)
+        shown.set_workload(vram_gb, replace(WORKLOAD, steps=steps, flops=flops))
+        assert tuple(shown.contract.workloads(vram_gb))[2:] == (steps, flops)
 
 
 def test_set_workload__is_the_governors_and_of_sixteen_sizes(shown):
