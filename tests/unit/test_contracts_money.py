@@ -25,6 +25,9 @@ def test_collect__splits_what_arrived_and_gives_dust_to_development(kit, play):
     give(kit, 10)
     kit.treasury.collect(kit.zen, sender=play.anyone)
     assert [kit.treasury.buckets(kit.zen, bucket) for bucket in range(3)] == [511, 305, 203]
+    give(kit, 1)
+    assert kit.treasury.collect(kit.zen, sender=play.anyone) == 1
+    assert kit.treasury.buckets(kit.zen, 0) == 512
 
 
 def test_spend__only_by_the_timelock_and_within_the_bucket(kit, play):
