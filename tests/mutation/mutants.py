@@ -118,6 +118,8 @@ def never_read(found: list[Statement]) -> dict[int, str]:
 
 def canonical(text: str) -> str:
     text = re.sub(r"\s*([(),])\s*", r"\1", text)
+    if text.startswith("exports:"):
+        return " ".join(sorted(re.split(r"[(),]", text)))
     text = COMMUTATIVE.sub(lambda call: f"{call[1]}({','.join(sorted(call.groups()[1:]))})", text)
     for pattern, same in IDENTITIES:
         text = re.sub(pattern, same, text)

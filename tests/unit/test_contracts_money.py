@@ -77,6 +77,14 @@ def test_timelock__nobody_but_itself__is_admin(kit):
         kit.timelock.update_delay(0, sender=kit.deployer)
 
 
+def test_timelock__takes_sixteen_governors__and_each_may_schedule_and_execute(kit):
+    governors = [boa.env.generate_address(f"governor {number}") for number in range(16)]
+    timelock = load("Timelock").deploy(DEVNET.timelock_s, governors)
+    for role in (timelock.PROPOSER_ROLE(), timelock.EXECUTOR_ROLE()):
+        assert all(timelock.hasRole(role, governor) for governor in governors)
+        assert not timelock.hasRole(role, kit.deployer)
+
+
 # --- tokens that answer nothing
 
 

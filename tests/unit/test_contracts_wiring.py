@@ -1,12 +1,14 @@
-"""What each contract was deployed with and wired to, every value in its own place. Doubles of other contracts are one address,
+"""What each contract was deployed with and wired to, every value in its own place, and the interface it is spoken to by. Doubles of other contracts are one address,
 so that no other test would see two of them exchanged.
 """
 
 import boa
 import pytest
+from vyper.compiler.output import build_abi_output
 
 from tests.contract_kit import load
 from tests.unit.watched import refused
+from zoo_compute.chain.artifacts import artifact
 
 # Contract, addresses and numbers of its constructor, addresses that it is wired to.
 DEPLOYMENTS = [
@@ -72,3 +74,8 @@ def test_wire__names_each_contract_once_by_the_deployer(name, addresses, numbers
     assert told(name, contract, others) == others
     with refused(f"{SPEAKERS[name]}: already wired"):
         contract.wire(*others.values(), sender=deployer)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "Timelock", "ZenToken"])
+def test_contract__speaks_the_interface_that_clients_have_of_it(name):
+    assert build_abi_output(load(name).compiler_data) == artifact(name)["abi"]
