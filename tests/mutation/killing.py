@@ -26,7 +26,7 @@ import pytest
 from boa.contracts.vyper.vyper_contract import VyperDeployer
 from vyper.compiler.phases import generate_bytecode
 from vyper.compiler.settings import OptimizationLevel
-from vyper.exceptions import VyperException
+from vyper.exceptions import VyperException, VyperInternalException
 from vyper.ir.compile_ir import assembly_to_evm
 
 from tests import contract_kit
@@ -39,6 +39,7 @@ FRONT = 12  # tests that killed most go first
 # In all these ways the compiler refuses a source.
 REFUSALS = (
     VyperException,
+    VyperInternalException,
     SyntaxError,
     ValueError,
     TypeError,
