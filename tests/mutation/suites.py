@@ -12,8 +12,8 @@ EVENTS = "unit/test_contracts_events.py"
 WIRING = "unit/test_contracts_wiring.py"
 MONEY = "unit/test_contracts_money.py"
 SUITES = {
-    "ZenToken": ("unit/test_contracts_zen.py", MONEY),
-    "Timelock": (MONEY,),
+    "ZenToken": ("unit/test_contracts_zen.py", WIRING, MONEY),
+    "Timelock": (MONEY, WIRING),
     "Treasury": (MONEY, EVENTS, WIRING),
     "NodeRegistry": (
         "unit/test_contracts_registry.py",
