@@ -26,7 +26,7 @@ import pytest
 from boa.contracts.vyper.vyper_contract import VyperDeployer
 from vyper.compiler.phases import generate_bytecode
 from vyper.compiler.settings import OptimizationLevel
-from vyper.exceptions import VyperException
+from vyper.exceptions import VyperException, VyperInternalException
 from vyper.ir.compile_ir import assembly_to_evm
 
 from tests import contract_kit
@@ -37,7 +37,17 @@ KEPT = ROOT / "build" / "mutation"
 LIMIT_S = 1_800  # of a run; a mutant that takes longer counts as noticed
 FRONT = 12  # tests that killed most go first
 # In all these ways the compiler refuses a source.
-REFUSALS = (VyperException, SyntaxError, ValueError, TypeError, AssertionError, KeyError, RecursionError)
+REFUSALS = (
+    VyperException,
+    VyperInternalException,
+    SyntaxError,
+    ValueError,
+    TypeError,
+    AssertionError,
+    KeyError,
+    RecursionError,
+    ArithmeticError,
+)
 UNOPTIMISED_CODE = 2**17  # bytes
 Deployers = dict[str, VyperDeployer]
 

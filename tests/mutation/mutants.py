@@ -22,8 +22,19 @@ RULES = ["universal.rules", "python.rules", str(Path(__file__).with_name("vyper.
 SKIPPED = (tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT)
 # `uint256` is text with digits to the generator; what it makes of it is no type.
 NO_TYPE = re.compile(r"\b(?:u?int|bytes)(?:[01]\b|-1|\()")
+# What a variable begins with before a function's several answers are assigned to it: Vyper wants a value, nobody reads it.
+BEGINNING = re.compile(r"(\s+\w+): [\w\[\]]+ = (?:0|False|empty\(\w+\)|b\"\")$")
+SEVERAL = re.compile(r"(\s+)(\w+(?:, \w+)+) = (.*)")
+# Of functions of two values whose order means nothing. `_part` multiplies them.
+COMMUTATIVE = re.compile(r"\b(min|max|words\._part)\(([^(),]+),([^(),]+)\)")
 # Unsigned numbers: both spellings of a line mean the same, so that no test could tell them apart.
-IDENTITIES = ((r">= 1\b", "!= 0"), (r"< 1\b", "== 0"), (r"> 0\b", "!= 0"), (r"<= 0\b", "== 0"))
+IDENTITIES = (
+    (r"& 1 (?:>= 1|> 0|!= 0)\b", "& 1 == 1"),
+    (r">= 1\b", "!= 0"),
+    (r"< 1\b", "== 0"),
+    (r"> 0\b", "!= 0"),
+    (r"<= 0\b", "== 0"),
+)
 
 
 @dataclass(frozen=True)
@@ -89,7 +100,27 @@ def text_of(found: list[Statement], mutant: Mutant | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
+def never_read(found: list[Statement]) -> dict[int, str]:
+    """The declarations whose value is overwritten before anything could read it: index -> text before the value."""
+    dead: dict[int, str] = {}
+    waiting: dict[str, int] = {}  # indented name -> index
+    for index, each in enumerate(found):
+        if begun := BEGINNING.fullmatch(each.text):
+            waiting[begun[1]] = index
+            continue
+        if several := SEVERAL.match(each.text):
+            unread = [name for name in several[2].split(", ") if not re.search(rf"\b{name}\b", several[3])]
+            begun_at = [waiting.get(several[1] + name) for name in unread]
+            dead |= {at: found[at].text.rpartition("= ")[0] for at in begun_at if at is not None}
+        waiting = {}
+    return dead
+
+
 def canonical(text: str) -> str:
+    text = re.sub(r"\s*([(),])\s*", r"\1", text)
+    if text.startswith("exports:"):
+        return " ".join(sorted(re.split(r"[(),]", text)))
+    text = COMMUTATIVE.sub(lambda call: f"{call[1]}({','.join(sorted(call.groups()[1:]))})", text)
     for pattern, same in IDENTITIES:
         text = re.sub(pattern, same, text)
     return re.sub(r"\s+", " ", text).strip()
@@ -100,9 +131,11 @@ def generate(source: str) -> list[Mutant]:
     found = statements(source)
     with contextlib.redirect_stdout(io.StringIO()):
         changes = mutants_regexp([each.text + "\n" for each in found], RULES, ignorePatterns=["^import", "^from"])
-    mutants = {}
+    mutants, dead = {}, never_read(found)
     for number, text, *_ in changes:
         before, after = found[number - 1], text.rstrip("\n")
+        if after.startswith(dead.get(number - 1, "\n")):
+            continue
         if "\n" not in after and not NO_TYPE.search(after) and canonical(after) != canonical(before.text):
             mutants[number, after] = Mutant(number - 1, before.line, before.function, before.text, after)
     return list(mutants.values())

@@ -9,20 +9,26 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = ROOT / "contracts"
 EVENTS = "unit/test_contracts_events.py"
+WIRING = "unit/test_contracts_wiring.py"
+MONEY = "unit/test_contracts_money.py"
 SUITES = {
-    "ZenToken": ("unit/test_contracts_zen.py", "unit/test_contracts_money.py"),
-    "Timelock": ("unit/test_contracts_money.py",),
-    "Treasury": ("unit/test_contracts_money.py", EVENTS),
+    "ZenToken": ("unit/test_contracts_zen.py", WIRING, MONEY),
+    "Timelock": (MONEY, WIRING),
+    "Treasury": (MONEY, EVENTS, WIRING),
     "NodeRegistry": (
         "unit/test_contracts_registry.py",
         "unit/test_contracts_promises.py",
         EVENTS,
+        WIRING,
+        MONEY,
         "unit/test_contracts_convictions.py",
         "unit/test_contracts_auction.py",
     ),
     "TaskRegistry": (
         "unit/test_contracts_tasks.py",
         EVENTS,
+        WIRING,
+        MONEY,
         "unit/test_contracts_ending.py",
         "unit/test_contracts_job.py",
     ),
@@ -31,29 +37,37 @@ SUITES = {
         "unit/test_contracts_rewards_receipts.py",
         "unit/test_contracts_rewards_data.py",
         EVENTS,
+        WIRING,
+        MONEY,
     ),
-    "Datasets": ("unit/test_contracts_rewards_data.py", EVENTS),
+    "Datasets": ("unit/test_contracts_rewards_data.py", EVENTS, WIRING),
     "Auction": (
         "unit/test_contracts_auction.py",
         "unit/test_contracts_clearing.py",
         EVENTS,
+        WIRING,
         "unit/test_contracts_takeover.py",
         "unit/test_contracts_ending.py",
     ),
     "Settlement": (
         "unit/test_contracts_takeover.py",
+        "unit/test_contracts_turns.py",
         "unit/test_contracts_convictions.py",
         "unit/test_contracts_ending.py",
         "unit/test_contracts_settlement.py",
+        "unit/test_contracts_rollbacks.py",
+        WIRING,
         "unit/test_contracts_job.py",
     ),
     "Audits": (
         "unit/test_contracts_audits.py",
         "unit/test_contracts_attestations.py",
         "unit/test_contracts_audits_events.py",
+        WIRING,
     ),
-    "Availability": ("unit/test_contracts_availability.py", "unit/test_contracts_availability_ends.py"),
-    "Admissions": ("unit/test_contracts_admissions.py",),
+    "Availability": ("unit/test_contracts_availability.py", "unit/test_contracts_availability_ends.py", WIRING),
+    "Admissions": ("unit/test_contracts_admissions.py", WIRING),
+    "Referee": ("referee/test_referee_moves.py", "referee/test_referee_ends.py"),
     "Operators": ("referee/test_operators.py",),
     "Referee": (
         "referee/test_referee_moves.py",

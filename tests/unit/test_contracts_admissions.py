@@ -22,14 +22,7 @@ from tests.unit.admissions_kit import (  # noqa: F401
 from tests.unit.audits_kit import HISTORY, HISTORY_CODE
 from zoo_compute.spec.params import DEVNET, PRESETS, window_s
 
-# --- wiring and workloads
-
-
-def test_wire__twice_or_by_another__is_refused(shown):
-    with refused("admissions: not the deployer"):
-        shown.contract.wire(shown.anyone, sender=shown.anyone)
-    with refused("admissions: already wired"):
-        shown.contract.wire(shown.anyone, sender=shown.deployer)
+# --- workloads
 
 
 def test_the_window__fits_three_trials_and_is_at_least_the_presets(shown):
@@ -56,6 +49,12 @@ def test_the_stake__cannot_leave_while_a_trial_stands(preset):
 def test_set_workload__out_of_range__is_refused(shown, reason, vram_gb, changes):
     with refused(f"admissions: {reason}"):
         shown.set_workload(vram_gb, replace(WORKLOAD, **changes))
+
+
+def test_set_workload__at_the_bounds_of_its_numbers__is_accepted(shown):
+    for vram_gb, steps, flops in ((1, 1, 1), (65_535, 65_536, 2**96 - 1)):
+        shown.set_workload(vram_gb, replace(WORKLOAD, steps=steps, flops=flops))
+        assert tuple(shown.contract.workloads(vram_gb))[2:] == (steps, flops)
 
 
 def test_set_workload__is_the_governors_and_of_sixteen_sizes(shown):
@@ -95,9 +94,10 @@ def test_enter__needs_an_eligible_operator_and_a_workload(shown):
 def test_enter__names_the_next_block_and_stands_until_its_time_is_over(shown):
     shown.enter()
     assert shown.contract.entries(shown.ada.id) == (START, FIRST_BLOCK + 1)
-    shown.after(5, BENCHMARK_S)
-    with refused("admissions: entry stands"):
-        shown.enter()
+    for blocks, seconds in ((0, 0), (2, BENCHMARK_S - 1), (3, 1)):
+        shown.after(blocks, seconds)
+        with refused("admissions: entry stands"):
+            shown.enter()
     shown.after(1, 1)
     shown.enter()
     assert shown.contract.entries(shown.ada.id) == (START + BENCHMARK_S + 1, FIRST_BLOCK + 7)
@@ -324,6 +324,16 @@ def test_recall__asks_the_draw_of_its_epoch(shown):
     assert shown.contract.recalls(shown.ada.id) == (shown.epoch, START + shown.second + 2 * BENCHMARK_S)
     with refused("admissions: already recalled"):
         shown.recall()
+
+
+def test_is_drawn__without_a_schedule_or_its_hash__picks_nobody(shown):
+    boa.env.set_code(HISTORY, HISTORY_CODE)  # knows a hash of block 0 too
+    for _ in range(2):
+        assert not any(shown.contract.is_drawn(operator) for operator in range(100))
+        shown.contract.schedule(sender=shown.anyone)
+        assert not any(shown.contract.is_drawn(operator) for operator in range(100))
+        shown.after(1, 60)
+    assert shown.contract.seed_of(shown.ada.id) == bytes(32)
 
 
 def test_is_drawn__picks_a_tenth(shown):

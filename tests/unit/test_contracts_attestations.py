@@ -362,14 +362,6 @@ def test_falsify__by_the_referee__keeps_the_first_false_leaf(job):
     assert job.contract.convicted(JOB, claim_hash(job.claims[0]))
 
 
-def test_wire__by_the_deployer_once(job):
-    with refused("audits: not the deployer"):
-        job.contract.wire(job.watched.anyone, sender=job.watched.anyone)
-    job.contract.wire(job.watched.anyone, sender=job.contract.deployer())
-    with refused("audits: already wired"):
-        job.contract.wire(job.watched.anyone, sender=job.contract.deployer())
-
-
 def test_money__what_the_contract_holds_is_what_it_owes(job):
     job.drawn(bonds=(MIN_BOND, 3 * MIN_BOND))
     job.attested(0, root=b"\x66" * 32)

@@ -339,6 +339,19 @@ def test_reopen__one_lot_short__takes_both_to_the_next_attempt(kit, play, agg):
     play.bid(job, 0, ada, Offer(10))
 
 
+def test_reopen__three_bids__count_each_up_to_a_third_of_the_lot(kit, play, agg):
+    ada, bob, cy = play.register_all(3)
+    offers = {ada: Offer(10, 5), bob: Offer(20, 2)}
+    job = revealed(play, offers, {agg: Offer(1)}, slots=7)
+    with play.refused("auction: enough bids"):
+        kit.auction.reopen(job, 0, sender=play.anyone)
+    offers = {ada: Offer(10, 5), bob: Offer(20, 1), cy: Offer(30, 1)}
+    job = revealed(play, offers, {agg: Offer(1)}, slots=7)  # 3 + 1 + 1
+    with play.refused("auction: too few bids"):
+        play.clear(job, 0, offers)
+    kit.auction.reopen(job, 0, sender=play.anyone)
+
+
 def test_reopen__both_lots_full__is_refused(kit, play, agg):
     ada = play.register("ada")
     job = revealed(play, {ada: Offer(10, 3)}, {agg: Offer(1)})

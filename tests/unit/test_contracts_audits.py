@@ -198,8 +198,9 @@ def test_draw__a_block_later__asks_the_history_contract(job):
     )
 
 
-def test_draw__a_history_that_refuses__is_stale(job):
-    boa.env.set_code(HISTORY, bytes.fromhex("5f5ffd"))
+@pytest.mark.parametrize("end", ["5f5ffd", "60205ffd", "601f5ff3"], ids=["refuses", "refuses with a word", "is short"])
+def test_draw__a_history_that_refuses_or_answers_no_word__is_stale(job, end):
+    boa.env.set_code(HISTORY, bytes.fromhex("60205f5f37" + end))
     assert seed_drawn_at(job, 9_000_000).stale
 
 
@@ -215,6 +216,16 @@ def test_draw__another_block__draws_others(job):
             job.contract.draw(JOB, TURN)
             drawn.add(tuple(job.contract.is_drawn(JOB, TURN, unit) for unit in range(24)))
     assert len(drawn) == 4
+
+
+def test_a_turn__that_is_scheduled_and_not_drawn__has_no_units_and_selects_nobody(job):
+    job.offer()
+    for operator in AUDITORS:
+        job.enlist(operator)
+    job.to(1)
+    job.contract.schedule(JOB, TURN)
+    assert not any(job.contract.is_drawn(JOB, TURN, unit) for unit in range(10))
+    assert not any(job.contract.is_selected(JOB, TURN, unit, operator) for unit in range(10) for operator in AUDITORS)
 
 
 def test_units__are_drawn_at_the_jobs_rate(job):

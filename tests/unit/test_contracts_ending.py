@@ -89,15 +89,6 @@ def test_abandon__all_declined__returns_everything(kit, play, cast, awarded):
     assert kit.registry.collateral(agg.id, kit.zen).locked == 0
 
 
-def test_wire__names_the_judges_once(kit, play):
-    judges = (kit.referee, kit.availability.address, kit.audit_pool)
-    assert (kit.settlement.referee(), kit.settlement.availability(), kit.settlement.audit_pool()) == judges
-    with play.refused("settlement: not the deployer"):
-        kit.settlement.wire(*judges, sender=play.anyone)
-    with play.refused("settlement: already wired"):
-        kit.settlement.wire(*judges, sender=kit.deployer)
-
-
 # --- release
 
 
@@ -134,11 +125,53 @@ def test_auctions_functions__by_anyone_else__are_refused(kit, play):
         kit.settlement.begin(1, 1, sender=kit.tasks.address)
 
 
-def test_pause__leaves_a_running_job_alone(kit, play, cast, running):
+# --- what a pause leaves alone
+
+
+@pytest.fixture
+def paused(kit, play, cast, running):
+    """All that a guardian may pause, with a job that runs, and a bid in another one; that one's number."""
+    other = play.post()
+    play.bid(other, 0, cast[0], Offer(10))
     for contract in (kit.registry, kit.tasks, kit.auction):
         contract.set_paused(True, sender=kit.guardian)
+        assert contract.paused()
+    return other
+
+
+def test_pause__leaves_a_running_job_and_its_claims_alone(kit, play, cast, running, paused):
     rounds_played(play, running, cast, 3)
     play.finalise(running)
     play.release(running, *cast)
-    kit.tasks.withdraw(kit.zen, cast[0].owner, sender=play.anyone)
-    kit.registry.withdraw(cast[0].id, kit.zen, 10**9, sender=cast[0].owner)
+    for account, amount in ((cast[0].owner, 3 * 950), (cast[3].owner, 3 * 475)):
+        before = kit.zen.balanceOf(account)
+        assert kit.tasks.withdraw(kit.zen, account, sender=play.anyone) == amount
+        assert kit.zen.balanceOf(account) == before + amount
+
+
+def test_pause__lets_a_job_be_cancelled_and_its_escrow_go_back(kit, play, paused):
+    before = kit.zen.balanceOf(play.submitter)
+    escrow = kit.tasks.jobs(paused).escrow
+    kit.tasks.cancel(paused, sender=play.submitter)
+    kit.tasks.withdraw(kit.zen, play.submitter, sender=play.anyone)
+    assert kit.zen.balanceOf(play.submitter) == before + escrow
+
+
+def test_pause__lets_an_operator_take_bond_collateral_and_stake_with_it(kit, play, cast, running, paused):
+    registry, ada = kit.registry, cast[0]
+    rounds_played(play, running, cast, 3)
+    play.finalise(running)
+    play.release(running, ada)
+    registry.request_exit(ada.id, sender=ada.owner)
+    kit.tasks.cancel(paused, sender=play.submitter)
+    kit.auction.reclaim(paused, 0, ada.id, sender=play.anyone)
+    before = kit.zen.balanceOf(ada.owner)
+    held = registry.collateral(ada.id, kit.zen)
+    assert held.locked == 0
+    registry.withdraw(ada.id, kit.zen, held.balance, sender=ada.owner)
+    play.to(registry.operators(ada.id).exit_at)
+    stake = registry.stake_of(ada.id)
+    registry.withdraw_stake(ada.id, sender=ada.owner)
+    assert kit.zen.balanceOf(ada.owner) == before + held.balance + stake
+    assert held.balance > 0
+    assert stake > 0

@@ -25,6 +25,9 @@ def test_collect__splits_what_arrived_and_gives_dust_to_development(kit, play):
     give(kit, 10)
     kit.treasury.collect(kit.zen, sender=play.anyone)
     assert [kit.treasury.buckets(kit.zen, bucket) for bucket in range(3)] == [511, 305, 203]
+    give(kit, 1)
+    assert kit.treasury.collect(kit.zen, sender=play.anyone) == 1
+    assert kit.treasury.buckets(kit.zen, 0) == 512
 
 
 def test_spend__only_by_the_timelock_and_within_the_bucket(kit, play):
@@ -72,6 +75,14 @@ def test_timelock__nobody_but_itself__is_admin(kit):
     assert not kit.timelock.hasRole(admin, kit.deployer)
     with boa.reverts():
         kit.timelock.update_delay(0, sender=kit.deployer)
+
+
+def test_timelock__takes_sixteen_governors__and_each_may_schedule_and_execute(kit):
+    governors = [boa.env.generate_address(f"governor {number}") for number in range(16)]
+    timelock = load("Timelock").deploy(DEVNET.timelock_s, governors)
+    for role in (timelock.PROPOSER_ROLE(), timelock.EXECUTOR_ROLE()):
+        assert all(timelock.hasRole(role, governor) for governor in governors)
+        assert not timelock.hasRole(role, kit.deployer)
 
 
 # --- tokens that answer nothing

@@ -4,7 +4,7 @@ import boa
 import pytest
 
 from tests.consent_kit import HALF_ORDER, ORDER, Signer, signature_of
-from tests.contract_kit import DEVNET, UNLIMITED, ZEN, Offer
+from tests.contract_kit import DEVNET, UNLIMITED, ZEN, Offer, load
 from zoo_compute.spec.params import STAKE_UNIT
 
 ZERO = "0x" + 40 * "0"
@@ -225,6 +225,9 @@ def test_register_for__another_owner_or_hot_key__is_refused(kit, play, newcomer,
         register_for(kit, newcomer, terms, owner.signs(kit, terms), owner.signs(kit, terms))
     with play.refused("registry: owner did not sign"):
         register_for(kit, newcomer, {**terms, "owner": ZERO}, owner.signs(kit, terms), hot.signs(kit, terms))
+    # The zero address is what nonsense recovers to.
+    with play.refused("registry: owner did not sign"):
+        register_for(kit, newcomer, {**terms, "owner": ZERO}, bytes(65), hot.signs(kit, {**terms, "owner": ZERO}))
     with play.refused("registry: zero hot key"):
         register_for(kit, newcomer, {**terms, "hot": ZERO}, owner.signs(kit, terms), hot.signs(kit, terms))
 
@@ -321,6 +324,11 @@ def test_owner_functions__of_an_operator_that_does_not_exist__are_refused(kit, p
         with play.refused("registry: not the owner"):
             call()
     assert not kit.registry.is_eligible(99, ZERO)
+
+
+def test_is_eligible__of_nobody_where_no_stake_is_needed__is_false(kit):
+    registry = load("NodeRegistry").deploy(kit.zen, kit.guardian, 0, DEVNET.exit_delay_s, DEVNET.epoch_s)
+    assert not registry.is_eligible(99, ZERO)
 
 
 # --- stake and exit
@@ -470,6 +478,17 @@ def test_unlock__last__takes_one_lock(kit, ada, as_protocol):
     assert kit.registry.collateral(ada.id, kit.zen).locked == 0
 
 
+def test_lock__in_as_many_tokens_as_are_counted__is_found_in_each_and_no_more_are_taken(kit, ada, as_protocol):
+    tokens = [boa.env.generate_address(f"token {index}") for index in range(256)]
+    for token in tokens[:255]:
+        as_protocol("lock", ada.id, token, 0, True)
+    with boa.reverts():
+        as_protocol("lock", ada.id, tokens[255], 0, True)
+    assert kit.registry.operators(ada.id).locks == 255
+    as_protocol("unlock", ada.id, tokens[254], 0, True)
+    assert kit.registry.operators(ada.id).locks == 254
+
+
 def test_slash_credit_burn__move_the_pot_and_nothing_else(kit, ada, as_protocol):
     registry, zen = kit.registry, kit.zen
     held = zen.balanceOf(registry)
@@ -559,7 +578,7 @@ def test_protocol_functions__by_anyone_else__are_refused(kit, play, ada):
                     getattr(kit.registry, function)(*args, sender=caller)
 
 
-# --- guardian and wiring
+# --- guardian
 
 
 def test_pause__closes_registration_and_nothing_else(kit, play, ada, newcomer):
@@ -577,15 +596,6 @@ def test_pause__closes_registration_and_nothing_else(kit, play, ada, newcomer):
     registry.withdraw_stake(ada.id, sender=ada.owner)
     registry.set_paused(False, sender=kit.guardian)
     register(kit, newcomer)
-
-
-def test_wire__twice_or_by_another__is_refused(kit, play):
-    for name, contracts in (("registry", 5), ("auction", 1)):
-        contract, others = getattr(kit, name), [play.anyone] * contracts
-        with play.refused(f"{name}: not the deployer"):
-            contract.wire(*others, sender=play.anyone)
-        with play.refused(f"{name}: already wired"):
-            contract.wire(*others, sender=kit.deployer)
 
 
 def test_stake__beyond_its_field__is_refused(kit, play, newcomer):

@@ -20,13 +20,6 @@ def s(deployed):
         yield deployed
 
 
-def test_wire__twice_or_by_another__is_refused(s):
-    with s.refused("rewards: not the deployer"):
-        s.rewards.wire(s.anyone, s.anyone, s.anyone, sender=s.anyone)
-    with s.refused("rewards: already wired"):
-        s.rewards.wire(s.anyone, s.anyone, s.anyone, sender=s.deployer)
-
-
 def test_fund__adds_to_the_pool(s):
     with s.refused("rewards: zero amount"):
         s.fund(0)

@@ -109,6 +109,14 @@ def test_post__terms_out_of_range__are_refused(play, reason, changes):
         play.post(**changes)
 
 
+def test_post__least_terms__are_accepted(kit, play):
+    counts = dict.fromkeys(("rounds", "slots", "quorum", "depth", "flops"), 1)
+    prices = dict.fromkeys(("reserve", "max_price", "aggregator_reserve", "aggregator_max_price"), 1)
+    job = play.post(**counts, **prices, slot_s=1, aggregate_s=1, reexecute_s=1, policy=0)
+    assert kit.tasks.jobs(job).escrow == 2
+    assert tuple(kit.tasks.schedules(job))[1:] == (1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 0, b"\x02" * 32)
+
+
 def test_post__greatest_terms__are_accepted(kit, play):
     kit.zen.transfer(play.submitter, 10**8 * ZEN, sender=kit.deployer)
     seconds = {"slot_s": 604_800, "aggregate_s": 604_800, "reexecute_s": 604_800}
@@ -200,12 +208,12 @@ def test_cancel__while_paused__stays_open(kit, play):
     kit.tasks.withdraw(kit.zen, play.submitter, sender=play.anyone)
 
 
-def test_pay__rounds_against_the_payee(kit, play):
+@pytest.mark.parametrize(("amount", "net"), [(0, 0), (1, 0), (19, 18), (20, 19), (21, 19), (20_000, 19_000)])
+def test_pay__rounds_against_the_payee(kit, play, amount, net):
     job = play.post()
-    fee = kit.tasks.pay(job, play.anyone, 19, sender=kit.settlement.address)
-    assert fee == 1  # 19 * 9,500 // 10,000 = 18
-    assert kit.tasks.owed(kit.zen, play.anyone) == 18
-    assert kit.tasks.owed(kit.zen, kit.treasury) == 1
+    assert kit.tasks.pay(job, play.anyone, amount, sender=kit.settlement.address) == amount - net
+    assert kit.tasks.owed(kit.zen, play.anyone) == net
+    assert kit.tasks.owed(kit.zen, kit.treasury) == amount - net
 
 
 @pytest.mark.parametrize("function", ["pay", "restore", "close"])

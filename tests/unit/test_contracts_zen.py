@@ -224,3 +224,11 @@ def test_permit__for_the_zero_address_by_a_signature_of_nobody__is_refused(owner
     nobody = owner.sign()._replace(v=27, r=0, s=1)
     assert owner.permit(nobody, owner=ZERO) != True  # noqa: E712
     assert owner.zen.allowance(ZERO, owner.spender) == 0
+
+
+def test_deployer__keeps_neither_the_token_nor_a_right_to_mint():
+    """No call tells of either: what the two rest on is read where it lies."""
+    deployer = boa.env.generate_address("deployer")
+    token = load("ZenToken").deploy(SUPPLY, sender=deployer)
+    assert token.eval("ownable.owner") == ZERO
+    assert not token.eval(f"erc20.is_minter[{deployer}]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 
 import pytest
@@ -54,6 +55,22 @@ def test_generate__changes_one_statement_and_leaves_out_what_means_the_same():
     assert not any("uint1" in mutant.after for mutant in mutants)
     changed = text_of(statements(SOURCE), next(m for m in mutants if m.before.strip().startswith("log")))
     assert len(set(changed.splitlines()) ^ set(text_of(statements(SOURCE)).splitlines())) <= 2
+
+
+def test_generate__leaves_out_first_values_that_nobody_reads():
+    source = "def pair() -> uint256:\n    low: uint256 = 0\n    high: uint256 = 0\n    low, high = {}\n    return low + high\n"
+    never = {mutant.line for mutant in generate(source.format("self._two()")) if ": uint256 = " in mutant.after}
+    read = {mutant.line for mutant in generate(source.format("self._two(high)")) if ": uint256 = " in mutant.after}
+    assert (never, read) == (set(), {3})
+
+
+def test_generate__leaves_out_two_values_exchanged_whose_order_means_nothing():
+    source = "def most(one: uint256, other: uint256) -> uint256:\n    return {}(one, other)\n"
+    exported = generate("exports: (one.first, one.second)\n")
+    assert not any({"one.first", "one.second"} <= set(re.findall(r"[\w.]+", mutant.after)) for mutant in exported)
+    for function, is_left_out in (("max", True), ("words._part", True), ("self._max", False)):
+        after = {mutant.after.replace(" ", "") for mutant in generate(source.format(function))}
+        assert (f"return{function}(other,one)" in after) != is_left_out
 
 
 def test_sampled__is_the_same_for_a_seed_and_begins_with_every_function():
