@@ -47,6 +47,7 @@ from zoo_compute.spec.state import Claim
 
 EACH = 20  # lies told of an operator, and of each other kind
 LIES = 2_000  # about the first program
+BLOCK_S = 1_000_000  # between empty blocks: a game's block holds all of it and nothing comes between
 HOSTILE = 60  # challenges of honest work, a program
 SHOWN = ("move_pairs", "gas_committer", "gas_challenger", "gas_total", "gas_judge_max", "gas_judge_median", "wall_s")
 
@@ -60,7 +61,6 @@ class Tally:
     pairs: int = 0
     worst: Spent | None = None
     judged: list[int] = field(default_factory=list)
-    worst_judge: int = 0
     gas_of: dict[str, int] = field(default_factory=dict)  # by what a lie is about, the most in all
     judge_of: dict[str, int] = field(default_factory=dict)  # by operator
     told_of: Counter[str] = field(default_factory=Counter)
@@ -78,7 +78,7 @@ class Tally:
             "gas_challenger": self.worst.challenger,
             "gas_total": self.worst.total,
             "gas_settlement": self.worst.settlement,
-            "gas_judge_max": self.worst_judge,
+            "gas_judge_max": max(self.judged),
             "gas_judge_median": round(median(self.judged)),
             "gas_total_by_lie": dict(sorted(self.gas_of.items())),
             "gas_judge_max_by_operator": dict(sorted(self.judge_of.items())),
@@ -138,10 +138,10 @@ class Trial:
             args = (self.case.work, self.result(lie, theirs), [*played.moves, convict], position)
             least = self.tally.worst.total if self.tally.worst else 0
             self.note(lie, played, self.court.play(claim, lie.kind, *args, traced_above=least))
-        self.court.again()
+            self.court.again()
 
     def begun(self, kind: Kind, result: Result) -> tuple[Claim, Game]:
-        claim = self.court.commit(self.case.leaf(self.case.slot, result))
+        claim = self.court.claim(self.case.leaf(self.case.slot, result))
         return claim, begun(self.court.job, claim, kind, self.case.slot, self.case.work, result)
 
     def result(self, lie: Lie, theirs: Trees) -> Result:
@@ -183,7 +183,6 @@ class Trial:
         played = play(Board(game), Prover(trees), Nearby(trees, self.rng, judge, self.tally.attempts, step), judge)
         self.tally.hostile += 1
         self.tally.honest_convictions += taken + played.is_convicted
-        self.court.again()
 
 
 def _most(found: dict[str, int], name: str, value: int) -> None:
@@ -196,7 +195,7 @@ def measure(names: Sequence[str], *, lies: int, hostile: int, seed: int, each: i
     tallies: dict[str, Tally] = {}
     with (
         tempfile.TemporaryDirectory(prefix="zoo-dispute-") as name,
-        Devnet(Path(name) / "chain", preset="production") as devnet,
+        Devnet(Path(name) / "chain", preset="production", block_time=BLOCK_S) as devnet,
     ):
         court = Court(devnet, Path(name))
         for number, program in enumerate(PROGRAMS[each] for each in names):

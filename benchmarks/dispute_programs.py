@@ -63,7 +63,9 @@ def demo_gpt() -> Case:
     training = job.training
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RepeatedData)
-        data = prepare_text(Path(sysconfig.get_path("stdlib")), job.context, training.seed, wanted=GPT_STEPS * training.batch_size)
+        data = prepare_text(
+            Path(sysconfig.get_path("stdlib")), job.context, training.seed, wanted=GPT_STEPS * training.batch_size
+        )
     assert job.traced.initial is not None
     return Case(
         job.traced.graph,
