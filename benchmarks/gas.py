@@ -94,7 +94,7 @@ class Bench:
     def job(self, submitter: Sender, operators: Sequence[Operator], aggregator: Operator) -> int:
         """One job from post to withdrawal; gas of all transactions of a turn in the steady state, over its slots."""
         job = self.post(submitter)
-        self._auction(job, submitter, operators, aggregator)
+        self.auction(job, submitter, operators, aggregator)
         chain = self.devnet.chain
         for seat, operator in self._holders(job, operators):
             self.note("ready", operator.hot.send(chain.settlement.ready(job, seat, 60)))
@@ -106,11 +106,14 @@ class Bench:
         self.note("withdraw", owner.send(chain.tasks.withdraw(chain.zen.address, owner.address)))
         return per_shard
 
-    def _auction(self, job: int, submitter: Sender, operators: Sequence[Operator], aggregator: Operator) -> None:
+    def auction(
+        self, job: int, submitter: Sender, operators: Sequence[Operator], aggregator: Operator, *, slots: int = SLOTS
+    ) -> None:
+        """Both lots of a job, the slots' in equal parts."""
         chain = self.devnet.chain
         bidders = [(0, o) for o in operators] + [(1, aggregator)]
         for kind, operator in bidders:
-            capacity = 1 if kind else SLOTS // len(operators)
+            capacity = 1 if kind else slots // len(operators)
             seal = self._sealer.seal(job, kind, 1, operator.number, operator.price, capacity)
             call = chain.auction.bid(job, kind, operator.number, seal, capacity, False)
             self.note("bid", operator.hot.send(call))
@@ -121,7 +124,7 @@ class Bench:
             self.note("reveal", operator.hot.send(call))
         self.devnet.warp_to(chain.auction.lots(job, 0).reveal_end)
         for kind, found in ((0, operators), (1, [aggregator])):
-            order = [b.operator for b in order_bids(RevealedBid(o.number, o.price, 0, SLOTS) for o in found)]
+            order = [b.operator for b in order_bids(RevealedBid(o.number, o.price, 0, slots) for o in found)]
             label = f"_aggregator_{len(operators)}" if kind else f"_{len(operators)}"
             self.note("clear" + label, submitter.send(chain.auction.clear(job, kind, order)))
             self.note("award" + label, submitter.send(chain.auction.award(job, kind, order)))

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import random
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from node.disputes.challenger import Challenger
-from node.disputes.computation import SlotRound
 from node.disputes.depth import depth_of
 from node.disputes.prover import Prover
 from node.disputes.trees import Trees
-from node.programs import Programs, State
-from repops.backend import DTYPE
-from repops.commitments import Array, tensor_root_of
-from repops.graph import BATCH_ROLE, F32, OPTIMIZER
+from repops.commitments import tensor_root_of
+from repops.graph import BATCH_ROLE, F32
 from repops.operators import TABLE
 from tests.repops import models
 from tests.repops.table_programs import table
-from zoo_compute.publish import initial_checkpoint
 from zoo_compute.spec.games import Frame, Phase
 
-from .lies import ROUND, ROWS, Case, LeafOnly, Liar, case_of
+from .lies import ROWS, Case, LeafOnly, case_of
+from .table_cases import sample
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 STEP = 3  # after it a segment ends
@@ -111,52 +107,6 @@ def test_a_leaf_beyond_the_last_of_a_tensor__cannot_be_shown():
 
 
 # --- every operator
-
-
-class Given(SlotRound):
-    """One step on a batch of its own."""
-
-    arrays: State
-
-    def batch(self, step: int) -> State:
-        return self.arrays
-
-
-class LyingGiven(Liar, Given):
-    """The same, but for the lies."""
-
-
-class TableCase(Case):
-    """One of the table's programs, as a slot-round of one step."""
-
-    arrays: State
-
-    @cached_property
-    def honest(self) -> SlotRound:
-        return self._given(Given)
-
-    def lying(self, **options: Any) -> Liar:
-        return self._given(LyingGiven)
-
-    def _given(self, made: Any) -> Any:
-        found = made(self.manifest, Programs(self.graph), self.checkpoint, self.examples, ROUND, self.slot)
-        found.arrays = self.arrays
-        return found
-
-
-@lru_cache
-def sample(name: str) -> TableCase:
-    graph, given, batch = table()[name]
-    tensors: dict[str, Array] = {}
-    for entry in graph.state:
-        if entry.kind == OPTIMIZER:
-            continue
-        node = graph.nodes[entry.before]
-        tensors[entry.name] = given.get(entry.name, np.zeros(node.shape, DTYPE[node.dtype]))
-    examples = {"none": np.zeros((1, 1), np.float32)}
-    case = TableCase(graph, initial_checkpoint(graph, tensors), examples, inner_steps=1, segment_steps=1, rows=1)
-    object.__setattr__(case, "arrays", batch)
-    return case
 
 
 def one_of_each() -> list[tuple[str, int]]:

@@ -1,0 +1,239 @@
+"""Lies about a program, one false word each, told over one honest computation. For benchmarks/dispute.py.
+
+A game only looks at the first difference, so nothing has to follow from a lie: the states after it are other hashes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from node.disputes.board import Judge
+from node.disputes.computation import Asked, Computation, Roots
+from node.disputes.moves import Move, Shown
+from node.disputes.trees import Trees
+from repops.commitments import Array, canonical, state_root_of, tensor_roots
+from repops.graph import BATCH_ROLE, Graph
+from repops.merkle import Tree
+from repops.parts import part_count
+from tests.referee.hostile import Hostile
+from zoo_compute.evidence import Evidence
+from zoo_compute.spec.games import Frame, Game, Kind, Phase, Result
+from zoo_compute.spec.params import CHILDREN_HEIGHT
+
+BEGIN = -1  # stands for the step before the first
+
+
+class Kept(Computation):
+    """What another computation says, with the values of one step and what was asked of states in memory."""
+
+    def __init__(self, of: Computation) -> None:
+        super().__init__(of.graph, of.checkpoint)
+        self.of = of
+        self._step, self._values = -1, list[tuple[int, Array]]()
+        self._after: dict[int, Roots] = {}
+        self._sources: dict[tuple[int, int], Roots] = {}
+
+    def given(self, step: int) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
+        return self.of.given(step)
+
+    def after(self, step: int) -> Roots:
+        if step not in self._after:
+            self._after[step] = self.of.after(step)
+        return self._after[step]
+
+    def sources(self, role: int, step: int) -> Roots:
+        if (role, step) not in self._sources:
+            self._sources[role, step] = self.of.sources(role, step)
+        return self._sources[role, step]
+
+    def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
+        return self.of.false_word(step, name, asked)
+
+    def state_roots(self, steps: Sequence[int]) -> list[bytes]:
+        return self.of.state_roots(steps)
+
+    def values(self, step: int, wanted: Sequence[int] | None = None) -> Iterator[tuple[int, Array]]:
+        """Inputs are the arrays of a program that goes on: copied."""
+        if step != self._step:
+            nodes = self.graph.nodes
+            values = self.of.values(step)
+            self._values = [(at, np.array(value) if nodes[at].op == "input" else value) for at, value in values]
+            self._step = step
+        return iter(self._values)
+
+
+@dataclass(frozen=True)
+class Lie:
+    """What is false of step `step`.
+
+    what: `begin`, `output` (entry `entry` of the state after it), `end` (the result's last state alone), `training` or
+    `update` (bit `bit` of an element of a node; with `part` also of the element's parts from that one on).
+    """
+
+    what: str
+    step: int
+    node: int = 0
+    element: int = 0
+    bit: int = 0
+    part: int | None = None
+    entry: int | None = None
+
+    @property
+    def kind(self) -> Kind:
+        return Kind.UPDATE if self.what == "update" else Kind.TRAINING
+
+
+class Told(Computation):
+    """An honest computation, but for the lie."""
+
+    def __init__(self, honest: Computation, lie: Lie) -> None:
+        super().__init__(honest.graph, honest.checkpoint)
+        self.honest, self.lie = honest, lie
+
+    def state_roots(self, steps: Sequence[int]) -> list[bytes]:
+        first, roots = self.lie.step + 1, self.honest.state_roots(steps)
+        return [
+            root if at < first else state_root_of(self.after(at - 1)) if at == first else _another(root)
+            for at, root in zip(steps, roots, strict=True)
+        ]
+
+    def after(self, step: int) -> Roots:
+        roots = self.honest.after(step)
+        if step != self.lie.step:
+            return roots
+        name = self.graph.state[self.lie.entry or 0].name
+        return roots | {name: _another(roots[name])}
+
+    def trace(self, step: int) -> list[bytes]:
+        roots = self.honest.trace(step)
+        if self.lie.entry is not None:
+            return roots
+        at = self.lie.node
+        return [*roots[:at], tensor_roots({"": self._value()})[""], *roots[at + 1 :]]
+
+    def tensors(self, step: int, node: int) -> dict[int, Array]:
+        found = self.honest.tensors(step, node)
+        return found if self.lie.entry is not None or node != self.lie.node else found | {node: self._value()}
+
+    def parts(self, step: int, node: int, element: int) -> Array:
+        """The last is what was committed."""
+        words = self.honest.parts(step, node, element)
+        if self.lie.part is not None:
+            words[self.lie.part : -1] ^= 1
+        words[-1] = canonical(self.tensors(step, node)[node]).reshape(-1).view(np.int32)[element]
+        return words
+
+    def _value(self) -> Array:
+        value = np.array(self.honest.tensors(self.lie.step, self.lie.node)[self.lie.node])
+        flat = value.reshape(-1)
+        words = flat.view(np.uint32)
+        words[self.lie.element] = 1 if np.isnan(flat[self.lie.element]) else words[self.lie.element] ^ 1 << self.lie.bit
+        return value
+
+    def given(self, step: int) -> Any:
+        raise AssertionError("a liar computes nothing")
+
+    def sources(self, role: int, step: int) -> Roots:
+        raise AssertionError("a liar shows no evidence")
+
+    def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
+        raise AssertionError("a liar shows no evidence")
+
+
+def _another(root: bytes) -> bytes:
+    return sha256(b"another" + root).digest()
+
+
+def result_of(trees: Trees, inner_steps: int, segment_steps: int) -> Result:
+    """Of a slot-round; its update is any."""
+    frame = Frame(inner_steps=inner_steps, segment_steps=segment_steps)
+    segments = trees.states(frame, Phase.SEGMENTS)
+    return Result(trees.tree(frame, Phase.SEGMENTS).root, segments[-1], _another(segments[-1]))
+
+
+# --- which lies
+
+
+@dataclass(frozen=True)
+class Plan:
+    """steps: at which lies are told; each: how many of every operator; states: of every other kind; total: at least so many."""
+
+    steps: tuple[int, ...]
+    each: int
+    states: int
+    total: int = 0
+    operators: frozenset[str] | None = None
+    has_data: bool = True
+
+
+def lies_of(graph: Graph, update: Graph, plan: Plan, rng: random.Random) -> list[Lie]:
+    """As planned; every node before one a second time, so that layouts are covered as evenly as their number allows."""
+    wanted = [at for at, node in enumerate(graph.nodes) if node.elements and _is_wanted(graph, at, plan)]
+    found = []
+    for op in sorted({graph.nodes[at].op for at in wanted}):
+        found += [_lie("training", graph, at, plan, rng) for at in _spread(wanted, plan.each, rng, graph, op)]
+    for _ in range(plan.states):
+        found.append(Lie("begin", BEGIN, entry=rng.randrange(len(graph.state))))
+        found.append(Lie("output", rng.choice(plan.steps), entry=rng.randrange(len(graph.state))))
+        found.append(Lie("end", max(plan.steps)))
+    if plan.states:
+        nodes = [at for at, node in enumerate(update.nodes) if node.elements and node.op != "scalar"]
+        found += [_lie("update", update, at, plan, rng) for at in _spread(nodes, plan.states, rng)]
+    missing = plan.total - len(found)
+    return found + [_lie("training", graph, at, plan, rng) for at in _spread(wanted, max(0, missing), rng)]
+
+
+def _is_wanted(graph: Graph, at: int, plan: Plan) -> bool:
+    node = graph.nodes[at]
+    is_data = node.op == "input" and node.attributes[0] == BATCH_ROLE
+    return (plan.operators is None or node.op in plan.operators) and (plan.has_data or not is_data)
+
+
+def _spread(nodes: list[int], count: int, rng: random.Random, graph: Graph | None = None, op: str = "") -> list[int]:
+    """So many nodes (of an operator), each as often as the others."""
+    left = [at for at in nodes if graph is None or graph.nodes[at].op == op]
+    rng.shuffle(left)
+    return [left[number % len(left)] for number in range(count)]
+
+
+def _lie(what: str, graph: Graph, at: int, plan: Plan, rng: random.Random) -> Lie:
+    """Often at an end of the tensor, where paths are the shortest and the deepest."""
+    node = graph.nodes[at]
+    element = rng.choice((0, node.elements - 1, rng.randrange(node.elements), rng.randrange(node.elements)))
+    count = 1 if node.op in ("input", "constant") else part_count(node)
+    part = rng.randrange(count) if count > 1 and rng.random() < 0.7 else None
+    step = rng.choice(plan.steps) if what == "training" else 0
+    return Lie(what, step, at, element, rng.randrange(32), part)
+
+
+# --- a challenger without a case
+
+
+class Nearby(Hostile):
+    """Goes anywhere but to another step than this one: to trace many would take long."""
+
+    def __init__(self, trees: Trees, rng: random.Random, judge: Judge, tried: Counter[int], step: int) -> None:
+        super().__init__(trees, rng, judge, tried)
+        self.step = step
+
+    def next(self, game: Game, shown: Shown) -> Move | None:
+        move = super().next(game, shown)
+        if move and move.name == "pick" and game.phase in (Phase.SEGMENTS, Phase.STEPS):
+            return self._towards(game, shown)
+        return move
+
+    def _towards(self, game: Game, shown: Shown) -> Move:
+        steps = self.trees.steps(game.frame, game.phase)
+        leaf = next(at for at, each in enumerate(steps) if each > self.step)
+        if game.phase == Phase.SEGMENTS and self.rng.random() < 0.1:
+            leaf = 0
+        depth = min(CHILDREN_HEIGHT, game.height)
+        place = leaf >> game.height - depth & (1 << depth) - 1
+        return Move("pick", (place, shown.last[place], Tree(shown.last).path(place)))
