@@ -67,7 +67,6 @@ SUITES = {
     ),
     "Availability": ("unit/test_contracts_availability.py", "unit/test_contracts_availability_ends.py", WIRING),
     "Admissions": ("unit/test_contracts_admissions.py", WIRING),
-    "Referee": ("referee/test_referee_moves.py", "referee/test_referee_ends.py"),
     "Operators": ("referee/test_operators.py",),
     "Referee": (
         "referee/test_referee_moves.py",
