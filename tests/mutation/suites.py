@@ -68,6 +68,12 @@ SUITES = {
     "Availability": ("unit/test_contracts_availability.py", "unit/test_contracts_availability_ends.py", WIRING),
     "Admissions": ("unit/test_contracts_admissions.py", WIRING),
     "Operators": ("referee/test_operators.py",),
+    "Evidence": ("referee/test_evidence_parts.py",),
+    "Bindings": (
+        "referee/test_evidence_bindings.py",
+        "referee/test_evidence_data.py",
+        "referee/test_evidence_updates.py",
+    ),
     "Referee": (
         "referee/test_referee_moves.py",
         "referee/test_referee_ends.py",
