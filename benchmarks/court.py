@@ -174,7 +174,7 @@ class Court:
         self._rpc("evm_mine")
         receipts = self._batch([("eth_getTransactionReceipt", [each]) for each in hashes])
         for (_, call, _), receipt in zip(sent, receipts, strict=True):
-            assert receipt and int(receipt["status"], 16) == 1, f"{call.function} reverted"
+            assert int(receipt["status"], 16) == 1, f"{call.function} reverted"
         return receipts
 
     def _settlements(self, transaction: str) -> int:
