@@ -7,9 +7,9 @@ computation, at a step, in a state, a node, an element or a part. Both sides' mo
 `node.disputes`, checked by the specification and a judge on paper, then sent to the deployed contracts, one transaction
 each: gas is that of their receipts, calldata included. gas_total is both sides together, from `challenge` to `convict`, of the
 costliest game; gas_committer, gas_challenger and gas_settlement (what of it `open_dispute` and `close_dispute` use, the
-conviction included) are of the same one. gas_judge: `Evidence.judge` as a transaction of its own. The state before every game is that
-of a first game ever: whatever a game writes is written for the first time. A hostile challenger goes anywhere in honest work and
-shows true openings at every place to the deployed `Evidence`.
+conviction included) are of the same one. gas_judge: `Evidence.judge` as a transaction of its own. Before every game one other was
+played, of another job by the same challenger; all that belongs to a game or its job is written for the first time. A hostile
+challenger goes anywhere in honest work and shows true openings at every place to the deployed `Evidence`.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Trial:
         self.tally.wall_s = time.monotonic() - began
         return self.tally
 
-    def tell(self, lie: Lie) -> None:
+    def tell(self, lie: Lie, *, is_undone: bool = True) -> None:
         """A game from the claim to the conviction, on paper and then on chain."""
         mine = self.honest[lie.kind]
         theirs = mine if lie.what == "end" else Trees(Told(mine.computation, lie))
@@ -138,7 +138,8 @@ class Trial:
             args = (self.case.work, self.result(lie, theirs), [*played.moves, convict], position)
             least = self.tally.worst.total if self.tally.worst else 0
             self.note(lie, played, self.court.play(claim, lie.kind, *args, traced_above=least))
-            self.court.again()
+            if is_undone:
+                self.court.again()
 
     def begun(self, kind: Kind, result: Result) -> tuple[Claim, Game]:
         claim = self.court.claim(self.case.leaf(self.case.slot, result))
@@ -189,6 +190,12 @@ def _most(found: dict[str, int], name: str, value: int) -> None:
     found[name] = max(found.get(name, 0), value)
 
 
+def _play_first(court: Court, folder: Path) -> None:
+    """A game that is not undone: those that are measured are not the first ever, of this challenger, in this token."""
+    trial = Trial(court, PROGRAMS["mlp"], folder, random.Random(0))
+    trial.tell(Lie("end", 0), is_undone=False)
+
+
 def measure(names: Sequence[str], *, lies: int, hostile: int, seed: int, each: int = EACH) -> dict[str, Any]:
     """Of the first program the figures themselves, of all of them under `programs`. lies: about the first."""
     told: Counter[str] = Counter()
@@ -198,6 +205,7 @@ def measure(names: Sequence[str], *, lies: int, hostile: int, seed: int, each: i
         Devnet(Path(name) / "chain", preset="production", block_time=BLOCK_S) as devnet,
     ):
         court = Court(devnet, Path(name))
+        _play_first(court, Path(name) / "first")
         for number, program in enumerate(PROGRAMS[each] for each in names):
             rng = random.Random(f"{seed} {program.name}")
             trial = Trial(court, program, Path(name) / str(number), rng)
