@@ -10,7 +10,7 @@ RERUN  := $(if $(CI),--reruns 1)
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-integration test-ipfs campaign fuzz oracle floats mutate chaos check format artifacts bench docs vectors clean
+.PHONY: help setup demo test test-fast test-ape test-integration test-network test-ipfs campaign fuzz oracle floats mutate chaos check format artifacts bench docs vectors clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -36,7 +36,7 @@ $(ANVIL): | $(VENV)/.ready
 demo: setup ## the whole network on this machine: a job is posted, trained, settled, paid (DATA=path, ARGS="--json")
 	@$(BIN)/python scripts/demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
-test: setup test-fast test-ape test-integration ## all tests but the long ones: about twenty minutes on two cores
+test: setup test-fast test-ape test-integration ## all tests but the long ones
 
 test-fast: setup
 	$(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile tests/unit tests/spec tests/differential tests/stateful tests/repops tests/referee $(ARGS)
@@ -45,7 +45,10 @@ test-ape: setup
 	$(BIN)/ape test tests/ape -q --network ethereum:local:test
 
 test-integration: setup
-	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration tests/gpu -m "not ipfs and not chaos" $(RERUN) $(ARGS)
+	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration tests/gpu -m "not ipfs and not chaos and not network" $(RERUN) $(ARGS)
+
+test-network: setup ## jobs on whole networks of real processes: trained, disputed, paid (five minutes)
+	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration -m network $(RERUN) $(ARGS)
 
 test-ipfs: setup ## the store against two real IPFS daemons
 	$(BIN)/python -m pytest -q tests/integration -m ipfs $(ARGS)
@@ -92,6 +95,7 @@ bench: setup ## gas, training efficiency, reproducible arithmetic beside torch
 	$(BIN)/python benchmarks/gas.py $(ARGS)
 	$(BIN)/python benchmarks/efficiency.py $(ARGS)
 	$(BIN)/python benchmarks/repops.py $(ARGS)
+	$(BIN)/python benchmarks/dispute.py $(ARGS)
 
 docs: setup ## regenerate what the docs take from the code
 	$(BIN)/python scripts/build_docs.py

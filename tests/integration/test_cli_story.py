@@ -16,7 +16,7 @@ from repops.files import load_state
 from tests.integration.cli_kit import Place, Zoo, a_place, zoo_fixture  # noqa: F401
 from zoo_compute.spec.params import ZEN
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.network]
 
 
 MODULE = """

@@ -16,7 +16,7 @@ from zoo_compute.cli import main as cli
 from zoo_compute.spec.availability import least_deposit
 from zoo_compute.spec.params import STRANGERS_LANE
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.network]
 
 
 @pytest.fixture(scope="module")

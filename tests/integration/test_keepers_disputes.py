@@ -19,7 +19,7 @@ from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import raw_cid
 from zoo_compute.transcript import Transcript
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.network]
 
 ROUND, SLOT, STEP = 1, 0, 5
 CONFIG = TINY | {

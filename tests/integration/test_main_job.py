@@ -15,7 +15,7 @@ from zoo_compute.chain.views import ClaimState
 from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import raw_cid
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.network]
 
 CHEAT = {"round": 1, "slot": 0, "tensor": "norm.weight"}
 
