@@ -28,6 +28,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+if __name__ == "__main__":  # run as a file, whose folder has a `repops.py` too
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
 from benchmarks.court import Court, Spent
 from benchmarks.dispute_programs import PROGRAMS, Program, seven_billion, slot_round
 from benchmarks.lies import BEGIN, Kept, Lie, Nearby, Plan, Told, lies_of, result_of
@@ -68,6 +71,7 @@ class Tally:
     hostile: int = 0
     attempts: Counter[int] = field(default_factory=Counter)
     honest_convictions: int = 0
+    began: float = field(default_factory=time.monotonic)
     wall_s: float = 0
 
     def report(self) -> dict[str, Any]:
@@ -106,25 +110,23 @@ class Trial:
         }
         court.open(self.case.manifest, self.case.work)
 
-    def run(self, lies: Sequence[Lie], hostile: int, said: Callable[[Tally], None]) -> Tally:
+    def run(self, lies: Sequence[Lie], hostile: int, said: Callable[[Tally], None]) -> None:
         """One step after another, and in it one node after another: what is kept of each is used up at once."""
-        began = time.monotonic()
         for lie in sorted(lies, key=lambda each: (each.kind, each.step, each.node, each.element)):
             self.tell(lie)
             said(self.tally)
         steps = sorted({lie.step for lie in lies if lie.step != BEGIN})
-        for step in steps:
+        for step in steps if hostile else ():
             for _ in range(-(-hostile // len(steps))):
                 self.challenge_honest(step)
             said(self.tally)
-        self.tally.wall_s = time.monotonic() - began
-        return self.tally
 
     def tell(self, lie: Lie, *, is_undone: bool = True) -> None:
         """A game from the claim to the conviction, on paper and then on chain."""
         mine = self.honest[lie.kind]
         theirs = mine if lie.what == "end" else Trees(Told(mine.computation, lie))
-        claim, game = self.begun(lie.kind, self.result(lie, theirs))
+        result = self.result(lie, theirs)
+        claim, game = self.begun(lie.kind, result)
         shown: list[tuple[Move, Position]] = []
 
         def judge(number: int, frame: Frame, position: Position, data: bytes) -> None:
@@ -135,7 +137,7 @@ class Trial:
         self.tally.told += 1
         if shown:
             convict, position = shown[0]
-            args = (self.case.work, self.result(lie, theirs), [*played.moves, convict], position)
+            args = (self.case.work, result, [*played.moves, convict], position)
             least = self.tally.worst.total if self.tally.worst else 0
             self.note(lie, played, self.court.play(claim, lie.kind, *args, traced_above=least))
             if is_undone:
@@ -157,6 +159,7 @@ class Trial:
     def note(self, lie: Lie, played: Played, spent: Spent) -> None:
         tally, graph = self.tally, self.honest[lie.kind].computation.graph
         what = graph.nodes[lie.node].op if lie.what == "training" else lie.what
+        tally.wall_s = time.monotonic() - tally.began
         tally.convicted += spent.is_convicted
         tally.told_of[what] += 1
         tally.pairs = max(tally.pairs, played.pairs)
@@ -225,8 +228,14 @@ def measure(names: Sequence[str], *, lies: int, hostile: int, seed: int, each: i
             )
             if not planned:
                 continue
-            tallies[program.name] = trial.run(planned, hostile, partial(_progress, program.name, len(planned)))
-            told += tallies[program.name].told_of
+            tallies[program.name] = trial.tally
+            try:
+                trial.run(planned, hostile if program.has_data else 0, partial(_progress, program.name, len(planned)))
+            except KeyboardInterrupt:
+                print("\nstopped: what was found until now", file=sys.stderr)
+                break
+            finally:
+                told += trial.tally.told_of
     return _report(tallies, told, each)
 
 

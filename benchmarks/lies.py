@@ -234,6 +234,8 @@ class Nearby(Hostile):
         leaf = next(at for at, each in enumerate(steps) if each > self.step)
         if game.phase == Phase.SEGMENTS and self.rng.random() < 0.1:
             leaf = 0
+        if leaf >> game.height != game.index:
+            leaf = game.index << game.height
         depth = min(CHILDREN_HEIGHT, game.height)
         place = leaf >> game.height - depth & (1 << depth) - 1
         return Move("pick", (place, shown.last[place], Tree(shown.last).path(place)))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from node.disputes.depth import depth, depth_of
+from benchmarks.dispute_programs import seven_billion
+from node.disputes.depth import depth_of
 from node.disputes.prover import Prover
 from node.disputes.trees import Trees
-from repops.graph import Node, Operand
 from repops.parts import part_count
 from tests.unit.node_jobs import small_job
 
@@ -37,27 +37,8 @@ def test_a_small_gpt__takes_at_most_eleven_pairs_of_moves():
     assert depth_of(graph, 500, 25).pairs == 11
 
 
-def dot(*reduced: int) -> int:
-    """Parts of an element of a matrix product."""
-    node = Node("dot", "f32", (1,), reduced, (_row(1, len(reduced)), _row(1, len(reduced))))
-    return part_count(node)
-
-
-def _row(stride: int, axes: int) -> Operand:
-    return Operand(0, 0, (0,) * axes + (stride,))
-
-
 def test_a_transformer_of_seven_billion__takes_at_most_sixteen_pairs_of_moves():
-    """32 layers of width 4,096 and 11,008, 32,000 tokens, 4,096 of them in a batch, 500 steps; 40,000 nodes."""
-    width, tall, vocabulary, tokens = 4096, 11008, 32000, 4096
-    sizes = [
-        (vocabulary * width, dot(tokens)),  # the gradient of the head
-        (tokens * vocabulary, dot(width)),  # logits
-        (32 * tokens * tokens, dot(width // 32)),  # attention
-        (width * tall, dot(tokens)),
-        (1, part_count(Node("sum", "f32", (1,), (vocabulary * width,), (_row(1, 1),)))),  # the norm of a gradient
-    ]
-    found = depth(500, 25, 3 * 300, 40_000, sizes)
+    found = seven_billion()
     assert found.pairs == 16
     assert (found.segments, found.steps, found.nodes) == (5, 5, 16)
 
