@@ -3,7 +3,7 @@
 A request names content and roots; nothing in it is believed before it is checked against them. Roots are hex, `checkpoint`
 is the CID of the pointer to the checkpoint a round starts from (null for round 0), `start_root` the chain's root of it:
 
-    every request   job, manifest (CID), round, checkpoint, start_root, [work_root, data_root, flops, device]
+    every request   job, manifest (CID), round, checkpoint, start_root, [work_root, data_root, flops, terms, device]
     run_shard       + slot
     run_aggregation + mask, bundles [{bundle (CID), root, operator, slots}]
     run_aggregation_check + root, operator, bundles

@@ -19,6 +19,7 @@ from keepers.orders import (
     Send,
     Train,
 )
+from keepers.requests import prepare_request
 from zoo_compute.chain.views import (
     AGGREGATOR_SEAT,
     Bid,
@@ -367,3 +368,8 @@ def test_a_silent_aggregator__is_timed_out_and_replaced_by_a_standby():
     dearer = replace(vacant, bids={(1, 7): replace(BID, price=51, capacity=1, won=0)})
     assert sends(duties(dearer, standby, Progress())) == ["abandon"], "escrow pays 50, and no slash adds to that"
     assert sends(duties(vacant, ME_PROVIDER, Progress())) == ["abandon"]
+
+
+def test_every_request__carries_the_terms_that_the_contracts_judge_by():
+    """A manifest with other slots than the chain's would have honest work convicted by the data of another slot."""
+    assert prepare_request(opening(1_000))["terms"] == {"rounds": TERMS.rounds, "slots": TERMS.slots}

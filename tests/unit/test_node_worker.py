@@ -169,6 +169,8 @@ def test_aggregation__an_update_that_is_gone__is_told_as_missing(round_of_three:
         ({"work_root": "33" * 32}, "work_root"),
         ({"data_root": "33" * 32}, "data_root"),
         ({"flops": 1}, "flops are .* the chain's 1"),
+        ({"terms": {"rounds": 2, "slots": 4}}, "the manifest has 3 slots, the chain 4"),
+        ({"terms": {"rounds": 3, "slots": 3}}, "the manifest has 2 rounds, the chain 3"),
     ],
 )
 def test_run_shard__request_that_contradicts_the_manifest__is_refused(
