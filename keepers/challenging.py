@@ -105,6 +105,9 @@ class Mismatches:
             except ZooError as error:
                 log.error("%s: %s (%s)", report["name"], error, error.hint)
                 left.append(report)
+            except Exception:
+                log.exception("%s: unexpected", report["name"])
+                left.append(report)
         self._open = left
 
     def _challenge(self, report: Mapping[str, Any]) -> None:

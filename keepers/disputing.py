@@ -31,6 +31,7 @@ log = logging.getLogger("zoo.disputes")
 Ask = Callable[[str, str, dict[str, Any]], WorkStatus]  # task, name of the work, request
 PATIENCE_S = 5.0  # in which a move that is being computed is waited for, before the chain is looked at again
 PAUSE_S = 0.05
+RETRY_S = 30.0  # after which a move that failed is computed again: silence would lose the game
 FOLDER = "disputes"  # in the operator's folder: what games' computations keep
 
 
@@ -57,6 +58,7 @@ class Disputing:
         self._folder = folder / FOLDER
         self._mismatches = mismatches
         self._over: set[int] = set()  # games that are closed here too
+        self._failed: dict[str, list[float]] = {}  # by the name of a move: when it failed for good
 
     def run(self, pause_s: float) -> None:
         """Look again and again; a look that fails is followed by the next one."""
@@ -71,24 +73,27 @@ class Disputing:
 
     def look(self) -> list[GameView]:
         """Make every move that is due, those first that are due first; the games of mine that are open."""
-        if self._mismatches is not None:
-            self._mismatches.challenge()
         head = self._chain.head()
-        games = [game for game in read_games(self._chain, head) if self._sides(game)]
+        games = read_games(self._chain, head, wanted=lambda game: bool(self._sides(game)))
         mine = [game for game in games if game.is_open]
-        views = {job: read_job(self._chain, job, head.number) for job in {game.job for game in mine}}
+        views: dict[int, JobView] = {}
         for game in sorted(mine, key=_due):
             with _contained(game):
+                if game.job not in views:
+                    views[game.job] = read_job(self._chain, game.job, head.number)
                 self._play(head, game, views[game.job])
+        kept = {self._kept(game) for game in mine}
         for game in games:
-            if not game.is_open and game.number not in self._over:
+            if not game.is_open and game.number not in self._over and self._kept(game) not in kept:
                 with _contained(game):
                     self._close(game)
+        if self._mismatches is not None:  # last: what it waits for costs no game its clock
+            self._mismatches.challenge()
         return mine
 
     def _close(self, game: GameView) -> None:
         """What the game kept is of no use any more, and what it brought is fetched: bonds, and a share of the lock."""
-        shutil.rmtree(self._kept(game), ignore_errors=True)  # another game about the same computes it again
+        shutil.rmtree(self._kept(game), ignore_errors=True)
         token, me = read_job(self._chain, game.job).token, self._sender.address
         for asset in (COIN, token):
             if self._chain.referee.owed(asset, me):
@@ -97,11 +102,13 @@ class Disputing:
             self._sender.send(self._chain.tasks.withdraw(token, me))
         self._over.add(game.number)
 
-    def _sides(self, game: GameView) -> Iterator[str]:
-        if self._operator and game.operator == self._operator:
-            yield "committer"
-        if game.challenger == self._sender.address:
-            yield "challenger"
+    def _sides(self, game: GameView) -> list[str]:
+        """What I am in it; nothing in others' games, which are theirs to end."""
+        mine = {
+            "committer": bool(self._operator) and game.operator == self._operator,
+            "challenger": game.challenger == self._sender.address,
+        }
+        return [side for side, is_mine in mine.items() if is_mine]
 
     def _play(self, head: Head, game: GameView, view: JobView) -> None:
         claim, state = game.claim_in(view), game.state
@@ -135,12 +142,18 @@ class Disputing:
         return self._folder / f"{game.claim_hash.hex()[:16]}-{game.frame.kind}-{game.frame.slot}"
 
     def _awaited(self, name: str, request: dict[str, Any]) -> WorkStatus:
+        """Work that failed for good stays so under its name: after a while it is asked for by another."""
         end = time.monotonic() + PATIENCE_S
+        failed = self._failed.get(name, [])
+        again = len(failed) - (bool(failed) and time.monotonic() < failed[-1] + RETRY_S)
         while True:
-            status = self._ask(MOVE, name, request)
+            status = self._ask(MOVE, f"{name}-{again}" if again else name, request)
             if status.state in ("done", "failed") or time.monotonic() > end:
-                return status
+                break
             time.sleep(PAUSE_S)
+        if status.state == "failed" and again == len(failed):
+            self._failed[name] = [*failed, time.monotonic()]
+        return status
 
     def _send(self, game: GameView, function: str, args: tuple[Any, ...]) -> None:
         call = getattr(self._chain.referee, function)(game.number, *args)

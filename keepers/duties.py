@@ -39,7 +39,7 @@ from zoo_compute.chain.views import (
     Standing,
 )
 from zoo_compute.spec.bits import full
-from zoo_compute.spec.params import aggregator_lock
+from zoo_compute.spec.params import MAX_CHALLENGERS, aggregator_lock
 from zoo_compute.spec.pricing import RevealedBid, least_taken, order_bids, takeover_prices
 
 RECOVERY_S = 6  # in every estimate: a worker killed in the middle is back, and the commitment is mined
@@ -105,8 +105,15 @@ def _bid(view: JobView, me: Me, progress: Progress, kind: int) -> Iterator[Duty]
 
 def _fitting(view: JobView, me: Me, slot_s: float) -> int:
     """How many slots of the job my workers can train in its slot time, beside my other jobs."""
+    if not _defensible(view, me, slot_s):
+        return 0
     rounds_of_work = math.floor((view.terms.slot_s - RECOVERY_S - me.other_s) / slot_s)
     return max(0, rounds_of_work * me.workers)
+
+
+def _defensible(view: JobView, me: Me, slot_s: float) -> bool:
+    """Whether I can do a slot-round again within the clock of a dispute game, even where a claim has all the games it can have."""
+    return slot_s <= view.terms.reexecute_s + me.move_s // MAX_CHALLENGERS + 2 * RECOVERY_S
 
 
 def _settle_lot(view: JobView, me: Me, kind: int) -> Iterator[Duty]:
@@ -238,6 +245,8 @@ def _take_vacant(view: JobView, run: Run, me: Me, progress: Progress) -> Iterato
         return
     if progress.slot_s is None:
         yield Prepare()
+        return
+    if not _defensible(view, me, progress.slot_s):
         return
     waiting = sum(seat.count for n, seat in view.held_by(me.operator).items() if _missing(run, n))
     for number, seat in view.vacant.items():

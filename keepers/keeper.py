@@ -235,6 +235,7 @@ class Keeper:
             drained=not operator.eligible or (config.folder / DRAINING).exists(),
             hot=operator.hot,
             answer_s=self.chain.params.answer_s,
+            move_s=self.chain.params.move_s,
             demand_after_s=config.demand_after_s,
         )
 

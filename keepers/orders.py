@@ -32,6 +32,7 @@ class Me:
     drained: bool = False
     hot: str = ""  # the address that demands
     answer_s: int = 0  # of the network's preset
+    move_s: int = 0  # likewise
     demand_after_s: float = 30.0
 
     def asks(self, kind: int) -> int:

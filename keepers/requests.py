@@ -28,6 +28,7 @@ def _base(view: JobView, round_: int, start_root: bytes) -> dict[str, Any]:
         "work_root": view.terms.work_root.hex(),
         "data_root": view.terms.data_root.hex(),
         "flops": view.terms.flops,
+        "terms": {"rounds": view.terms.rounds, "slots": view.terms.slots},
     }
 
 

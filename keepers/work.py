@@ -54,10 +54,10 @@ class WorkQueue:
         if status.state in ("done", "failed"):
             return status
         key = f"zoo:sent:{name}"
-        if status.state == "running" or not self._lost(key):
+        queue = MOVE_QUEUE if task == MOVE else WORK_QUEUE
+        if status.state == "running" or not self._lost(key, queue):
             return status if status.state == "running" else WorkStatus("queued")
         self._redis.set(key, time.time(), ex=RESULT_TTL_S)
-        queue = MOVE_QUEUE if task == MOVE else WORK_QUEUE
         self._app.send_task(task, args=[name, request], queue=queue)
         return WorkStatus("queued")
 
@@ -83,12 +83,19 @@ class WorkQueue:
         """Messages no worker has taken yet."""
         return int(self._redis.llen(WORK_QUEUE)) + int(self._redis.llen(MOVE_QUEUE))
 
-    def _lost(self, key: str) -> bool:
-        """Never sent; or sent a while ago, and neither waiting in the queue nor possibly behind running work."""
+    def _lost(self, key: str, queue: str) -> bool:
+        """Never sent; or sent a while ago, and neither waiting in the queue nor possibly behind running work.
+
+        A move's clock is short: taken from its queue and not leased, it is lost, whatever else runs. Sent twice, it is done once.
+        """
         sent = self._redis.get(key)
         if sent is None:
             return True
-        if time.time() - float(sent) < RESEND_AFTER_S or self.depth():
+        if time.time() - float(sent) < RESEND_AFTER_S:
+            return False
+        if queue == MOVE_QUEUE:
+            return not self._redis.llen(MOVE_QUEUE)
+        if self.depth():
             return False
         return next(self._redis.scan_iter(match="zoo:lease:*", count=1000), None) is None
 

@@ -200,12 +200,16 @@ def fetch_job(store: Store, manifest: Manifest) -> JobFiles:
 def fetch_inputs(store: Store, request: Mapping[str, Any]) -> Inputs:
     """What a request's job, round, manifest, checkpoint pointer and start_root name.
 
-    The request's `work_root`, `data_root` and `flops`, the chain's, are compared when they are there. Raises BadInputs.
+    The request's `work_root`, `data_root`, `flops` and `terms`, the chain's, are compared when they are there. Raises BadInputs.
     """
     manifest = fetch_manifest(store, request["manifest"])
     _check_root(request, "data_root", manifest.data_root)
     if request.get("flops", manifest.flops) != manifest.flops:
         raise BadInputs(f"the manifest's flops are {manifest.flops:,} a slot-round, the chain's {request['flops']:,}")
+    # The contracts find a step's data by the chain's slots: with others an honest claim would be false to them.
+    for name, told in request.get("terms", {}).items():
+        if told != getattr(manifest, name):
+            raise BadInputs(f"the manifest has {getattr(manifest, name)} {name}, the chain {told}")
     if not 0 <= request["round"] < manifest.rounds:
         raise BadInputs(f"round {request['round']}: the job has {manifest.rounds} rounds")
     programs = fetch_programs(store, manifest, request.get("device"))

@@ -3,7 +3,7 @@
 A request names content and roots; nothing in it is believed before it is checked against them. Roots are hex, `checkpoint`
 is the CID of the pointer to the checkpoint a round starts from (null for round 0), `start_root` the chain's root of it:
 
-    every request   job, manifest (CID), round, checkpoint, start_root, [work_root, data_root, flops, device]
+    every request   job, manifest (CID), round, checkpoint, start_root, [work_root, data_root, flops, terms, device]
     run_shard       + slot
     run_aggregation + mask, bundles [{bundle (CID), root, operator, slots}]
     run_aggregation_check + root, operator, bundles
@@ -186,11 +186,13 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
         return {**answer, "agrees": False, "segments": 0, "field": "bundle", "message": str(error)}
     inputs = syncer.fetch_inputs(store, request)
     programs = inputs.programs
+    update, told = None, ""
     try:
         room = syncer.update_bytes(programs.graph)
         update = syncer.get_state(store, entry.update, entry.update_root, max_bytes=room)
-    except BadInputs as error:
-        return {**answer, "agrees": False, "segments": 0, "field": "update", "message": str(error)}
+    except NOT_HAD as error:
+        # The roots are judged without it: whoever withheld it would else never be found out.
+        told = str(error) if isinstance(error, BadInputs) else ""
     with memory_errors_told(programs.profile, programs.device):
         outcome = verify_slot(
             inputs.manifest,
@@ -205,7 +207,10 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
     if isinstance(outcome, Mismatch):
         answer |= {"message": str(outcome), "dispute": dispute_of(inputs, list(entries.values()), entry, outcome.field)}
     states = [root.hex() for root in outcome.states]
-    return {**answer, **outcome.to_dict(), "states": states, "seconds": time.perf_counter() - began}
+    answer |= {**outcome.to_dict(), "states": states, "seconds": time.perf_counter() - began}
+    if told and answer["agrees"]:
+        answer |= {"agrees": False, "field": "update", "message": told}
+    return answer
 
 
 def run_keeping(request: Mapping[str, Any], store: Store) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def unlike(checkpoint: Mapping[str, Array], step: Graph) -> str:
 def unlike_batch(examples: Examples, step: Graph, batch_size: int, accumulate: int) -> str:
     """In which way batches of these examples are not what the program takes; empty when they are."""
     ranks = {name: array.ndim for name, array in examples.items()}
-    if min(ranks.values(), default=0) < 1 or (TOKENS in ranks and (len(ranks) > 1 or ranks[TOKENS] < 2)):
+    if min(ranks.values(), default=0) < 1 or (TOKENS in ranks and (len(ranks) > 1 or ranks[TOKENS] != 2)):
         return f"arrays of rank {ranks} make no examples"
     batch, nodes = batch_of(examples, np.zeros(batch_size, np.int64), accumulate), batch_nodes(step)
     if batch.keys() != nodes.keys():

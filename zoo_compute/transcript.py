@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from eth_abi.abi import decode
@@ -247,9 +248,9 @@ def _words_of_part(shown: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
 def _computed(node: Node, element: int, number: int, words: Sequence[int]) -> int:
     """The word of one part from those it takes, as the contract computes it."""
     # Only `take` asks for a word to know what it reads, and it is the first one it takes.
-    made = list(parts(node, element, lambda operand, index: words[0]))
-    word = made[number].recipe.run(*words)
-    return canonical(word) if node.dtype == F32 and number == len(made) - 1 else word
+    made = next(islice(parts(node, element, lambda operand, index: words[0]), number, None))
+    word = made.recipe.run(*words)
+    return canonical(word) if node.dtype == F32 and number == part_count(node) - 1 else word
 
 
 def _word(leaf: bytes, at: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from node.disputes.trees import LEAF_BYTES, Trees
 from repops.commitments import canonical, state_leaves
 from repops.graph import BATCH_ROLE, OPTIMIZER, Node
 from repops.merkle import Tree
-from repops.parts import parts
+from repops.parts import part_count, parts
 from zoo_compute import evidence
 from zoo_compute.evidence import Evidence, WholeTensor, entry_of
 from zoo_compute.spec.games import Awaits, Frame, Game, Hashes, Phase
@@ -145,10 +146,11 @@ class Challenger:
         words = [canonical(values[view.node]).reshape(-1).view(np.uint32) for view in node.operands]
         is_parts = game.phase == Phase.PARTS
         element = frame.element if is_parts else at
-        every = list(parts(node, element, lambda operand, index: int(words[operand][index])))
-        if not is_parts and len(every) > 1:
+        if not is_parts and part_count(node) > 1:
             return None
-        part = every[at if is_parts else 0]
+        # One after another: a long sum has more of them than memory holds.
+        every = parts(node, element, lambda operand, index: int(words[operand][index]))
+        part = next(islice(every, at if is_parts else 0, None))
         seen = self._seen(frame, shown, Phase.NODES, frame.node)
         trees: dict[int, tuple[evidence.Committed, Hashes]] = {
             operand: (WholeTensor.of(values[node.operands[operand].node]), seen.path(node.operands[operand].node))

@@ -91,5 +91,6 @@ def publish(folder: Path, **training: Any) -> SmallJob:
         "work_root": work_of(manifest, job.traced.graph).root.hex(),
         "data_root": manifest.data.root,
         "flops": manifest.flops,
+        "terms": {"rounds": manifest.rounds, "slots": manifest.slots},
     }
     return SmallJob(store, manifest, Programs(job.traced.graph), base)

@@ -8,8 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from repops.builder import Builder
 from repops.files import save_state
+from repops.graph import BATCH_ROLE, I32
 from zoo_compute.data import RepeatedData, batch_of, prepare_arrays, prepare_text, read_arrays, read_text
+from zoo_compute.publish import unlike_batch
 
 TEXT = bytes(range(250)) * 40  # 10,000 bytes: 1,000 windows of 10
 
@@ -125,3 +128,13 @@ def test_read_arrays__npz_and_safetensors__and_nothing_else(tmp_path: Path) -> N
     for name, told in {"b.npz": "cannot be read", "c.npz": "cannot be read", "d.npz": "no such file"}.items():
         with pytest.raises(ValueError, match=told):
             read_arrays(tmp_path / name)
+
+
+def test_tokens_of_more_than_two_axes__are_no_examples():
+    """What evidence opens as a row of tokens has one axis: a lie about others could not be shown."""
+    b = Builder()
+    inputs, targets = (b.input(I32, (2, 3, 2), BATCH_ROLE, at) for at in range(2))
+    loss = b.sum(b.map("to_float", b.map("isub", inputs, targets)), [0, 1, 2])
+    graph = b.finish([], [("inputs", inputs), ("targets", targets)], loss)
+    assert "make no examples" in unlike_batch({"tokens": np.zeros((5, 4, 2), np.int32)}, graph, 2, 1)
+    assert not unlike_batch({name: np.zeros((5, 3, 2), np.int32) for name in ("inputs", "targets")}, graph, 2, 1)

@@ -19,6 +19,7 @@ from keepers.orders import (
     Send,
     Train,
 )
+from keepers.requests import prepare_request
 from zoo_compute.chain.views import (
     AGGREGATOR_SEAT,
     Bid,
@@ -36,7 +37,7 @@ ROOT = b"\1" * 32
 ME, OTHER, AGGREGATOR = 1, 2, 9
 OPENED, SLOT_S, ESTIMATE = 1_000, 40, 10
 
-TERMS = Terms("0xT", ROOT, ROOT, ROOT, ROOT, 4, 6, 4, 100, 120, 50, 60, SLOT_S, 20, 5, 10**9, 4, 0)
+TERMS = Terms("0xT", ROOT, ROOT, ROOT, ROOT, 4, 6, 4, 100, 120, 50, 60, SLOT_S, 20, SLOT_S, 10**9, 4, 0)
 LOT = Lot(LotPhase.OPEN, "0xT", 6, 4, 100, 120, 10, 1, 1_010, 1_020, 0, 0, 0, 0, 0, 0, 0, 0)
 BID = Bid(1, 4, True, True, 80, 0, 2, 0, 0, bytes(32))
 SEAT = Seat(ME, 0, 2, 90, 0, ESTIMATE, OPENED, 0)
@@ -102,6 +103,16 @@ def test_bidding__takes_no_more_slots_than_it_can_train_in_time(slot_s: float, s
 )
 def test_bidding__stays_away_when_it_cannot_or_will_not(me: Me):
     assert duties(opening(1_000), me, TIMED) == []
+
+
+@pytest.mark.parametrize(("slot_s", "bids"), [(17, True), (17.1, False), (33, True)])
+def test_a_job_whose_re_execution_is_declared_too_short__is_left_alone(slot_s: float, bids: bool):
+    """A dispute game's clock follows from it: who cannot do the work again in time would lose a game about the truth."""
+    short = replace(TERMS, reexecute_s=5)
+    me = replace(ME_PROVIDER, move_s=256) if slot_s > 30 else ME_PROVIDER
+    assert bool(duties(opening(1_000, terms=short), me, Progress(slot_s=slot_s))) is bids
+    vacant = view(1_001, terms=short, seats={0: replace(SEAT, operator=0), 1: OTHERS, AGGREGATOR_SEAT: CHAIR})
+    assert ("take_over" in sends(duties(vacant, me, Progress(slot_s=slot_s)))) is bids
 
 
 def test_bidding__takes_no_more_slots_than_collateral_locks():
@@ -357,3 +368,8 @@ def test_a_silent_aggregator__is_timed_out_and_replaced_by_a_standby():
     dearer = replace(vacant, bids={(1, 7): replace(BID, price=51, capacity=1, won=0)})
     assert sends(duties(dearer, standby, Progress())) == ["abandon"], "escrow pays 50, and no slash adds to that"
     assert sends(duties(vacant, ME_PROVIDER, Progress())) == ["abandon"]
+
+
+def test_every_request__carries_the_terms_that_the_contracts_judge_by():
+    """A manifest with other slots than the chain's would have honest work convicted by the data of another slot."""
+    assert prepare_request(opening(1_000))["terms"] == {"rounds": TERMS.rounds, "slots": TERMS.slots}

@@ -67,7 +67,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
     chain = SimpleNamespace(
         head=lambda: SimpleNamespace(number=5),
         tasks=SimpleNamespace(job_count=lambda block: len(views), withdraw=recorder.withdraw),
-        params=SimpleNamespace(epoch_s=60, answer_s=3),
+        params=SimpleNamespace(epoch_s=60, answer_s=3, move_s=10),
         w3=SimpleNamespace(eth=SimpleNamespace(get_block=lambda _: {"baseFeePerGas": 8 * 10**9})),
         network=SimpleNamespace(first_block=1, storage=(), params=SimpleNamespace(ready_window_s=20)),
         auction=recorder,

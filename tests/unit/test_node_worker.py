@@ -129,6 +129,20 @@ def test_verification__of_an_update_file_under_another_root__is_a_mismatch(job: 
     assert (answer["agrees"], answer["field"]) == (False, "update")
 
 
+@pytest.mark.parametrize("update", ["another", "absent"])
+def test_verification__a_lie_is_found_though_its_update_cannot_be_had(job: SmallJob, update: str) -> None:
+    """A liar that keeps its update's file to itself, or names another one, is challenged all the same."""
+    fault = flip_bit(round=0, slot=0, tensor="norm.weight", element=3, bit=0)
+    for slot in range(3):
+        job.train(slot, tamper=fault)
+    job.reports[0]["update"] = job.reports[1]["update"] if update == "another" else cid_of(b"nobody has this")
+    job.reports[2]["update"] = cid_of(b"nor this")
+    job.commit(7, [0, 1, 2])
+    found = job.verify(0)
+    assert (found["agrees"], found["field"], found["dispute"]["kind"]) == (False, "update_root", 1)
+    assert job.verify(2)["agrees"], "what is withheld is not false"
+
+
 def test_aggregation__of_a_bundle_that_differs_from_the_chain__is_refused(round_of_three: SmallJob) -> None:
     round_of_three.bundles[0]["slots"] = [0, 1]
     with pytest.raises(BadInputs, match="committed were"):
@@ -155,6 +169,8 @@ def test_aggregation__an_update_that_is_gone__is_told_as_missing(round_of_three:
         ({"work_root": "33" * 32}, "work_root"),
         ({"data_root": "33" * 32}, "data_root"),
         ({"flops": 1}, "flops are .* the chain's 1"),
+        ({"terms": {"rounds": 2, "slots": 4}}, "the manifest has 3 slots, the chain 4"),
+        ({"terms": {"rounds": 3, "slots": 3}}, "the manifest has 2 rounds, the chain 3"),
     ],
 )
 def test_run_shard__request_that_contradicts_the_manifest__is_refused(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -56,10 +56,12 @@ class GameView:
         return next(claim for claim in reversed(view.claims) if claim_hash(claim) == self.claim_hash)
 
 
-def read_games(chain: Chain, head: Head, *, job: int | None = None) -> list[GameView]:
-    """Every game of the network, or of a job, in the order they were opened."""
+def read_games(
+    chain: Chain, head: Head, *, job: int | None = None, wanted: Callable[[GameView], bool] = lambda game: True
+) -> list[GameView]:
+    """Every game of the network, or of a job, in the order they were opened. wanted: of which only these are read."""
     history = chain.histories.setdefault(("games", 0), History(chain, names=NAMES))
-    found = [game for game in games_of(history.upto(head)) if job in (None, game.job)]
+    found = [game for game in games_of(history.upto(head)) if job in (None, game.job) and wanted(game)]
     reads = [Read("referee", "games", (game.number,)) for game in found if game.is_open]
     shown = dict(zip((read.args[0] for read in reads), read_all(chain, head.number, reads), strict=True))
     return [replace(game, state=_state(game, shown[game.number])) if game.is_open else game for game in found]

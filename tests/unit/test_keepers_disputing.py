@@ -1,0 +1,113 @@
+"""The lane of dispute games: whose games it plays, and that a move which failed is computed again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from keepers import disputing
+from keepers.disputing import RETRY_S, Disputing
+from keepers.work import WorkStatus
+from zoo_compute.chain import games
+from zoo_compute.chain.games import GameView
+
+ME, OTHER = "0xme", "0xother"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Lane:
+    """Of operator 7; what its worker answers is told by name."""
+
+    def __init__(self, folder: Path) -> None:
+        self.asked: list[str] = []
+        self.answers: dict[str, WorkStatus] = {}
+        sender: Any = SimpleNamespace(address=ME)
+        chain: Any = SimpleNamespace(head=lambda: SimpleNamespace(number=1, timestamp=10**10))
+        self.lane = Disputing(chain, sender, self._ask, operator=7, folder=folder)
+
+    def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
+        self.asked.append(name)
+        return self.answers.get(name, WorkStatus("queued"))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(disputing, "time", clock)
+    return clock
+
+
+def test_games_of_others__are_neither_read_nor_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each would cost gas and time: whoever opened many would keep every keeper from its own."""
+    seen: list[GameView] = []
+
+    def read(chain: Any, head: Any, *, wanted: Any) -> list[GameView]:
+        every = [GameView(1, operator=3, challenger=OTHER), GameView(2, operator=7), GameView(3, challenger=ME)]
+        return [game for game in every if wanted(game)]
+
+    def play(self: Disputing, head: Any, game: GameView, view: Any) -> None:
+        seen.append(game)
+
+    monkeypatch.setattr(disputing, "read_games", read)
+    monkeypatch.setattr(disputing, "read_job", lambda chain, job, block: None)
+    monkeypatch.setattr(Disputing, "_play", play)
+    assert [game.number for game in Lane(tmp_path).lane.look()] == [2, 3]
+    assert [game.number for game in seen] == [2, 3]
+
+
+def test_read_games__reads_what_is_wanted_alone(monkeypatch: pytest.MonkeyPatch):
+    read: list[int] = []
+
+    def read_all(chain: Any, block: int, reads: Any) -> list[Any]:
+        read.extend(each.args[0] for each in reads)
+        return [None for _ in reads]
+
+    chain: Any = SimpleNamespace(histories={("games", 0): SimpleNamespace(upto=lambda head: ())})
+    head: Any = SimpleNamespace(number=1)
+    monkeypatch.setattr(games, "read_all", read_all)
+    monkeypatch.setattr(games, "games_of", lambda events: [GameView(1, job=1), GameView(2, job=1), GameView(3, job=2)])
+    monkeypatch.setattr(games, "_state", lambda game, shown: None)
+    found = games.read_games(chain, head, job=1, wanted=lambda game: game.number != 1)
+    assert ([game.number for game in found], read) == ([2], [2])
+
+
+def test_a_job_that_cannot_be_read__keeps_no_other_game_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    played: list[int] = []
+
+    def read_job(chain: Any, job: int, block: int) -> None:
+        if job == 1:
+            raise ValueError("hostile")
+
+    monkeypatch.setattr(disputing, "read_games", lambda *_, **__: [GameView(1, job=1), GameView(2, job=2)])
+    monkeypatch.setattr(disputing, "read_job", read_job)
+    monkeypatch.setattr(Disputing, "_play", lambda self, head, game, view: played.append(game.number))
+    Lane(tmp_path).lane.look()
+    assert played == [2]
+
+
+def test_a_move_that_failed__is_asked_for_again_after_a_while(tmp_path: Path, clock: Clock):
+    place = Lane(tmp_path)
+    place.answers = {"move": WorkStatus("failed", error="no memory"), "move-1": WorkStatus("failed", error="again")}
+    await_move = place.lane._awaited
+    assert await_move("move", {}).error == "no memory"
+    clock.sleep(RETRY_S - 1)
+    assert await_move("move", {}).error == "no memory"
+    clock.sleep(1)
+    assert await_move("move", {}).error == "again"
+    clock.sleep(RETRY_S)
+    place.answers["move-2"] = WorkStatus("done", result={"name": None, "args": []})
+    assert await_move("move", {}).state == "done"
+    assert place.asked == ["move", "move", "move-1", "move-2"]
