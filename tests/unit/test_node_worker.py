@@ -256,7 +256,8 @@ def test_prepare__a_round_that_no_program_can_aggregate__is_refused(
         "repops.checking.MAX_ELEMENTS", 1 << 20
     )  # the step's tensors have fewer, those of all slots more
     manifest = replace(job.manifest, slots=256)
-    request = job.base | {"manifest": job.store.add(manifest.to_bytes())}
+    terms = {"rounds": manifest.rounds, "slots": manifest.slots}
+    request = job.base | {"manifest": job.store.add(manifest.to_bytes()), "terms": terms}
     with pytest.raises(JobError, match="tensors of 256 slots make no aggregation"):
         worker.prepare(request, job.store)
 
