@@ -31,7 +31,7 @@ from zoo_compute.store.interface import Store
 from zoo_compute.work import work_of
 
 Made = Callable[..., SlotRound]
-COMMITTER, CHALLENGER = "committer", "challenger"
+COMMITTER = "committer"  # the other side is the challenger
 KEPT = 2  # computations held at a time, each with a state of the job
 
 _trees: OrderedDict[tuple[Any, ...], Trees] = OrderedDict()

@@ -100,7 +100,7 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        where = f"step {self.step}" if self.kind not in (1, 2) else "the states"
+        where = f"step {self.step}" if self.kind not in (evidence.End.KIND, evidence.Begin.KIND) else "the states"
         if self.operator is None:
             return f"{where}: {self.name}"
         at = f"{where}, node {self.node} ({self.operator} of {list(self.shape)}), element {self.element}"
@@ -240,7 +240,6 @@ def _decoded(kind: int, data: bytes) -> dict[str, Any]:
 def _words_of_part(shown: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
     """Of a decoded `Part`: the word that was committed, and those that the part takes."""
     leaves = [b"".join(pieces) for _, pieces in shown["leaves"]]
-
     packed = [shown["places"][at // 16] >> 16 * (15 - at % 16) & 0xFFFF for at in range(shown["word_count"])]
     return _word(leaves[0], shown["number"] % WORDS_A_LEAF), tuple(_word(leaves[at >> 7], at & 127) for at in packed)
 
