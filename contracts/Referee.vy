@@ -207,7 +207,7 @@ def challenge(
     assert (
         work.inner_steps > 0
         and work.segment_steps > 0
-        and work_root == self._job_record(job).work_root
+        and work_root == staticcall ITaskViews(tasks).work_roots(job)
     ), "referee: work does not match"
     claim_hash: bytes32 = claims._hash(claim)
     frame: IEvidence.Frame = empty(IEvidence.Frame)
@@ -884,7 +884,7 @@ def _end(game: uint256, claim: ISettlementViews.Claim, frame: IEvidence.Frame, c
             challengers.append(self._challenger(each))
     self._forget(game, job, frame.claim, open)
     self.games_against[claim.operator] += 1
-    token: address = self._job_record(job).token
+    token: address = staticcall ITaskViews(tasks).token_of(job)
     # INVARIANT bonds: what is held is the open games' bonds, what is owed, and what is burned.
     if outcome == DISMISSED:
         owner: address = staticcall INodeRegistry(registry).owner_of(claim.operator)
@@ -962,9 +962,3 @@ def _operator(game: uint256) -> uint256:
 @view
 def _before(game: uint256) -> uint256:
     return self.players[game] & (2**48 - 1)
-
-
-@internal
-@view
-def _job_record(job: uint256) -> ITaskViews.Job:
-    return staticcall ITaskViews(tasks).jobs(job)
