@@ -3,7 +3,7 @@
     python benchmarks/dispute.py [--json] [--lies N] [--seed S] [--programs gpt,llama,...]
 
 `gpt` is the demo's model with 500 inner steps; its figures stand at the top level. Every lie is one false word of one honest
-computation, at a step, in a state, a node, an element or a part. Both sides' moves are found by the players of
+computation, at a step, in a state, a node, an element, a part, a shape or the update (lies_by_place). Both sides' moves are found by the players of
 `node.disputes`, checked by the specification and a judge on paper, then sent to the deployed contracts, one transaction
 each: gas is that of their receipts, calldata included. gas_total is both sides together, from `challenge` to `convict`, of the
 costliest game; gas_committer, gas_challenger and gas_settlement (what of it `open_dispute` and `close_dispute` use, the
@@ -67,6 +67,7 @@ class Tally:
     gas_of: dict[str, int] = field(default_factory=dict)  # by what a lie is about, the most in all
     judge_of: dict[str, int] = field(default_factory=dict)  # by operator
     told_of: Counter[str] = field(default_factory=Counter)
+    told_in: Counter[str] = field(default_factory=Counter)  # by what kind of committed number is false
     moves: dict[str, int] = field(default_factory=dict)
     hostile: int = 0
     attempts: Counter[int] = field(default_factory=Counter)
@@ -90,6 +91,7 @@ class Tally:
             "lies_told": self.told,
             "lies_convicted": self.convicted,
             "lies_by_kind": dict(sorted(self.told_of.items())),
+            "lies_by_place": dict(sorted(self.told_in.items())),
             "hostile_challenges": self.hostile,
             "hostile_evidence": dict(sorted(self.attempts.items())),
             "honest_convictions": self.honest_convictions,
@@ -135,9 +137,10 @@ class Trial:
 
         played = play(Board(game), Prover(theirs), Challenger(mine), judge)
         self.tally.told += 1
-        if shown:
-            convict, position = shown[0]
-            args = (self.case.work, result, [*played.moves, convict], position)
+        if played.is_convicted:
+            silence = Move("time_out", (claim,)), None
+            end, position = shown[0] if shown else silence
+            args = (self.case.work, result, [*played.moves, end], position)
             least = self.tally.worst.total if self.tally.worst else 0
             self.note(lie, played, self.court.play(claim, lie.kind, *args, traced_above=least))
             if is_undone:
@@ -162,9 +165,11 @@ class Trial:
         tally.wall_s = time.monotonic() - tally.began
         tally.convicted += spent.is_convicted
         tally.told_of[what] += 1
+        tally.told_in[lie.place(graph)] += 1
         tally.pairs = max(tally.pairs, played.pairs)
-        tally.judged.append(spent.judge)
-        _most(tally.judge_of, what, spent.judge)
+        if spent.judge:
+            tally.judged.append(spent.judge)
+            _most(tally.judge_of, what, spent.judge)
         _most(tally.gas_of, what, spent.total)
         for name, gas in (("challenge", spent.challenge), *spent.moves):
             _most(tally.moves, name, gas)
@@ -242,9 +247,11 @@ def measure(names: Sequence[str], *, lies: int, hostile: int, seed: int, each: i
 def _report(tallies: dict[str, Tally], told: Counter[str], each: int) -> dict[str, Any]:
     programs = {name: tally.report() for name, tally in tallies.items()}
     every = tallies.values()
+    places = sum((tally.told_in for tally in every), Counter[str]())
     return next(iter(programs.values())) | {
         "lies_told": sum(tally.told for tally in every),
         "lies_convicted": sum(tally.convicted for tally in every),
+        "lies_by_place": dict(sorted(places.items())),
         "hostile_challenges": sum(tally.hostile for tally in every),
         "honest_convictions": sum(tally.honest_convictions for tally in every),
         "operators_covered": sum(told[op] >= each for op in TABLE),

@@ -22,6 +22,14 @@ def test_every_lie_of_the_benchmark__is_convicted_by_the_contracts(found):
     assert {"begin", "output", "end", "update", "dot", "constant", "input"} <= told.keys()
 
 
+def test_every_kind_of_committed_number__was_false_in_some_lie(found):
+    """But for an aggregation's, which tests/referee/test_players_on_chain.py tells."""
+    places = found["lies_by_place"]
+    states = {"state", "private state", "checkpoint", "update", "data", "table"}
+    assert places.keys() == states | {"node output", "partial sum", "descriptor"}
+    assert sum(places.values()) == found["lies_convicted"]
+
+
 def test_the_benchmarks_figures__are_those_of_its_first_program(found):
     for key in FIGURES:
         assert found[key] == found["programs"]["mlp"][key] > 0
