@@ -23,8 +23,10 @@ from repops.merkle import Tree
 from repops.parts import part_count
 from tests.referee.hostile import Hostile
 from zoo_compute.evidence import Evidence
+from zoo_compute.evidence import Update as UpdateEvidence
 from zoo_compute.spec.games import Frame, Game, Kind, Phase, Result
 from zoo_compute.spec.params import CHILDREN_HEIGHT
+from zoo_compute.spec.state import Claim
 
 BEGIN = -1  # stands for the step before the first
 
@@ -68,13 +70,24 @@ class Kept(Computation):
         return iter(self._values)
 
 
+class Aggregated(Kept):
+    """An aggregation in many games. claim: the one that is disputed now."""
+
+    claim: Claim
+
+    def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
+        found = super().false_word(step, name, asked)
+        assert isinstance(found, UpdateEvidence)
+        return replace(found, claim=self.claim)
+
+
 @dataclass(frozen=True)
 class Lie:
     """What is false of step `step`.
 
     what: `begin`, `output` (bit `bit` of the root of entry `entry` of the state after it), `end` (the result's last state
-    alone), `descriptor` (a node's tensor has another shape), `training` or `update` (bit `bit` of an element of a node; with
-    `part` also of the element's parts from that one on; with `entry` of what the update is, and of no node).
+    alone), `descriptor` (a node's tensor has another shape), `training`, `update` or `aggregation` (bit `bit` of an element of a
+    node; with `part` also of the element's parts from that one on; with `entry` of what the last two end in, and of no node).
     """
 
     what: str
@@ -87,10 +100,12 @@ class Lie:
 
     @property
     def kind(self) -> Kind:
-        return Kind.UPDATE if self.what == "update" else Kind.TRAINING
+        return {"update": Kind.UPDATE, "aggregation": Kind.AGGREGATION}.get(self.what, Kind.TRAINING)
 
     def place(self, graph: Graph) -> str:
         """What kind of committed number is false. graph: of the lie's program."""
+        if self.kind == Kind.AGGREGATION:
+            return "aggregation" if self.entry is None else "checkpoint"
         if self.what in ("descriptor", "update"):
             return self.what
         if self.what == "end":
@@ -197,16 +212,19 @@ class Plan:
     has_data: bool = True
 
 
-def lies_of(graph: Graph, update: Graph, plan: Plan, rng: random.Random) -> list[Lie]:
-    """As planned; every node before one a second time, so that layouts are covered as evenly as their number allows."""
+def lies_of(graphs: Mapping[Kind, Graph], plan: Plan, rng: random.Random) -> list[Lie]:
+    """As planned, about a job's three programs; every node before one a second time, so that layouts are covered as evenly as their number allows."""
+    graph = graphs[Kind.TRAINING]
     wanted = [at for at, node in enumerate(graph.nodes) if node.elements and _is_wanted(graph, at, plan)]
     found = []
     for op in sorted({graph.nodes[at].op for at in wanted}):
         found += [_lie("training", graph, at, plan, rng) for at in _spread(wanted, plan.each, rng, graph, op)]
-    found += [lie for _ in range(plan.states) for lie in _states(graph, update, plan, rng)]
+    found += [lie for _ in range(plan.states) for lie in _states(graphs, plan, rng)]
     if plan.states:
-        nodes = [at for at, node in enumerate(update.nodes) if node.elements and node.op != "scalar"]
-        found += [_lie("update", update, at, plan, rng) for at in _spread(nodes, plan.states, rng)]
+        for kind in (Kind.UPDATE, Kind.AGGREGATION):
+            other = graphs[kind]
+            nodes = [at for at, node in enumerate(other.nodes) if node.elements and node.op != "scalar"]
+            found += [_lie(kind.name.lower(), other, at, plan, rng) for at in _spread(nodes, plan.states, rng)]
         shaped = [at for at in wanted if len(graph.nodes[at].shape) < MAX_RANK]
         found += [Lie("descriptor", rng.choice(plan.steps), at) for at in _spread(shaped, plan.states, rng)]
         data = [at for at in wanted if _is_data(graph, at)]
@@ -218,14 +236,16 @@ def lies_of(graph: Graph, update: Graph, plan: Plan, rng: random.Random) -> list
     return found + [_lie("training", graph, at, plan, rng) for at in _spread(wanted, max(0, missing), rng)]
 
 
-def _states(graph: Graph, update: Graph, plan: Plan, rng: random.Random) -> Iterator[Lie]:
-    """Of what a round exchanges and of what is private, at the beginning and after a step; of the update; of the end alone."""
+def _states(graphs: Mapping[Kind, Graph], plan: Plan, rng: random.Random) -> Iterator[Lie]:
+    """Of what a round exchanges and what is private, at the beginning and after a step; of update and checkpoint; of the end."""
+    graph = graphs[Kind.TRAINING]
     for is_private in (False, True):
         entries = [at for at, entry in enumerate(graph.state) if (entry.kind == OPTIMIZER) == is_private]
         for what, step in (("begin", BEGIN), ("output", rng.choice(plan.steps))):
             if entries:
                 yield Lie(what, step, bit=rng.randrange(256), entry=rng.choice(entries))
-    yield Lie("update", 0, bit=rng.randrange(256), entry=rng.randrange(len(update.state)))
+    for kind in (Kind.UPDATE, Kind.AGGREGATION):
+        yield Lie(kind.name.lower(), 0, bit=rng.randrange(256), entry=rng.randrange(len(graphs[kind].state)))
     yield Lie("end", max(plan.steps))
 
 
