@@ -78,7 +78,7 @@ def demo_trees() -> tuple[list[Tree], Tree, int]:
             f"{parts} parts of element {element:,}, {WORDS_A_LEAF} a leaf",
             -(-parts // WORDS_A_LEAF),
             part // WORDS_A_LEAF,
-            f"open_leaf, convict: part {part}, 64 scalar operations at most, done by the contract",
+            f"open_leaf, convict: the contract executes part {part}",
         ),
     ]
     end = Tree(

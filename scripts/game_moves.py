@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from hashlib import sha256
 from typing import Any
 
-from tests.referee.computed import AGGREGATION, SHAPES, UPDATE, Computed, Described, Tree
+from tests.referee.computed import AGGREGATION, UPDATE, Computed, Described, Tree
 from zoo_compute.spec import referee
 from zoo_compute.spec.games import Awaits, Game, Hashes, Kind, Phase, Work
 from zoo_compute.spec.merkle import climb
@@ -23,7 +24,7 @@ SOMEBODY = 7
 Place = tuple[Phase, Awaits]
 
 # So large that every tree takes several moves, but for the update's state, which is one leaf.
-TRAINING = Described("training", (*SHAPES, (40, 129), *[(1,)] * 20), 40)
+TRAINING = Described("training", ((), (300,), (40, 129), (0, 3), *[(1,)] * 36), 40)
 PROGRAMS = {Kind.TRAINING: TRAINING, Kind.UPDATE: UPDATE, Kind.AGGREGATION: AGGREGATION}
 ROOTS = (TRAINING.opened.root, UPDATE.opened.root, AGGREGATION.opened.root)
 WORKS = (Work(ROOTS, 7, 3, 16), Work(ROOTS, 1200, 35, 16))
@@ -79,6 +80,16 @@ def descent(leaves: int, leaf: int) -> list[tuple[int, int]]:
     return found
 
 
+class Author(Computed):
+    """Remembers what it made."""
+
+    __hash__ = object.__hash__
+    state = cache(Computed.state)
+    trace = cache(Computed.trace)
+    segments = cached_property(Computed.segments.fget)  # type: ignore[assignment, arg-type]
+    steps = cache(Computed.steps)
+
+
 def edges() -> list[Edge]:
     """Of every kind of game, of several numbers of parts, of segments with one step and with more."""
     found: set[Edge] = set()
@@ -96,7 +107,7 @@ def beginnings() -> list[Place]:
 
 def _beginnings() -> Iterator[tuple[Computed, Game]]:
     for work in WORKS:
-        author = Computed("author", 0, sha256(b"start").digest(), work=work, programs=PROGRAMS)
+        author = Author("author", 0, sha256(b"start").digest(), work=work, programs=PROGRAMS)
         for kind in Kind:
             root = author.state(-2).root if kind == Kind.AGGREGATION else author.leaf()
             yield author, referee.begun(1, _claim(author.start_root, root), kind, 0, work, author.result)
