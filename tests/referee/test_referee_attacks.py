@@ -11,6 +11,7 @@ from typing import Any
 import boa
 import pytest
 
+from tests.contract_kit import reason_of
 from tests.differential.coverage import Coverage
 from tests.differential.mirror import deployed
 from zoo_compute.spec import merkle
@@ -284,16 +285,16 @@ def test_proofs_that_are_longer_than_any_tree__revert_and_change_nothing(attacke
     game = attacked.challenge("alice")
     here, dave = attacked.game(game), attacked.accounts[DAVE]
     children = attacked.committer(game).move(here)[1][0]
-    with boa.reverts():
-        referee.reveal(game, [*children, *[EMPTY] * (64 + more)], sender=dave)
+    attempts: dict[str, tuple[Any, ...]] = {"reveal": (game, [*children, *[EMPTY] * (64 + more)])}
     attacked.answer(game)
     _, place, child, path = attacked.pick_args(game, 1)
-    with boa.reverts():
-        referee.pick(game, place, child, [*path, *[EMPTY] * (32 + more)], sender=dave)
-    with boa.reverts():
-        referee.open_leaf(game, bytes(512 + more), sender=dave)
+    attempts["pick"] = (game, place, child, [*path, *[EMPTY] * (32 + more)])
+    attempts["open_leaf"] = (game, bytes(512 + more))
     number, claim, frame, kind, _ = attacked.evidence(game)
-    with boa.reverts():
-        referee.convict(number, plain(claim), plain(frame), kind, bytes(40_960 + more), sender=dave)
+    attempts["convict"] = (number, plain(claim), plain(frame), kind, bytes(40_960 + more))
+    for name, args in attempts.items():
+        with pytest.raises(boa.BoaError) as error:
+            getattr(referee, name)(*args, sender=dave)
+        assert reason_of(error.value) == "", f"{name} read its arguments"
     assert referee.games(game).node == here.node
     attacked.ok("referee", "pick", DAVE, game, place, child, path)
