@@ -27,9 +27,10 @@ PRICE = ZEN // 1_000
 BOND = 10**17  # coin, more than any bond here
 GAS_LIMIT = 2_000_000
 HIGHEST_GWEI = 200
+LATE_S = 100_000  # after which a side is out of time
 AHEAD_S = 100  # of the block that opened a job, when games about it are played
 CLAIM = "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32,uint256)"
-CHALLENGERS = frozenset({"pick", "dispute_state", "ask_parts", "convict"})
+CHALLENGERS = frozenset({"pick", "dispute_state", "ask_parts", "convict", "time_out"})
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Court:
         self.job, self._number, self._now = 0, 0, 0
         self._snapshot = ""
         self._nonces: dict[str, int] = {}
-        self._claim = Claim(0, 0, 0, 0, 0, 0, 0, b"", b"", 0)
+        self._claim = self._aggregation = Claim(0, 0, 0, 0, 0, 0, 0, b"", b"", 0)
         devnet.rpc("anvil_autoImpersonateAccount", [True])
 
     def open(self, manifest: Manifest, work: Work) -> None:
@@ -92,12 +93,12 @@ class Court:
         self.provider.hot.send(chain.settlement.ready(self.job, 0, 60))
         self._number = chain.referee.game_count() + 1
         self._now = chain.now() + AHEAD_S
-        senders = (self.provider.hot.account.address, self.challenger)
+        senders = (self.provider.hot.account.address, self.aggregator.hot.account.address, self.challenger)
         self._nonces = {each: int(self._rpc("eth_getTransactionCount", each, "latest"), 16) for each in senders}
         self._rpc("evm_setAutomine", False)
         self._snapshot = self._rpc("evm_snapshot")
-        (committed,) = self._mined([(senders[0], self._commit(b"\x01" * 32), 0)])
-        self._claim = _claim(committed)
+        committed, posted = self._mined([*self._committed(b"\x01" * 32), *self._aggregated(b"\x01" * 32)])
+        self._claim, self._aggregation = _claim(committed), _claim(posted)
         self.again()
 
     def again(self) -> None:
@@ -109,6 +110,10 @@ class Court:
         """What `play` commits to."""
         return replace(self._claim, root=root)
 
+    def aggregation(self, root: bytes) -> Claim:
+        """What `play` posts over a claim."""
+        return replace(self._aggregation, root=root)
+
     def play(
         self,
         claim: Claim,
@@ -116,27 +121,35 @@ class Court:
         work: Work,
         result: Result,
         moves: Sequence[Move],
-        position: Position,
+        position: Position | None,
         *,
+        over: Claim | None = None,
         traced_above: int = 0,
     ) -> Spent:
-        """The claim, and a game about it as it went on paper; its last move, a `convict`, is also judged alone at `position`.
+        """The claim, and a game about it as it went on paper; its last move, where it is a `convict`, is also judged alone at
+        `position`.
 
-        All is mined in one block, which takes the transactions in their order. traced_above: of games that use more gas, how much
-        of it is Settlement's.
+        All is mined in one block, which takes the transactions in their order, but for a `time_out`, which comes late.
+        over: of an aggregation, the claim it is of. traced_above: of games that use more gas, how much of it is Settlement's.
         """
-        referee, hot = self.chain.referee, self.provider.hot.account.address
-        number, convict = self._number, moves[-1]
+        referee, hot = self.chain.referee, (self.aggregator if over else self.provider).hot.account.address
+        number, end = self._number, moves[-1]
         opening = referee.challenge(*_plain(self.job, claim, kind.value, 0, work, result))
-        sent = [(hot, self._commit(claim.root), 0), (self.challenger, opening, BOND)]
+        claims = [*self._committed(over.root), *self._aggregated(claim.root)] if over else self._committed(claim.root)
+        sent = [*claims, (self.challenger, opening, BOND)]
         for move in moves:
             mover = self.challenger if move.name in CHALLENGERS else hot
             sent.append((mover, getattr(referee, move.name)(*_plain(number, *move.args)), 0))
-        _, frame, evidence, data = convict.args
-        sent.append((self.challenger, self._judging(evidence, frame, position, data), 0))
-        _, opened, *moved, judged = self._mined(sent)
+        if end.name == "convict":
+            _, frame, evidence, data = end.args
+            sent.append((self.challenger, self._judging(evidence, frame, position, data), 0))
+            opened, *moved, judged = self._mined(sent)[len(claims) :]
+        else:
+            opened, *moved = self._mined(sent[:-1], sent[-1:])[len(claims) :]
+            judged = None
         spent = tuple((move.name, _gas(receipt)) for move, receipt in zip(moves, moved, strict=True))
-        found = Spent(_gas(opened), spent, _gas(judged), 0, _outcome(moved[-1]) == Outcome.CONVICTED)
+        is_convicted = _outcome(moved[-1]) == Outcome.CONVICTED
+        found = Spent(_gas(opened), spent, _gas(judged) if judged else 0, 0, is_convicted)
         if found.total <= traced_above:
             return found
         shares = (self._settlements(each["transactionHash"]) for each in (opened, moved[-1]))
@@ -156,26 +169,32 @@ class Court:
         args = _plain(kind, frame, position, data)
         return Call("Evidence", self.chain.evidence.address, "judge", args, entry)
 
-    def _commit(self, root: bytes) -> Call:
-        return self.chain.settlement.commit(self.job, 0, 0, root, root)
+    def _committed(self, root: bytes) -> list[tuple[str, Call, int]]:
+        return [(self.provider.hot.account.address, self.chain.settlement.commit(self.job, 0, 0, root, root), 0)]
 
-    def _mined(self, sent: Sequence[tuple[str, Call, int]]) -> list[Any]:
-        """The receipts of transactions of one block, which takes those first that pay more."""
-        nonces = dict(self._nonces)
-        questions = []
-        for at, (sender, call, value) in enumerate(sent):
-            asked = {"from": sender, "to": call.address, "data": "0x" + call.encode().hex(), "value": hex(value)}
-            price = hex((HIGHEST_GWEI - at) * 10**9)
-            asked |= {"gas": hex(GAS_LIMIT), "gasPrice": price, "nonce": hex(nonces[sender])}
-            nonces[sender] += 1
-            questions.append(("eth_sendTransaction", [asked]))
-        self._rpc("evm_setNextBlockTimestamp", self._now)
-        hashes = self._batch(questions)
-        self._rpc("evm_mine")
-        receipts = self._batch([("eth_getTransactionReceipt", [each]) for each in hashes])
-        for (_, call, _), receipt in zip(sent, receipts, strict=True):
-            assert int(receipt["status"], 16) == 1, f"{call.function} reverted"
-        return receipts
+    def _aggregated(self, root: bytes) -> list[tuple[str, Call, int]]:
+        call = self.chain.settlement.post_checkpoint(self.job, 0, 1, root, root)
+        return [(self.aggregator.hot.account.address, call, 0)]
+
+    def _mined(self, *blocks: Sequence[tuple[str, Call, int]]) -> list[Any]:
+        """The receipts of transactions of blocks, LATE_S apart; a block takes those first that pay more."""
+        nonces, found = dict(self._nonces), []
+        for number, sent in enumerate(blocks):
+            questions = []
+            for at, (sender, call, value) in enumerate(sent):
+                asked = {"from": sender, "to": call.address, "data": "0x" + call.encode().hex(), "value": hex(value)}
+                price = hex((HIGHEST_GWEI - at) * 10**9)
+                asked |= {"gas": hex(GAS_LIMIT), "gasPrice": price, "nonce": hex(nonces[sender])}
+                nonces[sender] += 1
+                questions.append(("eth_sendTransaction", [asked]))
+            self._rpc("evm_setNextBlockTimestamp", self._now + number * LATE_S)
+            hashes = self._batch(questions)
+            self._rpc("evm_mine")
+            receipts = self._batch([("eth_getTransactionReceipt", [each]) for each in hashes])
+            for (_, call, _), receipt in zip(sent, receipts, strict=True):
+                assert int(receipt["status"], 16) == 1, f"{call.function} reverted"
+            found += receipts
+        return found
 
     def _settlements(self, transaction: str) -> int:
         """What of a transaction's gas was used inside Settlement."""
@@ -212,8 +231,9 @@ def _gas(receipt: Any) -> int:
 
 
 def _claim(receipt: Any) -> Claim:
-    topic = "0x" + keccak(text=f"ResultsCommitted(uint256,uint256,{CLAIM},bytes32)").hex()
-    (log,) = [each for each in receipt["logs"] if each["topics"][0] == topic]
+    names = ("ResultsCommitted", "CheckpointPosted")
+    topics = ["0x" + keccak(text=f"{name}(uint256,uint256,{CLAIM},bytes32)").hex() for name in names]
+    (log,) = [each for each in receipt["logs"] if each["topics"][0] in topics]
     return Claim(*decode([CLAIM, "bytes32"], bytes.fromhex(log["data"][2:]))[0])
 
 

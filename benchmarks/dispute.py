@@ -3,7 +3,7 @@
     python benchmarks/dispute.py [--json] [--lies N] [--seed S] [--programs gpt,llama,...]
 
 `gpt` is the demo's model with 500 inner steps; its figures stand at the top level. Every lie is one false word of one honest
-computation, at a step, in a state, a node, an element or a part. Both sides' moves are found by the players of
+computation, at a step, in a state, a node, an element, a part, a shape or the update (lies_by_place). Both sides' moves are found by the players of
 `node.disputes`, checked by the specification and a judge on paper, then sent to the deployed contracts, one transaction
 each: gas is that of their receipts, calldata included. gas_total is both sides together, from `challenge` to `convict`, of the
 costliest game; gas_committer, gas_challenger and gas_settlement (what of it `open_dispute` and `close_dispute` use, the
@@ -23,25 +23,28 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import numpy as np
 
 if __name__ == "__main__":  # run as a file, whose folder has a `repops.py` too
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.court import Court, Spent
 from benchmarks.dispute_programs import PROGRAMS, Program, seven_billion, slot_round
-from benchmarks.lies import BEGIN, Kept, Lie, Nearby, Plan, Told, lies_of, result_of
+from benchmarks.lies import BEGIN, Aggregated, Kept, Lie, Nearby, Plan, Told, lies_of, result_of
 from node.disputes.board import Board, Played, play
 from node.disputes.challenger import Challenger
 from node.disputes.moves import Move
 from node.disputes.prover import Prover
-from node.disputes.rounds import Update
+from node.disputes.rounds import Aggregation, Seated, Update
 from node.disputes.trees import Trees
-from repops.commitments import state_root_of
+from repops.commitments import state_root, state_root_of
 from repops.operators import TABLE
+from tests.referee.judging import Job, Judge
 from zoo_compute.devnet import Devnet
 from zoo_compute.spec.games import Frame, Game, Kind, Position, Result
 from zoo_compute.spec.referee import begun
@@ -67,6 +70,7 @@ class Tally:
     gas_of: dict[str, int] = field(default_factory=dict)  # by what a lie is about, the most in all
     judge_of: dict[str, int] = field(default_factory=dict)  # by operator
     told_of: Counter[str] = field(default_factory=Counter)
+    told_in: Counter[str] = field(default_factory=Counter)  # by what kind of committed number is false
     moves: dict[str, int] = field(default_factory=dict)
     hostile: int = 0
     attempts: Counter[int] = field(default_factory=Counter)
@@ -90,6 +94,7 @@ class Tally:
             "lies_told": self.told,
             "lies_convicted": self.convicted,
             "lies_by_kind": dict(sorted(self.told_of.items())),
+            "lies_by_place": dict(sorted(self.told_in.items())),
             "hostile_challenges": self.hostile,
             "hostile_evidence": dict(sorted(self.attempts.items())),
             "honest_convictions": self.honest_convictions,
@@ -109,6 +114,32 @@ class Trial:
             Kind.UPDATE: Trees(Kept(Update(made, folder=folder / "update"))),
         }
         court.open(self.case.manifest, self.case.work)
+        self.seated = self._seated()
+        aggregation = Aggregation(
+            self.case.manifest, self.case.graph, self.case.checkpoint, {0: self._update}, claim=self.seated.claim,
+            seated=[self.seated], folder=folder / "aggregation",
+        )  # fmt: skip
+        self.honest[Kind.AGGREGATION] = Trees(Aggregated(aggregation))
+
+    @cached_property
+    def _update(self) -> dict[str, Any]:
+        """What is aggregated: any."""
+        made, checkpoint = np.random.default_rng(7), self.case.checkpoint
+        return {
+            name: made.standard_normal(checkpoint[name].shape).astype(np.float32) for name in self.case.graph.exchanged
+        }
+
+    def _seated(self) -> Seated:
+        """The claim of the job's one slot, whose update is aggregated."""
+        result = Result(b"\x01" * 32, b"\x02" * 32, state_root(self._update))
+        return Seated(self.court.claim(self.case.leaf(self.case.slot, result)), {self.case.slot: result})
+
+    def _judge(self, kind: Kind) -> Any:
+        if kind != Kind.AGGREGATION:
+            return self.case.judge
+        manifest = self.case.manifest
+        data = bytes.fromhex(manifest.data.root), manifest.data.examples
+        return Judge(Job(*data, manifest.slots, manifest.draws, [self.seated.claim]))
 
     def run(self, lies: Sequence[Lie], hostile: int, said: Callable[[Tally], None]) -> None:
         """One step after another, and in it one node after another: what is kept of each is used up at once."""
@@ -126,30 +157,40 @@ class Trial:
         mine = self.honest[lie.kind]
         theirs = mine if lie.what == "end" else Trees(Told(mine.computation, lie))
         result = self.result(lie, theirs)
-        claim, game = self.begun(lie.kind, result)
+        claim, game = self.begun(lie.kind, result, theirs)
+        on_paper = self._judge(lie.kind)
         shown: list[tuple[Move, Position]] = []
 
         def judge(number: int, frame: Frame, position: Position, data: bytes) -> None:
-            self.case.judge(number, frame, position, data)
+            on_paper(number, frame, position, data)
             shown.append((Move("convict", (claim, frame, number, data)), position))
 
         played = play(Board(game), Prover(theirs), Challenger(mine), judge)
         self.tally.told += 1
-        if shown:
-            convict, position = shown[0]
-            args = (self.case.work, result, [*played.moves, convict], position)
+        if played.is_convicted:
+            silence = Move("time_out", (claim, played.game.frame)), None
+            end, position = shown[0] if shown else silence
+            args = (self.case.work, result, [*played.moves, end], position)
             least = self.tally.worst.total if self.tally.worst else 0
-            self.note(lie, played, self.court.play(claim, lie.kind, *args, traced_above=least))
+            over = self.seated.claim if lie.kind == Kind.AGGREGATION else None
+            self.note(lie, played, self.court.play(claim, lie.kind, *args, over=over, traced_above=least))
             if is_undone:
                 self.court.again()
 
-    def begun(self, kind: Kind, result: Result) -> tuple[Claim, Game]:
-        claim = self.court.claim(self.case.leaf(self.case.slot, result))
+    def begun(self, kind: Kind, result: Result, theirs: Trees) -> tuple[Claim, Game]:
+        if kind == Kind.AGGREGATION:
+            mine = self.honest[kind].computation
+            assert isinstance(mine, Aggregated)
+            mine.claim = claim = self.court.aggregation(state_root_of(theirs.computation.after(0)))
+        else:
+            claim = self.court.claim(self.case.leaf(self.case.slot, result))
         return claim, begun(self.court.job, claim, kind, self.case.slot, self.case.work, result)
 
     def result(self, lie: Lie, theirs: Trees) -> Result:
         manifest = self.case.manifest
         steps = manifest.inner_steps, manifest.segment_steps
+        if lie.kind == Kind.AGGREGATION:
+            return Result()
         if lie.kind == Kind.UPDATE:
             update = state_root_of(theirs.computation.after(0))
             return replace(result_of(self.honest[Kind.TRAINING], *steps), update_root=update)
@@ -162,9 +203,11 @@ class Trial:
         tally.wall_s = time.monotonic() - tally.began
         tally.convicted += spent.is_convicted
         tally.told_of[what] += 1
+        tally.told_in[lie.place(graph)] += 1
         tally.pairs = max(tally.pairs, played.pairs)
-        tally.judged.append(spent.judge)
-        _most(tally.judge_of, what, spent.judge)
+        if spent.judge:
+            tally.judged.append(spent.judge)
+            _most(tally.judge_of, what, spent.judge)
         _most(tally.gas_of, what, spent.total)
         for name, gas in (("challenge", spent.challenge), *spent.moves):
             _most(tally.moves, name, gas)
@@ -175,7 +218,8 @@ class Trial:
         """One game about honest work, in which every evidence that the challenger can make is shown to the contracts."""
         trees = self.honest[Kind.TRAINING]
         manifest = self.case.manifest
-        _, game = self.begun(Kind.TRAINING, result_of(trees, manifest.inner_steps, manifest.segment_steps))
+        result = result_of(trees, manifest.inner_steps, manifest.segment_steps)
+        _, game = self.begun(Kind.TRAINING, result, trees)
         taken = 0
 
         def judge(*asked: Any) -> None:
@@ -214,8 +258,7 @@ def measure(names: Sequence[str], *, lies: int, hostile: int, seed: int, each: i
             trial = Trial(court, program, Path(name) / str(number), rng)
             lacking = frozenset(op for op in TABLE if told[op] < each)
             planned = lies_of(
-                trial.case.graph,
-                trial.honest[Kind.UPDATE].computation.graph,
+                {kind: trees.computation.graph for kind, trees in trial.honest.items()},
                 Plan(
                     program.steps,
                     each,
@@ -242,9 +285,11 @@ def measure(names: Sequence[str], *, lies: int, hostile: int, seed: int, each: i
 def _report(tallies: dict[str, Tally], told: Counter[str], each: int) -> dict[str, Any]:
     programs = {name: tally.report() for name, tally in tallies.items()}
     every = tallies.values()
+    places = sum((tally.told_in for tally in every), Counter[str]())
     return next(iter(programs.values())) | {
         "lies_told": sum(tally.told for tally in every),
         "lies_convicted": sum(tally.convicted for tally in every),
+        "lies_by_place": dict(sorted(places.items())),
         "hostile_challenges": sum(tally.hostile for tally in every),
         "honest_convictions": sum(tally.honest_convictions for tally in every),
         "operators_covered": sum(told[op] >= each for op in TABLE),

@@ -8,8 +8,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from hashlib import sha256
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,12 +18,14 @@ from node.disputes.computation import Asked, Computation, Roots
 from node.disputes.moves import Move, Shown
 from node.disputes.trees import Trees
 from repops.commitments import Array, canonical, state_root_of, tensor_roots
-from repops.graph import BATCH_ROLE, Graph
+from repops.graph import BATCH_ROLE, MAX_RANK, OPTIMIZER, Graph
 from repops.merkle import Tree
 from repops.parts import part_count
 from tests.referee.hostile import Hostile
 from zoo_compute.evidence import Evidence
+from zoo_compute.evidence import Update as UpdateEvidence
 from zoo_compute.spec.games import Frame, Game, Kind, Phase, Result, span_of
+from zoo_compute.spec.state import Claim
 
 BEGIN = -1  # stands for the step before the first
 
@@ -68,12 +69,24 @@ class Kept(Computation):
         return iter(self._values)
 
 
+class Aggregated(Kept):
+    """An aggregation in many games. claim: the one that is disputed now."""
+
+    claim: Claim
+
+    def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
+        found = super().false_word(step, name, asked)
+        assert isinstance(found, UpdateEvidence)
+        return replace(found, claim=self.claim)
+
+
 @dataclass(frozen=True)
 class Lie:
     """What is false of step `step`.
 
-    what: `begin`, `output` (entry `entry` of the state after it), `end` (the result's last state alone), `training` or
-    `update` (bit `bit` of an element of a node; with `part` also of the element's parts from that one on).
+    what: `begin`, `output` (bit `bit` of the root of entry `entry` of the state after it), `end` (the result's last state
+    alone), `descriptor` (a node's tensor has another shape), `training`, `update` or `aggregation` (bit `bit` of an element of a
+    node; with `part` also of the element's parts from that one on; with `entry` of what the last two end in, and of no node).
     """
 
     what: str
@@ -86,7 +99,30 @@ class Lie:
 
     @property
     def kind(self) -> Kind:
-        return Kind.UPDATE if self.what == "update" else Kind.TRAINING
+        return {"update": Kind.UPDATE, "aggregation": Kind.AGGREGATION}.get(self.what, Kind.TRAINING)
+
+    def place(self, graph: Graph) -> str:
+        """What kind of committed number is false. graph: of the lie's program."""
+        if self.kind == Kind.AGGREGATION:
+            return "aggregation" if self.entry is None else "checkpoint"
+        if self.what in ("descriptor", "update"):
+            return self.what
+        if self.what == "end":
+            return "state"
+        if self.entry is not None:
+            return _held(graph, self.entry, "checkpoint" if self.what == "begin" else "state")
+        node = graph.nodes[self.node]
+        if node.op == "constant":
+            return "table"
+        if node.op == "input":
+            role, at = node.attributes
+            return "data" if role == BATCH_ROLE else _held(graph, at, "state")
+        return "node output" if self.part is None else "partial sum"
+
+
+def _held(graph: Graph, entry: int, place: str) -> str:
+    """The optimiser's moments, counters and the seed leave a worker as hashes alone."""
+    return "private state" if graph.state[entry].kind == OPTIMIZER else place
 
 
 class Told(Computation):
@@ -108,14 +144,15 @@ class Told(Computation):
         if step != self.lie.step:
             return roots
         name = self.graph.state[self.lie.entry or 0].name
-        return roots | {name: _another(roots[name])}
+        return roots | {name: _another(roots[name], self.lie.bit)}
 
     def trace(self, step: int) -> list[bytes]:
         roots = self.honest.trace(step)
         if self.lie.entry is not None:
             return roots
-        at = self.lie.node
-        return [*roots[:at], tensor_roots({"": self._value()})[""], *roots[at + 1 :]]
+        at, value = self.lie.node, self._value()
+        false = value[..., None] if self.lie.what == "descriptor" else value
+        return [*roots[:at], tensor_roots({"": false})[""], *roots[at + 1 :]]
 
     def tensors(self, step: int, node: int) -> dict[int, Array]:
         found = self.honest.tensors(step, node)
@@ -131,6 +168,8 @@ class Told(Computation):
 
     def _value(self) -> Array:
         value = np.array(self.honest.tensors(self.lie.step, self.lie.node)[self.lie.node])
+        if self.lie.what == "descriptor":
+            return value
         flat = value.reshape(-1)
         words = flat.view(np.uint32)
         words[self.lie.element] = 1 if np.isnan(flat[self.lie.element]) else words[self.lie.element] ^ 1 << self.lie.bit
@@ -146,8 +185,8 @@ class Told(Computation):
         raise AssertionError("a liar shows no evidence")
 
 
-def _another(root: bytes) -> bytes:
-    return sha256(b"another" + root).digest()
+def _another(root: bytes, bit: int = 0) -> bytes:
+    return (int.from_bytes(root, "big") ^ 1 << bit).to_bytes(32, "big")
 
 
 def result_of(trees: Trees, inner_steps: int, segment_steps: int) -> Result:
@@ -172,27 +211,51 @@ class Plan:
     has_data: bool = True
 
 
-def lies_of(graph: Graph, update: Graph, plan: Plan, rng: random.Random) -> list[Lie]:
-    """As planned; every node before one a second time, so that layouts are covered as evenly as their number allows."""
+def lies_of(graphs: Mapping[Kind, Graph], plan: Plan, rng: random.Random) -> list[Lie]:
+    """As planned, about a job's three programs; every node before one a second time, so that layouts are covered as evenly as their number allows."""
+    graph = graphs[Kind.TRAINING]
     wanted = [at for at, node in enumerate(graph.nodes) if node.elements and _is_wanted(graph, at, plan)]
     found = []
     for op in sorted({graph.nodes[at].op for at in wanted}):
         found += [_lie("training", graph, at, plan, rng) for at in _spread(wanted, plan.each, rng, graph, op)]
-    for _ in range(plan.states):
-        found.append(Lie("begin", BEGIN, entry=rng.randrange(len(graph.state))))
-        found.append(Lie("output", rng.choice(plan.steps), entry=rng.randrange(len(graph.state))))
-        found.append(Lie("end", max(plan.steps)))
+    found += [lie for _ in range(plan.states) for lie in _states(graphs, plan, rng)]
     if plan.states:
-        nodes = [at for at, node in enumerate(update.nodes) if node.elements and node.op != "scalar"]
-        found += [_lie("update", update, at, plan, rng) for at in _spread(nodes, plan.states, rng)]
+        for kind in (Kind.UPDATE, Kind.AGGREGATION):
+            other = graphs[kind]
+            nodes = [at for at, node in enumerate(other.nodes) if node.elements and node.op != "scalar"]
+            found += [_lie(kind.name.lower(), other, at, plan, rng) for at in _spread(nodes, plan.states, rng)]
+        shaped = [at for at in wanted if len(graph.nodes[at].shape) < MAX_RANK]
+        found += [Lie("descriptor", rng.choice(plan.steps), at) for at in _spread(shaped, plan.states, rng)]
+        data = [at for at in wanted if _is_data(graph, at)]
+        found += [_lie("training", graph, at, plan, rng) for at in _spread(data, plan.states, rng)]
+        summed = [at for at in wanted if _parts(graph, at) > 1]
+        told = [_lie("training", graph, at, plan, rng) for at in _spread(summed, plan.states, rng)]
+        found += [replace(lie, part=rng.randrange(_parts(graph, lie.node))) for lie in told]
     missing = plan.total - len(found)
     return found + [_lie("training", graph, at, plan, rng) for at in _spread(wanted, max(0, missing), rng)]
 
 
+def _states(graphs: Mapping[Kind, Graph], plan: Plan, rng: random.Random) -> Iterator[Lie]:
+    """Of what a round exchanges and what is private, at the beginning and after a step; of update and checkpoint; of the end."""
+    graph = graphs[Kind.TRAINING]
+    for is_private in (False, True):
+        entries = [at for at, entry in enumerate(graph.state) if (entry.kind == OPTIMIZER) == is_private]
+        for what, step in (("begin", BEGIN), ("output", rng.choice(plan.steps))):
+            if entries:
+                yield Lie(what, step, bit=rng.randrange(256), entry=rng.choice(entries))
+    for kind in (Kind.UPDATE, Kind.AGGREGATION):
+        yield Lie(kind.name.lower(), 0, bit=rng.randrange(256), entry=rng.randrange(len(graphs[kind].state)))
+    yield Lie("end", max(plan.steps))
+
+
 def _is_wanted(graph: Graph, at: int, plan: Plan) -> bool:
+    op = graph.nodes[at].op
+    return (plan.operators is None or op in plan.operators) and (plan.has_data or not _is_data(graph, at))
+
+
+def _is_data(graph: Graph, at: int) -> bool:
     node = graph.nodes[at]
-    is_data = node.op == "input" and node.attributes[0] == BATCH_ROLE
-    return (plan.operators is None or node.op in plan.operators) and (plan.has_data or not is_data)
+    return bool(node.op == "input" and node.attributes[0] == BATCH_ROLE)
 
 
 def _spread(nodes: list[int], count: int, rng: random.Random, graph: Graph | None = None, op: str = "") -> list[int]:
@@ -206,10 +269,15 @@ def _lie(what: str, graph: Graph, at: int, plan: Plan, rng: random.Random) -> Li
     """Often at an end of the tensor, where paths are the shortest and the deepest."""
     node = graph.nodes[at]
     element = rng.choice((0, node.elements - 1, rng.randrange(node.elements), rng.randrange(node.elements)))
-    count = 1 if node.op in ("input", "constant") else part_count(node)
+    count = _parts(graph, at)
     part = rng.randrange(count) if count > 1 and rng.random() < 0.7 else None
     step = rng.choice(plan.steps) if what == "training" else 0
     return Lie(what, step, at, element, rng.randrange(32), part)
+
+
+def _parts(graph: Graph, at: int) -> int:
+    node = graph.nodes[at]
+    return 1 if node.op in ("input", "constant") else part_count(node)
 
 
 # --- a challenger without a case

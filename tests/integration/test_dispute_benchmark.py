@@ -19,7 +19,14 @@ def test_every_lie_of_the_benchmark__is_convicted_by_the_contracts(found):
     assert found["lies_told"] >= 40
     assert found["lies_convicted"] == found["lies_told"]
     told = found["programs"]["mlp"]["lies_by_kind"]
-    assert {"begin", "output", "end", "update", "dot", "constant", "input"} <= told.keys()
+    assert {"begin", "output", "end", "update", "aggregation", "dot", "constant", "input"} <= told.keys()
+
+
+def test_every_kind_of_committed_number__was_false_in_some_lie(found):
+    places = found["lies_by_place"]
+    states = {"state", "private state", "checkpoint", "update", "data", "table"}
+    assert places.keys() == states | {"node output", "partial sum", "descriptor", "aggregation"}
+    assert sum(places.values()) == found["lies_convicted"]
 
 
 def test_the_benchmarks_figures__are_those_of_its_first_program(found):
