@@ -10,6 +10,7 @@ import json
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -82,11 +83,9 @@ class Folder:
             return None
         try:
             return load_state(self._state(name))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            log.warning("%s: %s; it will be made again", self._state(name), error)
-            self._state(name).unlink(missing_ok=True)
+        except (OSError, ValueError):
+            with suppress(OSError):
+                self._state(name).unlink()  # torn: the next one that is kept takes its place
             return None
 
     def steps(self) -> list[int]:

@@ -201,7 +201,7 @@ DEATHS = {Kind.TRAINING: 12, Kind.UPDATE: 8, Kind.AGGREGATION: 4}  # fewer, and 
 
 
 @pytest.mark.parametrize("fault", [Full, Torn])
-@pytest.mark.parametrize("name", ["a word of training", "an update"])
+@pytest.mark.parametrize("name", ["a state of training", "an update"])
 def test_a_side_whose_disk_is_full_or_whose_files_are_torn__plays_on(name, fault, tmp_path):
     contest = CONTESTS[name]
     prover = fault(contest.prover, tmp_path / "theirs")
