@@ -93,6 +93,7 @@ class Side:
     operator: int = 0
     made: Callable[..., SlotRound] = SlotRound
     died: Counter[str] = field(default_factory=Counter)
+    lasts: Iterator[str] = field(default_factory=lambda: cycle(AFTER))
 
     def look(self, death: str = "") -> None:
         disputing._trees.clear()
@@ -218,14 +219,14 @@ def test_a_game_whose_sides_end_at_every_move__goes_as_one_in_which_both_live(tr
     assert trial.devnet.rpc("evm_revert", [before])
 
     committer, challenger = trial.sides("killed")
-    lasts, phases = cycle(AFTER), set()
+    phases = set()
     while (game := trial.stands()).state is not None:
         side = challenger if game.state.is_challengers_turn else committer
         phases.add(game.state.phase)
         for death in BEFORE:
             side.look(death)
             assert trial.stands().state == game.state, "no move was made"
-        side.look(next(lasts))
+        side.look(next(side.lasts))
         assert trial.stands().state != game.state, "it was made, though nobody was told"
     assert trial.moves() == calm
     assert game.outcome == Outcome.CONVICTED
