@@ -100,7 +100,9 @@ class Daemon:
         return child.process.pid
 
     def resume(self, name: str) -> None:
-        self.children[name].held = False
+        """Let it be started again, at once: whoever held it knows why it had ended."""
+        child = self.children[name]
+        child.held, child.backoff_s = False, FIRST_BACKOFF_S
 
     def stop(self) -> None:
         """End all processes, the broker last."""

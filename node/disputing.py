@@ -42,7 +42,11 @@ def run_move(request: Mapping[str, Any], store: Store, *, made: Made = SlotRound
     trees = _trees_of(request, store, made)
     game = _game(request)
     shown = Shown(Phase(request["shown"][0]), *map(_by_phase, request["shown"][1:]))
-    move = Prover(trees).answer(game) if request["side"] == COMMITTER else Challenger(trees).next(game, shown)
+    try:
+        move = Prover(trees).answer(game) if request["side"] == COMMITTER else Challenger(trees).next(game, shown)
+    except BaseException:
+        _trees.clear()  # a step that memory did not suffice for may be done by half: it must not be gone on from
+        raise
     return {"name": move and move.name, "args": plain(move.args) if move else []}
 
 

@@ -7,8 +7,10 @@ long is kept there: roots of states and of traces, and the states that a step or
 from __future__ import annotations
 
 import json
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +31,8 @@ from zoo_compute.data import TARGETS, TOKENS, Examples, batch_of
 from zoo_compute.evidence import Data, Entry, Evidence, Tensor, WholeTensor, words_of
 from zoo_compute.manifest import Manifest
 from zoo_compute.rounds import batch_nodes
+
+log = logging.getLogger("zoo.disputes")
 
 Roots = dict[str, bytes]  # of a state's tensors, by name
 KEPT_STATES = 3  # of a slot-round, beside those that a game asks for: no step is then further than a quarter of it
@@ -52,7 +56,7 @@ def tensor_in(roots: Roots, name: str) -> Tensor:
 class Folder:
     """What is kept of one computation between restarts; with no path, hashes in memory.
 
-    Whoever made it may remove it at any time: what is gone is computed again.
+    Whoever made it may remove it at any time, and its disk may be full: what is not there, or cannot be read, is computed again.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -61,33 +65,53 @@ class Folder:
 
     def hashes(self, name: str, make: Callable[[], list[bytes]]) -> list[bytes]:
         """The list kept under this name, else the one that is made now."""
-        if name in self._hashes:
-            return self._hashes[name]
-        file = None if self._path is None else self._path / f"{name}.json"
-        if file is not None and file.exists():
-            made = [bytes.fromhex(each) for each in json.loads(file.read_text())]
-        else:
-            made = make()
-            if file is not None:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                write_file(file, json.dumps([each.hex() for each in made]).encode())
-        self._hashes[name] = made
-        return made
+        if name not in self._hashes:
+            made = self._listed(name)
+            if made is None:
+                made = make()
+                text = json.dumps([each.hex() for each in made])
+                self._write(f"{name}.json", lambda file: write_file(file, text.encode()))
+            self._hashes[name] = made
+        return self._hashes[name]
 
     def keep(self, name: str, state: Mapping[str, Array]) -> None:
-        if self._path is not None and not self._file(name).exists():
-            self._path.mkdir(parents=True, exist_ok=True)
-            save_state(self._file(name), state)
+        if self._path is not None and not self._state(name).exists():
+            self._write(self._state(name).name, lambda file: save_state(file, state))
 
     def kept(self, name: str) -> State | None:
-        return load_state(self._file(name)) if self._path is not None and self._file(name).exists() else None
+        if self._path is None:
+            return None
+        try:
+            return load_state(self._state(name))
+        except (OSError, ValueError):
+            with suppress(OSError):
+                self._state(name).unlink()  # torn: the next one that is kept takes its place
+            return None
 
     def steps(self) -> list[int]:
         """Of which states are kept."""
         found = [] if self._path is None else self._path.glob("state-*.safetensors")
         return sorted(int(file.stem.removeprefix("state-")) for file in found)
 
-    def _file(self, name: str) -> Path:
+    def _listed(self, name: str) -> list[bytes] | None:
+        if self._path is None:
+            return None
+        try:
+            return [bytes.fromhex(each) for each in json.loads((self._path / f"{name}.json").read_text())]
+        except (OSError, ValueError):
+            return None
+
+    def _write(self, name: str, write: Callable[[Path], None]) -> None:
+        """A move does not wait for room on a disk."""
+        if self._path is None:
+            return
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            write(self._path / name)
+        except OSError as error:
+            log.warning("%s: %s; it will be made again", self._path / name, error)
+
+    def _state(self, name: str) -> Path:
         assert self._path is not None
         return self._path / f"{name}.safetensors"
 
@@ -192,7 +216,7 @@ class SlotRound(Computation):
                 self.begin()
             else:
                 self.programs.load(kept)
-            self._at = start
+            self._at = start if kept is not None else 0
         while self._at < step:
             self.advance(self._at)
             self._at += 1

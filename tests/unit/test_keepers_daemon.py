@@ -54,6 +54,7 @@ def test_a_held_process__stays_down_until_it_is_resumed(daemon: Daemon):
     daemon.kill("worker-0", hold=True)
     daemon.poll()
     assert not child.running
+    child.backoff_s = 60.0  # as of a process that ended often
     daemon.resume("worker-0")
     until(lambda: daemon.poll() or child.running)
 

@@ -1,0 +1,171 @@
+"""Processes that end where they write: a side of a game that does not outlive any of its moves."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from node.disputes.moves import Move, Shown
+from zoo_compute.spec.games import Game
+
+HALF_BYTES = 7  # less than any file that is kept
+CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+
+class Death(BaseException):
+    """The process ends here: nothing catches it, and nothing is cleaned up."""
+
+
+@dataclass
+class Cut:
+    """Ends what runs at its use number `at` of a folder: before a folder or a file is made, half way through writing it,
+    before it is renamed. Then whatever it does there fails. is_fatal: else the disk is full from then on.
+    """
+
+    folder: Path
+    at: int
+    is_fatal: bool = True
+    seen: int = 0
+    has_fired: bool = False
+
+    def hear(self, event: str, args: tuple[Any, ...]) -> None:
+        if event not in ("open", "os.mkdir", "os.rename", "os.remove") or not self._is_inside(args[0]):
+            return
+        if event == "open" and not (isinstance(args[2], int) and args[2] & CHANGES):
+            return
+        if self.has_fired:
+            if self.is_fatal:
+                raise Death
+            return
+        if self.is_fatal and event != "os.remove" and self._is_due():
+            raise Death
+        if event == "open" and self._is_due():
+            _limit(HALF_BYTES)
+
+    def _is_inside(self, path: Any) -> bool:
+        return isinstance(path, str | os.PathLike) and Path(path).is_relative_to(self.folder)
+
+    def _is_due(self) -> bool:
+        self.has_fired = self.seen == self.at
+        self.seen += 1
+        return self.has_fired
+
+
+@dataclass
+class Heard:
+    """Audit hooks cannot be taken back: there is one, for the cut that is made now."""
+
+    cut: Cut | None = None
+    is_hooked: bool = False
+
+    def __call__(self, event: str, args: tuple[Any, ...]) -> None:
+        if self.cut is not None:
+            self.cut.hear(event, args)
+
+
+HEARD = Heard()
+
+
+@contextmanager
+def cutting(cut: Cut) -> Iterator[None]:
+    """While the block runs; its death ends the block alone."""
+    if not HEARD.is_hooked:
+        sys.addaudithook(HEARD)
+        HEARD.is_hooked = True
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    HEARD.cut = cut
+    try:
+        with suppress(*((Death, OSError) if cut.is_fatal else ())):
+            yield
+    finally:
+        HEARD.cut = None
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def _limit(size: int) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+@dataclass
+class Mortal:
+    """A side of a game. For every move its player is built anew, ended at every use of its folder, and asked again.
+
+    build: the player, from its folder. deaths: how often it was ended; moves: how many it made.
+    """
+
+    build: Callable[[Path], Any]
+    folder: Path
+    deaths: int = 0
+    moves: int = 0
+    _spare: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._spare = self.folder.with_name(f"{self.folder.name}-spare")
+
+    def answer(self, game: Game) -> Move | None:
+        return self._move(lambda player: player.answer(game))
+
+    def next(self, game: Game, shown: Shown) -> Move | None:
+        return self._move(lambda player: player.next(game, shown))
+
+    def _move(self, ask: Callable[[Any], Move | None]) -> Move | None:
+        _become(self._spare, self.folder)
+        found = [ask(self.build(self.folder))]  # and ended before it is sent
+        found += self._after_deaths(ask)
+        shutil.rmtree(self.folder, ignore_errors=True)  # the disk is lost
+        found.append(ask(self.build(self.folder)))
+        assert all(move == found[0] for move in found), [move and move.name for move in found]
+        self.moves += 1
+        return found[0]
+
+    def _after_deaths(self, ask: Callable[[Any], Move | None]) -> Iterator[Move | None]:
+        """Ended at each use of the folder, and built anew from what that left."""
+        for at in count():
+            _become(self.folder, self._spare)
+            cut = Cut(self.folder, at)
+            with cutting(cut):
+                ask(self.build(self.folder))
+            if not cut.has_fired:
+                return
+            self.deaths += 1
+            yield ask(self.build(self.folder))
+
+
+class Full(Mortal):
+    """Its disk is full from one file on, of all that it writes for a move: the process goes on."""
+
+    def _after_deaths(self, ask: Callable[[Any], Move | None]) -> Iterator[Move | None]:
+        for at in count():
+            _become(self.folder, self._spare)
+            cut = Cut(self.folder, at, is_fatal=False)
+            with cutting(cut):
+                yield ask(self.build(self.folder))
+            if not cut.has_fired:
+                return
+            self.deaths += 1
+
+
+class Torn(Mortal):
+    """One file of its folder after the other was cut in half."""
+
+    def _after_deaths(self, ask: Callable[[Any], Move | None]) -> Iterator[Move | None]:
+        ask(self.build(self.folder))
+        for file in sorted(each for each in self.folder.rglob("*") if each.is_file()):
+            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+            self.deaths += 1
+            yield ask(self.build(self.folder))
+
+
+def _become(folder: Path, other: Path) -> None:
+    """As the other is."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if other.exists():
+        shutil.copytree(other, folder)
