@@ -163,10 +163,10 @@ class Witness:
         ]
 
     def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
-        from keepers.worker import TASKS
+        from node.disputing import run_move
 
         given = {**request, "device": self._device} if self._device else request
-        return WorkStatus("done", result=TASKS[task](given, self._store))
+        return WorkStatus("done", result=run_move(given, self._store))
 
 
 def _todo(view: JobView, every: bool, turn: int | None, slot: int | None) -> Iterator[tuple[Commit, int]]:
