@@ -15,13 +15,15 @@ from keepers.disputing import Disputing
 from keepers.requests import verify_request
 from keepers.work import WorkStatus
 from zoo_compute import home
+from zoo_compute.chain.answers import shown_result
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.games import read_games
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Commit, JobView
 from zoo_compute.cli.context import Command, Settings, pass_settings
 from zoo_compute.cli.output import StatusLine
-from zoo_compute.errors import ConfigError
+from zoo_compute.errors import ConfigError, ZooError
+from zoo_compute.store.errors import ContentMissing, StoreUnreachable
 from zoo_compute.transcript import ENDS
 
 if TYPE_CHECKING:
@@ -86,7 +88,8 @@ def verify(
 
     Also names auditors who attested a state that is false. With --challenge it opens a game about every false claim whose
     window is open: that takes a bond, which comes back with a share of the liar's lock when the contract convicts it. After
-    Ctrl-C the same command goes on with its games. Exit code: 0 when all agrees, 3 when a lie was found.
+    Ctrl-C the same command goes on with its games. A result that its author serves to nobody is judged by what it had to show on
+    chain, once a demand of it was answered. Exit code: 0 when all agrees, 3 when a lie was found.
     """
     client = settings.client(store=store, with_account=challenges)
     witness = Witness(settings, number, client.store, device, challenges=challenges)
@@ -105,6 +108,8 @@ def verify(
     lines += [f"game {each['game']} against operator {each['operator']}: {each['outcome']}" for each in games]
     told = {"job": number, "checked": [c.to_dict() for c in checked], "auditors": liars, "games": games}
     settings.emit(told, lines)
+    if witness.withheld is not None and all(c.agrees for c in checked):
+        raise witness.withheld
     return 0 if all(c.agrees for c in checked) and not liars else LIES_FOUND
 
 
@@ -121,14 +126,22 @@ class Witness:
         self._opened: dict[int, Checked] = {}  # by the game's number
         self._line = StatusLine()
         self.checked: list[Checked] = []
+        self.withheld: ZooError | None = None  # at the last look, why something could not be checked
 
     def check(self, view: JobView, todo: Iterator[tuple[Commit, int]]) -> None:
-        """What was not checked before."""
+        """What was not checked before. What is not served is passed over."""
+        self.withheld = None
         known = {(each.commit.turn, each.commit.root, each.slot) for each in self.checked}
         left = [(commit, slot) for commit, slot in todo if (commit.turn, commit.root, slot) not in known]
         for at, (commit, slot) in enumerate(left):
             self._line.show(f"{at} of {len(left)} slot-rounds done; turn {commit.turn}, slot {slot}")
-            found = Checked(commit, slot, _verified(view, commit, slot, self._store, self._device))
+            try:
+                report = _verified(self._chain, view, commit, slot, self._store, self._device)
+            except (ContentMissing, StoreUnreachable) as error:
+                self._line.note(f"turn {commit.turn}, slot {slot}, operator {commit.operator}: not served: {error}")
+                self.withheld = error
+                continue
+            found = Checked(commit, slot, report)
             self.checked.append(found)
             self._line.note(found.text)
             if not found.agrees and self._sender is not None:
@@ -175,12 +188,14 @@ def _todo(view: JobView, every: bool, turn: int | None, slot: int | None) -> Ite
             yield from ((commit, each) for each in commit.slots if slot in (None, each))
 
 
-def _verified(view: JobView, commit: Commit, slot: int, store: Store, device: str | None) -> dict[str, Any]:
+def _verified(
+    chain: Chain, view: JobView, commit: Commit, slot: int, store: Store, device: str | None
+) -> dict[str, Any]:
     try:
         from node import worker
     except ImportError as error:
         raise ConfigError(f"torch is needed to do the work again: {error}", hint="pip install 'zoo-compute[node]'") from None  # fmt: skip
-    request = verify_request(view, commit, slot)
+    request = verify_request(view, commit, slot, shown_result(chain, view, commit, slot))
     return worker.run_verification({**request, "device": device} if device else request, store)
 
 

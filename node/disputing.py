@@ -65,18 +65,16 @@ def _move(request: Mapping[str, Any], store: Store, made: Made) -> dict[str, Any
     return {"name": move and move.name, "args": plain(move.args) if move else []}
 
 
-def dispute_of(
-    inputs: syncer.Inputs, results: Sequence[SlotResult], entry: SlotResult, field: str
-) -> dict[str, Any] | None:
-    """What opens a game about one of a claim's results, whose `field` is false; None where that is no question of arithmetic."""
+def dispute_of(inputs: syncer.Inputs, slot: int, result: Result, field: str) -> dict[str, Any] | None:
+    """What opens a game about a slot's result, whose `field` is false; None where that is no question of arithmetic."""
     if field not in ("segment_root", "end_root", "update_root"):
         return None
     kind = Kind.UPDATE if field == "update_root" else Kind.TRAINING
     return {
         "kind": int(kind),
-        "slot": entry.slot,
+        "slot": slot,
         "work": plain(work_of(inputs.manifest, inputs.programs.graph)),
-        "result": plain(result_in(results, entry)),
+        "result": plain(result),
     }
 
 
