@@ -31,6 +31,7 @@ log = logging.getLogger("zoo.disputes")
 Ask = Callable[[str, str, dict[str, Any]], WorkStatus]  # task, name of the work, request
 PATIENCE_S = 5.0  # in which a move that is being computed is waited for, before the chain is looked at again
 PAUSE_S = 0.05
+IN_GAME_S = 0.2  # between looks while a game is open: a game has some twenty moves, each a reply to the other side's
 RETRY_S = 30.0  # after which a move that failed is computed again: silence would lose the game
 FOLDER = "disputes"  # in the operator's folder: what games' computations keep
 
@@ -63,13 +64,14 @@ class Disputing:
     def run(self, pause_s: float) -> None:
         """Look again and again; a look that fails is followed by the next one."""
         while True:
+            mine: list[GameView] = []
             try:
-                self.look()
+                mine = self.look()
             except ZooError as error:
                 log.warning("%s; will try again", error)
             except Exception:
                 log.exception("unexpected")
-            time.sleep(pause_s)
+            time.sleep(min(pause_s, IN_GAME_S) if mine else pause_s)
 
     def look(self) -> list[GameView]:
         """Make every move that is due, those first that are due first; the games of mine that are open."""

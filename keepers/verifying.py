@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keepers.challenging import challenge
-from keepers.disputing import Disputing
+from keepers.disputing import IN_GAME_S, Disputing
 from keepers.requests import verify_request
 from keepers.work import WorkStatus
 from zoo_compute import home
@@ -62,11 +62,9 @@ class Checked:
 @click.command("verify", cls=Command)
 @click.argument("number", type=click.IntRange(min=1), metavar="JOB")
 @click.option("--all", "every", is_flag=True, help="Claims that are paid or convicted too, not only those still open.")
-@click.option("--turn", type=click.IntRange(min=0), help="Of one turn.")
+@click.option("--turn", type=click.IntRange(min=0), help="Of one turn; with --follow, of the later ones too.")
 @click.option("--slot", type=click.IntRange(min=0), help="Of one slot.")
-@click.option(
-    "--follow", is_flag=True, help="Go on with what is committed, until the job is closed or the turn is final."
-)
+@click.option("--follow", is_flag=True, help="Go on with what is committed, until every claim of the job is final.")
 @click.option(
     "--challenge", "challenges", is_flag=True, help="Open a game about each false claim, and play it to its end."
 )
@@ -96,11 +94,13 @@ def verify(
     while True:
         client.use_peers()
         view = read_job(settings.chain(), number)
-        witness.check(view, _todo(view, every, turn, slot))
-        is_over = view.settled or (turn is not None and view.is_final(turn))
-        if not witness.play() and (is_over or not follow):
+        last = turn if not follow else None
+        was_busy = witness.check_next(view, _todo(view, every, (turn, last), slot))
+        is_open = witness.play()
+        if not was_busy and not is_open and (view.settled or not follow):
             break
-        time.sleep(POLL_S)
+        if not was_busy:
+            time.sleep(IN_GAME_S if is_open else POLL_S)
     checked, games = witness.checked, witness.games()
     liars = list(_lying_auditors(settings.chain(), view, checked))
     lines = [f"{sum(c.agrees for c in checked)} of {len(checked)} slot-rounds agree"]
@@ -126,19 +126,18 @@ class Witness:
         self._opened: dict[int, Checked] = {}  # by the game's number
         self._line = StatusLine()
         self.checked: list[Checked] = []
-        self.withheld: ZooError | None = None  # at the last look, why something could not be checked
+        self.withheld: ZooError | None = None  # why something could not be checked at the last look
 
-    def check(self, view: JobView, todo: Iterator[tuple[Commit, int]]) -> None:
-        """What was not checked before. What is not served is passed over."""
-        self.withheld = None
+    def check_next(self, view: JobView, todo: Iterator[tuple[Commit, int]]) -> bool:
+        """The next slot-round that was not checked before, and is served; whether there was one. Moves are made in between."""
         known = {(each.commit.turn, each.commit.root, each.slot) for each in self.checked}
         left = [(commit, slot) for commit, slot in todo if (commit.turn, commit.root, slot) not in known]
+        self.withheld = None
         for at, (commit, slot) in enumerate(left):
-            self._line.show(f"{at} of {len(left)} slot-rounds done; turn {commit.turn}, slot {slot}")
+            self._line.show(f"{len(left) - at} slot-rounds to be done; turn {commit.turn}, slot {slot}")
             try:
                 report = _verified(self._chain, view, commit, slot, self._store, self._device)
             except (ContentMissing, StoreUnreachable) as error:
-                self._line.note(f"turn {commit.turn}, slot {slot}, operator {commit.operator}: not served: {error}")
                 self.withheld = error
                 continue
             found = Checked(commit, slot, report)
@@ -146,6 +145,8 @@ class Witness:
             self._line.note(found.text)
             if not found.agrees and self._sender is not None:
                 self._challenge(self._sender, found)
+            return True
+        return False
 
     def _challenge(self, sender: Sender, found: Checked) -> None:
         if found.report.get("dispute") is None:
@@ -182,10 +183,22 @@ class Witness:
         return WorkStatus("done", result=run_move(given, self._store))
 
 
-def _todo(view: JobView, every: bool, turn: int | None, slot: int | None) -> Iterator[tuple[Commit, int]]:
-    for commit in sorted(view.commits, key=lambda c: (c.turn, c.first)):
-        if (every or not commit.final) and turn in (None, commit.turn):
-            yield from ((commit, each) for each in commit.slots if slot in (None, each))
+def _todo(
+    view: JobView, every: bool, turns: tuple[int | None, int | None], slot: int | None
+) -> Iterator[tuple[Commit, int]]:
+    """One slot of each claim before another of any: one that is false convicts its claim. What is in dispute comes last.
+
+    turns: the first and the last one.
+    """
+    first, last = turns
+    found = [
+        (commit, each)
+        for commit in view.commits
+        if (every or not commit.final) and (first or 0) <= commit.turn <= (commit.turn if last is None else last)
+        for each in commit.slots
+        if slot in (None, each)
+    ]
+    yield from sorted(found, key=lambda at: (at[0].disputes > 0, at[0].turn, at[1] - at[0].first, at[0].first))
 
 
 def _verified(
