@@ -24,6 +24,7 @@ from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Claim, JobView
 from zoo_compute.errors import Refusal, ZooError
 from zoo_compute.plain import raw
+from zoo_compute.shown import CHALLENGER, COMMITTER
 from zoo_compute.spec.params import COIN
 
 log = logging.getLogger("zoo.disputes")
@@ -107,8 +108,8 @@ class Disputing:
     def _sides(self, game: GameView) -> list[str]:
         """What I am in it; nothing in others' games, which are theirs to end."""
         mine = {
-            "committer": bool(self._operator) and game.operator == self._operator,
-            "challenger": game.challenger == self._sender.address,
+            COMMITTER: bool(self._operator) and game.operator == self._operator,
+            CHALLENGER: game.challenger == self._sender.address,
         }
         return [side for side, is_mine in mine.items() if is_mine]
 
@@ -118,7 +119,7 @@ class Disputing:
         if claim.final:  # convicted in another game
             self._send(game, "settle", (claim.fields,))
             return
-        side = "challenger" if state.is_challengers_turn else "committer"
+        side = CHALLENGER if state.is_challengers_turn else COMMITTER
         if side in self._sides(game):
             self._move(head, game, view, claim, side)
         elif head.timestamp > state.due:

@@ -179,7 +179,7 @@ def move_request(view: JobView, claim: Claim, game: GameView, side: str, folder:
         "kind": game.frame.kind,
         "side": side,
         "game": plain(game.state),
-        "shown": plain([game.phase, game.children, game.leaves]),
+        "shown": plain(game.shown),
         "claim": plain(claim.fields),
         "folder": str(folder),
         "bundles": _combined(view, claim) if isinstance(claim, Checkpoint) else [],

@@ -21,7 +21,6 @@ from node import syncer
 from node.device import CPU
 from node.disputes.challenger import Challenger
 from node.disputes.computation import Computation, SlotRound
-from node.disputes.moves import Shown
 from node.disputes.prover import Prover
 from node.disputes.rounds import Aggregation, Seated, Update
 from node.disputes.trees import Trees
@@ -30,6 +29,7 @@ from repops.cuda import driver
 from repops.merkle import Tree
 from zoo_compute.plain import plain, raw
 from zoo_compute.records import SlotResult
+from zoo_compute.shown import COMMITTER, Shown
 from zoo_compute.spec.games import Awaits, Frame, Game, Kind, Phase, Result
 from zoo_compute.spec.state import Claim
 from zoo_compute.store.interface import Store
@@ -38,7 +38,6 @@ from zoo_compute.work import work_of
 log = logging.getLogger("zoo.disputes")
 
 Made = Callable[..., SlotRound]
-COMMITTER = "committer"  # the other side is the challenger
 OUT_OF_MEMORY = (torch.OutOfMemoryError, driver.OutOfMemory)
 KEPT = 2  # computations held at a time, each with a state of the job
 

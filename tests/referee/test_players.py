@@ -12,9 +12,9 @@ import pytest
 
 from node.disputes.challenger import Challenger
 from node.disputes.depth import depth_of
-from node.disputes.moves import Shown
 from node.disputes.prover import Prover
 from node.disputes.trees import Trees
+from zoo_compute.shown import Shown
 from zoo_compute.spec.games import Awaits, Frame, Game, Phase
 
 from .lies import Case, LeafOnly, Liar, LyingAggregation, LyingUpdate, mlp
