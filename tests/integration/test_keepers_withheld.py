@@ -16,10 +16,8 @@ from keepers.challenging import Mismatches
 from keepers.config import from_dict
 from keepers.verifier import REPORTS, Verifier, read_reports
 from keepers.work import WorkStatus
-from node import worker
-from node.faults import Lie
 from tests.integration.parties import Dispute
-from tests.unit.node_jobs import SmallJob, publish
+from tests.integration.trained import SLOT, Trained, computed
 from zoo_compute.chain.answers import shown_result
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.games import read_games
@@ -29,29 +27,19 @@ from zoo_compute.devnet import Devnet
 from zoo_compute.spec.games import Kind
 from zoo_compute.spec.params import STRANGERS_LANE
 from zoo_compute.store import BlockStore
-from zoo_compute.store.cid import digest_of
-from zoo_compute.store.errors import ContentMissing
 
 pytestmark = pytest.mark.integration
-
-SLOT, STEP = 0, 2
 
 
 class Withholding:
     """A job in which the first operator's result is false; who verifies has the job's files, and none of the author's."""
 
     def __init__(self, devnet: Devnet, folder: Path) -> None:
-        self.folder, self.work = folder, publish(folder / "author", rounds=1, slots=2, quorum=2)
+        self.folder, self.work = folder, Trained(folder / "author", Kind.TRAINING)
         shutil.copytree(folder / "author" / "store", folder / "verifier" / "store")
         self.store = BlockStore(folder / "verifier" / "store")
-        self.dispute = Dispute(devnet, _terms(self.work), self._committed)
+        self.dispute = Dispute(devnet, self.work)
         self.chain, self.asked = devnet.chain, 0
-
-    def _committed(self, operator: int) -> tuple[bytes, bytes]:
-        lie = Lie(0, SLOT, step=STEP, op="dot")
-        self.work.train(SLOT, tamper=lie)
-        made = self.work.commit(operator, [SLOT])
-        return bytes.fromhex(made["root"]), digest_of(made["bundle"])
 
     @property
     def claim(self) -> Commit:
@@ -74,17 +62,7 @@ class Withholding:
 
     def _compute(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
         self.asked += 1
-        try:
-            return WorkStatus("done", result=worker.run_verification(request, self.store))
-        except ContentMissing:
-            return WorkStatus("queued")
-
-
-def _terms(work: SmallJob) -> dict[str, Any]:
-    base, manifest = work.base, work.manifest
-    roots = {"work_root": base["work_root"], "state_root": base["start_root"], "data_root": base["data_root"]}
-    found: dict[str, Any] = {name: bytes.fromhex(root) for name, root in roots.items()}
-    return found | {"manifest": digest_of(base["manifest"]), "flops": manifest.flops}
+        return computed(self.store, task, request)
 
 
 @pytest.fixture
