@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from zoo_compute.chain.sender import Sender
     from zoo_compute.store import Store
 
-LIES_FOUND = 3  # exit code
+LIES_FOUND, NOT_SERVED = 3, 1  # exit codes
 POLL_S = 0.5
 
 
@@ -87,7 +87,8 @@ def verify(
     Also names auditors who attested a state that is false. With --challenge it opens a game about every false claim whose
     window is open: that takes a bond, which comes back with a share of the liar's lock when the contract convicts it. After
     Ctrl-C the same command goes on with its games. A result that its author serves to nobody is judged by what it had to show on
-    chain, once a demand of it was answered. Exit code: 0 when all agrees, 3 when a lie was found.
+    chain, once a demand of it was answered. Exit code: 0 when all agrees, 3 when a lie was found,
+    1 when something was not served.
     """
     client = settings.client(store=store, with_account=challenges)
     witness = Witness(settings, number, client.store, device, challenges=challenges)
@@ -106,11 +107,14 @@ def verify(
     lines = [f"{sum(c.agrees for c in checked)} of {len(checked)} slot-rounds agree"]
     lines += [f"auditor {each['auditor']} attested a lie: turn {each['turn']}, slot {each['slot']}" for each in liars]
     lines += [f"game {each['game']} against operator {each['operator']}: {each['outcome']}" for each in games]
-    told = {"job": number, "checked": [c.to_dict() for c in checked], "auditors": liars, "games": games}
+    told: dict[str, Any] = {"job": number, "checked": [c.to_dict() for c in checked], "auditors": liars, "games": games}
+    if witness.withheld is not None:
+        told["withheld"] = str(witness.withheld)
+        lines.append(f"not everything could be checked: {witness.withheld}")
     settings.emit(told, lines)
-    if witness.withheld is not None and all(c.agrees for c in checked):
-        raise witness.withheld
-    return 0 if all(c.agrees for c in checked) and not liars else LIES_FOUND
+    if liars or not all(c.agrees for c in checked):
+        return LIES_FOUND
+    return NOT_SERVED if witness.withheld is not None else 0
 
 
 class Witness:
