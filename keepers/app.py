@@ -9,7 +9,7 @@ from keepers.config import OperatorConfig
 
 KEEPER_QUEUE = "keeper"  # watches and decides; its process holds the hot key
 WORK_QUEUE = "work"  # trains, re-executes, aggregates; its processes hold no keys
-MOVE_QUEUE = "moves"  # of dispute games, whose clocks are short: taken before other work
+MOVE_QUEUE = "moves"  # of dispute games, whose clocks are short: a worker of their own serves them
 RESULT_TTL_S = 7 * 86_400
 
 
@@ -34,7 +34,6 @@ def make_app(config: OperatorConfig) -> Celery:
         worker_send_task_events=False,
         beat_schedule_filename=str(config.folder / "redis" / "beat"),
         task_default_queue=KEEPER_QUEUE,
-        broker_transport_options={"queue_order_strategy": "priority"},  # as they are listed where they are consumed
         timezone="UTC",
     )
     return app

@@ -12,6 +12,7 @@ from typing import Any
 from zoo_compute.amounts import format_amount
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.demands import claim_hash
+from zoo_compute.chain.fees import next_base_fee
 from zoo_compute.chain.games import GameView, read_games
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
@@ -37,9 +38,8 @@ class Bond:
 
 def bond_of(chain: Chain, claim: Claim, games: int) -> Bond:
     """Of the next game against a claim whose operator has so many open, with room for the base fee to rise by an eighth."""
-    base_fee = chain.w3.eth.get_block("latest").get("baseFeePerGas", 0) * 9 // 8
     fields: tuple[Any, ...] = claim.fields
-    return Bond(*bond(state.Claim(*fields), games, base_fee))
+    return Bond(*bond(state.Claim(*fields), games, next_base_fee(chain.w3)))
 
 
 def challenge(chain: Chain, sender: Sender, view: JobView, claim: Claim, dispute: Mapping[str, Any]) -> int:

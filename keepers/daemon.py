@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from keepers import broker
+from keepers.app import MOVE_QUEUE
 from keepers.config import OperatorConfig
 from zoo_compute.errors import ConfigError
 from zoo_compute.processes import tied_to_parent
@@ -133,6 +134,8 @@ def commands(config: OperatorConfig) -> dict[str, list[str]]:
     found["keeper"] = [sys.executable, "-m", "keepers.process", "keeper", *home]
     for index in range(config.workers):
         found[f"worker-{index}"] = [sys.executable, "-m", "keepers.process", "worker", *home, "--name", str(index)]
+    moves = ["--name", "moves", "--queue", MOVE_QUEUE]
+    found["worker-moves"] = [sys.executable, "-m", "keepers.process", "worker", *home, *moves]
     return found
 
 

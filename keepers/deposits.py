@@ -12,6 +12,7 @@ from keepers.orders import DemandChunk
 from zoo_compute.amounts import format_amount, parse_amount
 from zoo_compute.chain.call import Call
 from zoo_compute.chain.connection import Chain
+from zoo_compute.chain.fees import next_base_fee
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.views import JobView, OperatorView
 from zoo_compute.errors import NeedsOperator
@@ -23,8 +24,7 @@ log = logging.getLogger("zoo.keeper")
 def demand(config: OperatorConfig, chain: Chain, view: JobView, duty: DemandChunk) -> tuple[Call, int]:
     """The call that demands one chunk, and its deposit. Raises NeedsOperator when the job's limit does not suffice."""
     limit = parse_amount(config.deposits_per_job)
-    # The next block's base fee is at most an eighth above this one's. (A view would be told none: a call pays no fee.)
-    deposit = least_deposit(chain.w3.eth.get_block("latest").get("baseFeePerGas", 0) * 9 // 8)
+    deposit = least_deposit(next_base_fee(chain.w3))
     claim = duty.claim
     what = f"what operator {claim.operator} committed in turn {claim.turn} is not served"
     if deposited(view, config.operator) + deposit > limit:

@@ -25,6 +25,7 @@ from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Claim, JobView
 from zoo_compute.errors import Refusal, ZooError
 from zoo_compute.plain import raw
+from zoo_compute.shown import CHALLENGER, COMMITTER
 from zoo_compute.spec.params import COIN
 
 log = logging.getLogger("zoo.disputes")
@@ -32,6 +33,7 @@ log = logging.getLogger("zoo.disputes")
 Ask = Callable[[str, str, dict[str, Any]], WorkStatus]  # task, name of the work, request
 PATIENCE_S = 5.0  # in which a move that is being computed is waited for, before the chain is looked at again
 PAUSE_S = 0.05
+IN_GAME_S = 0.2  # between looks while a game is open: a game has some twenty moves, each a reply to the other side's
 RETRY_S = 30.0  # after which a move that failed is computed again: silence would lose the game
 FOLDER = "disputes"  # in the operator's folder: what games' computations keep
 
@@ -64,13 +66,14 @@ class Disputing:
     def run(self, pause_s: float) -> None:
         """Look again and again; a look that fails is followed by the next one."""
         while True:
+            mine: list[GameView] = []
             try:
-                self.look()
+                mine = self.look()
             except ZooError as error:
                 log.warning("%s; will try again", error)
             except Exception:
                 log.exception("unexpected")
-            time.sleep(pause_s)
+            time.sleep(min(pause_s, IN_GAME_S) if mine else pause_s)
 
     def look(self) -> list[GameView]:
         """Make every move that is due, those first that are due first; the games of mine that are open."""
@@ -106,8 +109,8 @@ class Disputing:
     def _sides(self, game: GameView) -> list[str]:
         """What I am in it; nothing in others' games, which are theirs to end."""
         mine = {
-            "committer": bool(self._operator) and game.operator == self._operator,
-            "challenger": game.challenger == self._sender.address,
+            COMMITTER: bool(self._operator) and game.operator == self._operator,
+            CHALLENGER: game.challenger == self._sender.address,
         }
         return [side for side, is_mine in mine.items() if is_mine]
 
@@ -117,7 +120,7 @@ class Disputing:
         if claim.final:  # convicted in another game
             self._send(game, "time_out", (claim.fields, astuple(game.frame)))
             return
-        side = "challenger" if state.is_challengers_turn else "committer"
+        side = CHALLENGER if state.is_challengers_turn else COMMITTER
         if side in self._sides(game):
             self._move(head, game, view, claim, side)
         elif head.timestamp > state.due:

@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from eth_account.messages import encode_defunct
@@ -54,6 +55,7 @@ from keepers.requests import (
 from keepers.verifier import REPORTS, Verifier
 from keepers.work import WorkQueue, WorkStatus
 from node import prover
+from zoo_compute.chain.answers import shown_result
 from zoo_compute.chain.call import Call
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import scan
@@ -87,7 +89,8 @@ class Keeper:
         self.work = work
         secret = keccak(account.sign_message(encode_defunct(text="zoo: seals of this operator's bids")).signature)
         self._sealer = Sealer(secret)
-        self._verifier = Verifier(config, self._ask, secret) if "verifier" in config.roles else None
+        shown = partial(shown_result, chain)
+        self._verifier = Verifier(config, self._ask, secret, shown) if "verifier" in config.roles else None
         self._finished: set[int] = set()
         self._engagements: dict[int, int] = {}  # job -> slots that it holds of mine, or that I bid for
         self._locked_now = 0  # collateral bound since the snapshot of this tick

@@ -1,31 +1,26 @@
 """A worker that lies once and commits to it, for the demo and the tests. Nothing else starts it.
 
-python -m keepers.liar --home DIR --round R --slot S --tensor NAME    one bit of the update, which it cannot defend
-python -m keepers.liar --home DIR --round R --slot S --step H         one bit of one number in a step; it goes on from there,
-                                                                      and defends it in a dispute game as if it were right
+python -m keepers.liar --round R --slot S --tensor NAME ...    one bit of the update, which it cannot defend
+python -m keepers.liar --round R --slot S --step H ...         one bit of one number in a step; it goes on from there,
+                                                               and defends it in a dispute game as if it were right
+Its other options are those of `keepers.process worker`.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from celery.signals import worker_ready
-
-from keepers import broker, worker
-from keepers.app import make_app
-from keepers.config import load
-from keepers.process import configure_logging, say_ready
-from keepers.work import MOVE, WorkLog
-from node.device import use_threads
+from keepers import process, worker
+from keepers.work import MOVE
 from node.disputes.computation import SlotRound
 from node.disputing import run_move
 from node.faults import Lie, flip_bit
 from node.worker import run_shard
-from zoo_compute.store import Store, open_store
+from zoo_compute.store import Store
 
 
 def bodies(arguments: argparse.Namespace) -> dict[str, worker.Body]:
@@ -48,27 +43,18 @@ def _named(body: Any, **options: Any) -> worker.Body:
     return changed
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="keepers.liar", description=__doc__.split("\n")[0] if __doc__ else "")
-    parser.add_argument("--home", type=Path, required=True, help="the operator's folder")
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="keepers.liar", allow_abbrev=False, description=__doc__.split("\n")[0] if __doc__ else ""
+    )
     parser.add_argument("--round", type=int, required=True)
     parser.add_argument("--slot", type=int, help="with --step: every one that it trains, if it is left out")
     parser.add_argument("--tensor", help="of the update")
     parser.add_argument("--step", type=int, default=0, help="the inner step in which it lies")
     parser.add_argument("--op", default="dot", help="the operator; of its nodes the one in the middle lies")
-    arguments = parser.parse_args()
-    configure_logging()
-    config = load(arguments.home)
-    client = broker.wait_ready(config.broker, config.folder)
-    app = make_app(config)
-    worklog = WorkLog(client, f"{config.name}-0")
-    worklog.start_afresh()
-    if config.threads:
-        use_threads(config.threads)
-    worker.bind(app, worklog, open_store(config.store_location), bodies(arguments), device=config.device)
-    worker_ready.connect(say_ready, weak=False)
-    worker.start(app, f"{config.name}-0")
+    arguments, of_worker = parser.parse_known_args()
+    return process.main(["worker", *of_worker], bodies(arguments))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from keepers.config import OperatorConfig, from_dict, save
-from keepers.daemon import Child, Daemon, gateway_command
+from keepers.daemon import Child, Daemon, commands, gateway_command
 from keepers.verifier import REPORTS, read_reports
 from zoo_compute.chain import keystore
 from zoo_compute.chain.network import write_atomically
@@ -46,7 +46,7 @@ class OperatorPlan:
     sample_rate: float = 0.25
     demand_after_s: float = 2  # a local network's windows are short
     bonds: int = 0  # ZEN of the hot key, to challenge with
-    lie: Mapping[str, object] = field(default_factory=dict)  # options of keepers.liar, which then is its worker
+    lie: Mapping[str, object] = field(default_factory=dict)  # options of keepers.liar, which then are its workers
     stake: int = 1_000 * ZEN
     collateral: int = 2_000 * ZEN
 
@@ -122,7 +122,7 @@ class LocalNetwork:
         }
         config = from_dict(raw, home)
         save(config)
-        self.daemons[plan.name] = Daemon(config, instead=_liar(plan, home))
+        self.daemons[plan.name] = Daemon(config, instead=_liar(plan, config))
         self.daemons[plan.name].start()
         return config
 
@@ -169,10 +169,14 @@ class LocalNetwork:
             self.devnet.stop()
 
 
-def _liar(plan: OperatorPlan, home: Path) -> dict[str, list[str]]:
-    """The worker of an operator that lies."""
+def _liar(plan: OperatorPlan, config: OperatorConfig) -> dict[str, list[str]]:
+    """The workers of an operator that lies: `keepers.liar` with the plan's options, else as any other's."""
+    if not plan.lie:
+        return {}
     options = [item for key, value in plan.lie.items() for item in (f"--{key}", str(value))]
-    return {"worker-0": [sys.executable, "-m", "keepers.liar", "--home", str(home), *options]} if options else {}
+    liar = [sys.executable, "-m", "keepers.liar", *options]
+    honest = {name: command for name, command in commands(config).items() if name.startswith("worker-")}
+    return {name: [*liar, *command[command.index("worker") + 1 :]] for name, command in honest.items()}
 
 
 def is_ready(child: Child) -> bool:

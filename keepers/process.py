@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ from celery import Celery
 from celery.signals import setup_logging, worker_ready
 from kombu.exceptions import OperationalError
 
-from keepers import broker
+from keepers import broker, worker
 from keepers.answering import Answering
-from keepers.app import KEEPER_QUEUE, make_app
+from keepers.app import KEEPER_QUEUE, MOVE_QUEUE, WORK_QUEUE, make_app
 from keepers.config import OperatorConfig, load
 from keepers.keeper import Keeper, write_status
 from keepers.work import WorkLog, WorkQueue
+from keepers.worker import Body
 from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import connect
 from zoo_compute.chain.network import load as load_network
@@ -50,20 +52,16 @@ def say_ready(**_: Any) -> None:
     log.info("ready as process %d", os.getpid())
 
 
-def run_worker(config: OperatorConfig, name: str = "0") -> None:
-    """A worker: torch, the store and the queue; no keys, no chain."""
-    from keepers import worker  # torch takes seconds to load: a keeper does without
-    from node.device import use_threads
-
+def run_worker(config: OperatorConfig, name: str, queue: str, tasks: Mapping[str, Body]) -> None:
+    """A worker: the store and a queue; no keys, no chain. `tasks` replaces bodies (of a cheating worker, say)."""
     client = broker.wait_ready(config.broker, config.folder)
     app = make_app(config)
     worklog = WorkLog(client, f"{config.name}-{name}")
     worklog.start_afresh()
-    if config.threads:
-        use_threads(config.threads)
-    worker.bind(app, worklog, open_store(config.store_location), device=config.device)
+    bodies = {task: tasks.get(task, body) for task, body in worker.tasks_of(queue).items()}
+    worker.bind(app, worklog, open_store(config.store_location), bodies, device=config.device, threads=config.threads)
     worker_ready.connect(say_ready, weak=False)
-    worker.start(app, f"{config.name}-{name}")
+    worker.start(app, f"{config.name}-{name}", queue)
 
 
 def run_keeper(config: OperatorConfig) -> None:
@@ -137,12 +135,14 @@ def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Kee
     return Keeper(config, chain, account, sender, store, WorkQueue(app, client))
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, tasks: Mapping[str, Body] | None = None) -> int:
+    """tasks: bodies instead of a worker's own."""
     parser = argparse.ArgumentParser(prog="keepers.process", description=__doc__)
     parser.add_argument("role", choices=("keeper", "worker"))
     parser.add_argument("--home", type=Path, required=True, help="the operator's folder")
     parser.add_argument("--role", dest="roles", action="append", help="instead of those that operator.json lists")
     parser.add_argument("--name", default="0", help="tells workers of one operator apart")
+    parser.add_argument("--queue", default=WORK_QUEUE, choices=(WORK_QUEUE, MOVE_QUEUE), help="what a worker serves")
     arguments = parser.parse_args(argv)
     configure_logging()
     os.umask(0o077)  # the broker's file holds sealed prices, the logs say what was decided
@@ -153,7 +153,7 @@ def main(argv: list[str] | None = None) -> int:
         if arguments.role == "keeper":
             run_keeper(config)
         else:
-            run_worker(config, arguments.name)
+            run_worker(config, arguments.name, arguments.queue, tasks or {})
     except ZooError as error:
         log.error("%s (%s)", error, error.hint)
         return 1

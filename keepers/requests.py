@@ -14,6 +14,7 @@ from repops.merkle import sha256
 from zoo_compute.chain.games import GameView
 from zoo_compute.chain.views import Checkpoint, Claim, Commit, JobView, Run
 from zoo_compute.plain import plain
+from zoo_compute.spec.games import Result
 from zoo_compute.store.cid import raw_cid
 
 
@@ -106,12 +107,13 @@ def fetch_request(view: JobView, commit: Commit, bundle: str, answer_s: int) -> 
     }
 
 
-def verify_name(commit: Commit, job: int, slot: int) -> str:
-    return f"verify-{job}-{commit.turn}-{slot}-{commit.root.hex()[:16]}"
+def verify_name(commit: Commit, job: int, slot: int, shown: Result | None = None) -> str:
+    """Another one once the slot's result is shown on chain: what was without answer before has one now."""
+    return f"verify-{job}-{commit.turn}-{slot}-{commit.root.hex()[:16]}" + ("-shown" if shown else "")
 
 
-def verify_request(view: JobView, commit: Commit, slot: int) -> dict[str, Any]:
-    """Judged by the state the claim itself says it starts from."""
+def verify_request(view: JobView, commit: Commit, slot: int, shown: Result | None) -> dict[str, Any]:
+    """Judged by the state the claim itself says it starts from. shown: the slot's result as an answer on chain has it."""
     return {
         **_base(view, commit.round, commit.start_root),
         "slot": slot,
@@ -119,6 +121,7 @@ def verify_request(view: JobView, commit: Commit, slot: int) -> dict[str, Any]:
         "operator": commit.operator,
         "bundle": raw_cid(commit.bundle),
         "root": commit.root.hex(),
+        "shown": plain(shown),
     }
 
 
@@ -176,7 +179,7 @@ def move_request(view: JobView, claim: Claim, game: GameView, side: str, folder:
         "kind": game.frame.kind,
         "side": side,
         "game": plain(game.state),
-        "shown": plain([game.phase, game.children, game.leaves]),
+        "shown": plain(game.shown),
         "claim": plain(claim.fields),
         "folder": str(folder),
         "bundles": _combined(view, claim) if isinstance(claim, Checkpoint) else [],

@@ -1,6 +1,7 @@
 """The verifier's lane: re-execute sampled slot-rounds and aggregations, and say whether the committed roots are right.
 
-The draw cannot be guessed by those it watches: it hashes the verifier's own secret. Reports go to `verified.jsonl`, one line
+The draw cannot be guessed by those it watches: it hashes the verifier's own secret. A result that its author had to show on chain is
+drawn in any case: somebody could not have it, and what the answer shows is enough to judge it without the author's files. Reports go to `verified.jsonl`, one line
 each; a mismatch is also an error in the log, and what opens a game about it is in its report (keepers.challenging).
 """
 
@@ -17,30 +18,36 @@ from eth_utils.crypto import keccak
 from keepers.config import OperatorConfig
 from keepers.requests import check_name, check_request, verify_name, verify_request
 from keepers.work import WorkStatus
+from zoo_compute.chain.answers import answered
 from zoo_compute.chain.views import Checkpoint, Commit, JobView
+from zoo_compute.spec.games import Result
 
 log = logging.getLogger("zoo.verifier")
 REPORTS = "verified.jsonl"
 AGGREGATOR = "aggregation"  # drawn in the place of a slot
+Asked = tuple[str, str, dict[str, Any]]  # name of the work, task, request
 Ask = Callable[[str, str, dict[str, Any]], WorkStatus]  # task, name of the work, request
+Shown = Callable[[JobView, Commit, int], Result | None]  # a slot's result, as an answer on chain shows it
 
 
 class Verifier:
     """Samples what was committed, asks its worker to re-execute it, and keeps the reports."""
 
-    def __init__(self, config: OperatorConfig, ask: Ask, secret: bytes) -> None:
+    def __init__(self, config: OperatorConfig, ask: Ask, secret: bytes, shown: Shown = lambda *_: None) -> None:
         self._config = config
         self._ask = ask
         self._secret = secret
+        self._shown = shown
         self._path = config.folder / REPORTS
-        self._reported = {report["name"] for report in read_reports(self._path)}
+        self._reported = {report["name"]: report for report in read_reports(self._path)}
 
     def look_at(self, view: JobView) -> None:
         """Ask for what was drawn and not asked for yet; report what is done."""
         for claim, slot in self._drawn(view):
-            name, task, request = _asked(view, claim, slot)
-            if name in self._reported:
+            asked = self._asked(view, claim, slot)
+            if asked is None:
                 continue
+            name, task, request = asked
             status = self._ask(task, name, request)
             what = {"name": name, "job": view.job, "turn": claim.turn, "round": claim.round, "seat": claim.seat}
             what |= {"slot": slot, "root": claim.root.hex()}
@@ -51,7 +58,22 @@ class Verifier:
 
     def pending(self, view: JobView) -> bool:
         """Whether something drawn is not reported yet."""
-        return any(_asked(view, *drawn)[0] not in self._reported for drawn in self._drawn(view))
+        return any(self._asked(view, *drawn) for drawn in self._drawn(view))
+
+    def _asked(self, view: JobView, claim: Commit | Checkpoint, slot: int | None) -> Asked | None:
+        """What is to be asked of the worker; None once it is reported."""
+        if isinstance(claim, Checkpoint):
+            name = check_name(claim, view.job)
+            return None if name in self._reported else (name, "work.check", check_request(view, claim))
+        assert slot is not None, "results are drawn slot by slot"
+        report = self._reported.get(verify_name(claim, view.job, slot))
+        if (
+            report and report.get("field") != "bundle"
+        ):  # of a file that is not what was promised, the roots are not judged
+            return None
+        shown = self._shown(view, claim, slot)
+        name = verify_name(claim, view.job, slot, shown)
+        return None if name in self._reported else (name, "work.verify", verify_request(view, claim, slot, shown))
 
     def _drawn(self, view: JobView) -> list[tuple[Commit | Checkpoint, int | None]]:
         """Claims, with a slot each; an aggregation has none."""
@@ -59,7 +81,7 @@ class Verifier:
             (commit, slot)
             for commit in sorted(view.commits, key=lambda c: (c.turn, c.first))
             for slot in commit.slots
-            if self._draw(view.job, commit.turn, slot) < self._config.sample_rate
+            if self._draw(view.job, commit.turn, slot) < self._config.sample_rate or answered(view, commit, slot)
         ]
         made = [
             (made, None)
@@ -75,21 +97,13 @@ class Verifier:
     def _report(self, report: dict[str, Any]) -> None:
         with self._path.open("a") as file:
             file.write(json.dumps(report, sort_keys=True) + "\n")
-        self._reported.add(report["name"])
+        self._reported[report["name"]] = report
         if "error" in report:  # my machine failed, which says nothing about theirs
             log.error("not verified: %s: %s", report["name"], report["error"])
         elif report["agrees"]:
             log.info("%s agrees", report["name"])
         else:
             log.error("MISMATCH: %s", json.dumps(report, sort_keys=True))
-
-
-def _asked(view: JobView, claim: Commit | Checkpoint, slot: int | None) -> tuple[str, str, dict[str, Any]]:
-    """The name of the work, its task, and the request."""
-    if isinstance(claim, Checkpoint):
-        return check_name(claim, view.job), "work.check", check_request(view, claim)
-    assert slot is not None, "results are drawn slot by slot"
-    return verify_name(claim, view.job, slot), "work.verify", verify_request(view, claim, slot)
 
 
 def read_reports(path: Path) -> list[dict[str, Any]]:

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keepers.challenging import challenge
-from keepers.disputing import Disputing
+from keepers.disputing import IN_GAME_S, Disputing
 from keepers.requests import verify_request
 from keepers.work import WorkStatus
 from zoo_compute import home
+from zoo_compute.chain.answers import shown_result
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.games import read_games
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Commit, JobView
 from zoo_compute.cli.context import Command, Settings, pass_settings
 from zoo_compute.cli.output import StatusLine
-from zoo_compute.errors import ConfigError
+from zoo_compute.errors import ConfigError, ZooError
+from zoo_compute.store.errors import ContentMissing, StoreUnreachable
 from zoo_compute.transcript import ENDS
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from zoo_compute.chain.sender import Sender
     from zoo_compute.store import Store
 
-LIES_FOUND = 3  # exit code
+LIES_FOUND, NOT_SERVED = 3, 1  # exit codes
 POLL_S = 0.5
 
 
@@ -60,11 +62,9 @@ class Checked:
 @click.command("verify", cls=Command)
 @click.argument("number", type=click.IntRange(min=1), metavar="JOB")
 @click.option("--all", "every", is_flag=True, help="Claims that are paid or convicted too, not only those still open.")
-@click.option("--turn", type=click.IntRange(min=0), help="Of one turn.")
+@click.option("--turn", type=click.IntRange(min=0), help="Of one turn; with --follow, of the later ones too.")
 @click.option("--slot", type=click.IntRange(min=0), help="Of one slot.")
-@click.option(
-    "--follow", is_flag=True, help="Go on with what is committed, until the job is closed or the turn is final."
-)
+@click.option("--follow", is_flag=True, help="Go on with what is committed, until every claim of the job is final.")
 @click.option(
     "--challenge", "challenges", is_flag=True, help="Open a game about each false claim, and play it to its end."
 )
@@ -86,26 +86,35 @@ def verify(
 
     Also names auditors who attested a state that is false. With --challenge it opens a game about every false claim whose
     window is open: that takes a bond, which comes back with a share of the liar's lock when the contract convicts it. After
-    Ctrl-C the same command goes on with its games. Exit code: 0 when all agrees, 3 when a lie was found.
+    Ctrl-C the same command goes on with its games. A result that its author serves to nobody is judged by what it had to show on
+    chain, once a demand of it was answered. Exit code: 0 when all agrees, 3 when a lie was found,
+    1 when something was not served.
     """
     client = settings.client(store=store, with_account=challenges)
     witness = Witness(settings, number, client.store, device, challenges=challenges)
     while True:
         client.use_peers()
         view = read_job(settings.chain(), number)
-        witness.check(view, _todo(view, every, turn, slot))
-        is_over = view.settled or (turn is not None and view.is_final(turn))
-        if not witness.play() and (is_over or not follow):
+        last = turn if not follow else None
+        was_busy = witness.check_next(view, _todo(view, every, (turn, last), slot))
+        is_open = witness.play()
+        if not was_busy and not is_open and (view.settled or not follow):
             break
-        time.sleep(POLL_S)
+        if not was_busy:
+            time.sleep(IN_GAME_S if is_open else POLL_S)
     checked, games = witness.checked, witness.games()
     liars = list(_lying_auditors(settings.chain(), view, checked))
     lines = [f"{sum(c.agrees for c in checked)} of {len(checked)} slot-rounds agree"]
     lines += [f"auditor {each['auditor']} attested a lie: turn {each['turn']}, slot {each['slot']}" for each in liars]
     lines += [f"game {each['game']} against operator {each['operator']}: {each['outcome']}" for each in games]
-    told = {"job": number, "checked": [c.to_dict() for c in checked], "auditors": liars, "games": games}
+    told: dict[str, Any] = {"job": number, "checked": [c.to_dict() for c in checked], "auditors": liars, "games": games}
+    if witness.withheld is not None:
+        told["withheld"] = str(witness.withheld)
+        lines.append(f"not everything could be checked: {witness.withheld}")
     settings.emit(told, lines)
-    return 0 if all(c.agrees for c in checked) and not liars else LIES_FOUND
+    if liars or not all(c.agrees for c in checked):
+        return LIES_FOUND
+    return NOT_SERVED if witness.withheld is not None else 0
 
 
 class Witness:
@@ -121,18 +130,27 @@ class Witness:
         self._opened: dict[int, Checked] = {}  # by the game's number
         self._line = StatusLine()
         self.checked: list[Checked] = []
+        self.withheld: ZooError | None = None  # why something could not be checked at the last look
 
-    def check(self, view: JobView, todo: Iterator[tuple[Commit, int]]) -> None:
-        """What was not checked before."""
+    def check_next(self, view: JobView, todo: Iterator[tuple[Commit, int]]) -> bool:
+        """The next slot-round that was not checked before, and is served; whether there was one. Moves are made in between."""
         known = {(each.commit.turn, each.commit.root, each.slot) for each in self.checked}
         left = [(commit, slot) for commit, slot in todo if (commit.turn, commit.root, slot) not in known]
+        self.withheld = None
         for at, (commit, slot) in enumerate(left):
-            self._line.show(f"{at} of {len(left)} slot-rounds done; turn {commit.turn}, slot {slot}")
-            found = Checked(commit, slot, _verified(view, commit, slot, self._store, self._device))
+            self._line.show(f"{len(left) - at} slot-rounds to be done; turn {commit.turn}, slot {slot}")
+            try:
+                report = _verified(self._chain, view, commit, slot, self._store, self._device)
+            except (ContentMissing, StoreUnreachable) as error:
+                self.withheld = error
+                continue
+            found = Checked(commit, slot, report)
             self.checked.append(found)
             self._line.note(found.text)
             if not found.agrees and self._sender is not None:
                 self._challenge(self._sender, found)
+            return True
+        return False
 
     def _challenge(self, sender: Sender, found: Checked) -> None:
         if found.report.get("dispute") is None:
@@ -163,24 +181,38 @@ class Witness:
         ]
 
     def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
-        from keepers.worker import TASKS
+        from node.disputing import run_move
 
         given = {**request, "device": self._device} if self._device else request
-        return WorkStatus("done", result=TASKS[task](given, self._store))
+        return WorkStatus("done", result=run_move(given, self._store))
 
 
-def _todo(view: JobView, every: bool, turn: int | None, slot: int | None) -> Iterator[tuple[Commit, int]]:
-    for commit in sorted(view.commits, key=lambda c: (c.turn, c.first)):
-        if (every or not commit.final) and turn in (None, commit.turn):
-            yield from ((commit, each) for each in commit.slots if slot in (None, each))
+def _todo(
+    view: JobView, every: bool, turns: tuple[int | None, int | None], slot: int | None
+) -> Iterator[tuple[Commit, int]]:
+    """One slot of each claim before another of any: one that is false convicts its claim. What is in dispute comes last.
+
+    turns: the first and the last one.
+    """
+    first, last = turns
+    found = [
+        (commit, each)
+        for commit in view.commits
+        if (every or not commit.final) and (first or 0) <= commit.turn <= (commit.turn if last is None else last)
+        for each in commit.slots
+        if slot in (None, each)
+    ]
+    yield from sorted(found, key=lambda at: (at[0].disputes > 0, at[0].turn, at[1] - at[0].first, at[0].first))
 
 
-def _verified(view: JobView, commit: Commit, slot: int, store: Store, device: str | None) -> dict[str, Any]:
+def _verified(
+    chain: Chain, view: JobView, commit: Commit, slot: int, store: Store, device: str | None
+) -> dict[str, Any]:
     try:
         from node import worker
     except ImportError as error:
         raise ConfigError(f"torch is needed to do the work again: {error}", hint="pip install 'zoo-compute[node]'") from None  # fmt: skip
-    request = verify_request(view, commit, slot)
+    request = verify_request(view, commit, slot, shown_result(chain, view, commit, slot))
     return worker.run_verification({**request, "device": device} if device else request, store)
 
 

@@ -1,4 +1,7 @@
-"""A worker process: Celery tasks that train, re-execute and aggregate. It holds no keys and trusts no request.
+"""A worker process: Celery tasks of one queue. It holds no keys and trusts no request.
+
+Who trains, re-executes and aggregates serves the one queue; a move of a dispute game has a queue and a process of its own, since its
+clock does not wait until a slot-round is done.
 
 Run by `zoo node start`, alone with `--only worker`. Killing it at any line costs the time since its task began and nothing else:
 its lease expires and the keeper sends the work again.
@@ -12,11 +15,9 @@ from typing import Any
 
 from celery import Celery
 
-from keepers.app import MOVE_QUEUE, WORK_QUEUE
+from keepers.app import MOVE_QUEUE
 from keepers.requests import PREPARE
 from keepers.work import MOVE, WorkLog
-from node import disputing
-from node import worker as node_worker
 from node.errors import Withheld
 from zoo_compute.errors import Retryable
 from zoo_compute.store import BlockStore, Store
@@ -26,31 +27,46 @@ log = logging.getLogger("zoo.worker")
 
 Body = Callable[[dict[str, Any], Store], dict[str, Any]]
 
-TASKS: dict[str, Body] = {
-    "work.prepare": node_worker.prepare,
-    "work.train": node_worker.run_shard,
-    "work.fetch": node_worker.run_fetching,
-    "work.aggregate": node_worker.run_aggregation,
-    "work.verify": node_worker.run_verification,
-    "work.check": node_worker.run_aggregation_check,
-    "work.keep": node_worker.run_keeping,
-    MOVE: disputing.run_move,
-}
+
+def tasks_of(queue: str) -> dict[str, Body]:
+    """Name -> body. torch takes seconds to load, and memory: who waits for moves does without it until there is one."""
+    if queue == MOVE_QUEUE:
+        return {MOVE: _move}
+    from node import worker
+
+    return {
+        "work.prepare": worker.prepare,
+        "work.train": worker.run_shard,
+        "work.fetch": worker.run_fetching,
+        "work.aggregate": worker.run_aggregation,
+        "work.verify": worker.run_verification,
+        "work.check": worker.run_aggregation_check,
+        "work.keep": worker.run_keeping,
+    }
+
+
+def _move(request: dict[str, Any], store: Store) -> dict[str, Any]:
+    from node.disputing import run_move
+
+    return run_move(request, store)
 
 
 def bind(
-    app: Celery, worklog: WorkLog, store: Store, tasks: dict[str, Body] | None = None, *, device: str = ""
+    app: Celery, worklog: WorkLog, store: Store, tasks: dict[str, Body], *, device: str = "", threads: int = 0
 ) -> None:
-    """Register the worker's tasks on `app`. `tasks` replaces bodies (a cheating worker in a test, say).
-
-    device: such as `cuda:1`; empty takes the best there is.
-    """
-    for task, body in (TASKS | (tasks or {})).items():
-        app.task(name=task, ignore_result=True)(_task(body, worklog, store, device))
+    """Register tasks on `app`. device: such as `cuda:1`; empty takes the best there is. threads: 0 takes as many as torch would."""
+    for task, body in tasks.items():
+        app.task(name=task, ignore_result=True)(_task(body, worklog, store, device, threads))
 
 
-def _task(body: Body, worklog: WorkLog, store: Store, device: str) -> Callable[[str, dict[str, Any]], None]:
+def _task(
+    body: Body, worklog: WorkLog, store: Store, device: str, threads: int
+) -> Callable[[str, dict[str, Any]], None]:
     def task(name: str, request: dict[str, Any]) -> None:
+        if threads:
+            from node.device import use_threads
+
+            use_threads(threads)
         run(body, worklog, store, name, {**request, "device": device} if device else request)
 
     task.__name__ = body.__name__
@@ -83,11 +99,11 @@ def run(body: Body, worklog: WorkLog, store: Store, name: str, request: dict[str
             worklog.record_failure(name, f"{type(error).__name__}: {error}")
 
 
-def start(app: Celery, name: str) -> None:
-    """Serve the work queue until told to stop. One task at a time: torch uses the threads."""
+def start(app: Celery, name: str, queue: str) -> None:
+    """Serve a queue until told to stop. One task at a time: torch uses the threads."""
     worker = app.Worker(
         pool="solo",
-        queues=[MOVE_QUEUE, WORK_QUEUE],
+        queues=[queue],
         hostname=f"worker@{name}",
         loglevel="INFO",
         without_mingle=True,

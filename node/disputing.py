@@ -8,30 +8,37 @@ without the game's number, `name` null where no move helps.
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from node import syncer
+from node.device import CPU
 from node.disputes.challenger import Challenger
 from node.disputes.computation import Computation, SlotRound
-from node.disputes.moves import Shown
 from node.disputes.prover import Prover
 from node.disputes.rounds import Aggregation, Seated, Update
 from node.disputes.trees import Trees
 from node.programs import Programs, State
+from repops.cuda import driver
 from repops.merkle import Tree
 from zoo_compute.plain import plain, raw
 from zoo_compute.records import SlotResult
+from zoo_compute.shown import COMMITTER, Shown
 from zoo_compute.spec.games import Awaits, Frame, Game, Kind, Phase, Result
 from zoo_compute.spec.state import Claim
 from zoo_compute.store.interface import Store
 from zoo_compute.work import work_of
 
+log = logging.getLogger("zoo.disputes")
+
 Made = Callable[..., SlotRound]
-COMMITTER = "committer"  # the other side is the challenger
+OUT_OF_MEMORY = (torch.OutOfMemoryError, driver.OutOfMemory)
 KEPT = 2  # computations held at a time, each with a state of the job
 
 _trees: OrderedDict[tuple[Any, ...], Trees] = OrderedDict()
@@ -39,6 +46,17 @@ _trees: OrderedDict[tuple[Any, ...], Trees] = OrderedDict()
 
 def run_move(request: Mapping[str, Any], store: Store, *, made: Made = SlotRound) -> dict[str, Any]:
     """Raises BadInputs, Withheld and the store's errors. made: for fault injection (node.faults)."""
+    try:
+        return _move(request, store, made)
+    except OUT_OF_MEMORY as error:  # training may hold the device, and a move's clock does not wait for it
+        if request.get("device") == CPU.type:
+            raise
+        log.warning("game about slot %d: %s; computing on the CPU, with the same bits", request["slot"], error)
+        _trees.pop(_key(request), None)
+        return _move({**request, "device": CPU.type}, store, made)
+
+
+def _move(request: Mapping[str, Any], store: Store, made: Made) -> dict[str, Any]:
     trees = _trees_of(request, store, made)
     game = _game(request)
     shown = Shown(Phase(request["shown"][0]), *map(_by_phase, request["shown"][1:]))
@@ -50,18 +68,16 @@ def run_move(request: Mapping[str, Any], store: Store, *, made: Made = SlotRound
     return {"name": move and move.name, "args": plain(move.args) if move else []}
 
 
-def dispute_of(
-    inputs: syncer.Inputs, results: Sequence[SlotResult], entry: SlotResult, field: str
-) -> dict[str, Any] | None:
-    """What opens a game about one of a claim's results, whose `field` is false; None where that is no question of arithmetic."""
+def dispute_of(inputs: syncer.Inputs, slot: int, result: Result, field: str) -> dict[str, Any] | None:
+    """What opens a game about a slot's result, whose `field` is false; None where that is no question of arithmetic."""
     if field not in ("segment_root", "end_root", "update_root"):
         return None
     kind = Kind.UPDATE if field == "update_root" else Kind.TRAINING
     return {
         "kind": int(kind),
-        "slot": entry.slot,
+        "slot": slot,
         "work": plain(work_of(inputs.manifest, inputs.programs.graph)),
-        "result": plain(result_in(results, entry)),
+        "result": plain(result),
     }
 
 
@@ -78,8 +94,13 @@ def result_in(results: Sequence[SlotResult], entry: SlotResult) -> Result:
     return Result(entry.segment_root, entry.end_root, entry.update_root, path)
 
 
+def _key(request: Mapping[str, Any]) -> tuple[Any, ...]:
+    names = ("device", "folder", "manifest", "start_root", "round", "slot", "kind", "side")
+    return tuple(request.get(name) for name in names)
+
+
 def _trees_of(request: Mapping[str, Any], store: Store, made: Made) -> Trees:
-    key = tuple(request[name] for name in ("folder", "manifest", "start_root", "round", "slot", "kind", "side"))
+    key = _key(request)
     if key not in _trees:
         _trees[key] = Trees(_computation(request, store, made))
         while len(_trees) > KEPT:

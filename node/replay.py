@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from node import syncer
@@ -29,11 +29,12 @@ class Replay:
 def replay(
     manifest: Manifest,
     store: Store,
-    masks: Sequence[int],
+    masks: Iterable[int],
     *,
     progress: Callable[[int, float], None] | None = None,
 ) -> Replay:
-    """Train every present slot of every round in turn. masks: one presence mask a closed round, in order.
+    """Train every present slot of every round in turn. masks: one presence mask a closed round, in order, each taken when
+    its turn comes.
 
     progress: called with a checkpoint's number and its held-out loss.
     """
@@ -47,16 +48,16 @@ def simulate(
     checkpoint: State,
     examples: Examples,
     heldout: Examples,
-    masks: Sequence[int],
+    masks: Iterable[int],
     *,
     progress: Callable[[int, float], None] | None = None,
 ) -> Replay:
     """As `replay`, from content that is at hand."""
-    if len(masks) > manifest.rounds:
-        raise BadInputs(f"replay: {len(masks)} masks, the job has {manifest.rounds} rounds")
     run = Replay(checkpoint, [], [])
     _record(run, heldout_loss(manifest, programs, run.state, heldout), progress)
     for round_, mask in enumerate(masks):
+        if round_ == manifest.rounds:
+            raise BadInputs(f"replay: more masks than the {manifest.rounds} rounds of the job")
         if not 0 < mask < 1 << manifest.slots:
             raise BadInputs(f"replay: the mask {mask:#x} of round {round_} does not fit {manifest.slots} slots")
         slots = [slot for slot in range(manifest.slots) if mask >> slot & 1]

@@ -7,7 +7,7 @@ is the CID of the pointer to the checkpoint a round starts from (null for round 
     run_shard       + slot
     run_aggregation + mask, bundles [{bundle (CID), root, operator, slots}]
     run_aggregation_check + root, operator, bundles
-    run_verification  + slot, operator, bundle (CID), root, [slots of the bundle]
+    run_verification  + slot, operator, bundle (CID), root, shown (the result that an answer on chain told, or null), [slots of the bundle]
     run_fetching      + slots, operator, bundle (CID), root, timeout_s
     run_keeping     job, manifest, checkpoint only
 """
@@ -22,7 +22,7 @@ from typing import Any
 from node import syncer
 from node.aggregation import aggregate
 from node.device import memory, memory_errors_told, needed_bytes
-from node.disputing import aggregation_dispute, dispute_of
+from node.disputing import aggregation_dispute, dispute_of, result_in
 from node.errors import BadInputs, NodeOutOfMemory, Place, Withheld
 from node.fetching import NOT_HAD, absent_place
 from node.programs import State
@@ -31,7 +31,9 @@ from node.reporter import ShardReport
 from node.training import Progress, ShardResult, root_of, train_shard
 from node.verify import Mismatch, verify_slot
 from zoo_compute.data import batch_of
+from zoo_compute.plain import raw
 from zoo_compute.rounds import tokens_of
+from zoo_compute.spec.games import Result
 from zoo_compute.store.interface import Store
 
 Tamper = Callable[[syncer.Inputs, ShardResult], ShardResult]
@@ -179,8 +181,7 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
     answer = {name: request[name] for name in ("job", "round", "slot", "operator")}
     start = syncer.root_from_hex(request["start_root"])
     try:
-        entries = syncer.committed(store, request, request, start)
-        entry = entries[request["slot"]]
+        entry, result = _result(request, store, start)
     except (BadInputs, KeyError) as error:
         # Content that hashes to the committed CID, and is not the bundle the root promises: the commitment itself is wrong.
         return {**answer, "agrees": False, "segments": 0, "field": "bundle", "message": str(error)}
@@ -205,12 +206,27 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
             start_root=start,
         )
     if isinstance(outcome, Mismatch):
-        answer |= {"message": str(outcome), "dispute": dispute_of(inputs, list(entries.values()), entry, outcome.field)}
+        answer |= {"message": str(outcome), "dispute": dispute_of(inputs, entry.slot, result, outcome.field)}
     states = [root.hex() for root in outcome.states]
     answer |= {**outcome.to_dict(), "states": states, "seconds": time.perf_counter() - began}
     if told and answer["agrees"]:
         answer |= {"agrees": False, "field": "update", "message": told}
     return answer
+
+
+def _result(request: Mapping[str, Any], store: Store, start: bytes) -> tuple[SlotResult, Result]:
+    """A slot's result, and the same with its path to the claim's root: from the bundle, else as an answer on chain showed it."""
+    slot = request["slot"]
+    try:
+        entries = syncer.committed(store, request, request, start)
+        return entries[slot], result_in(list(entries.values()), entries[slot])
+    except (*NOT_HAD, KeyError):
+        if request.get("shown") is None:
+            raise
+    result = Result(*raw(request["shown"]))
+    return SlotResult(
+        slot, "", start, *(result.segment_root, result.end_root, result.update_root), (0.0, 0.0), 0.0
+    ), result
 
 
 def run_keeping(request: Mapping[str, Any], store: Store) -> dict[str, Any]:

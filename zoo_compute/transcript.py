@@ -17,6 +17,7 @@ from repops.parts import part_count, parts
 from repops.recipes import canonical
 from zoo_compute import evidence
 from zoo_compute.errors import UserError
+from zoo_compute.shown import CHALLENGER, COMMITTER
 from zoo_compute.spec import referee
 from zoo_compute.spec.games import (
     Frame,
@@ -66,6 +67,7 @@ NAMES = {
 }
 ENDINGS = ("convict", "time_out", "concede", "settle")
 GAME = 1
+ANYBODY = "anybody"  # who ends a game that is no party to it
 
 
 @dataclass(frozen=True)
@@ -143,9 +145,9 @@ class Transcript:
         args = {key: _record(_type_of(name, key), value) for key, value in values.items() if key != "game"}
         was_challengers = self._at.is_challengers_turn if self.moves else True
         text = self._play(name, args)
-        by = "challenger" if was_challengers else "committer"
+        by = CHALLENGER if was_challengers else COMMITTER
         if name in ENDINGS:  # whoever's turn it is
-            by = "challenger" if found["from"] == self.game.challenger else "anybody"
+            by = CHALLENGER if found["from"] == self.game.challenger else ANYBODY
         self.moves.append(Told(name, by, found["from"], tx, found["blockNumber"], receipt["gasUsed"], text))
 
     @property
@@ -158,12 +160,12 @@ class Transcript:
             kind = Kind(args["kind"])
             begun = referee.begun(args["job"], args["claim"], kind, args["slot"], args["work"], args["result"])
             # Clocks are the contract's to judge; here nobody is late.
-            self._world.games[GAME] = replace(begun, challenger="challenger")
-            self._world.operators[args["claim"].operator] = Operator(owner="committer", hot="committer")
+            self._world.games[GAME] = replace(begun, challenger=CHALLENGER)
+            self._world.operators[args["claim"].operator] = Operator(owner=COMMITTER, hot=COMMITTER)
             return self._opened(args["claim"], kind, args["slot"])
         if name in ENDINGS:
             return self._ended(name, args)
-        sender = "challenger" if self._at.is_challengers_turn else "committer"
+        sender = CHALLENGER if self._at.is_challengers_turn else COMMITTER
         getattr(referee, name)(self._world, Message(sender, 0), GAME, *args.values())
         if name == "open_node":
             self._node = read_descriptor(args["opening"].descriptor)

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from node.disputes.moves import ENTERED, Move, Shown
+from node.disputes.moves import ENTERED, Move, after
 from repops.encoding import read_descriptor
 from repops.parts import part_count
+from zoo_compute.shown import Shown
 from zoo_compute.spec import referee
 from zoo_compute.spec.games import Frame, Game, Position
 from zoo_compute.spec.refusal import Refused, require
@@ -43,7 +44,7 @@ class Board:
         sender = CHALLENGER if self.game.is_challengers_turn else COMMITTER
         getattr(referee, move.name)(self._world, Message(sender, 0), GAME, *move.args)
         self.moves.append(move)
-        self.shown = self.shown.then(move)
+        self.shown = after(self.shown, move)
 
     def convict(self, move: Move, judge: Judge) -> None:
         """Whether the evidence of a `convict` holds here. Raises Refused."""

@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 
 from node.disputes.computation import Asked, tensor_in
-from node.disputes.moves import Move, Seen, Shown
+from node.disputes.moves import Move, Seen
 from node.disputes.trees import LEAF_BYTES, Trees
 from repops.commitments import canonical, state_leaves
 from repops.graph import BATCH_ROLE, OPTIMIZER, Node
@@ -16,6 +16,7 @@ from repops.merkle import Tree
 from repops.parts import part_count, parts
 from zoo_compute import evidence
 from zoo_compute.evidence import Evidence, WholeTensor, entry_of
+from zoo_compute.shown import Shown
 from zoo_compute.spec.games import Awaits, Frame, Game, Hashes, Phase
 from zoo_compute.spec.params import WORDS_A_LEAF
 

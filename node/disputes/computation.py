@@ -263,11 +263,6 @@ class SlotRound(Computation):
     def state_roots(self, steps: Sequence[int]) -> list[bytes]:
         return self.folder.hashes(_named(steps), lambda: self._state_roots(steps))
 
-    def know(self, roots: Sequence[bytes]) -> None:
-        """The states' roots at the ends of segments, from who trained (`ShardResult.segments`): then nothing is run for them."""
-        steps = self.manifest.segments()
-        self.folder.hashes(_named(steps), lambda: list(roots))
-
     def _state_roots(self, steps: Sequence[int]) -> list[bytes]:
         """On the way some states are kept: what is asked next lies behind, in one segment or one step."""
         often = -(-len(steps) // (KEPT_STATES + 1)) if steps[0] == 0 else len(steps)

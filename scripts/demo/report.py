@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from replaying import Replaying
 
 from keepers import broker
 from keepers.localnet import LocalNetwork
@@ -30,6 +32,8 @@ from zoo_compute.modules import made_by
 from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import raw_cid
 from zoo_compute.transcript import ENDS, Transcript, lines_of
+
+QUESTIONS_A_REQUEST = 100
 
 
 @dataclass(frozen=True)
@@ -107,19 +111,30 @@ def gas_of(chain: Chain, from_block: int, to_block: int) -> dict[str, dict[str, 
     """operation -> {count, total, mean} of every transaction to the contracts in these blocks, whoever sent it."""
     names = {address: name for name, address in chain.network.contracts.items()}
     found: dict[str, list[int]] = defaultdict(list)
-    for number in range(from_block, to_block + 1):
-        for transaction in chain.w3.eth.get_block(number, full_transactions=True)["transactions"]:
-            contract = names.get(transaction["to"] or "")
-            if contract is None:
-                continue
-            function, _ = chain.contracts[contract].decode_function_input(transaction["input"])
-            receipt = chain.w3.eth.get_transaction_receipt(transaction["hash"])
-            failed = "" if receipt["status"] else " (reverted)"
-            found[f"{contract}.{function.fn_name}{failed}"].append(receipt["gasUsed"])
+    eth = chain.w3.eth
+    blocks = _asked(chain, [partial(eth.get_block, number, True) for number in range(from_block, to_block + 1)])
+    sent = [each for block in blocks for each in block["transactions"] if each["to"] in names]
+    receipts = _asked(chain, [partial(eth.get_transaction_receipt, each["hash"]) for each in sent])
+    for transaction, receipt in zip(sent, receipts, strict=True):
+        contract = names[transaction["to"]]
+        function = chain.contracts[contract].get_function_by_selector(bytes(transaction["input"][:4]))
+        failed = "" if receipt["status"] else " (reverted)"
+        found[f"{contract}.{function.fn_name}{failed}"].append(receipt["gasUsed"])
     return {
         operation: {"count": len(gas), "total": sum(gas), "mean": round(sum(gas) / len(gas))}
         for operation, gas in sorted(found.items())
     }
+
+
+def _asked(chain: Chain, questions: Sequence[Callable[[], Any]]) -> list[Any]:
+    """The answers, in a few round trips."""
+    answers: list[Any] = []
+    for start in range(0, len(questions), QUESTIONS_A_REQUEST):
+        with chain.w3.batch_requests() as batch:
+            for question in questions[start : start + QUESTIONS_A_REQUEST]:
+                batch.add(question())
+            answers += batch.execute()
+    return answers
 
 
 def verification_of(reports: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
@@ -156,13 +171,13 @@ def sampled(config: ComputeJob, parameters: Mapping[str, Any]) -> str:
     return text.decode(errors="replace")
 
 
-def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, *, with_replay: bool) -> Report:
-    """Read the chain, fetch the checkpoints, and (with `with_replay`) train the whole job again in this process."""
+def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, replaying: Replaying | None) -> Report:
+    """Read the chain, fetch the checkpoints, and compare them with the replay's."""
     chain, first = network.devnet.chain, network.devnet.network.first_block
     view = read_job(chain, job)
     events = list(scan(chain, first, view.block))
     names = network.operators
-    store = BlockStore(folder / "reader", [*_gateways(events), *load_network(network.network_path).storage])
+    store = BlockStore(folder / "reader", peers_of(network))
     manifest = syncer.fetch_manifest(store, raw_cid(view.terms.manifest))
     files = syncer.fetch_job(store, manifest)
     states = [_checkpoint(store, manifest, view, round_) for round_ in range(view.done + 1)]
@@ -172,8 +187,10 @@ def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, *
     gas = gas_of(chain, first, view.block)
     segments, mismatches = verification_of(network.verified())
     equal = None
-    if with_replay:
-        equal = replay(manifest, store, masks_of(view)).roots[-1] == view.checkpoint_roots[manifest.rounds]
+    if replaying is not None:
+        masks = masks_of(view)
+        roots = replaying.roots(masks) or replay(manifest, store, masks).roots
+        equal = roots == [view.checkpoint_roots[made] for made in range(view.done + 1)]
     pointer = raw_cid(view.checkpoint_cids[view.done])
     parameters = {name: states[-1][name] for name in files.programs.names}
     save_state(folder / "model.safetensors", parameters)
@@ -252,8 +269,10 @@ def shard_reports(network: LocalNetwork, job: int) -> list[dict[str, Any]]:
     return sorted(found, key=lambda report: (report["round"], report["slot"], report["by"]))
 
 
-def _gateways(events: Iterable[Event]) -> list[str]:
-    return [event.args["endpoint"] for event in events if event.name == "OperatorRegistered"]
+def peers_of(network: LocalNetwork) -> list[str]:
+    """Where blocks are served."""
+    gateways = [daemon.config.endpoint for daemon in network.daemons.values()]
+    return [*gateways, *load_network(network.network_path).storage]
 
 
 def _checkpoint(store: BlockStore, manifest: Manifest, view: JobView, round_: int) -> State:

@@ -88,12 +88,15 @@ def post(devnet: Devnet, **changes: Any) -> int:
 
 
 class Dispute:
-    """A job whose only round is closed: the first operator's claim, and the second one's aggregation; the third challenges."""
+    """A job whose only round is closed: the first operator's claim, and the second one's aggregation; the third challenges.
 
-    def __init__(self, devnet: Devnet) -> None:
+    work: what is posted and claimed, if it is computed: its terms, `commit(slot, operator)` and `aggregate()`, each a root and a CID's digest.
+    """
+
+    def __init__(self, devnet: Devnet, work: Any = None) -> None:
         self.devnet, self.chain = devnet, devnet.chain
         self.parties = [Party(devnet, name, price) for name, price in (("one", 5), ("two", 6), ("three", 7))]
-        self.job = post(devnet, work_root=games.Work(*WORK).root)
+        self.job = post(devnet, **(work.terms if work else {"work_root": games.Work(*WORK).root}))
         self._award()
         one, two, three = self.parties
         settlement = self.chain.settlement
@@ -101,8 +104,10 @@ class Dispute:
             party.send(settlement.ready(self.job, seat, 60))
         for slot, party in enumerate((one, two)):
             root = merkle.result_root(slot, START, RESULT.segment_root, RESULT.end_root, RESULT.update_root)
-            party.send(settlement.commit(self.job, slot, 0, root, BUNDLE))
-        two.send(settlement.post_checkpoint(self.job, 0, 0b11, b"\x09" * 32, BUNDLE))
+            given = work.commit(slot, party.id) if work else (root, BUNDLE)
+            party.send(settlement.commit(self.job, slot, 0, *given))
+        made = work.aggregate() if work else (b"\x09" * 32, BUNDLE)
+        two.send(settlement.post_checkpoint(self.job, 0, 0b11, *made))
         three.send(self.chain.zen.approve(self.chain.referee.address, 2**256 - 1))
 
     def _award(self) -> None:

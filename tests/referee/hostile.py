@@ -10,13 +10,14 @@ from contextlib import suppress
 from node.disputes.board import Judge
 from node.disputes.challenger import Challenger
 from node.disputes.computation import Asked
-from node.disputes.moves import Move, Shown
+from node.disputes.moves import Move
 from node.disputes.trees import Trees
 from repops.graph import BATCH_ROLE
 from repops.merkle import Tree
 from repops.parts import part_count
 from zoo_compute import evidence
 from zoo_compute.evidence import Evidence, entry_of
+from zoo_compute.shown import Shown
 from zoo_compute.spec.games import Awaits, Game, Phase, span_of
 from zoo_compute.spec.params import WORDS_A_LEAF
 from zoo_compute.spec.refusal import Refused

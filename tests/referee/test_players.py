@@ -12,16 +12,12 @@ import pytest
 
 from node.disputes.challenger import Challenger
 from node.disputes.depth import depth_of
-from node.disputes.moves import Shown
 from node.disputes.prover import Prover
 from node.disputes.trees import Trees
-from node.programs import Programs
-from node.training import train_shard
-from repops.merkle import merkle_root
-from zoo_compute.spec.games import Awaits, Frame, Game, Kind, Phase
-from zoo_compute.spec.referee import begun
+from zoo_compute.shown import Shown
+from zoo_compute.spec.games import Awaits, Frame, Game, Phase
 
-from .lies import ROUND, Case, LeafOnly, Liar, LyingAggregation, LyingUpdate, mlp
+from .lies import Case, LeafOnly, Liar, LyingAggregation, LyingUpdate, mlp
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # threads wait for each other longer than these programs take
 EVERY_STEP = 3  # after it a segment ends, so that what is said of its state is in the claim
@@ -269,18 +265,3 @@ def test_with_a_folder__another_process_goes_on_without_computing_it_again(tmp_p
     monkeypatch.setattr(again, "advance", lambda step: (steps.append(step), advance(step)))
     assert case.training(Prover(Trees(again)), result).evidence == 3
     assert len(steps) <= 1, "at most the step whose state is disputed is computed once more"
-
-
-def test_who_trained__answers_at_once_from_the_roots_it_has(tmp_path, monkeypatch):
-    case = mlp()
-    manifest = case.manifest
-    trained = train_shard(manifest, Programs(case.graph), case.checkpoint, case.examples, ROUND, case.slot)
-    mine = case.lying(folder=tmp_path)
-    mine.know([root for _, root in trained.segments])
-    monkeypatch.setattr(mine, "advance", lambda step: pytest.fail(f"step {step} was computed"))
-    result = case.result(Trees(mine))
-    assert (result.segment_root, result.end_root) == (trained.segment_root, trained.end_root)
-    claim = case.claim(case.leaf(case.slot, result))
-    move = Prover(Trees(mine)).answer(begun(1, claim, Kind.TRAINING, case.slot, case.work, result))
-    assert move
-    assert merkle_root(move.args[0]) == trained.segment_root

@@ -14,7 +14,6 @@ import pytest
 
 from node.disputes.board import part_count_of
 from node.disputes.challenger import Challenger
-from node.disputes.moves import Shown
 from node.disputes.prover import Prover
 from node.disputes.rounds import Aggregation, Seated, Update
 from node.disputes.trees import Trees
@@ -24,6 +23,7 @@ from tests.contract_kit import load, reason_of
 from tests.differential.coverage import Coverage
 from tests.differential.mirror import deployed
 from tests.differential.stage import Offer
+from zoo_compute.shown import Shown
 from zoo_compute.spec.games import Frame, Kind, Position, Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT, PRESETS
 from zoo_compute.spec.refusal import Refused

@@ -76,7 +76,7 @@ def test_stopping__ends_every_process(daemon: Daemon):
 
 
 def test_the_parts__are_broker_gateway_keeper_and_workers_in_this_order(config: OperatorConfig):
-    assert list(commands(config)) == ["broker", "gateway", "keeper", "worker-0", "worker-1"]
+    assert list(commands(config)) == ["broker", "gateway", "keeper", "worker-0", "worker-1", "worker-moves"]
 
 
 def test_parts_of_others__are_not_started(tmp_path: Path):
@@ -88,7 +88,7 @@ def test_parts_of_others__are_not_started(tmp_path: Path):
         "store": "kubo:http://127.0.0.1:5001",
     }
     config = from_dict(raw, tmp_path)
-    assert list(commands(config)) == ["keeper", "worker-0"]
+    assert list(commands(config)) == ["keeper", "worker-0", "worker-moves"]
     with pytest.raises(ConfigError, match="no gateway of its own"):
         Daemon(config, only="gateway").start()
 

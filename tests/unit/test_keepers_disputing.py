@@ -12,6 +12,7 @@ from keepers import disputing
 from keepers.disputing import RETRY_S, Disputing
 from keepers.work import WorkStatus
 from zoo_compute.chain import games
+from zoo_compute.chain.events import Event
 from zoo_compute.chain.games import GameView
 
 ME, OTHER = "0xme", "0xother"
@@ -68,20 +69,50 @@ def test_games_of_others__are_neither_read_nor_played(tmp_path: Path, monkeypatc
     assert [game.number for game in seen] == [2, 3]
 
 
-def test_read_games__reads_what_is_wanted_alone(monkeypatch: pytest.MonkeyPatch):
-    read: list[int] = []
+class Told:
+    """A chain whose events tell of games, each opened by one event. tells: in how many a game was made from an event."""
 
-    def read_all(chain: Any, block: int, reads: Any) -> list[Any]:
-        read.extend(each.args[0] for each in reads)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *jobs: int) -> None:
+        self.events = [self.opened(number, job) for number, job in enumerate(jobs, 1)]
+        self.read: list[int] = []
+        self.tells = 0
+        history = SimpleNamespace(upto=lambda head: list(self.events))
+        self.chain: Any = SimpleNamespace(histories={("games", 0): history}, games=None)
+        told = games._told
+        monkeypatch.setattr(games, "_told", lambda *args: (self._count(), told(*args))[1])
+        monkeypatch.setattr(games, "read_all", self._read_all)
+        monkeypatch.setattr(games, "_state", lambda game, shown: None)
+
+    @staticmethod
+    def opened(number: int, job: int) -> Event:
+        args = dict.fromkeys(games.OPENED, 0) | {"game": number, "job": job}
+        return Event("GameOpened", "referee", number, 0, f"0x{number}", b"", args)
+
+    def _count(self) -> None:
+        self.tells += 1
+
+    def _read_all(self, chain: Any, block: int, reads: Any) -> list[Any]:
+        self.read.extend(each.args[0] for each in reads)
         return [None for _ in reads]
 
-    chain: Any = SimpleNamespace(histories={("games", 0): SimpleNamespace(upto=lambda head: ())})
-    head: Any = SimpleNamespace(number=1)
-    monkeypatch.setattr(games, "read_all", read_all)
-    monkeypatch.setattr(games, "games_of", lambda events: [GameView(1, job=1), GameView(2, job=1), GameView(3, job=2)])
-    monkeypatch.setattr(games, "_state", lambda game, shown: None)
-    found = games.read_games(chain, head, job=1, wanted=lambda game: game.number != 1)
-    assert ([game.number for game in found], read) == ([2], [2])
+    def games(self, **wanted: Any) -> list[int]:
+        head: Any = SimpleNamespace(number=1)
+        return [game.number for game in games.read_games(self.chain, head, **wanted)]
+
+
+def test_read_games__reads_what_is_wanted_alone(monkeypatch: pytest.MonkeyPatch):
+    told = Told(monkeypatch, 1, 1, 2)
+    assert told.games(job=1, wanted=lambda game: game.number != 1) == [2]
+    assert told.read == [2]
+
+
+def test_read_games__makes_what_it_knows_of_new_events_alone_until_one_is_undone(monkeypatch: pytest.MonkeyPatch):
+    told = Told(monkeypatch, 1, 1)
+    assert (told.games(), told.tells) == ([1, 2], 2)
+    told.events.append(told.opened(3, 2))
+    assert (told.games(), told.tells) == ([1, 2, 3], 3)
+    told.events = [told.events[0], told.opened(2, 7)]  # a reorganisation: another game came to be the second
+    assert (told.games(job=7), told.tells) == ([2], 5)
 
 
 def test_a_job_that_cannot_be_read__keeps_no_other_game_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -21,6 +21,7 @@ from zoo_compute.errors import Unreachable, WrongDeployment
 if TYPE_CHECKING:
     from web3.contract import Contract
 
+    from zoo_compute.chain.games import Games
     from zoo_compute.chain.history import History
     from zoo_compute.spec.params import Preset
 
@@ -58,6 +59,7 @@ class Chain:
         self.evidence = bindings.Evidence(w3, at["evidence"])
         self.referee = bindings.Referee(w3, at["referee"])
         self.histories: dict[tuple[str, int], History] = {}  # snapshot.py: the events of a job, read once
+        self.games: Games | None = None  # games.py: as far as they were read
         self.causes: dict[str, str] = {}  # ledger.py: by transaction, why collateral was taken
 
     @property

@@ -31,6 +31,7 @@ class Demand:
     tx: str = ""
     end: str = ""
     end_block: int = 0
+    end_tx: str = ""
     demander: str = NOBODY  # told while it is open
     opened_at: int = 0  # told of the lane's newest demand of a claim that is pending, or whose demand is open
 
@@ -60,7 +61,7 @@ def demands_of(events: Sequence[Event], claims: Sequence[Claim]) -> list[Demand]
             found.append(Demand(claim=asked[-1], block=event.block, tx=event.tx, **place))
         elif event.name in ("DemandAnswered", "DemandUnanswered"):
             at = max(i for i, d in enumerate(found) if d.is_open and d.lane == args["lane"] and _is_of(args, d.claim))
-            found[at] = replace(found[at], end=_end(event), end_block=event.block)
+            found[at] = replace(found[at], end=_end(event), end_block=event.block, end_tx=event.tx)
     return found
 
 

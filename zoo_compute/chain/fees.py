@@ -42,6 +42,11 @@ def suggest(w3: Web3, block: BlockData, limit: int) -> Fee:
     return Fee(min(limit, 2 * base + priority), priority)
 
 
+def next_base_fee(w3: Web3) -> int:
+    """The most that the next block's can be: an eighth above the newest one's. (A view is told none: a call pays no fee.)"""
+    return w3.eth.get_block("latest").get("baseFeePerGas", 0) * 9 // 8
+
+
 def bumped(w3: Web3, block: BlockData, max_fee: int, priority_fee: int, limit: int) -> Fee:
     """At least BUMP_PERCENT above the last fees, and enough for the chain as it is now. Raises FeeTooHigh."""
     now = suggest(w3, block, limit)

@@ -10,7 +10,8 @@ from zoo_compute.chain.demands import claim_hash
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.history import History
 from zoo_compute.chain.reads import Read, read_all
-from zoo_compute.spec.games import EMPTY, Awaits, Frame, Game, Hashes, Kind, Outcome, Phase, phase_of
+from zoo_compute.shown import Shown
+from zoo_compute.spec.games import EMPTY, Awaits, Frame, Game, Kind, Outcome, Phase
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain, Head
@@ -24,8 +25,7 @@ OPENED = ("job", "operator", "challenger", "claim_hash", "coin", "tokens")
 class GameView:
     """One game, as of a block. Fields are those of docs/referee.md.
 
-    phase: the tree it is in; children: what was revealed there and in the trees before, from their roots down; leaves: the bytes
-    that were shown of them. outcome: None while it is open. state: where it stands now, without its claim; None once it ended.
+    outcome: None while it is open. state: where it stands now, without its claim; None once it ended.
     """
 
     number: int
@@ -36,9 +36,7 @@ class GameView:
     coin: int = 0  # the bond
     tokens: int = 0
     frame: Frame = field(default_factory=Frame)
-    phase: Phase = Phase.SEGMENTS
-    children: Mapping[Phase, Sequence[Hashes]] = field(default_factory=dict)
-    leaves: Mapping[Phase, bytes] = field(default_factory=dict)
+    shown: Shown = field(default_factory=Shown)
     events: Sequence[Event] = ()
     outcome: Outcome | None = None
     state: Game | None = None
@@ -61,20 +59,29 @@ def read_games(
 ) -> list[GameView]:
     """Every game of the network, or of a job, in the order they were opened. wanted: of which only these are read."""
     history = chain.histories.setdefault(("games", 0), History(chain, names=NAMES))
-    found = [game for game in games_of(history.upto(head)) if job in (None, game.job) and wanted(game)]
+    chain.games = (chain.games or Games()).told(history.upto(head))
+    found = [game for game in chain.games.by_number.values() if job in (None, game.job) and wanted(game)]
     reads = [Read("referee", "games", (game.number,)) for game in found if game.is_open]
     shown = dict(zip((read.args[0] for read in reads), read_all(chain, head.number, reads), strict=True))
     return [replace(game, state=_state(game, shown[game.number])) if game.is_open else game for game in found]
 
 
-def games_of(events: Sequence[Event]) -> list[GameView]:
+@dataclass(frozen=True)
+class Games:
     """The games that events tell of. Where an open one stands only the contract knows."""
-    found: dict[int, GameView] = {}
-    for event in events:
-        number = int(event.args["game"])
-        game = found.get(number, GameView(number))
-        found[number] = replace(game, **_told(game, event), events=(*game.events, event))
-    return list(found.values())
+
+    events: Sequence[Event] = ()
+    by_number: Mapping[int, GameView] = field(default_factory=dict)
+
+    def told(self, events: Sequence[Event]) -> Games:
+        """After all of `events`: of those that were told before nothing is made again, unless a reorganisation undid one."""
+        known = self if list(events[: len(self.events)]) == list(self.events) else Games()
+        found = dict(known.by_number)
+        for event in events[len(known.events) :]:
+            number = int(event.args["game"])
+            game = found.get(number, GameView(number))
+            found[number] = replace(game, **_told(game, event), events=(*game.events, event))
+        return Games(events, found)
 
 
 def _told(game: GameView, event: Event) -> dict[str, Any]:
@@ -85,14 +92,13 @@ def _told(game: GameView, event: Event) -> dict[str, Any]:
             return {name: args[name] for name in OPENED}
         case "FrameFixed":
             frame = Frame(**{each.name: args["frame"][each.name] for each in fields(Frame)})
-            return {"frame": frame, "phase": phase_of(frame)}
+            return {"frame": frame, "shown": game.shown.told(frame=frame)}
         case "StateDisputed":
-            return {"phase": Phase.STATE}
+            return {"shown": game.shown.told(is_disputed=True)}
         case "NodeRevealed":
-            above = game.children.get(game.phase, ())
-            return {"children": {**game.children, game.phase: (*above, tuple(map(bytes, args["children"])))}}
+            return {"shown": game.shown.told(children=tuple(map(bytes, args["children"])))}
         case "LeafShown":
-            return {"leaves": {**game.leaves, game.phase: bytes(args["data"])}}
+            return {"shown": game.shown.told(leaf=bytes(args["data"]))}
         case "GameEnded":
             return {"outcome": Outcome(args["outcome"])}
         case _:

@@ -11,6 +11,7 @@ from zoo_compute.amounts import format_amount, format_seconds
 from zoo_compute.cli.context import Group, Settings, pass_settings
 from zoo_compute.cli.output import table
 from zoo_compute.errors import UserError
+from zoo_compute.shown import CHALLENGER, COMMITTER
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Head
@@ -70,7 +71,7 @@ def replay(settings: Settings, number: int) -> None:
 
     Every transaction is read from the chain and checked again by the specification of the game.
     """
-    from zoo_compute.transcript import Transcript, lines_of
+    from zoo_compute.transcript import ANYBODY, Transcript, lines_of
 
     chain = settings.chain()
     head = chain.head()
@@ -80,9 +81,7 @@ def replay(settings: Settings, number: int) -> None:
         **_told(game, head),
         "moves": [asdict(move) for move in transcript.moves],
         "verdict": transcript.verdict and {**asdict(transcript.verdict), "text": transcript.verdict.text},
-        "gas": {
-            by: sum(m.gas for m in transcript.moves if m.by == by) for by in ("committer", "challenger", "anybody")
-        },
+        "gas": {by: sum(m.gas for m in transcript.moves if m.by == by) for by in (COMMITTER, CHALLENGER, ANYBODY)},
     }
     settings.emit(told, list(lines_of(transcript)))
 
@@ -115,7 +114,7 @@ def _told(game: GameView, head: Head) -> dict[str, Any]:
         "outcome": ENDS[game.outcome] if game.outcome is not None else None,
         "phase": state.phase.name.lower() if state else None,
         "awaits": state.awaits.name.lower() if state else None,
-        "turn_of": ("challenger" if state.is_challengers_turn else "committer") if state else None,
+        "turn_of": (CHALLENGER if state.is_challengers_turn else COMMITTER) if state else None,
         "due": state.due if state else None,
     }
 

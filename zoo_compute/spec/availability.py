@@ -97,16 +97,21 @@ def withdraw(w: World, msg: Message, account: str) -> int:
 
 def root_of(claim: Claim, asked: Demand, opening: Opening) -> bytes:
     """The root that an opening leads to, at the place that was asked for."""
+    state = data_root(asked, opening)
+    if claim.is_aggregation:
+        return state
+    result = merkle.result_root(asked.slot, claim.start_root, opening.segment_root, opening.end_root, state)
+    return merkle.climb(result, asked.slot - (claim.scope >> 16), opening.result_path)
+
+
+def data_root(asked: Demand, opening: Opening) -> bytes:
+    """The root of the state or the update whose chunk an opening shows."""
     leaf = merkle.PADDING
     if opening.head:
         group = merkle.group_root(opening.chunk, below=bool(opening.tensor_path))
         elements = merkle.climb(group, asked.group, opening.tensor_path)
         leaf = merkle.state_leaf(opening.name, merkle.tensor_root(opening.head, elements))
-    state = merkle.climb(leaf, asked.tensor, opening.state_path)
-    if claim.is_aggregation:
-        return state
-    result = merkle.result_root(asked.slot, claim.start_root, opening.segment_root, opening.end_root, state)
-    return merkle.climb(result, asked.slot - (claim.scope >> 16), opening.result_path)
+    return merkle.climb(leaf, asked.tensor, opening.state_path)
 
 
 def _is_holder(w: World, job: int, claim: Claim, lane: int, account: str) -> bool:

@@ -1,0 +1,25 @@
+"""A worker whose slot-rounds last an hour and whose moves last no time. Options are those of `keepers.process worker`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from keepers import process
+from keepers.work import MOVE
+
+SLOT_ROUND_S = 3_600
+
+
+def train(request: dict[str, Any], store: Any) -> dict[str, Any]:
+    time.sleep(SLOT_ROUND_S)
+    return {}
+
+
+def move(request: dict[str, Any], store: Any) -> dict[str, Any]:
+    return {"name": None, "args": []}
+
+
+if __name__ == "__main__":
+    sys.exit(process.main(["worker", *sys.argv[1:]], {"work.train": train, MOVE: move}))

@@ -1,0 +1,114 @@
+"""Keepers' lanes play the games about updates and aggregations to their end; `zoo verify` names auditors who attested a lie."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eth_abi.abi import encode
+from eth_utils.crypto import keccak
+from web3.types import RPCEndpoint
+
+from keepers.challenging import challenge
+from keepers.disputing import Disputing
+from keepers.requests import check_request, verify_request
+from keepers.verifying import LIES_FOUND
+from keepers.work import WorkStatus
+from node import disputing
+from tests.integration.parties import SALT, Dispute
+from tests.integration.trained import SLOT, LyingAggregation, LyingUpdate, Trained, computed, lying
+from zoo_compute.chain.games import read_games
+from zoo_compute.chain.sender import Sender
+from zoo_compute.chain.snapshot import read_job
+from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState
+from zoo_compute.cli import main as cli
+from zoo_compute.devnet import Devnet
+from zoo_compute.spec.games import Kind, Outcome
+from zoo_compute.transcript import Transcript
+
+pytestmark = pytest.mark.integration
+
+LOOKS = 60  # more than a game has moves
+
+
+@pytest.fixture
+def devnet(tmp_path: Path) -> Iterator[Devnet]:
+    with Devnet(tmp_path / "chain") as running:
+        yield running
+
+
+@pytest.mark.parametrize("kind", [Kind.UPDATE, Kind.AGGREGATION])
+def test_a_keeper__convicts_a_false_claim_that_another_keeper_defends(
+    devnet: Devnet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Kind
+):
+    work = Trained(tmp_path / "work", kind)
+    dispute, chain = Dispute(devnet, work), devnet.chain
+    author = dispute.parties[1 if kind == Kind.AGGREGATION else 0]
+    claim: Any = dispute.claim(AGGREGATOR_SEAT if kind == Kind.AGGREGATION else 0)
+    view = read_job(chain, dispute.job)
+
+    def honest(task: str, name: str, request: dict[str, Any]) -> WorkStatus:
+        return computed(work.store, task, request)
+
+    def false(task: str, name: str, request: dict[str, Any]) -> WorkStatus:
+        with monkeypatch.context() as patch:
+            patch.setattr(disputing, "Update", lambda *args, **options: lying(LyingUpdate(*args, **options)))
+            patch.setattr(disputing, "Aggregation", lambda *args, **options: lying(LyingAggregation(*args, **options)))
+            return computed(work.store, task, request)
+
+    request = check_request(view, claim) if kind == Kind.AGGREGATION else verify_request(view, claim, SLOT, None)
+    report = honest("work.check" if kind == Kind.AGGREGATION else "work.verify", "it", request).result
+    assert report is not None
+    stranger = dispute.parties[2].sender
+    number = challenge(chain, stranger, view, claim, report["dispute"])
+    lanes = [
+        Disputing(chain, author.sender, false, operator=author.id, folder=tmp_path / "author"),
+        Disputing(chain, stranger, honest, operator=0, folder=tmp_path / "stranger"),
+    ]
+    for _ in range(LOOKS):
+        if not [lane.look() for lane in lanes][-1]:
+            break
+    [game] = read_games(chain, chain.head())
+    assert (game.number, game.kind, game.outcome) == (number, kind, Outcome.CONVICTED)
+    verdict = Transcript(chain, game).verdict
+    assert verdict is not None, "it was evidence that ended it, not silence"
+    assert verdict.element == 3
+    [convicted] = [each for each in read_job(chain, dispute.job).claims if each.fields == claim.fields]
+    assert convicted.state == ClaimState.CONVICTED
+
+
+def test_verify__names_the_auditor_who_attested_another_state(
+    devnet: Devnet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    work = Trained(tmp_path / "work", None)
+    dispute, chain, audits = Dispute(devnet, work), devnet.chain, devnet.chain.audits
+    auditor, claim = dispute.parties[2], dispute.claim(0)
+    segments = len(work.job.manifest.segments()) - 1
+    states = [bytes.fromhex(root) for _, root in work.job.reports[SLOT]["segments"]]
+    submitter = Sender(chain, devnet.account("submitter"), folder=devnet.folder)
+    submitter.send(chain.zen.approve(audits.address, 2**256 - 1))
+    submitter.send(audits.offer(dispute.job, 1, 10_000, segments))
+    submitter.send(audits.fund(dispute.job, 100))
+    auditor.send(chain.zen.approve(audits.address, 2**256 - 1))
+    auditor.send(audits.enlist(auditor.id, chain.params.audit_bond))
+    devnet.warp_to(chain.now() + 2)
+    auditor.send(audits.schedule(dispute.job, 0))
+    chain.w3.provider.make_request(RPCEndpoint("anvil_mine"), [hex(chain.params.draw_blocks + 2)])
+    auditor.send(audits.draw(dispute.job, 0))
+    attested = {SLOT * segments: states[1], SLOT * segments + 1: b"\x66" * 32}  # by unit: the second is a lie
+    for unit, root in attested.items():
+        values = (dispute.job, 0, unit, auditor.id, auditor.account.address, root, SALT)
+        seal = keccak(encode(["uint256"] * 4 + ["address"] + ["bytes32"] * 2, values))
+        auditor.send(audits.attest(dispute.job, claim.fields, unit, auditor.id, seal))  # type: ignore[arg-type]
+    draw: Any = audits.draws(dispute.job, 0)
+    devnet.warp_to(draw.drawn_at + draw.window_s // 3 + 1)
+    for unit, root in attested.items():
+        auditor.send(audits.reveal(dispute.job, 0, unit, auditor.id, root, SALT))
+    command = ["verify", str(dispute.job), "--slot", str(SLOT), "--store", str(tmp_path / "work" / "store")]
+    assert cli.run([*command, "--network", str(devnet.network_file), "--json"]) == LIES_FOUND
+    told = json.loads(capsys.readouterr().out)
+    assert told["auditors"] == [{"auditor": auditor.id, "turn": 0, "slot": SLOT, "segment": 1}]
+    assert [each["agrees"] for each in told["checked"]] == [True]

@@ -1,0 +1,31 @@
+"""What `zoo verify` does again, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from keepers.verifying import _todo
+from tests.unit.test_keepers_duties import ME, OTHER, ROOT, view
+from zoo_compute.chain.views import ClaimState, Commit, JobView
+
+
+def commit(turn: int, operator: int, first: int, count: int) -> Commit:
+    return Commit(turn, turn, first, operator, first << 16 | count, 9, 0, ROOT, ROOT, 9)
+
+
+def places(view: JobView, turns: tuple[int | None, int | None], *, every: bool = False) -> list[tuple[int, int]]:
+    return [(commit.turn, slot) for commit, slot in _todo(view, every, turns, None)]
+
+
+def test_one_slot_of_each_claim__comes_before_another_of_any_and_what_is_in_dispute_last():
+    mine, other, disputed = commit(3, ME, 0, 2), commit(3, OTHER, 2, 2), replace(commit(3, OTHER, 4, 2), disputes=1)
+    assert places(view(1, commits=(disputed, mine, other)), (None, None)) == [(3, slot) for slot in (0, 2, 1, 3, 4, 5)]
+
+
+def test_turns__are_bounded_on_both_sides_and_final_claims_are_passed_over():
+    paid = replace(commit(1, ME, 0, 1), state=ClaimState.PAID)
+    seen = view(1, commits=(paid, *(commit(turn, OTHER, 0, 1) for turn in (2, 3, 4))))
+    assert places(seen, (3, 3)) == [(3, 0)]
+    assert places(seen, (3, None)) == [(3, 0), (4, 0)]
+    assert places(seen, (None, None)) == [(2, 0), (3, 0), (4, 0)]
+    assert places(seen, (None, None), every=True)[0] == (1, 0)

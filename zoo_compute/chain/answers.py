@@ -1,0 +1,80 @@
+"""What opens a claim's results, from the calldata of the answers on chain: enough to challenge an author that serves no file."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from hexbytes import HexBytes
+from web3.exceptions import Web3RPCError
+from web3.types import RPCEndpoint
+
+from zoo_compute.chain.demands import Demand
+from zoo_compute.spec import availability, watching
+from zoo_compute.spec.games import Result
+from zoo_compute.spec.state import Claim
+from zoo_compute.spec.watching import Opening
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.views import Commit, JobView
+
+_log = logging.getLogger("zoo.answers")
+
+
+def answered(view: JobView, commit: Commit, slot: int) -> list[Demand]:
+    """The demands of a slot's update that bytes ended, the newest first."""
+    found = (d for d in view.demands if (d.end, d.slot) == ("bytes", slot) and d.claim.fields == commit.fields)
+    return list(found)[::-1]
+
+
+def shown_result(chain: Chain, view: JobView, commit: Commit, slot: int) -> Result | None:
+    """A slot's result with its path to the claim's root, as the claim's author showed it; None where it did not."""
+    claim = Claim(*commit.fields)  # type: ignore[arg-type]
+    for demand in answered(view, commit, slot):
+        asked = watching.Demand(slot=slot, tensor=demand.tensor, group=demand.group)
+        for opening in _openings(chain, demand.end_tx):
+            if availability.root_of(claim, asked, opening) == commit.root:
+                roots = (opening.segment_root, opening.end_root, availability.data_root(asked, opening))
+                return Result(*roots, opening.result_path)
+    return None
+
+
+def _openings(chain: Chain, tx: str) -> Iterator[Opening]:
+    """What a transaction gave to `Availability.answer`."""
+    contract = chain.contracts["availability"]
+    for data in _inputs(chain, tx, contract.address):
+        try:
+            function, args = contract.decode_function_input(data)
+        except ValueError:
+            continue
+        if function.fn_name == "answer":
+            given = args["opening"]
+            values: Any = given.values() if isinstance(given, Mapping) else given
+            yield Opening(*map(_plain, values))
+
+
+def _plain(value: Any) -> Any:
+    return tuple(map(bytes, value)) if isinstance(value, (list, tuple)) else bytes(value)
+
+
+def _inputs(chain: Chain, tx: str, address: str) -> list[bytes]:
+    """The calldata of every call of a transaction to a contract. Those that other contracts made only a trace tells."""
+    found = chain.w3.eth.get_transaction(HexBytes(tx))
+    if found.get("to") == address:
+        return [bytes(found["input"])]
+    try:
+        call = chain.w3.manager.request_blocking(RPCEndpoint("debug_traceTransaction"), [tx, {"tracer": "callTracer"}])
+    except Web3RPCError as error:
+        _log.warning("%s answers a demand through another contract, and the RPC tells no calls: %s", tx, error)
+        return []
+    return [bytes(HexBytes(each["input"])) for each in _calls(call) if each.get("to", "").lower() == address.lower()]
+
+
+def _calls(call: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """A traced call and those inside it; of what was reverted nothing stands."""
+    if "error" not in call:
+        yield call
+        for each in call.get("calls", ()):
+            yield from _calls(each)

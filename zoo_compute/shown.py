@@ -1,0 +1,41 @@
+"""A dispute game's two sides, and what the moves of one have shown the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from zoo_compute.spec.games import Frame, Hashes, Phase, phase_of
+
+COMMITTER, CHALLENGER = "committer", "challenger"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Tree by tree the children that were revealed on the way down, from their roots, and the leaf of words that was shown."""
+
+    phase: Phase = Phase.SEGMENTS
+    children: Mapping[Phase, tuple[Hashes, ...]] = field(default_factory=dict)
+    leaves: Mapping[Phase, bytes] = field(default_factory=dict)
+
+    def told(
+        self, *, frame: Frame | None = None, is_disputed: bool = False, children: Hashes = (), leaf: bytes = b""
+    ) -> Shown:
+        """After a move, from its events: FrameFixed, StateDisputed, NodeRevealed, LeafShown, in whatever order."""
+        phase = phase_of(frame) if frame else Phase.STATE if is_disputed else self.phase
+        entered = replace(self, phase=phase)
+        if children:
+            entered = entered.revealed(children)
+        return entered.showed(leaf) if leaf else entered
+
+    def revealed(self, children: Hashes) -> Shown:
+        above = self.children.get(self.phase, ())
+        return replace(self, children={**self.children, self.phase: (*above, children)})
+
+    def showed(self, leaf: bytes) -> Shown:
+        return replace(self, leaves={**self.leaves, self.phase: leaf})
+
+    @property
+    def last(self) -> Hashes:
+        """The children of the node where the game stands."""
+        return self.children[self.phase][-1]
