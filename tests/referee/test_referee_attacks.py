@@ -23,9 +23,9 @@ from .computed import AGGREGATION, UPDATE, Computed, Described, Tree, noise, pla
 from .contest import JOB, Contest, RefereeMirror, again
 
 BOB, ALICE, DAVE = "bob hot", "alice hot", "dave owner"
-# A node whose leaf is as long as two hashes, one whose leaves are all alike; 42 states, and so padding in whole subtrees.
+# A node whose leaf is as long as two hashes, one whose leaves are all alike; 76 states, and so padding in whole subtrees.
 TRAINING = Described("attacked", ((16,), (32, 128), (3,), (40, 129)), 5)
-WORK = Work((TRAINING.opened.root, UPDATE.opened.root, AGGREGATION.opened.root), 82, 2, 16)
+WORK = Work((TRAINING.opened.root, UPDATE.opened.root, AGGREGATION.opened.root), 150, 2, 16)
 PAIR, ALIKE, SMALL, LARGE = range(4)
 
 
@@ -204,7 +204,7 @@ def test_a_subtree_of_padding__is_revealed_like_any_other_and_leads_nowhere(atta
     game = attacked.challenge("alice")
     tree = attacked.committer(game).segments
     assert tree.levels[1][-1] != EMPTY, "padding is hashed"
-    go_down(attacked, game, tree, 63)
+    go_down(attacked, game, tree, (1 << tree.height) - 1)
     here = attacked.game(game)
     assert (here.node, here.is_beyond, here.awaits) == (EMPTY, True, Awaits.EVIDENCE)
     refused(attacked, "no such leaf", "convict", DAVE, *attacked.evidence(game))
