@@ -198,8 +198,8 @@ def test_a_part_of_a_large_element__with_up_to_32_leaves__is_judged(judges, form
 
 
 def test_the_most_that_a_part_opens__fits_a_call():
-    """The lanes of 2^31 terms: 32 leaves far apart in a tree of 2^20, and the shown one."""
+    """As many leaves as are opened at all, far apart in a tree of 2^20, and the shown one."""
     leaf = Leaf(512, (bytes(32),) * 16)
-    source = Source(CARRIED, 32, 20, 0, (bytes(32),) * 3)
-    most = Part(bytes(1468), 0, 18, 32, (source,), (0,) * 32, (leaf,) * 33, (bytes(32),) * 32 * 15, (0,) * 2)
+    source = Source(CARRIED, 16, 20, 0, (bytes(32),) * 3)
+    most = Part(bytes(1468), 0, 18, 32, (source,), (0,) * 16, (leaf,) * 17, (bytes(32),) * 16 * 16, (0,) * 2)
     assert len(encode(most)) <= 40_960
