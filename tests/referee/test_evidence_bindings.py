@@ -11,7 +11,7 @@ import pytest
 from repops import encoding
 from repops.builder import Builder
 from repops.commitments import segment_leaf, sorted_names, state_root, tensor_root
-from repops.graph import F32, OPTIMIZER, STATE_ROLE
+from repops.graph import F32, OPTIMIZER, STATE_ROLE, Graph
 from repops.merkle import merkle_proof, merkle_root
 from tests.contract_kit import load
 from tests.referee.judged import MANIFEST, deploy, flips, verdict
@@ -115,12 +115,12 @@ def started():
     return frame, state, checkpoint
 
 
-def begins(checkpoint, index: int) -> Begin:
-    entry = GRAPH.state[index]
-    if entry.kind != "optimizer":
-        return Begin(entry_of(GRAPH, index), tensor_in(checkpoint, entry.name))
-    path = encoding.prove_node(GRAPH, entry.before).siblings
-    return Begin(entry_of(GRAPH, index), descriptor=encoding.descriptor(GRAPH.nodes[entry.before]), path=path)
+def begins(checkpoint, index: int, graph: Graph = GRAPH) -> Begin:
+    entry = graph.state[index]
+    if entry.kind != OPTIMIZER:
+        return Begin(entry_of(graph, index), tensor_in(checkpoint, entry.name))
+    path = encoding.prove_node(graph, entry.before).siblings
+    return Begin(entry_of(graph, index), descriptor=encoding.descriptor(graph.nodes[entry.before]), path=path)
 
 
 @pytest.mark.parametrize("index", [B, M, SEED, W])
@@ -161,15 +161,25 @@ def test_a_beginning_shown_with_another_entry__or_elsewhere__is_refused(judges, 
     assert verdict(judges, foreign, at_w, of_w) == "evidence: other program"
 
 
+@pytest.mark.parametrize("shape", [(1, 2, 1, 300, 3), (2, 1, 3, 1, 300, 1, 1, 2)])
+def test_a_beginning_of_many_axes__has_each_in_its_root(judges, shape: tuple[int, ...]):
+    b = Builder()
+    m = b.input(F32, shape, STATE_ROLE, 0)
+    graph = b.finish([("m", OPTIMIZER, m, b.map("mul", m, 2.0))], [], b.sum(m, list(range(len(shape)))))
+    frame = Frame(job=1, program_root=encoding.root(graph), is_begin=True)
+    shown = begins({}, 0, graph)
+    for found, reason in ((shape, "evidence: not false"), ((*shape[:-1], shape[-1] + 1), ""), (shape[::-1], "")):
+        at_m = at_entry({"m": np.zeros(found, np.float32)}, ["m"], 0)
+        assert verdict(judges, frame, at_m, shown) == reason, found
+
+
 def test_a_seed_that_is_no_integer__is_refused(judges):
     b = Builder()
     seed = b.input(F32, (), STATE_ROLE, 0)
     graph = b.finish([("seed", OPTIMIZER, seed, b.map("mul", seed, 2.0))], [], seed)
     frame = Frame(job=1, round=ROUND, slot=SLOT, program_root=encoding.root(graph), is_begin=True)
-    path = encoding.prove_node(graph, seed.node).siblings
-    shown = Begin(entry_of(graph, 0), descriptor=encoding.descriptor(graph.nodes[seed.node]), path=path)
     at_seed = Position(Phase.STATE, 0, 0, HERE, bytes(32))
-    assert verdict(judges, frame, at_seed, shown) == "evidence: other descriptor"
+    assert verdict(judges, frame, at_seed, begins({}, 0, graph)) == "evidence: other descriptor"
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 127, 128, 129, 255, 256, 257, 128 * 3, 128 * 5 + 7, 128 * 64, 128 * 65 - 1])
