@@ -64,6 +64,12 @@ def test_generate__leaves_out_first_values_that_nobody_reads():
     assert (never, read) == (set(), {3})
 
 
+def test_generate__leaves_out_the_decorators_of_internal_functions():
+    source = "{}\n@pure\ndef one() -> uint256:\n    return 1\n"
+    changed = [{mutant.line for mutant in generate(source.format(of))} for of in ("@internal", "@external")]
+    assert changed == [{3, 4}, {1, 2, 3, 4}]
+
+
 def test_generate__leaves_out_two_values_exchanged_whose_order_means_nothing():
     source = "def most(one: uint256, other: uint256) -> uint256:\n    return {}(one, other)\n"
     exported = generate("exports: (one.first, one.second)\n")
