@@ -1,7 +1,8 @@
-"""Whether tests notice a mutant. The parent has all imported and compiled; a child is forked for each mutant.
+"""Whether tests notice a mutant. The parent has all imported; a child is forked for each mutant.
 
 What changes between children is only which contracts `boa.load_partial` hands out, so that a mutant costs its own
-compilation and the tests up to the first that fails. A mutant is compiled without the optimiser, which takes most of a
+compilation and the tests up to the first that fails. Of a module's users one after another is judged, the shortest
+first; the others are compiled, with the mutant too, when a test asks for them. A mutant is compiled without the optimiser, which takes most of a
 compilation; who survives is compiled as shipped, and discarded when its bytecode then equals the original's.
 """
 
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -31,7 +33,7 @@ from vyper.ir.compile_ir import assembly_to_evm
 
 from tests import contract_kit
 from tests.mutation.mutants import Mutant, Statement, statements, text_of
-from tests.mutation.suites import CONTRACTS, LEFT_OUT, ROOT, SUITES, files, users
+from tests.mutation.suites import CONTRACTS, LEFT_OUT, ROOT, files, users
 
 KEPT = ROOT / "build" / "mutation"
 LIMIT_S = 1_800  # of a run; a mutant that takes longer counts as noticed
@@ -49,6 +51,7 @@ REFUSALS = (
     ArithmeticError,
 )
 UNOPTIMISED_CODE = 2**17  # bytes
+load_partial = boa.load_partial  # a judge puts its own in its place
 Deployers = dict[str, VyperDeployer]
 
 
@@ -68,15 +71,16 @@ def fingerprint(deployer: VyperDeployer) -> str:
 
 
 class Plugin:
-    """Of the child's pytest: likely killers first, and a word to the parent on what failed."""
+    """Of the child's pytest: likely killers first, then tests named after `subject`; a word to the parent on what failed."""
 
-    def __init__(self, front: list[str], left_out: tuple[str, ...], writer: int) -> None:
-        self.front, self.left_out, self.writer = front, left_out, writer
+    def __init__(self, front: list[str], subject: str, left_out: tuple[str, ...], writer: int) -> None:
+        self.front, self.subject, self.left_out, self.writer = front, subject, left_out, writer
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         places = {test: place for place, test in enumerate(self.front)}
         kept = [item for item in items if not any(name in item.nodeid for name in self.left_out)]
-        items[:] = sorted(kept, key=lambda item: places.get(item.nodeid, len(places)))
+        last = len(places)
+        items[:] = sorted(kept, key=lambda item: (places.get(item.nodeid, last), self.subject not in item.name))
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed:
@@ -92,10 +96,10 @@ class Judge:
         shutil.copytree(CONTRACTS, self.folder / "contracts")
         shared = sorted([*CONTRACTS.glob("modules/*.vy"), *CONTRACTS.glob("interfaces/*.vyi")])
         self.shared = b"".join(path.read_bytes() for path in shared)
-        mocks = [f"mocks/{path.stem}" for path in CONTRACTS.glob("mocks/*.vy")]
-        self.handed_out = {name: self._original(name) for name in dict.fromkeys([*SUITES, *mocks])}
-        self.originals = {name: self._original(name, OptimizationLevel.NONE) for name in contracts}
-        boa.load_partial = lambda path: self.handed_out[str(Path(path).relative_to(CONTRACTS).with_suffix(""))]
+        self.handed_out: Deployers = {}
+        self.originals: Deployers = {}
+        self.changed: list[str] = []  # in a child: contracts that have the mutant
+        boa.load_partial = lambda path: self.shipped(str(Path(path).relative_to(CONTRACTS).with_suffix("")))
         self.files = files(contracts, whole=whole)
         self.passing: set[str] = set()
         self.left_out: set[str] = set()
@@ -124,6 +128,18 @@ class Judge:
         finally:
             boa.interpret.set_cache_dir()
 
+    def shipped(self, name: str) -> VyperDeployer:
+        """A contract as it is; in a child with the mutant, if it is of those that have it."""
+        if name not in self.handed_out:
+            is_changed = name in self.changed
+            self.handed_out[name] = self.compiled(name, OptimizationLevel.NONE) if is_changed else self._original(name)
+        return self.handed_out[name]
+
+    def unoptimised(self, name: str) -> VyperDeployer:
+        if name not in self.originals:
+            self.originals[name] = self._original(name, OptimizationLevel.NONE)
+        return self.originals[name]
+
     def _original(self, name: str, level: OptimizationLevel | None = None) -> VyperDeployer:
         """A contract as it is, compiled once for all campaigns."""
         source = CONTRACTS / f"{name}.vy"
@@ -131,19 +147,29 @@ class Judge:
         path = KEPT / "compiled" / key
         if path.exists():
             return VyperDeployer(pickle.loads(path.read_bytes()), filename=str(source))
-        deployer = self.compiled(name, level) if level else boa.load_partial(str(source))
+        deployer = self.compiled(name, level) if level else load_partial(str(source))
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(pickle.dumps(deployer.compiler_data))
+        partial = path.with_suffix(f".{os.getpid()}")
+        partial.write_bytes(pickle.dumps(deployer.compiler_data))
+        partial.rename(path)
         return deployer
 
-    def run(self, tests: list[str], deployers: Deployers, front: list[str]) -> Verdict:
-        """The tests in a child, with these contracts, until one fails."""
+    def run(
+        self,
+        tests: list[str],
+        deployers: Deployers,
+        front: Sequence[str] = (),
+        subject: str = "",
+        changed: Sequence[str] = (),
+    ) -> Verdict:
+        """The tests in a child, with these contracts, until one fails. `changed` have the mutant, compiled or not."""
         reader, writer = os.pipe()
         started = time.monotonic()
         child = os.fork()
         if child == 0:
-            self.handed_out = {**self.handed_out, **deployers}
-            _child(_arguments(tests), Plugin(front, LEFT_OUT + tuple(self.left_out), writer))
+            kept = {name: each for name, each in self.handed_out.items() if name not in changed}
+            self.handed_out, self.changed = {**kept, **deployers}, list(changed)
+            _child(_arguments(tests), Plugin(list(front), subject, LEFT_OUT + tuple(self.left_out), writer))
         os.close(writer)
         code, in_time = self._wait(child)
         with os.fdopen(reader) as pipe:
@@ -187,7 +213,7 @@ class Judge:
         if not test:
             raise SystemExit("mutation: pytest failed, and no test did")
         if test not in self.passing | self.left_out:
-            is_fit = self.run([test], self.originals, []).status == "survived"
+            is_fit = self.run([test], self.originals).status == "survived"
             (self.passing if is_fit else self.left_out).add(test)
             if not is_fit:
                 print(f"left out, since it fails without a mutant: {test}", flush=True)
@@ -195,54 +221,75 @@ class Judge:
 
 
 class SourceJudge:
-    """Judges mutants of one source, each but once: equal bytecode is a duplicate."""
+    """Judges mutants of one source, each but once: a duplicate's bytecode was judged before."""
 
     def __init__(self, judge: Judge, source: Path) -> None:
         self.judge_ = judge
         self.found: list[Statement] = statements(source.read_text())
-        self.contracts = users(source)
+        self.contracts = sorted(users(source), key=lambda name: (CONTRACTS / f"{name}.vy").stat().st_size)
         self.changed = judge.folder / "contracts" / source.relative_to(CONTRACTS)
         self.original = self.changed.read_text()
         self.killers: dict[str, Counter[str]] = {}
-        self.codes = [fingerprint(judge.originals[name]) for name in self.contracts]
-        self.seen = {"+".join(self.codes)}
-        self.changed.write_text(text_of(self.found))
-        assert self._codes(OptimizationLevel.NONE)[1] == self.codes, "one line a statement compiles to something else"
+        self.codes: dict[str, str] = {}
+        self.seen: set[str] = set()
 
     def close(self) -> None:
         self.changed.write_text(self.original)
 
     def judge(self, mutant: Mutant) -> Verdict:
-        self.changed.write_text(text_of(self.found, mutant))
-        try:
-            deployers, codes = self._codes(OptimizationLevel.NONE)
-        except REFUSALS:
-            return Verdict("invalid")
-        code = "+".join(codes)
-        if code in self.seen:
-            return Verdict("equal" if codes == self.codes else "duplicate")
-        self.seen.add(code)
-        killers = self.killers.setdefault(mutant.function, Counter())
+        """By the tests of one contract after another, until one fails. `code` is of those that were asked."""
+        deployers: Deployers = {}
+        codes: list[str] = []
+        seconds = 0.0
+        for name in self.contracts:
+            was = self._code(name)
+            self.changed.write_text(text_of(self.found, mutant))
+            try:
+                deployers[name] = self.judge_.compiled(name, OptimizationLevel.NONE)
+                codes.append(fingerprint(deployers[name]))
+            except REFUSALS:
+                return Verdict("invalid")
+            if "+".join(codes) in self.seen:
+                return Verdict("duplicate")
+            # Tests that look only at contracts which the mutant leaves as they are need not run.
+            if codes[-1] != was:
+                verdict = self._run(name, deployers, mutant.function)
+                seconds += verdict.seconds
+                if verdict.status != "survived":
+                    break
+        else:
+            if codes == [self.codes[name] for name in self.contracts] or self._is_equal_as_shipped():
+                return Verdict("equal")
+            verdict = Verdict("survived")
+        self.seen.add("+".join(codes))
+        return replace(verdict, seconds=round(seconds, 2), code="+".join(codes))
+
+    def _run(self, name: str, deployers: Deployers, function: str) -> Verdict:
+        killers = self.killers.setdefault(function, Counter())
         everywhere = sum(self.killers.values(), Counter())
         front = dict.fromkeys(test for ranked in (killers, everywhere) for test, _ in ranked.most_common(FRONT // 2))
-        # Tests that look only at contracts which the mutant leaves as they are need not run.
-        touched = [name for name, code, was in zip(self.contracts, codes, self.codes, strict=True) if code != was]
-        tests = files(touched, whole=self.judge_.whole)
-        verdict = self.judge_.run(tests, deployers, list(front))
-        while verdict.status == "killed" and not self.judge_.passes(verdict.by):
-            verdict = self.judge_.run(tests, deployers, list(front))
-        if verdict.status == "killed":
-            killers[verdict.by] += 1
-        if verdict.status == "survived" and self._is_equal_as_shipped():
-            return Verdict("equal")
-        return replace(verdict, code=code)
+        tests = files([name], whole=self.judge_.whole)
+        while True:
+            verdict = self.judge_.run(tests, deployers, list(front), function.strip("_"), self.contracts)
+            if verdict.status != "killed":
+                return verdict
+            if self.judge_.passes(verdict.by):
+                killers[verdict.by] += 1
+                return verdict
 
-    def _codes(self, level: OptimizationLevel | None) -> tuple[Deployers, list[str]]:
-        deployers = {name: self.judge_.compiled(name, level) for name in self.contracts}
-        return deployers, [fingerprint(deployer) for deployer in deployers.values()]
+    def _code(self, name: str) -> str:
+        """The fingerprint of a contract as it is."""
+        if name not in self.codes:
+            self.changed.write_text(self.original)
+            self.codes[name] = fingerprint(self.judge_.unoptimised(name))
+            self.changed.write_text(text_of(self.found))
+            again = fingerprint(self.judge_.compiled(name, OptimizationLevel.NONE))
+            assert again == self.codes[name], "one line a statement compiles to something else"
+        return self.codes[name]
 
     def _is_equal_as_shipped(self) -> bool:
-        return self._codes(None)[1] == [fingerprint(self.judge_.handed_out[name]) for name in self.contracts]
+        codes = [fingerprint(self.judge_.compiled(name)) for name in self.contracts]
+        return codes == [fingerprint(self.judge_.shipped(name)) for name in self.contracts]
 
 
 def _arguments(tests: list[str]) -> list[str]:

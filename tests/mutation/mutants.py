@@ -25,8 +25,8 @@ NO_TYPE = re.compile(r"\b(?:u?int|bytes)(?:[01]\b|-1|\()")
 # What a variable begins with before a function's several answers are assigned to it: Vyper wants a value, nobody reads it.
 BEGINNING = re.compile(r"(\s+\w+): [\w\[\]]+ = (?:0|False|empty\(\w+\)|b\"\")$")
 SEVERAL = re.compile(r"(\s+)(\w+(?:, \w+)+) = (.*)")
-# Of functions of two values whose order means nothing. `_part` multiplies them.
-COMMUTATIVE = re.compile(r"\b(min|max|words\._part)\(([^(),]+),([^(),]+)\)")
+# Of functions of two values whose order means nothing. `words._part` multiplies them; `self._add` is float32's.
+COMMUTATIVE = re.compile(r"\b(min|max|words\._part|self\._add|float32\._(?:add|mul|is_equal))\(([^(),]+),([^(),]+)\)")
 # Unsigned numbers: both spellings of a line mean the same, so that no test could tell them apart.
 IDENTITIES = (
     (r"& 1 (?:>= 1|> 0|!= 0)\b", "& 1 == 1"),
@@ -116,6 +116,20 @@ def never_read(found: list[Statement]) -> dict[int, str]:
     return dead
 
 
+def unspoken(found: list[Statement]) -> set[int]:
+    """The decorators of internal functions: internal is what a function is without them, and no bytecode says the others."""
+    silent: set[int] = set()
+    decorators: list[int] = []
+    for index, each in enumerate(found):
+        if each.text in ("@internal", "@pure", "@view"):
+            decorators.append(index)
+        else:
+            if any(found[at].text == "@internal" for at in decorators):
+                silent |= set(decorators)
+            decorators = []
+    return silent
+
+
 def canonical(text: str) -> str:
     text = re.sub(r"\s*([(),])\s*", r"\1", text)
     if text.startswith("exports:"):
@@ -131,10 +145,10 @@ def generate(source: str) -> list[Mutant]:
     found = statements(source)
     with contextlib.redirect_stdout(io.StringIO()):
         changes = mutants_regexp([each.text + "\n" for each in found], RULES, ignorePatterns=["^import", "^from"])
-    mutants, dead = {}, never_read(found)
+    mutants, dead, silent = {}, never_read(found), unspoken(found)
     for number, text, *_ in changes:
         before, after = found[number - 1], text.rstrip("\n")
-        if after.startswith(dead.get(number - 1, "\n")):
+        if number - 1 in silent or after.startswith(dead.get(number - 1, "\n")):
             continue
         if "\n" not in after and not NO_TYPE.search(after) and canonical(after) != canonical(before.text):
             mutants[number, after] = Mutant(number - 1, before.line, before.function, before.text, after)

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from repops import encoding
+from repops.builder import Builder
 from repops.commitments import segment_leaf, sorted_names, state_root, tensor_root
+from repops.graph import F32, OPTIMIZER, STATE_ROLE, Graph
 from repops.merkle import merkle_proof, merkle_root
 from tests.contract_kit import load
 from tests.referee.judged import MANIFEST, deploy, flips, verdict
@@ -18,6 +20,7 @@ from tests.repops.random_programs import fill
 from zoo_compute.evidence import Begin, Constant, End, Evidence, Input, Output, WholeTensor, encode, entry_of
 from zoo_compute.rounds import aggregation_program, begin, checkpoint_nodes, update_program
 from zoo_compute.spec.games import Frame, Kind, Phase, Position
+from zoo_compute.spec.merkle import climb
 
 GRAPH = step_program()
 NAMES = [entry.name for entry in GRAPH.state]
@@ -46,6 +49,13 @@ def holds(judges, frame: Frame, position: Position, shown: Evidence, count: int 
         assert verdict(judges, frame, position, bent, kind=shown.KIND) != ""
 
 
+def only_in(judges, frame: Frame, position: Position, shown: Evidence) -> None:
+    """What convicts where the game stands says nothing in any other of its trees."""
+    assert convicts(judges, frame, position, shown)
+    for phase in set(Phase) - {position.phase}:
+        assert verdict(judges, frame, replace(position, phase=phase), shown) == "evidence: not here", phase
+
+
 # --- 1: the end
 
 
@@ -65,10 +75,13 @@ def test_the_last_state__is_the_end_root__or_the_claim_is_false(judges, steps: i
     assert convicts(judges, replace(frame, end_root=HERE), position, shown)
     earlier = End(bytes([0]) * 32, tuple(merkle_proof(leaves, 0)))
     assert verdict(judges, frame, position, earlier) == "evidence: state does not match"
-    elsewhere = replace(position, phase=Phase.STEPS)
-    assert verdict(judges, replace(frame, end_root=HERE), elsewhere, shown) == "evidence: not here"
-    longer = replace(shown, path=(*shown.path, HERE))
-    assert verdict(judges, replace(frame, end_root=HERE), position, longer) == "evidence: state does not match"
+    false = replace(frame, end_root=HERE)
+    only_in(judges, false, position, shown)
+    for path in ((*shown.path, HERE), shown.path[:-1]):
+        assert verdict(judges, false, position, replace(shown, path=path)) == "evidence: state does not match"
+        # Nor does it under a root that this path does lead to: the tree has another height.
+        other = replace(false, segment_root=climb(leaves[-1], len(leaves) - 1, path))
+        assert verdict(judges, other, position, replace(shown, path=path)) == "evidence: state does not match"
 
 
 # --- 2: the beginning
@@ -102,12 +115,12 @@ def started():
     return frame, state, checkpoint
 
 
-def begins(checkpoint, index: int) -> Begin:
-    entry = GRAPH.state[index]
-    if entry.kind != "optimizer":
-        return Begin(entry_of(GRAPH, index), tensor_in(checkpoint, entry.name))
-    path = encoding.prove_node(GRAPH, entry.before).siblings
-    return Begin(entry_of(GRAPH, index), descriptor=encoding.descriptor(GRAPH.nodes[entry.before]), path=path)
+def begins(checkpoint, index: int, graph: Graph = GRAPH) -> Begin:
+    entry = graph.state[index]
+    if entry.kind != OPTIMIZER:
+        return Begin(entry_of(graph, index), tensor_in(checkpoint, entry.name))
+    path = encoding.prove_node(graph, entry.before).siblings
+    return Begin(entry_of(graph, index), descriptor=encoding.descriptor(graph.nodes[entry.before]), path=path)
 
 
 @pytest.mark.parametrize("index", [B, M, SEED, W])
@@ -142,10 +155,31 @@ def test_a_beginning_shown_with_another_entry__or_elsewhere__is_refused(judges, 
     other = replace(begins(checkpoint, M), descriptor=encoding.descriptor(GRAPH.nodes[0]))
     assert verdict(judges, frame, at_m, other) == "evidence: other descriptor"
     assert verdict(judges, frame, replace(at_w, height=1), of_w) == "evidence: not here"
-    assert verdict(judges, frame, replace(at_w, phase=Phase.NODES), of_w) == "evidence: not here"
+    only_in(judges, frame, replace(at_w, node=HERE), of_w)
     assert verdict(judges, replace(frame, is_begin=False), at_w, of_w) == "evidence: not here"
     foreign = replace(frame, program_root=HERE)
     assert verdict(judges, foreign, at_w, of_w) == "evidence: other program"
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 1, 300, 3), (2, 1, 3, 1, 300, 1, 1, 2)])
+def test_a_beginning_of_many_axes__has_each_in_its_root(judges, shape: tuple[int, ...]):
+    b = Builder()
+    m = b.input(F32, shape, STATE_ROLE, 0)
+    graph = b.finish([("m", OPTIMIZER, m, b.map("mul", m, 2.0))], [], b.sum(m, list(range(len(shape)))))
+    frame = Frame(job=1, program_root=encoding.root(graph), is_begin=True)
+    shown = begins({}, 0, graph)
+    for found, reason in ((shape, "evidence: not false"), ((*shape[:-1], shape[-1] + 1), ""), (shape[::-1], "")):
+        at_m = at_entry({"m": np.zeros(found, np.float32)}, ["m"], 0)
+        assert verdict(judges, frame, at_m, shown) == reason, found
+
+
+def test_a_seed_that_is_no_integer__is_refused(judges):
+    b = Builder()
+    seed = b.input(F32, (), STATE_ROLE, 0)
+    graph = b.finish([("seed", OPTIMIZER, seed, b.map("mul", seed, 2.0))], [], seed)
+    frame = Frame(job=1, round=ROUND, slot=SLOT, program_root=encoding.root(graph), is_begin=True)
+    at_seed = Position(Phase.STATE, 0, 0, HERE, bytes(32))
+    assert verdict(judges, frame, at_seed, begins({}, 0, graph)) == "evidence: other descriptor"
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 127, 128, 129, 255, 256, 257, 128 * 3, 128 * 5 + 7, 128 * 64, 128 * 65 - 1])
@@ -195,7 +229,11 @@ def test_an_output_shown_with_another_node__is_refused(judges, step: Traced):
     assert verdict(judges, frame, at_w, of_m) == "evidence: other entry"
     before = replace(of_w, root=tensor_root(step.state["w"]), path=step.path(GRAPH.state[W].before))
     assert verdict(judges, frame, at_w, before) == "evidence: trace does not match"
-    assert verdict(judges, frame, at_w, replace(of_w, path=of_w.path[:-1])) == "evidence: trace does not match"
+    for path in ((*of_w.path, HERE), of_w.path[:-1]):
+        assert verdict(judges, frame, at_w, replace(of_w, path=path)) == "evidence: trace does not match"
+        other = replace(frame, trace_root=climb(step.leaves[GRAPH.state[W].after], GRAPH.state[W].after, path))
+        assert verdict(judges, other, at_w, replace(of_w, path=path)) == "evidence: trace does not match"
+    only_in(judges, frame, replace(at_w, node=HERE), of_w)
     assert verdict(judges, replace(frame, is_begin=True), at_w, of_w) == "evidence: not here"
     assert verdict(judges, frame, replace(at_w, height=2), of_w) == "evidence: not here"
 
@@ -254,7 +292,7 @@ def test_an_input_shown_with_another_tensor__entry_or_node__is_refused(judges, s
     of_computed = replace(shown, descriptor=step.descriptor(computed))
     assert verdict(judges, step.frame(computed), HERE_AT_NODE, of_computed) == "evidence: not here"
     assert verdict(judges, frame, HERE_AT_NODE, of_computed) == "evidence: other descriptor"
-    assert verdict(judges, frame, replace(HERE_AT_NODE, phase=Phase.PARTS), shown) == "evidence: not here"
+    only_in(judges, replace(frame, tensor_root=HERE), HERE_AT_NODE, shown)
     batch = GRAPH.batch[0][1]
     of_batch = replace(shown, descriptor=step.descriptor(batch))
     for kind in (Kind.TRAINING, Kind.AGGREGATION):
@@ -272,7 +310,7 @@ def test_a_constant__is_the_tensor_that_its_program_names(judges, step: Traced):
     assert convicts(judges, lying.frame(node), HERE_AT_NODE, shown)
     other = step.node("input")
     assert verdict(judges, step.frame(other), HERE_AT_NODE, Constant(step.descriptor(other))) == "evidence: not here"
-    assert verdict(judges, lying.frame(node), replace(HERE_AT_NODE, phase=Phase.NODES), shown) == "evidence: not here"
+    only_in(judges, lying.frame(node), HERE_AT_NODE, shown)
 
 
 def test_kinds_that_there_are_not__are_refused(judges, step: Traced):

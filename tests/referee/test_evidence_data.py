@@ -29,10 +29,10 @@ ARRAYS["inputs"][17] = np.nan
 
 
 @lru_cache(maxsize=4)
-def program(dtype: str, shape: tuple[int, ...], targets: tuple[int, ...]) -> Graph:
+def program(dtype: str, shape: tuple[int, ...], targets: tuple[int, ...], other: str = "targets") -> Graph:
     b = Builder()
     w = b.input(F32, (), STATE_ROLE, 0)
-    given = [("inputs", b.input(dtype, shape, BATCH_ROLE, 0)), ("targets", b.input(I32, targets, BATCH_ROLE, 1))]
+    given = [("inputs", b.input(dtype, shape, BATCH_ROLE, 0)), (other, b.input(I32, targets, BATCH_ROLE, 1))]
     return b.finish([("w", PARAMETER, w, b.map("mul", w, 2.0))], given, w)
 
 
@@ -129,6 +129,15 @@ def test_data_whose_rows_are_of_another_form__is_refused():
         frame, position, given = asked(step, TOKENS, "inputs", 0, lie=1)
         given = replace(given, words=words_in(data, "tokens", 0))
         assert verdict(judges, frame, position, given) == "evidence: other data", words
+
+
+def test_a_batch_of_tokens_by_another_name__is_refused():
+    """What is neither a row's inputs nor its targets has no place in the tokens."""
+    step = trained(TOKENS, 1)
+    graph = program(I32, step.batch["inputs"].shape, step.batch["targets"].shape, "weights")
+    named = Traced(graph, step.state, {"inputs": step.batch["inputs"], "weights": step.batch["targets"]})
+    judges = deploy(state_root(TOKENS))
+    assert verdict(judges, *asked(named, TOKENS, "weights", 0, lie=1)) == "evidence: other data"
 
 
 def test_data_is_asked_for__of_training__at_a_shown_leaf_of_a_batch(job):

@@ -106,9 +106,12 @@ def test_openings_of_something_else__are_refused(judges, step: Traced):
     assert verdict(judges, frame, position, replace(shown, number=139)) == "evidence: other words"
     assert verdict(judges, frame, position, replace(shown, number=12)) == "evidence: no such element"
     assert verdict(judges, frame, position, replace(shown, number=150)) == "evidence: no such element"
-    assert verdict(judges, frame, position, replace(shown, hashes=(*shown.hashes, bytes(32)))) == (
-        "evidence: bytes do not match"
-    )
+    for more in (
+        {"hashes": (*shown.hashes, bytes(32))},
+        {"leaves": shown.leaves * 2},
+        {"numbers": (*shown.numbers, 0)},
+    ):
+        assert verdict(judges, frame, position, replace(shown, **more)) == "evidence: bytes do not match", more
     assert verdict(judges, frame, position, replace(shown, hashes=shown.hashes[:-1])) != ""
     foreign = step.descriptor(step.node("sub"))
     assert verdict(judges, frame, position, replace(shown, descriptor=foreign)) == "evidence: other descriptor"

@@ -64,11 +64,17 @@ def test_generate__leaves_out_first_values_that_nobody_reads():
     assert (never, read) == (set(), {3})
 
 
+def test_generate__leaves_out_the_decorators_of_internal_functions():
+    source = "{}\n@pure\ndef one() -> uint256:\n    return 1\n"
+    changed = [{mutant.line for mutant in generate(source.format(of))} for of in ("@internal", "@external")]
+    assert changed == [{3, 4}, {1, 2, 3, 4}]
+
+
 def test_generate__leaves_out_two_values_exchanged_whose_order_means_nothing():
     source = "def most(one: uint256, other: uint256) -> uint256:\n    return {}(one, other)\n"
     exported = generate("exports: (one.first, one.second)\n")
     assert not any({"one.first", "one.second"} <= set(re.findall(r"[\w.]+", mutant.after)) for mutant in exported)
-    for function, is_left_out in (("max", True), ("words._part", True), ("self._max", False)):
+    for function, is_left_out in (("max", True), ("words._part", True), ("float32._mul", True), ("self._max", False)):
         after = {mutant.after.replace(" ", "") for mutant in generate(source.format(function))}
         assert (f"return{function}(other,one)" in after) != is_left_out
 
