@@ -18,7 +18,8 @@ from repops.recipes import MAX_STEPS, Recipe, Value, Writer, chain, inline, reci
 from repops.words import NEGATIVE_INFINITY, SIGN, signed
 
 LEAF = 128  # words in a leaf of a committed tensor
-MAX_LEAVES = 8  # leaves that the terms of one part may touch
+MAX_WORDS = 32  # words that the terms of one part read
+MAX_LEAVES = 8  # leaves that these may lie in
 JOINED = 8  # lanes of a sum that one part joins
 
 Read = Callable[[int, int], int]  # (operand, linear index in its source) -> word
@@ -40,13 +41,13 @@ Parts = Callable[[Node, Shape, Read], Iterator[Part]]
 
 
 def terms_per_part(node: Node, operands: tuple[int, ...], step: int = 1) -> int:
-    """How many consecutive terms (every `step`-th) one part takes: a power of two, bounded by scalar operations and by leaves.
+    """How many consecutive terms (every `step`-th) one part takes: a power of two, bounded by scalar operations, words and leaves.
 
     A run of t terms along the innermost reduced axis spans at most 1 + ceil((t - 1) * |stride| / 128) leaves of an
     operand; where it runs over the end of that axis each term may lie in a leaf of its own.
     """
     most = 1
-    while most * 2 * steps_per_term(node) <= MAX_STEPS:
+    while most * 2 * steps_per_term(node) <= MAX_STEPS and most * 2 * len(operands) <= MAX_WORDS:
         most *= 2
     if not node.reduced:
         return most
@@ -67,7 +68,7 @@ def terms_per_part(node: Node, operands: tuple[int, ...], step: int = 1) -> int:
 
 def blocks_per_part(size: int) -> int:
     """How many block sums of a dot one part adds: they lie BLOCK / size parts apart."""
-    return min(MAX_STEPS // 2, MAX_LEAVES * LEAF * size // BLOCK)
+    return min(MAX_WORDS, MAX_LEAVES * LEAF * size // BLOCK)
 
 
 @lru_cache(maxsize=1 << 16)

@@ -14,7 +14,7 @@ from pathlib import Path
 from repops import recipes
 from repops.graph import Node
 from repops.operators import BLOCK, LANES, TABLE, Operator, steps_per_term
-from repops.parts import JOINED, LEAF, MAX_LEAVES, _multiply_accumulate
+from repops.parts import JOINED, LEAF, MAX_LEAVES, MAX_WORDS, _multiply_accumulate
 from repops.recipes import MAX_STEPS, Recipe, Value, Writer, primitive, recipe
 from repops.words import PRIMITIVES
 
@@ -84,10 +84,11 @@ def entries(every: dict[int, Recipe], numbers: dict[str, int]) -> list[int]:
 
 
 def _most_terms(row: Operator) -> int:
-    """log2 of how many terms MAX_STEPS admits in a part: the largest power of two."""
+    """log2 of how many terms a part may have, wherever they lie: the largest power of two."""
     if not row.reduces:
         return 0
-    return (MAX_STEPS // steps_per_term(Node(row.name, "f32", ()))).bit_length() - 1
+    steps, words = steps_per_term(Node(row.name, "f32", ())), _term_operands(row).bit_count()
+    return min(MAX_STEPS // steps, MAX_WORDS // words).bit_length() - 1
 
 
 def _term_operands(row: Operator) -> int:
@@ -105,7 +106,13 @@ def text() -> str:
     rows = list(TABLE.values())
     out = [HEAD]
     out += [_constant("BLOCK", BLOCK), _constant("LANES", LANES), _constant("LEAF", LEAF)]
-    out += [_constant("MAX_LEAVES", MAX_LEAVES), _constant("JOINED", JOINED), _constant("MAX_STEPS", MAX_STEPS), "\n"]
+    out += [
+        _constant("MAX_WORDS", MAX_WORDS),
+        _constant("MAX_LEAVES", MAX_LEAVES),
+        _constant("JOINED", JOINED),
+        _constant("MAX_STEPS", MAX_STEPS),
+        "\n",
+    ]
     out += [_constant(name.upper(), TABLE[name].code) for name in NAMED]
     out += [_constant("TREE", TREE, "No operator: what joins the lanes of a sum."), "\n"]
     computed = sum(1 << row.code for row in rows if row.name not in GIVEN)
@@ -121,7 +128,7 @@ def text() -> str:
         _constant(
             "MOST_TERMS",
             sum(_most_terms(row) << 3 * row.code for row in rows),
-            "Three bits a code: log2 of the terms that MAX_STEPS admits in a part.",
+            "Three bits a code: log2 of the most terms that a part has.",
         )
     ]
     out += ["\n", *(_constant(f"DO_{name.upper()}", number) for name, number in numbers.items()), "\n"]

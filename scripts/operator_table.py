@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from repops.operators import TABLE, Operator
-from repops.parts import LANES, MAX_LEAVES
+from repops.parts import LANES, MAX_LEAVES, MAX_WORDS
 from repops.recipes import MAX_STEPS
 
 GROUPS = ((10, "Sources"), (60, "Elementwise"), (70, "Reductions"), (80, "Indexed access"))
@@ -20,7 +20,7 @@ def table() -> str:
         least = limit
     lines += [
         "",
-        f"An element is computed in parts of at most {MAX_STEPS} scalar operations that read at most {MAX_LEAVES} leaves (`repops/parts.py`); "
+        f"An element is computed in parts of at most {MAX_STEPS} scalar operations, whose terms are at most {MAX_WORDS} words in {MAX_LEAVES} leaves (`repops/parts.py`); "
         f"`sum` keeps {LANES} lanes. Codes never change their meaning.",
     ]
     return "\n".join(lines).strip() + "\n"

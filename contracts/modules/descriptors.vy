@@ -47,7 +47,7 @@ def _at(descriptor: Bytes[MAX_BYTES], element: uint256) -> Node:
     data: Bytes[MAX_BYTES + 32] = concat(empty(bytes32), descriptor)
     node: Node = empty(Node)
     node.code = extract32(data, 4, output_type=uint256) & WORD
-    assert node.code < 256 and table.COMPUTED >> node.code & 1 == 1, "operators: given, not computed"
+    assert table.COMPUTED >> node.code & 1 == 1, "operators: given, not computed"
     node.term_operands = table.TERM_OPERANDS >> 3 * node.code & 7
     rank: uint256 = extract32(data, 12, output_type=uint256) & WORD
     node.depth = extract32(data, 16, output_type=uint256) & WORD

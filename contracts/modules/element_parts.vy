@@ -15,8 +15,8 @@ from . import recipe_table as table
 
 # Results of parts that one part may join: a sum so far, and 32 blocks' sums.
 MAX_CARRIED: constant(uint256) = 33
-# One operand of 64 terms, or two of 32.
-MAX_READS: constant(uint256) = 64
+# One operand of 32 terms, or two of 16.
+MAX_READS: constant(uint256) = table.MAX_WORDS
 # Parts that join lanes, before the one that joins these.
 TREES: constant(uint256) = table.LANES // table.JOINED
 
@@ -188,7 +188,7 @@ def _carried(node: descriptors.Node, part: Part, number: uint256, size: uint256)
             # A dot's blocks: each ends in the part that its last term is in.
             chains: uint256 = self._groups(node.terms, size)
             first: uint256 = (number - 1 - chains) * self._joined(size) + 2
-            for i: uint256 in range(part.terms, bound=table.MAX_STEPS // 2):
+            for i: uint256 in range(part.terms, bound=table.MAX_WORDS):
                 found.append(min((first + i) * table.BLOCK // size, chains))
     return found
 
@@ -217,7 +217,7 @@ def _reads(node: descriptors.Node, part: Part) -> DynArray[uint256, MAX_READS]:
     at_b: uint256 = 0
     # The coordinate along the innermost axis.
     along: uint256 = inner
-    for i: uint256 in range(part.terms, bound=table.MAX_STEPS):
+    for i: uint256 in range(part.terms, bound=table.MAX_WORDS):
         if along < inner:
             at_a = unsafe_add(at_a, stride_a)
             at_b = unsafe_add(at_b, stride_b)
@@ -245,7 +245,7 @@ def _joined(size: uint256) -> uint256:
     """
     @return How many blocks' sums one part adds: `blocks_per_part` of repops/parts.py.
     """
-    return min(table.MAX_STEPS // 2, table.MAX_LEAVES * table.LEAF * size // table.BLOCK)
+    return min(table.MAX_WORDS, table.MAX_LEAVES * table.LEAF * size // table.BLOCK)
 
 
 @internal

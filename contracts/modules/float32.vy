@@ -15,7 +15,6 @@
 
 MAGNITUDE: constant(uint256) = 2**31 - 1
 SIGN: constant(uint256) = 2**31
-WORD: constant(uint256) = 2**32 - 1
 INFINITY: constant(uint256) = 255 << 23
 NAN: constant(uint256) = 511 << 22
 ONE: constant(uint256) = 1

@@ -14,6 +14,7 @@
 BLOCK: constant(uint256) = 256
 LANES: constant(uint256) = 32
 LEAF: constant(uint256) = 128
+MAX_WORDS: constant(uint256) = 32
 MAX_LEAVES: constant(uint256) = 8
 JOINED: constant(uint256) = 8
 MAX_STEPS: constant(uint256) = 64
@@ -36,8 +37,8 @@ TREE: constant(uint256) = 0
 COMPUTED: constant(uint256) = 17855313355419578006548
 # Three bits a code: which operands' views range over the reduced axes too.
 TERM_OPERANDS: constant(uint256) = 712504434613157621821803505062747530313417165896685470304635453440
-# Three bits a code: log2 of the terms that MAX_STEPS admits in a part.
-MOST_TERMS: constant(uint256) = 496943070994297890319951964687743953794239784163022682802513510400
+# Three bits a code: log2 of the most terms that a part has.
+MOST_TERMS: constant(uint256) = 482133473470698957592637367797397867136044633798552811756412993536
 
 DO_FMA: constant(uint256) = 0
 DO_WHERE: constant(uint256) = 1
