@@ -19,7 +19,7 @@ from repops.words import NEGATIVE_INFINITY, SIGN, signed
 
 LEAF = 128  # words in a leaf of a committed tensor
 MAX_WORDS = 32  # words that the terms of one part read
-MAX_LEAVES = 8  # leaves that these may lie in
+MAX_LEAVES = 4  # leaves that these may lie in
 JOINED = 8  # lanes of a sum that one part joins
 
 Read = Callable[[int, int], int]  # (operand, linear index in its source) -> word

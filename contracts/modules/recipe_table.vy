@@ -15,7 +15,7 @@ BLOCK: constant(uint256) = 256
 LANES: constant(uint256) = 32
 LEAF: constant(uint256) = 128
 MAX_WORDS: constant(uint256) = 32
-MAX_LEAVES: constant(uint256) = 8
+MAX_LEAVES: constant(uint256) = 4
 JOINED: constant(uint256) = 8
 MAX_STEPS: constant(uint256) = 64
 
