@@ -95,7 +95,8 @@ def judge(
 @internal
 @pure
 def _end(frame: IEvidence.Frame, position: IEvidence.Position, end: bindings.End):
-    self._check_here(position.phase == game_words.SEGMENTS)
+    # A trial claims no end apart from its segments.
+    self._check_here(position.phase == game_words.SEGMENTS and frame.job != claims.TRIALS)
     segments: uint256 = (frame.inner_steps + frame.segment_steps - 1) // frame.segment_steps
     leaf: bytes32 = merkle._segment_leaf(frame.inner_steps, end.state)
     assert (
@@ -134,8 +135,10 @@ def _begin(frame: IEvidence.Frame, position: IEvidence.Position, begin: bindings
 @view
 def _seed(frame: IEvidence.Frame) -> bytes4:
     """
-    @notice What a slot-round's random draws come from.
+    @notice What a slot-round's random draws come from; a trial's come from its seed, which is its round.
     """
+    if frame.job == claims.TRIALS:
+        return convert(slice(convert(frame.round, bytes32), 0, 4), bytes4)
     manifest: bytes32 = (staticcall ITaskViews(tasks).jobs(frame.job)).manifest
     digest: bytes32 = sha256(
         concat(b"seed", manifest, merkle._little_endian(frame.round), merkle._little_endian(frame.slot))
@@ -185,6 +188,10 @@ def _data(frame: IEvidence.Frame, position: IEvidence.Position, given: bindings.
     self._check_here(frame.kind == TRAINING_PROGRAM)
     name: Bytes[bindings.MAX_ENTRY] = self._batch_name(frame, position, given.descriptor, given.entry)
     committed: bytes4 = bindings._shown(position, given.leaf, given.element)
+    if frame.job == claims.TRIALS:
+        # All its batches are zeros.
+        self._check_false(committed != empty(bytes4))
+        return
     head: Bytes[merkle.MAX_HEAD] = b""
     count: uint256 = 0
     head, count = openings._head(given.descriptor)

@@ -13,6 +13,7 @@
 
 from ethereum.ercs import IERC20
 
+from .interfaces import IAdmissions
 from .interfaces import IEvidence
 from .interfaces import INodeRegistry
 from .interfaces import IOperators
@@ -59,6 +60,9 @@ settlement: immutable(address)
 evidence: immutable(address)
 operators: immutable(address)
 audit_pool: immutable(address)
+admissions: immutable(address)
+# Seconds in which a trial is re-executed.
+trial_s: immutable(uint256)
 # Seconds in which a move is made, and all moves of one side; a job's re-execution is added to both.
 move_s: immutable(uint256)
 side_s: immutable(uint256)
@@ -156,6 +160,7 @@ def __init__(
     evidence_: address,
     operators_: address,
     audit_pool_: address,
+    admissions_: address,
     move_s_: uint256,
     side_s_: uint256,
 ):
@@ -166,6 +171,7 @@ def __init__(
     @param evidence_ Says whether evidence shows that a claim is false.
     @param operators_ Says in how many parts an element comes about.
     @param audit_pool_ Is owed half of the coin that challengers lose.
+    @param admissions_ Keeps the claims of trials, and hears how their games end.
     @param move_s_ Seconds in which a move is made, beside a job's re-execution.
     @param side_s_ Seconds of all moves of one side, beside a job's re-execution.
     """
@@ -175,6 +181,8 @@ def __init__(
     evidence = evidence_
     operators = operators_
     audit_pool = audit_pool_
+    admissions = admissions_
+    trial_s = staticcall IAdmissions(admissions_).benchmark_s()
     move_s = move_s_
     side_s = side_s_
 
@@ -197,7 +205,9 @@ def challenge(
     @param result What the slot's result leaf is made of; of an aggregation it is not read.
     """
     assert (
-        kind <= AGGREGATION and (kind == AGGREGATION) == (claim.seat == claims.AGGREGATION)
+        kind <= AGGREGATION
+        and (kind == AGGREGATION) == (claim.seat == claims.AGGREGATION)
+        and (kind == TRAINING or job != claims.TRIALS)
     ), "referee: not of this kind"
     assert (
         slot == 0 if kind == AGGREGATION else claims._holds_slot(claim, slot)
@@ -206,7 +216,7 @@ def challenge(
     assert (
         work.inner_steps > 0
         and work.segment_steps > 0
-        and work_root == self._job_record(job).work_root
+        and work_root == self._work_root(job, claim)
     ), "referee: work does not match"
     claim_hash: bytes32 = claims._hash(claim)
     frame: IEvidence.Frame = empty(IEvidence.Frame)
@@ -514,7 +524,7 @@ def settle(game: uint256, claim: ISettlementViews.Claim):
     @notice Ends a game whose claim was convicted elsewhere: the bond goes back.
     """
     self._playing(game, claim)
-    assert not claims._is_pending(settlement, self._job(game), claim), "referee: claim is pending"
+    assert not claims._is_pending(self._court(self._job(game)), self._job(game), claim), "referee: claim is pending"
     self._end(game, claim, True)
 
 
@@ -585,7 +595,7 @@ def _open_game(
     assert paid >= coin, "referee: bond too small"
     terms: ITaskRegistry.Schedule = staticcall ITaskRegistry(tasks).schedules(job)
     # Every game against the claim has its own trace to be computed, by the same machine.
-    extra_s: uint256 = (open + 1) * terms.reexecute_s
+    extra_s: uint256 = (open + 1) * (trial_s if job == claims.TRIALS else terms.reexecute_s)
     state: words.Game = empty(words.Game)
     state.committer_left = side_s + extra_s
     state.challenger_left = side_s + extra_s
@@ -618,10 +628,11 @@ def _open_game(
         coin=paid,
         tokens=tokens,
     )
-    extcall ISettlementViews(settlement).open_dispute(job, claim)
-    self._check_transfer(
-        extcall IERC20(terms.token).transferFrom(msg.sender, self, tokens, default_return_value=True)
-    )
+    extcall ISettlementViews(self._court(job)).open_dispute(job, claim)
+    if tokens > 0:
+        self._check_transfer(
+            extcall IERC20(terms.token).transferFrom(msg.sender, self, tokens, default_return_value=True)
+        )
     return game
 
 
@@ -867,8 +878,9 @@ def _end(game: uint256, claim: ISettlementViews.Claim, committer_loses: bool):
     tokens: uint256 = bond & bits.U128
     claim_hash: bytes32 = self.claim_hashes[game]
     outcome: uint256 = SETTLED
+    court: address = self._court(job)
     challengers: DynArray[address, MAX_GAMES] = []
-    if claims._is_pending(settlement, job, claim):
+    if claims._is_pending(court, job, claim):
         outcome = CONVICTED if committer_loses else DISMISSED
     if outcome == CONVICTED:
         # INVARIANT challengers: whose game is open at the conviction shares in it, once for each game.
@@ -887,7 +899,7 @@ def _end(game: uint256, claim: ISettlementViews.Claim, committer_loses: bool):
         self.owed[COIN][challenger] += coin
         self.owed[token][challenger] += tokens
     log GameEnded(job=job, game=game, challenger=challenger, outcome=outcome)
-    extcall ISettlementViews(settlement).close_dispute(job, claim, outcome == CONVICTED, challengers)
+    extcall ISettlementViews(court).close_dispute(job, claim, outcome == CONVICTED, challengers)
 
 
 @internal
@@ -926,6 +938,23 @@ def _operator(game: uint256) -> uint256:
 @view
 def _job(game: uint256) -> uint256:
     return self.players[game] & bits.U40
+
+
+@internal
+@view
+def _court(job: uint256) -> address:
+    """
+    @notice Who keeps the claims of a job.
+    """
+    return admissions if job == claims.TRIALS else settlement
+
+
+@internal
+@view
+def _work_root(job: uint256, claim: ISettlementViews.Claim) -> bytes32:
+    if job == claims.TRIALS:
+        return (staticcall IAdmissions(admissions).trials(claim.turn)).work_root
+    return self._job_record(job).work_root
 
 
 @internal
