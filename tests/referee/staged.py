@@ -39,9 +39,13 @@ class Staged(Contest):
                 return None
             if move.name == "convict":
                 self.last = game
-                reason = self.attempt("referee", move.name, DAVE, number, *move.args)
-                assert reason is None or reason.startswith("evidence: "), reason
-                return None if reason else int(move.args[2])
+                _, frame, kind, data = move.args
+                try:
+                    contracts_judge(self)(kind, frame, game.position, data)
+                except Refused:
+                    return None
+                self.ok("referee", move.name, DAVE, number, *move.args)
+                return int(kind)
             self.ok("referee", move.name, DAVE if game.is_challengers_turn else hot, number, *move.args)
             shown = shown.told(**self.events())
             assert shown.phase == self.game(number).phase
