@@ -24,8 +24,7 @@ from repops.merkle import Tree
 from repops.parts import part_count
 from tests.referee.hostile import Hostile
 from zoo_compute.evidence import Evidence
-from zoo_compute.spec.games import Frame, Game, Kind, Phase, Result
-from zoo_compute.spec.params import CHILDREN_HEIGHT
+from zoo_compute.spec.games import Frame, Game, Kind, Phase, Result, span_of
 
 BEGIN = -1  # stands for the step before the first
 
@@ -236,6 +235,6 @@ class Nearby(Hostile):
             leaf = 0
         if leaf >> game.height != game.index:
             leaf = game.index << game.height
-        depth = min(CHILDREN_HEIGHT, game.height)
+        depth = span_of(game.height)
         place = leaf >> game.height - depth & (1 << depth) - 1
         return Move("pick", (place, shown.last[place], Tree(shown.last).path(place)))

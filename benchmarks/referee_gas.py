@@ -71,7 +71,7 @@ class Bench:
 
     def pick(self, game: Game) -> Game:
         children = self.side.tree(game).children(game.height, game.index)
-        depth, place = min(4, game.height), min(1, game.height)
+        depth, place = rules.span_of(game.height), min(1, game.height)
         path = Tree(children).path(place)
         used = self.send(self.referee, "pick", self.me, 1, place, children[place], list(path))
         self.note("pick" if depth == 4 else f"pick_{1 << depth}", used)

@@ -109,7 +109,7 @@ def _end(frame: IEvidence.Frame, position: IEvidence.Position, end: bindings.End
 @internal
 @view
 def _begin(frame: IEvidence.Frame, position: IEvidence.Position, begin: bindings.Begin):
-    self._check_here(position.phase == game_words.STATE and position.height == 0 and frame.is_begin)
+    self._check_here(position.phase == game_words.STATE and position.height == 0 and frame.is_begin == 1)
     bindings._check_entry(frame, begin.entry, position.index)
     name: Bytes[bindings.MAX_ENTRY] = bindings._name(begin.entry, bindings.STATE_NAME_AT)
     root: bytes32 = begin.tensor.root
@@ -149,7 +149,7 @@ def _seed(frame: IEvidence.Frame) -> bytes4:
 @internal
 @pure
 def _output(frame: IEvidence.Frame, position: IEvidence.Position, output: bindings.Output):
-    self._check_here(position.phase == game_words.STATE and position.height == 0 and not frame.is_begin)
+    self._check_here(position.phase == game_words.STATE and position.height == 0 and frame.is_begin == 0)
     bindings._check_entry(frame, output.entry, position.index)
     after: uint256 = bindings._number(output.entry.data, 8)
     assert (

@@ -24,10 +24,10 @@ PART: constant(uint256) = 8
 # Stands for the parts' results where an operand is named: operands are numbered below it.
 CARRIED: constant(uint256) = 32
 MAX_SOURCES: constant(uint256) = 3
-# Leaves of one source: the 32 lanes of a sum.
-MAX_OPENED: constant(uint256) = 32
+# Leaves of one source, and of all: a sum so far and the block sums that are added to it lie in ten.
+MAX_OPENED: constant(uint256) = 16
 MAX_SHOWN: constant(uint256) = MAX_OPENED + 1
-MAX_WORDS: constant(uint256) = 129
+MAX_WORDS: constant(uint256) = 65
 # Added to an address, `operand << 64 | word`: what is below it is of no leaf that was opened.
 OPENED: constant(uint256) = 1 << 64
 CANONICAL_NAN: constant(uint256) = 511 << 22

@@ -37,7 +37,7 @@ AGGREGATION: constant(uint256) = 2
 DEFENCE_GAS: constant(uint256) = 2_000_000
 FEE_MULTIPLE: constant(uint256) = 2
 LEAST_BASE_FEE: constant(uint256) = 10**9
-# A bond in tokens is so much of the price at risk; the k-th game open against a claim has min(k, BOND_STEPS) times the first's.
+# A bond in tokens is so much of the price at risk; the k-th game open against an operator has min(k, BOND_STEPS) times the first's.
 BOND_BPS: constant(uint256) = 1_000
 BPS: constant(uint256) = 10_000
 BOND_STEPS: constant(uint256) = 4
@@ -52,6 +52,8 @@ CONVICTED: constant(uint256) = 1
 DISMISSED: constant(uint256) = 2
 SETTLED: constant(uint256) = 3
 MAX_DATA: constant(uint256) = 40_960
+# So many games against an operator lengthen the clocks of the next; more do not, so that these fit a game's word.
+MOST_COUNTED: constant(uint256) = 128
 
 
 registry: immutable(address)
@@ -70,10 +72,9 @@ side_s: immutable(uint256)
 
 # What `games` shows.
 struct Shown:
-    job: uint256
     operator: uint256
     challenger: address
-    claim_hash: bytes32
+    before: uint256
     frame_hash: bytes32
     coin: uint256
     tokens: uint256
@@ -89,14 +90,14 @@ game_words: HashMap[uint256, uint256]
 nodes: HashMap[uint256, bytes32]
 # game -> keccak256 of its frame's ABI encoding
 frames: HashMap[uint256, bytes32]
-# game -> challenger (160) | operator (56) | job (40)
+# game -> challenger (160) | operator (48) | the game against the same claim that was opened before it (48)
 players: HashMap[uint256, uint256]
 # game -> coin (128) | tokens (128)
 bonds: HashMap[uint256, uint256]
-# game -> keccak256 of its claim's ABI encoding
-claim_hashes: HashMap[uint256, bytes32]
-# job -> claim_hash -> its open games
-open_games: HashMap[uint256, HashMap[bytes32, DynArray[uint256, MAX_GAMES]]]
+# job -> claim_hash -> the latest of its open games, from which the others are found
+latest: public(HashMap[uint256, HashMap[bytes32, uint256]])
+# operator -> games against it that were opened (128) | that ended (128)
+games_against: HashMap[uint256, uint256]
 # token -> account -> what it may withdraw; the zero address stands for the chain's coin
 owed: public(HashMap[address, HashMap[address, uint256]])
 # token -> the halves of lost bonds that nothing can spend
@@ -257,21 +258,17 @@ def reveal(game: uint256, children: DynArray[bytes32, openings.CHILDREN]):
     @notice Shows the children of the disputed node. There is one answer, so anybody may give it.
     """
     state: words.Game = self._move(game, words.REVEAL, ANYBODY)
-    self._check_children(self.nodes[game], state.height, children)
-    state = words._moved(state)
-    state.awaits = words.PICK
-    self.game_words[game] = words._pack(state)
-    log NodeRevealed(game=game, children=children)
+    self._show(game, words._moved(state), self.nodes[game], children)
 
 
 @external
-def pick(game: uint256, place: uint256, child: bytes32, path: DynArray[bytes32, openings.CHILDREN_HEIGHT]):
+def pick(game: uint256, place: uint256, child: bytes32, path: DynArray[bytes32, words.MAX_SPAN]):
     """
     @notice The challenger names the child that it disputes.
     @param path Siblings, from the child up to the disputed node.
     """
     state: words.Game = self._move(game, words.PICK, CHALLENGER)
-    depth: uint256 = min(openings.CHILDREN_HEIGHT, state.height)
+    depth: uint256 = words._span(state.height)
     assert (
         len(path) == depth
         and place < 1 << depth
@@ -280,12 +277,7 @@ def pick(game: uint256, place: uint256, child: bytes32, path: DynArray[bytes32, 
     state = words._moved(state)
     state.height -= depth
     state.index = state.index << depth | place
-    if state.height > 0:
-        state.awaits = words.REVEAL
-    else:
-        state.awaits = self._awaited_at(state, child)
-    self.game_words[game] = words._pack(state)
-    self.nodes[game] = child
+    self._arrive(game, state, child)
     log ChildPicked(game=game, place=place, child=child)
 
 
@@ -361,7 +353,7 @@ def open_begin(
     assert merkle._segment_leaf(0, root) == self.nodes[game], "referee: states do not match"
     self._check_program(fixed, program)
     fixed.after = root
-    fixed.is_begin = True
+    fixed.is_begin = 1
     self._enter(game, words._moved(state), words.STATE, root, openings._state_count(program), fixed, children)
 
 
@@ -377,12 +369,7 @@ def dispute_state(game: uint256, frame: IEvidence.Frame, program: openings.Progr
     assert state.phase == words.NODES and self.nodes[game] == fixed.trace_root, "referee: not at the root of a trace"
     self._check_program(fixed, program)
     state = self._stand(words._moved(state), words.STATE, openings._state_count(program))
-    if state.height > 0:
-        state.awaits = words.REVEAL
-    else:
-        state.awaits = self._awaited_at(state, fixed.after)
-    self.game_words[game] = words._pack(state)
-    self.nodes[game] = fixed.after
+    self._arrive(game, state, fixed.after)
     log StateDisputed(game=game)
 
 
@@ -447,7 +434,7 @@ def ask_parts(
     ), "referee: no such element"
     parts: uint256 = staticcall IOperators(operators).part_count(descriptor, element)
     assert parts > 1, "referee: one part"
-    assert parts < words.MAX_COUNT, "referee: too many elements"
+    self._check_count(parts)
     fixed.element = element
     fixed.parts = parts
     state = words._moved(state)
@@ -489,43 +476,36 @@ def convict(
     @notice Shows that the claim is false: whoever's turn it is, and whoever shows it.
     @param kind Which kind of evidence.
     """
-    state: words.Game = self._playing(game, claim)
     fixed: IEvidence.Frame = frame
-    self._check_frame(game, fixed)
+    state: words.Game = self._playing(game, claim, fixed)
     self._check_there(state)
     # It reverts with what does not hold.
     assert staticcall IEvidence(evidence).judge(kind, fixed, self._position(game, state), data), "referee: not false"
-    self._end(game, claim, True)
+    self._end(game, claim, fixed, True)
 
 
 @external
-def concede(game: uint256, claim: ISettlementViews.Claim):
+def concede(game: uint256, claim: ISettlementViews.Claim, frame: IEvidence.Frame):
     """
     @notice The challenger gives up.
     """
-    self._playing(game, claim)
+    fixed: IEvidence.Frame = frame
+    self._playing(game, claim, fixed)
     self._check_challenger(game)
-    self._end(game, claim, False)
+    self._end(game, claim, fixed, False)
 
 
 @external
-def time_out(game: uint256, claim: ISettlementViews.Claim):
+def time_out(game: uint256, claim: ISettlementViews.Claim, frame: IEvidence.Frame):
     """
-    @notice The side that owes a move and was silent loses.
+    @notice The side that owes a move and was silent loses. Where the claim was convicted elsewhere nobody loses, at any time.
     """
-    state: words.Game = self._playing(game, claim)
-    assert block.timestamp > words._due(state), "referee: time left"
-    self._end(game, claim, state.awaits < words.PICK)
-
-
-@external
-def settle(game: uint256, claim: ISettlementViews.Claim):
-    """
-    @notice Ends a game whose claim was convicted elsewhere: the bond goes back.
-    """
-    self._playing(game, claim)
-    assert not claims._is_pending(self._court(self._job(game)), self._job(game), claim), "referee: claim is pending"
-    self._end(game, claim, True)
+    fixed: IEvidence.Frame = frame
+    state: words.Game = self._playing(game, claim, fixed)
+    assert (
+        block.timestamp > words._due(state) or not self._is_pending(fixed.job, claim)
+    ), "referee: time left"
+    self._end(game, claim, fixed, state.awaits < words.PICK)
 
 
 @external
@@ -553,10 +533,9 @@ def games(game: uint256) -> Shown:
     """
     bond: uint256 = self.bonds[game]
     return Shown(
-        job=self._job(game),
         operator=self._operator(game),
         challenger=self._challenger(game),
-        claim_hash=self.claim_hashes[game],
+        before=self._before(game),
         frame_hash=self.frames[game],
         coin=bond >> 128,
         tokens=bond & bits.U128,
@@ -567,11 +546,11 @@ def games(game: uint256) -> Shown:
 
 @external
 @view
-def games_of(job: uint256, claim_hash: bytes32) -> DynArray[uint256, MAX_GAMES]:
+def open_against(operator: uint256) -> uint256:
     """
-    @notice The open games against a claim.
+    @notice How many games are open against an operator, whatever they are about.
     """
-    return self.open_games[job][claim_hash]
+    return self._open_against(operator)
 
 
 @internal
@@ -587,15 +566,16 @@ def _bond(claim: ISettlementViews.Claim, games: uint256) -> (uint256, uint256):
 def _open_game(
     job: uint256, claim: ISettlementViews.Claim, claim_hash: bytes32, frame: IEvidence.Frame, paid: uint256
 ) -> uint256:
-    open: uint256 = len(self.open_games[job][claim_hash])
-    assert open < MAX_GAMES, "referee: too many games"
+    before: uint256 = self.latest[job][claim_hash]
+    assert len(self._games_of(job, claim_hash)) < MAX_GAMES, "referee: too many games"
+    open: uint256 = self._open_against(claim.operator)
     coin: uint256 = 0
     tokens: uint256 = 0
     coin, tokens = self._bond(claim, open)
     assert paid >= coin, "referee: bond too small"
     terms: ITaskRegistry.Schedule = staticcall ITaskRegistry(tasks).schedules(job)
-    # Every game against the claim has its own trace to be computed, by the same machine.
-    extra_s: uint256 = (open + 1) * (trial_s if job == claims.TRIALS else terms.reexecute_s)
+    # Every game has its own trace to be computed, and the operator's machine computes one after the other.
+    extra_s: uint256 = min(open + 1, MOST_COUNTED) * (trial_s if job == claims.TRIALS else terms.reexecute_s)
     state: words.Game = empty(words.Game)
     state.committer_left = side_s + extra_s
     state.challenger_left = side_s + extra_s
@@ -612,12 +592,12 @@ def _open_game(
     self.game_words[game] = words._pack(state)
     self.players[game] = (
         convert(msg.sender, uint256) << 96
-        | convert(convert(claim.operator, uint56), uint256) << 40
-        | convert(convert(job, uint40), uint256)
+        | convert(convert(claim.operator, uint48), uint256) << 48
+        | before
     )
     self.bonds[game] = convert(convert(paid, uint128), uint256) << 128 | tokens
-    self.claim_hashes[game] = claim_hash
-    self.open_games[job][claim_hash].append(game)
+    self.latest[job][claim_hash] = game
+    self.games_against[claim.operator] += 1 << 128
     self._fix(game, frame)
     log GameOpened(
         job=job,
@@ -668,10 +648,11 @@ def _open(game: uint256, frame: IEvidence.Frame, mover: uint256) -> words.Game:
 
 @internal
 @view
-def _playing(game: uint256, claim: ISettlementViews.Claim) -> words.Game:
+def _playing(game: uint256, claim: ISettlementViews.Claim, frame: IEvidence.Frame) -> words.Game:
     state: words.Game = words._unpack(self.game_words[game])
     assert state.awaits != 0, "referee: no open game"
-    assert claims._hash(claim) == self.claim_hashes[game], "referee: other claim"
+    self._check_frame(game, frame)
+    assert claims._hash(claim) == frame.claim, "referee: other claim"
     return state
 
 
@@ -679,6 +660,12 @@ def _playing(game: uint256, claim: ISettlementViews.Claim) -> words.Game:
 @pure
 def _check_move(is_due: bool):
     assert is_due, "referee: not this move"
+
+
+@internal
+@pure
+def _check_count(count: uint256):
+    assert count < words.MAX_COUNT, "referee: too many elements"
 
 
 @internal
@@ -702,12 +689,18 @@ def _check_challenger(game: uint256):
 @internal
 @view
 def _check_frame(game: uint256, frame: IEvidence.Frame):
-    assert keccak256(abi_encode(frame)) == self.frames[game], "referee: other frame"
+    assert self._hash(frame) == self.frames[game], "referee: other frame"
+
+
+@internal
+@pure
+def _hash(frame: IEvidence.Frame) -> bytes32:
+    return keccak256(abi_encode(frame))
 
 
 @internal
 def _fix(game: uint256, frame: IEvidence.Frame):
-    self.frames[game] = keccak256(abi_encode(frame))
+    self.frames[game] = self._hash(frame)
     log FrameFixed(game=game, frame=frame)
 
 
@@ -718,11 +711,17 @@ def _check_program(frame: IEvidence.Frame, program: openings.Program):
 
 
 @internal
-@pure
-def _check_children(node: bytes32, height: uint256, children: DynArray[bytes32, openings.CHILDREN]):
+def _show(game: uint256, state: words.Game, node: bytes32, children: DynArray[bytes32, openings.CHILDREN]):
+    """
+    @notice The children of the node that the game stands at.
+    """
     assert (
-        len(children) == 1 << min(openings.CHILDREN_HEIGHT, height) and openings._root(children) == node
+        len(children) == 1 << words._span(state.height) and openings._root(children) == node
     ), "referee: children do not match"
+    shown: words.Game = state
+    shown.awaits = words.PICK
+    self.game_words[game] = words._pack(shown)
+    log NodeRevealed(game=game, children=children)
 
 
 @internal
@@ -761,12 +760,25 @@ def _step_of(frame: IEvidence.Frame, phase: uint256, leaf: uint256) -> uint256:
 
 
 @internal
+def _arrive(game: uint256, state: words.Game, node: bytes32):
+    """
+    @notice The challenger went to a node.
+    """
+    arrived: words.Game = state
+    arrived.awaits = self._awaited_at(state, node)
+    self.game_words[game] = words._pack(arrived)
+    self.nodes[game] = node
+
+
+@internal
 @pure
 def _awaited_at(state: words.Game, node: bytes32) -> uint256:
     """
-    @notice The move that is due at a leaf. Who has anything but padding beyond a tree's last leaf owes an opening that there
+    @notice The move that is due at a node. Who has anything but padding beyond a tree's last leaf owes an opening that there
             is not, and loses by silence; nothing leads to the state before a segment's first step, or beyond padding.
     """
+    if state.height > 0:
+        return words.REVEAL
     if words._is_beyond(state):
         return words.EVIDENCE if node == empty(bytes32) else words.OPEN
     if state.phase == words.STATE or (state.phase == words.STEPS and state.index == 0):
@@ -802,13 +814,9 @@ def _enter(
     """
     @notice At the root of a tree, whose children are revealed.
     """
-    state: words.Game = self._stand(moved, phase, count)
-    self._check_children(root, state.height, children)
-    state.awaits = words.PICK
-    self.game_words[game] = words._pack(state)
     self.nodes[game] = root
     self._fix(game, frame)
-    log NodeRevealed(game=game, children=children)
+    self._show(game, self._stand(moved, phase, count), root, children)
 
 
 @internal
@@ -834,7 +842,7 @@ def _enter_words(
     """
     @notice As `_enter`; a tree of one leaf is shown at once. One of no word is padding, and has nothing to show.
     """
-    assert count < words.MAX_COUNT, "referee: too many elements"
+    self._check_count(count)
     if count > openings.WORDS_A_LEAF:
         self._enter(game, words._moved(before), phase, root, count, frame, children)
         return
@@ -866,60 +874,87 @@ def _position(game: uint256, state: words.Game) -> IEvidence.Position:
 
 
 @internal
-def _end(game: uint256, claim: ISettlementViews.Claim, committer_loses: bool):
+def _end(game: uint256, claim: ISettlementViews.Claim, frame: IEvidence.Frame, committer_loses: bool):
     """
     @notice The bond finds its owners and Settlement hears of it. When the claim is not pending any more nobody loses: a disputed
             claim cannot be paid, so it was convicted elsewhere.
     """
-    job: uint256 = self._job(game)
+    job: uint256 = frame.job
     challenger: address = self._challenger(game)
     bond: uint256 = self.bonds[game]
     coin: uint256 = bond >> 128
     tokens: uint256 = bond & bits.U128
-    claim_hash: bytes32 = self.claim_hashes[game]
+    open: DynArray[uint256, MAX_GAMES] = self._games_of(job, frame.claim)
     outcome: uint256 = SETTLED
-    court: address = self._court(job)
     challengers: DynArray[address, MAX_GAMES] = []
-    if claims._is_pending(court, job, claim):
+    if self._is_pending(job, claim):
         outcome = CONVICTED if committer_loses else DISMISSED
     if outcome == CONVICTED:
         # INVARIANT challengers: whose game is open at the conviction shares in it, once for each game.
-        for each: uint256 in self.open_games[job][claim_hash]:
+        for each: uint256 in open:
             challengers.append(self._challenger(each))
-    self._forget(game, job, claim_hash)
+    self._forget(game, job, frame.claim, open)
+    self.games_against[claim.operator] += 1
     token: address = self._job_record(job).token
     # INVARIANT bonds: what is held is the open games' bonds, what is owed, and what is burned.
     if outcome == DISMISSED:
         owner: address = staticcall INodeRegistry(registry).owner_of(claim.operator)
-        self.owed[COIN][owner] += coin // 2
-        self.owed[COIN][audit_pool] += coin - coin // 2
-        self.owed[token][owner] += tokens // 2
+        self._owe(COIN, owner, coin // 2)
+        self._owe(COIN, audit_pool, coin - coin // 2)
+        self._owe(token, owner, tokens // 2)
         self.burned[token] += tokens - tokens // 2
     else:
-        self.owed[COIN][challenger] += coin
-        self.owed[token][challenger] += tokens
+        self._owe(COIN, challenger, coin)
+        self._owe(token, challenger, tokens)
     log GameEnded(job=job, game=game, challenger=challenger, outcome=outcome)
-    extcall ISettlementViews(court).close_dispute(job, claim, outcome == CONVICTED, challengers)
+    extcall ISettlementViews(self._court(job)).close_dispute(job, claim, outcome == CONVICTED, challengers)
 
 
 @internal
-def _forget(game: uint256, job: uint256, claim_hash: bytes32):
+def _owe(token: address, account: address, amount: uint256):
+    self.owed[token][account] += amount
+
+
+@internal
+def _forget(game: uint256, job: uint256, claim_hash: bytes32, open: DynArray[uint256, MAX_GAMES]):
     """
-    @notice The game is over; the last one of its claim's list takes its place there.
+    @notice The game is over: what was opened before it follows on what was opened after it.
     """
+    before: uint256 = self._before(game)
+    after: uint256 = 0
+    for each: uint256 in open:
+        if each == game:
+            break
+        after = each
+    if after == 0:
+        self.latest[job][claim_hash] = before
+    else:
+        self.players[after] = self.players[after] >> 48 << 48 | before
     self.game_words[game] = 0
     self.nodes[game] = empty(bytes32)
     self.frames[game] = empty(bytes32)
     self.players[game] = 0
     self.bonds[game] = 0
-    self.claim_hashes[game] = empty(bytes32)
-    last: uint256 = self.open_games[job][claim_hash].pop()
-    if last == game:
-        return
-    for i: uint256 in range(len(self.open_games[job][claim_hash]), bound=MAX_GAMES):
-        if self.open_games[job][claim_hash][i] == game:
-            self.open_games[job][claim_hash][i] = last
+
+
+@internal
+@view
+def _games_of(job: uint256, claim_hash: bytes32) -> DynArray[uint256, MAX_GAMES]:
+    found: DynArray[uint256, MAX_GAMES] = []
+    game: uint256 = self.latest[job][claim_hash]
+    for _: uint256 in range(MAX_GAMES):
+        if game == 0:
             break
+        found.append(game)
+        game = self._before(game)
+    return found
+
+
+@internal
+@view
+def _open_against(operator: uint256) -> uint256:
+    games: uint256 = self.games_against[operator]
+    return (games >> 128) - (games & bits.U128)
 
 
 @internal
@@ -931,13 +966,13 @@ def _challenger(game: uint256) -> address:
 @internal
 @view
 def _operator(game: uint256) -> uint256:
-    return self.players[game] >> 40 & (2**56 - 1)
+    return self.players[game] >> 48 & (2**48 - 1)
 
 
 @internal
 @view
-def _job(game: uint256) -> uint256:
-    return self.players[game] & bits.U40
+def _before(game: uint256) -> uint256:
+    return self.players[game] & (2**48 - 1)
 
 
 @internal
@@ -947,6 +982,12 @@ def _court(job: uint256) -> address:
     @notice Who keeps the claims of a job.
     """
     return admissions if job == claims.TRIALS else settlement
+
+
+@internal
+@view
+def _is_pending(job: uint256, claim: ISettlementViews.Claim) -> bool:
+    return claims._is_pending(self._court(job), job, claim)
 
 
 @internal

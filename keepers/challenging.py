@@ -36,7 +36,7 @@ class Bond:
 
 
 def bond_of(chain: Chain, claim: Claim, games: int) -> Bond:
-    """Of the next game against a claim that has so many open, with room for the base fee to rise by an eighth."""
+    """Of the next game against a claim whose operator has so many open, with room for the base fee to rise by an eighth."""
     base_fee = chain.w3.eth.get_block("latest").get("baseFeePerGas", 0) * 9 // 8
     fields: tuple[Any, ...] = claim.fields
     return Bond(*bond(state.Claim(*fields), games, base_fee))
@@ -57,7 +57,7 @@ def challenge(chain: Chain, sender: Sender, view: JobView, claim: Claim, dispute
             f"the claim of operator {claim.operator} in turn {claim.turn} cannot be challenged any more",
             hint="a claim is challenged while its window is open; `zoo job show` has the deadline",
         )
-    needed = bond_of(chain, claim, sum(game.is_open for game in games))
+    needed = bond_of(chain, claim, chain.referee.open_against(claim.operator))
     _provide(chain, sender, view, needed.tokens)
     log.warning("job %d: challenging operator %d's turn %d, slot %d for %s", view.job, claim.operator, claim.turn, slot, needed)  # fmt: skip
     args: Any = (claim.fields, kind, slot, raw(dispute["work"]), raw(dispute["result"]))

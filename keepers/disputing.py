@@ -11,6 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -114,13 +115,13 @@ class Disputing:
         claim, state = game.claim_in(view), game.state
         assert state is not None, "an open game stands somewhere"
         if claim.final:  # convicted in another game
-            self._send(game, "settle", (claim.fields,))
+            self._send(game, "time_out", (claim.fields, astuple(game.frame)))
             return
         side = "challenger" if state.is_challengers_turn else "committer"
         if side in self._sides(game):
             self._move(head, game, view, claim, side)
         elif head.timestamp > state.due:
-            self._send(game, "time_out", (claim.fields,))
+            self._send(game, "time_out", (claim.fields, astuple(game.frame)))
 
     def _move(self, head: Head, game: GameView, view: JobView, claim: Claim, side: str) -> None:
         request = move_request(view, claim, game, side, self._kept(game))

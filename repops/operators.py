@@ -219,12 +219,12 @@ def terms(node: Node) -> int:
 
 
 def steps_per_term(node: Node) -> int:
-    """Scalar operations one term costs."""
+    """Scalar operations one term costs, a fused multiply-add counting two."""
     row = TABLE[node.op]
     if row.is_fold:
         assert row.recipe is not None
         return max(1, len(row.recipe.steps))
-    return {"scatter": 2, "scatter_add": 3, "rank": len(recipes.rank_term.steps)}.get(node.op, 1)
+    return {"dot": 2, "scatter": 2, "scatter_add": 3, "rank": len(recipes.rank_term.steps)}.get(node.op, 1)
 
 
 def flops(node: Node) -> int:

@@ -18,7 +18,8 @@ from repops.recipes import MAX_STEPS, Recipe, Value, Writer, chain, inline, reci
 from repops.words import NEGATIVE_INFINITY, SIGN, signed
 
 LEAF = 128  # words in a leaf of a committed tensor
-MAX_LEAVES = 16  # leaves that one part may touch
+MAX_LEAVES = 8  # leaves that the terms of one part may touch
+JOINED = 8  # lanes of a sum that one part joins
 
 Read = Callable[[int, int], int]  # (operand, linear index in its source) -> word
 
@@ -64,6 +65,11 @@ def terms_per_part(node: Node, operands: tuple[int, ...], step: int = 1) -> int:
     return most
 
 
+def blocks_per_part(size: int) -> int:
+    """How many block sums of a dot one part adds: they lie BLOCK / size parts apart."""
+    return min(MAX_STEPS // 2, MAX_LEAVES * LEAF * size // BLOCK)
+
+
 @lru_cache(maxsize=1 << 16)
 def _chain(name: str, count: int) -> Recipe:
     found = TABLE[name].recipe
@@ -84,11 +90,12 @@ def _multiply_accumulate(count: int) -> Recipe:
 _multiply_accumulate = lru_cache(maxsize=256)(_multiply_accumulate)
 
 
-def _tree() -> Recipe:
-    @recipe(LANES)
+@lru_cache(maxsize=8)
+def _tree(count: int) -> Recipe:
+    @recipe(count)
     def written(w: Writer, *lanes: Value) -> Value:
         row = list(lanes)
-        half = LANES // 2
+        half = count // 2
         while half:
             row = [w("add", row[at], row[at + half]) for at in range(half)]
             half //= 2
@@ -97,7 +104,6 @@ def _tree() -> Recipe:
     return written
 
 
-_TREE = _tree()
 _START = [recipe(0)(lambda w, word_=word_: word_) for word_ in (0, NEGATIVE_INFINITY, SIGN)]
 _ZERO = _START[0]
 
@@ -124,7 +130,7 @@ def _fold(node: Node, place: Shape, read: Read) -> Iterator[Part]:
 
 
 def _sum(node: Node, place: Shape, read: Read) -> Iterator[Part]:
-    """Part 0 is +0; then lane by lane; the tree last."""
+    """Part 0 is +0; then lane by lane; then the tree over them: first lanes that lie LANES / JOINED apart, then what comes of these."""
     yield Part(_ZERO, (), ())
     count, size = terms(node), terms_per_part(node, (0,), LANES)
     lanes, number = [0] * LANES, 1
@@ -136,7 +142,10 @@ def _sum(node: Node, place: Shape, read: Read) -> Iterator[Part]:
             )
             yield Part(_chain("sum_sequential", len(reads)), (lanes[lane],), reads)
             lanes[lane], number = number, number + 1
-    yield Part(_TREE, tuple(lanes), ())
+    apart = LANES // JOINED
+    for first in range(apart):
+        yield Part(_tree(JOINED), tuple(lanes[first::apart]), ())
+    yield Part(_tree(apart), tuple(range(number, number + apart)), ())
 
 
 def _dot(node: Node, place: Shape, read: Read) -> Iterator[Part]:
@@ -155,8 +164,9 @@ def _dot(node: Node, place: Shape, read: Read) -> Iterator[Part]:
             last, number = number, number + 1
         blocks.append(last)
     total = blocks[0] if blocks else 0
-    for first in range(1, len(blocks), MAX_STEPS):
-        group = blocks[first : first + MAX_STEPS]
+    joined = blocks_per_part(size)
+    for first in range(1, len(blocks), joined):
+        group = blocks[first : first + joined]
         yield Part(_chain("sum_sequential", len(group)), (total, *group), ())
         total, number = number, number + 1
 
@@ -270,11 +280,13 @@ def part_count(node: Node) -> int:
     row = TABLE[node.op]
     if node.op == "sum":
         count, size = terms(node), terms_per_part(node, (0,), LANES)
-        return 2 + sum(-(-len(range(lane, count, LANES)) // size) for lane in range(min(LANES, count)))
+        return (
+            2 + LANES // JOINED + sum(-(-len(range(lane, count, LANES)) // size) for lane in range(min(LANES, count)))
+        )
     if node.op == "dot":
         count, size = terms(node), terms_per_part(node, (0, 1))
         whole, rest = divmod(count, BLOCK)
         blocks = whole + (rest > 0)
-        return 1 + whole * -(-BLOCK // size) + -(-rest // size) + -(-max(blocks - 1, 0) // MAX_STEPS)
+        return 1 + whole * -(-BLOCK // size) + -(-rest // size) + -(-max(blocks - 1, 0) // blocks_per_part(size))
     joined = {"rank": (1,), "scatter": (1, 2), "scatter_add": (1, 2)}.get(node.op, (0,) if row.is_fold else None)
     return 1 if joined is None else 1 + -(-terms(node) // terms_per_part(node, joined))

@@ -14,12 +14,12 @@ from pathlib import Path
 from repops import recipes
 from repops.graph import Node
 from repops.operators import BLOCK, LANES, TABLE, Operator, steps_per_term
-from repops.parts import _TREE, LEAF, MAX_LEAVES, _multiply_accumulate
+from repops.parts import JOINED, LEAF, MAX_LEAVES, _multiply_accumulate
 from repops.recipes import MAX_STEPS, Recipe, Value, Writer, primitive, recipe
 from repops.words import PRIMITIVES
 
 PATH = Path(__file__).resolve().parent.parent / "contracts" / "modules" / "recipe_table.vy"
-TREE = 0  # no operator's code: the last part of a `sum`
+TREE = 0  # no operator's code: what joins the lanes of a `sum`
 GIVEN = ("input", "constant")
 NAMED = ("iota", "scalar", "copy", "sum_sequential", "sum", "dot", "rank", "take", "scatter", "scatter_add", "concat")
 
@@ -60,7 +60,7 @@ def listed() -> dict[int, Recipe]:
         "scatter_add": _scatter_term(True),
         "concat": recipes.copy,
     }
-    return found | {TABLE[name].code: each for name, each in own.items()} | {TREE: _TREE}
+    return found | {TABLE[name].code: each for name, each in own.items()}
 
 
 def numbered(every: dict[int, Recipe]) -> dict[str, int]:
@@ -105,9 +105,9 @@ def text() -> str:
     rows = list(TABLE.values())
     out = [HEAD]
     out += [_constant("BLOCK", BLOCK), _constant("LANES", LANES), _constant("LEAF", LEAF)]
-    out += [_constant("MAX_LEAVES", MAX_LEAVES), _constant("MAX_STEPS", MAX_STEPS), "\n"]
+    out += [_constant("MAX_LEAVES", MAX_LEAVES), _constant("JOINED", JOINED), _constant("MAX_STEPS", MAX_STEPS), "\n"]
     out += [_constant(name.upper(), TABLE[name].code) for name in NAMED]
-    out += [_constant("TREE", TREE, "No operator: the last part of a sum."), "\n"]
+    out += [_constant("TREE", TREE, "No operator: what joins the lanes of a sum."), "\n"]
     computed = sum(1 << row.code for row in rows if row.name not in GIVEN)
     out += [_constant("COMPUTED", computed, "Bit `code`: its words are computed.")]
     out += [

@@ -13,10 +13,12 @@ from . import descriptors
 from . import recipe_table as table
 
 
-# Results of parts that one part may join: a sum so far, and 64 blocks' sums.
-MAX_CARRIED: constant(uint256) = 65
-# Two operands of 64 terms.
-MAX_READS: constant(uint256) = 128
+# Results of parts that one part may join: a sum so far, and 32 blocks' sums.
+MAX_CARRIED: constant(uint256) = 33
+# One operand of 64 terms, or two of 32.
+MAX_READS: constant(uint256) = 64
+# Parts that join lanes, before the one that joins these.
+TREES: constant(uint256) = table.LANES // table.JOINED
 
 
 struct Part:
@@ -27,7 +29,7 @@ struct Part:
     terms: uint256
     # How many operands are read at the element's place. Of `fixed`, what is not read is carried.
     direct: uint256
-    # The first term that is read, and how far it is to the next; 0: none is read.
+    # The first term that is read, or lane that is joined, and how far it is to the next term; 0: none is read.
     first: uint256
     step: uint256
     # The part whose result is carried on, where it is one.
@@ -74,10 +76,10 @@ def _count(node: descriptors.Node, size: uint256) -> uint256:
         # As `_lane` numbers them.
         longer: uint256 = node.terms % table.LANES
         short: uint256 = node.terms // table.LANES
-        return 2 + longer * (short // size + 1) + (table.LANES - longer) * self._groups(short, size)
+        return 2 + TREES + longer * (short // size + 1) + (table.LANES - longer) * self._groups(short, size)
     count: uint256 = 1 + self._groups(node.terms, size)
     if node.code == table.DOT and node.terms > table.BLOCK:
-        count += self._groups(self._groups(node.terms, table.BLOCK) - 1, table.MAX_STEPS)
+        count += self._groups(self._groups(node.terms, table.BLOCK) - 1, self._joined(size))
     return count
 
 
@@ -110,7 +112,8 @@ def _part(node: descriptors.Node, number: uint256, size: uint256) -> Part:
         if group == 0:
             part.before = table.BLOCK // size
         blocks: uint256 = self._groups(node.terms, table.BLOCK)
-        part.terms = min(table.MAX_STEPS, blocks - 1 - group * table.MAX_STEPS)
+        joined: uint256 = self._joined(size)
+        part.terms = min(joined, blocks - 1 - group * joined)
         return part
     part.each = 1 if node.term_operands < 3 else 2
     part.terms = min(size, node.terms - part.first)
@@ -127,7 +130,7 @@ def _part(node: descriptors.Node, number: uint256, size: uint256) -> Part:
 @pure
 def _lane(terms: uint256, number: uint256, size: uint256) -> Part:
     """
-    @dev A part of a sum's lane, or the tree over all of them. The first `longer` lanes have a term more than the others.
+    @dev A part of a sum's lane, or of the tree over all of them. The first `longer` lanes have a term more than the others.
     """
     part: Part = empty(Part)
     longer: uint256 = terms % table.LANES
@@ -135,10 +138,11 @@ def _lane(terms: uint256, number: uint256, size: uint256) -> Part:
     parts_longer: uint256 = short // size + 1
     parts_short: uint256 = self._groups(short, size)
     in_longer: uint256 = longer * parts_longer
-    if number > in_longer + (table.LANES - longer) * parts_short:
+    chains: uint256 = in_longer + (table.LANES - longer) * parts_short
+    if number > chains:
         part.code = table.TREE
-        part.fixed = table.LANES
-        part.terms = 1
+        part.first = number - chains - 1
+        part.fixed = table.JOINED if part.first < TREES else TREES
         return part
     place: uint256 = number - 1
     lane: uint256 = place // parts_longer
@@ -166,21 +170,25 @@ def _carried(node: descriptors.Node, part: Part, number: uint256, size: uint256)
     @return The numbers of the parts whose results it joins.
     """
     found: DynArray[uint256, MAX_CARRIED] = []
-    if part.code == table.TREE:
+    if part.code == table.TREE and part.first == TREES:
+        for i: uint256 in range(TREES):
+            found.append(number - TREES + i)
+    elif part.code == table.TREE:
         longer: uint256 = node.terms % table.LANES
         short: uint256 = node.terms // table.LANES
         last: uint256 = 0
         for lane: uint256 in range(table.LANES):
             last += short // size + 1 if lane < longer else self._groups(short, size)
-            # A lane without terms is part 0, +0.
-            found.append(last if lane < node.terms else 0)
+            if lane % TREES == part.first:
+                # A lane without terms is part 0, +0.
+                found.append(last if lane < node.terms else 0)
     elif part.fixed > part.direct:
         found.append(part.before)
         if part.step == 0:
             # A dot's blocks: each ends in the part that its last term is in.
             chains: uint256 = self._groups(node.terms, size)
-            first: uint256 = (number - 1 - chains) * table.MAX_STEPS + 2
-            for i: uint256 in range(part.terms, bound=table.MAX_STEPS):
+            first: uint256 = (number - 1 - chains) * self._joined(size) + 2
+            for i: uint256 in range(part.terms, bound=table.MAX_STEPS // 2):
                 found.append(min((first + i) * table.BLOCK // size, chains))
     return found
 
@@ -229,6 +237,15 @@ def _reads(node: descriptors.Node, part: Part) -> DynArray[uint256, MAX_READS]:
         if a != b:
             found.append(at_b)
     return found
+
+
+@internal
+@pure
+def _joined(size: uint256) -> uint256:
+    """
+    @return How many blocks' sums one part adds: `blocks_per_part` of repops/parts.py.
+    """
+    return min(table.MAX_STEPS // 2, table.MAX_LEAVES * table.LEAF * size // table.BLOCK)
 
 
 @internal

@@ -8,11 +8,12 @@
 
 
 from . import bits
+from . import game_words
 from . import merkle
 
 
-CHILDREN: constant(uint256) = 16
-CHILDREN_HEIGHT: constant(uint256) = 4
+# The most that one move reveals, five levels down: `game_words._span`.
+CHILDREN: constant(uint256) = 32
 WORD_BYTES: constant(uint256) = 4
 WORDS_A_LEAF: constant(uint256) = 128
 MAX_DESCRIPTOR: constant(uint256) = 2048
@@ -175,9 +176,9 @@ def _root(children: DynArray[bytes32, CHILDREN]) -> bytes32:
     """
     level: DynArray[bytes32, CHILDREN] = children
     width: uint256 = len(children)
-    for _: uint256 in range(CHILDREN_HEIGHT):
+    for _: uint256 in range(game_words.MAX_SPAN):
         width = width >> 1
-        for i: uint256 in range(width, bound=8):
+        for i: uint256 in range(width, bound=CHILDREN // 2):
             level[i] = sha256(concat(0x01, level[unsafe_mul(2, i)], level[unsafe_add(unsafe_mul(2, i), 1)]))
     return level[0]
 

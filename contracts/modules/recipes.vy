@@ -12,8 +12,8 @@ from . import float32
 from . import recipe_table as table
 
 
-# A carried word, and two operands of 64 terms.
-MAX_WORDS: constant(uint256) = 129
+# A carried word, and one operand of 64 terms or two of 32.
+MAX_WORDS: constant(uint256) = 65
 WORD: constant(uint256) = 2**32 - 1
 SIGN: constant(uint256) = 2**31
 
@@ -36,6 +36,8 @@ def _run(
     @param earlier How many terms of a rank come before the element.
     @return The word that is carried in the end.
     """
+    if code == table.TREE:
+        return self._tree(words, fixed)
     entries: bytes32[table.TABLE_WORDS] = table.TABLE
     at: uint256 = convert(entries[code >> 3], uint256) >> ((code & 7) << 5) & WORD
     head: uint256 = convert(entries[at >> 3], uint256) >> ((at & 7) << 5) & WORD
@@ -50,7 +52,7 @@ def _run(
         registers[next] = convert(entries[at >> 3], uint256) >> ((at & 7) << 5) & WORD
         next += 1
         at += 1
-    for i: uint256 in range(fixed, bound=table.LANES):
+    for i: uint256 in range(fixed, bound=3):
         registers[i] = words[i]
     source: uint256 = fixed
     if code == table.DOT:
@@ -128,6 +130,23 @@ def _run(
             to = unsafe_add(to, 1)
         registers[0] = registers[head >> 24]
     return registers[0]
+
+
+@internal
+@pure
+def _tree(words: DynArray[uint256, MAX_WORDS], count: uint256) -> uint256:
+    """
+    @notice The sum of a power of two of words: the upper half is added to the lower one, until one is left.
+    """
+    row: DynArray[uint256, MAX_WORDS] = words
+    half: uint256 = count >> 1
+    for _: uint256 in range(table.LANES):
+        if half == 0:
+            break
+        for i: uint256 in range(half, bound=table.LANES):
+            row[i] = float32._add(row[i], row[unsafe_add(i, half)])
+        half = half >> 1
+    return row[0]
 
 
 @internal

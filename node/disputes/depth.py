@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from repops.graph import STATE_ROLE, Graph, Node
 from repops.parts import part_count
 from zoo_compute.spec.games import height_of
-from zoo_compute.spec.params import CHILDREN_HEIGHT, WORDS_A_LEAF
+from zoo_compute.spec.params import MAX_SPAN, WORDS_A_LEAF
 
 Sizes = tuple[int, int]  # of a node: its elements, the parts of each
 NONE = -1  # the height of a tree that there is not: an element of one part has none of parts, a segment of one step none of steps
@@ -60,7 +60,7 @@ def _words(elements: int, parts: int) -> int:
 
 def _groups(height: int) -> int:
     """The committer's moves that reveal children; a tree that is its root alone takes one to enter."""
-    return 0 if height == NONE else max(1, -(-height // CHILDREN_HEIGHT))
+    return 0 if height == NONE else max(1, -(-height // MAX_SPAN))
 
 
 def _leaves(words: int) -> int:

@@ -10,8 +10,8 @@ from repops import encoding
 from repops.commitments import canonical, segment_leaf, state_leaves, trace_leaf
 from repops.graph import Graph
 from repops.merkle import DESCRIPTOR, Tree, sha256
-from zoo_compute.spec.games import Frame, Phase, Program
-from zoo_compute.spec.params import CHILDREN_HEIGHT, WORD_BYTES, WORDS_A_LEAF
+from zoo_compute.spec.games import Frame, Phase, Program, span_of
+from zoo_compute.spec.params import WORD_BYTES, WORDS_A_LEAF
 
 Hashes = tuple[bytes, ...]
 LEAF_BYTES = WORD_BYTES * WORDS_A_LEAF
@@ -54,7 +54,7 @@ class Trees:
 
     def children(self, frame: Frame, phase: Phase, height: int, index: int) -> Hashes:
         """What a move reveals of a node."""
-        return self.tree(frame, phase).below(height, index, min(CHILDREN_HEIGHT, height))
+        return self.tree(frame, phase).below(height, index, span_of(height))
 
     def leaves(self, frame: Frame, phase: Phase) -> list[bytes]:
         """The hashes that the tree is over."""

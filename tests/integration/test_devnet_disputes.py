@@ -10,6 +10,7 @@ import pytest
 from repops.merkle import merkle_proof
 from tests.integration.parties import AGGREGATION, STATES, TRAINING, WORK, Dispute
 from zoo_compute.chain.bindings.referee import Frame
+from zoo_compute.chain.sender import Receipt
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState
 from zoo_compute.devnet import Devnet
 from zoo_compute.errors import EvidenceRefusal, RefereeRefusal, SettlementRefusal
@@ -25,6 +26,10 @@ def devnet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Devnet]:
         yield running
 
 
+def frame_of(opened: Receipt) -> Frame:
+    return Frame(**opened.event("FrameFixed").args["frame"])
+
+
 def test_the_deployed_referee__judges_what_the_deployed_contracts_keep(devnet: Devnet) -> None:
     dispute = Dispute(devnet)
     chain, (one, two, three) = dispute.chain, dispute.parties
@@ -38,11 +43,11 @@ def test_the_deployed_referee__judges_what_the_deployed_contracts_keep(devnet: D
 
     # -- a challenge that is given up: half of the bond is its victim's
     aggregation = dispute.claim(AGGREGATOR_SEAT)
-    dispute.challenge(aggregation, AGGREGATION)
+    frame = frame_of(dispute.challenge(aggregation, AGGREGATION))
     coin = referee.games(1).coin
     assert coin > 0
     assert dispute.claim(AGGREGATOR_SEAT).disputes == 1
-    three.send(referee.concede(1, aggregation.fields))  # type: ignore[arg-type]
+    three.send(referee.concede(1, aggregation.fields, frame))  # type: ignore[arg-type]
     assert dispute.claim(AGGREGATOR_SEAT).disputes == 0
     assert referee.owed(COIN, two.account.address) == coin // 2
     one.send(referee.withdraw(COIN, timelock))
@@ -50,8 +55,7 @@ def test_the_deployed_referee__judges_what_the_deployed_contracts_keep(devnet: D
 
     # -- a claim that contradicts itself
     false = dispute.claim(1)
-    opened = dispute.challenge(false, TRAINING, slot=1)
-    frame = Frame(**opened.event("FrameFixed").args["frame"])
+    frame = frame_of(dispute.challenge(false, TRAINING, slot=1))
     for state, message in ((b"\x07" * 32, "state does not match"), (b"\x08" * 32, "")):
         call = referee.convict(2, false.fields, frame, End.KIND, encode(End(state, tuple(merkle_proof(STATES, 2)))))  # type: ignore[arg-type]
         with pytest.raises(EvidenceRefusal, match=message) if message else nullcontext():
@@ -60,16 +64,16 @@ def test_the_deployed_referee__judges_what_the_deployed_contracts_keep(devnet: D
 
     # -- a claim whose author does not defend it
     false = dispute.claim(0)
-    dispute.challenge(false, TRAINING)
+    frame = frame_of(dispute.challenge(false, TRAINING))
     game, won = referee.games(3), referee.owed(COIN, three.account.address)
     assert won > 0
     assert game.state.move_s == DEVNET.move_s + 100
     with pytest.raises(RefereeRefusal, match="time left"):
-        two.send(referee.time_out(3, false.fields))  # type: ignore[arg-type]
+        two.send(referee.time_out(3, false.fields, frame))  # type: ignore[arg-type]
     devnet.warp_to(max(game.state.at + game.state.move_s, false.deadline) + 1)
     with pytest.raises(SettlementRefusal, match="in dispute"):
         two.send(chain.settlement.finalise(dispute.job, [false.fields]))  # type: ignore[list-item]
-    two.send(referee.time_out(3, false.fields))  # type: ignore[arg-type]
+    two.send(referee.time_out(3, false.fields, frame))  # type: ignore[arg-type]
     assert dispute.claim(0).state == ClaimState.CONVICTED
     assert referee.owed(COIN, three.account.address) == won + game.coin
     two.send(chain.settlement.finalise(dispute.job, [dispute.claim(AGGREGATOR_SEAT).fields]))  # type: ignore[list-item]

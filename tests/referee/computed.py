@@ -27,6 +27,7 @@ from zoo_compute.spec.games import (
     Trace,
     Work,
     height_of,
+    span_of,
 )
 from zoo_compute.spec.params import WORDS_A_LEAF
 
@@ -79,7 +80,7 @@ class Tree:
         return self.levels[-1][0]
 
     def children(self, height: int, index: int) -> Hashes:
-        depth = min(4, height)
+        depth = span_of(height)
         return tuple(self.levels[height - depth][index << depth : (index + 1) << depth])
 
     def path(self, leaf: int) -> Hashes:
@@ -129,8 +130,8 @@ class Described:
         return bytes([node % 2, len(shape)]) + b"".join(extent.to_bytes(8, "little") for extent in shape)
 
 
-# 20 nodes: of one word, of one leaf, of a few, of more than sixteen, and of none.
-SHAPES = (((), (5,), (300,), (20, 129), (0, 3), (2, 2, 2, 2, 2, 2, 2, 1)) * 4)[:20]
+# 40 nodes, more than one move reveals: of one word, of one leaf, of a few, of twenty leaves, and of none.
+SHAPES = (((), (5,), (300,), (20, 129), (0, 3), (2, 2, 2, 2, 2, 2, 2, 1)) * 7)[:40]
 TRAINING = Described("training", SHAPES, 5)
 UPDATE = Described("update", ((7,), (7,), (7,)), 1)
 AGGREGATION = Described("aggregation", ((700,),), 17)

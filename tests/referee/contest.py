@@ -18,7 +18,7 @@ from tests.contract_kit import load
 from tests.differential.coverage import Coverage
 from tests.differential.mirror import UNLIMITED, ContractMirror, Disagreement, deployed
 from tests.differential.stage import DEPOSIT, Offer, Stage
-from zoo_compute.spec.games import Frame, Game, Kind, Position, Result, Work, claim_hash
+from zoo_compute.spec.games import Frame, Game, Kind, Position, Result, Work, claim_hash, span_of
 from zoo_compute.spec.params import COIN, PRESETS, Preset
 from zoo_compute.spec.referee import bond
 from zoo_compute.spec.refusal import Refused
@@ -93,13 +93,22 @@ class RefereeMirror(ContractMirror):
             if before.games.get(number) != game:
                 self._compare_game(number, game, referee.games(number))
         for (job, claim), games in after.open_games.items():
-            self._same("games_of", referee.games_of(job, claim_hash(claim)), list(games))
+            self._same("open games", self._open_games(job, claim), list(games))
+            self._same("open_against", referee.open_against(claim.operator), after.open_against(claim.operator))
         for (token, account), amount in after.referee_owed.items():
             self._same("owed", referee.owed(token, account), amount)
         for token, amount in after.game_burned.items():
             self._same("burned", referee.burned(token), amount)
         self._same("game_count", referee.game_count(), after.game_count)
         self._same("coin", boa.env.get_balance(referee.address), coin_held(after))
+
+    def _open_games(self, job: int, claim: Claim) -> list[int]:
+        """The latest, and from each the one before it."""
+        referee = self.contracts["referee"]
+        found = [referee.latest(job, claim_hash(claim))]
+        while found[-1]:
+            found.append(referee.games(found[-1]).before)
+        return found[:-1]
 
     def _compare_game(self, number: int, game: Game, shown: Any) -> None:
         if game == Game():
@@ -109,9 +118,8 @@ class RefereeMirror(ContractMirror):
             return
         assert game.claim is not None
         self._same("frame", shown.frame_hash, bytes(keccak(encode([FRAME], [astuple(game.frame)]))))
-        self._same("claim", shown.claim_hash, claim_hash(game.claim))
         self._same("operator", shown.operator, game.claim.operator)
-        for name in ("job", "challenger", "coin", "tokens", "node"):
+        for name in ("challenger", "coin", "tokens", "node"):
             self._same(name, getattr(shown, name), getattr(game, name))
         for name in shown.state._fields:
             self._same(name, getattr(shown.state, name), getattr(game, name))
@@ -181,8 +189,8 @@ class Contest(Stage):
 
     def call(self, contract: str, function: str, sender: str, *args: Any, value: int = 0) -> Call:
         if (contract, function) == ("referee", "challenge"):
-            job, claim, *_ = args
-            least = bond(claim, len(self.world.open_games.get((job, claim), ())), 0)[0]
+            claim = args[1]
+            least = bond(claim, self.world.open_against(claim.operator), 0)[0]
             value = least if self.value is None else self.value
         return super().call(contract, function, sender, *args, value=value)
 
@@ -243,7 +251,7 @@ class Contest(Stage):
             if game.awaits.name == "REVEAL":
                 self.answer(number)
                 continue
-            depth = min(4, game.height)
+            depth = span_of(game.height)
             self.pick(number, leaf >> (game.height - depth) & ((1 << depth) - 1))
             if self.game(number).height == 0:
                 return

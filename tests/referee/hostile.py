@@ -17,8 +17,8 @@ from repops.merkle import Tree
 from repops.parts import part_count
 from zoo_compute import evidence
 from zoo_compute.evidence import Evidence, entry_of
-from zoo_compute.spec.games import Awaits, Game, Phase
-from zoo_compute.spec.params import CHILDREN_HEIGHT, WORDS_A_LEAF
+from zoo_compute.spec.games import Awaits, Game, Phase, span_of
+from zoo_compute.spec.params import WORDS_A_LEAF
 from zoo_compute.spec.refusal import Refused
 
 
@@ -44,7 +44,7 @@ class Hostile(Challenger):
             if game.node == game.frame.trace_root and self.rng.random() < 0.3:
                 yield Move("dispute_state", (game.frame, self.trees.program.opened))
                 return
-            below = game.height - min(CHILDREN_HEIGHT, game.height)
+            below = game.height - span_of(game.height)
             goes_beyond = self.rng.random() < 0.1
             for place, child in enumerate(shown.last):
                 if goes_beyond or (game.index * len(shown.last) + place) << below < game.leaves:

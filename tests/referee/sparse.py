@@ -121,13 +121,31 @@ FORMS: dict[str, tuple[Node, int, int]] = {
     "dot, rows": (dot((WIDTH, 0, 1), (0, WIDTH, 1)), 1 << 24, 7),
     "dot, a row and a column": (dot((WIDTH, 0, 1), (0, 1, WIDTH)), 1 << 24, 7),
     "dot, columns": (dot((1, 0, WIDTH), (0, 1, WIDTH)), 1 << 24, 7),
-    "sum of 2^20, its lanes": (Node("sum", F32, (), (1 << 20,), (Operand(9, 0, (1,)),)), 1 << 20, -1),
+    "dot, block sums of rows": (dot((WIDTH, 0, 1), (0, WIDTH, 1)), 1 << 24, -1),
+    "dot, block sums of columns": (dot((1, 0, WIDTH), (0, 1, WIDTH)), 1 << 24, -1),
+    "dot, across": (Node("dot", F32, (2048,), (8, 8), (Operand(700, 0, (1, 1 << 20, 1 << 17)),) * 2), 1 << 24, 7),
+    "sequence, a row": (Node("sum_sequential", F32, (2048,), (WIDTH,), (Operand(9, 0, (WIDTH, 1)),)), 1 << 24, 7),
+    "sequence, a column": (Node("sum_sequential", F32, (WIDTH,), (2048,), (Operand(9, 0, (1, WIDTH)),)), 1 << 24, 7),
+    "scatter_add, rows": (
+        Node(
+            "scatter_add",
+            F32,
+            (2048, 128),
+            (2048,),
+            (Operand(5, 0, (128, 1)), Operand(9, 0, (0, 0, 1)), Operand(70, 0, (0, 1, 128))),
+            (0,),
+        ),
+        1 << 24,
+        7,
+    ),
+    "sum of 2^24, a lane": (Node("sum", F32, (), (1 << 24,), (Operand(9, 0, (1,)),)), 1 << 24, 7),
+    "sum of 2^24, its lanes": (Node("sum", F32, (), (1 << 24,), (Operand(9, 0, (1,)),)), 1 << 24, -2),
 }
 
 
 def asked(form: tuple[Node, int, int], lie: int = 1) -> tuple[Frame, Position, Evidence]:
     node, size, number = form
-    element = 77_777 if node.shape else 0
+    element = 77_777 % node.elements
     every = list(parts(node, element, lambda operand, at: 0))
     number %= len(every)
     return game(node, [size] * len(node.operands), element, every[number], number, len(every), TRACE_HEIGHT, lie)

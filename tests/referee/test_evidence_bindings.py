@@ -97,7 +97,7 @@ def started():
         program_root=encoding.root(GRAPH),
         start_root=state_root(checkpoint),
         after=state_root(state),
-        is_begin=True,
+        is_begin=1,
     )
     return frame, state, checkpoint
 
@@ -143,7 +143,7 @@ def test_a_beginning_shown_with_another_entry__or_elsewhere__is_refused(judges, 
     assert verdict(judges, frame, at_m, other) == "evidence: other descriptor"
     assert verdict(judges, frame, replace(at_w, height=1), of_w) == "evidence: not here"
     assert verdict(judges, frame, replace(at_w, phase=Phase.NODES), of_w) == "evidence: not here"
-    assert verdict(judges, replace(frame, is_begin=False), at_w, of_w) == "evidence: not here"
+    assert verdict(judges, replace(frame, is_begin=0), at_w, of_w) == "evidence: not here"
     foreign = replace(frame, program_root=HERE)
     assert verdict(judges, foreign, at_w, of_w) == "evidence: other program"
 
@@ -196,7 +196,7 @@ def test_an_output_shown_with_another_node__is_refused(judges, step: Traced):
     before = replace(of_w, root=tensor_root(step.state["w"]), path=step.path(GRAPH.state[W].before))
     assert verdict(judges, frame, at_w, before) == "evidence: trace does not match"
     assert verdict(judges, frame, at_w, replace(of_w, path=of_w.path[:-1])) == "evidence: trace does not match"
-    assert verdict(judges, replace(frame, is_begin=True), at_w, of_w) == "evidence: not here"
+    assert verdict(judges, replace(frame, is_begin=1), at_w, of_w) == "evidence: not here"
     assert verdict(judges, frame, replace(at_w, height=2), of_w) == "evidence: not here"
 
 

@@ -85,8 +85,9 @@ def reduction(op: str, reduced: tuple[int, ...], *strides: tuple[int, ...]) -> N
 
 # What random nodes meet seldom: many blocks, groups of block sums, a lane of several parts, a run that ends within a part.
 CHOSEN = {
-    "two groups of block sums": reduction("dot", (256 * 70 + 5,), (1,), (1,)),
-    "one full group of block sums": reduction("dot", (256 * 65,), (1,), (0,)),
+    "three groups of block sums": reduction("dot", (256 * 70 + 5,), (1,), (1,)),
+    "one full group of block sums": reduction("dot", (256 * 33,), (1,), (0,)),
+    "small groups of block sums": reduction("dot", (2, 256 * 6), (1, 300), (300, 1)),
     "blocks in parts of eight": reduction("dot", (520,), (128,), (-128,)),
     "blocks in parts of four": reduction("dot", (2, 300), (1, 1), (300, 1)),
     "runs of sixteen": reduction("dot", (3, 16), (16, 1), (1, 3)),
@@ -112,7 +113,7 @@ def test_a_reduction__of_a_chosen_form__is_as_repops_has_it_in_parts_all_over(op
 
 @pytest.mark.parametrize("op", ["sum_sequential", "reduce_imax", "sum", "dot", "scatter_add"])
 def test_the_terms_of_a_part__strides_on_both_sides_of_each_bound__are_as_many_as_repops_takes(operators, op: str):
-    """A stride at which a part's terms touch 16 leaves, and the next, at which they would touch more."""
+    """A stride at which a part's terms touch 8 leaves, and the next, at which they would touch more."""
     kinds = TABLE[op].domains
     ranging = tuple(at for at, kind in enumerate(kinds) if kind == "r")
     grown = [reduction(op, (640,), *[(stride,) if kind == "r" else () for kind in kinds]) for stride in range(140)]
@@ -188,8 +189,8 @@ def test_an_element_or_a_part_that_is_not_there__is_refused(operators):
 
 
 def test_words_too_few_or_too_many__are_refused(operators):
-    for node, number, count in ((ADD, 0, 2), (DOT, 0, 0), (DOT, 1, 129), (TAKE, 0, 2)):
-        for wrong in {count - 1, count + 1, 0} - {-1, count, 130}:
+    for node, number, count in ((ADD, 0, 2), (DOT, 0, 0), (DOT, 1, 65), (TAKE, 0, 2)):
+        for wrong in {count - 1, count + 1, 0} - {-1, count, 66}:
             refused(operators, "wrong number of words", descriptor(node), 1, number, [1] * wrong)
     refused(operators, "wrong number of words", descriptor(TAKE), 1, 0, [5, 1])  # beyond the extent, nothing is read
 

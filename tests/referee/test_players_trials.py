@@ -163,7 +163,7 @@ def test_an_honest_trial__stands_a_challenger_that_errs_and_admits(stage):
     assert stage.play(number, "alice hot", Prover(Trees(honest)), Challenger(Trees(erring))) is None
     stage.to(max(stage.game(number).due, claim.deadline) + 1)
     stage.no("admissions: in dispute", "admissions", "settle", "stranger", claim)
-    stage.ok("referee", "time_out", "stranger", number, claim)
+    stage.ok("referee", "time_out", "stranger", number, claim, stage.game(number).frame)
     assert stage.world.referee_owed[COIN, stage.accounts["alice owner"]] == bond // 2
     stage.no("admissions: window closed", "referee", "challenge", DAVE, *stage.challenged())
     stage.ok("admissions", "settle", "stranger", claim)
@@ -200,18 +200,21 @@ def test_a_trial__is_challenged_as_training_of_its_own_workload(stage):
     assert stage.game(stage.challenge_trial()).move_s == DEVNET.move_s + 2 * DEVNET.benchmark_s
 
 
-def test_of_two_games_about_a_trial__one_convicts_and_the_other_is_settled(stage):
+def test_of_two_games_about_a_trial__one_convicts_and_the_other_ends_with_it(stage):
     stage.answers(lambda seed: Trial(loaded(), seed))
     claim, silent = stage.claim, stage.challenge_trial()
+    stage.wait(1)
     other = stage.challenge_trial()
-    stage.no("referee: claim is pending", "referee", "settle", "stranger", other, claim)
-    stage.to(stage.game(silent).due + 1)
-    stage.ok("referee", "time_out", "stranger", silent, claim)
+    coin = sum(stage.game(number).coin for number in (silent, other))
+    stage.to(stage.game(silent).due)
+    frames = {number: stage.game(number).frame for number in (silent, other)}
+    stage.no("referee: time left", "referee", "time_out", "stranger", silent, claim, frames[silent])
+    stage.wait(1)
+    stage.ok("referee", "time_out", "stranger", silent, claim, frames[silent])
     stake = stage.operator("alice").stake
     assert stake == DEVNET.min_stake * 4 // 5
-    stage.ok("referee", "settle", "stranger", other, claim)
+    assert stage.now <= stage.game(other).due
+    stage.ok("referee", "time_out", "stranger", other, claim, frames[other])
     assert stage.operator("alice").stake == stake
-    coin = stage.world.referee_owed[COIN, stage.accounts[DAVE]]
-    stage.ok("referee", "withdraw", "stranger", COIN, stage.accounts[DAVE])
-    assert coin > 0
+    assert stage.world.referee_owed[COIN, stage.accounts[DAVE]] == coin
     assert stage.ids["alice"] not in stage.world.trials

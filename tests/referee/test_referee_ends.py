@@ -24,6 +24,10 @@ def reveal(court, game):
     return court.committer(game).move(court.game(game))[1][0]
 
 
+def frame_of(court, game):
+    return court.game(game).frame
+
+
 def owed(court, who, token=COIN):
     return court.world.referee_owed.get((token, court.accounts.get(who, who)), 0)
 
@@ -35,7 +39,7 @@ def status(court, name="bob"):
 # --- clocks
 
 
-def test_clocks__grow_by_the_reexecution_for_every_open_game(court):
+def test_clocks__grow_by_the_reexecution_for_every_game_against_the_operator(court):
     for k in (1, 2, 3):
         game = court.game(court.challenge("bob"))
         extra = k * REEXECUTE_S
@@ -51,11 +55,11 @@ def test_committer__can_move_until_its_last_second_and_is_out_from_the_next(cour
     children, claim = reveal(court, game), court.named["bob"]
     court.to(court.game(game).due + second)
     if second <= 0:
-        no(court, "time left", "time_out", DAVE, game, claim)
+        no(court, "time left", "time_out", DAVE, game, claim, frame_of(court, game))
         court.ok("referee", "reveal", BOB, game, children)
     else:
         no(court, "out of time", "reveal", BOB, game, children)
-        court.ok("referee", "time_out", "stranger", game, claim)
+        court.ok("referee", "time_out", "stranger", game, claim, frame_of(court, game))
         assert status(court) == ClaimStatus.CONVICTED
 
 
@@ -66,11 +70,11 @@ def test_challenger__can_move_until_its_last_second_and_is_out_from_the_next(cou
     args = court.pick_args(game, 2)
     court.to(court.game(game).due + second)
     if second <= 0:
-        no(court, "time left", "time_out", BOB, game, claim)
+        no(court, "time left", "time_out", BOB, game, claim, frame_of(court, game))
         court.ok("referee", "pick", DAVE, *args)
     else:
         no(court, "out of time", "pick", DAVE, *args)
-        court.ok("referee", "time_out", "stranger", game, claim)
+        court.ok("referee", "time_out", "stranger", game, claim, frame_of(court, game))
         assert status(court) == ClaimStatus.PENDING
 
 
@@ -97,13 +101,13 @@ def test_a_side_that_has_used_its_time__has_less_than_a_move(court):
         moves += 1
         here = court.game(game)
         if here.awaits == Awaits.PICK:
-            court.pick(game, {1: 2, 2: 1, 4: 1}.get(here.phase, 0))
+            court.pick(game, {1: 2, 2: 1, 4: 3}.get(here.phase, 0))
     here = court.game(game)
     assert (moves, here.committer_left, here.due) == (5, 10, court.now + 10)
     move, args = court.committer(game).move(here)
     court.wait(11)
     no(court, "out of time", move, BOB, game, *args)
-    court.ok("referee", "time_out", "stranger", game, here.claim)
+    court.ok("referee", "time_out", "stranger", game, here.claim, frame_of(court, game))
 
 
 def test_evidence__is_taken_whoevers_turn_it_is_and_however_late(court):
@@ -122,7 +126,7 @@ def test_a_lost_bond__half_is_the_committers_owners_half_is_gone(court):
     bond = court.game(game)
     assert bond.tokens == -(-claim.price // 10)
     assert bond.coin == 2 * 2_000_000 * 10**9
-    court.ok("referee", "concede", DAVE, game, claim)
+    court.ok("referee", "concede", DAVE, game, claim, frame_of(court, game))
     assert owed(court, "bob owner") == owed(court, "audit pool") == bond.coin // 2
     token = court.world.job(JOB).token
     assert owed(court, "bob owner", token) == bond.tokens // 2
@@ -134,7 +138,7 @@ def test_a_lost_bond__half_is_the_committers_owners_half_is_gone(court):
 def test_coin_beyond_the_bond__is_part_of_it_and_an_odd_one_is_not_the_owners(court):
     court.value = 4 * 10**15 + 1
     game = court.challenge("bob")
-    court.ok("referee", "concede", DAVE, game, court.named["bob"])
+    court.ok("referee", "concede", DAVE, game, court.named["bob"], frame_of(court, game))
     assert (owed(court, "bob owner"), owed(court, "audit pool")) == (2 * 10**15, 2 * 10**15 + 1)
 
 
@@ -152,7 +156,7 @@ def test_a_bond__goes_back_when_the_claim_is_convicted(court):
 
 def test_everything_owed__can_be_withdrawn_and_leaves_what_is_burned(court):
     won, lost = court.challenge("bob"), court.challenge("alice")
-    court.ok("referee", "concede", DAVE, lost, court.named["alice"])
+    court.ok("referee", "concede", DAVE, lost, court.named["alice"], frame_of(court, lost))
     court.convict_now(won)
     for token, account in [key for key, amount in court.world.referee_owed.items() if amount]:
         court.ok("referee", "withdraw", "stranger", token, account)
@@ -167,7 +171,7 @@ def test_everything_owed__can_be_withdrawn_and_leaves_what_is_burned(court):
 def test_conviction__every_open_challenger_shares__and_the_other_games_are_settled(court):
     challengers = (DAVE, "submitter", "stranger", DAVE)
     games = [court.challenge("bob", by=who) for who in challengers]
-    court.ok("referee", "concede", "submitter", games[1], court.named["bob"])
+    court.ok("referee", "concede", "submitter", games[1], court.named["bob"], frame_of(court, games[1]))
     court.convict_now(games[2])
     token, shares = court.world.job(JOB).token, court.world.owed
     paid = {who: shares.get((token, court.accounts[who]), 0) for who in challengers}
@@ -176,13 +180,14 @@ def test_conviction__every_open_challenger_shares__and_the_other_games_are_settl
     for game in (games[0], games[3]):
         bond = court.game(game)
         before = owed(court, DAVE)
-        court.ok("referee", "settle", "stranger", game, bond.claim)
+        court.ok("referee", "time_out", "stranger", game, bond.claim, bond.frame)
         assert owed(court, DAVE) == before + bond.coin
-        no(court, "no open game", "settle", "stranger", game, bond.claim)
+        no(court, "no open game", "time_out", "stranger", game, bond.claim, bond.frame)
     assert court.world.open_games[JOB, court.named["bob"]] == ()
+    assert court.world.open_against(court.named["bob"].operator) == 0
 
 
-@pytest.mark.parametrize("end", ["convict", "concede", "time_out", "settle"])
+@pytest.mark.parametrize("end", ["convict", "concede", "time_out"])
 @pytest.mark.parametrize("awaits", [Awaits.REVEAL, Awaits.PICK])
 def test_late_ends__of_a_claim_convicted_elsewhere__give_the_bond_back(court, end, awaits):
     game = court.challenge("bob")
@@ -191,7 +196,7 @@ def test_late_ends__of_a_claim_convicted_elsewhere__give_the_bond_back(court, en
     bond = court.game(game)
     court.lose(JOB, bond.claim)
     court.to(bond.due + 1)
-    args = {"convict": court.evidence(game)}.get(end, (game, bond.claim))
+    args = {"convict": court.evidence(game)}.get(end, (game, bond.claim, bond.frame))
     court.ok("referee", end, DAVE, *args)
     assert (owed(court, DAVE), court.world.games[game]) == (bond.coin, Game())
 
@@ -200,16 +205,15 @@ def test_ends__need_the_games_own_claim(court):
     game = court.challenge("bob")
     other = court.named["alice"]
     court.to(court.game(game).due + 1)
-    no(court, "other claim", "time_out", DAVE, game, other)
-    no(court, "other claim", "settle", DAVE, game, other)
-    no(court, "other claim", "concede", DAVE, game, replace(court.named["bob"], price=0))
+    no(court, "other claim", "time_out", DAVE, game, other, frame_of(court, game))
+    no(court, "other claim", "concede", DAVE, game, replace(court.named["bob"], price=0), frame_of(court, game))
 
 
 def test_a_disputed_claim__is_not_paid_until_its_games_are_over(court):
     game, claim = court.challenge("bob"), court.named["bob"]
     court.to(claim.deadline + 1)
     court.no("settlement: in dispute", "settlement", "finalise", "stranger", JOB, (claim,))
-    court.ok("referee", "concede", DAVE, game, claim)
+    court.ok("referee", "concede", DAVE, game, claim, frame_of(court, game))
     court.ok("settlement", "finalise", "stranger", JOB, (claim,))
     assert status(court) == ClaimStatus.PAID
 

@@ -178,29 +178,29 @@ def test_pick__of_padding__leaves_the_challenger_without_a_move(court):
     assert (here.node, here.is_beyond, here.awaits) == (EMPTY, True, Awaits.EVIDENCE)
     refused(court, "no such leaf", "convict", DAVE, *court.evidence(game))
     court.to(here.due + 1)
-    court.ok("referee", "time_out", "stranger", game, here.claim)
+    court.ok("referee", "time_out", "stranger", game, here.claim, court.game(game).frame)
     assert court.world.referee_owed[COIN, court.accounts["bob owner"]] == here.coin // 2
 
 
 def test_pick__of_anything_else_beyond_the_last_leaf__is_the_committers_end(court):
-    """The trace has 20 leaves; its author puts another one where padding belongs."""
+    """The trace has 40 leaves; its author puts another one where padding belongs."""
     game = at_steps(court)
     court.down_to(game, 1)
     here, side = court.game(game), court.side("bob", 0)
     name, (frame, states, trace) = side.move(here)
     lying = Tree((*trace_leaves(side, frame, here), noise("garbage")))
-    trace = replace(trace, root=lying.root, children=lying.children(5, 0))
+    trace = replace(trace, root=lying.root, children=lying.children(6, 0))
     court.ok("referee", name, BOB, game, frame, states, trace)
-    children = lying.children(5, 0)
-    court.ok("referee", "pick", DAVE, game, 10, children[10], Tree(children).path(10))
-    children = lying.children(1, 10)
+    children = lying.children(6, 0)
+    court.ok("referee", "pick", DAVE, game, 5, children[5], Tree(children).path(5))
+    children = lying.children(3, 5)
     court.ok("referee", "reveal", BOB, game, children)
     court.ok("referee", "pick", DAVE, game, 0, children[0], Tree(children).path(0))
     assert (court.game(game).node, court.game(game).awaits) == (noise("garbage"), Awaits.OPEN)
     opening = side._node(replace(court.game(game), index=0, frame=Frame(kind=0, step=3)))
     refused(court, "no such leaf", "open_node", BOB, game, court.game(game).frame, opening)
     court.to(court.game(game).due + 1)
-    court.ok("referee", "time_out", "stranger", game, here.claim)
+    court.ok("referee", "time_out", "stranger", game, here.claim, court.game(game).frame)
     assert court.world.claims[JOB, court.seats["bob"], 0].status == ClaimStatus.CONVICTED
 
 
@@ -259,8 +259,8 @@ def test_challenge__sixteen_games_against_a_claim__and_their_bonds(court):
     assert [court.game(game).coin // first.coin for game in games] == [1, 2, 3, *[4] * 13]
     assert [court.game(game).tokens // first.tokens for game in games] == [1, 2, 3, *[4] * 13]
     court.challenge("alice")
-    court.ok("referee", "concede", DAVE, games[3], court.named["bob"])
-    assert court.world.open_games[JOB, court.named["bob"]][3] == games[15]
+    court.ok("referee", "concede", DAVE, games[3], court.named["bob"], court.game(games[3]).frame)
+    assert court.world.open_games[JOB, court.named["bob"]] == (*games[:3:-1], *games[2::-1])
     court.challenge("bob")
 
 
@@ -424,11 +424,11 @@ def at_nodes_of_a_long_leaf(court):
     leaves[2] = sha256(b"\x08" + (2).to_bytes(4, "little") + tensor).digest()
     lying = Tree(tuple(leaves))
     court.ok(
-        "referee", "open_step", BOB, game, frame, states, replace(trace, root=lying.root, children=lying.children(5, 0))
+        "referee", "open_step", BOB, game, frame, states, replace(trace, root=lying.root, children=lying.children(6, 0))
     )
-    for height, place in ((5, 1), (1, 0)):
-        children = lying.children(height, 1 if height == 1 else 0)
-        if height == 1:
+    for height, place in ((6, 0), (3, 2)):
+        children = lying.children(height, 0)
+        if height == 3:
             court.ok("referee", "reveal", BOB, game, children)
         court.ok("referee", "pick", DAVE, game, place, children[place], Tree(children).path(place))
     opening = side._node(court.game(game))
@@ -504,9 +504,9 @@ def test_every_function_and_refusal_of_the_text__was_met_here(court, committed):
     """The last of this file: it counts what the tests before it met."""
     game = court.challenge("bob")
     claim = court.named["bob"]
-    refused(court, "time left", "time_out", DAVE, game, claim)
-    refused(court, "claim is pending", "settle", DAVE, game, claim)
-    refused(court, "not the challenger", "concede", BOB, game, claim)
+    frame = court.game(game).frame
+    refused(court, "time left", "time_out", DAVE, game, claim, frame)
+    refused(court, "not the challenger", "concede", BOB, game, claim, frame)
     refused(court, "nothing owed", "withdraw", DAVE, COIN, court.accounts[DAVE])
     court.to(court.game(game).due + 1)
     refused(court, "out of time", "reveal", BOB, game, ())
@@ -514,4 +514,4 @@ def test_every_function_and_refusal_of_the_text__was_met_here(court, committed):
     elsewhere = {"referee: transfer failed", "referee: not false"}  # test_referee_ends.py; Evidence reverts instead
     assert listed - elsewhere - set(committed.coverage.reasons) == set()
     met = {name.split(".")[1] for name in committed.coverage.accepts if name.startswith("referee.")}
-    assert set(EXTERNAL["referee"]) - met <= {"concede", "settle", "time_out", "withdraw"}
+    assert set(EXTERNAL["referee"]) - met <= {"concede", "time_out", "withdraw"}

@@ -62,7 +62,12 @@ class Table:
 
     def silence(self, world: World, moves: int, status: ClaimStatus) -> None:
         late = world.games[GAME].due + 1
-        self.check_end(self.call(world, late, "time_out", "stranger", GAME, self.claim), late, moves, status)
+        self.check_end(
+            self.call(world, late, "time_out", "stranger", GAME, self.claim, world.games[GAME].frame),
+            late,
+            moves,
+            status,
+        )
 
 
 # --- a hostile committer
@@ -100,7 +105,7 @@ def against_the_honest_challenger(table: Table, world: World, now: int, author: 
         return
     table.silence(world, moves, ClaimStatus.CONVICTED)
     # Nobody can end it for the committer.
-    assert table.is_refused(world, now, "concede", BOB, GAME, table.claim)
+    assert table.is_refused(world, now, "concede", BOB, GAME, table.claim, game.frame)
     for other in variants(game, author):
         move = other.move(game)
         at = game.due if wait else now

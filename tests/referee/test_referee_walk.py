@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from zoo_compute.spec.games import Awaits, Game, Kind
+from zoo_compute.spec.games import Awaits, Game, Kind, span_of
 from zoo_compute.spec.state import Claim
 
 from .computed import PROGRAMS, noise
@@ -43,14 +43,14 @@ def proposal(court: Any, rng: random.Random, number: int) -> tuple[str, str, tup
     """A move that is due in this game, or an end."""
     game: Game = court.game(number)
     if court.now > game.due and rng.random() < 0.9:
-        return "time_out", "stranger", (number, game.claim)
+        return "time_out", "stranger", (number, game.claim, game.frame)
     if rng.random() < 0.04:
-        end = rng.choice(("concede", "time_out", "settle"))
-        return end, rng.choice(("dave owner", "stranger")), (number, game.claim)
+        end = rng.choice(("concede", "time_out"))
+        return end, rng.choice(("dave owner", "stranger")), (number, game.claim, game.frame)
     if rng.random() < 0.01:
         return "convict", "stranger", court.evidence(number)
     if game.awaits == Awaits.PICK:
-        count = 1 << min(4, game.height)
+        count = 1 << span_of(game.height)
         if game.frame.trace_root == game.node and rng.random() < 0.2:
             return "dispute_state", "dave owner", (number, game.frame, PROGRAMS[Kind(game.frame.kind)].opened)
         return "pick", "dave owner", court.pick_args(number, rng.randrange(count))
@@ -61,7 +61,7 @@ def proposal(court: Any, rng: random.Random, number: int) -> tuple[str, str, tup
         return "ask_parts", "dave owner", (number, game.frame, program.descriptor(node), element)
     move = court.committer(number).move(game)
     if move is None:
-        return "time_out", "stranger", (number, game.claim)
+        return "time_out", "stranger", (number, game.claim, game.frame)
     assert game.claim
     return move[0], f"{court.name_of(game.claim.operator)} hot", (number, *move[1])
 

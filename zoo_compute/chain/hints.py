@@ -291,7 +291,6 @@ HINTS: dict[str, str] = {
     "referee: too many elements": "nobody can dispute a tensor of 2^48 elements",
     "referee: no open game": _DONE,
     "referee: time left": _WAIT,
-    "referee: claim is pending": "a game is settled once its claim was paid or convicted",
     "referee: nothing owed": "nothing is owed to this account in this token",
     "referee: transfer failed": "the token answered false, or the account refuses the chain's coin: check both",
     "referee: not false": "the evidence does not show that the claim is false",

@@ -13,31 +13,23 @@ from zoo_compute.spec.trials import TRIALS
 
 def convict(w: World, msg: Message, number: int, claim: Claim, frame: Frame, evidence: int, data: bytes) -> None:
     """Anybody may show that the claim is false."""
-    game = _playing(w, number, claim)
-    require(game.frame == frame, "referee: other frame")
+    game = _playing(w, number, claim, frame)
     require(not game.is_beyond, "referee: no such leaf")
     w.config.judge(evidence, frame, game.position, data)
     _end(w, msg, number, committer_loses=True)
 
 
-def concede(w: World, msg: Message, number: int, claim: Claim) -> None:
-    game = _playing(w, number, claim)
+def concede(w: World, msg: Message, number: int, claim: Claim, frame: Frame) -> None:
+    game = _playing(w, number, claim, frame)
     require(msg.sender == game.challenger, "referee: not the challenger")
     _end(w, msg, number, committer_loses=False)
 
 
-def time_out(w: World, msg: Message, number: int, claim: Claim) -> None:
-    """The silent side loses."""
-    game = _playing(w, number, claim)
-    require(msg.now > game.due, "referee: time left")
+def time_out(w: World, msg: Message, number: int, claim: Claim, frame: Frame) -> None:
+    """The silent side loses; where the claim was convicted elsewhere nobody does, at any time."""
+    game = _playing(w, number, claim, frame)
+    require(msg.now > game.due or not _is_pending(w, game.job, claim), "referee: time left")
     _end(w, msg, number, committer_loses=not game.is_challengers_turn)
-
-
-def settle(w: World, msg: Message, number: int, claim: Claim) -> None:
-    """Ends a game of a claim that was convicted elsewhere."""
-    game = _playing(w, number, claim)
-    require(not _is_pending(w, game.job, claim), "referee: claim is pending")
-    _end(w, msg, number, committer_loses=True)
 
 
 def withdraw(w: World, msg: Message, token: str, account: str) -> int:
@@ -61,7 +53,7 @@ def _end(w: World, msg: Message, number: int, *, committer_loses: bool) -> Outco
         outcome = Outcome.CONVICTED if committer_loses else Outcome.DISMISSED
     games = w.open_games[job, claim]
     challengers = tuple(w.games[each].challenger for each in games) if outcome == Outcome.CONVICTED else ()
-    w.open_games[job, claim] = _without(games, number)
+    w.open_games[job, claim] = tuple(each for each in games if each != number)
     w.games[number] = Game()
     token = w.job(job).token
     if outcome == Outcome.DISMISSED:
@@ -84,18 +76,13 @@ def _is_pending(w: World, job: int, claim: Claim) -> bool:
     return (admissions.known(w, claim) if job == TRIALS else known(w, job, claim)) is not None
 
 
-def _without(games: tuple[int, ...], number: int) -> tuple[int, ...]:
-    """The last one takes its place."""
-    at, last = games.index(number), games[-1]
-    return (*games[:at], last, *games[at + 1 : -1]) if last != number else games[:-1]
-
-
 def _owe(w: World, token: str, account: str, amount: int) -> None:
     w.referee_owed[token, account] = w.referee_owed.get((token, account), 0) + amount
 
 
-def _playing(w: World, number: int, claim: Claim) -> Game:
+def _playing(w: World, number: int, claim: Claim, frame: Frame) -> Game:
     game = w.games.get(number, Game())
     require(game.awaits != Awaits.NOTHING, "referee: no open game")
+    require(game.frame == frame, "referee: other frame")
     require(game.claim == claim, "referee: other claim")
     return game

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from eth_utils.crypto import keccak
 
-from zoo_compute.spec.params import MOVE_LATE_PART, WORDS_A_LEAF
+from zoo_compute.spec.params import MAX_SPAN, MOVE_LATE_PART, WORDS_A_LEAF
 from zoo_compute.spec.watching import NOBODY
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class Frame:
     element: int = 0
     parts: int = 0
     parts_root: bytes = EMPTY
-    is_begin: bool = False
+    is_begin: int = 0  # 1, or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +279,11 @@ def phase_of(frame: Frame) -> Phase:
 def claim_hash(claim: Claim) -> bytes:
     """keccak256(abi_encode(claim)), as Settlement has it."""
     return keccak(b"".join(v if isinstance(v, bytes) else v.to_bytes(32, "big") for v in astuple(claim)))
+
+
+def span_of(height: int) -> int:
+    """How many levels one move goes down from here: as few moves as MAX_SPAN allows, and those alike."""
+    return -(-height // -(-height // MAX_SPAN)) if height else 0
 
 
 def height_of(leaves: int) -> int:

@@ -117,11 +117,12 @@ RECALL_BPS: int = 1_000  # of the admitted, in an epoch: each is shown again eve
 COIN: str = "0x" + 40 * "0"  # stands for the chain's coin where a token's address is asked for
 WORD_BYTES: int = 4  # of a tensor's element
 WORDS_A_LEAF: int = 128  # of a committed tensor
-CHILDREN_HEIGHT: int = 4  # a move reveals sixteen children: one level of sixteen costs less than four of two
+MAX_SPAN: int = 5  # levels that one move goes down at most: 32 children
 MAX_GAME_COUNT: int = 2**48  # leaves or words of one tree of a game: 48 bits of its word
 MOVE_LATE_PART: int = 4  # a move in the last quarter of its time gives the other side as much again
 BOND_BPS: int = 1_000  # of the price at risk, for the first game against a claim
-BOND_STEPS: int = 4  # the bond of the k-th game open against a claim is min(k, this) times the first's
+BOND_STEPS: int = 4  # the bond of the k-th game open against an operator is min(k, this) times the first's
+MOST_COUNTED: int = 128  # games against an operator that lengthen the clocks of the next: these fit a game's word
 DEFENCE_GAS: int = 2_000_000  # a committer's moves in the deepest game
 LIST_LIMIT: int = 64  # operators or claims in one call: bounds its gas
 

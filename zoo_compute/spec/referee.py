@@ -25,16 +25,17 @@ from zoo_compute.spec.games import (
     claim_hash,
     head_of,
     height_of,
+    span_of,
 )
 from zoo_compute.spec.params import (
     BOND_BPS,
     BOND_STEPS,
     BPS,
-    CHILDREN_HEIGHT,
     DEFENCE_GAS,
     LEAST_BASE_FEE,
     MAX_CHALLENGERS,
     MAX_GAME_COUNT,
+    MOST_COUNTED,
     WORD_BYTES,
     WORDS_A_LEAF,
 )
@@ -47,9 +48,8 @@ TURNS = "referee: not this move"
 
 
 def bond(claim: Claim, games: int, base_fee: int) -> tuple[int, int]:
-    """(coin, tokens) of the next game against a claim that has so many open."""
-    times = min(games + 1, BOND_STEPS)
-    price = claim.price + claim.pot_price
+    """(coin, tokens) of the next game against a claim whose operator has so many open."""
+    times, price = min(games + 1, BOND_STEPS), claim.price + claim.pot_price
     coin = 2 * DEFENCE_GAS * max(base_fee, LEAST_BASE_FEE)
     return times * coin, times * -(-price * BOND_BPS // BPS)
 
@@ -69,11 +69,13 @@ def challenge(w: World, msg: Message, job: int, claim: Claim, kind: int, slot: i
     game = begun(job, claim, Kind(kind), slot, work, result)
     games = w.open_games.get((job, claim), ())
     require(len(games) < MAX_CHALLENGERS, "referee: too many games")
-    coin, tokens = bond(claim, len(games), msg.base_fee)
+    against = w.open_against(claim.operator)
+    coin, tokens = bond(claim, against, msg.base_fee)
     require(msg.value >= coin, "referee: bond too small")
     number = w.game_count = w.game_count + 1
     preset = w.config.preset
-    extra_s = (len(games) + 1) * (preset.benchmark_s if job == TRIALS else w.terms[job].reexecute_s)
+    reexecute_s = preset.benchmark_s if job == TRIALS else w.terms[job].reexecute_s
+    extra_s = min(against + 1, MOST_COUNTED) * reexecute_s
     w.games[number] = replace(
         game,
         challenger=msg.sender,
@@ -84,7 +86,7 @@ def challenge(w: World, msg: Message, job: int, claim: Claim, kind: int, slot: i
         committer_left=preset.side_s + extra_s,
         challenger_left=preset.side_s + extra_s,
     )
-    w.open_games[job, claim] = (*games, number)
+    w.open_games[job, claim] = (number, *games)
     open_dispute = admissions.open_dispute if job == TRIALS else convictions.open_dispute
     open_dispute(w, replace(msg, sender=w.config.referee), job, claim)
     if tokens:
@@ -151,7 +153,7 @@ def reveal(w: World, msg: Message, number: int, children: Hashes) -> None:
 
 def pick(w: World, msg: Message, number: int, place: int, child: bytes, path: Hashes) -> None:
     game = _move(w, msg, number, Awaits.PICK, by_challenger=True)
-    depth = min(CHILDREN_HEIGHT, game.height)
+    depth = span_of(game.height)
     is_child = len(path) == depth and place < 1 << depth and merkle.climb(child, place, path) == game.node
     require(is_child, "referee: not that child")
     game = replace(game.moved(msg.now), node=child, height=game.height - depth, index=game.index << depth | place)
@@ -255,7 +257,7 @@ def open_begin(
     require(merkle.segment_leaf(0, root) == game.node, "referee: states do not match")
     require(program.root == frame.program_root, "referee: other program")
     game = _enter(game.moved(msg.now), Phase.STATE, root, program.state_count, children)
-    w.games[number] = replace(game, frame=replace(frame, after=root, is_begin=True))
+    w.games[number] = replace(game, frame=replace(frame, after=root, is_begin=1))
 
 
 def dispute_state(w: World, msg: Message, number: int, frame: Frame, program: Program) -> None:
@@ -385,7 +387,7 @@ def _require_states(game: Game, states: States) -> None:
 
 
 def _require_children(node: bytes, height: int, children: Hashes) -> None:
-    count, level = 1 << min(CHILDREN_HEIGHT, height), list(children)
+    count, level = 1 << span_of(height), list(children)
     require(len(level) == count and merkle.root_of(level) == node, "referee: children do not match")
 
 

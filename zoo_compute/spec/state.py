@@ -475,7 +475,7 @@ class World:
     audit_owed: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account)
     # Referee
     games: dict[int, Game] = field(default_factory=dict)
-    open_games: dict[tuple[int, Claim], tuple[int, ...]] = field(default_factory=dict)  # (job, claim)
+    open_games: dict[tuple[int, Claim], tuple[int, ...]] = field(default_factory=dict)  # (job, claim); the latest first
     referee_owed: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account)
     game_burned: dict[str, int] = field(default_factory=dict)  # by token: unspendable halves of lost bonds
     game_count: int = 0
@@ -527,6 +527,10 @@ class World:
 
     def seat(self, job: int, seat: int) -> Seat:
         return self.seats.get((job, seat), Seat())
+
+    def open_against(self, operator: int) -> int:
+        """How many games are open against an operator, whatever they are about."""
+        return sum(len(games) for (_, claim), games in self.open_games.items() if claim.operator == operator)
 
     def standing(self, job: int, operator: int) -> Standing:
         return self.standings.get((job, operator), Standing())

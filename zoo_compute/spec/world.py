@@ -116,7 +116,6 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         game_ends.convict,
         game_ends.concede,
         game_ends.time_out,
-        game_ends.settle,
         game_ends.withdraw,
     ),
     "settlement": _named(

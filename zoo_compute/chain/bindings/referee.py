@@ -74,7 +74,7 @@ class Frame(NamedTuple):
     element: int
     parts: int
     parts_root: bytes
-    is_begin: bool
+    is_begin: int
 
 
 class States(NamedTuple):
@@ -149,10 +149,9 @@ class Game(NamedTuple):
 class Shown(NamedTuple):
     """Struct `Shown` of Referee."""
 
-    job: int
     operator: int
     challenger: str
-    claim_hash: bytes
+    before: int
     frame_hash: bytes
     coin: int
     tokens: int
@@ -231,17 +230,15 @@ class Referee(Binding):
         """
         return self._call("convict", (game, claim, frame, kind, data))
 
-    def concede(self, game: int, claim: Claim) -> Call:
+    def concede(self, game: int, claim: Claim, frame: Frame) -> Call:
         """The challenger gives up."""
-        return self._call("concede", (game, claim))
+        return self._call("concede", (game, claim, frame))
 
-    def time_out(self, game: int, claim: Claim) -> Call:
-        """The side that owes a move and was silent loses."""
-        return self._call("time_out", (game, claim))
-
-    def settle(self, game: int, claim: Claim) -> Call:
-        """Ends a game whose claim was convicted elsewhere: the bond goes back."""
-        return self._call("settle", (game, claim))
+    def time_out(self, game: int, claim: Claim, frame: Frame) -> Call:
+        """The side that owes a move and was silent loses. Where the claim was convicted elsewhere nobody loses, at
+        any time.
+        """
+        return self._call("time_out", (game, claim, frame))
 
     def withdraw(self, token: str, account: str) -> Call:
         """Sends an account what it is owed.
@@ -253,16 +250,21 @@ class Referee(Binding):
     def games(self, game: int, block: BlockIdentifier | None = None) -> Shown:
         """Where a game stands; all zeros once it ended."""
         values: Any = self._view("games", (game,), block)
-        return Shown(*values)._replace(state=Game(*values[8]))
+        return Shown(*values)._replace(state=Game(*values[7]))
 
-    def games_of(self, job: int, claim_hash: bytes, block: BlockIdentifier | None = None) -> Sequence[int]:
-        """The open games against a claim."""
-        values: Sequence[int] = self._view("games_of", (job, claim_hash), block)
+    def open_against(self, operator: int, block: BlockIdentifier | None = None) -> int:
+        """How many games are open against an operator, whatever they are about."""
+        values: int = self._view("open_against", (operator,), block)
         return values
 
     def game_count(self, block: BlockIdentifier | None = None) -> int:
         """How many games there ever were; they are numbered from 1."""
         values: int = self._view("game_count", (), block)
+        return values
+
+    def latest(self, job: int, claim_hash: bytes, block: BlockIdentifier | None = None) -> int:
+        """job -> claim_hash -> the latest of its open games, from which the others are found."""
+        values: int = self._view("latest", (job, claim_hash), block)
         return values
 
     def owed(self, token: str, account: str, block: BlockIdentifier | None = None) -> int:
