@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zoo_compute.chain.events import scan
 from zoo_compute.errors import NeedsOperator, UserError
 from zoo_compute.processes import tied_to_parent
+from zoo_compute.spec import state
+from zoo_compute.spec.games import claim_hash
 from zoo_compute.spec.trials import TRIALS
 
 if TYPE_CHECKING:
@@ -47,10 +49,19 @@ class Outcome:
 
 
 class Answered(NamedTuple):
-    """An answered trial. seconds: that it took."""
+    """An answered trial, as it was told. seconds: that it took."""
 
     claim: Claim
+    workload: Workload
     seconds: int
+
+    @property
+    def seed(self) -> bytes:
+        return self.claim.round.to_bytes(32, "big")
+
+    @property
+    def claim_hash(self) -> bytes:
+        return claim_hash(state.Claim(*self.claim))
 
 
 def step(chain: Chain, sender: Sender, operator: int, options: Sequence[str]) -> Outcome:
@@ -71,9 +82,14 @@ def pending_trial(chain: Chain, operator: int) -> Answered | None:
     """The operator's answered trial that is not settled."""
     if chain.admissions.claims(TRIALS, SEAT, operator) == NOTHING:
         return None
+    return answered(chain, operator)[-1]
+
+
+def answered(chain: Chain, operator: int) -> list[Answered]:
+    """All that the operator ever answered."""
     head = chain.head("latest")
     told = scan(chain, chain.network.first_block, head.number, ("TrialAnswered",), operator=operator)
-    return _answered(list(told)[-1])
+    return [_answered(event) for event in told]
 
 
 def run_trial(chain: Chain, sender: Sender, operator: int, options: Sequence[str]) -> Answered:
@@ -135,6 +151,7 @@ def _failed(process: subprocess.Popen[str]) -> TrialFailed:
 
 
 def _answered(event: Event) -> Answered:
-    from zoo_compute.chain.bindings.admissions import Claim
+    from zoo_compute.chain.bindings.admissions import Claim, Workload
 
-    return Answered(Claim(**dict(event.args["claim"])), event.args["seconds"])
+    args = event.args
+    return Answered(Claim(**dict(args["claim"])), Workload(**dict(args["workload"])), args["seconds"])

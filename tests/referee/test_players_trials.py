@@ -68,7 +68,7 @@ class Shown(Staged):
     """An admitted operator, alice, whose trial is asked for again; dave challenges it."""
 
     claim: Claim
-    result: Result
+    opened: Result  # the answer, as a challenge opens it
 
     def open(self) -> None:
         self.register("alice", gpu_class=3)
@@ -90,12 +90,12 @@ class Shown(Staged):
         root = Trees(computed).tree(Frame(inner_steps=STEPS, segment_steps=1), Phase.SEGMENTS).root
         self.ok("admissions", "answer", "alice hot", self.ids["alice"], computed.seed, root)
         self.claim = self.world.trials[self.ids["alice"]].claim
-        self.result = Result(segment_root=root)
+        self.opened = Result(segment_root=root)
         return computed
 
     def challenged(self) -> tuple[Any, ...]:
         """How a challenge names alice's trial."""
-        return (TRIALS, self.claim, Kind.TRAINING.value, 0, work_of(self.workload), self.result)
+        return (TRIALS, self.claim, Kind.TRAINING.value, 0, work_of(self.workload), self.opened)
 
     def challenge_trial(self) -> int:
         return int(self.ok("referee", "challenge", DAVE, *self.challenged()))

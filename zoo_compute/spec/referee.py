@@ -95,10 +95,8 @@ def challenge(w: World, msg: Message, job: int, claim: Claim, kind: int, slot: i
 
 
 def _work_root(w: World, job: int, claim: Claim) -> bytes:
-    if job != TRIALS:
-        return w.job(job).work_root
-    trial = w.trials.get(claim.turn)
-    return trial.work_root if trial else EMPTY
+    trial = w.trials.get(claim.turn) if job == TRIALS else None
+    return trial.work_root if trial else w.job(job).work_root
 
 
 def begun(job: int, claim: Claim, kind: Kind, slot: int, work: Work, result: Result) -> Game:
