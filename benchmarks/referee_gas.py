@@ -2,8 +2,8 @@
 
     python benchmarks/referee_gas.py [--json]
 
-The other contracts are doubles: what a challenge costs in Settlement and in a token is not in its figure. Heights are those of
-sixteen children a move; the trace has 16 nodes, each tensor 256 leaves.
+The other contracts are doubles: what a challenge costs in Settlement and in a token is not in its figure. There are 17 states at
+ends of segments, the trace has 16 nodes, each tensor 256 leaves: `reveal_32` and `pick_32` go down five levels, `_16` four.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class Bench:
         game = rules._stand(Game(frame=frame), Phase.SEGMENTS, frame.segment_root, 17, Awaits.REVEAL)
         while not game.is_open:
             name, moved = self.side.move(game) or ("", ())
-            self.note(name, self.send(self.referee, name, self.hot, 1, *map(plain, moved)))
+            label = f"reveal_{len(moved[0])}" if name == "reveal" else name
+            self.note(label, self.send(self.referee, name, self.hot, 1, *map(plain, moved)))
             game = self.after(game, name, moved)
             while game.awaits == Awaits.PICK:
                 game = self.pick(game)
@@ -74,7 +75,7 @@ class Bench:
         depth, place = rules.span_of(game.height), min(1, game.height)
         path = Tree(children).path(place)
         used = self.send(self.referee, "pick", self.me, 1, place, children[place], list(path))
-        self.note("pick" if depth == 4 else f"pick_{1 << depth}", used)
+        self.note(f"pick_{1 << depth}", used)
         below = replace(game, node=children[place], height=game.height - depth, index=game.index << depth | place)
         return replace(below, awaits=Awaits.REVEAL) if below.height else rules._arrived(below)
 
@@ -101,7 +102,8 @@ def main() -> int:
             bench.run()
         finally:
             anvil.stop()
-    bench.gas["reveal_and_pick"] = bench.gas["reveal"] + bench.gas["pick"]
+    for children in (16, 32):
+        bench.gas[f"pair_{children}"] = bench.gas[f"reveal_{children}"] + bench.gas[f"pick_{children}"]
     if wants_json:
         print(json.dumps(bench.gas))
     else:

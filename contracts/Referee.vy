@@ -895,7 +895,7 @@ def _end(game: uint256, claim: ISettlementViews.Claim, frame: IEvidence.Frame, c
             challengers.append(self._challenger(each))
     self._forget(game, job, frame.claim, open)
     self.games_against[claim.operator] += 1
-    token: address = self._job_record(job).token
+    token: address = staticcall ITaskViews(tasks).token_of(job)
     # INVARIANT bonds: what is held is the open games' bonds, what is owed, and what is burned.
     if outcome == DISMISSED:
         owner: address = staticcall INodeRegistry(registry).owner_of(claim.operator)
@@ -995,10 +995,4 @@ def _is_pending(job: uint256, claim: ISettlementViews.Claim) -> bool:
 def _work_root(job: uint256, claim: ISettlementViews.Claim) -> bytes32:
     if job == claims.TRIALS:
         return (staticcall IAdmissions(admissions).trials(claim.turn)).work_root
-    return self._job_record(job).work_root
-
-
-@internal
-@view
-def _job_record(job: uint256) -> ITaskViews.Job:
-    return staticcall ITaskViews(tasks).jobs(job)
+    return staticcall ITaskViews(tasks).work_roots(job)

@@ -4,7 +4,7 @@
 @title The word of a dispute game, and its clocks
 @license Apache-2.0
 @notice Where a game stands, which move is due, and how much time each side has: all that a move down a tree writes.
-@dev Widths: a tree has fewer than 2^48 leaves or words, seconds since 1970 fit 40 bits. A side makes at most 41 moves, each of
+@dev Widths: a tree has fewer than 2^48 leaves or words, seconds since 1970 fit 40 bits. A side makes at most 34 moves, each of
      which adds at most `move_s` to the other's seconds, and that is below 2^26.3, 129 weeks: 32 bits hold what a side has left.
 """
 
@@ -32,8 +32,8 @@ WORDS_A_LEAF: constant(uint256) = 128
 MAX_COUNT: constant(uint256) = 2**48
 U48: constant(uint256) = MAX_COUNT - 1
 MAX_HEIGHT: constant(uint256) = 48
-# Levels that one move goes down at most: 32 children.
-MAX_SPAN: constant(uint256) = 5
+# Levels that one move goes down at most: 64 children.
+MAX_SPAN: constant(uint256) = 6
 
 
 struct Game:
@@ -141,7 +141,7 @@ def _height(leaves: uint256) -> uint256:
 @pure
 def _span(height: uint256) -> uint256:
     """
-    @notice How many levels one move goes down from here: as few moves as five levels at most allow, and those alike.
+    @notice How many levels one move goes down from here: as few moves as six levels at most allow, and those alike.
     """
     if height == 0:
         return 0

@@ -12,8 +12,8 @@ from . import game_words
 from . import merkle
 
 
-# The most that one move reveals, five levels down: `game_words._span`.
-CHILDREN: constant(uint256) = 32
+# The most that one move reveals, six levels down: `game_words._span`.
+CHILDREN: constant(uint256) = 64
 WORD_BYTES: constant(uint256) = 4
 WORDS_A_LEAF: constant(uint256) = 128
 MAX_DESCRIPTOR: constant(uint256) = 2048

@@ -130,8 +130,8 @@ class Described:
         return bytes([node % 2, len(shape)]) + b"".join(extent.to_bytes(8, "little") for extent in shape)
 
 
-# 40 nodes, more than one move reveals: of one word, of one leaf, of a few, of twenty leaves, and of none.
-SHAPES = (((), (5,), (300,), (20, 129), (0, 3), (2, 2, 2, 2, 2, 2, 2, 1)) * 7)[:40]
+# 70 nodes, more than one move reveals: of one word, of one leaf, of a few, of twenty leaves, and of none.
+SHAPES = (((), (5,), (300,), (20, 129), (0, 3), (2, 2, 2, 2, 2, 2, 2, 1)) * 12)[:70]
 TRAINING = Described("training", SHAPES, 5)
 UPDATE = Described("update", ((7,), (7,), (7,)), 1)
 AGGREGATION = Described("aggregation", ((700,),), 17)

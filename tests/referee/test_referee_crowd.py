@@ -14,7 +14,7 @@ from .contest import JOB, Contest, contest
 REEXECUTE_S = 60
 MOVES = 6  # of a committer in a game down to an element of node 9
 PLACES = {1: 2, 2: 1, 4: 1, 5: 0}
-MOST_MOVES = 41  # of one side: trees of 2^32 states and nodes, of 2^48 words and parts
+MOST_MOVES = 34  # of one side: trees of 2^32 states and nodes, of 2^48 words and parts
 
 
 @pytest.fixture

@@ -183,19 +183,19 @@ def test_pick__of_padding__leaves_the_challenger_without_a_move(court):
 
 
 def test_pick__of_anything_else_beyond_the_last_leaf__is_the_committers_end(court):
-    """The trace has 40 leaves; its author puts another one where padding belongs."""
+    """The trace has 70 leaves; its author puts another one where padding belongs."""
     game = at_steps(court)
     court.down_to(game, 1)
     here, side = court.game(game), court.side("bob", 0)
     name, (frame, states, trace) = side.move(here)
     lying = Tree((*trace_leaves(side, frame, here), noise("garbage")))
-    trace = replace(trace, root=lying.root, children=lying.children(6, 0))
+    trace = replace(trace, root=lying.root, children=lying.children(7, 0))
     court.ok("referee", name, BOB, game, frame, states, trace)
-    children = lying.children(6, 0)
-    court.ok("referee", "pick", DAVE, game, 5, children[5], Tree(children).path(5))
-    children = lying.children(3, 5)
+    children = lying.children(7, 0)
+    court.ok("referee", "pick", DAVE, game, 8, children[8], Tree(children).path(8))
+    children = lying.children(3, 8)
     court.ok("referee", "reveal", BOB, game, children)
-    court.ok("referee", "pick", DAVE, game, 0, children[0], Tree(children).path(0))
+    court.ok("referee", "pick", DAVE, game, 6, children[6], Tree(children).path(6))
     assert (court.game(game).node, court.game(game).awaits) == (noise("garbage"), Awaits.OPEN)
     opening = side._node(replace(court.game(game), index=0, frame=Frame(kind=0, step=3)))
     refused(court, "no such leaf", "open_node", BOB, game, court.game(game).frame, opening)
@@ -424,9 +424,9 @@ def at_nodes_of_a_long_leaf(court):
     leaves[2] = sha256(b"\x08" + (2).to_bytes(4, "little") + tensor).digest()
     lying = Tree(tuple(leaves))
     court.ok(
-        "referee", "open_step", BOB, game, frame, states, replace(trace, root=lying.root, children=lying.children(6, 0))
+        "referee", "open_step", BOB, game, frame, states, replace(trace, root=lying.root, children=lying.children(7, 0))
     )
-    for height, place in ((6, 0), (3, 2)):
+    for height, place in ((7, 0), (3, 2)):
         children = lying.children(height, 0)
         if height == 3:
             court.ok("referee", "reveal", BOB, game, children)

@@ -141,6 +141,11 @@ class TaskRegistry(Binding):
         values: Any = self._view("jobs", (job,), block)
         return Job(*values)
 
+    def token_of(self, job: int, block: BlockIdentifier | None = None) -> str:
+        """What a job is paid in."""
+        values: str = self._view("token_of", (job,), block)
+        return values
+
     def schedules(self, job: int, block: BlockIdentifier | None = None) -> Schedule:
         """What of a job's terms binds its turns."""
         values: Any = self._view("schedules", (job,), block)
@@ -189,4 +194,9 @@ class TaskRegistry(Binding):
     def owed(self, token: str, account: str, block: BlockIdentifier | None = None) -> int:
         """token -> account -> what `withdraw` sends."""
         values: int = self._view("owed", (token, account), block)
+        return values
+
+    def work_roots(self, arg0: int, block: BlockIdentifier | None = None) -> bytes:
+        """The contract variable `work_roots`."""
+        values: bytes = self._view("work_roots", (arg0,), block)
         return values
