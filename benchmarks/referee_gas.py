@@ -2,8 +2,8 @@
 
     python benchmarks/referee_gas.py [--json]
 
-The other contracts are doubles: what a challenge costs in Settlement and in a token is not in its figure. There are 17 states at
-ends of segments, the trace has 16 nodes, each tensor 256 leaves: `reveal_32` and `pick_32` go down five levels, `_16` four.
+The other contracts are doubles: what a challenge costs in Settlement and in a token is not in its figure. All trees are full:
+64 states at ends of segments, of which one move goes down six levels, 256 nodes, four and four, and 1,024 leaves, five and five.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from zoo_compute.spec.games import Awaits, Game, Kind, Phase, Work
 from zoo_compute.spec.state import Claim, Message, Operator, World
 
 JOB, OPERATOR, CHAIN_ID = 1, 7, 31337
-PROGRAM = Described("benchmark", ((128 * 256,),) * 16, 300)
-WORK = Work((PROGRAM.opened.root, bytes(32), bytes(32)), 64, 4, 8)
+# Node 17 is the one that the game goes to.
+PROGRAM = Described("benchmark", (*((1,),) * 17, (128 * 1024,), *((1,),) * 238), 300)
+WORK = Work((PROGRAM.opened.root, bytes(32), bytes(32)), 252, 4, 8)
 
 
 class Bench:
@@ -61,7 +62,7 @@ class Bench:
         args = (JOB, plain(self.claim), 0, 0, plain(WORK), plain(self.side.result))
         for _ in range(2):
             self.note("challenge", self.send(self.referee, "challenge", self.me, *args, value=4 * 10**16))
-        game = rules._stand(Game(frame=frame), Phase.SEGMENTS, frame.segment_root, 17, Awaits.REVEAL)
+        game = rules._stand(Game(frame=frame), Phase.SEGMENTS, frame.segment_root, 64, Awaits.REVEAL)
         while not game.is_open:
             name, moved = self.side.move(game) or ("", ())
             label = f"reveal_{len(moved[0])}" if name == "reveal" else name
@@ -102,7 +103,7 @@ def main() -> int:
             bench.run()
         finally:
             anvil.stop()
-    for children in (16, 32):
+    for children in (16, 32, 64):
         bench.gas[f"pair_{children}"] = bench.gas[f"reveal_{children}"] + bench.gas[f"pick_{children}"]
     if wants_json:
         print(json.dumps(bench.gas))

@@ -138,8 +138,8 @@ FORMS: dict[str, tuple[Node, int, int]] = {
         1 << 24,
         7,
     ),
-    "sum of 2^24, a lane": (Node("sum", F32, (), (1 << 24,), (Operand(9, 0, (1,)),)), 1 << 24, 7),
-    "sum of 2^24, its lanes": (Node("sum", F32, (), (1 << 24,), (Operand(9, 0, (1,)),)), 1 << 24, -2),
+    "sum of 2^20, a lane": (Node("sum", F32, (), (1 << 20,), (Operand(9, 0, (1,)),)), 1 << 20, 7),
+    "sum of 2^20, its lanes": (Node("sum", F32, (), (1 << 20,), (Operand(9, 0, (1,)),)), 1 << 20, -2),
 }
 
 

@@ -162,13 +162,13 @@ def test_words_of_a_leaf_that_was_not_opened__are_no_words_to_take(judges, step:
     """Behind the last leaf the call holds whatever its sender put there."""
     frame, position, shown = step.part(step.node("copy"), 5)
     assert step.parts(step.node("copy"), 5)[0].reads == ((0, 5),)
-    for leaf in (1, 2, 32, 33, 511):
+    for leaf in (1, 2, 16, 17, 511):
         forged = replace(
             shown, sources=(), numbers=(), leaves=shown.leaves[:1], hashes=(), places=((leaf << 7 | 5) << 240,)
         )
         data = encode(forged) + bytes(range(256)) * 80
         assert verdict(judges, frame, position, data, kind=8) in ("evidence: other words", "?"), leaf
-        if leaf <= 32:
+        if leaf <= 16:
             assert verdict(judges, frame, position, data, kind=8) == "evidence: other words"
 
 
@@ -198,8 +198,8 @@ def test_a_part_of_a_large_element__with_up_to_32_leaves__is_judged(judges, form
 
 
 def test_the_most_that_a_part_opens__fits_a_call():
-    """The lanes of 2^31 terms: 32 leaves far apart in a tree of 2^20, and the shown one."""
+    """As many leaves as are opened at all, far apart in a tree of 2^20, and the shown one."""
     leaf = Leaf(512, (bytes(32),) * 16)
-    source = Source(CARRIED, 32, 20, 0, (bytes(32),) * 3)
-    most = Part(bytes(1468), 0, 18, 32, (source,), (0,) * 32, (leaf,) * 33, (bytes(32),) * 32 * 15, (0,) * 2)
+    source = Source(CARRIED, 16, 20, 0, (bytes(32),) * 3)
+    most = Part(bytes(1468), 0, 18, 32, (source,), (0,) * 16, (leaf,) * 17, (bytes(32),) * 16 * 16, (0,) * 2)
     assert len(encode(most)) <= 40_960
