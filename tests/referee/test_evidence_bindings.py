@@ -18,6 +18,7 @@ from tests.repops.random_programs import fill
 from zoo_compute.evidence import Begin, Constant, End, Evidence, Input, Output, WholeTensor, encode, entry_of
 from zoo_compute.rounds import aggregation_program, begin, checkpoint_nodes, update_program
 from zoo_compute.spec.games import Frame, Kind, Phase, Position
+from zoo_compute.spec.trials import TRIALS
 
 GRAPH = step_program()
 NAMES = [entry.name for entry in GRAPH.state]
@@ -53,7 +54,8 @@ def segments(steps: int, every: int) -> tuple[Frame, list[bytes]]:
     marks = [*range(0, steps, every), steps]
     leaves = [segment_leaf(at, bytes([at]) * 32) for at in marks]
     root = merkle_root(leaves)
-    return Frame(inner_steps=steps, segment_steps=every, segment_root=root, end_root=bytes([steps]) * 32), leaves
+    end = bytes([steps]) * 32
+    return Frame(job=1, inner_steps=steps, segment_steps=every, segment_root=root, end_root=end), leaves
 
 
 @pytest.mark.parametrize(("steps", "every"), [(1, 1), (7, 3), (8, 2), (9, 2), (20, 30)])
@@ -69,6 +71,15 @@ def test_the_last_state__is_the_end_root__or_the_claim_is_false(judges, steps: i
     assert verdict(judges, replace(frame, end_root=HERE), elsewhere, shown) == "evidence: not here"
     longer = replace(shown, path=(*shown.path, HERE))
     assert verdict(judges, replace(frame, end_root=HERE), position, longer) == "evidence: state does not match"
+
+
+def test_a_trial__claims_no_end_that_could_be_false(judges):
+    frame, leaves = segments(4, 1)
+    position = Position(Phase.SEGMENTS, 1, 0, HERE, bytes(32))
+    shown = End(bytes([4]) * 32, tuple(merkle_proof(leaves, 4)))
+    assert convicts(judges, replace(frame, end_root=bytes(32)), position, shown)
+    of_trial = replace(frame, job=TRIALS, end_root=bytes(32))
+    assert verdict(judges, of_trial, position, shown) == "evidence: not here"
 
 
 # --- 2: the beginning
@@ -127,6 +138,17 @@ def test_a_seed_of_another_slot_or_round__is_false(judges, started):
     frame, state, checkpoint = started
     for other in (replace(frame, slot=SLOT + 1), replace(frame, round=ROUND + 1)):
         assert convicts(judges, other, at_entry(state, NAMES, SEED), begins(checkpoint, SEED))
+
+
+def test_a_trials_seed__is_the_first_four_bytes_of_its_round(judges, started):
+    frame, state, checkpoint = started
+    seed = bytes.fromhex("01020384") + b"s" * 28
+    of_trial = replace(frame, job=TRIALS, round=int.from_bytes(seed, "big"), slot=0)
+    shown, of_seed = begins(checkpoint, SEED), at_entry(state, NAMES, SEED)
+    assert convicts(judges, of_trial, of_seed, shown)
+    seeded = state | {"seed": np.int32(int.from_bytes(seed[:4], "little", signed=True))}
+    assert verdict(judges, of_trial, at_entry(seeded, NAMES, SEED), shown) == "evidence: not false"
+    assert convicts(judges, frame, at_entry(seeded, NAMES, SEED), shown)
 
 
 def test_a_beginning_shown_with_another_entry__or_elsewhere__is_refused(judges, started):
