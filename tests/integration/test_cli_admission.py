@@ -85,6 +85,8 @@ def test_an_honest_trial_that_a_stranger_challenges__is_defended_and_admits(
     assert "in dispute" in zoo.refused("node", "admit")
     lane.look()
     assert shown(zoo, number) == (None, None, "dismissed")
+    moves = zoo.json("dispute", "replay", str(number))["moves"]
+    assert [move["function"] for move in moves] == ["challenge", "reveal", "time_out"]
     assert zoo.json("node", "admit")["admitted"] is True
     lane.look()
     assert not (tmp_path / "disputes").exists() or not any((tmp_path / "disputes").iterdir())
