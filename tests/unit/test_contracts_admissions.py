@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import boa
 import pytest
 
-from tests.contract_kit import START
+from tests.contract_kit import START, told
 from tests.unit.admissions_kit import (  # noqa: F401
     BENCHMARK_S,
     FIRST_BLOCK,
+    ROOT,
     WINDOW_S,
     WORKLOAD,
     chance,
@@ -20,7 +21,10 @@ from tests.unit.admissions_kit import (  # noqa: F401
     shown_fixture,
 )
 from tests.unit.audits_kit import HISTORY, HISTORY_CODE
+from zoo_compute.spec.games import Work, claim_hash
 from zoo_compute.spec.params import DEVNET, PRESETS, window_s
+from zoo_compute.spec.state import Claim
+from zoo_compute.spec.trials import TRIALS
 
 # --- workloads
 
@@ -181,6 +185,25 @@ def test_answer__when_only_the_history_knows_the_block__asks_it(shown):
         shown.answer()
     boa.env.set_code(HISTORY, HISTORY_CODE)
     shown.answer()
+
+
+def test_an_answered_trial__is_a_claim_as_settlement_keeps_it_until_it_is_settled(shown):
+    shown.enter()
+    shown.after(2, 7)
+    seed = shown.contract.seed_of(shown.ada.id)
+    claim = shown.answer()
+    event = {"operator": shown.ada.id, "claim": claim, "workload": astuple(WORKLOAD), "segment_root": ROOT}
+    assert told(shown.contract) == [("TrialAnswered", {**event, "seconds": 7})]
+    assert claim[1].to_bytes(32, "big") == seed
+    kept = Claim(*claim)
+    assert shown.contract.claims(TRIALS, 0, shown.ada.id) == claim_hash(kept)[:30] + b"\0\1"
+    assert shown.contract.claims(TRIALS, 0, shown.ada.id + 1) == bytes(32)
+    work = Work((WORKLOAD.program_root, bytes(32), bytes(32)), WORKLOAD.steps, 1, 0)
+    assert tuple(shown.contract.trials(shown.ada.id)) == (work.root, WORKLOAD.flops // 7)
+    shown.after(1, WINDOW_S + 1)
+    shown.settle(claim)
+    assert shown.contract.claims(TRIALS, 0, shown.ada.id) == bytes(32)
+    assert tuple(shown.contract.trials(shown.ada.id)) == (bytes(32), 0)
 
 
 # --- settle
