@@ -38,7 +38,7 @@ class Bench:
         self.w3 = Web3(Web3.HTTPProvider(url))
         self.me, self.hot = self.w3.eth.accounts[:2]
         self.double = self.deploy("mocks/CourtDouble")
-        self.referee = self.deploy("Referee", *(self.double.address,) * 6, 3_600, 43_200)
+        self.referee = self.deploy("Referee", *(self.double.address,) * 7, 3_600, 43_200)
         self.side = Computed("bob", 0, b"\x01" * 32, WORK, {Kind.TRAINING: PROGRAM})
         self.claim = Claim(0, 0, 3, OPERATOR, 1, 10**15, 0, b"\x01" * 32, self.side.leaf(), 2**40)
         self.send(self.double, "set", self.me, JOB, WORK.root, plain(self.claim), self.hot)

@@ -5,14 +5,18 @@
 @license Apache-2.0
 @notice A class earns more only once its machine was shown: by a serial workload that fills its memory, under a seed that
         nobody knew before, and again when chance asks for it.
-@dev A trial's result is a claim like Settlement's: its hash is stored, it stands open to dispute for a window, and who sends it
-     again carries all that it is judged by.
+@dev An answered trial is a claim like Settlement's, of job 0 and of one slot: it stands open to dispute for a window, and the
+     Referee asks and tells about it as it does there.
 """
 
 
 from .interfaces import INodeRegistry
+from .interfaces import ISettlementViews
 from .modules import chance
+from .modules import claims as claim_words
+from .modules import merkle
 from .modules import numbers
+from .modules import openings
 
 
 MAX_WORKLOADS: constant(uint256) = 16
@@ -56,14 +60,12 @@ struct Entry:
     block: uint256
 
 
-# All that an answered trial is judged by.
+# Of an answered trial, beside its claim.
 struct Trial:
-    operator: uint256
-    workload: Workload
-    seed: bytes32
-    root: bytes32
-    seconds: uint256
-    deadline: uint256
+    # As a job's: what the claim is judged by.
+    work_root: bytes32
+    # FLOPs a second.
+    score: uint256
 
 
 struct Recall:
@@ -80,8 +82,10 @@ workloads: public(HashMap[uint256, Workload])
 sizes: DynArray[uint256, MAX_WORKLOADS]
 # operator -> its trial that is not answered
 entries: public(HashMap[uint256, Entry])
-# operator -> hash of its answered trial; 0: none
-claims: public(HashMap[uint256, bytes32])
+# operator -> its answered trial's claim: the upper 240 bits of the hash, then its status, pending; 0: none
+words: HashMap[uint256, uint256]
+# operator -> its answered trial
+trials: public(HashMap[uint256, Trial])
 # operator -> open disputes of its answered trial
 disputes: public(HashMap[uint256, uint256])
 # operator -> FLOPs a second of the trial that admitted it
@@ -104,7 +108,10 @@ event TrialEntered:
 
 event TrialAnswered:
     operator: indexed(uint256)
-    trial: Trial
+    claim: ISettlementViews.Claim
+    workload: Workload
+    segment_root: bytes32
+    seconds: uint256
 
 
 event TrialDisputeOpened:
@@ -192,7 +199,7 @@ def enter(operator: uint256):
     @notice Begins a trial: the next block's hash gives its seed. It stands until it is answered, or its time is over.
     """
     self._check_eligible(operator)
-    assert self.claims[operator] == empty(bytes32), "admissions: trial pending"
+    assert self.words[operator] == 0, "admissions: trial pending"
     # INVARIANT seeds: an entry is answered, or costs its time; nobody chooses among seeds.
     assert block.timestamp > self.entries[operator].entered_at + benchmark_s, "admissions: entry stands"
     assert self._workload_of(operator).steps > 0, "admissions: no workload"
@@ -217,68 +224,83 @@ def answer(operator: uint256, seed: bytes32, root: bytes32):
     found: bytes32 = self._known_hash(entry.block)
     workload: Workload = self._workload_of(operator)
     assert seed == self._seed(found, operator, workload), "admissions: seed does not match"
-    trial: Trial = Trial(
-        operator=operator,
-        workload=workload,
-        seed=seed,
-        root=root,
-        # By the blocks' clock, the wait for the seed included; two blocks may have one time.
-        seconds=max(1, block.timestamp - entry.entered_at),
-        deadline=block.timestamp + window_s,
-    )
+    # By the blocks' clock, the wait for the seed included; two blocks may have one time.
+    seconds: uint256 = max(1, block.timestamp - entry.entered_at)
+    claim: ISettlementViews.Claim = self._claim(operator, workload, seed, root)
     self.entries[operator] = empty(Entry)
-    self.claims[operator] = self._hash(trial)
+    self.words[operator] = self._word(claim)
+    self.trials[operator] = Trial(
+        work_root=openings._work_root(
+            openings.Work(
+                programs=[workload.program_root, empty(bytes32), empty(bytes32)],
+                inner_steps=workload.steps,
+                segment_steps=1,
+                # Of a batch of zeros nobody asks which row is which example.
+                rows=0,
+            )
+        ),
+        score=workload.flops // seconds,
+    )
     self.recalls[operator].due = 0
-    log TrialAnswered(operator=operator, trial=trial)
+    log TrialAnswered(operator=operator, claim=claim, workload=workload, segment_root=root, seconds=seconds)
 
 
 @external
-def open_dispute(trial: Trial):
+def open_dispute(job: uint256, claim: ISettlementViews.Claim):
     """
     @notice One more dispute of a pending trial.
+    @param job 0.
     """
     assert msg.sender == self.referee, "admissions: not the referee"
-    self._check_pending(trial)
-    assert block.timestamp <= trial.deadline, "admissions: window closed"
-    self.disputes[trial.operator] += 1
-    log TrialDisputeOpened(operator=trial.operator)
+    self._check_pending(claim)
+    assert block.timestamp <= claim.deadline, "admissions: window closed"
+    self.disputes[claim.operator] += 1
+    log TrialDisputeOpened(operator=claim.operator)
 
 
 @external
-def close_dispute(trial: Trial, convicted: bool, challengers: DynArray[address, MAX_CHALLENGERS]):
+def close_dispute(
+    job: uint256,
+    claim: ISettlementViews.Claim,
+    convicted: bool,
+    challengers: DynArray[address, MAX_CHALLENGERS],
+):
     """
     @notice One dispute less. A conviction ends the operator's admission and burns part of its stake.
+    @param job 0.
     """
     assert msg.sender == self.referee, "admissions: not the referee"
-    if self.claims[trial.operator] != self._hash(trial):
+    operator: uint256 = claim.operator
+    if self.words[operator] != self._word(claim):
         # Another dispute convicted it.
         return
-    assert self.disputes[trial.operator] > 0, "admissions: not in dispute"
-    log TrialDisputeClosed(operator=trial.operator, convicted=convicted)
+    assert self.disputes[operator] > 0, "admissions: not in dispute"
+    log TrialDisputeClosed(operator=operator, convicted=convicted)
     if not convicted:
-        self.disputes[trial.operator] -= 1
+        self.disputes[operator] -= 1
         return
-    self.disputes[trial.operator] = 0
-    self.claims[trial.operator] = empty(bytes32)
-    self._end(trial.operator)
-    slashed: uint256 = extcall INodeRegistry(registry).slash_stake(trial.operator, FALSE_BPS)
-    log TrialConvicted(operator=trial.operator, slashed=slashed, challengers=challengers)
+    self.disputes[operator] = 0
+    self._forget(operator)
+    self._end(operator)
+    slashed: uint256 = extcall INodeRegistry(registry).slash_stake(operator, FALSE_BPS)
+    log TrialConvicted(operator=operator, slashed=slashed, challengers=challengers)
 
 
 @external
-def settle(trial: Trial):
+def settle(claim: ISettlementViews.Claim):
     """
     @notice Admits the operator of a trial that stood its window.
     """
-    self._check_pending(trial)
-    assert self.disputes[trial.operator] == 0, "admissions: in dispute"
-    assert block.timestamp > trial.deadline, "admissions: window open"
-    assert staticcall INodeRegistry(registry).stake_of(trial.operator) > 0, "admissions: nothing staked"
-    score: uint256 = trial.workload.flops // trial.seconds
-    self.claims[trial.operator] = empty(bytes32)
-    self.scores[trial.operator] = score
-    log OperatorAdmitted(operator=trial.operator, score=score)
-    extcall INodeRegistry(registry).set_admitted(trial.operator, True)
+    self._check_pending(claim)
+    operator: uint256 = claim.operator
+    assert self.disputes[operator] == 0, "admissions: in dispute"
+    assert block.timestamp > claim.deadline, "admissions: window open"
+    assert staticcall INodeRegistry(registry).stake_of(operator) > 0, "admissions: nothing staked"
+    score: uint256 = self.trials[operator].score
+    self._forget(operator)
+    self.scores[operator] = score
+    log OperatorAdmitted(operator=operator, score=score)
+    extcall INodeRegistry(registry).set_admitted(operator, True)
 
 
 @external
@@ -303,7 +325,7 @@ def recall(operator: uint256):
     assert number != 0, "admissions: not scheduled"
     found: bytes32 = self._known_hash(number)
     assert staticcall INodeRegistry(registry).is_admitted(operator), "admissions: not admitted"
-    assert self.claims[operator] == empty(bytes32), "admissions: trial pending"
+    assert self.words[operator] == 0, "admissions: trial pending"
     last: Recall = self.recalls[operator]
     # A recall that is not answered is not put off by another.
     assert last.due == 0 and last.epoch != epoch, "admissions: already recalled"
@@ -323,6 +345,18 @@ def lapse(operator: uint256):
     assert block.timestamp > due, "admissions: recall not over"
     log AdmissionLapsed(operator=operator)
     self._end(operator)
+
+
+@external
+@view
+def claims(job: uint256, seat: uint256, turn: uint256) -> bytes32:
+    """
+    @notice The word of an operator's answered trial, as Settlement has a claim's.
+    @param job 0.
+    @param seat 0.
+    @param turn The operator.
+    """
+    return convert(self.words[turn], bytes32)
 
 
 @external
@@ -369,8 +403,8 @@ def _check_eligible(operator: uint256):
 
 @internal
 @view
-def _check_pending(trial: Trial):
-    assert self.claims[trial.operator] == self._hash(trial), "admissions: unknown trial"
+def _check_pending(claim: ISettlementViews.Claim):
+    assert self.words[claim.operator] == self._word(claim), "admissions: unknown trial"
 
 
 @internal
@@ -403,9 +437,35 @@ def _end(operator: uint256):
 
 
 @internal
+def _forget(operator: uint256):
+    self.words[operator] = 0
+    self.trials[operator] = empty(Trial)
+
+
+@internal
+@view
+def _claim(operator: uint256, workload: Workload, seed: bytes32, segment_root: bytes32) -> ISettlementViews.Claim:
+    """
+    @notice An answered trial as a claim of slot 0, at which nothing is paid. Its end and its update nobody asks for.
+    """
+    return ISettlementViews.Claim(
+        turn=operator,
+        round=convert(seed, uint256),
+        seat=0,
+        operator=operator,
+        scope=1,
+        price=0,
+        pot_price=0,
+        start_root=workload.state_root,
+        root=merkle._result_root(0, workload.state_root, segment_root, empty(bytes32), empty(bytes32)),
+        deadline=block.timestamp + window_s,
+    )
+
+
+@internal
 @pure
-def _hash(trial: Trial) -> bytes32:
-    return keccak256(abi_encode(trial))
+def _word(claim: ISettlementViews.Claim) -> uint256:
+    return convert(claim_words._hash(claim), uint256) >> 16 << 16 | claim_words.PENDING
 
 
 @internal

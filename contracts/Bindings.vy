@@ -95,7 +95,8 @@ def judge(
 @internal
 @pure
 def _end(frame: IEvidence.Frame, position: IEvidence.Position, end: bindings.End):
-    self._check_here(position.phase == game_words.SEGMENTS)
+    # A trial claims no end apart from its segments.
+    self._check_here(position.phase == game_words.SEGMENTS and frame.job != claims.TRIALS)
     segments: uint256 = (frame.inner_steps + frame.segment_steps - 1) // frame.segment_steps
     leaf: bytes32 = merkle._segment_leaf(frame.inner_steps, end.state)
     assert (
@@ -108,7 +109,7 @@ def _end(frame: IEvidence.Frame, position: IEvidence.Position, end: bindings.End
 @internal
 @view
 def _begin(frame: IEvidence.Frame, position: IEvidence.Position, begin: bindings.Begin):
-    self._check_here(position.phase == game_words.STATE and position.height == 0 and frame.is_begin)
+    self._check_here(position.phase == game_words.STATE and position.height == 0 and frame.is_begin == 1)
     bindings._check_entry(frame, begin.entry, position.index)
     name: Bytes[bindings.MAX_ENTRY] = bindings._name(begin.entry, bindings.STATE_NAME_AT)
     root: bytes32 = begin.tensor.root
@@ -134,8 +135,10 @@ def _begin(frame: IEvidence.Frame, position: IEvidence.Position, begin: bindings
 @view
 def _seed(frame: IEvidence.Frame) -> bytes4:
     """
-    @notice What a slot-round's random draws come from.
+    @notice What a slot-round's random draws come from; a trial's come from its seed, which is its round.
     """
+    if frame.job == claims.TRIALS:
+        return convert(slice(convert(frame.round, bytes32), 0, 4), bytes4)
     manifest: bytes32 = (staticcall ITaskViews(tasks).jobs(frame.job)).manifest
     digest: bytes32 = sha256(
         concat(b"seed", manifest, merkle._little_endian(frame.round), merkle._little_endian(frame.slot))
@@ -146,7 +149,7 @@ def _seed(frame: IEvidence.Frame) -> bytes4:
 @internal
 @pure
 def _output(frame: IEvidence.Frame, position: IEvidence.Position, output: bindings.Output):
-    self._check_here(position.phase == game_words.STATE and position.height == 0 and not frame.is_begin)
+    self._check_here(position.phase == game_words.STATE and position.height == 0 and frame.is_begin == 0)
     bindings._check_entry(frame, output.entry, position.index)
     after: uint256 = bindings._number(output.entry.data, 8)
     assert (
@@ -185,6 +188,10 @@ def _data(frame: IEvidence.Frame, position: IEvidence.Position, given: bindings.
     self._check_here(frame.kind == TRAINING_PROGRAM)
     name: Bytes[bindings.MAX_ENTRY] = self._batch_name(frame, position, given.descriptor, given.entry)
     committed: bytes4 = bindings._shown(position, given.leaf, given.element)
+    if frame.job == claims.TRIALS:
+        # All its batches are zeros.
+        self._check_false(committed != empty(bytes4))
+        return
     head: Bytes[merkle.MAX_HEAD] = b""
     count: uint256 = 0
     head, count = openings._head(given.descriptor)

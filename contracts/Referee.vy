@@ -13,6 +13,7 @@
 
 from ethereum.ercs import IERC20
 
+from .interfaces import IAdmissions
 from .interfaces import IEvidence
 from .interfaces import INodeRegistry
 from .interfaces import IOperators
@@ -61,6 +62,9 @@ settlement: immutable(address)
 evidence: immutable(address)
 operators: immutable(address)
 audit_pool: immutable(address)
+admissions: immutable(address)
+# Seconds in which a trial is re-executed.
+trial_s: immutable(uint256)
 # Seconds in which a move is made, and all moves of one side; a job's re-execution is added to both.
 move_s: immutable(uint256)
 side_s: immutable(uint256)
@@ -157,6 +161,7 @@ def __init__(
     evidence_: address,
     operators_: address,
     audit_pool_: address,
+    admissions_: address,
     move_s_: uint256,
     side_s_: uint256,
 ):
@@ -167,6 +172,7 @@ def __init__(
     @param evidence_ Says whether evidence shows that a claim is false.
     @param operators_ Says in how many parts an element comes about.
     @param audit_pool_ Is owed half of the coin that challengers lose.
+    @param admissions_ Keeps the claims of trials, and hears how their games end.
     @param move_s_ Seconds in which a move is made, beside a job's re-execution.
     @param side_s_ Seconds of all moves of one side, beside a job's re-execution.
     """
@@ -176,6 +182,8 @@ def __init__(
     evidence = evidence_
     operators = operators_
     audit_pool = audit_pool_
+    admissions = admissions_
+    trial_s = staticcall IAdmissions(admissions_).benchmark_s()
     move_s = move_s_
     side_s = side_s_
 
@@ -198,7 +206,9 @@ def challenge(
     @param result What the slot's result leaf is made of; of an aggregation it is not read.
     """
     assert (
-        kind <= AGGREGATION and (kind == AGGREGATION) == (claim.seat == claims.AGGREGATION)
+        kind <= AGGREGATION
+        and (kind == AGGREGATION) == (claim.seat == claims.AGGREGATION)
+        and (kind == TRAINING or job != claims.TRIALS)
     ), "referee: not of this kind"
     assert (
         slot == 0 if kind == AGGREGATION else claims._holds_slot(claim, slot)
@@ -207,7 +217,7 @@ def challenge(
     assert (
         work.inner_steps > 0
         and work.segment_steps > 0
-        and work_root == staticcall ITaskViews(tasks).work_roots(job)
+        and work_root == self._work_root(job, claim)
     ), "referee: work does not match"
     claim_hash: bytes32 = claims._hash(claim)
     frame: IEvidence.Frame = empty(IEvidence.Frame)
@@ -343,7 +353,7 @@ def open_begin(
     assert merkle._segment_leaf(0, root) == self.nodes[game], "referee: states do not match"
     self._check_program(fixed, program)
     fixed.after = root
-    fixed.is_begin = True
+    fixed.is_begin = 1
     self._enter(game, words._moved(state), words.STATE, root, openings._state_count(program), fixed, children)
 
 
@@ -493,7 +503,7 @@ def time_out(game: uint256, claim: ISettlementViews.Claim, frame: IEvidence.Fram
     fixed: IEvidence.Frame = frame
     state: words.Game = self._playing(game, claim, fixed)
     assert (
-        block.timestamp > words._due(state) or not claims._is_pending(settlement, fixed.job, claim)
+        block.timestamp > words._due(state) or not self._is_pending(fixed.job, claim)
     ), "referee: time left"
     self._end(game, claim, fixed, state.awaits < words.PICK)
 
@@ -565,7 +575,7 @@ def _open_game(
     assert paid >= coin, "referee: bond too small"
     terms: ITaskRegistry.Schedule = staticcall ITaskRegistry(tasks).schedules(job)
     # Every game has its own trace to be computed, and the operator's machine computes one after the other.
-    extra_s: uint256 = min(open + 1, MOST_COUNTED) * terms.reexecute_s
+    extra_s: uint256 = min(open + 1, MOST_COUNTED) * (trial_s if job == claims.TRIALS else terms.reexecute_s)
     state: words.Game = empty(words.Game)
     state.committer_left = side_s + extra_s
     state.challenger_left = side_s + extra_s
@@ -598,10 +608,11 @@ def _open_game(
         coin=paid,
         tokens=tokens,
     )
-    extcall ISettlementViews(settlement).open_dispute(job, claim)
-    self._check_transfer(
-        extcall IERC20(terms.token).transferFrom(msg.sender, self, tokens, default_return_value=True)
-    )
+    extcall ISettlementViews(self._court(job)).open_dispute(job, claim)
+    if tokens > 0:
+        self._check_transfer(
+            extcall IERC20(terms.token).transferFrom(msg.sender, self, tokens, default_return_value=True)
+        )
     return game
 
 
@@ -876,7 +887,7 @@ def _end(game: uint256, claim: ISettlementViews.Claim, frame: IEvidence.Frame, c
     open: DynArray[uint256, MAX_GAMES] = self._games_of(job, frame.claim)
     outcome: uint256 = SETTLED
     challengers: DynArray[address, MAX_GAMES] = []
-    if claims._is_pending(settlement, job, claim):
+    if self._is_pending(job, claim):
         outcome = CONVICTED if committer_loses else DISMISSED
     if outcome == CONVICTED:
         # INVARIANT challengers: whose game is open at the conviction shares in it, once for each game.
@@ -896,7 +907,7 @@ def _end(game: uint256, claim: ISettlementViews.Claim, frame: IEvidence.Frame, c
         self._owe(COIN, challenger, coin)
         self._owe(token, challenger, tokens)
     log GameEnded(job=job, game=game, challenger=challenger, outcome=outcome)
-    extcall ISettlementViews(settlement).close_dispute(job, claim, outcome == CONVICTED, challengers)
+    extcall ISettlementViews(self._court(job)).close_dispute(job, claim, outcome == CONVICTED, challengers)
 
 
 @internal
@@ -962,3 +973,26 @@ def _operator(game: uint256) -> uint256:
 @view
 def _before(game: uint256) -> uint256:
     return self.players[game] & (2**48 - 1)
+
+
+@internal
+@view
+def _court(job: uint256) -> address:
+    """
+    @notice Who keeps the claims of a job.
+    """
+    return admissions if job == claims.TRIALS else settlement
+
+
+@internal
+@view
+def _is_pending(job: uint256, claim: ISettlementViews.Claim) -> bool:
+    return claims._is_pending(self._court(job), job, claim)
+
+
+@internal
+@view
+def _work_root(job: uint256, claim: ISettlementViews.Claim) -> bytes32:
+    if job == claims.TRIALS:
+        return (staticcall IAdmissions(admissions).trials(claim.turn)).work_root
+    return staticcall ITaskViews(tasks).work_roots(job)

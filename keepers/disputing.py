@@ -16,25 +16,29 @@ from pathlib import Path
 from typing import Any
 
 from keepers.challenging import Mismatches
-from keepers.requests import move_name, move_request
+from keepers.requests import move_name, move_request, trial_move_request
 from keepers.work import MOVE, WorkStatus
+from zoo_compute.admission import SEAT, answered
 from zoo_compute.chain.connection import Chain, Head
 from zoo_compute.chain.games import GameView, read_games
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
-from zoo_compute.chain.views import Claim, JobView
+from zoo_compute.chain.views import JobView
 from zoo_compute.errors import Refusal, ZooError
 from zoo_compute.plain import raw
 from zoo_compute.shown import CHALLENGER, COMMITTER
 from zoo_compute.spec.params import COIN
+from zoo_compute.spec.trials import TRIALS
 
 log = logging.getLogger("zoo.disputes")
 
+Fields = tuple[Any, ...]  # of a claim
 Ask = Callable[[str, str, dict[str, Any]], WorkStatus]  # task, name of the work, request
 PATIENCE_S = 5.0  # in which a move that is being computed is waited for, before the chain is looked at again
 PAUSE_S = 0.05
 IN_GAME_S = 0.2  # between looks while a game is open: a game has some twenty moves, each a reply to the other side's
 RETRY_S = 30.0  # after which a move that failed is computed again: silence would lose the game
+HASH_BYTES = 30  # of a claim's hash, that the contracts keep
 FOLDER = "disputes"  # in the operator's folder: what games' computations keep
 
 
@@ -83,6 +87,9 @@ class Disputing:
         views: dict[int, JobView] = {}
         for game in sorted(mine, key=_due):
             with _contained(game):
+                if game.job == TRIALS:
+                    self._play_trial(head, game)
+                    continue
                 if game.job not in views:
                     views[game.job] = read_job(self._chain, game.job, head.number)
                 self._play(head, game, views[game.job])
@@ -98,12 +105,14 @@ class Disputing:
     def _close(self, game: GameView) -> None:
         """What the game kept is of no use any more, and what it brought is fetched: bonds, and a share of the lock."""
         shutil.rmtree(self._kept(game), ignore_errors=True)
-        token, me = read_job(self._chain, game.job).token, self._sender.address
-        for asset in (COIN, token):
+        me = self._sender.address
+        tokens = [] if game.job == TRIALS else [read_job(self._chain, game.job).token]
+        for asset in (COIN, *tokens):
             if self._chain.referee.owed(asset, me):
                 self._sender.send(self._chain.referee.withdraw(asset, me))
-        if self._chain.tasks.owed(token, me):
-            self._sender.send(self._chain.tasks.withdraw(token, me))
+        for token in tokens:
+            if self._chain.tasks.owed(token, me):
+                self._sender.send(self._chain.tasks.withdraw(token, me))
         self._over.add(game.number)
 
     def _sides(self, game: GameView) -> list[str]:
@@ -115,19 +124,33 @@ class Disputing:
         return [side for side, is_mine in mine.items() if is_mine]
 
     def _play(self, head: Head, game: GameView, view: JobView) -> None:
-        claim, state = game.claim_in(view), game.state
-        assert state is not None, "an open game stands somewhere"
-        if claim.final:  # convicted in another game
-            self._send(game, "time_out", (claim.fields, astuple(game.frame)))
-            return
-        side = CHALLENGER if state.is_challengers_turn else COMMITTER
-        if side in self._sides(game):
-            self._move(head, game, view, claim, side)
-        elif head.timestamp > state.due:
-            self._send(game, "time_out", (claim.fields, astuple(game.frame)))
+        claim = game.claim_in(view)
+        side = self._due_of_mine(head, game, claim.fields, claim.final)
+        if side:
+            self._move(game, side, claim.fields, move_request(view, claim, game, side, self._kept(game)))
 
-    def _move(self, head: Head, game: GameView, view: JobView, claim: Claim, side: str) -> None:
-        request = move_request(view, claim, game, side, self._kept(game))
+    def _play_trial(self, head: Head, game: GameView) -> None:
+        """A trial is run again as a slot-round is."""
+        every = answered(self._chain, game.operator)
+        trial = next(each for each in reversed(every) if each.claim_hash == game.claim_hash)
+        claim = tuple(trial.claim)
+        kept = self._chain.admissions.claims(TRIALS, SEAT, game.operator)
+        side = self._due_of_mine(head, game, claim, kept[:HASH_BYTES] != game.claim_hash[:HASH_BYTES])
+        if side:
+            self._move(game, side, claim, trial_move_request(trial, game, side, self._kept(game)))
+
+    def _due_of_mine(self, head: Head, game: GameView, claim: Fields, is_final: bool) -> str:
+        """The side that owes a move where that is mine. A game that is over otherwise is ended. is_final: convicted in another game."""
+        state = game.state
+        assert state is not None, "an open game stands somewhere"
+        side = CHALLENGER if state.is_challengers_turn else COMMITTER
+        is_mine = side in self._sides(game)
+        if is_final or (not is_mine and head.timestamp > state.due):
+            self._send(game, "time_out", (claim, astuple(game.frame)))
+            return ""
+        return side if is_mine else ""
+
+    def _move(self, game: GameView, side: str, claim: Fields, request: dict[str, Any]) -> None:
         status = self._awaited(move_name(game, side), request)
         if status.state == "failed":
             log.error("game %d: no move: %s", game.number, status.error)
@@ -137,7 +160,7 @@ class Disputing:
         if name is None:
             log.error("game %d of job %d: the %s has no move that helps", game.number, game.job, side)
         elif name == "convict":
-            self._send(game, name, (claim.fields, *args[1:]))
+            self._send(game, name, (claim, *args[1:]))
         else:
             self._send(game, name, args)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from repops.merkle import sha256
+from zoo_compute.admission import Answered
 from zoo_compute.chain.games import GameView
 from zoo_compute.chain.views import Checkpoint, Claim, Commit, JobView, Run
 from zoo_compute.plain import plain
@@ -173,14 +174,27 @@ def move_name(game: GameView, side: str) -> str:
 
 def move_request(view: JobView, claim: Claim, game: GameView, side: str, folder: Path) -> dict[str, Any]:
     """The next move of a side. folder: what the computation keeps until the game is over."""
+    bundles = _combined(view, claim) if isinstance(claim, Checkpoint) else []
     return {
         **_base(view, claim.round, claim.start_root),
         "slot": game.frame.slot,
+        "bundles": bundles,
+        **_move(claim.fields, game, side, folder),
+    }
+
+
+def trial_move_request(trial: Answered, game: GameView, side: str, folder: Path) -> dict[str, Any]:
+    """As `move_request`, of a game about a trial."""
+    roots = (trial.workload.program_root, trial.workload.state_root)
+    return {"trial": [each.hex() for each in (*roots, trial.seed)], **_move(tuple(trial.claim), game, side, folder)}
+
+
+def _move(fields: tuple[Any, ...], game: GameView, side: str, folder: Path) -> dict[str, Any]:
+    return {
         "kind": game.frame.kind,
         "side": side,
         "game": plain(game.state),
         "shown": plain(game.shown),
-        "claim": plain(claim.fields),
+        "claim": plain(fields),
         "folder": str(folder),
-        "bundles": _combined(view, claim) if isinstance(claim, Checkpoint) else [],
     }

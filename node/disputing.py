@@ -2,6 +2,7 @@
 
     run_move   + slot, kind, side (committer, challenger), game, shown, claim, folder, bundles (of an aggregation, each with its claim)
 
+Of a trial `trial` (its program's root, its start's, its seed) is in the place of slot, bundles and what names a job's files.
 `game` and `shown` are records as plain JSON (zoo_compute.plain); answers `name` and `args` of a function of the referee,
 without the game's number, `name` null where no move helps.
 """
@@ -17,14 +18,16 @@ from typing import Any
 
 import torch
 
-from node import syncer
-from node.device import CPU
+from node import benchmark, syncer
+from node.device import CPU, computes_on, pick
 from node.disputes.challenger import Challenger
 from node.disputes.computation import Computation, SlotRound
 from node.disputes.prover import Prover
 from node.disputes.rounds import Aggregation, Seated, Update
 from node.disputes.trees import Trees
+from node.disputes.trials import Trial
 from node.programs import Programs, State
+from node.trial import Loaded
 from repops.cuda import driver
 from repops.merkle import Tree
 from zoo_compute.plain import plain, raw
@@ -110,8 +113,10 @@ def _trees_of(request: Mapping[str, Any], store: Store, made: Made) -> Trees:
 
 
 def _computation(request: Mapping[str, Any], store: Store, made: Made) -> Computation:
-    inputs = syncer.fetch_inputs(store, request)
     folder = Path(request["folder"])
+    if "trial" in request:
+        return _trial(request, folder)
+    inputs = syncer.fetch_inputs(store, request)
     if request["kind"] == Kind.AGGREGATION:
         return _aggregation(request, store, inputs, folder)
     # Of its own: the programs that are kept for training hold the state of another slot-round.
@@ -119,6 +124,13 @@ def _computation(request: Mapping[str, Any], store: Store, made: Made) -> Comput
     place = (request["round"], request["slot"])
     computed = made(inputs.manifest, programs, inputs.checkpoint, inputs.examples, *place, folder=folder)
     return Update(computed, folder=folder / "update") if request["kind"] == Kind.UPDATE else computed
+
+
+def _trial(request: Mapping[str, Any], folder: Path) -> Trial:
+    """Of this installation's benchmark. Raises BadInputs where the workload is another."""
+    program_root, state_root, seed = map(bytes.fromhex, request["trial"])
+    programs = Programs(benchmark.fixed_program(), computes_on(pick(request.get("device"))))
+    return Trial(Loaded(programs, program_root, state_root), seed, folder=folder)
 
 
 def _aggregation(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs, folder: Path) -> Aggregation:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from node.disputes.computation import Computation, Roots, SlotRound
+from node.disputes.computation import Computation, Roots, SlotRound, Training
 from node.programs import Programs
 from node.syncer import Inputs
 from node.training import ShardResult, root_of
@@ -99,13 +99,13 @@ class Lies(Computation):
         return words
 
 
-class Liar(Lies, SlotRound):
-    """begun: an entry that the slot-round really begins with something else in."""
+class LyingTraining(Lies, Training):
+    """begun: an entry that it really begins with something else in."""
 
     begun: str | None = None
 
     def begin(self) -> None:
-        super().begin()
+        super().begin()  # type: ignore[safe-super]
         if self.begun is not None:
             changed = {name: np.array(value) for name, value in self.programs.step.state.items()}
             changed[self.begun].reshape(-1).view(np.uint32)[-1:] ^= 1
@@ -118,6 +118,10 @@ class Liar(Lies, SlotRound):
         self._at = step
         values = dict(self.values(step))
         self.programs.load({entry.name: values[entry.after] for entry in self.graph.state})
+
+
+class Liar(LyingTraining, SlotRound):
+    """A slot-round that is another."""
 
 
 @dataclass(frozen=True)

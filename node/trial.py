@@ -19,8 +19,10 @@ from node.errors import BadInputs, NodeError
 from node.programs import Programs, State
 from repops import commitments, encoding
 from repops.backend import DTYPE
+from repops.graph import Graph
+from zoo_compute.rounds import batch_nodes
 
-SEED_BYTES = 4  # of the trial's seed, that the state's `seed` is
+SEED_BYTES = 4  # of a trial's seed, that the state's `seed` is
 
 
 class Loaded:
@@ -41,15 +43,23 @@ class Loaded:
 
     def run(self, seed: bytes, steps: int) -> bytes:
         """The segment root of `steps` steps under a trial's seed, every batch entry zero (docs/protocol.md, "Admissions")."""
-        programs, graph = self.programs, self.programs.graph
-        nodes = {name: graph.nodes[at] for name, at in graph.batch}
-        batch: State = {name: np.zeros(node.shape, DTYPE[node.dtype]) for name, node in nodes.items()}
-        programs.begin(self.start, int.from_bytes(seed[:SEED_BYTES], "little", signed=True))
+        programs, batch = self.programs, no_batch(self.programs.graph)
+        programs.begin(self.start, draws(seed))
         roots = [(0, programs.state_root())]
         for step in range(1, steps + 1):
             programs.advance(batch)
             roots.append((step, programs.state_root()))
         return commitments.segment_root(roots)
+
+
+def draws(seed: bytes) -> int:
+    """What the state's `seed` is under a trial's."""
+    return int.from_bytes(seed[:SEED_BYTES], "little", signed=True)
+
+
+def no_batch(graph: Graph) -> State:
+    """What a trial's steps learn from: zeros."""
+    return {name: np.zeros(node.shape, DTYPE[node.dtype]) for name, node in batch_nodes(graph).items()}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -12,20 +12,25 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zoo_compute.chain.events import scan
 from zoo_compute.errors import NeedsOperator, UserError
 from zoo_compute.processes import tied_to_parent
+from zoo_compute.spec import state
+from zoo_compute.spec.games import claim_hash
+from zoo_compute.spec.trials import TRIALS
 
 if TYPE_CHECKING:
-    from zoo_compute.chain.bindings.admissions import Trial, Workload
+    from zoo_compute.chain.bindings.admissions import Claim, Workload
     from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.events import Event
     from zoo_compute.chain.sender import Sender
 
 READY = "ready"
 POLL_S = 0.2
 NOTHING = bytes(32)
+SEAT = 0  # of a trial's claim
 
 
 class TrialFailed(NeedsOperator):
@@ -43,30 +48,51 @@ class Outcome:
     seconds: int = 0  # that the answered trial took
 
 
+class Answered(NamedTuple):
+    """An answered trial, as it was told. seconds: that it took."""
+
+    claim: Claim
+    workload: Workload
+    seconds: int
+
+    @property
+    def seed(self) -> bytes:
+        return self.claim.round.to_bytes(32, "big")
+
+    @property
+    def claim_hash(self) -> bytes:
+        return claim_hash(state.Claim(*self.claim))
+
+
 def step(chain: Chain, sender: Sender, operator: int, options: Sequence[str]) -> Outcome:
     """Settle the trial that stood its window, leave one that stands in it, or else run a new one."""
     pending = pending_trial(chain, operator)
     if pending is None:
         pending = run_trial(chain, sender, operator, options)
-    elif chain.now() > pending.deadline:
-        sender.send(chain.admissions.settle(pending))
+    elif chain.now() > pending.claim.deadline:
+        sender.send(chain.admissions.settle(pending.claim))
         score = chain.admissions.scores(operator)
         return Outcome(operator, chain.registry.is_admitted(operator), score, 0, pending.seconds)
-    wait_s = max(1, pending.deadline + 1 - chain.now())
+    wait_s = max(1, pending.claim.deadline + 1 - chain.now())
     score = chain.admissions.scores(operator)
     return Outcome(operator, chain.registry.is_admitted(operator), score, wait_s, pending.seconds)
 
 
-def pending_trial(chain: Chain, operator: int) -> Trial | None:
+def pending_trial(chain: Chain, operator: int) -> Answered | None:
     """The operator's answered trial that is not settled."""
-    if chain.admissions.claims(operator) == NOTHING:
+    if chain.admissions.claims(TRIALS, SEAT, operator) == NOTHING:
         return None
+    return answered(chain, operator)[-1]
+
+
+def answered(chain: Chain, operator: int) -> list[Answered]:
+    """All that the operator ever answered."""
     head = chain.head("latest")
     told = scan(chain, chain.network.first_block, head.number, ("TrialAnswered",), operator=operator)
-    return _trial(list(told)[-1].args["trial"])
+    return [_answered(event) for event in told]
 
 
-def run_trial(chain: Chain, sender: Sender, operator: int, options: Sequence[str]) -> Trial:
+def run_trial(chain: Chain, sender: Sender, operator: int, options: Sequence[str]) -> Answered:
     """Enter, run, answer. options: of `node.trial`. Raises UserError, TrialFailed, Refusal."""
     workload = chain.admissions.workload_of(operator)
     if not workload.steps:
@@ -79,7 +105,7 @@ def run_trial(chain: Chain, sender: Sender, operator: int, options: Sequence[str
         root = bytes.fromhex(_told(process, seed.hex())["root"])
         # The seed that was run, not the one of now: after a reorganisation the contract refuses it, else it would be a lie.
         receipt = sender.send(chain.admissions.answer(operator, seed, root))
-    return _trial(receipt.event("TrialAnswered").args["trial"])
+    return _answered(receipt.event("TrialAnswered"))
 
 
 def _seed(chain: Chain, operator: int) -> bytes:
@@ -124,8 +150,8 @@ def _failed(process: subprocess.Popen[str]) -> TrialFailed:
     return TrialFailed(process.stderr.read().strip() or f"the trial ended with {process.wait()}")
 
 
-def _trial(args: Any) -> Trial:
-    from zoo_compute.chain.bindings.admissions import Trial, Workload
+def _answered(event: Event) -> Answered:
+    from zoo_compute.chain.bindings.admissions import Claim, Workload
 
-    values = dict(args)
-    return Trial(**values | {"workload": Workload(**dict(values["workload"]))})
+    args = event.args
+    return Answered(Claim(**dict(args["claim"])), Workload(**dict(args["workload"])), args["seconds"])

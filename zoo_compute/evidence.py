@@ -185,10 +185,11 @@ class Constant:
 
 @dataclass(frozen=True)
 class Data:
-    """6: a word of a batch of training is not the data's.
+    """6: a word of a batch of training is not the data's; of a trial's, not zero.
 
     leaf: the bytes of the shown leaf; element: the disputed one, row-major in the node; words: the leaf that holds its word
-    in the job's data, under `data_root`; is_tokens: the data is the one array `tokens`, else arrays named as the batch.
+    in the job's data, under `data_root`; is_tokens: the data is the one array `tokens`, else arrays named as the batch. Of a
+    trial both are left empty.
     """
 
     KIND: ClassVar[int] = 6
@@ -197,8 +198,8 @@ class Data:
     entry: Entry
     leaf: bytes
     element: int
-    is_tokens: bool
-    words: Words
+    is_tokens: bool = False
+    words: Words = Words()
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ schedules: public(HashMap[uint256, ITaskRegistry.Schedule])
 claims: public(HashMap[uint256, HashMap[uint256, HashMap[uint256, bytes32]]])
 hot_key: public(HashMap[uint256, address])
 disputes: public(uint256)
+benchmark_s: public(uint256)
 
 
 @external

@@ -19,6 +19,7 @@ from zoo_compute.evidence import Evidence, WholeTensor, entry_of
 from zoo_compute.shown import Shown
 from zoo_compute.spec.games import Awaits, Frame, Game, Hashes, Phase
 from zoo_compute.spec.params import WORDS_A_LEAF
+from zoo_compute.spec.trials import TRIALS
 
 
 class Challenger:
@@ -92,10 +93,10 @@ class Challenger:
     # --- evidence of states
 
     def _end(self, frame: Frame) -> Evidence | None:
-        """Where the states are right, but for the one that the result says it ended with."""
+        """Where the states are right, but for the one that the result says it ended with. A trial says none."""
         tree = self.trees.tree(frame, Phase.SEGMENTS)
         end = self.trees.states(frame, Phase.SEGMENTS)[-1]
-        if tree.root != frame.segment_root or end == frame.end_root:
+        if tree.root != frame.segment_root or end == frame.end_root or frame.job == TRIALS:
             return None
         return evidence.End(end, tree.path(len(self.trees.steps(frame, Phase.SEGMENTS)) - 1))
 

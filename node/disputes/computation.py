@@ -1,7 +1,7 @@
 """What one side computed, as far as a game asks: states, traces, tensors, parts. Made again when it is asked for.
 
-From the job: manifest, step program, examples; from the claim: its checkpoint, round and slot. With a folder, what took
-long is kept there: roots of states and of traces, and the states that a step or a segment is repeated from.
+Of a slot-round from the job: manifest, step program, examples; from the claim: its checkpoint, round and slot. With a folder,
+what took long is kept there: roots of states and of traces, and the states that a step or a segment is repeated from.
 """
 
 from __future__ import annotations
@@ -180,32 +180,24 @@ class Computation(ABC):
         return np.array(found, np.uint32).view(np.int32)
 
 
-class SlotRound(Computation):
-    """The inner steps of one slot in one round.
+class Training(Computation):
+    """Steps of training, one after another. programs: this computation's own, since it holds one state at a time.
 
-    programs: this computation's own, since it holds one state at a time. The state is moved forwards from the nearest one that
-    is kept.
+    The state is moved forwards from the nearest one that is kept.
     """
 
-    def __init__(
-        self,
-        manifest: Manifest,
-        programs: Programs,
-        checkpoint: State,
-        examples: Examples,
-        round: int,
-        slot: int,
-        *,
-        folder: Path | None = None,
-    ) -> None:
+    def __init__(self, programs: Programs, checkpoint: State, *, folder: Path | None = None) -> None:
         super().__init__(programs.graph, checkpoint, folder=folder, device=programs.device)
-        self.manifest, self.programs, self.examples = manifest, programs, examples
-        self.round, self.slot = round, slot
+        self.programs = programs
         self._at: int | None = None
 
+    @abstractmethod
     def batch(self, step: int) -> State:
-        rows = self.manifest.examples_for(self.round, self.slot, step)
-        return batch_of(self.examples, rows, self.manifest.accumulate)
+        """What the step learns from."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """To the state at step 0."""
 
     def state(self, step: int) -> State:
         """The state after so many steps: the program's own memory, good until another one is asked for."""
@@ -221,10 +213,6 @@ class SlotRound(Computation):
             self.advance(self._at)
             self._at += 1
         return self.programs.step.state
-
-    def begin(self) -> None:
-        """To the state at step 0."""
-        self.programs.begin(self.checkpoint, self.manifest.draws(self.round, self.slot))
 
     def advance(self, step: int) -> None:
         """From the state at a step to the next."""
@@ -243,6 +231,45 @@ class SlotRound(Computation):
     def sources(self, role: int, step: int) -> Roots:
         return self.after(step - 1) if role == STATE_ROLE else {}
 
+    def state_roots(self, steps: Sequence[int]) -> list[bytes]:
+        return self.folder.hashes(_named(steps), lambda: self._state_roots(steps))
+
+    def _state_roots(self, steps: Sequence[int]) -> list[bytes]:
+        """On the way some states are kept: what is asked next lies behind, in one segment or one step."""
+        often = -(-len(steps) // (KEPT_STATES + 1)) if steps[0] == 0 else len(steps)
+        roots = []
+        for number, step in enumerate(steps):
+            if step and number % often == 0:
+                self.folder.keep(f"state-{step}", self.state(step))
+            roots.append(state_root_of(self.after(step - 1)))
+        return roots
+
+
+class SlotRound(Training):
+    """The inner steps of one slot in one round."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        programs: Programs,
+        checkpoint: State,
+        examples: Examples,
+        round: int,
+        slot: int,
+        *,
+        folder: Path | None = None,
+    ) -> None:
+        super().__init__(programs, checkpoint, folder=folder)
+        self.manifest, self.examples = manifest, examples
+        self.round, self.slot = round, slot
+
+    def batch(self, step: int) -> State:
+        rows = self.manifest.examples_for(self.round, self.slot, step)
+        return batch_of(self.examples, rows, self.manifest.accumulate)
+
+    def begin(self) -> None:
+        self.programs.begin(self.checkpoint, self.manifest.draws(self.round, self.slot))
+
     def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
         """The data's word: `tokens` are inputs but for the last, targets but for the first."""
         rows = self.manifest.examples_for(self.round, self.slot, step)
@@ -259,19 +286,6 @@ class SlotRound(Computation):
     @cached_property
     def _data_roots(self) -> Roots:
         return tensor_roots(self.examples, threads=threads())
-
-    def state_roots(self, steps: Sequence[int]) -> list[bytes]:
-        return self.folder.hashes(_named(steps), lambda: self._state_roots(steps))
-
-    def _state_roots(self, steps: Sequence[int]) -> list[bytes]:
-        """On the way some states are kept: what is asked next lies behind, in one segment or one step."""
-        often = -(-len(steps) // (KEPT_STATES + 1)) if steps[0] == 0 else len(steps)
-        roots = []
-        for number, step in enumerate(steps):
-            if step and number % often == 0:
-                self.folder.keep(f"state-{step}", self.state(step))
-            roots.append(state_root_of(self.after(step - 1)))
-        return roots
 
 
 def _named(steps: Sequence[int]) -> str:

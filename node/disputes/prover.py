@@ -44,7 +44,7 @@ class Prover:
         return Move("open_leaf", (self.trees.leaf(frame, phase, game.index),))
 
     def _begin(self, frame: Frame) -> Move:
-        begun = replace(frame, is_begin=True)
+        begun = replace(frame, is_begin=1)
         root = self.trees.tree(begun, Phase.STATE).root
         return Move("open_begin", (frame, root, self.trees.program.opened, self._top(begun, Phase.STATE)))
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from zoo_compute.spec import admissions
 from zoo_compute.spec.params import MAX_FLOPS, MAX_STEPS, MAX_VRAM_GB, MAX_WORKLOADS
-from zoo_compute.spec.trials import Trial, Workload
+from zoo_compute.spec.state import Claim
+from zoo_compute.spec.trials import TRIALS, Workload
 
 from .opening import AGGREGATORS, scenario
 from .stage import Offer, Stage, block_hash
@@ -33,19 +34,19 @@ def enter(s: Stage, name: str) -> None:
     s.ok("admissions", "enter", f"{name} hot", s.ids[name])
 
 
-def answered(s: Stage, name: str, seconds: int = 5) -> Trial:
+def answered(s: Stage, name: str, seconds: int = 5) -> Claim:
     """The operator enters a trial and answers it so many seconds later."""
     enter(s, name)
     s.mine(2)
     s.wait(seconds)
     s.ok("admissions", "answer", f"{name} hot", s.ids[name], seed(s, name), ROOT)
-    return s.world.trials[s.ids[name]].trial
+    return s.world.trials[s.ids[name]].claim
 
 
 def admitted(s: Stage, name: str) -> None:
-    trial = answered(s, name)
-    s.to(trial.deadline + 1)
-    s.ok("admissions", "settle", "stranger", trial)
+    claim = answered(s, name)
+    s.to(claim.deadline + 1)
+    s.ok("admissions", "settle", "stranger", claim)
 
 
 def shown(s: Stage, name: str) -> None:
@@ -139,24 +140,24 @@ def a_trial_is_answered_under_a_seed_that_its_entry_did_not_know(s: Stage) -> No
 def a_trial_that_stood_admits_and_only_then_the_class_counts(s: Stage) -> None:
     small(s)
     alice = s.ids["alice"]
-    trial = answered(s, "alice", seconds=7)
-    assert (trial.seconds, trial.deadline) == (7, s.now + max(s.preset.min_window_s, 3 * s.preset.benchmark_s))
+    claim = answered(s, "alice", seconds=7)
+    assert claim.deadline == s.now + max(s.preset.min_window_s, 3 * s.preset.benchmark_s)
     for forged in (
-        replace(trial, operator=s.ids["bob"]),
-        replace(trial, seconds=1),
-        replace(trial, deadline=0),
-        replace(trial, root=b"x" * 32),
-        replace(trial, workload=replace(WORK, flops=MAX_FLOPS)),
+        replace(claim, operator=s.ids["bob"]),
+        replace(claim, turn=s.ids["bob"]),
+        replace(claim, round=1),
+        replace(claim, deadline=0),
+        replace(claim, root=b"x" * 32),
     ):
         no(s, "unknown trial", "settle", "stranger", forged)
-    s.to(trial.deadline)
-    no(s, "window open", "settle", "stranger", trial)
+    s.to(claim.deadline)
+    no(s, "window open", "settle", "stranger", claim)
     s.wait(1)
-    s.ok("admissions", "settle", "stranger", trial)
+    s.ok("admissions", "settle", "stranger", claim)
     assert (s.world.scores[alice], s.operator("alice").is_admitted) == (10**15 // 7, True)
-    no(s, "unknown trial", "settle", "stranger", trial)
+    no(s, "unknown trial", "settle", "stranger", claim)
     again = answered(s, "alice", seconds=0)
-    assert again.seconds == 1
+    assert s.world.trials[alice].score == WORK.flops
     s.ok("registry", "request_exit", "alice owner", alice)
     no(s, "operator not eligible", "enter", "alice hot", alice)
     s.to(max(s.operator("alice").exit_at, again.deadline + 1))
@@ -173,31 +174,31 @@ def a_false_trial_costs_the_admission_and_a_fifth_of_the_stake(s: Stage) -> None
     small(s)
     alice, referee, others = s.ids["alice"], "referee", (s.accounts["stranger"],)
     admitted(s, "alice")
-    trial = answered(s, "alice")
-    for function, args in (("open_dispute", (trial,)), ("close_dispute", (trial, True, others))):
+    claim = answered(s, "alice")
+    for function, args in (("open_dispute", (TRIALS, claim)), ("close_dispute", (TRIALS, claim, True, others))):
         no(s, "not the referee", function, "stranger", *args)
-    no(s, "not in dispute", "close_dispute", referee, trial, True, ())
-    s.to(trial.deadline)
+    no(s, "not in dispute", "close_dispute", referee, TRIALS, claim, True, ())
+    s.to(claim.deadline)
     for _ in range(3):
-        s.ok("admissions", "open_dispute", referee, trial)
+        s.ok("admissions", "open_dispute", referee, TRIALS, claim)
     s.wait(1)
-    no(s, "window closed", "open_dispute", referee, trial)
-    s.ok("admissions", "close_dispute", referee, trial, False, others)
-    no(s, "in dispute", "settle", "stranger", trial)
-    no(s, "unknown trial", "open_dispute", referee, replace(trial, seconds=9))
-    s.ok("admissions", "close_dispute", referee, trial, True, others)
+    no(s, "window closed", "open_dispute", referee, TRIALS, claim)
+    s.ok("admissions", "close_dispute", referee, TRIALS, claim, False, others)
+    no(s, "in dispute", "settle", "stranger", claim)
+    no(s, "unknown trial", "open_dispute", referee, TRIALS, replace(claim, price=9))
+    s.ok("admissions", "close_dispute", referee, TRIALS, claim, True, others)
     assert not s.operator("alice").is_admitted
     assert s.world.scores[alice] == 0
     assert s.operator("alice").stake == s.preset.min_stake * 4 // 5
-    s.ok("admissions", "close_dispute", referee, trial, True, others)
+    s.ok("admissions", "close_dispute", referee, TRIALS, claim, True, others)
     assert s.operator("alice").stake == s.preset.min_stake * 4 // 5
     no(s, "operator not eligible", "enter", "alice hot", alice)
     s.ok("registry", "add_stake", "alice owner", alice, s.preset.min_stake)
     later = answered(s, "alice")
-    s.ok("admissions", "close_dispute", referee, trial, True, others)
+    s.ok("admissions", "close_dispute", referee, TRIALS, claim, True, others)
     s.to(later.deadline)
-    s.ok("admissions", "open_dispute", referee, later)
-    s.ok("admissions", "close_dispute", referee, later, False, ())
+    s.ok("admissions", "open_dispute", referee, TRIALS, later)
+    s.ok("admissions", "close_dispute", referee, TRIALS, later, False, ())
     s.wait(1)
     s.ok("admissions", "settle", "stranger", later)
 
@@ -216,12 +217,12 @@ def chance_recalls_the_admitted_and_who_does_not_answer_lapses(s: Stage) -> None
     due = s.world.recalls[alice].due
     assert due == s.now + 2 * s.preset.benchmark_s
     no(s, "already recalled", "recall", "stranger", alice)
-    trial = answered(s, "alice")
+    claim = answered(s, "alice")
     assert s.world.recalls[alice].due == 0
     no(s, "trial pending", "recall", "stranger", alice)
     no(s, "not recalled", "lapse", "stranger", alice)
-    s.to(max(trial.deadline + 1, due + 1))
-    s.ok("admissions", "settle", "stranger", trial)
+    s.to(max(claim.deadline + 1, due + 1))
+    s.ok("admissions", "settle", "stranger", claim)
     drawn_epoch(s, "alice")
     s.ok("admissions", "recall", "stranger", alice)
     due = s.world.recalls[alice].due
@@ -251,9 +252,9 @@ def a_recall_is_asked_within_its_epoch_and_answered_once_in_it(s: Stage) -> None
     no(s, "block hash not known", "recall", "stranger", alice)
     drawn_epoch(s, "alice")
     s.ok("admissions", "recall", "stranger", alice)
-    trial = answered(s, "alice", seconds=0)
-    s.to(trial.deadline + 1)
-    s.ok("admissions", "settle", "stranger", trial)
+    claim = answered(s, "alice", seconds=0)
+    s.to(claim.deadline + 1)
+    s.ok("admissions", "settle", "stranger", claim)
     no(s, "already recalled", "recall", "stranger", alice)
     s.to((s.now // s.preset.epoch_s + 1) * s.preset.epoch_s)
     no(s, "not scheduled", "recall", "stranger", alice)

@@ -26,7 +26,7 @@ from zoo_compute.spec.state import (
     Traffic,
     World,
 )
-from zoo_compute.spec.trials import Entry, Recall, Trial, Workload
+from zoo_compute.spec.trials import TRIALS, Entry, Recall, Workload
 
 from .results import claim_hash
 
@@ -174,15 +174,13 @@ def _only(contract: str, name: str, source: Callable[[World], Any]) -> Callable[
     return lambda w, key: iter((View(contract, name, (), source(w)),))
 
 
-def trial_hash(trial: Trial) -> bytes:
-    kinds = "(uint256,(bytes32,bytes32,uint256,uint256),bytes32,bytes32,uint256,uint256)"
-    return keccak(encode([kinds], [astuple(trial)]))
-
-
 def _trial_views(w: World, key: int) -> Iterator[View]:
-    pending = w.trials.get(key)
-    yield View("admissions", "claims", (key,), trial_hash(pending.trial) if pending else EMPTY_BYTES32)
-    yield View("admissions", "disputes", (key,), pending.disputes if pending else 0)
+    trial = w.trials.get(key)
+    word = claim_hash(trial.claim)[:30] + b"\0\1" if trial else EMPTY_BYTES32
+    yield View("admissions", "claims", (TRIALS, 0, key), word)
+    yield View("admissions", "disputes", (key,), trial.disputes if trial else 0)
+    none = SimpleNamespace(work_root=EMPTY_BYTES32, score=0)
+    yield View("admissions", "trials", (key,), trial or none)
 
 
 def _entry_views(w: World, key: int) -> Iterator[View]:

@@ -1,12 +1,27 @@
-"""`zoo node admit` against a real chain and the real torch side: a trial is answered, stands its window, and admits."""
+"""`zoo node admit` against a real chain and the real torch side: a trial is answered, stands its window, and admits; challenged, it is
+defended by the operator's keeper.
+"""
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from keepers.disputing import Disputing
+from keepers.work import WorkStatus
+from node.disputing import run_move
 from tests.integration.cli_kit import Place, Zoo, a_place
+from zoo_compute.admission import SEAT, answered
+from zoo_compute.chain.connection import Chain
+from zoo_compute.chain.events import Event, scan
+from zoo_compute.chain.sender import Sender
+from zoo_compute.cli.operator_options import folder_of
+from zoo_compute.operators import hot_account
+from zoo_compute.spec.admissions import work_of
+from zoo_compute.spec.trials import TRIALS, Workload
 
 pytestmark = pytest.mark.integration
 
@@ -34,7 +49,7 @@ def test_admit__answers_a_trial_and_settles_it_after_its_window(zoo: Zoo, place:
     answered = zoo.json("node", "admit", "--device", "cpu")
     assert (answered["admitted"], answered["score"]) == (False, 0)
     assert 1 <= answered["seconds"] <= chain.params.benchmark_s
-    assert chain.admissions.claims(operator) != bytes(32)
+    assert chain.admissions.claims(TRIALS, SEAT, operator) != bytes(32)
     waiting = zoo.json("node", "admit")
     assert 0 < waiting["settles_in_s"] <= answered["settles_in_s"]
     place.devnet.warp(waiting["settles_in_s"] + 1)
@@ -45,3 +60,51 @@ def test_admit__answers_a_trial_and_settles_it_after_its_window(zoo: Zoo, place:
     assert chain.registry.multiplier_of(operator) == 300
     shown = zoo.json("node", "show")
     assert (shown["admitted"], shown["multiplier_percent"]) == (True, 300)
+
+
+def test_an_honest_trial_that_a_stranger_challenges__is_defended_and_admits(
+    zoo: Zoo, place: Place, tmp_path: Path
+) -> None:
+    devnet, chain = place.devnet, place.devnet.chain
+    operator = int(zoo.json("node", "register", "--gpu-type", "a100", "--memory", "80GB")["operator"])
+    zoo.json("node", "admit", "--device", "cpu")
+    (trial,) = answered(chain, operator)
+    workload, event = Workload(*trial.workload), event_of(chain, operator)
+    stranger = Sender(chain, devnet.account("stranger"), folder=tmp_path / "stranger")
+    result = (event.args["segment_root"], bytes(32), bytes(32), [])
+    call = chain.referee.challenge(TRIALS, trial.claim, 0, 0, astuple(work_of(workload)), result)  # type: ignore[arg-type]
+    number = stranger.send(call, value=10**17).event("GameOpened").args["game"]
+
+    keeper = Sender(chain, hot_account(folder_of(None)), folder=folder_of(None))
+    lane = Disputing(chain, keeper, move_now, operator=operator, folder=tmp_path)
+    lane.look()
+    assert shown(zoo, number) == ("challenger", "pick", None)
+    (game,) = lane.look()
+    assert game.state is not None
+    devnet.warp_to(max(game.state.due, trial.claim.deadline) + 1)
+    assert "in dispute" in zoo.refused("node", "admit")
+    lane.look()
+    assert shown(zoo, number) == (None, None, "dismissed")
+    moves = zoo.json("dispute", "replay", str(number))["moves"]
+    assert [move["function"] for move in moves] == ["challenge", "reveal", "time_out"]
+    assert zoo.json("node", "admit")["admitted"] is True
+    lane.look()
+    assert not (tmp_path / "disputes").exists() or not any((tmp_path / "disputes").iterdir())
+
+
+def event_of(chain: Chain, operator: int) -> Event:
+    (event,) = scan(
+        chain, chain.network.first_block, chain.head("latest").number, ("TrialAnswered",), operator=operator
+    )
+    return event
+
+
+def move_now(task: str, name: str, request: dict[str, Any]) -> WorkStatus:
+    """As a worker that has nothing else to do."""
+    return WorkStatus("done", result=run_move({**request, "device": "cpu"}, cast(Any, None)))
+
+
+def shown(zoo: Zoo, number: int) -> tuple[Any, ...]:
+    told = zoo.json("dispute", "show", str(number))
+    assert (told["job"], told["kind"]) == (TRIALS, "training")
+    return told["turn_of"], told["awaits"], told["outcome"]

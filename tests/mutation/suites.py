@@ -79,6 +79,7 @@ SUITES = {
         "referee/test_referee_ends.py",
         "referee/test_referee_strategies.py",
         "referee/test_referee_walk.py",
+        "referee/test_players_trials.py",
     ),
     "mocks/Float32Harness": ("referee/test_float32.py",),
     "mocks/MerkleDouble": ("unit/test_contracts_merkle.py",),

@@ -56,11 +56,9 @@ class RefereeMirror(ContractMirror):
         at = {name: contracts[name].address for name in ("registry", "tasks", "settlement")}
         pool = accounts["audit pool"]
         numbers = (preset.move_s, preset.side_s)
-        referee = load("Referee").deploy(*at.values(), self.double.address, self.double.address, pool, *numbers)
-        settlement = contracts["settlement"]
-        boa.env.set_storage(settlement.address, settlement._storage.referee.slot, int(referee.address, 16))
-        assert settlement.referee() == referee.address
-        self.contracts["referee"] = referee
+        double, trials = self.double.address, contracts["admissions"].address
+        referee = load("Referee").deploy(*at.values(), double, double, pool, trials, *numbers)
+        self.wire(referee)
         for account in accounts.values():
             boa.env.set_balance(account, 10**24)
             for name in ("zen", "usd"):
@@ -69,6 +67,14 @@ class RefereeMirror(ContractMirror):
             self.config, referee=str(referee.address), judge=judge, part_count=self.part_count
         )
         self.parts = 3
+
+    def wire(self, referee: VyperContract) -> None:
+        """As the one that the courts know, instead of the one that they were wired to."""
+        for name in ("settlement", "admissions"):
+            court = self.contracts[name]
+            boa.env.set_storage(court.address, court._storage.referee.slot, int(referee.address, 16))
+            assert court.referee() == referee.address
+        self.contracts["referee"] = referee
 
     def part_count(self, descriptor: bytes, element: int) -> int:
         return self.parts

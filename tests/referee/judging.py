@@ -22,6 +22,7 @@ from zoo_compute.spec import merkle
 from zoo_compute.spec.games import Frame, Kind, Phase, Position, claim_hash, height_of
 from zoo_compute.spec.refusal import require
 from zoo_compute.spec.state import Claim
+from zoo_compute.spec.trials import TRIALS
 
 RECORDS = {
     each.KIND: each
@@ -116,7 +117,11 @@ class Judge:
     def end(self, frame: Frame, position: Position, state: bytes, path: Any) -> None:
         last = -(-frame.inner_steps // frame.segment_steps)
         leaf = merkle.segment_leaf(frame.inner_steps, state)
-        holds(position.phase == Phase.SEGMENTS, is_under(frame.segment_root, leaf, last, path, last + 1))
+        holds(
+            frame.job != TRIALS,
+            position.phase == Phase.SEGMENTS,
+            is_under(frame.segment_root, leaf, last, path, last + 1),
+        )
         holds(state != frame.end_root)
 
     def begin(self, frame: Frame, position: Position, entry: Any, tensor: Any, descriptor: bytes, path: Any) -> None:
@@ -160,6 +165,9 @@ class Judge:
         holds(position.phase == Phase.ELEMENTS, node.op == "input", node.attributes[0] == BATCH_ROLE)
         holds(frame.kind == Kind.TRAINING, sha256(b"\0" + leaf).digest() == position.open_leaf)
         _, name = self._input_entry(frame, node, entry)
+        if frame.job == TRIALS:
+            holds(element // 128 == position.index, words_of(leaf)[element % 128] != 0)
+            return
         row, within = divmod(element, node.elements // frame.rows)
         first = ((frame.round * self.job.slots + frame.slot) * frame.inner_steps + frame.step) * frame.rows
         head, shown, leaf_path, index, path = words

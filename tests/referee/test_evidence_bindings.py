@@ -21,6 +21,7 @@ from zoo_compute.evidence import Begin, Constant, End, Evidence, Input, Output, 
 from zoo_compute.rounds import aggregation_program, begin, checkpoint_nodes, update_program
 from zoo_compute.spec.games import Frame, Kind, Phase, Position
 from zoo_compute.spec.merkle import climb
+from zoo_compute.spec.trials import TRIALS
 
 GRAPH = step_program()
 NAMES = [entry.name for entry in GRAPH.state]
@@ -63,7 +64,8 @@ def segments(steps: int, every: int) -> tuple[Frame, list[bytes]]:
     marks = [*range(0, steps, every), steps]
     leaves = [segment_leaf(at, bytes([at]) * 32) for at in marks]
     root = merkle_root(leaves)
-    return Frame(inner_steps=steps, segment_steps=every, segment_root=root, end_root=bytes([steps]) * 32), leaves
+    end = bytes([steps]) * 32
+    return Frame(job=1, inner_steps=steps, segment_steps=every, segment_root=root, end_root=end), leaves
 
 
 @pytest.mark.parametrize(("steps", "every"), [(1, 1), (7, 3), (8, 2), (9, 2), (20, 30)])
@@ -82,6 +84,15 @@ def test_the_last_state__is_the_end_root__or_the_claim_is_false(judges, steps: i
         # Nor does it under a root that this path does lead to: the tree has another height.
         other = replace(false, segment_root=climb(leaves[-1], len(leaves) - 1, path))
         assert verdict(judges, other, position, replace(shown, path=path)) == "evidence: state does not match"
+
+
+def test_a_trial__claims_no_end_that_could_be_false(judges):
+    frame, leaves = segments(4, 1)
+    position = Position(Phase.SEGMENTS, 1, 0, HERE, bytes(32))
+    shown = End(bytes([4]) * 32, tuple(merkle_proof(leaves, 4)))
+    assert convicts(judges, replace(frame, end_root=bytes(32)), position, shown)
+    of_trial = replace(frame, job=TRIALS, end_root=bytes(32))
+    assert verdict(judges, of_trial, position, shown) == "evidence: not here"
 
 
 # --- 2: the beginning
@@ -110,7 +121,7 @@ def started():
         program_root=encoding.root(GRAPH),
         start_root=state_root(checkpoint),
         after=state_root(state),
-        is_begin=True,
+        is_begin=1,
     )
     return frame, state, checkpoint
 
@@ -142,6 +153,17 @@ def test_a_seed_of_another_slot_or_round__is_false(judges, started):
         assert convicts(judges, other, at_entry(state, NAMES, SEED), begins(checkpoint, SEED))
 
 
+def test_a_trials_seed__is_the_first_four_bytes_of_its_round(judges, started):
+    frame, state, checkpoint = started
+    seed = bytes.fromhex("01020384") + b"s" * 28
+    of_trial = replace(frame, job=TRIALS, round=int.from_bytes(seed, "big"), slot=0)
+    shown, of_seed = begins(checkpoint, SEED), at_entry(state, NAMES, SEED)
+    assert convicts(judges, of_trial, of_seed, shown)
+    seeded = state | {"seed": np.int32(int.from_bytes(seed[:4], "little", signed=True))}
+    assert verdict(judges, of_trial, at_entry(seeded, NAMES, SEED), shown) == "evidence: not false"
+    assert convicts(judges, frame, at_entry(seeded, NAMES, SEED), shown)
+
+
 def test_a_beginning_shown_with_another_entry__or_elsewhere__is_refused(judges, started):
     frame, state, checkpoint = started
     at_w, at_m = at_entry(state, NAMES, W), at_entry(state, NAMES, M)
@@ -156,7 +178,7 @@ def test_a_beginning_shown_with_another_entry__or_elsewhere__is_refused(judges, 
     assert verdict(judges, frame, at_m, other) == "evidence: other descriptor"
     assert verdict(judges, frame, replace(at_w, height=1), of_w) == "evidence: not here"
     only_in(judges, frame, replace(at_w, node=HERE), of_w)
-    assert verdict(judges, replace(frame, is_begin=False), at_w, of_w) == "evidence: not here"
+    assert verdict(judges, replace(frame, is_begin=0), at_w, of_w) == "evidence: not here"
     foreign = replace(frame, program_root=HERE)
     assert verdict(judges, foreign, at_w, of_w) == "evidence: other program"
 
@@ -234,7 +256,7 @@ def test_an_output_shown_with_another_node__is_refused(judges, step: Traced):
         other = replace(frame, trace_root=climb(step.leaves[GRAPH.state[W].after], GRAPH.state[W].after, path))
         assert verdict(judges, other, at_w, replace(of_w, path=path)) == "evidence: trace does not match"
     only_in(judges, frame, replace(at_w, node=HERE), of_w)
-    assert verdict(judges, replace(frame, is_begin=True), at_w, of_w) == "evidence: not here"
+    assert verdict(judges, replace(frame, is_begin=1), at_w, of_w) == "evidence: not here"
     assert verdict(judges, frame, replace(at_w, height=2), of_w) == "evidence: not here"
 
 

@@ -16,6 +16,7 @@ from tests.referee.traced import HERE, Traced, changed, shown, words_in
 from zoo_compute.data import batch_of
 from zoo_compute.evidence import Data, Words, encode, entry_of
 from zoo_compute.spec.games import Frame, Kind, Phase, Position
+from zoo_compute.spec.trials import TRIALS
 
 STEPS, ROWS, EXAMPLES = 7, 4, 29
 ROUND, SLOT, STEP = 2, 3, 5
@@ -138,6 +139,19 @@ def test_a_batch_of_tokens_by_another_name__is_refused():
     named = Traced(graph, step.state, {"inputs": step.batch["inputs"], "weights": step.batch["targets"]})
     judges = deploy(state_root(TOKENS))
     assert verdict(judges, *asked(named, TOKENS, "weights", 0, lie=1)) == "evidence: other data"
+
+
+def test_a_trials_batches__are_zeros(job):
+    judges, data = job
+    honest = trained({name: np.zeros_like(array) for name, array in data.items()}, 1)
+    for name in ("inputs", "targets"):
+        for lie, expected in ((0, "evidence: not false"), (1, ""), (1 << 31, "")):
+            frame, position, given = asked(honest, data, name, 2, lie=lie)
+            of_trial, unopened = replace(frame, job=TRIALS, rows=0), replace(given, is_tokens=False, words=Words())
+            assert verdict(judges, of_trial, position, unopened) == expected
+            assert verdict(judges, frame, position, unopened) != ""
+    assert verdict(judges, of_trial, position, replace(unopened, element=200)) != ""
+    assert verdict(judges, of_trial, replace(position, open_leaf=HERE), unopened) == "evidence: bytes do not match"
 
 
 def test_data_is_asked_for__of_training__at_a_shown_leaf_of_a_batch(job):

@@ -12,37 +12,32 @@ from typing import Any
 import boa
 import pytest
 
-from node.disputes.board import part_count_of
 from node.disputes.challenger import Challenger
 from node.disputes.prover import Prover
 from node.disputes.rounds import Aggregation, Seated, Update
 from node.disputes.trees import Trees
 from repops.commitments import state_root, state_root_of
 from repops.merkle import Tree
-from tests.contract_kit import load, reason_of
 from tests.differential.coverage import Coverage
 from tests.differential.mirror import deployed
 from tests.differential.stage import Offer
-from zoo_compute.shown import Shown
-from zoo_compute.spec.games import Frame, Kind, Position, Result
+from zoo_compute.spec.games import Kind, Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT, PRESETS
-from zoo_compute.spec.refusal import Refused
 from zoo_compute.spec.state import Claim, ClaimStatus
-from zoo_compute.spec.world import Call
 
-from .computed import plain
-from .contest import JOB, Contest, RefereeMirror
+from .contest import JOB
 from .hostile import Hostile
 from .judging import Job, Judge
 from .lies import Case, LyingAggregation, LyingUpdate, mlp
+from .staged import DAVE, RealMirror, Staged, contracts_judge
 from .test_players_hostile import check_games
 from .test_players_programs import check_operator, one_of_each
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-ALICE, BOB, CAROL, DAVE = "alice", "bob", "carol", "dave owner"
+ALICE, BOB, CAROL = "alice", "bob", "carol"
 
 
-class Trial(Contest):
+class Hearing(Staged):
     """A job of a real program, up to its first turn: alice has slots 0 and 1, bob slot 2, carol aggregates."""
 
     case: Case
@@ -78,125 +73,38 @@ class Trial(Contest):
     def dispute(self, name: str, kind: Kind, slot: int, result: Result, prover: Prover, challenger: Challenger) -> int:
         """The whole game; the kind of evidence that ended it. What was shown is read from the contract's events alone."""
         args = (JOB, self.named[name], kind.value, slot, self.case.work, result)
-        number, shown = int(self.ok("referee", "challenge", DAVE, *args)), Shown()
-        while True:
-            game = self.game(number)
-            move = challenger.next(game, shown) if game.is_challengers_turn else prover.answer(game)
-            assert move, "somebody has no move"
-            sender = DAVE if game.is_challengers_turn else f"{name} hot"
-            self.ok("referee", move.name, sender, number, *move.args)
-            if move.name == "convict":
-                self.last = game
-                return int(move.args[2])
-            shown = shown.told(**self.events())
-            assert shown.phase == self.game(number).phase
-
-    def events(self) -> dict[str, Any]:
-        """Of the last call, as `Shown.told` takes them."""
-        assert isinstance(self.mirror, RealMirror)
-        logs = self.mirror.contracts["referee"].get_logs(self.mirror.computation, include_child_logs=False)
-        found: dict[str, Any] = {}
-        for event in logs:
-            name = type(event).__name__
-            if name == "FrameFixed":
-                found["frame"] = Frame(*event.frame)
-            elif name == "NodeRevealed":
-                found["children"] = tuple(event.children)
-            elif name == "LeafShown":
-                found["leaf"] = event.data
-            elif name == "StateDisputed":
-                found["is_disputed"] = True
-        return found
-
-
-class RealMirror(RefereeMirror):
-    """With the contracts that judge, in the places of their doubles. computation: of the last call."""
-
-    computation: Any = None
-
-    def _invoke(self, call: Call) -> Any:
-        self.computation = super()._invoke(call)
-        return self.computation
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        tasks, settlement = (self.contracts[name] for name in ("tasks", "settlement"))
-        operators = load("Operators").deploy()
-        bindings = load("Bindings").deploy(tasks.address, settlement.address)
-        evidence = load("Evidence").deploy(operators.address, bindings.address)
-        double = self.contracts["referee"]
-        pool, preset = self.config.audit_pool, self.config.preset
-        referee = load("Referee").deploy(
-            self.contracts["registry"].address,
-            tasks.address,
-            settlement.address,
-            evidence.address,
-            operators.address,
-            pool,
-            preset.move_s,
-            preset.side_s,
-        )
-        boa.env.set_storage(settlement.address, settlement._storage.referee.slot, int(referee.address, 16))
-        for contract in (operators, bindings, evidence):  # of contracts it knows boa would describe each revert
-            boa.env._contracts.pop(contract.address.canonical_address, None)
-        for account in self.accounts.values():
-            for name in ("zen", "usd"):
-                self.contracts[name].approve(referee.address, 2**256 - 1, sender=account)
-        assert double.address != referee.address
-        self.contracts["referee"], self.evidence = referee, evidence
-        self.config = replace(self.config, referee=str(referee.address), part_count=part_count_of)
+        number = int(self.ok("referee", "challenge", DAVE, *args))
+        return self.play(number, f"{name} hot", prover, challenger)
 
 
 @pytest.fixture(scope="module", name="opened")
 def opened_fixture():
     with boa.env.anchor():
         preset = PRESETS["devnet"]
-        made = Trial(Coverage(), RealMirror(preset, *deployed("devnet")), preset)
+        made = Hearing(Coverage(), RealMirror(preset, *deployed("devnet")), preset)
         made.open(mlp(slots=3))
         yield made
 
 
 @pytest.fixture
-def trial(opened):
+def hearing(opened):
     with boa.env.anchor():
         mine = copy(opened)
         mine.named = {}
         yield mine
 
 
-def judged(trial: Trial, *seated: Seated) -> None:
+def judged(hearing: Hearing, *seated: Seated) -> None:
     """The specification asks the judge on paper."""
-    data, manifest = trial.case.manifest.data, trial.case.manifest
+    data, manifest = hearing.case.manifest.data, hearing.case.manifest
     claims = [each.claim for each in seated]
     judge = Judge(Job(manifest.data_root, data.examples, manifest.slots, manifest.draws, claims))
-    trial.world.config = replace(trial.world.config, judge=judge)
+    hearing.world.config = replace(hearing.world.config, judge=judge)
 
 
-def contracts_judge(trial: Trial) -> Any:
-    """The contracts' answer, which must be that of the judge on paper."""
-    paper = trial.world.config.judge
-
-    def judge(kind: int, frame: Frame, position: Position, data: bytes) -> None:
-        told = None
-        try:
-            assert trial.mirror.evidence.judge(kind, plain(frame), plain(position), data)
-        except boa.BoaError as error:
-            told = Refused(reason_of(error) or "no reason")
-        try:
-            paper(kind, frame, position, data)
-        except Refused:
-            assert told, f"the contracts convict, the judge on paper does not: kind {kind}"
-        else:
-            assert told is None, f"the judge on paper convicts, the contracts do not: {told}"
-        if told:
-            raise told
-
-    return judge
-
-
-def status(trial: Trial, name: str) -> ClaimStatus:
-    seat = AGGREGATOR_SEAT if name == CAROL else trial.seats[name]
-    return trial.world.claims[JOB, seat, 0].status
+def status(hearing: Hearing, name: str) -> ClaimStatus:
+    seat = AGGREGATOR_SEAT if name == CAROL else hearing.seats[name]
+    return hearing.world.claims[JOB, seat, 0].status
 
 
 def node_of(case: Case, op: str, *, elements: int = 1) -> int:
@@ -219,31 +127,31 @@ TRAINING: dict[str, Callable[[Case], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("lie", TRAINING)
-def test_a_lie_about_training__is_convicted_by_the_contracts(trial, lie):
-    case, name, slot = trial.case, BOB, trial.case.slot
+def test_a_lie_about_training__is_convicted_by_the_contracts(hearing, lie):
+    case, name, slot = hearing.case, BOB, hearing.case.slot
     liar = case.lying()
     for place, value in TRAINING[lie](case).items():
         setattr(liar, place, value)
     trees = Trees(liar)
     result = case.result(trees)
-    judged(trial, trial.commits(name, result))
-    kind = trial.dispute(name, Kind.TRAINING, slot, result, Prover(trees), Challenger(Trees(case.honest)))
+    judged(hearing, hearing.commits(name, result))
+    kind = hearing.dispute(name, Kind.TRAINING, slot, result, Prover(trees), Challenger(Trees(case.honest)))
     assert kind == int(lie[0])
-    assert status(trial, name) == ClaimStatus.CONVICTED
+    assert status(hearing, name) == ClaimStatus.CONVICTED
 
 
-def test_an_end_that_is_not_the_last_state__is_convicted_by_the_contracts(trial):
-    case = trial.case
+def test_an_end_that_is_not_the_last_state__is_convicted_by_the_contracts(hearing):
+    case = hearing.case
     trees = Trees(case.honest)
     result = replace(case.result(trees), end_root=b"e" * 32)
-    judged(trial, trial.commits(BOB, result))
-    assert trial.dispute(BOB, Kind.TRAINING, case.slot, result, Prover(trees), Challenger(trees)) == 1
-    assert status(trial, BOB) == ClaimStatus.CONVICTED
+    judged(hearing, hearing.commits(BOB, result))
+    assert hearing.dispute(BOB, Kind.TRAINING, case.slot, result, Prover(trees), Challenger(trees)) == 1
+    assert status(hearing, BOB) == ClaimStatus.CONVICTED
 
 
 @pytest.mark.parametrize(("node", "kind"), [(0, 4), (1, 4), (2, 8), (None, 3)])
-def test_a_lie_about_an_update__is_convicted_by_the_contracts(trial, node, kind):
-    case = trial.case
+def test_a_lie_about_an_update__is_convicted_by_the_contracts(hearing, node, kind):
+    case = hearing.case
     liar = LyingUpdate(case.honest)
     if node is None:
         liar.states = {0: 1}
@@ -251,10 +159,10 @@ def test_a_lie_about_an_update__is_convicted_by_the_contracts(trial, node, kind)
         liar.elements = {(0, node): 3}
     update_root = state_root_of(liar.after(0))
     result = replace(case.result(Trees(case.honest)), update_root=update_root)
-    judged(trial, trial.commits(BOB, result))
+    judged(hearing, hearing.commits(BOB, result))
     prover, challenger = Prover(Trees(liar)), Challenger(Trees(Update(case.honest)))
-    assert trial.dispute(BOB, Kind.UPDATE, case.slot, result, prover, challenger) == kind
-    assert status(trial, BOB) == ClaimStatus.CONVICTED
+    assert hearing.dispute(BOB, Kind.UPDATE, case.slot, result, prover, challenger) == kind
+    assert status(hearing, BOB) == ClaimStatus.CONVICTED
 
 
 def place_of(graph: Any, what: str) -> tuple[int, int]:
@@ -276,46 +184,46 @@ AGGREGATED = ("7 a present slot", "7 the last slot", "7 how many are present", "
 
 
 @pytest.mark.parametrize("lie", [*AGGREGATED, "8 the sum"])
-def test_a_lie_about_an_aggregation__is_convicted_by_the_contracts(trial, lie):
-    case = trial.case
+def test_a_lie_about_an_aggregation__is_convicted_by_the_contracts(hearing, lie):
+    case = hearing.case
     updates = dict(enumerate(case.updates.values()))
-    slots = [*range(trial.first(ALICE), trial.first(ALICE) + 2), trial.first(BOB)]
+    slots = [*range(hearing.first(ALICE), hearing.first(ALICE) + 2), hearing.first(BOB)]
     results = {slot: Result(b"1" * 32, b"2" * 32, state_root(updates[slot])) for slot in slots}
-    seated = (trial.commits(ALICE, *(results[slot] for slot in slots[:2])), trial.commits(BOB, results[slots[2]]))
+    seated = (hearing.commits(ALICE, *(results[slot] for slot in slots[:2])), hearing.commits(BOB, results[slots[2]]))
     liar = LyingAggregation(case.manifest, case.graph, case.checkpoint, updates)
     node, element = place_of(liar.graph, lie)
     liar.elements = {(0, node): element}
-    claim = trial.aggregates(state_root_of(liar.after(0)))
-    judged(trial, *seated)
+    claim = hearing.aggregates(state_root_of(liar.after(0)))
+    judged(hearing, *seated)
     mine = Aggregation(case.manifest, case.graph, case.checkpoint, updates, claim=claim, seated=seated)
-    kind = trial.dispute(CAROL, Kind.AGGREGATION, 0, Result(), Prover(Trees(liar)), Challenger(Trees(mine)))
+    kind = hearing.dispute(CAROL, Kind.AGGREGATION, 0, Result(), Prover(Trees(liar)), Challenger(Trees(mine)))
     assert kind == int(lie[0])
-    assert trial.last.frame.node == node
-    assert status(trial, CAROL) == ClaimStatus.CONVICTED
+    assert hearing.last.frame.node == node
+    assert status(hearing, CAROL) == ClaimStatus.CONVICTED
 
 
 # --- many games on paper, which the contracts judge
 
 
 @pytest.mark.parametrize(("name", "node"), one_of_each()[::2])
-def test_every_operator__is_judged_by_the_contracts(trial, name, node):
-    judged(trial)
-    check_operator(name, node, contracts_judge(trial))
+def test_every_operator__is_judged_by_the_contracts(hearing, name, node):
+    judged(hearing)
+    check_operator(name, node, contracts_judge(hearing))
 
 
-def test_wherever_a_challenger_goes__true_openings_convict_nobody_before_the_contracts(trial):
-    case, tried = trial.case, Counter()
-    judged(trial)
+def test_wherever_a_challenger_goes__true_openings_convict_nobody_before_the_contracts(hearing):
+    case, tried = hearing.case, Counter()
+    judged(hearing)
     trees = Trees(case.honest)
-    hostile = Hostile(trees, random.Random(1), contracts_judge(trial), tried)
+    hostile = Hostile(trees, random.Random(1), contracts_judge(hearing), tried)
     check_games(case, Prover(trees), hostile, case.result(trees), Kind.TRAINING, 100)
     assert {1, 2, 3, 8} <= tried.keys()
 
 
-def test_a_challenger_that_errs__has_no_evidence_before_the_contracts(trial):
-    case, rng, seen = trial.case, random.Random(4), Counter()
-    judged(trial)
-    honest, judge = Trees(case.honest), contracts_judge(trial)
+def test_a_challenger_that_errs__has_no_evidence_before_the_contracts(hearing):
+    case, rng, seen = hearing.case, random.Random(4), Counter()
+    judged(hearing)
+    honest, judge = Trees(case.honest), contracts_judge(hearing)
     result = case.result(honest)
     nodes = [at for at, node in enumerate(case.graph.nodes) if node.elements]
     for node in rng.sample(nodes, 30):

@@ -13,7 +13,7 @@ from tests.differential.stage import Offer, Stage, block_hash
 from zoo_compute.spec import admissions, audits, pricing, promises, rewards, seats
 from zoo_compute.spec.params import AGGREGATOR_SEAT, BPS, FALSE_TRIAL_BPS, ZEN
 from zoo_compute.spec.state import Claim, Message
-from zoo_compute.spec.trials import Workload
+from zoo_compute.spec.trials import TRIALS, Workload
 
 # Alice and bob win two slots each at 80, carol's price; dave aggregates at 40, erin's. Three rounds, depth 4: n = 3.
 SLOTS = {"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80, 2, True)}
@@ -532,9 +532,9 @@ def made_up_trial() -> Outcome:
     work = admissions.workload_of(s.world, alice)
     seed = admissions.seed(block_hash(s.world.entries[alice].block), alice, work)
     s.ok("admissions", "answer", "alice hot", alice, seed, b"x" * 32)
-    trial = s.world.trials[alice].trial
-    s.ok("admissions", "open_dispute", referee, trial)
-    s.ok("admissions", "close_dispute", referee, trial, True, ())
+    claim = s.world.trials[alice].claim
+    s.ok("admissions", "open_dispute", referee, TRIALS, claim)
+    s.ok("admissions", "close_dispute", referee, TRIALS, claim, True, ())
     limit = -s.preset.min_stake * FALSE_TRIAL_BPS // BPS
     assert not s.operator("alice").is_admitted
     return Outcome("answers its trial with any root", watched.profit, "<= - a fifth of the stake", limit)

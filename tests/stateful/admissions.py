@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from zoo_compute.spec import admissions
-from zoo_compute.spec.trials import Trial, Workload
+from zoo_compute.spec.state import Claim
+from zoo_compute.spec.trials import TRIALS, Workload
 
 from ..differential.stage import AUDITORS, OPERATORS, block_hash
 from .rules import precondition, rule
@@ -37,21 +38,21 @@ class Admissions(Walk):
     @rule(2, index=INDEX, disputes=(0, 0, 1, 2), convicted=BOTH, offset=OFFSET, forged=INDEX)
     def judge_trial(self, index: int, disputes: int, convicted: bool, offset: int, forged: int) -> None:
         """Disputes are opened of a trial, and closed but for one now and then; at the edge of its window it settles."""
-        trial, referee = self.trial(index), self.s.world.config.referee
+        claim, referee = self.trial(index), self.s.world.config.referee
         if forged == 7:
-            trial = replace(trial, seconds=trial.seconds + 1)
+            claim = replace(claim, deadline=claim.deadline + 1)
         for _ in range(disputes):
-            self.on_admissions("open_dispute", referee, trial)
-        self.s.to(max(self.s.now, trial.deadline + offset))
-        self.on_admissions("settle", "stranger", trial)
+            self.on_admissions("open_dispute", referee, TRIALS, claim)
+        self.s.to(max(self.s.now, claim.deadline + offset))
+        self.on_admissions("settle", "stranger", claim)
         challengers = (self.s.accounts["stranger"],)
         for _ in range(disputes + 1 - forged % 2):
-            self.on_admissions("close_dispute", referee, trial, convicted, challengers)
-        self.on_admissions("settle", "stranger", trial)
+            self.on_admissions("close_dispute", referee, TRIALS, claim, convicted, challengers)
+        self.on_admissions("settle", "stranger", claim)
 
-    def trial(self, index: int) -> Trial:
+    def trial(self, index: int) -> Claim:
         trials = list(self.s.world.trials.values())
-        return trials[index % len(trials)].trial
+        return trials[index % len(trials)].claim
 
     @rule(2, who=INDEX, blocks=(2, 2, 2, 2, 2, 2, 1, 258), offset=OFFSET, ends=BOTH)
     def recall(self, who: int, blocks: int, offset: int, ends: bool) -> None:

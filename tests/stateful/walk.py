@@ -129,7 +129,7 @@ class Walk:
         found |= {asked.opened_at + w.config.preset.answer_s for asked in w.demands.values() if asked.is_open}
         found |= {draw.drawn_at + count * draw.phase_s for draw in w.draws.values() for count in (1, 2, 3)}
         found |= {entry.entered_at + w.config.preset.benchmark_s for entry in w.entries.values()}
-        found |= {pending.trial.deadline for pending in w.trials.values()}
+        found |= {trial.claim.deadline for trial in w.trials.values()}
         found |= {recall.due for recall in w.recalls.values()}
         found |= {operator.exit_at for operator in w.operators.values()}
         found.add((self.s.now // w.config.preset.epoch_s + 1) * w.config.preset.epoch_s)

@@ -12,8 +12,9 @@ from eth_utils.crypto import keccak
 
 from tests.contract_kit import START, SUPPLY, UNLIMITED, load
 from tests.unit.watched import refused
+from zoo_compute.spec.merkle import result_root
 from zoo_compute.spec.params import DEVNET
-from zoo_compute.spec.trials import Workload
+from zoo_compute.spec.trials import TRIALS, Workload
 
 EPOCH_S, BENCHMARK_S, WINDOW_S = 60, 10, 30
 WORKLOAD = Workload(b"p" * 32, b"s" * 32, 64, 10**15)
@@ -85,27 +86,28 @@ class Shown:
         self.contract.enter(node.id, sender=node.hot)
 
     def answer(self, node: Node | None = None, seed: bytes | None = None) -> tuple[Any, ...]:
-        """Answered with the chain's seed; the trial."""
+        """Answered with the chain's seed; the claim, written from docs/protocol.md."""
         node = node or self.ada
         entry = self.contract.entries(node.id)
         workload = Workload(*self.contract.workload_of(node.id))
         seed = seed or seed_of(entry.block, node.id, workload)
         self.contract.answer(node.id, seed, ROOT, sender=node.hot)
-        now = START + self.second
-        return (node.id, astuple(workload), seed, ROOT, max(1, now - entry.entered_at), now + WINDOW_S)
+        root = result_root(0, workload.state_root, ROOT, bytes(32), bytes(32))
+        number, deadline = int.from_bytes(seed, "big"), START + self.second + WINDOW_S
+        return (node.id, number, 0, node.id, 1, 0, 0, workload.state_root, root, deadline)
 
     def answered(self, seconds: int = 5, node: Node | None = None) -> tuple[Any, ...]:
         self.enter(node)
         self.after(2, seconds)
         return self.answer(node)
 
-    def settle(self, trial: tuple[Any, ...]) -> None:
-        self.contract.settle(trial, sender=self.anyone)
+    def settle(self, claim: tuple[Any, ...]) -> None:
+        self.contract.settle(claim, sender=self.anyone)
 
     def admitted(self) -> None:
-        trial = self.answered()
+        claim = self.answered()
         self.after(9, WINDOW_S + 1)
-        self.settle(trial)
+        self.settle(claim)
 
     def drawn(self) -> None:
         """An epoch whose draw picks ada, and whose draw's block is known."""
@@ -118,8 +120,11 @@ class Shown:
     def recall(self) -> None:
         self.contract.recall(self.ada.id, sender=self.anyone)
 
-    def close(self, trial: tuple[Any, ...], convicted: bool) -> None:
-        self.contract.close_dispute(trial, convicted, [self.anyone], sender=self.referee)
+    def dispute(self, claim: tuple[Any, ...], sender: Any = None) -> None:
+        self.contract.open_dispute(TRIALS, claim, sender=sender or self.referee)
+
+    def close(self, claim: tuple[Any, ...], convicted: bool, sender: Any = None) -> None:
+        self.contract.close_dispute(TRIALS, claim, convicted, [self.anyone], sender=sender or self.referee)
 
     def multiplier(self) -> int:
         return int(self.registry.multiplier_of(self.ada.id))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import boa
 import pytest
 
-from tests.contract_kit import START
+from tests.contract_kit import START, told
 from tests.unit.admissions_kit import (  # noqa: F401
     BENCHMARK_S,
     FIRST_BLOCK,
+    ROOT,
     WINDOW_S,
     WORKLOAD,
     chance,
@@ -20,7 +21,10 @@ from tests.unit.admissions_kit import (  # noqa: F401
     shown_fixture,
 )
 from tests.unit.audits_kit import HISTORY, HISTORY_CODE
+from zoo_compute.spec.games import Work, claim_hash
 from zoo_compute.spec.params import DEVNET, PRESETS, window_s
+from zoo_compute.spec.state import Claim
+from zoo_compute.spec.trials import TRIALS
 
 # --- workloads
 
@@ -183,61 +187,80 @@ def test_answer__when_only_the_history_knows_the_block__asks_it(shown):
     shown.answer()
 
 
+def test_an_answered_trial__is_a_claim_as_settlement_keeps_it_until_it_is_settled(shown):
+    shown.enter()
+    shown.after(2, 7)
+    seed = shown.contract.seed_of(shown.ada.id)
+    claim = shown.answer()
+    event = {"operator": shown.ada.id, "claim": claim, "workload": astuple(WORKLOAD), "segment_root": ROOT}
+    assert told(shown.contract) == [("TrialAnswered", {**event, "seconds": 7})]
+    assert claim[1].to_bytes(32, "big") == seed
+    kept = Claim(*claim)
+    assert shown.contract.claims(TRIALS, 0, shown.ada.id) == claim_hash(kept)[:30] + b"\0\1"
+    assert shown.contract.claims(TRIALS, 0, shown.ada.id + 1) == bytes(32)
+    work = Work((WORKLOAD.program_root, bytes(32), bytes(32)), WORKLOAD.steps, 1, 0)
+    assert tuple(shown.contract.trials(shown.ada.id)) == (work.root, WORKLOAD.flops // 7)
+    shown.after(1, WINDOW_S + 1)
+    shown.settle(claim)
+    assert shown.contract.claims(TRIALS, 0, shown.ada.id) == bytes(32)
+    assert tuple(shown.contract.trials(shown.ada.id)) == (bytes(32), 0)
+
+
 # --- settle
 
 
 def test_settle__after_the_window__admits_with_flops_over_seconds(shown):
-    trial = shown.answered(seconds=7)
+    claim = shown.answered(seconds=7)
     with refused("admissions: trial pending"):
         shown.enter()
     shown.after(1, WINDOW_S)
     with refused("admissions: window open"):
-        shown.settle(trial)
+        shown.settle(claim)
     shown.after(1, 1)
     assert (shown.multiplier(), shown.registry.is_admitted(shown.ada.id)) == (100, False)
-    shown.settle(trial)
+    shown.settle(claim)
     assert (shown.multiplier(), shown.registry.is_admitted(shown.ada.id)) == (300, True)
     assert shown.contract.scores(shown.ada.id) == 10**15 // 7
     with refused("admissions: unknown trial"):
-        shown.settle(trial)
+        shown.settle(claim)
 
 
 def test_settle__of_any_other_trial__is_refused(shown):
-    trial = shown.answered()
+    claim = shown.answered()
     shown.after(1, WINDOW_S + 1)
-    for place, value in enumerate((99, (*trial[1][:3], 2**90), b"x" * 32, b"x" * 32, 1, 0)):
+    for place, value in enumerate((99, 7, 128, 99, 2, 1, 1, b"x" * 32, b"x" * 32, 0)):
         with refused("admissions: unknown trial"):
-            shown.settle((*trial[:place], value, *trial[place + 1 :]))
-    shown.settle(trial)
+            shown.settle((*claim[:place], value, *claim[place + 1 :]))
+    shown.settle(claim)
 
 
 def test_settle__in_the_entrys_own_second__divides_by_one(shown):
-    trial = shown.answered(seconds=0)
+    claim = shown.answered(seconds=0)
     shown.after(1, WINDOW_S + 1)
-    shown.settle(trial)
+    shown.settle(claim)
     assert shown.contract.scores(shown.ada.id) == 10**15
 
 
 def test_an_apple_machine__weighs_as_its_class_before_and_after(shown):
     apple = shown.register("apple", 4, 64)
     assert shown.registry.multiplier_of(apple.id) == 80
-    trial = shown.answered(node=apple)
+    claim = shown.answered(node=apple)
     shown.after(1, WINDOW_S + 1)
-    shown.settle(trial)
+    shown.settle(claim)
     assert shown.registry.multiplier_of(apple.id) == 80
 
 
 def test_withdrawal_of_the_stake__ends_the_admission_and_a_trial_waits_for_a_new_one(shown):
     shown.admitted()
-    trial = shown.answered()
+    claim = shown.answered()
     shown.registry.request_exit(shown.ada.id, sender=shown.ada.owner)
     shown.after(1, DEVNET.exit_delay_s + 1)
     shown.registry.withdraw_stake(shown.ada.id, sender=shown.ada.owner)
     assert (shown.multiplier(), shown.registry.is_admitted(shown.ada.id)) == (100, False)
     with refused("admissions: nothing staked"):
-        shown.settle(trial)
+        shown.settle(claim)
     shown.registry.add_stake(shown.ada.id, DEVNET.min_stake, sender=shown.ada.owner)
-    shown.settle(trial)
+    shown.settle(claim)
     assert shown.multiplier() == 300
 
 
@@ -245,35 +268,35 @@ def test_withdrawal_of_the_stake__ends_the_admission_and_a_trial_waits_for_a_new
 
 
 def test_disputes__are_the_referees_and_hold_the_trial(shown):
-    trial = shown.answered()
+    claim = shown.answered()
     with refused("admissions: not the referee"):
-        shown.contract.open_dispute(trial, sender=shown.anyone)
+        shown.dispute(claim, sender=shown.anyone)
     with refused("admissions: not the referee"):
-        shown.contract.close_dispute(trial, True, [], sender=shown.anyone)
+        shown.close(claim, True, sender=shown.anyone)
     with refused("admissions: not in dispute"):
-        shown.close(trial, convicted=True)
+        shown.close(claim, convicted=True)
     with refused("admissions: unknown trial"):
-        shown.contract.open_dispute((*trial[:4], 9, trial[5]), sender=shown.referee)
+        shown.dispute((*claim[:9], claim[9] + 1))
     shown.after(1, WINDOW_S)
-    shown.contract.open_dispute(trial, sender=shown.referee)
+    shown.dispute(claim)
     shown.after(1, 1)
     with refused("admissions: window closed"):
-        shown.contract.open_dispute(trial, sender=shown.referee)
+        shown.dispute(claim)
     with refused("admissions: in dispute"):
-        shown.settle(trial)
-    shown.close(trial, convicted=False)
+        shown.settle(claim)
+    shown.close(claim, convicted=False)
     assert shown.contract.disputes(shown.ada.id) == 0
-    shown.settle(trial)
+    shown.settle(claim)
 
 
 def test_a_conviction__ends_the_admission_and_burns_a_fifth_of_the_stake(shown):
     shown.admitted()
-    trial = shown.answered()
+    claim = shown.answered()
     for _ in range(2):
-        shown.contract.open_dispute(trial, sender=shown.referee)
+        shown.dispute(claim)
     burned = shown.registry.burned(shown.zen)
     for _ in range(2):  # the second dispute finds nothing left to convict
-        shown.close(trial, convicted=True)
+        shown.close(claim, convicted=True)
         assert shown.registry.stake_of(shown.ada.id) == DEVNET.min_stake * 4 // 5
     assert shown.registry.burned(shown.zen) - burned == DEVNET.min_stake // 5
     assert (shown.multiplier(), shown.contract.scores(shown.ada.id)) == (100, 0)
@@ -282,15 +305,15 @@ def test_a_conviction__ends_the_admission_and_burns_a_fifth_of_the_stake(shown):
 
 
 def test_a_late_verdict__does_not_touch_a_newer_trial(shown):
-    trial = shown.answered()
+    claim = shown.answered()
     for _ in range(2):
-        shown.contract.open_dispute(trial, sender=shown.referee)
-    shown.close(trial, convicted=True)
+        shown.dispute(claim)
+    shown.close(claim, convicted=True)
     shown.registry.add_stake(shown.ada.id, DEVNET.min_stake, sender=shown.ada.owner)
     newer = shown.answered()
-    shown.contract.open_dispute(newer, sender=shown.referee)
+    shown.dispute(newer)
     stake = shown.registry.stake_of(shown.ada.id)
-    shown.close(trial, convicted=True)
+    shown.close(claim, convicted=True)
     assert shown.registry.stake_of(shown.ada.id) == stake
     assert shown.contract.disputes(shown.ada.id) == 1
 
@@ -363,14 +386,14 @@ def test_a_recall__is_answered_by_a_new_trial(shown):
     shown.drawn()
     shown.recall()
     due = shown.contract.recalls(shown.ada.id).due
-    trial = shown.answered()
+    claim = shown.answered()
     assert shown.contract.recalls(shown.ada.id) == (shown.epoch, 0)
     with refused("admissions: trial pending"):
         shown.recall()
     with refused("admissions: not recalled"):
         shown.contract.lapse(shown.ada.id, sender=shown.anyone)
-    shown.at(shown.number + 1, max(trial[5], due) + 1 - START)
-    shown.settle(trial)
+    shown.at(shown.number + 1, max(claim[9], due) + 1 - START)
+    shown.settle(claim)
     assert shown.multiplier() == 300
 
 

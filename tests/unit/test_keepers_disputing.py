@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,10 +11,16 @@ import pytest
 
 from keepers import disputing
 from keepers.disputing import RETRY_S, Disputing
+from keepers.requests import move_name
 from keepers.work import WorkStatus
+from zoo_compute.admission import Answered
 from zoo_compute.chain import games
+from zoo_compute.chain.bindings import admissions as bindings
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.games import GameView
+from zoo_compute.spec.admissions import claim_of
+from zoo_compute.spec.games import Awaits, Frame, Game
+from zoo_compute.spec.trials import TRIALS, Workload
 
 ME, OTHER = "0xme", "0xother"
 
@@ -34,6 +41,7 @@ class Lane:
 
     def __init__(self, folder: Path) -> None:
         self.asked: list[str] = []
+        self.requests: list[dict[str, Any]] = []
         self.answers: dict[str, WorkStatus] = {}
         sender: Any = SimpleNamespace(address=ME)
         chain: Any = SimpleNamespace(head=lambda: SimpleNamespace(number=1, timestamp=10**10))
@@ -41,6 +49,7 @@ class Lane:
 
     def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
         self.asked.append(name)
+        self.requests.append(request)
         return self.answers.get(name, WorkStatus("queued"))
 
 
@@ -56,7 +65,11 @@ def test_games_of_others__are_neither_read_nor_played(tmp_path: Path, monkeypatc
     seen: list[GameView] = []
 
     def read(chain: Any, head: Any, *, wanted: Any) -> list[GameView]:
-        every = [GameView(1, operator=3, challenger=OTHER), GameView(2, operator=7), GameView(3, challenger=ME)]
+        every = [
+            GameView(1, job=1, operator=3, challenger=OTHER),
+            GameView(2, job=1, operator=7),
+            GameView(3, job=1, challenger=ME),
+        ]
         return [game for game in every if wanted(game)]
 
     def play(self: Disputing, head: Any, game: GameView, view: Any) -> None:
@@ -127,6 +140,31 @@ def test_a_job_that_cannot_be_read__keeps_no_other_game_waiting(tmp_path: Path, 
     monkeypatch.setattr(Disputing, "_play", lambda self, head, game, view: played.append(game.number))
     Lane(tmp_path).lane.look()
     assert played == [2]
+
+
+def test_a_game_about_ones_trial__is_answered_until_the_trial_is_convicted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Silence would cost an honest operator its admission and a fifth of its stake."""
+    spec = claim_of(7, Workload(b"p" * 32, b"s" * 32, 4, 1), b"seed" * 8, b"r" * 32, 10**10)
+    trial = Answered(bindings.Claim(*astuple(spec)), bindings.Workload(b"p" * 32, b"s" * 32, 4, 1), 5)
+    frame = Frame(job=TRIALS, claim=trial.claim_hash)
+    state = Game(frame=frame, awaits=Awaits.REVEAL, at=10**10)
+    game = GameView(1, operator=7, challenger=OTHER, claim_hash=trial.claim_hash, frame=frame, state=state)
+    place, sent = Lane(tmp_path), []
+    word = trial.claim_hash[:30] + b"\0\1"
+    place.lane._chain.admissions = SimpleNamespace(claims=lambda *of: word if of == (TRIALS, 0, 7) else bytes(32))  # type: ignore[assignment]
+    monkeypatch.setattr(disputing, "read_games", lambda *_, **__: [game])
+    monkeypatch.setattr(disputing, "answered", lambda chain, operator: [trial])
+    monkeypatch.setattr(Disputing, "_send", lambda self, game, name, args: sent.append((name, args)))
+    place.answers = dict.fromkeys(
+        [move_name(game, "committer")], WorkStatus("done", result={"name": "reveal", "args": []})
+    )
+    place.lane.look()
+    word = bytes(32)
+    place.lane.look()
+    assert sent == [("reveal", ()), ("time_out", (tuple(trial.claim), astuple(frame)))]
+    assert place.requests[0]["trial"] == [each.hex() for each in (b"p" * 32, b"s" * 32, b"seed" * 8)]
 
 
 def test_a_move_that_failed__is_asked_for_again_after_a_while(tmp_path: Path, clock: Clock):

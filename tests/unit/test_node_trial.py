@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import astuple, replace
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
 
 import repops
-from node import benchmark, trial
+from keepers.requests import trial_move_request
+from node import benchmark, disputing, trial
 from node.errors import BadInputs
 from node.programs import Programs
 from repops import commitments
+from zoo_compute.admission import Answered
+from zoo_compute.chain.bindings.admissions import Claim
 from zoo_compute.chain.deployment import DEVNET_VRAM_GB, DEVNET_WORKLOAD
+from zoo_compute.chain.games import GameView
+from zoo_compute.plain import raw
+from zoo_compute.spec.admissions import claim_of, work_of
+from zoo_compute.spec.games import Kind, Result
+from zoo_compute.spec.merkle import root_of
 from zoo_compute.spec.params import GPU_CLASSES
+from zoo_compute.spec.referee import begun
+from zoo_compute.spec.trials import TRIALS, Workload
 
 SEED = bytes.fromhex("ffffff80") + b"s" * 28  # the first four bytes are a negative number
 
@@ -50,6 +63,18 @@ def state_root(state: dict[str, torch.Tensor]) -> bytes:
 def test_run__under_another_seed__gives_another_root_and_under_the_same_the_same(loaded: trial.Loaded) -> None:
     roots = [loaded.run(seed, 1) for seed in (SEED, b"\1" + SEED[1:], SEED)]
     assert roots[0] == roots[2] != roots[1]
+
+
+def test_a_worker__answers_a_game_about_a_trial(loaded: trial.Loaded, tmp_path: Path) -> None:
+    workload = DEVNET_WORKLOAD._replace(steps=1)
+    told, root = Workload(*workload), loaded.run(SEED, 1)
+    claim = claim_of(7, told, SEED, root, 0)
+    game = begun(TRIALS, claim, Kind.TRAINING, 0, work_of(told), Result(segment_root=root))
+    view = GameView(1, frame=game.frame, state=replace(game, claim=None))
+    request = trial_move_request(Answered(Claim(*astuple(claim)), workload, 1), view, "committer", tmp_path)
+    move = disputing.run_move({**request, "device": "cpu"}, cast(Any, None))  # nothing is fetched
+    assert move["name"] == "reveal"
+    assert root_of(list(raw(move["args"])[0])) == root
 
 
 def test_a_workload__of_other_roots__is_refused(loaded: trial.Loaded) -> None:

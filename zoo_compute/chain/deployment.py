@@ -162,7 +162,7 @@ def _judge(deployer: Deployer, at: dict[str, str], params: Preset) -> None:
     at["evidence"] = deployer.deploy("Evidence", at["operators"], at["bindings"])
     at["referee"] = deployer.deploy(
         "Referee",
-        *(at[name] for name in ("registry", "tasks", "settlement", "evidence", "operators", "timelock")),
+        *(at[name] for name in ("registry", "tasks", "settlement", "evidence", "operators", "timelock", "admissions")),
         params.move_s,
         params.side_s,
     )

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 from eth_utils.crypto import keccak
 
-from zoo_compute.spec import params, registry
+from zoo_compute.spec import merkle, params, registry
 from zoo_compute.spec.audits import chance
+from zoo_compute.spec.games import EMPTY, Work
 from zoo_compute.spec.params import BPS, FALSE_TRIAL_BPS, MAX_FLOPS, MAX_STEPS, MAX_VRAM_GB, MAX_WORKLOADS, RECALL_BPS
 from zoo_compute.spec.refusal import require
-from zoo_compute.spec.state import Message, World
-from zoo_compute.spec.trials import Entry, Pending, Recall, Trial, Workload
+from zoo_compute.spec.state import Claim, Message, World
+from zoo_compute.spec.trials import Entry, Recall, Trial, Workload
 
 
 def window_s(w: World) -> int:
@@ -27,6 +28,23 @@ def seed(block_hash: bytes, operator: int, workload: Workload) -> bytes:
     """Unknown at the entry, another for every operator, and for every change of the workload."""
     numbers = (operator.to_bytes(32, "big"), workload.steps.to_bytes(32, "big"), workload.flops.to_bytes(32, "big"))
     return keccak(block_hash + numbers[0] + workload.program_root + workload.state_root + numbers[1] + numbers[2])
+
+
+def work_of(workload: Workload) -> Work:
+    """As a job's: one program, segments of one step. Of a batch of zeros nobody asks which row is which example."""
+    return Work((workload.program_root, EMPTY, EMPTY), workload.steps, 1, 0)
+
+
+def claim_of(operator: int, workload: Workload, seed: bytes, segment_root: bytes, deadline: int) -> Claim:
+    """An answered trial as a claim of slot 0, at which nothing is paid. Its end and its update nobody asks for."""
+    root = merkle.result_root(0, workload.state_root, segment_root, EMPTY, EMPTY)
+    return Claim(operator, int.from_bytes(seed, "big"), 0, operator, 1, 0, 0, workload.state_root, root, deadline)
+
+
+def known(w: World, claim: Claim) -> Trial | None:
+    """The answered trial, where it is this one."""
+    trial = w.trials.get(claim.operator)
+    return trial if trial is not None and trial.claim == claim else None
 
 
 def is_drawn(block_hash: bytes, epoch: int, operator: int) -> bool:
@@ -60,40 +78,44 @@ def answer(w: World, msg: Message, operator: int, named: bytes, root: bytes) -> 
     require(named == seed(found, operator, workload), "admissions: seed does not match")
     seconds = max(1, msg.now - entry.entered_at)
     w.entries[operator] = Entry()
-    w.trials[operator] = Pending(Trial(operator, workload, named, root, seconds, msg.now + window_s(w)))
+    claim = claim_of(operator, workload, named, root, msg.now + window_s(w))
+    w.trials[operator] = Trial(claim, work_of(workload).root, workload.flops // seconds)
     w.recalls[operator] = replace(_recall(w, operator), due=0)
 
 
-def open_dispute(w: World, msg: Message, trial: Trial) -> None:
+def open_dispute(w: World, msg: Message, job: int, claim: Claim) -> None:
+    """One more dispute of a pending trial; `job` is TRIALS."""
     require(msg.sender == w.config.referee, "admissions: not the referee")
-    pending = _require_pending(w, trial)
-    require(msg.now <= trial.deadline, "admissions: window closed")
-    w.trials[trial.operator] = replace(pending, disputes=pending.disputes + 1)
+    trial = _require_pending(w, claim)
+    require(msg.now <= claim.deadline, "admissions: window closed")
+    w.trials[claim.operator] = replace(trial, disputes=trial.disputes + 1)
 
 
-def close_dispute(w: World, msg: Message, trial: Trial, convicted: bool, challengers: tuple[str, ...]) -> None:
+def close_dispute(
+    w: World, msg: Message, job: int, claim: Claim, convicted: bool, challengers: tuple[str, ...]
+) -> None:
     """A trial that is not known was convicted in another dispute."""
     require(msg.sender == w.config.referee, "admissions: not the referee")
-    pending = w.trials.get(trial.operator)
-    if pending is None or pending.trial != trial:
+    trial = known(w, claim)
+    if trial is None:
         return
-    require(pending.disputes > 0, "admissions: not in dispute")
-    w.trials[trial.operator] = replace(pending, disputes=pending.disputes - 1)
+    require(trial.disputes > 0, "admissions: not in dispute")
+    w.trials[claim.operator] = replace(trial, disputes=trial.disputes - 1)
     if convicted:
-        del w.trials[trial.operator]
-        _end(w, trial.operator)
-        registry.slash_stake(w, trial.operator, FALSE_TRIAL_BPS)
+        del w.trials[claim.operator]
+        _end(w, claim.operator)
+        registry.slash_stake(w, claim.operator, FALSE_TRIAL_BPS)
 
 
-def settle(w: World, msg: Message, trial: Trial) -> None:
+def settle(w: World, msg: Message, claim: Claim) -> None:
     """The trial stood: its operator is admitted."""
-    pending = _require_pending(w, trial)
-    require(pending.disputes == 0, "admissions: in dispute")
-    require(msg.now > trial.deadline, "admissions: window open")
-    require(w.operator(trial.operator).stake > 0, "admissions: nothing staked")
-    del w.trials[trial.operator]
-    w.scores[trial.operator] = trial.workload.flops // trial.seconds
-    registry.set_admitted(w, trial.operator, True)
+    trial = _require_pending(w, claim)
+    require(trial.disputes == 0, "admissions: in dispute")
+    require(msg.now > claim.deadline, "admissions: window open")
+    require(w.operator(claim.operator).stake > 0, "admissions: nothing staked")
+    del w.trials[claim.operator]
+    w.scores[claim.operator] = trial.score
+    registry.set_admitted(w, claim.operator, True)
 
 
 def schedule(w: World, msg: Message) -> None:
@@ -136,11 +158,11 @@ def _recall(w: World, operator: int) -> Recall:
     return w.recalls.get(operator, Recall())
 
 
-def _require_pending(w: World, trial: Trial) -> Pending:
-    pending = w.trials.get(trial.operator)
-    require(pending is not None and pending.trial == trial, "admissions: unknown trial")
-    assert pending is not None
-    return pending
+def _require_pending(w: World, claim: Claim) -> Trial:
+    trial = known(w, claim)
+    require(trial is not None, "admissions: unknown trial")
+    assert trial is not None
+    return trial
 
 
 def _hash_of(w: World, block: int) -> bytes:

@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
-from zoo_compute.spec import convictions
+from zoo_compute.spec import admissions, convictions
 from zoo_compute.spec.games import Awaits, Frame, Game, Outcome
 from zoo_compute.spec.params import COIN
 from zoo_compute.spec.refusal import require
 from zoo_compute.spec.settlement import known
 from zoo_compute.spec.state import Claim, Message, World
+from zoo_compute.spec.trials import TRIALS
 
 
 def convict(w: World, msg: Message, number: int, claim: Claim, frame: Frame, evidence: int, data: bytes) -> None:
@@ -27,7 +28,7 @@ def concede(w: World, msg: Message, number: int, claim: Claim, frame: Frame) -> 
 def time_out(w: World, msg: Message, number: int, claim: Claim, frame: Frame) -> None:
     """The silent side loses; where the claim was convicted elsewhere nobody does, at any time."""
     game = _playing(w, number, claim, frame)
-    require(msg.now > game.due or known(w, game.job, claim) is None, "referee: time left")
+    require(msg.now > game.due or not _is_pending(w, game.job, claim), "referee: time left")
     _end(w, msg, number, committer_loses=not game.is_challengers_turn)
 
 
@@ -47,9 +48,8 @@ def _end(w: World, msg: Message, number: int, *, committer_loses: bool) -> Outco
     game = w.games[number]
     claim, job = game.claim, game.job
     assert claim is not None, "a game without its claim"
-    is_pending = known(w, job, claim) is not None
     outcome = Outcome.SETTLED
-    if is_pending:
+    if _is_pending(w, job, claim):
         outcome = Outcome.CONVICTED if committer_loses else Outcome.DISMISSED
     games = w.open_games[job, claim]
     challengers = tuple(w.games[each].challenger for each in games) if outcome == Outcome.CONVICTED else ()
@@ -66,8 +66,14 @@ def _end(w: World, msg: Message, number: int, *, committer_loses: bool) -> Outco
         _owe(w, COIN, game.challenger, game.coin)
         _owe(w, token, game.challenger, game.tokens)
     as_referee = replace(msg, sender=w.config.referee)
-    convictions.close_dispute(w, as_referee, job, claim, outcome == Outcome.CONVICTED, challengers)
+    close_dispute = admissions.close_dispute if job == TRIALS else convictions.close_dispute
+    close_dispute(w, as_referee, job, claim, outcome == Outcome.CONVICTED, challengers)
     return outcome
+
+
+def _is_pending(w: World, job: int, claim: Claim) -> bool:
+    """Where the claim is kept: trials are Admissions'."""
+    return (admissions.known(w, claim) if job == TRIALS else known(w, job, claim)) is not None
 
 
 def _owe(w: World, token: str, account: str, amount: int) -> None:

@@ -188,7 +188,7 @@ class Frame:
     element: int = 0
     parts: int = 0
     parts_root: bytes = EMPTY
-    is_begin: bool = False
+    is_begin: int = 0  # 1, or 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,3 +289,14 @@ def span_of(height: int) -> int:
 def height_of(leaves: int) -> int:
     """Of the tree over so many leaves: padded to a power of two, at least one."""
     return (max(leaves, 1) - 1).bit_length()
+
+
+def head_of(descriptor: bytes) -> tuple[bytes, int]:
+    """(dtype, rank and dimensions as a tensor's root has them; elements). A word of a descriptor is four big-endian bytes."""
+    words = [int.from_bytes(descriptor[at : at + 4], "big") for at in range(0, len(descriptor), 4)]
+    dtype, rank = words[1], words[2]
+    count, head = 1, bytes([dtype, rank])
+    for extent in words[6 : 6 + rank]:
+        count *= extent
+        head += extent.to_bytes(8, "little")
+    return head, count

@@ -5,7 +5,7 @@ from hashlib import sha256
 
 from eth_utils.crypto import keccak
 
-from zoo_compute.spec import convictions, merkle
+from zoo_compute.spec import admissions, convictions, merkle
 from zoo_compute.spec.games import (
     EMPTY,
     Awaits,
@@ -23,6 +23,7 @@ from zoo_compute.spec.games import (
     Trace,
     Work,
     claim_hash,
+    head_of,
     height_of,
     span_of,
 )
@@ -40,6 +41,7 @@ from zoo_compute.spec.params import (
 )
 from zoo_compute.spec.refusal import require
 from zoo_compute.spec.state import Claim, Message, World
+from zoo_compute.spec.trials import TRIALS
 
 LEAF_BYTES = WORD_BYTES * WORDS_A_LEAF
 TURNS = "referee: not this move"
@@ -57,11 +59,12 @@ def bond(claim: Claim, games: int, base_fee: int) -> tuple[int, int]:
 
 def challenge(w: World, msg: Message, job: int, claim: Claim, kind: int, slot: int, work: Work, result: Result) -> int:
     """A new game against a pending claim."""
-    require(kind in list(Kind) and (kind == Kind.AGGREGATION) == claim.is_aggregation, "referee: not of this kind")
+    is_kind = kind in list(Kind) and (kind == Kind.AGGREGATION) == claim.is_aggregation
+    require(is_kind and (kind == Kind.TRAINING or job != TRIALS), "referee: not of this kind")
     first = claim.scope >> 16
     has_slot = slot == 0 if claim.is_aggregation else first <= slot < first + claim.count
     require(has_slot, "referee: no such slot")
-    is_work = min(work.inner_steps, work.segment_steps) > 0 and work.root == w.job(job).work_root
+    is_work = min(work.inner_steps, work.segment_steps) > 0 and work.root == _work_root(w, job, claim)
     require(is_work, "referee: work does not match")
     game = begun(job, claim, Kind(kind), slot, work, result)
     games = w.open_games.get((job, claim), ())
@@ -70,8 +73,9 @@ def challenge(w: World, msg: Message, job: int, claim: Claim, kind: int, slot: i
     coin, tokens = bond(claim, against, msg.base_fee)
     require(msg.value >= coin, "referee: bond too small")
     number = w.game_count = w.game_count + 1
-    terms, preset = w.terms[job], w.config.preset
-    extra_s = min(against + 1, MOST_COUNTED) * terms.reexecute_s
+    preset = w.config.preset
+    reexecute_s = preset.benchmark_s if job == TRIALS else w.terms[job].reexecute_s
+    extra_s = min(against + 1, MOST_COUNTED) * reexecute_s
     w.games[number] = replace(
         game,
         challenger=msg.sender,
@@ -83,9 +87,16 @@ def challenge(w: World, msg: Message, job: int, claim: Claim, kind: int, slot: i
         challenger_left=preset.side_s + extra_s,
     )
     w.open_games[job, claim] = (number, *games)
-    convictions.open_dispute(w, replace(msg, sender=w.config.referee), job, claim)
-    w.move(terms.token, msg.sender, w.config.referee, tokens, by="referee")
+    open_dispute = admissions.open_dispute if job == TRIALS else convictions.open_dispute
+    open_dispute(w, replace(msg, sender=w.config.referee), job, claim)
+    if tokens:
+        w.move(w.job(job).token, msg.sender, w.config.referee, tokens, by="referee")
     return number
+
+
+def _work_root(w: World, job: int, claim: Claim) -> bytes:
+    trial = w.trials.get(claim.turn) if job == TRIALS else None
+    return trial.work_root if trial else w.job(job).work_root
 
 
 def begun(job: int, claim: Claim, kind: Kind, slot: int, work: Work, result: Result) -> Game:
@@ -244,7 +255,7 @@ def open_begin(
     require(merkle.segment_leaf(0, root) == game.node, "referee: states do not match")
     require(program.root == frame.program_root, "referee: other program")
     game = _enter(game.moved(msg.now), Phase.STATE, root, program.state_count, children)
-    w.games[number] = replace(game, frame=replace(frame, after=root, is_begin=True))
+    w.games[number] = replace(game, frame=replace(frame, after=root, is_begin=1))
 
 
 def dispute_state(w: World, msg: Message, number: int, frame: Frame, program: Program) -> None:
@@ -267,7 +278,7 @@ def open_node(w: World, msg: Message, number: int, frame: Frame, opening: NodeOp
         merkle.climb(leaf, game.index, opening.path) == opening.program.nodes
     )
     require(is_node, "referee: other descriptor")
-    head, count = _head_of(opening.descriptor)
+    head, count = head_of(opening.descriptor)
     tensor = merkle.tensor_root(head, opening.elements_root)
     traced = sha256(b"\x08" + game.index.to_bytes(4, "little") + tensor).digest()
     require(traced == game.node, "referee: tensor does not match")
@@ -387,14 +398,3 @@ def _require_leaf(data: bytes, node: bytes, index: int, count: int) -> None:
 def _word_of(leaf: bytes, number: int) -> bytes:
     at = WORD_BYTES * (number % WORDS_A_LEAF)
     return leaf[at : at + WORD_BYTES]
-
-
-def _head_of(descriptor: bytes) -> tuple[bytes, int]:
-    """(dtype, rank and dimensions as a tensor's root has them; elements). A word of a descriptor is four big-endian bytes."""
-    words = [int.from_bytes(descriptor[at : at + 4], "big") for at in range(0, len(descriptor), 4)]
-    dtype, rank = words[1], words[2]
-    count, head = 1, bytes([dtype, rank])
-    for extent in words[6 : 6 + rank]:
-        count *= extent
-        head += extent.to_bytes(8, "little")
-    return head, count

@@ -13,7 +13,7 @@ from zoo_compute.spec.games import Frame, Game, Position
 from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, Preset, Terms
 from zoo_compute.spec.pricing import LosingRun
 from zoo_compute.spec.refusal import Refused, require
-from zoo_compute.spec.trials import Entry, Pending, Recall, Workload
+from zoo_compute.spec.trials import Entry, Recall, Trial, Workload
 from zoo_compute.spec.watching import Attestation, Auditor, Demand, Draw, Holding, Plan, Spent, Unit
 
 ZERO_ADDRESS: str = "0x" + 40 * "0"
@@ -484,7 +484,7 @@ class World:
     # Admissions
     workloads: dict[int, Workload] = field(default_factory=dict)  # by VRAM in GB
     entries: dict[int, Entry] = field(default_factory=dict)  # by operator
-    trials: dict[int, Pending] = field(default_factory=dict)  # by operator
+    trials: dict[int, Trial] = field(default_factory=dict)  # by operator
     scores: dict[int, int] = field(default_factory=dict)  # by operator
     recalls: dict[int, Recall] = field(default_factory=dict)  # by operator
     recall_blocks: dict[int, int] = field(default_factory=dict)  # by epoch: the draw's block

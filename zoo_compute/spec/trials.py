@@ -1,6 +1,14 @@
 """What Admissions keeps (docs/protocol.md, "Admissions")."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zoo_compute.spec.state import Claim
+
+TRIALS = 0  # stands for a job where a claim is a trial: no job has this number
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,21 +31,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """All that an answered trial is judged by; what the contract hashes."""
+    """An operator's answered trial. Contract: the claim's word, the open disputes, and the rest under `trials`."""
 
-    operator: int
-    workload: Workload
-    seed: bytes
-    root: bytes
-    seconds: int
-    deadline: int
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """An operator's answered trial. Contract: its hash, and the open disputes."""
-
-    trial: Trial
+    claim: Claim
+    work_root: bytes
+    score: int  # FLOPs a second
     disputes: int = 0
 
 

@@ -19,14 +19,18 @@ class Workload(NamedTuple):
     flops: int
 
 
-class Trial(NamedTuple):
-    """Struct `Trial` of Admissions."""
+class Claim(NamedTuple):
+    """Struct `Claim` of Admissions."""
 
+    turn: int
+    round: int
+    seat: int
     operator: int
-    workload: Workload
-    seed: bytes
+    scope: int
+    price: int
+    pot_price: int
+    start_root: bytes
     root: bytes
-    seconds: int
     deadline: int
 
 
@@ -35,6 +39,13 @@ class Entry(NamedTuple):
 
     entered_at: int
     block: int
+
+
+class Trial(NamedTuple):
+    """Struct `Trial` of Admissions."""
+
+    work_root: bytes
+    score: int
 
 
 class Recall(NamedTuple):
@@ -72,17 +83,23 @@ class Admissions(Binding):
         """
         return self._call("answer", (operator, seed, root))
 
-    def open_dispute(self, trial: Trial) -> Call:
-        """One more dispute of a pending trial."""
-        return self._call("open_dispute", (trial,))
+    def open_dispute(self, job: int, claim: Claim) -> Call:
+        """One more dispute of a pending trial.
 
-    def close_dispute(self, trial: Trial, convicted: bool, challengers: Sequence[str]) -> Call:
-        """One dispute less. A conviction ends the operator's admission and burns part of its stake."""
-        return self._call("close_dispute", (trial, convicted, challengers))
+        job: 0.
+        """
+        return self._call("open_dispute", (job, claim))
 
-    def settle(self, trial: Trial) -> Call:
+    def close_dispute(self, job: int, claim: Claim, convicted: bool, challengers: Sequence[str]) -> Call:
+        """One dispute less. A conviction ends the operator's admission and burns part of its stake.
+
+        job: 0.
+        """
+        return self._call("close_dispute", (job, claim, convicted, challengers))
+
+    def settle(self, claim: Claim) -> Call:
         """Admits the operator of a trial that stood its window."""
-        return self._call("settle", (trial,))
+        return self._call("settle", (claim,))
 
     def schedule(self) -> Call:
         """Names the block whose hash draws who is recalled in this epoch: the next one."""
@@ -95,6 +112,16 @@ class Admissions(Binding):
     def lapse(self, operator: int) -> Call:
         """Ends the admission of an operator that was recalled and did not answer."""
         return self._call("lapse", (operator,))
+
+    def claims(self, job: int, seat: int, turn: int, block: BlockIdentifier | None = None) -> bytes:
+        """The word of an operator's answered trial, as Settlement has a claim's.
+
+        job: 0.
+        seat: 0.
+        turn: The operator.
+        """
+        values: bytes = self._view("claims", (job, seat, turn), block)
+        return values
 
     def workload_of(self, operator: int, block: BlockIdentifier | None = None) -> Workload:
         """The workload of the largest VRAM size not above the operator's; zeros when there is none."""
@@ -156,10 +183,10 @@ class Admissions(Binding):
         values: Any = self._view("entries", (operator,), block)
         return Entry(*values)
 
-    def claims(self, operator: int, block: BlockIdentifier | None = None) -> bytes:
-        """operator -> hash of its answered trial; 0: none."""
-        values: bytes = self._view("claims", (operator,), block)
-        return values
+    def trials(self, operator: int, block: BlockIdentifier | None = None) -> Trial:
+        """operator -> its answered trial."""
+        values: Any = self._view("trials", (operator,), block)
+        return Trial(*values)
 
     def disputes(self, operator: int, block: BlockIdentifier | None = None) -> int:
         """operator -> open disputes of its answered trial."""

@@ -40,7 +40,7 @@ class Frame(NamedTuple):
     element: int
     parts: int
     parts_root: bytes
-    is_begin: bool
+    is_begin: int
 
 
 class Position(NamedTuple):
