@@ -37,6 +37,7 @@ LONG_FOR_A_REASON = {
     "contracts/Settlement.vy": _ONE_MACHINE,
     "tests/spec/attacks.py": "the attacks of one table, each told as a story",
     "tests/referee/test_referee_moves.py": "one contract, function by function",
+    "tests/unit/test_contracts_admissions.py": "one contract, function by function",
     "tests/unit/test_contracts_auction.py": "one contract, function by function",
     "tests/unit/test_contracts_registry.py": "one contract, function by function",
     "zoo_compute/spec/state.py": "every record of the protocol's state, and nothing else",
