@@ -179,7 +179,7 @@ class Attack:
         self.chain, self.account = network.devnet.chain, network.devnet.account("hostile", zen=100 * ZEN)
         self.sender = Sender(self.chain, self.account, folder=network.devnet.folder)
         self.claim = view.commits[0]
-        request = verify_request(view, self.claim, SLOT)
+        request = verify_request(view, self.claim, SLOT, None)
         store = _store(network, folder)
         inputs = syncer.fetch_inputs(store, request)
         entries = syncer.committed(store, request, request, self.claim.start_root)

@@ -180,7 +180,7 @@ class Trial:
 
     def _challenge(self) -> None:
         view = self.view
-        found = run_verification(verify_request(view, view.commits[0], 0), self.store)
+        found = run_verification(verify_request(view, view.commits[0], 0, None), self.store)
         sender = Sender(self.chain, self.witness, folder=self.folder)
         self.game = challenge(self.chain, sender, view, view.commits[0], found["dispute"])
 
