@@ -195,7 +195,9 @@ class Judge:
         return -1, False
 
     def _warm(self) -> None:
-        """Imports what the tests import. Nothing is deployed: the children do that, with their contracts."""
+        """Imports what the tests import, and reads the contracts as they are, which takes longer than most tests do.
+        Nothing is deployed: the children do that, with the mutant.
+        """
         sys.stdout.flush()
         kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
@@ -206,6 +208,8 @@ class Judge:
             os.close(kept)
             os.close(nowhere)
         assert contract_kit.load.cache_info().currsize == 0, "a test loads a contract when imported"
+        for path in CONTRACTS.glob("*.vy"):
+            self.shipped(path.stem)
         gc.freeze()
 
     def passes(self, test: str) -> bool:
@@ -231,6 +235,7 @@ class SourceJudge:
         self.original = self.changed.read_text()
         self.killers: dict[str, Counter[str]] = {}
         self.codes: dict[str, str] = {}
+        self.executed: dict[str, set[str]] = {}
         self.seen: set[str] = set()
 
     def close(self) -> None:
@@ -241,7 +246,8 @@ class SourceJudge:
         deployers: Deployers = {}
         codes: list[str] = []
         seconds = 0.0
-        for name in self.contracts:
+        contracts = [name for name in self.contracts if not mutant.function or mutant.function in self._executed(name)]
+        for name in contracts:
             was = self._code(name)
             self.changed.write_text(text_of(self.found, mutant))
             try:
@@ -253,24 +259,24 @@ class SourceJudge:
                 return Verdict("duplicate")
             # Tests that look only at contracts which the mutant leaves as they are need not run.
             if codes[-1] != was:
-                verdict = self._run(name, deployers, mutant.function)
+                verdict = self._run(name, deployers, contracts, mutant.function)
                 seconds += verdict.seconds
                 if verdict.status != "survived":
                     break
         else:
-            if codes == [self.codes[name] for name in self.contracts] or self._is_equal_as_shipped():
+            if codes == [self.codes[name] for name in contracts] or self._is_equal_as_shipped(contracts):
                 return Verdict("equal")
             verdict = Verdict("survived")
         self.seen.add("+".join(codes))
         return replace(verdict, seconds=round(seconds, 2), code="+".join(codes))
 
-    def _run(self, name: str, deployers: Deployers, function: str) -> Verdict:
+    def _run(self, name: str, deployers: Deployers, changed: list[str], function: str) -> Verdict:
         killers = self.killers.setdefault(function, Counter())
         everywhere = sum(self.killers.values(), Counter())
         front = dict.fromkeys(test for ranked in (killers, everywhere) for test, _ in ranked.most_common(FRONT // 2))
         tests = files([name], whole=self.judge_.whole)
         while True:
-            verdict = self.judge_.run(tests, deployers, list(front), function.strip("_"), self.contracts)
+            verdict = self.judge_.run(tests, deployers, list(front), function.strip("_"), changed)
             if verdict.status != "killed":
                 return verdict
             if self.judge_.passes(verdict.by):
@@ -287,9 +293,23 @@ class SourceJudge:
             assert again == self.codes[name], "one line a statement compiles to something else"
         return self.codes[name]
 
-    def _is_equal_as_shipped(self) -> bool:
-        codes = [fingerprint(self.judge_.compiled(name)) for name in self.contracts]
-        return codes == [fingerprint(self.judge_.shipped(name)) for name in self.contracts]
+    def _executed(self, name: str) -> set[str]:
+        """The functions of this source that a contract executes. Of a module it has the bytecode of no others."""
+        if name not in self.executed:
+            module = self.judge_.unoptimised(name).compiler_data.annotated_vyper_module._metadata["type"]
+            entered = {*module.functions.values(), *module.exposed_functions}
+            executed = entered.union(*(each.reachable_internal_functions for each in entered))
+            self.executed[name] = {each.name for each in executed if _is_of(each, self.changed)}
+        return self.executed[name]
+
+    def _is_equal_as_shipped(self, contracts: list[str]) -> bool:
+        codes = [fingerprint(self.judge_.compiled(name)) for name in contracts]
+        return codes == [fingerprint(self.judge_.shipped(name)) for name in contracts]
+
+
+def _is_of(function: Any, source: Path) -> bool:
+    """By the end of the path: what was compiled in another run lay in another folder."""
+    return Path(function.decl_node.module_node.resolved_path).name == source.name
 
 
 def _arguments(tests: list[str]) -> list[str]:

@@ -28,7 +28,6 @@ from zoo_compute.spec.games import Frame, Kind, Position, Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT, PRESETS
 from zoo_compute.spec.refusal import Refused
 from zoo_compute.spec.state import Claim, ClaimStatus
-from zoo_compute.spec.world import Call
 
 from .computed import plain
 from .contest import JOB, Contest, RefereeMirror
@@ -110,13 +109,7 @@ class Trial(Contest):
 
 
 class RealMirror(RefereeMirror):
-    """With the contracts that judge, in the places of their doubles. computation: of the last call."""
-
-    computation: Any = None
-
-    def _invoke(self, call: Call) -> Any:
-        self.computation = super()._invoke(call)
-        return self.computation
+    """With the contracts that judge, in the places of their doubles."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
