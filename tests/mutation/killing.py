@@ -1,9 +1,10 @@
 """Whether tests notice a mutant. The parent has all imported; a child is forked for each mutant.
 
 What changes between children is only which contracts `boa.load_partial` hands out, so that a mutant costs its own
-compilation and the tests up to the first that fails. Of a module's users one after another is judged, the shortest
-first; the others are compiled, with the mutant too, when a test asks for them. A mutant is compiled without the optimiser, which takes most of a
-compilation; who survives is compiled as shipped, and discarded when its bytecode then equals the original's.
+compilation and the tests up to the first that fails. Of a module's users those that execute the mutant's function are
+judged one after another; the others of them are compiled, with the mutant too, when a test asks for them. A mutant is
+compiled without the optimiser, which takes most of a compilation; who survives is compiled as shipped, and discarded
+when its bytecode then equals the original's.
 """
 
 from __future__ import annotations
@@ -71,16 +72,19 @@ def fingerprint(deployer: VyperDeployer) -> str:
 
 
 class Plugin:
-    """Of the child's pytest: likely killers first, then tests named after `subject`; a word to the parent on what failed."""
+    """Of the child's pytest: likely killers first, then tests whose names have one of `words`; tells the parent what failed."""
 
-    def __init__(self, front: list[str], subject: str, left_out: tuple[str, ...], writer: int) -> None:
-        self.front, self.subject, self.left_out, self.writer = front, subject, left_out, writer
+    def __init__(self, front: list[str], words: Sequence[str], left_out: tuple[str, ...], writer: int) -> None:
+        self.front, self.words, self.left_out, self.writer = front, words, left_out, writer
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         places = {test: place for place, test in enumerate(self.front)}
         kept = [item for item in items if not any(name in item.nodeid for name in self.left_out)]
         last = len(places)
-        items[:] = sorted(kept, key=lambda item: (places.get(item.nodeid, last), self.subject not in item.name))
+        items[:] = sorted(kept, key=lambda item: (places.get(item.nodeid, last), not self._is_meant(item.name)))
+
+    def _is_meant(self, name: str) -> bool:
+        return any(word in name for word in self.words)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed:
@@ -159,7 +163,7 @@ class Judge:
         tests: list[str],
         deployers: Deployers,
         front: Sequence[str] = (),
-        subject: str = "",
+        words: Sequence[str] = (),
         changed: Sequence[str] = (),
     ) -> Verdict:
         """The tests in a child, with these contracts, until one fails. `changed` have the mutant, compiled or not."""
@@ -169,7 +173,7 @@ class Judge:
         if child == 0:
             kept = {name: each for name, each in self.handed_out.items() if name not in changed}
             self.handed_out, self.changed = {**kept, **deployers}, list(changed)
-            _child(_arguments(tests), Plugin(list(front), subject, LEFT_OUT + tuple(self.left_out), writer))
+            _child(_arguments(tests), Plugin(list(front), words, LEFT_OUT + tuple(self.left_out), writer))
         os.close(writer)
         code, in_time = self._wait(child)
         with os.fdopen(reader) as pipe:
@@ -230,7 +234,7 @@ class SourceJudge:
     def __init__(self, judge: Judge, source: Path) -> None:
         self.judge_ = judge
         self.found: list[Statement] = statements(source.read_text())
-        self.contracts = sorted(users(source), key=lambda name: (CONTRACTS / f"{name}.vy").stat().st_size)
+        self.contracts = sorted(users(source), key=_place)
         self.changed = judge.folder / "contracts" / source.relative_to(CONTRACTS)
         self.original = self.changed.read_text()
         self.killers: dict[str, Counter[str]] = {}
@@ -259,7 +263,7 @@ class SourceJudge:
                 return Verdict("duplicate")
             # Tests that look only at contracts which the mutant leaves as they are need not run.
             if codes[-1] != was:
-                verdict = self._run(name, deployers, contracts, mutant.function)
+                verdict = self._run(name, deployers, contracts, mutant)
                 seconds += verdict.seconds
                 if verdict.status != "survived":
                     break
@@ -270,13 +274,16 @@ class SourceJudge:
         self.seen.add("+".join(codes))
         return replace(verdict, seconds=round(seconds, 2), code="+".join(codes))
 
-    def _run(self, name: str, deployers: Deployers, changed: list[str], function: str) -> Verdict:
-        killers = self.killers.setdefault(function, Counter())
+    def _run(self, name: str, deployers: Deployers, changed: list[str], mutant: Mutant) -> Verdict:
+        killers = self.killers.setdefault(mutant.function, Counter())
         everywhere = sum(self.killers.values(), Counter())
         front = dict.fromkeys(test for ranked in (killers, everywhere) for test, _ in ranked.most_common(FRONT // 2))
+        words = [mutant.function.strip("_")]
+        if mutant.before.lstrip().startswith(("assert ", "raise ")):
+            words.append("refused")
         tests = files([name], whole=self.judge_.whole)
         while True:
-            verdict = self.judge_.run(tests, deployers, list(front), function.strip("_"), changed)
+            verdict = self.judge_.run(tests, deployers, list(front), words, changed)
             if verdict.status != "killed":
                 return verdict
             if self.judge_.passes(verdict.by):
@@ -305,6 +312,11 @@ class SourceJudge:
     def _is_equal_as_shipped(self, contracts: list[str]) -> bool:
         codes = [fingerprint(self.judge_.compiled(name)) for name in contracts]
         return codes == [fingerprint(self.judge_.shipped(name)) for name in contracts]
+
+
+def _place(contract: str) -> tuple[bool, int]:
+    """Mocks first, which are there for the sake of a module; then the shortest."""
+    return not contract.startswith("mocks/"), (CONTRACTS / f"{contract}.vy").stat().st_size
 
 
 def _is_of(function: Any, source: Path) -> bool:
