@@ -1,9 +1,10 @@
 """Whether tests notice a mutant. The parent has all imported; a child is forked for each mutant.
 
 What changes between children is only which contracts `boa.load_partial` hands out, so that a mutant costs its own
-compilation and the tests up to the first that fails. Of a module's users one after another is judged, the shortest
-first; the others are compiled, with the mutant too, when a test asks for them. A mutant is compiled without the optimiser, which takes most of a
-compilation; who survives is compiled as shipped, and discarded when its bytecode then equals the original's.
+compilation and the tests up to the first that fails. Of a module's users those that execute the mutant's function are
+judged one after another; the others of them are compiled, with the mutant too, when a test asks for them. A mutant is
+compiled without the optimiser, which takes most of a compilation; who survives is compiled as shipped, and discarded
+when its bytecode then equals the original's.
 """
 
 from __future__ import annotations
@@ -71,16 +72,19 @@ def fingerprint(deployer: VyperDeployer) -> str:
 
 
 class Plugin:
-    """Of the child's pytest: likely killers first, then tests named after `subject`; a word to the parent on what failed."""
+    """Of the child's pytest: likely killers first, then tests whose names have one of `words`; tells the parent what failed."""
 
-    def __init__(self, front: list[str], subject: str, left_out: tuple[str, ...], writer: int) -> None:
-        self.front, self.subject, self.left_out, self.writer = front, subject, left_out, writer
+    def __init__(self, front: list[str], words: Sequence[str], left_out: tuple[str, ...], writer: int) -> None:
+        self.front, self.words, self.left_out, self.writer = front, words, left_out, writer
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         places = {test: place for place, test in enumerate(self.front)}
         kept = [item for item in items if not any(name in item.nodeid for name in self.left_out)]
         last = len(places)
-        items[:] = sorted(kept, key=lambda item: (places.get(item.nodeid, last), self.subject not in item.name))
+        items[:] = sorted(kept, key=lambda item: (places.get(item.nodeid, last), not self._is_meant(item.name)))
+
+    def _is_meant(self, name: str) -> bool:
+        return any(word in name for word in self.words)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed:
@@ -159,7 +163,7 @@ class Judge:
         tests: list[str],
         deployers: Deployers,
         front: Sequence[str] = (),
-        subject: str = "",
+        words: Sequence[str] = (),
         changed: Sequence[str] = (),
     ) -> Verdict:
         """The tests in a child, with these contracts, until one fails. `changed` have the mutant, compiled or not."""
@@ -169,7 +173,7 @@ class Judge:
         if child == 0:
             kept = {name: each for name, each in self.handed_out.items() if name not in changed}
             self.handed_out, self.changed = {**kept, **deployers}, list(changed)
-            _child(_arguments(tests), Plugin(list(front), subject, LEFT_OUT + tuple(self.left_out), writer))
+            _child(_arguments(tests), Plugin(list(front), words, LEFT_OUT + tuple(self.left_out), writer))
         os.close(writer)
         code, in_time = self._wait(child)
         with os.fdopen(reader) as pipe:
@@ -195,7 +199,9 @@ class Judge:
         return -1, False
 
     def _warm(self) -> None:
-        """Imports what the tests import. Nothing is deployed: the children do that, with their contracts."""
+        """Imports what the tests import, and reads the contracts as they are, which takes longer than most tests do.
+        Nothing is deployed: the children do that, with the mutant.
+        """
         sys.stdout.flush()
         kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
@@ -206,6 +212,8 @@ class Judge:
             os.close(kept)
             os.close(nowhere)
         assert contract_kit.load.cache_info().currsize == 0, "a test loads a contract when imported"
+        for path in CONTRACTS.glob("*.vy"):
+            self.shipped(path.stem)
         gc.freeze()
 
     def passes(self, test: str) -> bool:
@@ -226,11 +234,12 @@ class SourceJudge:
     def __init__(self, judge: Judge, source: Path) -> None:
         self.judge_ = judge
         self.found: list[Statement] = statements(source.read_text())
-        self.contracts = sorted(users(source), key=lambda name: (CONTRACTS / f"{name}.vy").stat().st_size)
+        self.contracts = sorted(users(source), key=_place)
         self.changed = judge.folder / "contracts" / source.relative_to(CONTRACTS)
         self.original = self.changed.read_text()
         self.killers: dict[str, Counter[str]] = {}
         self.codes: dict[str, str] = {}
+        self.executed: dict[str, set[str]] = {}
         self.seen: set[str] = set()
 
     def close(self) -> None:
@@ -241,7 +250,8 @@ class SourceJudge:
         deployers: Deployers = {}
         codes: list[str] = []
         seconds = 0.0
-        for name in self.contracts:
+        contracts = [name for name in self.contracts if not mutant.function or mutant.function in self._executed(name)]
+        for name in contracts:
             was = self._code(name)
             self.changed.write_text(text_of(self.found, mutant))
             try:
@@ -253,24 +263,27 @@ class SourceJudge:
                 return Verdict("duplicate")
             # Tests that look only at contracts which the mutant leaves as they are need not run.
             if codes[-1] != was:
-                verdict = self._run(name, deployers, mutant.function)
+                verdict = self._run(name, deployers, contracts, mutant)
                 seconds += verdict.seconds
                 if verdict.status != "survived":
                     break
         else:
-            if codes == [self.codes[name] for name in self.contracts] or self._is_equal_as_shipped():
+            if codes == [self.codes[name] for name in contracts] or self._is_equal_as_shipped(contracts):
                 return Verdict("equal")
             verdict = Verdict("survived")
         self.seen.add("+".join(codes))
         return replace(verdict, seconds=round(seconds, 2), code="+".join(codes))
 
-    def _run(self, name: str, deployers: Deployers, function: str) -> Verdict:
-        killers = self.killers.setdefault(function, Counter())
+    def _run(self, name: str, deployers: Deployers, changed: list[str], mutant: Mutant) -> Verdict:
+        killers = self.killers.setdefault(mutant.function, Counter())
         everywhere = sum(self.killers.values(), Counter())
         front = dict.fromkeys(test for ranked in (killers, everywhere) for test, _ in ranked.most_common(FRONT // 2))
+        words = [mutant.function.strip("_")]
+        if mutant.before.lstrip().startswith(("assert ", "raise ")):
+            words.append("refused")
         tests = files([name], whole=self.judge_.whole)
         while True:
-            verdict = self.judge_.run(tests, deployers, list(front), function.strip("_"), self.contracts)
+            verdict = self.judge_.run(tests, deployers, list(front), words, changed)
             if verdict.status != "killed":
                 return verdict
             if self.judge_.passes(verdict.by):
@@ -287,9 +300,28 @@ class SourceJudge:
             assert again == self.codes[name], "one line a statement compiles to something else"
         return self.codes[name]
 
-    def _is_equal_as_shipped(self) -> bool:
-        codes = [fingerprint(self.judge_.compiled(name)) for name in self.contracts]
-        return codes == [fingerprint(self.judge_.shipped(name)) for name in self.contracts]
+    def _executed(self, name: str) -> set[str]:
+        """The functions of this source that a contract executes. Of a module it has the bytecode of no others."""
+        if name not in self.executed:
+            module = self.judge_.unoptimised(name).compiler_data.annotated_vyper_module._metadata["type"]
+            entered = {*module.functions.values(), *module.exposed_functions}
+            executed = entered.union(*(each.reachable_internal_functions for each in entered))
+            self.executed[name] = {each.name for each in executed if _is_of(each, self.changed)}
+        return self.executed[name]
+
+    def _is_equal_as_shipped(self, contracts: list[str]) -> bool:
+        codes = [fingerprint(self.judge_.compiled(name)) for name in contracts]
+        return codes == [fingerprint(self.judge_.shipped(name)) for name in contracts]
+
+
+def _place(contract: str) -> tuple[bool, int]:
+    """Mocks first, which are there for the sake of a module; then the shortest."""
+    return not contract.startswith("mocks/"), (CONTRACTS / f"{contract}.vy").stat().st_size
+
+
+def _is_of(function: Any, source: Path) -> bool:
+    """By the end of the path: what was compiled in another run lay in another folder."""
+    return Path(function.decl_node.module_node.resolved_path).name == source.name
 
 
 def _arguments(tests: list[str]) -> list[str]:

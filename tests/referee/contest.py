@@ -26,6 +26,7 @@ from zoo_compute.spec.state import Claim, Config, World
 from zoo_compute.spec.world import Call
 
 from .computed import WORK, Computed, Tree, plain
+from .heard import heard
 
 JOB = 1
 FRAME = (
@@ -48,7 +49,9 @@ def judge(kind: int, frame: Frame, position: Position, data: bytes) -> None:
 
 
 class RefereeMirror(ContractMirror):
-    """The protocol with a referee in the place of the account that stands for it elsewhere."""
+    """The protocol with a referee in the place of the account that stands for it elsewhere. computation: of the last call."""
+
+    computation: Any = None
 
     def __init__(self, preset: Preset, contracts: dict[str, VyperContract], accounts: dict[str, str]) -> None:
         super().__init__(preset, dict(contracts), accounts)
@@ -86,6 +89,17 @@ class RefereeMirror(ContractMirror):
     def accept(self, call: Call, before: World, after: World, result: Any) -> None:
         super().accept(call, before, after, result)
         self.compare_games(before, after)
+        if call.contract == "referee":
+            self.compare_events(call, before, after)
+
+    def _invoke(self, call: Call) -> Any:
+        self.computation = super()._invoke(call)
+        return self.computation
+
+    def compare_events(self, call: Call, before: World, after: World) -> None:
+        logs = self.contracts["referee"].get_logs(self.computation, include_child_logs=False)
+        told = [(type(event).__name__, *map(settled, event[1:])) for event in logs]
+        self._same("told", told, [(name, *map(settled, values)) for name, values in heard(call, before, after)])
 
     def compare_games(self, before: World, after: World) -> None:
         referee = self.contracts["referee"]
@@ -130,6 +144,11 @@ class RefereeMirror(ContractMirror):
 
     def _argument(self, arg: Any, call: Call) -> Any:
         return plain(arg) if call.contract == "referee" else super()._argument(arg, call)
+
+
+def settled(value: Any) -> Any:
+    """Of an event: arrays and records alike as tuples."""
+    return tuple(value) if isinstance(value, list | tuple) else value
 
 
 def coin_held(w: World) -> int:

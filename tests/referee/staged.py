@@ -12,7 +12,6 @@ from node.disputes.moves import Shown
 from tests.contract_kit import load, reason_of
 from zoo_compute.spec.games import Frame, Game, Position
 from zoo_compute.spec.refusal import Refused
-from zoo_compute.spec.world import Call
 
 from .computed import plain
 from .contest import Contest, RefereeMirror
@@ -91,13 +90,7 @@ def contracts_judge(staged: Staged) -> Any:
 
 
 class RealMirror(RefereeMirror):
-    """With the contracts that judge, in the places of their doubles. computation: of the last call."""
-
-    computation: Any = None
-
-    def _invoke(self, call: Call) -> Any:
-        self.computation = super()._invoke(call)
-        return self.computation
+    """With the contracts that judge, in the places of their doubles."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

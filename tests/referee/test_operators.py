@@ -111,12 +111,21 @@ def test_a_reduction__of_a_chosen_form__is_as_repops_has_it_in_parts_all_over(op
         agree(operators, node, 0, number, every[number], random_words(rng, node, 0, every[number]))
 
 
-@pytest.mark.parametrize("op", ["sum_sequential", "reduce_imax", "sum", "dot", "scatter_add"])
-def test_the_terms_of_a_part__strides_on_both_sides_of_each_bound__are_as_many_as_repops_takes(operators, op: str):
-    """A stride at which a part's terms touch 8 leaves, and the next, at which they would touch more."""
+STRIDING = [(op, -1) for op in ("sum_sequential", "reduce_imax", "sum", "dot", "scatter_add")]
+
+
+@pytest.mark.parametrize(("op", "still"), [*STRIDING, ("dot", 0), ("dot", 1), ("scatter_add", 1)])
+def test_the_terms_of_a_part__strides_on_both_sides_of_each_bound__are_as_many_as_repops_takes(operators, op, still):
+    """A stride at which a part's terms touch 8 leaves, and the next, at which they would touch more. `still`: the operand
+    that has the same word for every term.
+    """
     kinds = TABLE[op].domains
     ranging = tuple(at for at, kind in enumerate(kinds) if kind == "r")
-    grown = [reduction(op, (640,), *[(stride,) if kind == "r" else () for kind in kinds]) for stride in range(140)]
+
+    def strides(stride: int) -> list[tuple[int, ...]]:
+        return [(stride * (at != still),) if at in ranging else () for at in range(len(kinds))]
+
+    grown = [reduction(op, (640,), *strides(stride)) for stride in range(140)]
     takes = [terms_per_part(node, ranging, 32 if op == "sum" else 1) for node in grown]
     bounds = [at for at in range(1, 140) if takes[at] != takes[at - 1]]
     assert bounds

@@ -209,6 +209,12 @@ def test_ends__need_the_games_own_claim(court):
     no(court, "other claim", "concede", DAVE, game, replace(court.named["bob"], price=0), frame_of(court, game))
 
 
+def test_concede__by_anybody_but_the_challenger__is_refused(court):
+    game = court.challenge("bob")
+    for who in (BOB, "stranger"):
+        no(court, "not the challenger", "concede", who, game, court.named["bob"], frame_of(court, game))
+
+
 def test_a_disputed_claim__is_not_paid_until_its_games_are_over(court):
     game, claim = court.challenge("bob"), court.named["bob"]
     court.to(claim.deadline + 1)

@@ -159,6 +159,21 @@ def test_open_parts__of_one_leaf__is_shown_at_once(court):
     court.convict_now(game)
 
 
+@pytest.mark.parametrize(("height", "depths"), [(5, [5]), (6, [6]), (7, [4, 3]), (12, [6, 6]), (13, [5, 4, 4])])
+def test_a_tree__is_gone_down_in_as_few_moves_as_six_levels_allow(court, height, depths):
+    game, leaves = at_shown(court), 1 << height
+    court.mirror.set_parts(128 * leaves)
+    court.ok("referee", "ask_parts", DAVE, game, court.game(game).frame, TRAINING.descriptor(2), 129)
+    for depth in depths:
+        court.answer(game)
+        before = court.game(game).height
+        court.pick(game, (1 << depth) - 1)
+        assert court.game(game).height == before - depth
+    court.answer(game)
+    assert (court.game(game).index, court.game(game).is_open) == (leaves - 1, True)
+    court.convict_now(game)
+
+
 # --- leaves that a tree has not
 
 

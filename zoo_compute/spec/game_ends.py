@@ -28,7 +28,7 @@ def concede(w: World, msg: Message, number: int, claim: Claim, frame: Frame) -> 
 def time_out(w: World, msg: Message, number: int, claim: Claim, frame: Frame) -> None:
     """The silent side loses; where the claim was convicted elsewhere nobody does, at any time."""
     game = _playing(w, number, claim, frame)
-    require(msg.now > game.due or not _is_pending(w, game.job, claim), "referee: time left")
+    require(msg.now > game.due or not is_pending(w, game.job, claim), "referee: time left")
     _end(w, msg, number, committer_loses=not game.is_challengers_turn)
 
 
@@ -49,7 +49,7 @@ def _end(w: World, msg: Message, number: int, *, committer_loses: bool) -> Outco
     claim, job = game.claim, game.job
     assert claim is not None, "a game without its claim"
     outcome = Outcome.SETTLED
-    if _is_pending(w, job, claim):
+    if is_pending(w, job, claim):
         outcome = Outcome.CONVICTED if committer_loses else Outcome.DISMISSED
     games = w.open_games[job, claim]
     challengers = tuple(w.games[each].challenger for each in games) if outcome == Outcome.CONVICTED else ()
@@ -71,7 +71,7 @@ def _end(w: World, msg: Message, number: int, *, committer_loses: bool) -> Outco
     return outcome
 
 
-def _is_pending(w: World, job: int, claim: Claim) -> bool:
+def is_pending(w: World, job: int, claim: Claim) -> bool:
     """Where the claim is kept: trials are Admissions'."""
     return (admissions.known(w, claim) if job == TRIALS else known(w, job, claim)) is not None
 
