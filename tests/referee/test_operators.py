@@ -224,6 +224,15 @@ def test_the_widest_concat__rank_8_of_32_operands__reads_the_last_one(operators)
         agree(operators, node, element, 0, part, [element])
 
 
+def test_eight_reduced_axes__are_read_of_the_third_operand_too(operators):
+    reduced = (2,) * 8
+    node = reduction("scatter_add", reduced, (), contiguous(reduced), contiguous(reduced))
+    every, rng = whole(node, 0, 0), np.random.default_rng(8)
+    assert operators.part_count(descriptor(node), 0) == len(every)
+    for number in (1, len(every) - 1):
+        agree(operators, node, 0, number, every[number], random_words(rng, node, 0, every[number]))
+
+
 def test_the_recipe_table__is_the_operator_tables():
     assert build_recipes.PATH.read_text() == build_recipes.text()
     assert set(build_recipes.numbered(build_recipes.listed())) == set(PRIMITIVES)
