@@ -19,10 +19,9 @@ from keepers.requests import verify_request
 from node import syncer
 from node.disputes.board import Board, play
 from node.disputes.computation import SlotRound
-from node.disputes.moves import Shown
 from node.disputes.prover import Prover
 from node.disputes.trees import Trees
-from node.disputing import dispute_of
+from node.disputing import dispute_of, result_in
 from node.programs import Programs
 from node.replay import replay
 from tests.integration.network_kit import TINY, submit
@@ -126,7 +125,8 @@ def test_a_challenger_that_is_killed_at_every_move__has_the_liar_convicted(tmp_p
         OperatorPlan("epsilon", roles=("verifier",), sample_rate=1.0, bonds=100 * ZEN),
     )
     with LocalNetwork(tmp_path, plans) as network:
-        blows, told = Blows(network, "epsilon"), []
+        told: list[dict[str, Any]] = []
+        blows = Blows(network, "epsilon")
 
         def disturbed(view: JobView, games: list[GameView]) -> bool:
             found = [report for report in network.verified() if report.get("dispute")]
@@ -183,7 +183,7 @@ class Attack:
         store = _store(network, folder)
         inputs = syncer.fetch_inputs(store, request)
         entries = syncer.committed(store, request, request, self.claim.start_root)
-        dispute = dispute_of(inputs, list(entries.values()), entries[SLOT], "end_root")
+        dispute = dispute_of(inputs, SLOT, result_in(list(entries.values()), entries[SLOT]), "end_root")
         assert dispute is not None
         programs = Programs(inputs.programs.graph)
         mine = SlotRound(inputs.manifest, programs, inputs.checkpoint, inputs.examples, ROUND, SLOT)
@@ -218,7 +218,7 @@ class Attack:
     def move(self, game: GameView) -> bool:
         """Whether it had one."""
         assert game.state is not None
-        found = self.player.next(game.state, Shown(game.phase, game.children, game.leaves))  # type: ignore[arg-type]
+        found = self.player.next(game.state, game.shown)
         if found is not None:
             self.sender.send(getattr(self.chain.referee, found.name)(self.game, *raw(plain(found.args))))
         return found is not None
@@ -233,15 +233,20 @@ def test_an_honest_operator_that_is_killed_at_every_move__is_never_convicted(tmp
         job = submit(network, CONFIG)
         view = watch(network, job, lambda view, games: view.commits and view.state == JobState.ENDED)
         attack, blows = Attack(network, view, tmp_path / "store"), Blows(network, "alpha")
+        silent: list[GameView] = []
 
         def disturbed(view: JobView, games: list[GameView]) -> bool:
             (game,) = games
             if game.state is None:
                 return True
-            if not game.state.is_challengers_turn:
+            if game.state.is_challengers_turn:
+                if silent or not attack.move(game):
+                    network.devnet.warp_to(game.state.due + 1)  # it has nothing: its silence ends the game
+                    silent.append(game)
+                    return False
+                game = _game(network, attack.game)  # at once: a keeper answers within a second
+            if game.state is not None and not game.state.is_challengers_turn:
                 blows.at(game)
-            elif not attack.move(game):
-                network.devnet.warp_to(game.state.due + 1)  # it has nothing: its silence ends the game
             return False
 
         view = watch(network, job, disturbed)
