@@ -26,15 +26,15 @@ WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 class Killer:
-    """Kills this process at point `at`, counted from 1; at none with 0. last: what was passed."""
+    """Kills this process at point `at`, counted from 1; at none with 0. passed: how many there were so far."""
 
     def __init__(self, at: int, root: Path) -> None:
-        self.at, self.root, self.passed, self.busy = at, str(root), 0, False
+        self.at, self.root, self.passed = at, str(root), 0
         sys.addaudithook(self._heard)
 
     def _heard(self, event: str, given: tuple[Any, ...]) -> None:
         is_write = event == "open" and isinstance(given[2], int) and given[2] & WRITES
-        if (is_write or event in SEEN) and str(given[0]).startswith(self.root) and not self.busy:
+        if (is_write or event in SEEN) and str(given[0]).startswith(self.root):
             self.point()
 
     def point(self, *_: Any) -> None:
