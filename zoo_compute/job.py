@@ -151,9 +151,7 @@ class ComputeJob:
         """The step's program, and the initial weights; the submitter's module runs here, once. Raises JobError."""
         with refusals_told():
             traced = self._traced()
-            if self.training.carry_rounds > 1 and self.compression.loses:
-                return replace(traced, graph=with_residuals(traced.graph))
-            return traced
+            return replace(traced, graph=with_residuals(traced.graph)) if self.outline().keeps_residuals else traced
 
     def _traced(self) -> Traced:
         training = self.training

@@ -208,6 +208,11 @@ class Manifest:
         return bytes.fromhex(self.data.root)
 
     @property
+    def keeps_residuals(self) -> bool:
+        """Whether a slot's private state holds what compression kept back of its updates."""
+        return self.carry > 1 and self.compression.loses
+
+    @property
     def flops(self) -> int:
         """Of one slot-round."""
         return self.program.flops * self.inner_steps

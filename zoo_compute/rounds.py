@@ -14,7 +14,7 @@ import numpy as np
 
 from repops.builder import Builder, View
 from repops.commitments import Array
-from repops.graph import BATCH_ROLE, F32, I32, OPTIMIZER, SEED, STATE_ROLE, Graph, Node, StateEntry
+from repops.graph import BATCH_ROLE, F32, I32, OPTIMIZER, SEED, STATE_ROLE, BadProgram, Graph, Node, StateEntry
 from zoo_compute.compression import decoded, finite
 from zoo_compute.manifest import Compression
 
@@ -70,12 +70,19 @@ def tokens_of(step: Graph, batch_size: int) -> int:
 
 
 def with_residuals(step: Graph) -> Graph:
-    """The step with `residual/NAME` of every exchanged tensor among the optimiser's entries; no step changes them."""
+    """The step with `residual/NAME` of every exchanged tensor among the optimiser's entries, which no step changes.
+
+    Raises BadProgram for an entry of that name that is something else.
+    """
     nodes, entries = list(step.nodes), {entry.name: entry for entry in step.state}
     for name in step.exchanged:
-        if RESIDUAL + name not in entries:
+        node = step.nodes[entries[name].before]
+        held = entries.get(RESIDUAL + name)
+        if held is None:
             entries[RESIDUAL + name] = StateEntry(RESIDUAL + name, OPTIMIZER, len(nodes), len(nodes))
-            nodes.append(replace(step.nodes[entries[name].before]))
+            nodes.append(node)
+        elif held.kind != OPTIMIZER or held.after != held.before or nodes[held.before].shape != node.shape:
+            raise BadProgram(f"program: state {held.name!r} is no residual of {name!r}")
     state = tuple(sorted(entries.values(), key=lambda entry: entry.name.encode()))
     for at, entry in enumerate(state):
         nodes[entry.before] = replace(nodes[entry.before], attributes=(STATE_ROLE, at))
