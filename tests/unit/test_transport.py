@@ -147,7 +147,7 @@ def test_places_that_keep_to_some_rows_and_columns__take_less() -> None:
 @pytest.mark.parametrize("half", [False, True])
 def test_int8__takes_little_more_than_its_entropy(half: bool) -> None:
     state = {"a": int8((256, 512), half=half)}
-    level, count = np.unique(np.rint(np.random.default_rng(0).normal(0, 35, 10**6)), return_counts=True)
+    _, count = np.unique(np.rint(np.random.default_rng(0).normal(0, 35, 10**6)), return_counts=True)
     entropy = -np.sum(count / 1e6 * np.log2(count / 1e6))
     assert 8 * len(transport.encode(state)) / (256 * 512) < 1.04 * entropy
 
