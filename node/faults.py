@@ -158,7 +158,9 @@ class Lie:
         liar = self.slot_round(inputs.manifest, programs, inputs.checkpoint, inputs.examples, *place)
         steps = inputs.manifest.segments()
         segments = list(zip(steps, liar.state_roots(steps), strict=True))
-        update = programs.update(inputs.checkpoint, liar.state(inputs.manifest.inner_steps))
+        update = programs.update(
+            inputs.manifest.compression, inputs.checkpoint, liar.state(inputs.manifest.inner_steps)
+        )
         return replace(
             result,
             update=update,

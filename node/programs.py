@@ -13,7 +13,7 @@ from repops.commitments import Array
 from repops.graph import OPTIMIZER, STEP, Graph
 from repops.hashing import StateHasher
 from repops.profile import Profile, profile
-from zoo_compute.manifest import Outer
+from zoo_compute.manifest import Compression, Outer
 from zoo_compute.rounds import aggregation_program, begin, update_program
 
 State = dict[str, Array]
@@ -26,6 +26,7 @@ class Programs:
         self.graph = graph
         self.device = device
         self._hasher = StateHasher(graph)
+        self._updates: dict[Compression, Runner] = {}
 
     @cached_property
     def root(self) -> bytes:
@@ -44,10 +45,10 @@ class Programs:
     def step(self) -> Runner:
         return runner(self.graph, self.device)
 
-    def begin(self, checkpoint: State, seed: int = 0) -> State:
-        """Load the first state of a slot-round: the module's tensors from the checkpoint, the optimiser's entries at zero."""
+    def begin(self, checkpoint: State, seed: int = 0, carried: State | None = None) -> State:
+        """Load the first state of a slot-round: the module's tensors from the checkpoint, private ones as carried, else zero."""
         self._hasher.release()
-        begin(self.graph, self.step.state, checkpoint, seed)
+        begin(self.graph, self.step.state, checkpoint, seed, carried)
         return self.step.state
 
     def load(self, state: State) -> None:
@@ -75,13 +76,11 @@ class Programs:
         """Of the state that is loaded."""
         return self.step.loss(batch, threads=threads())
 
-    def update(self, start: State, end: State) -> State:
-        """start - end, of what is exchanged."""
-        return applied(self._update, start, {name: end[name] for name in self.graph.exchanged})
-
-    @cached_property
-    def _update(self) -> Runner:
-        return runner(update_program(self.graph), CPU)
+    def update(self, compression: Compression, start: State, end: State) -> State:
+        """A slot's update, from the checkpoint it started from and the state it ended with."""
+        if compression not in self._updates:
+            self._updates[compression] = runner(update_program(self.graph, compression), CPU)
+        return applied(self._updates[compression], end | start, {name: end[name] for name in self.graph.exchanged})
 
     def aggregation(self, name: str, slots: int, outer: Outer) -> Runner:
         """The part of the aggregation that makes the next checkpoint's `name` and its momentum."""

@@ -53,7 +53,7 @@ def simulate(
     progress: Callable[[int, float], None] | None = None,
 ) -> Replay:
     """As `replay`, from content that is at hand."""
-    run = Replay(checkpoint, [], [])
+    run, kept = Replay(checkpoint, [], []), dict[int, State]()  # kept: what each slot of the last round may go on with
     _record(run, heldout_loss(manifest, programs, run.state, heldout), progress)
     for round_, mask in enumerate(masks):
         if round_ == manifest.rounds:
@@ -61,13 +61,17 @@ def simulate(
         if not 0 < mask < 1 << manifest.slots:
             raise BadInputs(f"replay: the mask {mask:#x} of round {round_} does not fit {manifest.slots} slots")
         slots = [slot for slot in range(manifest.slots) if mask >> slot & 1]
-        root = run.roots[-1]
-        updates = {}
+        root, updates, before = run.roots[-1], dict[int, State](), kept if round_ % manifest.carry else {}
+        kept = {}
         for slot in slots:
-            result = train_shard(manifest, programs, run.state, examples, round_, slot, start_root=root)
+            carried = before.get(slot)
+            result = train_shard(
+                manifest, programs, run.state, examples, round_, slot, carried=carried, start_root=root
+            )
+            kept[slot] = result.private
             run.seconds += result.seconds
             run.results.append(result)
-            updates[slot] = result.update
+            updates[slot] = {name: result.update[name] for name in programs.graph.exchanged}
         run.results = [*run.results[: -len(slots)], *(_light(result) for result in run.results[-len(slots) :])]
         run.state = aggregate(manifest, programs, run.state, updates)
         _record(run, heldout_loss(manifest, programs, run.state, heldout), progress)
@@ -75,7 +79,7 @@ def simulate(
 
 
 def _light(result: ShardResult) -> ShardResult:
-    return ShardResult(**{**result.__dict__, "update": {}})
+    return ShardResult(**{**result.__dict__, "update": {}, "private": {}})
 
 
 def _record(run: Replay, loss: float, progress: Callable[[int, float], None] | None) -> None:

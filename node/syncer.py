@@ -22,7 +22,7 @@ from zoo_compute.manifest import MAX_MANIFEST_BYTES, Manifest
 from zoo_compute.publish import unlike, unlike_batch
 from zoo_compute.records import MAX_POINTER_BYTES, BadRecord
 from zoo_compute.records import Pointer as Pointer
-from zoo_compute.rounds import OUTER, batch_nodes, checkpoint_nodes
+from zoo_compute.rounds import OUTER, RESIDUAL, batch_nodes, checkpoint_nodes, with_residuals
 from zoo_compute.store.interface import Store
 from zoo_compute.work import work_of
 
@@ -262,6 +262,12 @@ def _check_program(manifest: Manifest, programs: Programs) -> None:
         raise BadInputs(f"program: its batch is {shapes or 'nothing'}, the manifest's steps have {parts} examples")
     if not graph.exchanged or any(entry.name.startswith(OUTER) for entry in graph.state):
         raise BadInputs(f"program: nothing to exchange, or a name that starts with {OUTER!r}")
+    try:
+        whole = not manifest.keeps_residuals or with_residuals(graph) == graph
+    except BadProgram as error:
+        raise BadInputs(str(error)) from error
+    if not whole:
+        raise BadInputs(f"program: its state lacks {RESIDUAL!r} of a tensor, which the manifest's compression needs")
 
 
 def _fetch_examples(store: Store, manifest: Manifest, step: Graph) -> Examples:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -14,13 +14,15 @@ from node.programs import Programs, State
 from repops import commitments
 from zoo_compute.data import Examples, batch_of
 from zoo_compute.manifest import Manifest
+from zoo_compute.rounds import private
 
 Progress = Callable[[int, float], None]  # inner steps done, loss of the last one
 
 
 @dataclass(frozen=True)
 class ShardResult:
-    """What a slot-round made. losses: one an inner step, NaN for a step that was skipped; seconds: in inner steps."""
+    """What a slot-round made. update: all that `update_root` is of; private: what the slot's next round may begin with, empty
+    where the job carries nothing. losses: one an inner step, NaN for a step that was skipped; seconds: in inner steps."""
 
     round: int
     slot: int
@@ -32,6 +34,7 @@ class ShardResult:
     end_root: bytes
     update_root: bytes
     seconds: float
+    private: State = field(default_factory=dict)
 
     @property
     def skipped(self) -> int:
@@ -56,13 +59,15 @@ def train_shard(
     slot: int,
     *,
     progress: Progress | None = None,
+    carried: State | None = None,
     start_root: bytes | None = None,
 ) -> ShardResult:
     """Train slot `slot` of round `round` from `checkpoint` (the module's tensors and outer momentum).
 
+    carried: the private state that the round before left, where the slot goes on with it.
     start_root: the checkpoint's root, when the caller has checked it already.
     """
-    state = programs.begin(checkpoint, manifest.draws(round, slot))
+    state = programs.begin(checkpoint, manifest.draws(round, slot), carried)
     boundaries, segments = set(manifest.segments()), [(0, programs.state_root())]
     losses, seconds = [], 0.0
     for step in range(manifest.inner_steps):
@@ -75,7 +80,7 @@ def train_shard(
             segments.append((step + 1, programs.state_root()))
         if progress is not None:
             progress(step + 1, losses[-1])
-    update = programs.update(checkpoint, state)
+    update = programs.update(manifest.compression, checkpoint, state)
     return ShardResult(
         round=round,
         slot=slot,
@@ -87,7 +92,15 @@ def train_shard(
         end_root=segments[-1][1],
         update_root=root_of(update),
         seconds=seconds,
+        private=private_of(manifest, programs, state, update),
     )
+
+
+def private_of(manifest: Manifest, programs: Programs, end: State, update: State) -> State:
+    """What the next round of a slot begins with that ended so: residuals from its update, all else from its end."""
+    if manifest.carry == 1:
+        return {}
+    return {name: update[name] if name in update else end[name].copy() for name in private(programs.graph)}
 
 
 def heldout_loss(manifest: Manifest, programs: Programs, checkpoint: State, heldout: Examples) -> float:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from zoo_compute.amounts import format_amount, parse_amount
 from zoo_compute.data import ARRAY_SUFFIXES, INPUTS, TARGETS, TOKENS, Examples, batch_of, prepare_arrays, read_arrays
 from zoo_compute.errors import UserError
 from zoo_compute.manifest import (
+    Compression,
     DataFile,
     HeldoutFile,
     JobError,
@@ -31,6 +32,7 @@ from zoo_compute.manifest import (
     refusals_told,
 )
 from zoo_compute.modules import ModelSource, Rule, Traced, load_program, read_model, trace_module
+from zoo_compute.rounds import with_residuals
 from zoo_compute.sections import (
     LONGEST_SEGMENT,
     SECTIONS,
@@ -47,6 +49,7 @@ from zoo_compute.spec.params import MAX_PRICE, MAX_ROUNDS, escrow_of
 
 __all__ = [
     "CheckpointConfig",
+    "Compression",
     "ComputeJob",
     "DataFile",
     "HeldoutFile",
@@ -86,6 +89,7 @@ class ComputeJob:
     market_config: dict[str, Any] | None = None
     limits_config: dict[str, Any] | None = None
     checkpoint_config: dict[str, Any] | CheckpointConfig | None = None
+    compression_config: dict[str, Any] | None = None
     directory: Path = field(default_factory=Path)
 
     def __post_init__(self) -> None:
@@ -94,6 +98,7 @@ class ComputeJob:
             self.training: TrainingSection = read_section("training", self.training_config)
             self.model: ModelSource = self._model()
             self.market: MarketSection = read_section("market", self.market_config)
+            self.compression: Compression = read_section("compression", self.compression_config)
             self.limits: LimitsSection = read_section("limits", self.limits_config)
             given = self.checkpoint_config
             self.checkpoint = given if isinstance(given, CheckpointConfig) else read_section("checkpoint", given)
@@ -144,13 +149,16 @@ class ComputeJob:
     @cached_property
     def traced(self) -> Traced:
         """The step's program, and the initial weights; the submitter's module runs here, once. Raises JobError."""
-        training = self.training
         with refusals_told():
-            if self.model.program:
-                return load_program(self.directory / Path(self.model.program).expanduser())
-            rule = Rule(training.clip_norm or None, training.rates, training.accumulate)
-            batch = self._sample()
-            return trace_module(self.model, batch, rule, seed=training.seed, directory=self.directory)
+            traced = self._traced()
+            return replace(traced, graph=with_residuals(traced.graph)) if self.outline().keeps_residuals else traced
+
+    def _traced(self) -> Traced:
+        training = self.training
+        if self.model.program:
+            return load_program(self.directory / Path(self.model.program).expanduser())
+        rule = Rule(training.clip_norm or None, training.rates, training.accumulate)
+        return trace_module(self.model, self._sample(), rule, seed=training.seed, directory=self.directory)
 
     @property
     def profile(self) -> Profile:
@@ -215,6 +223,8 @@ class ComputeJob:
             data=data,
             heldout=heldout,
             outer=Outer(training.outer_learning_rate, training.outer_momentum),
+            compression=self.compression,
+            carry=training.carry_rounds,
             slot_s=limits.slot_s,
             aggregate_s=limits.aggregate_s,
             reexecute_s=limits.slot_s if limits.reexecute_s is None else limits.reexecute_s,
@@ -254,6 +264,7 @@ class ComputeJob:
             market_config=given.get("market"),
             limits_config=given.get("limits"),
             checkpoint_config=given.get("checkpoint"),
+            compression_config=given.get("compression"),
             directory=directory or Path(),
         )
 

@@ -22,6 +22,9 @@ from zoo_compute.spec.params import MAX_DEPTH, MAX_FLOPS, MAX_ROUNDS, MAX_SECOND
 
 POLICIES = {"tolerate": 0, "roll back": 1}  # the numbers of `Terms.policy`
 MAX_MANIFEST_BYTES = 256 * 1024  # one raw block, so that its CID can be rebuilt from 32 bytes on chain
+MAX_CARRY = 1024
+EXACT = 32  # bits of a compression that does not quantise
+MAX_CHUNK = 4096  # elements of a chunk: an index there is 12 bits of a key (zoo_compute.compression)
 _CID = re.compile(r"b[a-z2-7]{58}")
 _ROOT = re.compile(r"[0-9a-f]{64}")
 
@@ -115,6 +118,33 @@ class Outer:
 
 
 @dataclass(frozen=True)
+class Compression:
+    """What an update keeps of what a slot changed: of each chunk of a tensor the `keep` largest elements, in `bits` bits each.
+
+    keep: of `chunk`; None for all. bits: 2 to 8, one of them the sign; 32 for the float32 as it is. decay: of what was not
+    sent, which is added to the next round's change where private state is carried over (Manifest.carry).
+    """
+
+    chunk: int = 4096
+    keep: int | None = None
+    bits: int = EXACT
+    decay: float = 1.0
+
+    def __post_init__(self) -> None:
+        between("compression.chunk", self.chunk, 16, MAX_CHUNK)
+        if self.keep is not None:
+            between("compression.keep", self.keep, 1, self.chunk)
+        if self.bits != EXACT and not 2 <= self.bits <= 8:
+            raise BadField(f"compression.bits: expected 2 to 8, or {EXACT} for float32 as it is, got {self.bits}")
+        between("compression.decay", self.decay, 0.0, 1.0)
+
+    @property
+    def loses(self) -> bool:
+        """Whether an update can differ from what the slot changed."""
+        return self.bits != EXACT or self.keep not in (None, self.chunk)
+
+
+@dataclass(frozen=True)
 class Manifest:
     """Everything that fixes a job. Build it directly, or read it with `from_bytes`; both check every field."""
 
@@ -137,6 +167,8 @@ class Manifest:
     accumulate: int = 1  # parts that a step's batch comes in, along a leading axis
     keep_every: int = 1  # rounds between checkpoints that outlive the job; the last always does
     depth: int = 4  # turns that may have claims that are not final
+    compression: Compression = Compression()
+    carry: int = 1  # rounds that a slot's private state lives while the same operator holds the slot
     policy: str = "tolerate"  # what a convicted worker's claim does to the rounds after it: a key of POLICIES
     version: int = 1
 
@@ -156,6 +188,7 @@ class Manifest:
             between("manifest.seed", self.seed, 0, 2**63 - 1)
             between("manifest.redundancy", self.redundancy, 1, 256)
             between("manifest.keep_every", self.keep_every, 1, MAX_ROUNDS)
+            between("manifest.carry", self.carry, 1, MAX_CARRY)
             between("manifest.depth", self.depth, 1, MAX_DEPTH)
             if self.policy not in POLICIES:
                 raise BadField(f"manifest.policy: unknown policy {self.policy!r}; {nearest(self.policy, POLICIES)}")
@@ -173,6 +206,11 @@ class Manifest:
     @property
     def data_root(self) -> bytes:
         return bytes.fromhex(self.data.root)
+
+    @property
+    def keeps_residuals(self) -> bool:
+        """Whether a slot's private state holds what compression kept back of its updates."""
+        return self.carry > 1 and self.compression.loses
 
     @property
     def flops(self) -> int:

@@ -8,14 +8,18 @@ optimiser, which the manifest commits to; nobody publishes them.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from repops.builder import Builder, View
 from repops.commitments import Array
-from repops.graph import BATCH_ROLE, F32, I32, OPTIMIZER, SEED, STATE_ROLE, Graph, Node
+from repops.graph import BATCH_ROLE, F32, I32, OPTIMIZER, SEED, STATE_ROLE, BadProgram, Graph, Node, StateEntry
+from zoo_compute.compression import decoded, finite
+from zoo_compute.manifest import Compression
 
 OUTER = "outer/"  # NAME's outer momentum is `outer/NAME` in a checkpoint
+RESIDUAL = "residual/"  # what compression kept back of NAME's updates is `residual/NAME` in a slot's private state
 UPDATES = "updates/"  # all slots' updates of NAME are `updates/NAME` in the batch of an aggregation
 PRESENT = "present"  # there too: the number of present slots
 
@@ -32,13 +36,29 @@ def checkpoint_nodes(step: Graph) -> dict[str, Node]:
     return held | {OUTER + name: nodes[name] for name in step.exchanged}
 
 
-def begin(step: Graph, state: Mapping[str, Array], checkpoint: Mapping[str, Array], seed: int = 0) -> None:
-    """Write the first state of a slot-round into `state`: the module's tensors as in the checkpoint, all else zero.
+def private(step: Graph) -> list[str]:
+    """Names of a slot's private state, which may be carried from round to round: all of the optimizer's but the seed."""
+    return [entry.name for entry in step.state if entry.kind == OPTIMIZER and entry.name != SEED]
 
-    seed: of the module's random draws (Manifest.draws).
+
+def begin(
+    step: Graph,
+    state: Mapping[str, Array],
+    checkpoint: Mapping[str, Array],
+    seed: int = 0,
+    carried: Mapping[str, Array] | None = None,
+) -> None:
+    """Write the first state of a slot-round into `state`: the module's tensors as in the checkpoint, private ones as carried.
+
+    seed: of the module's random draws (Manifest.draws). carried: None or empty where the private state starts at zero.
     """
     for entry in step.state:
-        start = checkpoint[entry.name] if entry.kind != OPTIMIZER else seed if entry.name == SEED else 0
+        if entry.kind != OPTIMIZER:
+            start: Array | int = checkpoint[entry.name]
+        elif entry.name == SEED:
+            start = seed
+        else:
+            start = carried[entry.name] if carried else 0
         state[entry.name][...] = start
 
 
@@ -49,16 +69,48 @@ def tokens_of(step: Graph, batch_size: int) -> int:
     return first.elements if first.dtype == I32 else batch_size
 
 
-def update_program(step: Graph) -> Graph:
-    """start - end of every exchanged tensor.
+def with_residuals(step: Graph) -> Graph:
+    """The step with `residual/NAME` of every exchanged tensor among the optimiser's entries, which no step changes.
 
-    State: the exchanged tensors as the round started, afterwards the update. Batch: the same names, as the slot ended.
+    Raises BadProgram for an entry of that name that is something else.
     """
-    writer = _Writer(step)
-    entries = []
+    nodes, entries = list(step.nodes), {entry.name: entry for entry in step.state}
+    for name in step.exchanged:
+        node = step.nodes[entries[name].before]
+        held = entries.get(RESIDUAL + name)
+        if held is None:
+            entries[RESIDUAL + name] = StateEntry(RESIDUAL + name, OPTIMIZER, len(nodes), len(nodes))
+            nodes.append(node)
+        elif held.kind != OPTIMIZER or held.after != held.before or nodes[held.before].shape != node.shape:
+            raise BadProgram(f"program: state {held.name!r} is no residual of {name!r}")
+    state = tuple(sorted(entries.values(), key=lambda entry: entry.name.encode()))
+    for at, entry in enumerate(state):
+        nodes[entry.before] = replace(nodes[entry.before], attributes=(STATE_ROLE, at))
+    return replace(step, nodes=tuple(nodes), state=state)
+
+
+def update_program(step: Graph, compression: Compression) -> Graph:
+    """What a slot sends of what it changed: start - end of every exchanged tensor, or as much of it as compression keeps.
+
+    State: the exchanged tensors as the round started, afterwards the update; and where the step's state has them, the
+    residuals as the slot ended, afterwards what is left. Batch: the exchanged tensors as the slot ended.
+    """
+    writer, entries = _Writer(step), list[tuple[str, str, View, View]]()
+    held = {entry.name for entry in step.state if entry.kind == OPTIMIZER}
     for name in step.exchanged:
         start, end = writer.state(name), writer.batch(name, name)
-        entries.append((name, writer.kinds[name], start, writer.map("sub", start, end)))
+        change = writer.map("sub", start, end)
+        if not compression.loses:
+            entries.append((name, writer.kinds[name], start, change))
+            continue
+        residual = writer.state(name) if RESIDUAL + name in held else None
+        if residual is not None:
+            change = writer.map("fma", compression.decay, residual, change)
+        change = finite(writer, change)
+        sent = decoded(writer, change, compression)
+        entries.append((name, writer.kinds[name], start, sent))
+        if residual is not None:
+            entries.append((RESIDUAL + name, OPTIMIZER, residual, writer.map("sub", change, sent)))
     return writer.finish(entries, writer.batches, writer.scalar(0.0, F32))
 
 

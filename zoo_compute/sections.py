@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from repops.fields import BadField, between, nearest, read
-from zoo_compute.manifest import POLICIES, JobError
+from zoo_compute.manifest import MAX_CARRY, POLICIES, Compression, JobError
 from zoo_compute.models import RULE, GPTSection
 from zoo_compute.spec.params import MAX_DEPTH
 
@@ -39,7 +39,8 @@ class TrainingSection:
 
     clip_norm: gradients are scaled to this global L2 norm at most; 0 turns it off. warmup_steps: in every round the rate
     of inner step h (from 0) is multiplied by min(1, (h + 1) / warmup_steps). accumulate: a step's batch is so many parts,
-    whose gradients are averaged. The last six keys are for built-in models; a module of your own brings its optimizer.
+    whose gradients are averaged. carry_rounds: private state (the optimiser's, and what compression kept back) starts at
+    zero at every so many rounds; in between it lives on while the same operator holds the slot. The last six keys are for built-in models; a module of your own brings its optimizer.
     """
 
     batch_size: int
@@ -53,6 +54,7 @@ class TrainingSection:
     accumulate: int = 1
     outer_learning_rate: float = 0.7
     outer_momentum: float = 0.9
+    carry_rounds: int = 1
     seed: int = 0
     learning_rate: float | None = None
     optimizer: str | None = None
@@ -65,6 +67,7 @@ class TrainingSection:
         between("training.warmup_steps", self.warmup_steps, 0, 10**6)
         between("training.clip_norm", self.clip_norm, 0.0, 1e6)
         between("training.accumulate", self.accumulate, 1, 2**16)
+        between("training.carry_rounds", self.carry_rounds, 1, MAX_CARRY)
         if self.batch_size % self.accumulate:
             raise BadField(f"training.accumulate: {self.accumulate} parts do not divide batch_size = {self.batch_size}")
 
@@ -156,6 +159,7 @@ SECTIONS: dict[str, type] = {
     "model": GPTSection,
     "data": DataSection,
     "training": TrainingSection,
+    "compression": Compression,
     "market": MarketSection,
     "limits": LimitsSection,
     "checkpoint": CheckpointConfig,

@@ -23,7 +23,11 @@ def work_of(manifest: Manifest, step: Graph) -> Work:
             hint="fewer slots, or a module of smaller tensors",
         ) from error
     return Work(
-        programs=(manifest.program_root, encoding.root(update_program(step)), encoding.root(aggregation)),
+        programs=(
+            manifest.program_root,
+            encoding.root(update_program(step, manifest.compression)),
+            encoding.root(aggregation),
+        ),
         inner_steps=manifest.inner_steps,
         segment_steps=manifest.segment_steps,
         rows=manifest.batch_size,

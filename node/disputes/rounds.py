@@ -32,7 +32,9 @@ class Update(OneStep):
     """What a slot-round changed: its start minus its end."""
 
     def __init__(self, slot_round: SlotRound, *, folder: Path | None = None) -> None:
-        super().__init__(update_program(slot_round.graph), slot_round.checkpoint, folder=folder)
+        super().__init__(
+            update_program(slot_round.graph, slot_round.manifest.compression), slot_round.checkpoint, folder=folder
+        )
         self.slot_round = slot_round
 
     def given(self, step: int) -> tuple[State, State]:

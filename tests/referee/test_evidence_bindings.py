@@ -18,6 +18,7 @@ from tests.referee.judged import MANIFEST, deploy, flips, verdict
 from tests.referee.traced import HERE, Traced, at_entry, step_program, tensor_in
 from tests.repops.random_programs import fill
 from zoo_compute.evidence import Begin, Constant, End, Evidence, Input, Output, WholeTensor, encode, entry_of
+from zoo_compute.manifest import Compression
 from zoo_compute.rounds import aggregation_program, begin, checkpoint_nodes, update_program
 from zoo_compute.spec.games import Frame, Kind, Phase, Position
 from zoo_compute.spec.merkle import climb
@@ -285,7 +286,7 @@ def test_the_inputs_of_an_update_and_an_aggregation__are_the_claims_states(judge
     rng = np.random.default_rng(4)
     ended = {e.name: rng.standard_normal(GRAPH.nodes[e.before].shape).astype(np.float32) for e in GRAPH.state}
     start = {n: rng.standard_normal(node.shape).astype(np.float32) for n, node in checkpoint_nodes(GRAPH).items()}
-    update = Traced(update_program(GRAPH), {"w": start["w"]}, {"w": ended["w"]})
+    update = Traced(update_program(GRAPH, Compression()), {"w": start["w"]}, {"w": ended["w"]})
     of = {"kind": Kind.UPDATE, "before": state_root(start), "end_root": state_root(ended)}
     for number, source in ((0, start), (1, ended)):
         node = [update.graph.state[0].before, update.graph.batch[0][1]][number]

@@ -26,7 +26,7 @@ from repops.graph import BATCH_ROLE, BUFFER, F32, I32, OPTIMIZER, PARAMETER, STA
 from repops.program import Program
 from tests.unit.node_jobs import SmallJob, publish
 from zoo_compute.data import batch_of
-from zoo_compute.manifest import Outer
+from zoo_compute.manifest import Compression, Outer
 from zoo_compute.rounds import aggregation_batch, aggregation_program, update_program
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -260,9 +260,9 @@ AGGREGATION_ROOT = "89a522ada6433c9c03c5a3649d7630a0fd707e35397e49cb2fa4064888ed
 def test_the_programs_of_a_round__are_the_same_for_everybody() -> None:
     """Constants of the protocol: whoever judges a round derives these roots from the manifest alone."""
     step = PROGRAMS.graph
-    assert encoding.root(update_program(step)).hex() == UPDATE_ROOT
+    assert encoding.root(update_program(step, Compression())).hex() == UPDATE_ROOT
     assert encoding.root(aggregation_program(step, slots=3, rate=0.7, momentum=0.9)).hex() == AGGREGATION_ROOT
-    assert update_program(step) == update_program(encoding.decode(encoding.encode(step)))
+    assert update_program(step, Compression()) == update_program(encoding.decode(encoding.encode(step)), Compression())
     others = [
         aggregation_program(step, slots=n, rate=r, momentum=m)
         for n, r, m in [(2, 0.7, 0.9), (3, 0.6, 0.9), (3, 0.7, 0.8)]
