@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from repops.commitments import Array, sorted_names
 from zoo_compute import transport
-from zoo_compute.transport import TransportRefused, kernel
+from zoo_compute.transport import Head, TransportRefused, kernel
 from zoo_compute.transport.layout import LEAST_CHUNK, MOST_CHUNK
 
 ODD = [0x80000000, 0x7F800000, 0xFF800001, 0x7FC00000, 0x7FFFFFFF, 1, 0x807FFFFF, 0x00800000, 0x7F7FFFFF]
@@ -79,7 +79,7 @@ CASES: dict[str, dict[str, Array]] = {
 def test_a_file__holds_every_word_as_it_was(case: str, library: str) -> None:
     state = CASES[case]
     for chunk in (MOST_CHUNK, 1000, 1):
-        data = transport.encode(state, chunk=chunk)
+        data = transport.encode(state, Head(chunk))
         assert same(transport.decode(data, shapes(state)), state)
         assert len(data) <= transport.largest(shapes(state), 0)
 
@@ -116,7 +116,7 @@ def states(draw: st.DrawFn) -> dict[str, Array]:
 @settings(max_examples=300, deadline=None)
 @given(states(), st.integers(1, 5000))
 def test_any_state__comes_back_to_the_bit(state: dict[str, Array], chunk: int) -> None:
-    assert same(transport.decode(transport.encode(state, chunk=chunk), shapes(state)), state)
+    assert same(transport.decode(transport.encode(state, Head(chunk)), shapes(state)), state)
 
 
 @settings(max_examples=100, deadline=None)
@@ -152,9 +152,9 @@ def test_int8__takes_little_more_than_its_entropy(half: bool) -> None:
     assert 8 * len(transport.encode(state)) / (256 * 512) < 1.04 * entropy
 
 
-def test_what_no_code_shortens__takes_its_own_bytes_and_three_more() -> None:
+def test_what_no_code_shortens__takes_its_own_bytes_and_one_more() -> None:
     noise = np.random.default_rng(0).integers(0, 2**32, 10_000, np.uint32)
-    assert len(transport.encode(state_of({"a": noise}))) == 4 * 10_000 + 6 + 1
+    assert len(transport.encode(state_of({"a": noise}))) == 4 * 10_000 + 7 + 1
 
 
 def test_a_tensor_that_is_none_of_float32__is_refused() -> None:
@@ -174,16 +174,15 @@ def test_tensors__are_written_and_read_as_they_come() -> None:
             taken.append(name)
             yield name, state[name]
 
-    pieces = transport.encoded(tensors())
+    pieces = transport.encoded(tensors(), Head())
     first = next(pieces) + next(pieces)
     assert taken == ["00"], "nothing is read ahead"
     whole = first + b"".join(pieces)
     assert whole == transport.encode(state)
     stream = io.BytesIO(whole)
-    chunk, hashes = transport.read_head(stream, 0)
-    parts = transport.decoded(stream, shapes(state), chunk)
+    parts = transport.decoded(stream, shapes(state), transport.read_head(stream, 0).chunk)
     name, array = next(parts)
-    assert (name, hashes) == ("00", ())
+    assert name == "00"
     assert array.tobytes() == state["00"].tobytes()
     assert stream.tell() == len(first), "nothing is read ahead"
 
@@ -192,20 +191,22 @@ def test_tensors__are_written_and_read_as_they_come() -> None:
 
 
 GOOD = {"a": sparse((40, 192)), "b": int8((100, 30)), "c": np.ones((3, 5), np.float32)}
-FILE = transport.encode(GOOD, [bytes([at]) * 32 for at in range(2)])
-HEAD = 3 + 2 + 1 + 64
+HEAD = Head(4096, (b"\0" * 32, b"\1" * 32), b"elsewhere")
+FILE = transport.encode(GOOD, HEAD)
+FIRST = 3 + 2 + 1 + 1 + 64 + 9  # where the first tensor begins
 
 
-def read(data: bytes) -> tuple[dict[str, Array], tuple[bytes, ...]]:
-    return transport.unpack(data, shapes(GOOD), 2)
+def read(data: bytes) -> tuple[Head, dict[str, Array]]:
+    return transport.unpack(io.BytesIO(data), shapes(GOOD), 2)
 
 
-def test_hashes__come_back() -> None:
-    state, hashes = read(FILE)
+def test_hashes_and_note__come_back() -> None:
+    head, state = read(FILE)
     assert same(state, GOOD)
-    assert hashes == (b"\0" * 32, b"\1" * 32)
-    with pytest.raises(ValueError, match="at most 64 hashes"):
-        transport.encode(GOOD, [b"short"])
+    assert head == HEAD
+    for wrong in (Head(hashes=(b"short",)), Head(hashes=(bytes(32),) * 65), Head(note=bytes(65))):
+        with pytest.raises(ValueError, match="at most 64 hashes of 32 bytes and 64 of a note"):
+            transport.encode(GOOD, wrong)
 
 
 @pytest.mark.parametrize(
@@ -215,12 +216,14 @@ def test_hashes__come_back() -> None:
         (b"ZV" + FILE[2:], "begins with 5a5601"),
         (FILE[:3] + b"\x01\x00" + FILE[5:], "chunks of 1 words"),
         (FILE[:3] + b"\x01\x10" + FILE[5:], "chunks of 4097 words"),
-        (FILE[:5] + b"\x03" + FILE[6:], "3 hashes, expected"),
+        (FILE[:5] + b"\x03" + FILE[6:], "3 hashes and a note of 9 bytes, expected 2"),
+        (FILE[:6] + b"\x41" + FILE[7:], "a note of 65 bytes"),
         (FILE[:60], "ends within the hashes"),
-        (FILE[:HEAD], "ends within the length of 'a'"),
-        (FILE[:HEAD] + b"\x80" * 9, "the length of 'a' has no end"),
-        (FILE[:HEAD] + b"\xff\xff\xff\x0f", "'a' takes 33554430 bytes, its words 30720"),
-        (FILE[:HEAD] + b"\x00" + b"\x01" * 9, "ends within 'a'"),
+        (FILE[: FIRST - 1], "ends within the note"),
+        (FILE[:FIRST], "ends within the length of 'a'"),
+        (FILE[:FIRST] + b"\x80" * 9, "the length of 'a' has no end"),
+        (FILE[:FIRST] + b"\xff\xff\xff\x0f", "'a' takes 33554430 bytes, its words 30720"),
+        (FILE[:FIRST] + b"\x00" + b"\x01" * 9, "ends within 'a'"),
         (FILE[:-1], "ends within"),
         (FILE + b"\0", "bytes after its 3 tensors"),
     ],
@@ -231,12 +234,12 @@ def test_a_file_of_another_form__is_refused_with_where_and_why(data: bytes, why:
 
 
 def with_code(code: bytes) -> bytes:
-    return b"ZU\x01\x00\x10\x00" + bytes([len(code) + 1]) + code
+    return b"ZU\x01\x00\x10\x00\x00" + bytes([len(code) + 1]) + code
 
 
 def test_a_code_of_another_length__is_refused(library: str) -> None:
     state = {"a": sparse((16, 16))}
-    code = transport.encode(state)[7:]
+    code = transport.encode(state)[8:]
     assert same(transport.decode(with_code(code), shapes(state)), state)
     for wrong in (code + b"\1\1\1\1\1", code[:-6]):
         with pytest.raises(TransportRefused, match="end before the bytes do"):
@@ -276,7 +279,7 @@ def test_changed_files__are_read_in_time_or_refused__in_the_memory_of_the_tensor
             data[at:at] = draw.bytes(int(draw.integers(1, 9)))
         began = time.process_time()
         try:
-            state, _ = read(bytes(data))
+            _, state = read(bytes(data))
             assert shapes(state) == shapes(GOOD)
         except TransportRefused:
             refused += 1
@@ -291,7 +294,7 @@ def test_the_longest_a_code_can_take__is_bounded_by_the_words() -> None:
     noise = np.random.default_rng(0).integers(0, 2**32, 250_000, np.uint32)
     listed = (np.arange(250_000, dtype=np.uint32) % 253 * 65537 * 7) | 0x01000000
     for state in (state_of({"a": noise}), state_of({"a": listed})):
-        data = transport.encode(state, chunk=LEAST_CHUNK)
+        data = transport.encode(state, Head(LEAST_CHUNK))
         began = time.process_time()
         transport.decode(data, shapes(state))
         assert time.process_time() - began < 1.0

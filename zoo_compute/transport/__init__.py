@@ -2,11 +2,11 @@
 
 A file is not self-describing: who reads it knows the tensors from the job's program. Its bytes:
 
-    "ZU" 0x01 | words of a chunk (u16) | number of hashes (u8) | the hashes, 32 bytes each | every tensor in ascending order of names:
-    0 and the words, little-endian, or 1 + length of what follows and the words as `transport.words` codes them
+    "ZU" 0x01 | words of a chunk (u16) | number of hashes (u8) | bytes of a note (u8) | the hashes, 32 bytes each | the note |
+    every tensor in ascending order of names: 0 and the words, little-endian, or 1 + length of what follows and the words as `transport.words` codes them
 
 Numbers without a width are LEB128. The contexts go on from tensor to tensor, so a file is read in its order, a tensor at a
-time. Hashes stand for tensors of the state that are not sent (`transport.pruning`).
+time. Hashes stand for tensors of the state that are not sent (`transport.pruning`); the note says where those are.
 
 Strangers write these files: time and memory are bounded by the shapes that the reader gives, never by what the bytes say.
 Not every state has one file only; what a file says is judged by the root of the state that it holds.
@@ -18,6 +18,7 @@ import io
 import math
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 import numpy as np
@@ -27,7 +28,7 @@ from zoo_compute.transport import kernel, layout
 from zoo_compute.transport.layout import LEAST_CHUNK, MOST_CHUNK
 
 MAGIC = b"ZU\x01"
-MAX_HASHES = 64
+MAX_HASHES, MAX_NOTE = 64, 64
 MIN_COLUMNS = 16
 _WHY = {
     layout.BAD_COUNT: "a chunk holds more words than it has",
@@ -42,42 +43,49 @@ class TransportRefused(ValueError):
     """The bytes are no such file of these tensors; the message says where and why."""
 
 
-def encode(state: Mapping[str, Array], hashes: Sequence[bytes] = (), *, chunk: int = MOST_CHUNK) -> bytes:
-    """The file of a state of float32 tensors. Raises TypeError for others.
+@dataclass(frozen=True)
+class Head:
+    """What a file begins with. chunk: words that have few magnitudes between them; with any number a file holds the same state."""
 
-    chunk: words that have few magnitudes between them; with any number the file holds the same state.
-    """
-    return b"".join(encoded(((name, state[name]) for name in sorted_names(state)), hashes, chunk=chunk))
+    chunk: int = MOST_CHUNK
+    hashes: tuple[bytes, ...] = ()
+    note: bytes = b""
+
+    def to_bytes(self) -> bytes:
+        if len(self.hashes) > MAX_HASHES or any(len(each) != 32 for each in self.hashes) or len(self.note) > MAX_NOTE:
+            raise ValueError(f"update file: expected at most {MAX_HASHES} hashes of 32 bytes and {MAX_NOTE} of a note")
+        told = struct.pack("<HBB", self.chunk, len(self.hashes), len(self.note))
+        return MAGIC + told + b"".join(self.hashes) + self.note
+
+
+def encode(state: Mapping[str, Array], head: Head = Head()) -> bytes:
+    """The file of a state of float32 tensors. Raises TypeError for others."""
+    return b"".join(encoded(((name, state[name]) for name in sorted_names(state)), head))
 
 
 def decode(data: bytes, like: Shapes) -> dict[str, Array]:
     """The tensors of a file without hashes. like: their shapes by name. Raises TransportRefused."""
-    return unpack(data, like, 0)[0]
+    return unpack(io.BytesIO(data), like, 0)[1]
 
 
-def unpack(data: bytes, like: Shapes, hashes: int) -> tuple[dict[str, Array], tuple[bytes, ...]]:
-    """The tensors and the hashes of a file, which are so many."""
-    stream = io.BytesIO(data)
-    chunk, found = read_head(stream, hashes)
-    state = dict(decoded(stream, like, chunk))
+def unpack(stream: BinaryIO, like: Shapes, hashes: int) -> tuple[Head, dict[str, Array]]:
+    """A file of so many hashes. Raises TransportRefused."""
+    head = read_head(stream, hashes)
+    state = dict(decoded(stream, like, head.chunk))
     if stream.read(1):
         raise TransportRefused(f"update file: bytes after its {len(state)} tensors")
-    return state, found
+    return head, state
 
 
 def largest(like: Shapes, hashes: int) -> int:
     """The most bytes that a file of these tensors has."""
-    return len(MAGIC) + 3 + 32 * hashes + sum(10 + _size(shape) for shape in like.values())
+    return len(MAGIC) + 4 + 32 * hashes + MAX_NOTE + sum(10 + _size(shape) for shape in like.values())
 
 
-def encoded(
-    tensors: Iterable[tuple[str, Array]], hashes: Sequence[bytes] = (), *, chunk: int = MOST_CHUNK
-) -> Iterator[bytes]:
+def encoded(tensors: Iterable[tuple[str, Array]], head: Head) -> Iterator[bytes]:
     """The file in pieces, a tensor at a time, which are taken as they come: in ascending order of names."""
-    if len(hashes) > MAX_HASHES or any(len(each) != 32 for each in hashes):
-        raise ValueError(f"update file: expected at most {MAX_HASHES} hashes of 32 bytes")
-    length = min(max(chunk, LEAST_CHUNK), MOST_CHUNK)
-    yield MAGIC + struct.pack("<HB", length, len(hashes)) + b"".join(hashes)
+    length = min(max(head.chunk, LEAST_CHUNK), MOST_CHUNK)
+    yield replace(head, chunk=length).to_bytes()
     contexts, memory = _begin()
     for name, array in tensors:
         if array.dtype != np.float32:
@@ -92,17 +100,18 @@ def encoded(
             yield _number(len(coded) + 1) + coded
 
 
-def read_head(stream: BinaryIO, hashes: int) -> tuple[int, tuple[bytes, ...]]:
-    """Words of a chunk, and the hashes, which are so many. Raises TransportRefused."""
-    head = _exactly(stream, len(MAGIC) + 3, "its head")
-    chunk, count = struct.unpack("<HB", head[len(MAGIC) :])
-    if not head.startswith(MAGIC):
-        raise TransportRefused(f"update file: begins with {head[: len(MAGIC)].hex()}, expected {MAGIC.hex()}")
-    if not LEAST_CHUNK <= chunk <= MOST_CHUNK or count != hashes:
-        raise TransportRefused(
-            f"update file: chunks of {chunk} words and {count} hashes, expected {LEAST_CHUNK} to {MOST_CHUNK} and {hashes}"
-        )
-    return chunk, tuple(_exactly(stream, 32, "the hashes") for _ in range(count))
+def read_head(stream: BinaryIO, hashes: int) -> Head:
+    """Raises TransportRefused."""
+    found = _exactly(stream, len(MAGIC) + 4, "its head")
+    chunk, count, length = struct.unpack("<HBB", found[len(MAGIC) :])
+    if not found.startswith(MAGIC):
+        raise TransportRefused(f"update file: begins with {found[: len(MAGIC)].hex()}, expected {MAGIC.hex()}")
+    if not LEAST_CHUNK <= chunk <= MOST_CHUNK:
+        raise TransportRefused(f"update file: chunks of {chunk} words, expected {LEAST_CHUNK} to {MOST_CHUNK}")
+    if count != hashes or length > MAX_NOTE:
+        raise TransportRefused(f"update file: {count} hashes and a note of {length} bytes, expected {hashes} hashes")
+    told = tuple(_exactly(stream, 32, "the hashes") for _ in range(count))
+    return Head(chunk, told, _exactly(stream, length, "the note"))
 
 
 def decoded(stream: BinaryIO, like: Shapes, chunk: int) -> Iterator[tuple[str, Array]]:

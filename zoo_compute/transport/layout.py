@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-LEAST_CHUNK, MOST_CHUNK = 64, 4096  # words
+LEAST_CHUNK, MOST_CHUNK = 16, 4096  # words
 LONG = MOST_CHUNK.bit_length()  # bits of a count of words of a chunk
 PALETTE = 255
 LISTED, STEPS, WORDS = 0, 1, 2  # how a chunk tells its magnitudes
