@@ -44,6 +44,9 @@ class Programs:
     def step(self) -> Runner:
         return runner(self.graph, self.device)
 
+    def close(self) -> None:
+        """Nothing of it is used any more."""
+
     def begin(self, checkpoint: State, seed: int = 0) -> State:
         """Load the first state of a slot-round: the module's tensors from the checkpoint, the optimiser's entries at zero."""
         self._hasher.release()
