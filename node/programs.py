@@ -45,6 +45,9 @@ class Programs:
     def step(self) -> Runner:
         return runner(self.graph, self.device)
 
+    def close(self) -> None:
+        """Nothing of it is used any more."""
+
     def begin(self, checkpoint: State, seed: int = 0, carried: State | None = None) -> State:
         """Load the first state of a slot-round: the module's tensors from the checkpoint, private ones as carried, else zero."""
         self._hasher.release()

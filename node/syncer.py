@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from node import prover
-from node.device import CPU, GB, computes_on, memory, needed_bytes, pick
+from node.device import CPU, GB, computes_on, layout, memory, needed_bytes, pick
 from node.errors import BadInputs, NodeOutOfMemory
 from node.fetching import absent_place, checkpoint_or_withheld
+from node.parallel.programs import RankedPrograms
 from node.programs import Programs, State
 from node.prover import SlotResult
 from repops import encoding
@@ -112,12 +113,13 @@ def fetch_pointer(store: Store, cid: str) -> Pointer:
 
 def fetch_programs(store: Store, manifest: Manifest, device: str | None = None) -> Programs:
     """The job's programs, checked against the manifest; the last job's stay ready. Raises BadInputs, NoDevice."""
-    where = computes_on(pick(device))
-    key = (manifest.program.cid, manifest.program.root, str(where))
+    ranks, where = layout(device), computes_on(pick(device))
+    key = (manifest.program.cid, manifest.program.root, str(ranks or where))
     if key not in _programs:
-        _programs[key] = Programs(_fetch_program(store, manifest), where)
+        graph = _fetch_program(store, manifest)
+        _programs[key] = RankedPrograms(graph, ranks, manifest.accumulate) if ranks else Programs(graph, where)
         while len(_programs) > 1:
-            _programs.popitem(last=False)
+            _programs.popitem(last=False)[1].close()
     _check_program(manifest, _programs[key])
     return _programs[key]
 
