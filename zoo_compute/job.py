@@ -34,6 +34,7 @@ from zoo_compute.modules import ModelSource, Rule, Traced, load_program, read_mo
 from zoo_compute.sections import (
     LONGEST_SEGMENT,
     SECTIONS,
+    AggregationSection,
     CheckpointConfig,
     DataSection,
     LimitsSection,
@@ -85,6 +86,7 @@ class ComputeJob:
     budget_max: str | int | float | None = None
     market_config: dict[str, Any] | None = None
     limits_config: dict[str, Any] | None = None
+    aggregation_config: dict[str, Any] | None = None
     checkpoint_config: dict[str, Any] | CheckpointConfig | None = None
     directory: Path = field(default_factory=Path)
 
@@ -95,6 +97,7 @@ class ComputeJob:
             self.model: ModelSource = self._model()
             self.market: MarketSection = read_section("market", self.market_config)
             self.limits: LimitsSection = read_section("limits", self.limits_config)
+            self.aggregation: AggregationSection = read_section("aggregation", self.aggregation_config)
             given = self.checkpoint_config
             self.checkpoint = given if isinstance(given, CheckpointConfig) else read_section("checkpoint", given)
             self.checkpoint.every_rounds(self.training.inner_steps)
@@ -214,7 +217,8 @@ class ComputeJob:
             state=state,
             data=data,
             heldout=heldout,
-            outer=Outer(training.outer_learning_rate, training.outer_momentum),
+            outer=training.outer,
+            aggregation=self.aggregation.of(training.slots),
             slot_s=limits.slot_s,
             aggregate_s=limits.aggregate_s,
             reexecute_s=limits.slot_s if limits.reexecute_s is None else limits.reexecute_s,
@@ -253,6 +257,7 @@ class ComputeJob:
             given.get("budget_max"),
             market_config=given.get("market"),
             limits_config=given.get("limits"),
+            aggregation_config=given.get("aggregation"),
             checkpoint_config=given.get("checkpoint"),
             directory=directory or Path(),
         )
