@@ -42,8 +42,7 @@ def round_of_three(job: SmallJob) -> SmallJob:
 
 def test_run_shard__stores_its_update_and_reports_it(job: SmallJob) -> None:
     report = job.train(1)
-    update = syncer.get_state(job.store, report["update"], bytes.fromhex(report["update_root"]), max_bytes=10**6)
-    assert set(update) == set(job.programs.graph.exchanged)
+    assert set(job.sent(1).state) == set(job.programs.graph.exchanged)
     assert report["update"] in job.store.pins()
     assert report["loss"] == [report["losses"][0], report["losses"][-1]]
     assert [step for step, _ in report["segments"]] == [0, 2, 4, 5]
