@@ -189,7 +189,7 @@ def test_run_shard__checkpoint_of_another_round_or_root__is_refused(job: SmallJo
     with pytest.raises(BadInputs, match="expected job 2"):
         worker.run_shard(good | {"job": 2}, job.store)
     honest = syncer.fetch_pointer(job.store, made["pointer"])
-    lie = syncer.Pointer(1, 0, job.reports[0]["update"], honest.root, 0b111)  # another file under the same root
+    lie = syncer.Pointer(1, 0, job.manifest.state.cid, honest.root, 0b111)  # another file under the same root
     with pytest.raises(BadInputs, match="its root is"):
         worker.run_shard(good | {"checkpoint": job.store.add(lie.to_bytes())}, job.store)
     for junk in (b"", b"{}", b"[1]", honest.to_bytes() + b" "):
