@@ -133,11 +133,21 @@ struct Coder {
   }
 };
 
-// The chunk's palette and, of a writer, where each magnitude is in it.
+// A chunk's magnitudes, ascending where a writer made them, and a table to find them by.
 struct Palette {
-  int64_t of[PALETTE + 2] = {};
+  int64_t of[PALETTE + 1] = {};
+  uint16_t places[1024];  // number in `of` and one, or 0
 
-  int64_t level(int64_t magnitude, int64_t size) const { return std::lower_bound(of, of + size, magnitude) - of; }
+  uint16_t& place(int64_t magnitude) {
+    uint32_t at = static_cast<uint32_t>(magnitude) * 0x9E3779B1u >> 22;
+    while (places[at] && of[places[at] - 1] != magnitude) at = (at + 1) & 1023;
+    return places[at];
+  }
+
+  void find_by_table(int64_t size) {
+    std::fill_n(places, 1024, uint16_t(0));
+    for (int64_t i = 0; i < size; ++i) place(of[i]) = static_cast<uint16_t>(i + 1);
+  }
 
   // From its first and a step. The size, or 0 where a magnitude is not exact, or not normal.
   int64_t stepped(int64_t size) {
@@ -179,21 +189,16 @@ struct Palette {
   }
 
   void describe(const uint32_t* chunk, int64_t length, int64_t& count, int64_t& kind, int64_t& size) {
-    int64_t last = -1;
+    find_by_table(0);
     count = size = 0;
     for (int64_t i = 0; i < length; ++i) {
       if (!chunk[i]) continue;
       ++count;
-      const int64_t magnitude = chunk[i] & 0x7FFFFFFF;
-      if (magnitude == last || size > PALETTE) continue;
-      last = magnitude;
-      const int64_t at = level(magnitude, size);
-      if (at < size && of[at] == magnitude) continue;
-      if (size < PALETTE) {
-        std::copy_backward(of + at, of + size, of + size + 1);
-        of[at] = magnitude;
-      }
-      ++size;
+      if (size > PALETTE) continue;
+      uint16_t& found = place(chunk[i] & 0x7FFFFFFF);
+      if (found) continue;
+      of[std::min(size, PALETTE)] = chunk[i] & 0x7FFFFFFF;
+      found = static_cast<uint16_t>(++size);
     }
     kind = LISTED;
     if (!count) return;
@@ -201,6 +206,7 @@ struct Palette {
       kind = WORDS;
       return;
     }
+    std::sort(of, of + size);
     int64_t steps;
     const int64_t by = step(size, steps);
     if (!steps || count * bits_of(steps - 1) + 10 >= count * bits_of(size - 1) + 10 * (size - 1)) return;
@@ -297,6 +303,7 @@ struct Traversal {
     while (left << density < length && density < DENSITIES - 1) ++density;
     const int64_t places = PLACES + density * BUCKETS * BUCKETS;
     const int64_t fresh = std::min(std::max(left * ONE / length, ONE >> 10), ONE - (ONE >> 10)) << 10 | 6;
+    if (!READS) palette.find_by_table(size);
     const int height = bits_of(size - 1);
     const int64_t levels = LEVELS + (3 << TREE) * std::max(height - 1, 0);
     int64_t row_filled = 0, row_expected = 0, row_leaning = 0, agreed = 0, before = 0, i = 0;
@@ -315,7 +322,7 @@ struct Traversal {
         --left;
         ++row_filled;
         filled[column] = static_cast<uint8_t>(std::min<int64_t>(filled[column] + 1, WINDOW));
-        int64_t level = READS ? 0 : palette.level(chunk[i] & 0x7FFFFFFF, size);
+        int64_t level = READS ? 0 : palette.place(chunk[i] & 0x7FFFFFFF) - 1;
         if (height) {
           level = coder.tree(levels + (before << TREE), level, height);
           before = 1 + (level >> (height - 1) & 1);
