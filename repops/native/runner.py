@@ -116,6 +116,7 @@ class NativeRunner:
         self.graph, self.fused = graph, fused
         self._sources = Sources(graph)
         self.state: dict[str, Array] = {entry.name: self._sources.arrays[entry.before] for entry in graph.state}
+        self.batch: dict[str, Array] = {name: self._sources.arrays[at] for name, at in graph.batch}
 
     @cached_property
     def _step(self) -> Plan:
@@ -168,7 +169,8 @@ class NativeRunner:
     def _load(self, batch: Mapping[str, Array]) -> None:
         given = check_batch(self.graph, batch)
         for name, at in self.graph.batch:
-            self._sources.arrays[at][...] = given[name]
+            if given[name] is not self.batch[name]:
+                self._sources.arrays[at][...] = given[name]
 
 
 def prepare(graph: Graph, *, fused: bool = True) -> NativeRunner:
