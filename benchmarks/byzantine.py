@@ -7,6 +7,7 @@ worst seed's is printed beside the mean over seeds. `byzfl NAME` are byzfl's rul
 long each rule takes for rows at hand. The headline keys are those of the rule --recommended.
 """
 
+# ruff: noqa: E402
 from __future__ import annotations
 
 import argparse
@@ -21,6 +22,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[0] = str(ROOT)  # beside this file lie some that bear the names of packages
 
 import numpy as np
 import torch
