@@ -96,6 +96,7 @@ artifacts: setup ## compile the contracts: ABIs, bytecode, typed bindings
 bench: setup ## gas, training efficiency, reproducible arithmetic beside torch
 	$(BIN)/python benchmarks/gas.py $(ARGS)
 	$(BIN)/python benchmarks/efficiency.py $(ARGS)
+	$(BIN)/python benchmarks/byzantine.py $(ARGS)
 	$(BIN)/python benchmarks/repops.py $(ARGS)
 	$(BIN)/python benchmarks/dispute.py $(ARGS)
 	$(BIN)/python benchmarks/scale.py $(ARGS)

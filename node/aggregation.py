@@ -17,7 +17,7 @@ def aggregate(manifest: Manifest, programs: Programs, checkpoint: State, updates
     """The next checkpoint, by the job's rule and outer optimiser. Raises BadInputs.
 
     updates: slot -> update. What is not exchanged stays as it is in the checkpoint. Runs tensor by tensor: beside
-    checkpoint and updates it holds all slots' rows of one tensor, a few times.
+    checkpoint and updates it holds all slots' rows of one tensor, once for the mean.
     """
     if not updates:
         raise BadInputs("aggregate: a round without updates has no next checkpoint")
@@ -34,8 +34,8 @@ def aggregate(manifest: Manifest, programs: Programs, checkpoint: State, updates
     if verdict:
         made[SCORES] = verdict.pop(SCORES)
     for name in exchanged:
-        batch = aggregation_batch([name], joining, updates)
-        made |= applied(programs.aggregation(name, joining), checkpoint, batch | verdict)
+        run = programs.aggregation(name, joining)
+        made |= applied(run, checkpoint, aggregation_batch([name], joining, updates, run.batch) | verdict)
     return made
 
 
@@ -43,7 +43,8 @@ def _verdict(programs: Programs, joining: Joining, updates: Mapping[int, State])
     """Which rows count and what they weigh, from the products of all tensors' rows; and the slots' scores."""
     made = {PRODUCTS: np.zeros((joining.slots, joining.slots), np.float32)}
     for name in programs.graph.exchanged:
-        made = applied(programs.products(name, joining.slots), made, aggregation_batch([name], joining, updates))
+        run = programs.products(name, joining.slots)
+        made = applied(run, made, aggregation_batch([name], joining, updates, run.batch))
     run = programs.verdict(joining)
     return applied(run, run.state, made)
 

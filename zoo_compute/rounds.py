@@ -172,18 +172,22 @@ def verdict_program(step: Graph, joining: Joining) -> Graph:
 
 
 def aggregation_batch(
-    names: Collection[str], joining: Joining, updates: Mapping[int, Mapping[str, Array]]
+    names: Collection[str],
+    joining: Joining,
+    updates: Mapping[int, Mapping[str, Array]],
+    room: Mapping[str, Array] | None = None,
 ) -> dict[str, Array]:
     """What an aggregation is given, of the tensors `names`: slot i's update in row i, +0 where the slot is absent.
 
     Rows of +0 change no bit of a mean: a sum that starts from +0 is never -0, and +0 added to anything else leaves it as
-    it is. A mean is given how many slots are present; every other rule sees which rows count.
+    it is. A mean is given how many slots are present; every other rule sees which rows count. room: arrays to write into.
     """
-    first = next(iter(updates.values()))
-    batch = {UPDATES + name: np.zeros((joining.slots, *first[name].shape), np.float32) for name in names}
-    for slot, update in updates.items():
-        for name in names:
-            batch[UPDATES + name][slot] = update[name]
+    first, batch = next(iter(updates.values())), {}
+    for name in names:
+        rows = np.empty((joining.slots, *first[name].shape), np.float32) if room is None else room[UPDATES + name]
+        for slot in range(joining.slots):
+            rows[slot] = updates[slot][name] if slot in updates else 0
+        batch[UPDATES + name] = rows
     return batch | ({PRESENT: np.asarray(len(updates), np.float32)} if joining.rule.is_mean else {})
 
 

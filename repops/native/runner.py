@@ -127,6 +127,7 @@ class NativeRunner:
         given = memory or {}
         self._sources = Sources(graph, {e.before: given[e.name] for e in graph.state if e.name in given})
         self.state: dict[str, Array] = {entry.name: self._sources.arrays[entry.before] for entry in graph.state}
+        self.batch: dict[str, Array] = {name: self._sources.arrays[at] for name, at in graph.batch}
 
     @cached_property
     def plan(self) -> Plan:
@@ -180,7 +181,8 @@ class NativeRunner:
     def _load(self, batch: Mapping[str, Array]) -> None:
         given = check_batch(self.graph, batch)
         for name, at in self.graph.batch:
-            self._sources.arrays[at][...] = given[name]
+            if given[name] is not self.batch[name]:
+                self._sources.arrays[at][...] = given[name]
 
 
 def prepare(graph: Graph, *, fused: bool = True) -> NativeRunner:

@@ -27,6 +27,7 @@ from repops.graph import OPTIMIZER, Graph
 from repops.merkle import Tree
 from tests.repops import models
 from zoo_compute.data import Examples
+from zoo_compute.manifest import Aggregation as Rule
 from zoo_compute.manifest import DataFile, HeldoutFile, Joining, Manifest, Outer, ProgramFile, StateFile
 from zoo_compute.publish import initial_checkpoint
 from zoo_compute.spec.games import Frame, Kind, Phase, Result, Work
@@ -41,7 +42,7 @@ from .judging import Job, Judge
 ROUND, SLOT, SLOTS, ROWS = 0, 1, 4, 2
 SEATS = {0: (0, 1), 2: (3,)}  # seat -> its slots; slot 2 is absent
 CID = "b" + "a" * 58
-OUTER = Outer(0.7, 0.9)
+OUTER, MEAN = Outer(0.7, 0.9), Rule()
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Case:
     rows: int = ROWS
     slots: int = SLOTS
     slot: int = SLOT
+    rule: Rule = MEAN
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -74,6 +76,7 @@ class Case:
             data=DataFile(CID, data, len(next(iter(self.examples.values())))),
             heldout=HeldoutFile(CID),
             outer=OUTER,
+            aggregation=self.rule,
             slot_s=1,
             aggregate_s=1,
             reexecute_s=1,
@@ -219,9 +222,8 @@ def case_of(module: torch.nn.Module, batch: Any, loss: Any, highest: int, **opti
         examples = {"tokens": rng.integers(0, highest, (13, batch[0].shape[1] + 1)).astype(np.int32)}
     else:
         examples = random_examples(program.graph, rows, 13, highest)
-    return Case(
-        program.graph, initial_checkpoint(program.graph, tensors, Joining(SLOTS, OUTER)), examples, rows=rows, **options
-    )
+    joining = Joining(SLOTS, OUTER, options.get("rule", MEAN))
+    return Case(program.graph, initial_checkpoint(program.graph, tensors, joining), examples, rows=rows, **options)
 
 
 @lru_cache

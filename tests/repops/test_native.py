@@ -139,3 +139,15 @@ def test_library__of_other_recipes__is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(runner, "_recipes", lambda: b"other")
     with pytest.raises(native.NoNativeLibrary, match="other recipes"):
         runner.check()
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_step__whose_batch_is_written_into_the_runners_room__is_the_same(name: str):
+    graph, state, batch = STEPS[name]()
+    made = _loaded(graph, state)
+    for entry, array in batch.items():
+        made.batch[entry][...] = array
+    for values in _wanted(name)[:2]:
+        assert _bits(np.float32(made.step(made.batch))) == _bits(values[graph.loss])
+    for entry, array in _wanted(name)[2].items():
+        np.testing.assert_array_equal(_bits(made.state[entry]), _bits(array), entry)
