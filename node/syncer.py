@@ -18,11 +18,12 @@ from repops.commitments import state_root
 from repops.files import FileRefused, parse_state, state_bytes
 from repops.graph import BadProgram, Graph, Node
 from zoo_compute.data import Examples
-from zoo_compute.manifest import MAX_MANIFEST_BYTES, Manifest
+from zoo_compute.manifest import MAX_MANIFEST_BYTES, Joining, Manifest
+from zoo_compute.outer import OUTER
 from zoo_compute.publish import unlike, unlike_batch
 from zoo_compute.records import MAX_POINTER_BYTES, BadRecord
 from zoo_compute.records import Pointer as Pointer
-from zoo_compute.rounds import OUTER, RESIDUAL, batch_nodes, checkpoint_nodes, with_residuals
+from zoo_compute.rounds import RESIDUAL, batch_nodes, checkpoint_nodes, with_residuals
 from zoo_compute.store.interface import Store
 from zoo_compute.work import work_of
 
@@ -132,16 +133,16 @@ def fetch_checkpoint(
     if pointer is None:
         if round != 0 or root != manifest.state_root:
             raise BadInputs(f"round {round} starts from {root.hex()}, which is not the manifest's initial state")
-        state = get_state(store, manifest.state.cid, root, max_bytes=checkpoint_bytes(step))
+        state = get_state(store, manifest.state.cid, root, max_bytes=checkpoint_bytes(step, manifest.joining))
     else:
-        state = _made_checkpoint(store, step, job, round, pointer, root)
-    told = unlike(state, step)
+        state = _made_checkpoint(store, checkpoint_nodes(step, manifest.joining), job, round, pointer, root)
+    told = unlike(state, step, manifest.joining)
     if told:
         raise BadInputs(f"the checkpoint does not hold this program's tensors: {told}")
     return state
 
 
-def _made_checkpoint(store: Store, step: Graph, job: int, round: int, pointer: str, root: bytes) -> State:
+def _made_checkpoint(store: Store, nodes: dict[str, Node], job: int, round: int, pointer: str, root: bytes) -> State:
     with checkpoint_or_withheld():
         found = fetch_pointer(store, pointer)
         if (found.job, found.round, found.root) != (job, round - 1, root):
@@ -149,24 +150,28 @@ def _made_checkpoint(store: Store, step: Graph, job: int, round: int, pointer: s
                 f"checkpoint pointer {pointer} is of job {found.job}, round {found.round}, root {found.root.hex()}; "
                 f"expected job {job}, round {round - 1}, root {root.hex()}"
             )
-    with checkpoint_or_withheld(lambda: absent_place(store, found.state, checkpoint_nodes(step))):
-        return get_state(store, found.state, root, max_bytes=checkpoint_bytes(step))
+    with checkpoint_or_withheld(lambda: absent_place(store, found.state, nodes)):
+        return get_state(store, found.state, root, max_bytes=_file_bytes(nodes))
 
 
-def checkpoint_bytes(step: Graph) -> int:
+def checkpoint_bytes(step: Graph, joining: Joining) -> int:
     """The most bytes a checkpoint's file can have."""
-    return HEADER_ROOM + 4 * sum(node.elements for node in checkpoint_nodes(step).values())
+    return _file_bytes(checkpoint_nodes(step, joining))
+
+
+def _file_bytes(nodes: dict[str, Node]) -> int:
+    return HEADER_ROOM + 4 * sum(node.elements for node in nodes.values())
 
 
 def update_nodes(step: Graph) -> dict[str, Node]:
     """What an update holds."""
-    nodes = checkpoint_nodes(step)
+    nodes = {entry.name: step.nodes[entry.before] for entry in step.state}
     return {name: nodes[name] for name in step.exchanged}
 
 
 def update_bytes(step: Graph) -> int:
     """The most bytes an update's file can have."""
-    return HEADER_ROOM + 4 * sum(node.elements for node in update_nodes(step).values())
+    return _file_bytes(update_nodes(step))
 
 
 def fetch_examples(store: Store, manifest: Manifest, step: Graph) -> Examples:

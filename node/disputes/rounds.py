@@ -81,10 +81,8 @@ class Aggregation(OneStep):
         seated: Sequence[Seated] = (),
         folder: Path | None = None,
     ) -> None:
-        outer = manifest.outer
-        graph = aggregation_program(step, slots=manifest.slots, rate=outer.lr, momentum=outer.momentum)
-        super().__init__(graph, checkpoint, folder=folder)
-        self.slots, self.updates = manifest.slots, updates
+        super().__init__(aggregation_program(step, manifest.joining), checkpoint, folder=folder)
+        self.joining, self.updates = manifest.joining, updates
         self._claim, self._seated = claim, sorted(seated, key=lambda each: each.claim.seat)
 
     def given(self, step: int) -> tuple[State, Mapping[str, Array]]:
@@ -122,7 +120,7 @@ class _Stacked(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         names = [] if name == PRESENT else [name.removeprefix(UPDATES)]
-        return np.asarray(aggregation_batch(names, self._of.slots, self._of.updates)[name])
+        return np.asarray(aggregation_batch(names, self._of.joining, self._of.updates)[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
