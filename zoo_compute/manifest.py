@@ -22,7 +22,7 @@ from zoo_compute.spec.params import MAX_DEPTH, MAX_FLOPS, MAX_ROUNDS, MAX_SECOND
 
 POLICIES = {"tolerate": 0, "roll back": 1}  # the numbers of `Terms.policy`
 OUTERS = ("nesterov", "adamw")
-RULES = ("mean", "clipped_mean", "median", "trimmed_mean", "krum", "geometric_median", "centred_clipping")
+RULES = ("mean", "sent_mean", "clipped_mean", "median", "trimmed_mean", "krum", "geometric_median", "centred_clipping")
 MIXINGS = ("none", "nearest", "buckets")
 MAX_MANIFEST_BYTES = 256 * 1024  # one raw block, so that its CID can be rebuilt from 32 bytes on chain
 MAX_CARRY = 1024
@@ -156,7 +156,7 @@ class Aggregation:
 
     @property
     def is_mean(self) -> bool:
-        return self.rule == "mean"
+        return self.rule in ("mean", "sent_mean")
 
     @property
     def by_value(self) -> bool:

@@ -18,7 +18,7 @@ from repops.graph import BATCH_ROLE, F32, I32, OPTIMIZER, SEED, STATE_ROLE, BadP
 from zoo_compute.compression import decoded, finite
 from zoo_compute.manifest import Compression, Joining
 from zoo_compute.outer import OPTIMISERS, OUTER
-from zoo_compute.rules import Verdict, join, judge, products, scores_shape, shares_shape
+from zoo_compute.rules import Verdict, join, judge, mean, products, scores_shape, sent, shares_shape
 
 RESIDUAL = "residual/"  # what compression kept back of NAME's updates is `residual/NAME` in a slot's private state
 UPDATES = "updates/"  # all slots' updates of NAME are `updates/NAME` in the batch of an aggregation
@@ -145,7 +145,7 @@ def aggregation_program(step: Graph, joining: Joining, *, only: str | None = Non
         held = {prefix + name: writer.state(name) for prefix in optimiser.prefixes} | scalars
         rows = writer.rows(name, joining.slots)
         if rule.is_mean:
-            joined = writer.map("div", writer.reduce("sum_sequential", rows, [0]), present)
+            joined = mean(writer, rows, present if rule.rule == "mean" else sent(writer, rows))
         else:
             joined = join(writer, rows, verdict, rule)
         after, kept = optimiser.step(writer, joining.outer, before, joined, *held.values())

@@ -23,6 +23,21 @@ LEAST = 2.0**-60  # what is divided by is no less: of squares of unit vectors, o
 BUCKET = 2
 
 
+def mean(b: Builder, rows: View, number: View) -> View:
+    """The rows (slots, *shape) added in ascending order of slots, divided by how many they are."""
+    return b.map("div", b.reduce("sum_sequential", rows, [0]), number)
+
+
+def sent(b: Builder, rows: View) -> View:
+    """How many rows say something of each value, that is not zero; at least 1.
+
+    What compression keeps of a round's updates lies at different places in each: divided by all slots, what one alone
+    sends would move the checkpoint by as little as if the others had voted for no change.
+    """
+    number = b.sum(b.map("ieq", b.map("eq", rows, 0.0), 0), [0])
+    return b.map("to_float", _at_least_one(b, number))
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What one matrix of products says of all rows.

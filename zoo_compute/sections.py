@@ -54,11 +54,11 @@ class TrainingSection:
     accumulate: int = 1
     outer_learning_rate: float = 0.7
     outer_momentum: float = 0.9
+    carry_rounds: int = 1
     outer_optimizer: str = "nesterov"
     outer_beta2: float = 0.999
     outer_epsilon: float = 1e-8
     outer_weight_decay: float = 0.0
-    carry_rounds: int = 1
     seed: int = 0
     learning_rate: float | None = None
     optimizer: str | None = None
@@ -107,7 +107,7 @@ class AggregationSection:
     mixing: str = "none"
 
     def of(self, slots: int) -> Aggregation:
-        hostile = (0 if self.rule == "mean" else (slots - 1) // 4) if self.hostile is None else self.hostile
+        hostile = (0 if self.rule in ("mean", "sent_mean") else (slots - 1) // 4) if self.hostile is None else self.hostile
         return Aggregation(self.rule, hostile, self.mixing)
 
 
