@@ -76,6 +76,31 @@ def test_counts__beat_a_shared_queue_by_at_most_one_slot_of_the_slowest(slots: i
     )
 
 
+def left(slots: int, paces: list[Pace]) -> int:
+    """A shared queue whose takers leave to others what these are done with sooner."""
+    free, waiting, now, last = {pace.number: 0 for pace in paces}, slots, 0, 0
+    each = {pace.number: pace.each for pace in paces}
+    while waiting:
+        idle = sorted((number for number in free if free[number] <= now), key=lambda n: -each[n])
+        took = False
+        for number in idle:
+            others = [Pace(n, each[n], max(0, free[n] - now)) for n in free if n != number]
+            if waiting and not s.leaves(waiting, Pace(number, each[number]), others):
+                free[number] = now + each[number]
+                last, waiting, took = max(last, free[number]), waiting - 1, True
+        if not took:
+            now = min(at for at in free.values() if at > now)
+    return last
+
+
+@given(st.integers(0, 60), st.lists(st.integers(1, 60), min_size=1, max_size=6))
+def test_a_shared_queue__whose_takers_leave_slots_to_faster_ones__ends_as_early_as_can_be(
+    slots: int, speeds: list[int]
+):
+    paces = [Pace(number, each) for number, each in enumerate(speeds)]
+    assert left(slots, paces) == s.makespan(slots, paces)
+
+
 def test_a_shared_queue__waits_for_the_slow_one_that_took_the_last_slot():
     paces = [Pace(0, 10), Pace(1, 60)]
     assert queued(4, paces) == 60

@@ -136,6 +136,15 @@ def shares(slots: int, paces: Sequence[Pace], *, within: int = 0) -> dict[int, i
     return found
 
 
+def leaves(waiting: int, mine: Pace, others: Iterable[Pace]) -> bool:
+    """Should I leave the next of `waiting` equal slots to the others? `once`: until when each is busy.
+
+    If they finish all of them before I finished one, I should only be late; else the round cannot end before I do, and my taking one
+    helps. So a queue whose takers follow this ends as early as can be.
+    """
+    return sum(other.within(mine.finish(1) - 1) for other in others) >= waiting
+
+
 def capacity(work: Work, workers: Iterable[Worker]) -> int:
     """The slots that these workers can train in a round's slot time: what their operator should bid for."""
     return sum(pace_of(work, each).within(1_000 * work.slot_s) for each in workers if suits(work, each))
