@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import fnmatch
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from keepers import presence
 from keepers.app import WORK_QUEUE
 from keepers.presence import Presence
+from keepers.work import WorkLog, WorkQueue
 
 FLOPS = 100
 NOW = 1_000.0
@@ -28,6 +29,10 @@ class Redis:
 
     def set(self, key: str, value: Any, **_: Any) -> None:
         self.values[key] = str(value).encode()
+
+    def delete(self, *keys: str) -> None:
+        for key in keys:
+            self.values.pop(key, None)
 
     def llen(self, queue: str) -> int:
         assert queue == WORK_QUEUE
@@ -86,3 +91,18 @@ def test_what_was_put_back_and_came_again__is_left_to_the_busy_only(monkeypatch:
     with me.working():
         pass
     assert me.leaves("it", FLOPS)
+
+
+def test_the_paces_of_workers__are_told_over_that_of_the_one_that_timed_the_job():
+    redis: Any = Redis()
+    queue = WorkQueue(cast("Any", None), redis)
+    assert queue.paces("prepare-1", 2) == (1.0, 1.0)  # nobody is present yet
+    for worker, seconds in (("a", 10), ("b", 40)):
+        Presence(redis, worker).tell()
+        assert set(queue.paces("prepare-1", 1)) == {1.0}  # present, not timed
+        Presence(redis, worker).learn(FLOPS, seconds)
+    Presence(redis, "c").tell()
+    WorkLog(redis, "b").record("prepare-1", {})
+    assert queue.paces("prepare-1", 4) == (0.25, 1.0, 1.0, 1.0)
+    del redis.values["zoo:worker:b"]  # gone since
+    assert queue.paces("prepare-1", 2) == (0.25, 1.0)
