@@ -375,9 +375,6 @@ def test_every_request__carries_the_terms_that_the_contracts_judge_by():
     assert prepare_request(opening(1_000))["terms"] == {"rounds": TERMS.rounds, "slots": TERMS.slots}
 
 
-# -- unequal workers
-
-
 def test_unequal_workers__are_bid_for_what_each_of_them_trains_in_time():
     able = replace(ME_PROVIDER, capacity=100, free=10**6)
     lots = {0: replace(LOT, units=100), 1: replace(LOT, units=1)}
@@ -394,11 +391,6 @@ def test_unequal_workers__are_bid_for_what_each_of_them_trains_in_time():
 
 
 def test_the_estimate__is_when_the_last_of_unequal_workers_is_done():
-    def estimate(slots: int, paces: tuple[float, ...]) -> int:
-        return estimate_s(5, slots, replace(ME_PROVIDER, paces=paces)) - RECOVERY_S
-
-    assert estimate(4, (1.0,)) == 20
-    assert estimate(4, (1.0, 1.0)) == 10
-    assert estimate(5, (1.0, 1.0)) == 15
-    assert estimate(4, (1.0, 6.0)) == 20  # the slow one would take 30 for one
-    assert estimate(7, (1.0, 6.0)) == 30
+    cases = {(4, 1.0): 20, (4, 1.0, 1.0): 10, (5, 1.0, 1.0): 15, (4, 1.0, 6.0): 20, (7, 1.0, 6.0): 30}
+    for (slots, *paces), seconds in cases.items():
+        assert estimate_s(5, int(slots), replace(ME_PROVIDER, paces=tuple(paces))) == seconds + RECOVERY_S
