@@ -217,6 +217,15 @@ def test_what_an_operator_cannot_train_in_time__is_said():
     assert made.makespan_ms == made.finish_ms[1] == 19 * 30_000 + 2
 
 
+def test_an_operator_with_time__has_its_cheapest_worker_train():
+    workers = [worker(0, cost=9, step_us=500_000), worker(1, cost=1)]
+    held = {1: range(6)}
+    hurried, patient = (s.schedule(WORK, held, workers, within_s=seconds) for seconds in (0, 10**6))
+    assert {number: len(mine) for number, mine in hurried.slots.items()} == {0: 4, 1: 2}
+    assert {number: len(mine) for number, mine in patient.slots.items()} == {1: 6}
+    assert hurried.makespan_ms < patient.makespan_ms <= 1_000 * WORK.slot_s
+
+
 @pytest.mark.parametrize(
     ("vram_gb", "flops", "size", "who"),
     [
