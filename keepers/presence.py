@@ -62,8 +62,12 @@ class Presence:
         threading.Thread(target=self._renew, name="presence", daemon=True).start()
 
     def tell(self) -> None:
-        told = {"flops_per_s": self._speed(), "since": self._since}
-        self._redis.set(f"zoo:worker:{self._worker}", json.dumps(told), ex=PRESENT_S)
+        """Work does not fail with this: a broker that is gone for a moment hears it at the next renewal."""
+        try:
+            told = {"flops_per_s": self._speed(), "since": self._since}
+            self._redis.set(f"zoo:worker:{self._worker}", json.dumps(told), ex=PRESENT_S)
+        except RedisError as error:
+            log.warning("the broker does not answer: %s", error)
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -107,10 +111,7 @@ class Presence:
     def _renew(self) -> None:
         while True:
             time.sleep(RENEWAL_S)
-            try:
-                self.tell()
-            except RedisError as error:
-                log.warning("the broker does not answer: %s", error)
+            self.tell()
 
 
 def _ms(seconds: float) -> int:
