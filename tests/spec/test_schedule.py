@@ -76,6 +76,31 @@ def test_counts__beat_a_shared_queue_by_at_most_one_slot_of_the_slowest(slots: i
     )
 
 
+def left(slots: int, paces: list[Pace]) -> int:
+    """A shared queue whose takers leave to others what these are done with sooner."""
+    free, waiting, now, last = {pace.number: 0 for pace in paces}, slots, 0, 0
+    each = {pace.number: pace.each for pace in paces}
+    while waiting:
+        idle = sorted((number for number in free if free[number] <= now), key=lambda n: -each[n])
+        took = False
+        for number in idle:
+            others = [Pace(n, each[n], max(0, free[n] - now)) for n in free if n != number]
+            if waiting and not s.leaves(waiting, Pace(number, each[number]), others):
+                free[number] = now + each[number]
+                last, waiting, took = max(last, free[number]), waiting - 1, True
+        if not took:
+            now = min(at for at in free.values() if at > now)
+    return last
+
+
+@given(st.integers(0, 60), st.lists(st.integers(1, 60), min_size=1, max_size=6))
+def test_a_shared_queue__whose_takers_leave_slots_to_faster_ones__ends_as_early_as_can_be(
+    slots: int, speeds: list[int]
+):
+    paces = [Pace(number, each) for number, each in enumerate(speeds)]
+    assert left(slots, paces) == s.makespan(slots, paces)
+
+
 def test_a_shared_queue__waits_for_the_slow_one_that_took_the_last_slot():
     paces = [Pace(0, 10), Pace(1, 60)]
     assert queued(4, paces) == 60
@@ -190,6 +215,15 @@ def test_what_an_operator_cannot_train_in_time__is_said():
     assert made.unplaced == {1: 5}  # 30 s a slot: 19 in 600 s, with the last one sent
     assert len(made.slots[0]) == 19 == s.capacity(work, [worker(0)])
     assert made.makespan_ms == made.finish_ms[1] == 19 * 30_000 + 2
+
+
+def test_an_operator_with_time__has_its_cheapest_worker_train():
+    workers = [worker(0, cost=9, step_us=500_000), worker(1, cost=1)]
+    held = {1: range(6)}
+    hurried, patient = (s.schedule(WORK, held, workers, within_s=seconds) for seconds in (0, 10**6))
+    assert {number: len(mine) for number, mine in hurried.slots.items()} == {0: 4, 1: 2}
+    assert {number: len(mine) for number, mine in patient.slots.items()} == {1: 6}
+    assert hurried.makespan_ms < patient.makespan_ms <= 1_000 * WORK.slot_s
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
 """The arithmetic behind docs/scaling.md: gas as measured, chances exact, and the tree's bytes."""
 
+import random
 from collections import Counter
 from fractions import Fraction
 from itertools import combinations
 
 import pytest
 
+from benchmarks import scale
 from benchmarks import scale_model as m
+from benchmarks import scale_network as network
 
 
 def enumerated(region: int, regions: int, hostile: int, least: int) -> Fraction:
@@ -63,3 +66,18 @@ def test_a_tree__lightens_its_root_and_sends_more_in_all_where_leaves_are_packed
 def test_the_largest_tensor__bounds_the_slots_of_a_job():
     assert m.most_slots(50_257 * 768) == 55
     assert m.most_slots(1) == m.MAX_SLOTS
+
+
+def test_a_small_network__is_played_to_its_last_payment_and_ends_as_early_as_can_be():
+    (point,) = scale.run(1, scale.FARMS[:1])["points"]
+    took = point["round_s"]
+    assert took["schedule"] <= took["shared queue"] <= took["equal shares"]
+    assert took["schedule"] <= network.SLOT_S
+    assert point["local_share"]["permuted"] > point["local_share"]["as seated"]
+    own = m.turn_gas(1) * point["seats"] / point["shards"]  # of the seats alone; the checkpoint comes on top
+    assert own < point["gas_per_shard"] < 1.5 * own
+
+
+def test_the_network__is_the_same_for_the_same_seed():
+    made = [network.nodes(50, 5, 20, random.Random(seed)) for seed in (1, 1, 2)]
+    assert made[0] == made[1] != made[2]

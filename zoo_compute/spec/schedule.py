@@ -136,6 +136,15 @@ def shares(slots: int, paces: Sequence[Pace], *, within: int = 0) -> dict[int, i
     return found
 
 
+def leaves(waiting: int, mine: Pace, others: Iterable[Pace]) -> bool:
+    """Should I leave the next of `waiting` equal slots to the others? `once`: until when each is busy.
+
+    If they finish all of them before I finished one, I should only be late; else the round cannot end before I do, and my taking one
+    helps. So a queue whose takers follow this ends as early as can be.
+    """
+    return sum(other.within(mine.finish(1) - 1) for other in others) >= waiting
+
+
 def capacity(work: Work, workers: Iterable[Worker]) -> int:
     """The slots that these workers can train in a round's slot time: what their operator should bid for."""
     return sum(pace_of(work, each).within(1_000 * work.slot_s) for each in workers if suits(work, each))
@@ -214,8 +223,14 @@ def permuted(work: Work, won: Mapping[int, int], workers: Iterable[Worker]) -> d
     return place(range(work.slots), won, holds, work)
 
 
-def schedule(work: Work, slots: Mapping[int, Sequence[int]], workers: Iterable[Worker]) -> Schedule:
-    """Every winner's slots among its own workers. slots: of each operator, as the auction seated them or as `permuted`."""
+def schedule(
+    work: Work, slots: Mapping[int, Sequence[int]], workers: Iterable[Worker], *, within_s: int = 0
+) -> Schedule:
+    """Every winner's slots among its own workers. slots: of each operator, as the auction seated them or as `permuted`.
+
+    within_s: when it is early enough, so that cheaper workers may take longer; by default as early as can be.
+    """
+    allowed = 1_000 * min(within_s, work.slot_s)
     owned: dict[int, list[Worker]] = defaultdict(list)
     for worker in workers:
         owned[worker.operator].append(worker)
@@ -228,7 +243,7 @@ def schedule(work: Work, slots: Mapping[int, Sequence[int]], workers: Iterable[W
         count = min(len(mine), sum(pace.within(1_000 * work.slot_s) for pace in paces))
         if count < len(mine):
             unplaced[operator] = len(mine) - count
-        counts = shares(count, paces)
+        counts = shares(count, paces, within=allowed)
         placed |= place(sorted(mine)[:count], counts, {worker.number: worker.holds for worker in own}, work)
         finish[operator] = max((pace.finish(counts.get(pace.number, 0)) for pace in paces), default=0)
     return Schedule(placed, finish, unplaced)
