@@ -30,17 +30,25 @@ from repops.parallel.placement import (
 )
 from repops.parallel.schedule import MESSAGE, WORD
 
-LEAST = 256  # words of a tensor of the state below which it stays whole
+LEAST = 256  # words
 
 
-def tensor(graph: Graph, ranks: int, parts: int = 1, *, message: int = MESSAGE) -> Placed:
-    """Any axis of any node. message: what one costs before its first word, in operations; 0 splits all that it can."""
-    return _Splitter(computed(graph), ranks, parts, message, rows=False).placed()
+@dataclass(frozen=True)
+class Price:
+    """message: what one costs before its first word, in operations. least: words below which nothing is taken apart."""
+
+    message: int = MESSAGE
+    least: int = LEAST
 
 
-def rows(graph: Graph, ranks: int, parts: int = 1, *, message: int = MESSAGE) -> Placed:
+def tensor(graph: Graph, ranks: int, parts: int = 1, price: Price = Price()) -> Placed:  # noqa: B008  (frozen)
+    """Any axis of any node."""
+    return _Splitter(computed(graph), ranks, parts, price, rows=False).placed()
+
+
+def rows(graph: Graph, ranks: int, parts: int = 1, price: Price = Price()) -> Placed:  # noqa: B008
     """First axes only: examples for what has them, rows of weights for their gradients. Data-parallel without micro-batches."""
-    return _Splitter(computed(graph), ranks, parts, message, rows=True).placed()
+    return _Splitter(computed(graph), ranks, parts, price, rows=True).placed()
 
 
 Section = tuple[int, bool]  # a micro-batch, and whether its forward pass: between them, gathered weights are let go
@@ -102,9 +110,9 @@ def _along(source: Shape, shape: Shape, operand: Operand) -> list[tuple[int, int
 
 
 class _Splitter:
-    def __init__(self, graph: Graph, ranks: int, parts: int, message: int, *, rows: bool) -> None:
+    def __init__(self, graph: Graph, ranks: int, parts: int, price: Price, *, rows: bool) -> None:
         check_ranks(ranks)
-        self.graph, self.ranks, self.parts, self.message, self.rows = graph, ranks, parts, message, rows
+        self.graph, self.ranks, self.parts, self.price, self.rows = graph, ranks, parts, price, rows
         self.nodes: list[Node] = []
         self.owner: list[int | None] = []
         self.constants: dict[int, bytes] = {}
@@ -130,7 +138,7 @@ class _Splitter:
             self.values.append(self._value(at, node))
         state, pieces = self._state()
         if not any(len(found) > 1 for found in pieces.values()):
-            least = f"at least {LEAST} words and {self.ranks} rows"
+            least = f"at least {self.price.least} words and {self.ranks} rows"
             raise NotParallel(f"split: no tensor of the state has {least}; take fewer ranks, or one process")
         at_position = {entry.before: position for position, entry in enumerate(state)}
         nodes = [
@@ -176,7 +184,7 @@ class _Splitter:
 
     def _is_large(self, node: Node) -> bool:
         """Whether a tensor of the state is cut, and what has its shape and makes its new value with it."""
-        return node.elements >= LEAST and node.shape[0] >= self.ranks
+        return bool(node.shape) and node.elements >= self.price.least and node.shape[0] >= self.ranks
 
     def _bounds(self, extent: int) -> tuple[int, ...]:
         return tuple(extent * rank // self.ranks for rank in range(self.ranks + 1))
@@ -245,7 +253,7 @@ class _Splitter:
         return min(costs, key=lambda each: each[0])[1]
 
     def _axes(self, node: Node) -> list[int]:
-        if not node.elements or (node.elements < LEAST and self.message):
+        if not node.elements or node.elements < self.price.least:
             return []
         taken = node.attributes[0] if node.op in ("rank", "concat") else -1
         axes = range(min(1, len(node.shape))) if self.rows else range(len(node.shape))
@@ -266,7 +274,7 @@ class _Splitter:
             for found in wanted:
                 sent = self.again.get((found, self.section), found)
                 if self.owner[found] not in (None, rank) and (sent, rank) not in self.there:
-                    total += self.message + WORD * self.nodes[found].elements
+                    total += self.price.message + WORD * self.nodes[found].elements
         return total
 
     # --- the state
