@@ -24,7 +24,7 @@ from repops.parallel.roots import Leaves, leaves_of
 
 @dataclass(frozen=True)
 class Opening:
-    """What a rank is told first. meeting: a file in which ranks find each other. timeout_s: without a word from another."""
+    """What a rank is told first. meeting: a file in which ranks find each other. timeout_s: for which one is waited for."""
 
     part: Part
     ranks: int

@@ -31,7 +31,7 @@ class Ranks:
     """Not for several threads. After RankLost it is of no further use."""
 
     def __init__(self, parts: Sequence[Part], *, threads: int = 1, timeout_s: float = ANSWER_S) -> None:
-        self._timeout_s = timeout_s
+        self._timeout_s, patience_s = timeout_s, max(START_S, timeout_s)
         self._folder = tempfile.mkdtemp(prefix="zoo-ranks-")
         self._processes: list[subprocess.Popen[bytes]] = []
         self._sockets: list[Connection] = []
@@ -41,10 +41,10 @@ class Ranks:
                 self._start()
             meeting = str(Path(self._folder) / "meeting")
             for rank, part in enumerate(parts):
-                self._send(rank, Opening(part, len(parts), meeting, timeout_s, threads))
-            self._answers(range(len(parts)), max(START_S, timeout_s))
+                self._send(rank, Opening(part, len(parts), meeting, patience_s, threads))
+            self._answers(range(len(parts)), patience_s)
         except BaseException:
-            self.close()
+            self._end(0)
             raise
 
     def _start(self) -> None:
@@ -73,7 +73,7 @@ class Ranks:
                 self._send(rank, (name, *given))
             return self._answers(arguments, self._timeout_s)
         except BaseException:
-            self.close()
+            self._end(0)
             raise
 
     def _send(self, rank: int, message: object) -> None:
@@ -123,10 +123,13 @@ class Ranks:
 
     def close(self) -> None:
         """End every rank, and wait for it. More than once does no harm."""
+        self._end(END_S)
+
+    def _end(self, patience_s: float) -> None:
         self.alive = False
         for connection in self._sockets:
             connection.close()
-        deadline = time.monotonic() + (END_S if sys.exc_info()[0] is None else 0.0)
+        deadline = time.monotonic() + patience_s
         for process in self._processes:
             try:
                 process.wait(max(0.0, deadline - time.monotonic()))
@@ -142,8 +145,7 @@ class Ranks:
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "alive", False):
-            self.close()
+        self._end(0)
 
 
 def _ending(code: int | None) -> str:

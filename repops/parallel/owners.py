@@ -62,17 +62,21 @@ class _Owners:
 
     def placed(self) -> Placed:
         self.micro_batches()
-        self._follow_readers()
+        self._follow_readers([at for at, label in enumerate(self.labels) if not label])
         self.homes()
-        for at, node in enumerate(self.graph.nodes):
-            if self.owner[at] is None and not is_free(node):
-                self.owner[at] = self.chosen(at)
+        for at in self._open():
+            self.owner[at] = self.chosen(self.owners_read(at))
+        self._follow_readers(self._open())
+        owner = [None if is_free(node) else self.owner[at] or 0 for at, node in enumerate(self.graph.nodes)]
         pieces: dict[str, tuple[Piece, ...]] = {
             e.name: (Piece(e.name, 0, _rows(self.graph, e.before)),) for e in self.graph.state
         }
-        owner = tuple(None if is_free(node) else self.owner[at] for at, node in enumerate(self.graph.nodes))
-        graph, owner = settled(self.graph, owner)
-        return Placed(graph, owner, pieces, self.ranks, self.parts)
+        graph, owners = settled(self.graph, owner)
+        return Placed(graph, owners, pieces, self.ranks, self.parts)
+
+    def _open(self) -> list[int]:
+        """Nodes whose owner is not known."""
+        return [at for at, node in enumerate(self.graph.nodes) if self.owner[at] is None and not is_free(node)]
 
     def micro_batches(self) -> None:
         raise NotImplementedError
@@ -80,7 +84,8 @@ class _Owners:
     def homes(self) -> None:
         raise NotImplementedError
 
-    def chosen(self, at: int) -> int:
+    def chosen(self, read: dict[int, int]) -> int | None:
+        """The owner of a node that reads so many words of each rank's; None where it reads only what everyone has."""
         raise NotImplementedError
 
     def live(self, names: Sequence[str], rank: int) -> None:
@@ -92,14 +97,12 @@ class _Owners:
                 if self.owner[at] is None:
                     self.owner[at] = rank
 
-    def _follow_readers(self) -> None:
+    def _follow_readers(self, nodes: list[int]) -> None:
         """What depends on no data (masks, turned weights) is made by who reads it first."""
-        for at in range(len(self.graph.nodes) - 1, -1, -1):
-            node = self.graph.nodes[at]
-            if self.owner[at] is None and not self.labels[at] and node.op != "input" and not is_free(node):
-                owners = [owner for reader in self.readers[at] if (owner := self.owner[reader]) is not None]
-                if owners:
-                    self.owner[at] = owners[0]
+        for at in reversed(nodes):
+            if self.owner[at] is None and self.graph.nodes[at].op != "input":
+                owners = (self.owner[reader] for reader in self.readers[at])
+                self.owner[at] = next((owner for owner in owners if owner is not None), None)
 
     def owners_read(self, at: int) -> dict[int, int]:
         """Words of a node's operands by owner; single words count only where there is nothing else."""
@@ -144,8 +147,8 @@ class _Pipeline(_Owners):
             owners = [owner for at in sorted(users) if (owner := self.owner[at]) is not None]
             self.live(names, owners[0] if owners else 0)
 
-    def chosen(self, at: int) -> int:
-        return min(self.owners_read(at), default=0)
+    def chosen(self, read: dict[int, int]) -> int | None:
+        return min(read, default=None)
 
 
 class _Data(_Owners):
@@ -162,9 +165,8 @@ class _Data(_Owners):
             self.live(names, rank)
             held[rank] += sum(sizes[name] for name in names)
 
-    def chosen(self, at: int) -> int:
-        found = self.owners_read(at)
-        return max(sorted(found), key=lambda owner: found[owner], default=0)
+    def chosen(self, read: dict[int, int]) -> int | None:
+        return max(sorted(read), key=lambda owner: read[owner], default=None)
 
 
 def _rows(graph: Graph, at: int) -> int:

@@ -58,7 +58,7 @@ def computed(graph: Graph) -> Graph:
             return at
         if at not in copies:
             copies[at] = len(nodes)
-            nodes.append(_copy(node, at))
+            nodes.append(whole_copy(node, at))
         return copies[at]
 
     loss = made(graph.loss)
@@ -73,17 +73,35 @@ def settled(graph: Graph, owner: Sequence[int | None]) -> tuple[Graph, tuple[int
     for entry in graph.state:
         if entry.after != entry.before and (entry.after in used or owner[entry.after] != owner[entry.before]):
             entry = replace(entry, after=len(nodes))
-            nodes.append(_copy(graph.nodes[entry.before], graph.state[len(entries)].after))
+            nodes.append(whole_copy(graph.nodes[entry.before], graph.state[len(entries)].after))
             owners.append(owner[entry.before])
         used.add(entry.after)
         entries.append(entry)
     return Graph(tuple(nodes), tuple(entries), graph.batch, graph.loss, graph.constants), tuple(owners)
 
 
-def _copy(node: Node, source: int) -> Node:
+def whole_copy(node: Node, source: int) -> Node:
     """A node of its own for what `source`, of the same shape, holds."""
     strides = tuple(0 if e <= 1 else s for e, s in zip(node.shape, contiguous(node.shape), strict=True))
     return Node("copy", node.dtype, node.shape, (), (Operand(source, 0, strides),))
+
+
+def resent(placed: Placed) -> dict[int, int]:
+    """Copies of tensors of the state that only other ranks read -> what they copy. None is made: the tensor is sent again."""
+    nodes, owner = placed.graph.nodes, placed.owner
+    read: dict[int, set[int | None]] = {}
+    for at, node in enumerate(nodes):
+        for operand in node.operands:
+            read.setdefault(operand.node, set()).add(owner[at])
+    ends = {entry.after for entry in placed.graph.state} | {placed.graph.loss}
+    out = {}
+    for at in read.keys() - ends:
+        node = nodes[at]
+        if node.op == "copy" and owner[at] not in read[at]:
+            source = node.operands[0].node
+            if nodes[source].op == "input" and owner[source] == owner[at] and node == whole_copy(nodes[source], source):
+                out[at] = source
+    return out
 
 
 def labels(graph: Graph, parts: int) -> list[int]:

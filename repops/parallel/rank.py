@@ -140,6 +140,7 @@ class _Loaded:
         for at, node in program.kept.items():
             if at not in self.arrays:
                 self.arrays[at] = self._arena.array(4 * program.places[at], DTYPE[node.dtype], node.shape)
+        self.arrays |= {at: self.arrays[source] for at, source in program.resent.items()}
         self._shares = prepare is None
         self.runners = [self._runner(stage, prepare) for stage in program.stages]
 
@@ -153,10 +154,11 @@ class _Loaded:
         program, stages = self.program, self.program.stages
         for name, at in program.batch.items():
             self.arrays[at][...] = batch[name]
-        reading: dict[int, list[Done]] = {m.nodes[0]: [] for m in program.first_sends}
+        reading: dict[int, list[Done]] = {}  # by tensor of the state: who still reads what is to be overwritten
         for message in program.first_sends:
-            words = _words(self.arrays[message.nodes[0]])
-            reading[message.nodes[0]].append(link.send(words, message.target, message.tag))
+            at = message.nodes[0]
+            sent = link.send(_words(self.arrays[at]), message.target, message.tag)
+            reading.setdefault(program.resent.get(at, at), []).append(sent)
         sending: list[tuple[Done, Words]] = []
         arriving = {at: self._post(stages[at], link) for at in range(min(1, len(stages)))}
         for at, (stage, runner) in enumerate(zip(stages, self.runners, strict=True)):

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from repops.parallel.placement import Placed, labels, lead_to, work
+from repops.parallel.placement import Placed, labels, lead_to, resent, work
 
 MESSAGE = 1 << 16  # what a message costs before its first word, as operations
 WORD = 64  # what a word sent costs
@@ -42,18 +42,15 @@ def schedule(placed: Placed, roots: Sequence[int]) -> list[Group]:
 def _groups(placed: Placed, roots: Sequence[int]) -> tuple[list[Group], dict[int, int]]:
     """By rank, by how many messages in a row lead to a node, and by micro-batch."""
     wanted, label = lead_to(placed.graph, roots), labels(placed.graph, placed.parts)
-    levels = [0] * len(placed.owner)
+    levels = _levels(placed, wanted, label)
+    given = resent(placed)
     keys: dict[tuple[int, int, int], int] = {}
     groups: list[Group] = []
     of_node: dict[int, int] = {}
     for at, node in enumerate(placed.graph.nodes):
         rank = placed.owner[at]
-        if not wanted[at] or rank is None or node.op == "input":
+        if not wanted[at] or rank is None or node.op == "input" or at in given:
             continue
-        for operand in node.operands:
-            source = placed.owner[operand.node]
-            if source is not None:
-                levels[at] = max(levels[at], levels[operand.node] + (source != rank))
         key = (levels[at], label[at], rank)
         if key not in keys:
             keys[key] = len(groups)
@@ -61,6 +58,26 @@ def _groups(placed: Placed, roots: Sequence[int]) -> tuple[list[Group], dict[int
         groups[keys[key]].nodes.append(at)
         of_node[at] = keys[key]
     return groups, of_node
+
+
+def _levels(placed: Placed, wanted: list[bool], label: list[int]) -> list[int]:
+    """As early as can be; but what depends on no data (gathered weights, masks) as late, so that it is not held for long.
+
+    Where one micro-batch alone reads it, it is labelled as that one's.
+    """
+    owner, nodes = placed.owner, placed.graph.nodes
+    out, readers = [0] * len(owner), [[] for _ in owner]  # type: list[int], list[list[int]]
+    for at, node in enumerate(nodes):
+        for source in {operand.node for operand in node.operands} if wanted[at] and owner[at] is not None else ():
+            readers[source].append(at)
+            if owner[source] is not None:
+                out[at] = max(out[at], out[source] + (owner[source] != owner[at]))
+    for at in range(len(nodes) - 1, -1, -1):
+        if readers[at] and not label[at]:
+            out[at] = max(out[at], min(out[reader] - (owner[reader] != owner[at]) for reader in readers[at]))
+            users = {label[reader] for reader in readers[at]}
+            label[at] = users.pop() if len(users) == 1 else 0
+    return out
 
 
 def _waits(placed: Placed, groups: list[Group], of_node: dict[int, int]) -> list[dict[int, int]]:

@@ -22,23 +22,36 @@ from repops.parallel.placement import (
     computed,
     is_free,
     labels,
+    lead_to,
     same_size_makers,
     settled,
+    whole_copy,
     work,
 )
 from repops.parallel.schedule import MESSAGE, WORD
 
-LEAST = 256  # words of a tensor of the state below which it stays whole
+LEAST = 256  # words
 
 
-def tensor(graph: Graph, ranks: int, parts: int = 1, *, message: int = MESSAGE) -> Placed:
-    """Any axis of any node. message: what one costs before its first word, in operations; 0 splits all that it can."""
-    return _Splitter(computed(graph), ranks, parts, message, rows=False).placed()
+@dataclass(frozen=True)
+class Price:
+    """message: what one costs before its first word, in operations. least: words below which nothing is taken apart."""
+
+    message: int = MESSAGE
+    least: int = LEAST
 
 
-def rows(graph: Graph, ranks: int, parts: int = 1, *, message: int = MESSAGE) -> Placed:
+def tensor(graph: Graph, ranks: int, parts: int = 1, price: Price = Price()) -> Placed:  # noqa: B008  (frozen)
+    """Any axis of any node."""
+    return _Splitter(computed(graph), ranks, parts, price, rows=False).placed()
+
+
+def rows(graph: Graph, ranks: int, parts: int = 1, price: Price = Price()) -> Placed:  # noqa: B008
     """First axes only: examples for what has them, rows of weights for their gradients. Data-parallel without micro-batches."""
-    return _Splitter(computed(graph), ranks, parts, message, rows=True).placed()
+    return _Splitter(computed(graph), ranks, parts, price, rows=True).placed()
+
+
+Section = tuple[int, bool]  # a micro-batch, and whether its forward pass: between them, gathered weights are let go
 
 
 @dataclass(frozen=True)
@@ -97,15 +110,17 @@ def _along(source: Shape, shape: Shape, operand: Operand) -> list[tuple[int, int
 
 
 class _Splitter:
-    def __init__(self, graph: Graph, ranks: int, parts: int, message: int, *, rows: bool) -> None:
+    def __init__(self, graph: Graph, ranks: int, parts: int, price: Price, *, rows: bool) -> None:
         check_ranks(ranks)
-        self.graph, self.ranks, self.parts, self.message, self.rows = graph, ranks, parts, message, rows
+        self.graph, self.ranks, self.parts, self.price, self.rows = graph, ranks, parts, price, rows
         self.nodes: list[Node] = []
         self.owner: list[int | None] = []
         self.constants: dict[int, bytes] = {}
         self.values: list[Value] = []
         self.there: set[tuple[int, int]] = set()  # (new node, rank) that it was sent to
-        self.gathered: dict[tuple[int, int], int] = {}  # (node, rank) -> the whole of it there
+        self.gathered: dict[tuple[int, int, Section], int] = {}  # (node, rank) -> the whole of it there
+        self.again: dict[tuple[int, Section], int] = {}  # piece of the state -> what is sent of it for a section
+        self.section: Section = (0, False)
         self.shifted: dict[tuple[int, int], int] = {}
         self.before = {entry.before: entry for entry in graph.state}
         makers = same_size_makers(graph, labels(graph, parts), parts)
@@ -117,11 +132,13 @@ class _Splitter:
         }
 
     def placed(self) -> Placed:
+        forward, label = lead_to(self.graph, [self.graph.loss]), labels(self.graph, self.parts)
         for at, node in enumerate(self.graph.nodes):
+            self.section = (label[at], forward[at])
             self.values.append(self._value(at, node))
         state, pieces = self._state()
         if not any(len(found) > 1 for found in pieces.values()):
-            least = f"at least {LEAST} words and {self.ranks} rows"
+            least = f"at least {self.price.least} words and {self.ranks} rows"
             raise NotParallel(f"split: no tensor of the state has {least}; take fewer ranks, or one process")
         at_position = {entry.before: position for position, entry in enumerate(state)}
         nodes = [
@@ -167,7 +184,7 @@ class _Splitter:
 
     def _is_large(self, node: Node) -> bool:
         """Whether a tensor of the state is cut, and what has its shape and makes its new value with it."""
-        return node.elements >= LEAST and node.shape[0] >= self.ranks
+        return bool(node.shape) and node.elements >= self.price.least and node.shape[0] >= self.ranks
 
     def _bounds(self, extent: int) -> tuple[int, ...]:
         return tuple(extent * rank // self.ranks for rank in range(self.ranks + 1))
@@ -188,23 +205,39 @@ class _Splitter:
         operand, shape = _restricted(self.graph.nodes[at], number, cut)
         value = self.values[operand.node]
         if len(value.nodes) == 1:
-            found = replace(operand, node=value.nodes[0])
+            found = replace(operand, node=self._sent_as(value.nodes[0], rank))
         else:
             hit = located(value, self.graph.nodes[operand.node].shape, shape, operand)
-            found = hit[1] if hit else replace(operand, node=self._gather(operand.node, rank))
+            read = self._sent_as(hit[1].node, rank) if hit else self._gather(operand.node, rank)
+            found = replace(hit[1] if hit else operand, node=read)
         self.there.add((found.node, rank))
         strides = tuple(0 if extent <= 1 else stride for extent, stride in zip(shape, found.strides, strict=True))
         return replace(found, strides=strides)
 
+    def _sent_as(self, at: int, rank: int) -> int:
+        """A node, or what another rank is sent of a tensor of the state in this section."""
+        node = self.nodes[at]
+        if self.owner[at] in (None, rank) or node.op != "input":
+            return at
+        key = (at, self.section)
+        if key not in self.again:
+            self.again[key] = self._add(whole_copy(node, at), self.owner[at])
+        return self.again[key]
+
+    def _gathered(self, at: int, rank: int) -> tuple[int, int, Section]:
+        return (at, rank, self.section if at in self.before else (0, False))
+
     def _gather(self, at: int, rank: int) -> int:
-        if (at, rank) not in self.gathered:
+        key = self._gathered(at, rank)
+        if key not in self.gathered:
             node, value = self.graph.nodes[at], self.values[at]
-            operands = tuple(_whole(piece, self.nodes[piece].shape) for piece in value.nodes)
+            read = [self._sent_as(piece, rank) for piece in value.nodes]
+            operands = tuple(_whole(piece, self.nodes[piece].shape) for piece in read)
             extents = tuple(stop - start for start, stop in pairwise(value.bounds))
             made = Node("concat", node.dtype, node.shape, (), operands, (value.axis, *extents))
-            self.gathered[at, rank] = self._add(made, rank)
-            self.there |= {(piece, rank) for piece in value.nodes}
-        return self.gathered[at, rank]
+            self.gathered[key] = self._add(made, rank)
+            self.there |= {(piece, rank) for piece in read}
+        return self.gathered[key]
 
     # --- the choice
 
@@ -220,7 +253,7 @@ class _Splitter:
         return min(costs, key=lambda each: each[0])[1]
 
     def _axes(self, node: Node) -> list[int]:
-        if not node.elements or (node.elements < LEAST and self.message):
+        if not node.elements or node.elements < self.price.least:
             return []
         taken = node.attributes[0] if node.op in ("rank", "concat") else -1
         axes = range(min(1, len(node.shape))) if self.rows else range(len(node.shape))
@@ -234,13 +267,14 @@ class _Splitter:
             value = self.values[operand.node]
             wanted = value.nodes
             if len(wanted) > 1:
-                if (operand.node, rank) in self.gathered:
+                if self._gathered(operand.node, rank) in self.gathered:
                     continue
                 hit = located(value, self.graph.nodes[operand.node].shape, shape, operand)
                 wanted = (hit[1].node,) if hit else wanted
             for found in wanted:
-                if self.owner[found] not in (None, rank) and (found, rank) not in self.there:
-                    total += self.message + WORD * self.nodes[found].elements
+                sent = self.again.get((found, self.section), found)
+                if self.owner[found] not in (None, rank) and (sent, rank) not in self.there:
+                    total += self.price.message + WORD * self.nodes[found].elements
         return total
 
     # --- the state

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from repops.graph import BUFFER, STATE_ROLE, Graph, Node, StateEntry
-from repops.parallel.placement import Placed, is_free
+from repops.parallel.placement import Placed, is_free, resent
 from repops.parallel.schedule import Group, schedule
 from repops.plan.memory import Free, rounded
 
@@ -50,7 +50,7 @@ class RankProgram:
     """state: entries of the placed graph -> the node of what this rank holds of it. batch: names -> node, of what it reads.
 
     kept: shape and dtype by node, of everything that stages read or leave. places: words into the arena, by node and
-    by message (-1 - tag). at_end: (new value, node of the state), copied when all has run. loss: the loss's node, if it is made here.
+    by message (-1 - tag). resent: names under which tensors of the state are sent once more. at_end: (new value, node of the state), copied when all has run. loss: the loss's node, if it is made here.
     """
 
     rank: int
@@ -61,6 +61,7 @@ class RankProgram:
     places: dict[int, int]
     arena_words: int
     first_sends: tuple[Message, ...]
+    resent: dict[int, int]
     at_end: tuple[tuple[int, int], ...]
     loss: int | None
 
@@ -85,6 +86,7 @@ class _Cut:
     def __init__(self, placed: Placed, roots: Sequence[int], changed: dict[int, int]) -> None:
         self.placed, self.graph, self.changed = placed, placed.graph, changed
         self.order = schedule(placed, roots)
+        self.resent = resent(placed)
         self.of_rank: list[list[Group]] = [[g for g in self.order if g.rank == r] for r in range(placed.ranks)]
         self.maker = {at: group for group in self.order for at in group.nodes}
         self.readers: dict[int, list[Group]] = {}  # in the order in which they start
@@ -123,7 +125,8 @@ class _Cut:
         maker = self.maker[after]
         if self.placed.owner[before] != maker.rank or self.readers.get(after) or after == self.graph.loss:
             return False
-        return all(reader.start <= maker.start for reader in self.readers.get(before, ()))
+        old = [before, *(at for at, source in self.resent.items() if source == before)]
+        return all(reader.start <= maker.start for at in old for reader in self.readers.get(at, ()))
 
     def programs(self) -> list[RankProgram]:
         return [self._program(rank) for rank in range(self.placed.ranks)]
@@ -151,7 +154,8 @@ class _Cut:
         kept = {at: self.graph.nodes[at] for at in {*batch_nodes, *state.values()}}
         first_sends = tuple(m for m in sends if m.of_state)
         loss = self.graph.loss if self.graph.loss in mine else None
-        return RankProgram(rank, stages, state, batch, kept, places, words, first_sends, moved, loss)
+        resent = {m.nodes[0]: self.resent[m.nodes[0]] for m in first_sends if m.nodes[0] in self.resent}
+        return RankProgram(rank, stages, state, batch, kept, places, words, first_sends, resent, moved, loss)
 
     def _left(self, mine: set[int], moved: set[int], sends: list[Message]) -> set[int]:
         """Values that outlive their stage."""
