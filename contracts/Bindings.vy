@@ -49,6 +49,8 @@ TARGETS: constant(Bytes[7]) = b"targets"
 PRESENT: constant(Bytes[7]) = b"present"
 # Of `updates/`, which a tensor's name comes behind.
 UPDATES_BYTES: constant(uint256) = 8
+RESIDUAL: constant(Bytes[9]) = b"residual/"
+RESIDUAL_BYTES: constant(uint256) = 9
 
 
 tasks: immutable(address)
@@ -113,8 +115,14 @@ def _begin(frame: IEvidence.Frame, position: IEvidence.Position, begin: bindings
     bindings._check_entry(frame, begin.entry, position.index)
     name: Bytes[bindings.MAX_ENTRY] = bindings._name(begin.entry, bindings.STATE_NAME_AT)
     root: bytes32 = begin.tensor.root
-    if bindings._number(begin.entry.data, 0) != OPTIMIZER:
-        bindings._check_tensor(frame.start_root, name, begin.tensor)
+    is_opened: bool = True
+    source: bytes32 = frame.start_root
+    if bindings._number(begin.entry.data, 0) == OPTIMIZER:
+        is_opened = False
+        if frame.carry > 1 and frame.round % frame.carry != 0 and name != SEED:
+            is_opened, source = self._carried(frame, begin, name)
+    if is_opened:
+        bindings._check_tensor(source, name, begin.tensor)
     else:
         before: uint256 = bindings._number(begin.entry.data, 4)
         leaf: bytes32 = openings._descriptor_leaf(begin.descriptor)
@@ -129,6 +137,40 @@ def _begin(frame: IEvidence.Frame, position: IEvidence.Position, begin: bindings
         head, count = openings._head(begin.descriptor)
         root = merkle._tensor_root(head, filled._root(count, word))
     self._check_false(position.node != merkle._state_leaf(name, root))
+
+
+@internal
+@view
+def _carried(
+    frame: IEvidence.Frame, begin: bindings.Begin, name: Bytes[bindings.MAX_ENTRY]
+) -> (bool, bytes32):
+    """
+    @notice Whether a private entry is carried over, and from which state: of the claim before, which is the aggregated one of the
+            turn before that holds the slot, where its operator is the same.
+    """
+    assert claims._hash(begin.claim) == frame.claim, "evidence: other claim"
+    # A round that is no restart is not the first, and neither is its turn.
+    turn: uint256 = begin.claim.turn - 1
+    kept: uint256 = convert(
+        staticcall ISettlementViews(settlement).claims(frame.job, claims.AGGREGATION, turn), uint256
+    )
+    if kept == 0:
+        return False, empty(bytes32)
+    assert claims._is_of(kept, begin.aggregation), "evidence: other claim"
+    # What is kept there may be of an earlier turn; after a rollback the turn before did not aggregate the round before.
+    if begin.aggregation.turn != turn or begin.aggregation.round + 1 != frame.round:
+        return False, empty(bytes32)
+    mask: uint256 = self._given(frame.job, begin.aggregation, begin.present)
+    for each: bindings.Present in begin.present:
+        if claims._covers(each.scope, frame.slot):
+            if each.operator != begin.claim.operator:
+                return False, empty(bytes32)
+            self._check_result(begin.result, frame.slot, begin.aggregation.start_root, each.scope >> 16, each.root)
+            # What compression kept back of an update was committed to beside it.
+            is_residual: bool = len(name) > RESIDUAL_BYTES and slice(name, 0, RESIDUAL_BYTES) == RESIDUAL
+            return True, begin.result.update_root if is_residual else begin.result.end_root
+    assert mask == begin.aggregation.scope, "evidence: claims missing"
+    return False, empty(bytes32)
 
 
 @internal
@@ -167,7 +209,12 @@ def _input(frame: IEvidence.Frame, position: IEvidence.Position, given: bindings
     is_batch: bool = self._is_batch(frame, given.descriptor)
     self._check_here(not is_batch or frame.kind == UPDATE_PROGRAM)
     name: Bytes[bindings.MAX_ENTRY] = self._input_name(frame, given.descriptor, given.entry, is_batch)
-    bindings._check_tensor(frame.end_root if is_batch else frame.before, name, given.tensor)
+    # What an update is given of private state is as the slot ended, like its batch.
+    is_private: bool = (
+        frame.kind == UPDATE_PROGRAM and not is_batch and bindings._number(given.entry.data, 0) == OPTIMIZER
+    )
+    source: bytes32 = frame.end_root if is_batch or is_private else frame.before
+    bindings._check_tensor(source, name, given.tensor)
     self._check_false(given.tensor.root != frame.tensor_root)
 
 
@@ -224,7 +271,7 @@ def _update(frame: IEvidence.Frame, position: IEvidence.Position, given: binding
     name: Bytes[bindings.MAX_ENTRY] = self._batch_name(frame, position, given.descriptor, given.entry)
     committed: bytes4 = bindings._shown(position, given.leaf, given.element)
     assert claims._hash(given.claim) == frame.claim, "evidence: other claim"
-    is_all: bool = self._given(frame.job, given) == given.claim.scope
+    is_all: bool = self._given(frame.job, given.claim, given.present) == given.claim.scope
     word: bytes4 = empty(bytes4)
     if name == PRESENT:
         assert is_all, "evidence: claims missing"
@@ -243,7 +290,7 @@ def _update(frame: IEvidence.Frame, position: IEvidence.Position, given: binding
         first: uint256 = 0
         root: bytes32 = empty(bytes32)
         for each: bindings.Present in given.present:
-            if slot >= each.scope >> 16 and slot - (each.scope >> 16) < each.scope & bits.U16:
+            if claims._covers(each.scope, slot):
                 is_present = True
                 first = each.scope >> 16
                 root = each.root
@@ -257,16 +304,20 @@ def _update(frame: IEvidence.Frame, position: IEvidence.Position, given: binding
 
 @internal
 @view
-def _given(job: uint256, given: bindings.Update) -> uint256:
+def _given(
+    job: uint256,
+    aggregation: ISettlementViews.Claim,
+    present: DynArray[bindings.Present, bindings.MAX_PRESENT],
+) -> uint256:
     """
     @notice The mask of the seats whose claims of the aggregated turn are given, in ascending order: each is in the
             aggregation's mask, and its claim the one that Settlement keeps, whatever became of it.
     """
     mask: uint256 = 0
-    for each: bindings.Present in given.present:
-        assert given.claim.scope >> each.seat & 1 == 1 and mask >> each.seat == 0, "evidence: not a present seat"
+    for each: bindings.Present in present:
+        assert aggregation.scope >> each.seat & 1 == 1 and mask >> each.seat == 0, "evidence: not a present seat"
         mask |= 1 << each.seat
-        claim: ISettlementViews.Claim = given.claim
+        claim: ISettlementViews.Claim = aggregation
         claim.seat = each.seat
         claim.operator = each.operator
         claim.scope = each.scope

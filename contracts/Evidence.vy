@@ -34,8 +34,8 @@ CANONICAL_NAN: constant(uint256) = 511 << 22
 INFINITY: constant(uint256) = 255 << 23
 MAGNITUDE: constant(uint256) = 2**31 - 1
 
-# Where a part's struct begins in the call: after the selector, the arguments' 36 words, the length of `data`, an offset.
-PART_AT: constant(uint256) = 4 + 38 * 32
+# Where a part's struct begins in the call: after the selector, the arguments' 37 words, the length of `data`, an offset.
+PART_AT: constant(uint256) = 4 + 39 * 32
 # Its fields.
 DESCRIPTOR: constant(uint256) = 0
 NUMBER: constant(uint256) = 1

@@ -211,7 +211,7 @@ def challenge(
         and (kind == TRAINING or job != claims.TRIALS)
     ), "referee: not of this kind"
     assert (
-        slot == 0 if kind == AGGREGATION else claims._holds_slot(claim, slot)
+        slot == 0 if kind == AGGREGATION else claims._covers(claim.scope, slot)
     ), "referee: no such slot"
     work_root: bytes32 = openings._work_root(work)
     assert (
@@ -233,6 +233,7 @@ def challenge(
     frame.inner_steps = work.inner_steps
     frame.segment_steps = work.segment_steps
     frame.rows = work.rows
+    frame.carry = work.carry
     if kind == AGGREGATION:
         frame.before = claim.start_root
         frame.after = claim.root

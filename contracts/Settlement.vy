@@ -127,7 +127,7 @@ holdings: HashMap[uint256, HashMap[uint256, uint256]]
 tenures: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> operator -> what it has at stake
 standings: HashMap[uint256, HashMap[uint256, uint256]]
-# job -> seat -> turn mod depth -> the newest claim
+# job -> seat -> turn mod (depth + 1) -> the newest claim
 claim_words: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
 
 
@@ -971,9 +971,10 @@ def _check_availability():
 @view
 def _place(job: uint256, turn: uint256) -> uint256:
     """
-    @return Where in the ring the claims of a turn are kept.
+    @return Where in the ring the claims of a turn are kept: those of the turn before a pending claim's are there still.
     """
-    return turn % max(self.stages[job] >> 192 & bits.U8, 1)
+    # The depth is at most 16.
+    return turn % unsafe_add(self.stages[job] >> 192 & bits.U8, 1)
 
 
 @internal

@@ -37,6 +37,9 @@ _CLAIM = "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes
 _SOURCE = "(uint256,uint256,uint256,uint256,bytes32[3])"
 _LEAF = "(uint256,bytes32[16])"
 
+NO_CLAIM = Claim(0, 0, 0, 0, 0, 0, 0, bytes(32), bytes(32), 0)
+NO_RESULT = Result()
+
 
 # --- what several kinds open
 
@@ -133,16 +136,23 @@ class End:
 class Begin:
     """2: the entry of STATE that the game stands at is not what the slot-round begins with.
 
-    tensor: of the entry's name in `start_root`, for a tensor of the module. descriptor, path: the node `entry.before` under
-    the program's nodes, for an entry of the optimiser. The others are left empty.
+    tensor: of the entry's name in `start_root`, for a tensor of the module, or in what the claim before left, for a private
+    one that is carried over. descriptor, path: the node `entry.before` under the program's nodes, for any other entry of the
+    optimiser. claim and what follows, of a private entry where the round is no restart: the disputed claim, the
+    aggregation that is kept of the turn before, claims in its mask (the one that holds the slot is enough), and the slot's
+    result in it where its operator is the same. What is not needed is left empty.
     """
 
     KIND: ClassVar[int] = 2
-    ABI: ClassVar[str] = f"({_ENTRY},{_TENSOR},bytes,{_HASHES})"
+    ABI: ClassVar[str] = f"({_ENTRY},{_TENSOR},bytes,{_HASHES},{_CLAIM},{_CLAIM},{_PRESENT}[],{_RESULT})"
     entry: Entry
     tensor: Tensor = Tensor()
     descriptor: bytes = b""
     path: Hashes = ()
+    claim: Claim = NO_CLAIM
+    aggregation: Claim = NO_CLAIM
+    present: tuple[Present, ...] = ()
+    result: Result = NO_RESULT
 
 
 @dataclass(frozen=True)
@@ -164,7 +174,7 @@ class Input:
     """4: a node that is an input of a state is not the tensor of that state.
 
     entry: of the program's state, or of its batch where that is a state too (the update's). tensor: of the entry's name in
-    the state it comes from: `before`, or `end_root` for the batch of an update.
+    the state it comes from: `before`, or `end_root` for the batch of an update and what is private of its state.
     """
 
     KIND: ClassVar[int] = 4

@@ -30,4 +30,5 @@ def work_of(manifest: Manifest, step: Graph) -> Work:
         inner_steps=manifest.inner_steps,
         segment_steps=manifest.segment_steps,
         rows=manifest.batch_size,
+        carry=manifest.carry,
     )

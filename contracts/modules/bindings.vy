@@ -60,11 +60,17 @@ struct End:
     path: DynArray[bytes32, merkle.MAX_DEPTH]
 
 
+# From `claim` on: the disputed one, what Settlement keeps of the aggregation of the turn before, claims in its mask, and the
+# slot's result in the one that holds it.
 struct Begin:
     entry: Entry
     tensor: Tensor
     descriptor: Bytes[openings.MAX_DESCRIPTOR]
     path: DynArray[bytes32, merkle.MAX_DEPTH]
+    claim: ISettlementViews.Claim
+    aggregation: ISettlementViews.Claim
+    present: DynArray[Present, MAX_PRESENT]
+    result: openings.Result
 
 
 struct Output:

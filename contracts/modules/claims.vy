@@ -58,9 +58,16 @@ def _status(settlement: address, job: uint256, claim: ISettlementViews.Claim) ->
     word: uint256 = convert(
         staticcall ISettlementViews(settlement).claims(job, claim.seat, claim.turn), uint256
     )
-    if word >> 16 != convert(self._hash(claim), uint256) >> 16:
-        return 0
-    return word & bits.U8
+    return word & bits.U8 if self._is_of(word, claim) else 0
+
+
+@internal
+@pure
+def _is_of(word: uint256, claim: ISettlementViews.Claim) -> bool:
+    """
+    @notice Whether the word that is kept of a claim is this one's.
+    """
+    return word >> 16 == convert(self._hash(claim), uint256) >> 16
 
 
 @internal
@@ -69,5 +76,14 @@ def _holds_slot(claim: ISettlementViews.Claim, slot: uint256) -> bool:
     """
     @notice Whether a claim of slots covers the slot: its scope is `first << 16 | count`.
     """
-    first: uint256 = claim.scope >> 16
-    return claim.seat != AGGREGATION and slot >= first and slot - first < claim.scope & bits.U16
+    return claim.seat != AGGREGATION and self._covers(claim.scope, slot)
+
+
+@internal
+@pure
+def _covers(scope: uint256, slot: uint256) -> bool:
+    """
+    @notice Whether the scope of a claim of slots has the slot.
+    """
+    first: uint256 = scope >> 16
+    return slot >= first and slot - first < scope & bits.U16

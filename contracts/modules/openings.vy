@@ -35,6 +35,8 @@ struct Work:
     inner_steps: uint256
     segment_steps: uint256
     rows: uint256
+    # Rounds from one restart of private state to the next.
+    carry: uint256
 
 
 # What a slot's result leaf is made of besides the claim's `start_root`, and the path from it to the claim's root.
@@ -111,6 +113,7 @@ def _work_root(work: Work) -> bytes32:
             self._big_endian(work.inner_steps),
             self._big_endian(work.segment_steps),
             self._big_endian(work.rows),
+            self._big_endian(work.carry),
         )
     )
 

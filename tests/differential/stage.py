@@ -288,7 +288,7 @@ class Stage:
         held = self.world.seat(job, seat)
         root = results.round_root(held.first, held.count, run.turn, run.start_root)
         self.ok("settlement", "commit", f"{name} hot", job, seat, run.turn, root, b"b" * 32)
-        return self.world.claims[job, seat, run.turn % run.depth].claim
+        return self.world.claims[job, seat, run.turn % (run.depth + 1)].claim
 
     def commit_all(self, job: int) -> None:
         """Every holder, for every seat that is missing."""
@@ -302,7 +302,7 @@ class Stage:
         name = self.name_of(self.world.seat(job, AGGREGATOR_SEAT).operator)
         args = (job, run.turn, seats.present(run), results.checkpoint_root(run.turn), b"c" * 32)
         self.ok("settlement", "post_checkpoint", f"{name} hot", *args)
-        return self.world.claims[job, AGGREGATOR_SEAT, run.turn % run.depth].claim
+        return self.world.claims[job, AGGREGATOR_SEAT, run.turn % (run.depth + 1)].claim
 
     def play_round(self, job: int) -> None:
         """Everyone commits; where a seat has no holder the turn waits for its inputs to close."""

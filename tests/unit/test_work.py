@@ -21,11 +21,16 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> SmallJob:
     return publish(tmp_path_factory.mktemp("work"))
 
 
-def test_work_root__is_the_hash_of_three_programs_and_three_numbers(job: SmallJob) -> None:
+def test_work_root__is_the_hash_of_three_programs_and_four_numbers(job: SmallJob) -> None:
     manifest, step = job.manifest, syncer.fetch_programs(job.store, job.manifest).graph
     programs = (step, update_program(step, Compression()), aggregation_program(step, Joining(3, Outer(0.7, 0.5))))
     text = b"\x09" + b"".join(encoding.root(each) for each in programs)
-    for number in (5, 2, 4):  # inner steps, steps of a segment, examples of a batch
+    for number in (
+        5,
+        2,
+        4,
+        1,
+    ):  # inner steps, steps of a segment, examples of a batch, rounds that private state is carried
         text += number.to_bytes(4, "big")
     assert (manifest.outer, manifest.slots) == (Outer(0.7, 0.5), 3)
     assert work_of(manifest, step).root == hashlib.sha256(text).digest()
@@ -40,6 +45,7 @@ def test_work_root__is_the_hash_of_three_programs_and_three_numbers(job: SmallJo
         lambda m: replace(m, inner_steps=6),
         lambda m: replace(m, segment_steps=3),
         lambda m: replace(m, batch_size=8),
+        lambda m: replace(m, carry=2),
     ],
 )
 def test_work_root__of_another_manifest__is_another(job: SmallJob, change: Callable[[Manifest], Manifest]) -> None:

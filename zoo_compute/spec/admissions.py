@@ -32,7 +32,7 @@ def seed(block_hash: bytes, operator: int, workload: Workload) -> bytes:
 
 def work_of(workload: Workload) -> Work:
     """As a job's: one program, segments of one step. Of a batch of zeros nobody asks which row is which example."""
-    return Work((workload.program_root, EMPTY, EMPTY), workload.steps, 1, 0)
+    return Work((workload.program_root, EMPTY, EMPTY), workload.steps, 1, 0, 1)
 
 
 def claim_of(operator: int, workload: Workload, seed: bytes, segment_root: bytes, deadline: int) -> Claim:

@@ -67,10 +67,11 @@ class Work:
     inner_steps: int
     segment_steps: int
     rows: int
+    carry: int = 1  # rounds from one restart of private state to the next
 
     @property
     def root(self) -> bytes:
-        numbers = (self.inner_steps, self.segment_steps, self.rows)
+        numbers = (self.inner_steps, self.segment_steps, self.rows, self.carry)
         return sha256(b"\x09" + b"".join(self.programs) + b"".join(n.to_bytes(4, "big") for n in numbers)).digest()
 
 
@@ -175,6 +176,7 @@ class Frame:
     inner_steps: int = 0
     segment_steps: int = 0
     rows: int = 0
+    carry: int = 0
     before: bytes = EMPTY
     after: bytes = EMPTY
     tree_root: bytes = EMPTY

@@ -133,6 +133,7 @@ def _first_frame(job: int, claim: Claim, kind: Kind, slot: int, work: Work, resu
         inner_steps=work.inner_steps,
         segment_steps=work.segment_steps,
         rows=work.rows,
+        carry=work.carry,
         before=before,
         after=after,
         tree_root=result.segment_root if kind == Kind.TRAINING else EMPTY,

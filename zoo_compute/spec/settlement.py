@@ -175,8 +175,8 @@ def release(w: World, msg: Message, job: int, operator: int) -> None:
 
 
 def place_of(w: World, job: int, claim: Claim) -> tuple[int, int, int]:
-    """Where in the ring a claim is kept."""
-    return job, claim.seat, claim.turn % max(w.run(job).depth, 1)
+    """Where in the ring a claim is kept: one turn longer than claims can be pending, for what a slot carries over."""
+    return job, claim.seat, claim.turn % (w.run(job).depth + 1)
 
 
 def known(w: World, job: int, claim: Claim) -> Posted | None:

@@ -290,6 +290,12 @@ class Claim:
         """Slots it stands for; 0 of an aggregation."""
         return 0 if self.is_aggregation else self.scope & 0xFFFF
 
+    @property
+    def slots(self) -> range:
+        """Those it stands for; none of an aggregation."""
+        first = self.scope >> 16
+        return range(first, first + self.count)
+
 
 class ClaimStatus(IntEnum):
     """docs/protocol.md, "Settlement"."""
@@ -439,7 +445,7 @@ class World:
     runs: dict[int, Run] = field(default_factory=dict)
     seats: dict[tuple[int, int], Seat] = field(default_factory=dict)  # (job, seat)
     standings: dict[tuple[int, int], Standing] = field(default_factory=dict)  # (job, operator)
-    claims: dict[tuple[int, int, int], Posted] = field(default_factory=dict)  # (job, seat, turn mod depth)
+    claims: dict[tuple[int, int, int], Posted] = field(default_factory=dict)  # (job, seat, turn mod (depth + 1))
     lanes: dict[tuple[int, int], Lane] = field(default_factory=dict)  # (job, turn)
     # Rewards
     pool: int = 0

@@ -27,6 +27,7 @@ class Frame(NamedTuple):
     inner_steps: int
     segment_steps: int
     rows: int
+    carry: int
     before: bytes
     after: bytes
     tree_root: bytes

@@ -32,6 +32,7 @@ class Work(NamedTuple):
     inner_steps: int
     segment_steps: int
     rows: int
+    carry: int
 
 
 class Result(NamedTuple):
@@ -61,6 +62,7 @@ class Frame(NamedTuple):
     inner_steps: int
     segment_steps: int
     rows: int
+    carry: int
     before: bytes
     after: bytes
     tree_root: bytes
