@@ -16,7 +16,7 @@ from repops.files import parse_state, state_bytes
 from repops.graph import Graph
 from zoo_compute import transport
 from zoo_compute.manifest import MAX_MANIFEST_BYTES, Compression, Manifest
-from zoo_compute.rounds import RESIDUAL, checkpoint_nodes
+from zoo_compute.rounds import RESIDUAL
 from zoo_compute.store import dag
 from zoo_compute.store.interface import Store
 from zoo_compute.store.multiformats import Cid
@@ -34,8 +34,8 @@ class Parts:
 
     @classmethod
     def of(cls, step: Graph, compression: Compression) -> Parts:
-        nodes, held = checkpoint_nodes(step), {entry.name for entry in step.state}
-        kept = [RESIDUAL + name for name in step.exchanged if compression.loses and RESIDUAL + name in held]
+        nodes = {entry.name: step.nodes[entry.before] for entry in step.state}
+        kept = [RESIDUAL + name for name in step.exchanged if compression.loses and RESIDUAL + name in nodes]
         return cls({name: nodes[name].shape for name in step.exchanged}, tuple(kept), compression.chunk)
 
     @classmethod
