@@ -34,9 +34,8 @@ class Parts:
 
     @classmethod
     def of(cls, step: Graph, compression: Compression) -> Parts:
-        held = {entry.name for entry in step.state}
         nodes = {entry.name: step.nodes[entry.before] for entry in step.state}
-        kept = [RESIDUAL + name for name in step.exchanged if compression.loses and RESIDUAL + name in held]
+        kept = [RESIDUAL + name for name in step.exchanged if compression.loses and RESIDUAL + name in nodes]
         return cls({name: nodes[name].shape for name in step.exchanged}, tuple(kept), compression.chunk)
 
     @classmethod

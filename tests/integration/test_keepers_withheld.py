@@ -102,7 +102,7 @@ def test_an_answer_through_another_contract__is_read_too(withholding: Withholdin
     deployed = w3.eth.wait_for_transaction_receipt(
         w3.eth.send_transaction({"from": anybody, "data": HexBytes(forwarder.replace(" ", ""))})
     )
-    opening: Any = opening_of(case.work.store, case.newest(), 5)
+    opening: Any = opening_of(case.work.store, case.work.job.base["manifest"], case.newest(), 5)
     values = tuple(getattr(opening, name) for name in opening.__dataclass_fields__)
     args: Any = (case.dispute.job, case.claim.fields, STRANGERS_LANE, values)
     data = HexBytes(case.chain.availability.answer(*args).encode())

@@ -298,3 +298,11 @@ def test_the_longest_a_code_can_take__is_bounded_by_the_words() -> None:
         began = time.process_time()
         transport.decode(data, shapes(state))
         assert time.process_time() - began < 1.0
+
+
+def test_chunks__are_those_of_the_compression() -> None:
+    """81,680 words are twenty chunks of 4,084 to it. In chunks of another length the magnitudes of two would be mixed."""
+    chunks = [sparse((4084,), seed=at) for at in range(20)]
+    scaled = [chunk * np.float32(2.0 ** (at % 3)) for at, chunk in enumerate(chunks)]
+    state = {"a": np.concatenate(scaled)}
+    assert len(transport.encode(state, Head(4096))) < 0.95 * len(transport.encode(state, Head(3000)))
