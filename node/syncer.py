@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from node import prover
-from node.device import CPU, GB, computes_on, memory, needed_bytes, pick
+from node.device import CPU, GB, computes_on, memory, needed_bytes, pick, threads
 from node.errors import BadInputs, NodeOutOfMemory
 from node.fetching import absent_place, checkpoint_or_withheld
 from node.programs import Programs, State
@@ -17,6 +17,7 @@ from repops import encoding
 from repops.commitments import state_root
 from repops.files import FileRefused, parse_state, state_bytes
 from repops.graph import BadProgram, Graph, Node
+from zoo_compute import updates
 from zoo_compute.data import Examples
 from zoo_compute.manifest import MAX_MANIFEST_BYTES, Joining, Manifest
 from zoo_compute.outer import OUTER
@@ -25,6 +26,8 @@ from zoo_compute.records import MAX_POINTER_BYTES, BadRecord
 from zoo_compute.records import Pointer as Pointer
 from zoo_compute.rounds import RESIDUAL, batch_nodes, checkpoint_nodes, with_residuals
 from zoo_compute.store.interface import Store
+from zoo_compute.transport import TransportRefused
+from zoo_compute.updates import Parts, Received
 from zoo_compute.work import work_of
 
 TIMEOUT_S = 120.0
@@ -75,6 +78,26 @@ def get_state(store: Store, cid: str, root: bytes, *, max_bytes: int, timeout_s:
     if found != root:
         raise BadInputs(f"state {cid}: its root is {found.hex()}, expected {root.hex()}")
     return state
+
+
+def put_update(store: Store, update: State, manifest: Manifest, step: Graph) -> str:
+    """Store a slot's update, pinned; the CID of what others read of it."""
+    return updates.put(store, update, Parts.of(step, manifest.compression), threads=threads())
+
+
+def get_update(
+    store: Store, entry: SlotResult, manifest: Manifest, step: Graph, *, timeout_s: float = TIMEOUT_S
+) -> Received:
+    """Fetch what a slot's author sent of its update, checked against its root. Raises BadInputs; the store's errors pass."""
+    try:
+        parts = Parts.of(step, manifest.compression)
+        update = updates.get(store, entry.update, parts, timeout_s=timeout_s, threads=threads())
+    except TransportRefused as error:
+        raise BadInputs(f"update {entry.update}: {error}") from error
+    if update.tree.root != entry.update_root:
+        found, wanted = update.tree.root.hex(), entry.update_root.hex()
+        raise BadInputs(f"update {entry.update}: its root is {found}, expected {wanted}")
+    return update
 
 
 def fetch_manifest(store: Store, cid: str) -> Manifest:
@@ -161,17 +184,6 @@ def checkpoint_bytes(step: Graph, joining: Joining) -> int:
 
 def _file_bytes(nodes: dict[str, Node]) -> int:
     return HEADER_ROOM + 4 * sum(node.elements for node in nodes.values())
-
-
-def update_nodes(step: Graph) -> dict[str, Node]:
-    """What an update holds."""
-    nodes = {entry.name: step.nodes[entry.before] for entry in step.state}
-    return {name: nodes[name] for name in step.exchanged}
-
-
-def update_bytes(step: Graph) -> int:
-    """The most bytes an update's file can have."""
-    return _file_bytes(update_nodes(step))
 
 
 def fetch_examples(store: Store, manifest: Manifest, step: Graph) -> Examples:

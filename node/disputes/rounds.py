@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from node.disputes.computation import Asked, Computation, Roots, SlotRound, tensor_in
+from node.disputes.computation import Asked, Computation, Roots, SlotRound
 from node.programs import State
 from repops.commitments import Array, tensor_roots
 from repops.graph import STATE_ROLE, Graph
@@ -18,6 +18,7 @@ from zoo_compute.manifest import Manifest
 from zoo_compute.rounds import PRESENT, UPDATES, aggregation_batch, aggregation_program, update_program
 from zoo_compute.spec.games import Result
 from zoo_compute.spec.state import Claim
+from zoo_compute.transport.pruning import PrunedTree
 
 
 class OneStep(Computation):
@@ -66,8 +67,8 @@ class Seated:
 class Aggregation(OneStep):
     """The next checkpoint, from the present slots' updates.
 
-    claim: the aggregation's; seated: the claims of the seats in its mask. Who answers for an aggregation needs neither: they are
-    for evidence.
+    claim: the aggregation's; seated: the claims of the seats in its mask; trees: of the updates, where more is under their roots
+    than `updates` has. Who answers for an aggregation needs none of these: they are for evidence.
     """
 
     def __init__(
@@ -79,10 +80,12 @@ class Aggregation(OneStep):
         *,
         claim: Claim | None = None,
         seated: Sequence[Seated] = (),
+        trees: Mapping[int, PrunedTree] | None = None,
         folder: Path | None = None,
     ) -> None:
         super().__init__(aggregation_program(step, manifest.joining), checkpoint, folder=folder)
         self.joining, self.updates = manifest.joining, updates
+        self._trees = trees or {}
         self._claim, self._seated = claim, sorted(seated, key=lambda each: each.claim.seat)
 
     def given(self, step: int) -> tuple[State, Mapping[str, Array]]:
@@ -107,8 +110,8 @@ class Aggregation(OneStep):
 
     def _word(self, slot: int, name: str, at: int) -> Words:
         update = self.updates[slot]
-        tensor = tensor_in(tensor_roots(update), name)
-        return words_of(WholeTensor.of(update[name]), at, tensor.index, tensor.path)
+        tree = self._trees.get(slot) or PrunedTree(tensor_roots(update), (), ())
+        return words_of(WholeTensor.of(update[name]), at, *tree.path(name))
 
 
 class _Stacked(Mapping[str, Array]):
