@@ -146,7 +146,10 @@ def seeded(options: argparse.Namespace, seed: int) -> dict[str, dict[str, Any]]:
                 manifest = publish_files(job, data, store)
                 found[name] = network(manifest, syncer.fetch_job(store, manifest)).told()
         found[name]["cpu_s"] = time.process_time() - began
-        print(f"seed {seed} {name}: held-out loss {found[name]['loss']:.4f}, {found[name]['bytes']:,.0f} bytes", file=sys.stderr)
+        print(
+            f"seed {seed} {name}: held-out loss {found[name]['loss']:.4f}, {found[name]['bytes']:,.0f} bytes",
+            file=sys.stderr,
+        )
     return found
 
 
@@ -179,7 +182,9 @@ def summary(options: argparse.Namespace, seeds: Mapping[int, Mapping[str, Any]])
 
 
 def shown(result: Mapping[str, Any]) -> str:
-    lines = [f"{'kind':<10} {'held-out loss':>13} {'gap to dense':>13} {'bytes sent':>16} {'x float32':>10} {'MB/s':>7}"]
+    lines = [
+        f"{'kind':<10} {'held-out loss':>13} {'gap to dense':>13} {'bytes sent':>16} {'x float32':>10} {'MB/s':>7}"
+    ]
     for name, row in result["kinds"].items():
         cells = [f"{row['loss']:>13.4f}", f"{100 * (row['loss_gap'] or 0):>12.2f}%", f"{row['bytes']:>16,.0f}"]
         cells += [f"{row['ratio']:>10.1f}", f"{row['codec_mb_s']:>7.0f}"] if "ratio" in row else []

@@ -81,4 +81,11 @@ def _heldout(job: ComputeJob, data: Dataset, module: nn.Module, loss_of: Any) ->
     size = job.training.batch_size
     count = len(data.heldout["tokens"]) // size
     batches = np.arange(count * size).reshape(count, size)
-    return float(np.mean([float(loss_of(module(inputs), targets)) for inputs, targets in (_tensors(data.heldout, index) for index in batches)]))
+    return float(
+        np.mean(
+            [
+                float(loss_of(module(inputs), targets))
+                for inputs, targets in (_tensors(data.heldout, index) for index in batches)
+            ]
+        )
+    )

@@ -107,7 +107,9 @@ class AggregationSection:
     mixing: str = "none"
 
     def of(self, slots: int) -> Aggregation:
-        hostile = (0 if self.rule in ("mean", "sent_mean") else (slots - 1) // 4) if self.hostile is None else self.hostile
+        hostile = (
+            (0 if self.rule in ("mean", "sent_mean") else (slots - 1) // 4) if self.hostile is None else self.hostile
+        )
         return Aggregation(self.rule, hostile, self.mixing)
 
 

@@ -24,9 +24,9 @@ from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, BadProgram, Gra
 from tests.unit.node_jobs import MODEL, TEXT, TRAINING
 from zoo_compute.data import prepare_text
 from zoo_compute.job import ComputeJob, JobError
-from zoo_compute.manifest import Compression, Manifest
+from zoo_compute.manifest import Aggregation, Compression, Joining, Manifest, Outer
 from zoo_compute.publish import publish_files
-from zoo_compute.rounds import RESIDUAL, private, update_program, with_residuals
+from zoo_compute.rounds import RESIDUAL, aggregation_batch, aggregation_program, private, update_program, with_residuals
 from zoo_compute.store import BlockStore
 
 SHAPES = {"bias": (7,), "even": (4, 16), "odd": (5, 9), "scalar": (), "none": (0, 3)}
@@ -235,6 +235,17 @@ def test_with_residuals__twice__is_once_and_their_names_are_private() -> None:
 def test_with_residuals__a_name_that_is_taken__is_refused() -> None:
     with pytest.raises(BadProgram, match="'residual/x' is no residual of 'x'"):
         with_residuals(step_of({"residual/x": (3,), "x": (3,)}))
+
+
+def test_sent_mean__of_each_value__is_over_the_slots_that_sent_it_and_of_all_that_did_the_mean() -> None:
+    step = step_of({"x": (5,)})
+    rows = np.array([[2, 0, -0.0, np.nan, 1], [4, 0, 3, 1, 1], [0, 0, 0, 0, 1]], np.float32)
+    updates = {slot: {"x": row} for slot, row in enumerate(rows)}
+    for rule, wanted in [("sent_mean", [3, 0, 3, np.nan, 1]), ("mean", [2, 0, 1, np.nan, 1])]:
+        joining = Joining(5, Outer(1.0, 0.0), Aggregation(rule))
+        run = backend.prepare(aggregation_program(step, joining))
+        run.step(aggregation_batch(["x"], joining, updates))
+        np.testing.assert_array_equal(-run.state["x"], np.array(wanted, np.float32))
 
 
 def job_of(**training: object) -> ComputeJob:

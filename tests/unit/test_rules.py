@@ -23,7 +23,12 @@ from zoo_compute.publish import initial_checkpoint
 from zoo_compute.rounds import SCORES, aggregation_batch, aggregation_program
 
 SLOTS, HOSTILE = 9, 2
-ROBUST = [Aggregation(rule, HOSTILE, mixing) for rule in RULES if rule != "mean" for mixing in MIXINGS]
+ROBUST = [
+    Aggregation(rule, HOSTILE, mixing)
+    for rule in RULES
+    if "mean" not in (rule, rule.removeprefix("sent_"))
+    for mixing in MIXINGS
+]
 PLAIN = Outer(1.0, 0.0)  # the next checkpoint is the one before less the joined update
 ADAMW = Outer(0.01, 0.9, kind="adamw", beta2=0.99, weight_decay=0.1)
 ids = [f"{rule.rule}-{rule.mixing}" for rule in ROBUST]
