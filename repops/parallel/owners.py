@@ -111,9 +111,9 @@ class _Owners:
     def owners_read(self, at: int) -> dict[int, int]:
         """Words of a node's operands by owner; single words count only where there is nothing else."""
         nodes = self.graph.nodes
-        found = [
-            (owner, nodes[o.node].elements) for o in nodes[at].operands if (owner := self.owner[o.node]) is not None
-        ]
+        sources = [operand.node for operand in nodes[at].operands]
+        owners = [self.used_by.get(source, self.owner[source]) for source in sources]
+        found = [(o, nodes[source].elements) for o, source in zip(owners, sources, strict=True) if o is not None]
         large = [(owner, words) for owner, words in found if words > 1]
         out: dict[int, int] = {}
         for owner, words in large or found:
@@ -169,6 +169,11 @@ class _Pipeline(_Owners):
             users = [at for name in names for at in self.readers[entries[name].before] if self.forward[at]]
             owners = [owner for at in sorted(users) if (owner := self.owner[at]) is not None]
             self.live(names, owners[0] if owners else 0)
+        # The backward pass reads a tensor where the forward pass did last: an embedding that is the head too, at the end.
+        for entry in self.graph.state:
+            readers = [self.owner[at] or 0 for at in self.readers[entry.before] if self.forward[at]]
+            if readers:
+                self.used_by[entry.before] = max(readers)
 
     def chosen(self, read: dict[int, int]) -> int | None:
         return min(read, default=None)

@@ -31,13 +31,14 @@ PLACEMENTS = {
 }
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-@pytest.mark.parametrize("parts", [1, 3])
-@pytest.mark.parametrize("placement", PLACEMENTS)
+LAID_OUT = [
+    (name, parts, ranks) for name in PLACEMENTS for parts in (1, 3) for ranks in (2, 3) if name != "data" or parts == 3
+]
+
+
+@pytest.mark.parametrize(("placement", "parts", "ranks"), LAID_OUT)
 @pytest.mark.parametrize("model", MODELS)
 def test_steps_on_ranks__have_the_bits_of_one_process(model: str, placement: str, parts: int, ranks: int):
-    if placement == "data" and parts < ranks:
-        pytest.skip("fewer micro-batches than ranks: refused, as another test says")
     case = model_case(model, parts)
     placed = PLACEMENTS[placement](case.graph, ranks, parts)
     assert {owner for owner in placed.owner if owner is not None} == set(range(ranks))
@@ -102,7 +103,7 @@ def test_a_pipeline__sends_activations_and_their_gradients_and_no_weights():
     activation = 4 * 16 * 32
     sent = [sum(m.words for stage in part.step.stages for m in stage.sends) for part in together.parts]
     tied = case.state["tokens.weight"].size  # the embedding is the head too: both ends need it, and give its gradient
-    assert sum(sent) <= 4 * activation + tied + 256
+    assert sum(sent) <= 3 * activation + tied + 512  # the last: rows of norms, and what the clipping and the guard need
     large = [m.words for part in together.parts for m in part.step.first_sends if m.words > 64]
     assert large == [tied]
 
