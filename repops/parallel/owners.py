@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 
 from repops.graph import Graph
 from repops.parallel.placement import (
@@ -21,6 +23,7 @@ from repops.parallel.placement import (
 )
 
 UPDATE = 32  # operations that a word of the state costs in a step, about
+SLACK = 0.2  # of a stage's share, by which a cut may move to where less is sent
 
 
 def pipeline(graph: Graph, ranks: int, parts: int = 1) -> Placed:
@@ -53,6 +56,7 @@ class _Owners:
         self.graph, self.ranks, self.parts = graph, ranks, parts
         self.labels = labels(graph, parts)
         self.owner: list[int | None] = [None] * len(graph.nodes)
+        self.used_by: dict[int, int] = {}  # tensor of the state -> who reads it beside its home
         self.forward = lead_to(graph, [graph.loss])
         self.makers = same_size_makers(graph, self.labels, parts)
         self.readers: list[list[int]] = [[] for _ in graph.nodes]
@@ -107,9 +111,9 @@ class _Owners:
     def owners_read(self, at: int) -> dict[int, int]:
         """Words of a node's operands by owner; single words count only where there is nothing else."""
         nodes = self.graph.nodes
-        found = [
-            (owner, nodes[o.node].elements) for o in nodes[at].operands if (owner := self.owner[o.node]) is not None
-        ]
+        sources = [operand.node for operand in nodes[at].operands]
+        owners = [self.used_by.get(source, self.owner[source]) for source in sources]
+        found = [(o, nodes[source].elements) for o, source in zip(owners, sources, strict=True) if o is not None]
         large = [(owner, words) for owner, words in found if words > 1]
         out: dict[int, int] = {}
         for owner, words in large or found:
@@ -125,11 +129,30 @@ class _Pipeline(_Owners):
             costs = [work(self.graph.nodes[at]) + UPDATE * self._first_read(at, seen) for at in mine]
             if part == 0 and len(mine) < self.ranks:
                 raise NotParallel(f"pipeline: {len(mine)} nodes of the forward pass for {self.ranks} ranks")
-            total, done = sum(costs) or 1, 0
-            for at, cost in zip(mine, costs, strict=True):
-                self.owner[at] = min(self.ranks - 1, (2 * done + cost) * self.ranks // (2 * total))
-                done += cost
+            cuts = self._cuts(list(accumulate(costs)), self._crossing(mine))
+            for number, at in enumerate(mine):
+                self.owner[at] = bisect_right(cuts, number)
             seen.clear()  # every part counts as the first, so that all are cut alike
+
+    def _cuts(self, done: list[int], crossing: list[int]) -> list[int]:
+        """Where each stage but the first begins: near equal shares of the cost, where the fewest words cross."""
+        out: list[int] = []
+        for stage in range(1, self.ranks):
+            share = done[-1] / self.ranks
+            near = [at for at in range(1, len(done)) if abs(done[at - 1] - stage * share) <= SLACK * share]
+            ideal = min(range(1, len(done)), key=lambda at: abs(done[at - 1] - stage * share))
+            out.append(min([ideal, *near], key=lambda at: (crossing[at], abs(done[at - 1] - stage * share))))
+        return out
+
+    def _crossing(self, mine: list[int]) -> list[int]:
+        """For each place in the forward pass the words made before it that are read from there on."""
+        number = {at: place for place, at in enumerate(mine)}
+        change = [0] * (len(mine) + 1)
+        for place, at in enumerate(mine):
+            last = max((number[reader] for reader in self.readers[at] if reader in number), default=place)
+            change[place + 1] += self.graph.nodes[at].elements
+            change[last + 1] -= self.graph.nodes[at].elements
+        return list(accumulate(change))
 
     def _first_read(self, at: int, seen: set[int]) -> int:
         words = 0
@@ -146,6 +169,11 @@ class _Pipeline(_Owners):
             users = [at for name in names for at in self.readers[entries[name].before] if self.forward[at]]
             owners = [owner for at in sorted(users) if (owner := self.owner[at]) is not None]
             self.live(names, owners[0] if owners else 0)
+        # The backward pass reads a tensor where the forward pass did last: an embedding that is the head too, at the end.
+        for entry in self.graph.state:
+            readers = [self.owner[at] or 0 for at in self.readers[entry.before] if self.forward[at]]
+            if readers:
+                self.used_by[entry.before] = max(readers)
 
     def chosen(self, read: dict[int, int]) -> int | None:
         return min(read, default=None)

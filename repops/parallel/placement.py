@@ -141,7 +141,8 @@ def same_size_makers(graph: Graph, labelled: Sequence[int], parts: int) -> dict[
             single = parts > 1 and labelled[at].bit_count() == 1
             if at in found or single or node.elements != graph.nodes[entry.before].elements or is_free(node):
                 continue
-            found.add(at)
+            if TABLE[node.op].is_map or at == entry.after:
+                found.add(at)
             if TABLE[node.op].is_map:
                 stack += [operand.node for operand in node.operands]
         out[entry.name] = found

@@ -41,12 +41,12 @@ class Price:
     least: int = LEAST
 
 
-def tensor(graph: Graph, ranks: int, parts: int = 1, price: Price = Price()) -> Placed:  # noqa: B008  (frozen)
+def tensor(graph: Graph, ranks: int, parts: int = 1, price: Price = Price()) -> Placed:
     """Any axis of any node."""
     return _Splitter(computed(graph), ranks, parts, price, rows=False).placed()
 
 
-def rows(graph: Graph, ranks: int, parts: int = 1, price: Price = Price()) -> Placed:  # noqa: B008
+def rows(graph: Graph, ranks: int, parts: int = 1, price: Price = Price()) -> Placed:
     """First axes only: examples for what has them, rows of weights for their gradients. Data-parallel without micro-batches."""
     return _Splitter(computed(graph), ranks, parts, price, rows=True).placed()
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -70,23 +70,9 @@ class Together:
                     rank.state[piece.entry][...] = given[piece.start : piece.stop] if given.ndim else given
 
     def run(self, what: str, batch: Mapping[str, Array]) -> float:
-        out: list[Any] = [None] * len(self.ranks)
-
-        def one(at: int) -> None:
-            try:
-                out[at] = getattr(self.ranks[at], what)(batch)
-            except BaseException as error:
-                out[at] = error
-
-        threads = [threading.Thread(target=one, args=(at,)) for at in range(len(out))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for error in out:
-            if isinstance(error, BaseException):
-                raise error
-        (loss,) = [each for each in out if each is not None]
+        with ThreadPoolExecutor(len(self.ranks)) as pool:
+            running = [pool.submit(getattr(rank, what), batch) for rank in self.ranks]
+            (loss,) = [answer for each in running if (answer := each.result()) is not None]
         return float(loss)
 
     def state(self) -> dict[str, Array]:
