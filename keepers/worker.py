@@ -15,9 +15,8 @@ from typing import Any
 
 from celery import Celery
 
-from keepers.app import MOVE_QUEUE
-from keepers.requests import PREPARE
-from keepers.work import MOVE, WorkLog
+from keepers.app import KEEPER_QUEUE, MOVE_QUEUE, WATCH
+from keepers.work import MOVE, PREPARE, WorkLog
 from node.errors import Withheld
 from zoo_compute.errors import Retryable
 from zoo_compute.store import BlockStore, Store
@@ -56,11 +55,11 @@ def bind(
 ) -> None:
     """Register tasks on `app`. device: such as `cuda:1`; empty takes the best there is. threads: 0 takes as many as torch would."""
     for task, body in tasks.items():
-        app.task(name=task, ignore_result=True)(_task(body, worklog, store, device, threads))
+        app.task(name=task, ignore_result=True)(_task(app, body, worklog, store, device, threads))
 
 
 def _task(
-    body: Body, worklog: WorkLog, store: Store, device: str, threads: int
+    app: Celery, body: Body, worklog: WorkLog, store: Store, device: str, threads: int
 ) -> Callable[[str, dict[str, Any]], None]:
     def task(name: str, request: dict[str, Any]) -> None:
         if threads:
@@ -68,6 +67,8 @@ def _task(
 
             use_threads(threads)
         run(body, worklog, store, name, {**request, "device": device} if device else request)
+        if worklog.is_awaited():
+            app.send_task(WATCH, expires=60, queue=KEEPER_QUEUE)
 
     task.__name__ = body.__name__
     return task
