@@ -111,7 +111,7 @@ class Watching(threading.Thread):
             head = self.chain.head().number
             if head >= unseen:
                 for event in scan(self.chain, unseen, head, names=tuple(self.seen)):
-                    self.seen[event.name].setdefault(int(event.args["turn"]), time.time())
+                    self.seen[event.name].setdefault(int(event.args["claim"]["turn"]), time.time())
                 unseen = head + 1
 
 

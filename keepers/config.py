@@ -10,10 +10,10 @@ from typing import Any
 
 from repops import fields
 from zoo_compute.amounts import parse_amount
-from zoo_compute.chain.network import write_atomically
+from zoo_compute.atomic import write_atomically
 from zoo_compute.errors import ConfigError, UserError
 from zoo_compute.gpu import PERIODS
-from zoo_compute.operators import CONFIG, HOT_KEY, PASSPHRASE
+from zoo_compute.home import CONFIG, HOT_KEY, PASSPHRASE
 
 MOST_SLOTS = 512  # of a seat: their results must fit a bundle of one block
 ROLES = ("provider", "aggregator", "verifier")

@@ -16,9 +16,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import redis
+
 from keepers import broker
 from keepers.app import MOVE_QUEUE
 from keepers.config import OperatorConfig
+from keepers.work import WorkLog, worker_name
 from zoo_compute.errors import ConfigError
 from zoo_compute.processes import tied_to_parent
 
@@ -88,8 +91,19 @@ class Daemon:
                 continue
             code = child.process.returncode if child.process else None
             log.warning("%s of %s ended (%s); starting it again", child.name, self.config.name, code)
+            self._give_up_leases(child)
             child.backoff_s = min(LONGEST_BACKOFF_S, child.backoff_s * 2)
             _spawn(child)
+
+    def _give_up_leases(self, child: Child) -> None:
+        """What a worker was doing when it died is sent again now, not when its lease expires or its successor is ready."""
+        role, _, name = child.name.partition("-")
+        if role == "worker":
+            try:
+                client = broker.connect(self.config.broker, self.config.folder, timeout_s=0.5)
+                WorkLog(client, worker_name(self.config.name, name)).give_up()
+            except (broker.BrokerUnreachable, redis.RedisError) as error:  # then it expires
+                log.warning("the leases of %s were not given up: %s", child.name, error)
 
     def kill(self, name: str, *, hold: bool = False) -> int:
         """Kill one process as a power cut would; the pid it had. With `hold` it stays down until `resume`."""

@@ -65,7 +65,8 @@ from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind, OperatorView
 from zoo_compute.errors import NeedsOperator, Refusal, Retryable
 from zoo_compute.gpu import PERIODS
-from zoo_compute.operators import DRAINING, Operators
+from zoo_compute.home import DRAINING
+from zoo_compute.operators import Operators
 from zoo_compute.spec.params import aggregator_lock
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.cid import digest_of

@@ -23,7 +23,7 @@ from zoo_compute.chain.network import write_atomically
 from zoo_compute.chain.sender import Sender
 from zoo_compute.devnet import Devnet
 from zoo_compute.errors import NeedsOperator
-from zoo_compute.operators import HOT_KEY, PASSPHRASE
+from zoo_compute.home import HOT_KEY, PASSPHRASE
 from zoo_compute.processes import LOOPBACK, free_port, tied_to_parent
 from zoo_compute.spec.params import ZEN
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from keepers.work import PREPARE
 from repops.merkle import sha256
 from zoo_compute.admission import Answered
 from zoo_compute.chain.games import GameView
@@ -39,7 +40,6 @@ def _run(view: JobView) -> Run:
     return view.run
 
 
-PREPARE = "prepare-"
 FETCH_TIMEOUT_S = 120.0  # for one file; what came in until then is kept
 
 

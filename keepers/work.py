@@ -17,7 +17,7 @@ from typing import Any
 
 from celery import Celery
 
-from keepers.app import MOVE_QUEUE, RESULT_TTL_S, WORK_QUEUE
+from keepers.app import KEEPER_QUEUE, MOVE_QUEUE, RESULT_TTL_S, WORK_QUEUE
 from keepers.presence import speeds_of
 
 RedisClient = Any  # redis.Redis, whose every answer is typed as a value or an awaitable
@@ -26,6 +26,7 @@ LEASE_S = 10
 LEASE_RENEWAL_S = 2.0
 RESEND_AFTER_S = 3.0
 ATTEMPTS = 3
+PREPARE = "prepare-"  # how the name of the preparation for a job begins
 MOVE = "work.move"  # the task that computes a move of a dispute game
 
 
@@ -97,20 +98,16 @@ class WorkQueue:
         return int(self._redis.llen(WORK_QUEUE)) + int(self._redis.llen(MOVE_QUEUE))
 
     def _lost(self, key: str, queue: str) -> bool:
-        """Never sent; or sent a while ago, and neither waiting in the queue nor possibly behind running work.
-
-        A move's clock is short: taken from its queue and not leased, it is lost, whatever else runs. Sent twice, it is done once.
-        """
+        """Never sent, or begun by a worker that died; or sent a while ago, and nothing waits in the queue. Sent twice, it is done once."""
         sent = self._redis.get(key)
         if sent is None:
             return True
-        if time.time() - float(sent) < RESEND_AFTER_S:
-            return False
-        if queue == MOVE_QUEUE:
-            return not self._redis.llen(MOVE_QUEUE)
-        if self.depth():
-            return False
-        return next(self._redis.scan_iter(match="zoo:lease:*", count=1000), None) is None
+        return time.time() - float(sent) >= RESEND_AFTER_S and not self._redis.llen(queue)
+
+
+def worker_name(operator: str, name: str) -> str:
+    """What a worker calls itself in its leases. name: tells workers of one operator apart."""
+    return f"{operator}-{name}"
 
 
 class WorkLog:
@@ -120,8 +117,8 @@ class WorkLog:
         self._redis = client
         self._worker = worker
 
-    def start_afresh(self) -> None:
-        """Give up the leases of the process that had this worker's name before: it died, or it would hold them still."""
+    def give_up(self) -> None:
+        """Give up the leases of the process that has had this worker's name: it died, or it would hold them still."""
         for key in self._redis.scan_iter(match="zoo:lease:*", count=1000):
             if self._redis.get(key) == self._worker.encode():
                 self._redis.delete(key)
@@ -129,13 +126,21 @@ class WorkLog:
     def finished(self, name: str) -> bool:
         return bool(self._redis.exists(f"zoo:done:{name}"))
 
+    def is_awaited(self) -> bool:
+        """Whether the keeper should look now: nothing is left to take, and it is not about to look anyway."""
+        return not self._redis.llen(WORK_QUEUE) and not self._redis.llen(KEEPER_QUEUE)
+
     @contextmanager
     def lease(self, name: str) -> Iterator[bool]:
-        """Hold the lease while the block runs; yields False when another worker holds it."""
+        """Hold the lease while the block runs; yields False when another worker holds it.
+
+        The message is spent with it: where there is neither lease nor outcome, the worker died, and the work is sent again at once.
+        """
         key = f"zoo:lease:{name}"
         if not self._redis.set(key, self._worker, nx=True, ex=LEASE_S):
             yield False
             return
+        self.forget(name)
         stop = threading.Event()
 
         def renew() -> None:

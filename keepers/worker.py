@@ -17,10 +17,9 @@ from typing import Any
 
 from celery import Celery
 
-from keepers.app import MOVE_QUEUE, WORK_QUEUE
+from keepers.app import KEEPER_QUEUE, MOVE_QUEUE, WATCH, WORK_QUEUE
 from keepers.presence import PAUSE_S, Presence
-from keepers.requests import PREPARE
-from keepers.work import MOVE, WorkLog
+from keepers.work import MOVE, PREPARE, WorkLog
 from node.errors import Withheld
 from zoo_compute.errors import Retryable
 from zoo_compute.store import BlockStore, Store
@@ -86,6 +85,8 @@ def bind(
                 done = run(body, worklog, store, name, {**request, "device": device} if device else request)
             if trains and done:
                 trains.learn(flops, time.monotonic() - began)
+            if worklog.is_awaited():
+                app.send_task(WATCH, expires=60, queue=KEEPER_QUEUE)
 
         do.__name__ = body.__name__
         return do

@@ -10,6 +10,12 @@ from zoo_compute.errors import ConfigError
 
 NETWORK_FILE = "network.json"
 
+# In an operator's folder:
+CONFIG = "operator.json"  # keepers.config reads it
+DRAINING = "draining"  # while this file is there, the operator's keeper takes no new work
+HOT_KEY = "hot.json"
+PASSPHRASE = "passphrase"
+
 
 def home() -> Path:
     """The folder; made when something is first written into it."""

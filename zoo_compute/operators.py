@@ -18,6 +18,7 @@ from zoo_compute.chain.reads import Read, read_all
 from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.errors import ConfigError, NotFunded, Refusal, UserError
+from zoo_compute.home import CONFIG, DRAINING, HOT_KEY, PASSPHRASE
 from zoo_compute.ledger import job_account
 from zoo_compute.spec.params import CLAIM_EPOCHS, LIST_LIMIT, GpuClass
 from zoo_compute.standing import Earned, Earnings, Registered, Standing
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
     from zoo_compute.consent import Consent
 
 Say = Callable[[str], None]
-CONFIG = "operator.json"  # keepers.config reads it
-DRAINING = "draining"  # while this file is in an operator's folder, its keeper takes no new work
-HOT_KEY = "hot.json"
-PASSPHRASE = "passphrase"
 MAX_URL = 128
 STAKE_UNIT = 10**12  # wei: the registry counts stakes in these
 

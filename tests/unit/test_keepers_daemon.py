@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,3 +96,17 @@ def test_parts_of_others__are_not_started(tmp_path: Path):
 
 def test_worker_processes__are_told_no_key_and_no_passphrase(config: OperatorConfig):
     assert not any("passphrase" in part or "hot" in part for part in commands(config)["worker-0"])
+
+
+def test_the_leases_of_a_killed_worker__are_given_up_when_its_death_is_seen(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+):
+    given_up: list[str] = []
+    monkeypatch.setattr(daemon_module.broker, "connect", lambda *_, **__: None)
+    log = lambda _, worker: SimpleNamespace(give_up=lambda: given_up.append(worker))  # noqa: E731
+    monkeypatch.setattr(daemon_module, "WorkLog", log)
+    for name in ("keeper", "worker-0"):
+        daemon.children[name].backoff_s = 0.0
+        daemon.kill(name)
+        until(lambda: daemon.poll() or all(child.running for child in daemon.children.values()))
+    assert given_up == ["alpha-0"]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import fnmatch
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from keepers import work
-from keepers.app import MOVE_QUEUE, WORK_QUEUE
-from keepers.work import MOVE, RESEND_AFTER_S, WorkQueue
+from keepers.app import KEEPER_QUEUE, MOVE_QUEUE, WORK_QUEUE
+from keepers.work import MOVE, RESEND_AFTER_S, WorkLog, WorkQueue
 
 
 class Redis:
@@ -18,13 +20,20 @@ class Redis:
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
-        self.queues = {MOVE_QUEUE: 0, WORK_QUEUE: 0}
+        self.queues = {KEEPER_QUEUE: 0, MOVE_QUEUE: 0, WORK_QUEUE: 0}
 
     def get(self, key: str) -> Any:
         return self.values.get(key)
 
-    def set(self, key: str, value: Any, **_: Any) -> None:
-        self.values[key] = value
+    def set(self, key: str, value: Any, nx: bool = False, **_: Any) -> bool:
+        free = not nx or key not in self.values
+        if free:
+            self.values[key] = value.encode() if isinstance(value, str) else value
+        return free
+
+    def delete(self, *keys: str) -> None:
+        for key in keys:
+            self.values.pop(key, None)
 
     def exists(self, key: str) -> bool:
         return key in self.values
@@ -36,7 +45,7 @@ class Redis:
         return self.queues[queue]
 
     def scan_iter(self, match: str, count: int) -> Any:
-        return iter(fnmatch.filter(self.values, match))
+        return iter(fnmatch.filter([*self.values], match))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +58,8 @@ class Redis:
         (MOVE, {"leased": "it"}, 1),
         ("work.train", {}, 2),
         ("work.train", {"waiting": WORK_QUEUE}, 1),
-        ("work.train", {"leased": "train-1"}, 1),
+        ("work.train", {"leased": "train-1"}, 2),
+        ("work.train", {"leased": "it"}, 1),
     ],
 )
 def test_work_that_was_lost__is_sent_again(
@@ -69,3 +79,36 @@ def test_work_that_was_lost__is_sent_again(
         redis.values[f"zoo:lease:{changes['leased']}"] = b"a worker"
     queue.submit(task, "it", {})
     assert len(messages) == sent
+
+
+def test_work_whose_worker_died__is_sent_again_at_once_though_other_work_waits():
+    messages: list[str] = []
+    app: Any = SimpleNamespace(send_task=lambda task, args, queue: messages.append(queue))
+    redis = Redis()
+    queue, log = WorkQueue(app, redis), WorkLog(redis, "alpha-0")
+    queue.submit("work.train", "it", {})
+    redis.queues[WORK_QUEUE] = 5
+    with log.lease("it") as mine:
+        assert mine
+        assert queue.submit("work.train", "it", {}).state == "running"
+        WorkLog(redis, "alpha-1").give_up()
+        assert queue.submit("work.train", "it", {}).state == "running", "another worker's lease is not given up"
+        WorkLog(redis, "alpha-0").give_up()  # as the daemon does that sees it dead
+        assert queue.submit("work.train", "it", {}).state == "queued"
+    assert len(messages) == 2
+
+
+@pytest.mark.parametrize(("waiting", "awaited"), [({}, True), ({WORK_QUEUE: 1}, False), ({KEEPER_QUEUE: 1}, False)])
+def test_the_keeper_is_called__when_no_work_is_left_and_it_would_not_look_anyway(
+    waiting: dict[str, int], awaited: bool
+):
+    redis = Redis()
+    redis.queues |= waiting
+    assert WorkLog(redis).is_awaited() == awaited
+
+
+def test_a_worker__loads_nothing_of_the_chain():
+    # It has no keys and no chain, and web3 costs a restarted worker seconds.
+    code = "import sys, keepers.process, node.worker; print([name for name in ('web3', 'eth_account') if name in sys.modules])"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert told.stdout.strip() == "[]", told.stderr
