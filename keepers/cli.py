@@ -29,7 +29,9 @@ from zoo_compute.errors import ConfigError
 @click.option("--aggregator-price", help="Asked per aggregation, in whole tokens.")
 @click.option("--role", "roles", multiple=True, type=click.Choice(ROLES), help="May be repeated.")
 @click.option("--capacity", type=int, help="Slots of one job to hold at once.")
-@click.option("--device", help="Of the workers, such as cuda:1; by default the best there is.")
+@click.option(
+    "--device", help="Of the workers: cuda:1, or pipeline:2 for two processes a step; by default the best there is."
+)
 @click.option("--standby/--no-standby", default=None, help="Take over slots that others lose.")
 @click.option("--workers", type=int, help="Worker processes on this machine.")
 @click.option("--sample-rate", type=float, help="Share of slot-rounds a verifier re-executes.")
