@@ -80,6 +80,7 @@ check: setup ## format, lint, types, layering, stale artifacts
 	$(BIN)/python scripts/build_artifacts.py --check
 	$(BIN)/python scripts/build_docs.py --check
 	$(BIN)/python scripts/build_economics.py --check
+	$(BIN)/python scripts/build_scaling.py --check
 	$(BIN)/python scripts/build_pictures.py --check
 	$(BIN)/python scripts/build_vectors.py --check
 	$(BIN)/python -m pytest -q tests/unit/test_layering.py
@@ -95,12 +96,15 @@ artifacts: setup ## compile the contracts: ABIs, bytecode, typed bindings
 bench: setup ## gas, training efficiency, reproducible arithmetic beside torch
 	$(BIN)/python benchmarks/gas.py $(ARGS)
 	$(BIN)/python benchmarks/efficiency.py $(ARGS)
+	$(BIN)/python benchmarks/byzantine.py $(ARGS)
 	$(BIN)/python benchmarks/repops.py $(ARGS)
 	$(BIN)/python benchmarks/dispute.py $(ARGS)
+	$(BIN)/python benchmarks/scale.py $(ARGS)
 
 docs: setup ## regenerate what the docs take from the code
 	$(BIN)/python scripts/build_docs.py
 	$(BIN)/python scripts/build_economics.py
+	$(BIN)/python scripts/build_scaling.py
 	$(BIN)/python scripts/build_pictures.py
 
 vectors: setup ## write the portable vectors from the specification (tests/vectors)

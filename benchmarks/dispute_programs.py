@@ -69,7 +69,7 @@ def demo_gpt() -> Case:
     assert job.traced.initial is not None
     return Case(
         job.traced.graph,
-        initial_checkpoint(job.traced.graph, job.traced.initial),
+        initial_checkpoint(job.traced.graph, job.traced.initial, job.outline().joining),
         data.examples,
         inner_steps=GPT_STEPS,
         segment_steps=job.outline().segment_steps,

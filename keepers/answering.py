@@ -25,6 +25,8 @@ from zoo_compute.spec.watching import Opening
 from zoo_compute.store import Store
 from zoo_compute.store.cid import raw_cid
 from zoo_compute.store.unixfs import MAX_CONTENT
+from zoo_compute.transport import TransportRefused
+from zoo_compute.updates import Parts, whole
 
 log = logging.getLogger("zoo.answers")
 
@@ -57,16 +59,17 @@ class Answering:
 
     def look(self) -> None:
         head = self._chain.head()
+        views = [read_job(self._chain, job, head.number) for job in sorted(self._asked_in(head))]
         found = [
-            (job, demand)
-            for job in sorted(self._asked_in(head))
-            for demand in read_job(self._chain, job, head.number).demands
+            (view, demand)
+            for view in views
+            for demand in view.demands
             if demand.is_open and demand.claim.operator == self._operator
         ]
-        for job, demand in sorted(found, key=lambda each: each[1].opened_at):
+        for view, demand in sorted(found, key=lambda each: each[1].opened_at):
             left_s = demand.opened_at + self._answer_s - head.timestamp
             if left_s >= 0:
-                self._answer(job, demand, max(1.0, left_s))
+                self._answer(view.job, raw_cid(view.terms.manifest), demand, max(1.0, left_s))
 
     def _asked_in(self, head: Head) -> set[int]:
         """Jobs in which a demand of a claim of mine is open."""
@@ -76,14 +79,14 @@ class Answering:
             open_[key] = open_.get(key, 0) + (1 if event.name == "ChunkDemanded" else -1)
         return {key[0] for key, count in open_.items() if count > 0}
 
-    def _answer(self, job: int, demand: Demand, timeout_s: float) -> None:
+    def _answer(self, job: int, manifest: str, demand: Demand, timeout_s: float) -> None:
         claim = demand.claim
         what = f"job {job}: demand of slot {demand.slot} in turn {claim.turn}, lane {demand.lane}"
         try:
-            opening = opening_of(self._store, demand, timeout_s)
+            opening = opening_of(self._store, manifest, demand, timeout_s)
             args: Any = (job, claim.fields, demand.lane, astuple(opening))
             receipt = self._sender.send(self._chain.availability.answer(*args))
-        except (BadRecord, FileRefused, StopIteration) as error:
+        except (BadRecord, FileRefused, TransportRefused, StopIteration) as error:
             log.error("%s: what this store keeps is not what was committed: %s", what, error)
         except Refusal as refusal:  # somebody else was quicker, or the time is over
             log.info("%s: refused: %s", what, refusal.reason)
@@ -95,8 +98,11 @@ class Answering:
             log.info("%s: answered in %s", what, receipt.transaction_hash)
 
 
-def opening_of(store: Store, demand: Demand, timeout_s: float) -> Opening:
-    """What answers a demand, from the store of the claim's author. Raises the store's errors, BadRecord, FileRefused."""
+def opening_of(store: Store, manifest: str, demand: Demand, timeout_s: float) -> Opening:
+    """What answers a demand in the job of this manifest, from the store of the claim's author.
+
+    Raises the store's errors, BadRecord, FileRefused, TransportRefused.
+    """
     claim = demand.claim
     if isinstance(claim, Checkpoint):
         data = store.read(raw_cid(claim.cid), max_bytes=MAX_POINTER_BYTES, timeout_s=timeout_s)
@@ -104,6 +110,6 @@ def opening_of(store: Store, demand: Demand, timeout_s: float) -> Opening:
         return checkpoint_opening(parse_state(state), demand.tensor, demand.group)
     assert isinstance(claim, Commit), "a claim is on results or on an aggregation"
     data = store.read(raw_cid(claim.bundle), max_bytes=MAX_BUNDLE_BYTES, timeout_s=timeout_s)
-    bundle = Bundle.from_bytes(data)
-    update = store.read(bundle.result(demand.slot).update, max_bytes=MAX_CONTENT, timeout_s=timeout_s)
-    return update_opening(bundle, demand.slot, parse_state(update), demand.tensor, demand.group)
+    bundle, parts = Bundle.from_bytes(data), Parts.of_job(store, manifest, timeout_s=timeout_s)
+    update = whole(store, bundle.result(demand.slot).update, parts, timeout_s=timeout_s)
+    return update_opening(bundle, demand.slot, update, demand.tensor, demand.group)

@@ -41,6 +41,7 @@ from zoo_compute.chain.views import (
 from zoo_compute.spec.bits import full
 from zoo_compute.spec.params import MAX_CHALLENGERS, aggregator_lock
 from zoo_compute.spec.pricing import RevealedBid, least_taken, order_bids, takeover_prices
+from zoo_compute.spec.schedule import Pace, makespan
 
 RECOVERY_S = 6  # in every estimate: a worker killed in the middle is back, and the commitment is mined
 PAID_WITHIN_S = 86_400  # a claim that can be paid waits no longer for others to be paid with it
@@ -107,8 +108,8 @@ def _fitting(view: JobView, me: Me, slot_s: float) -> int:
     """How many slots of the job my workers can train in its slot time, beside my other jobs."""
     if not _defensible(view, me, slot_s):
         return 0
-    rounds_of_work = math.floor((view.terms.slot_s - RECOVERY_S - me.other_s) / slot_s)
-    return max(0, rounds_of_work * me.workers)
+    room_s = view.terms.slot_s - RECOVERY_S - me.other_s
+    return sum(max(0, math.floor(room_s / (slot_s * pace))) for pace in me.paces)
 
 
 def _defensible(view: JobView, me: Me, slot_s: float) -> bool:
@@ -279,7 +280,13 @@ def _in_time(view: JobView, run: Run, me: Me, slot_s: float, held: int, waiting:
 
 def estimate_s(slot_s: float, slots: int, me: Me) -> int:
     """What I tell the chain: seconds for `slots` slots on my workers, beside my other jobs; a worker may die once."""
-    return math.ceil(slot_s * -(-slots // me.workers) + me.other_s) + RECOVERY_S
+    return math.ceil(trained_s(slot_s, slots, me.paces) + me.other_s) + RECOVERY_S
+
+
+def trained_s(slot_s: float, slots: int, paces: Sequence[float]) -> float:
+    """Seconds in which workers of these paces train so many slots: the faster ones more of them (keepers/presence.py)."""
+    each = [Pace(number, max(1, math.ceil(1_000 * slot_s * pace))) for number, pace in enumerate(paces)]
+    return makespan(slots, each) / 1_000
 
 
 # -- aggregation -----------------------------------------------------------------------------------------------------

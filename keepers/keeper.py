@@ -22,7 +22,7 @@ from keepers.bidding import Sealer
 from keepers.challenging import Mismatches
 from keepers.config import OperatorConfig
 from keepers.disputing import Disputing
-from keepers.duties import duties, wants
+from keepers.duties import duties, trained_s, wants
 from keepers.gathering import bundle_to_fetch, bundles_fetched, progress_of
 from keepers.orders import (
     Aggregate,
@@ -95,6 +95,7 @@ class Keeper:
         self._engagements: dict[int, int] = {}  # job -> slots that it holds of mine, or that I bid for
         self._locked_now = 0  # collateral bound since the snapshot of this tick
         self._slot_seconds: dict[int, float] = {}  # job -> timed seconds of one of its slot-rounds
+        self._slot_paces: dict[int, tuple[float, ...]] = {}  # job -> `Me.paces`
         self._bound: dict[int, bool] = {}  # job -> money of mine is still in it
         self._peers: list[str] = []
         self._endpoints: dict[int, str] = {}  # operator -> where its store serves blocks
@@ -232,7 +233,7 @@ class Keeper:
             free=operator.free(view.token) - self._locked_now,
             turn_s=max(1, round(3 * config.poll_s)),
             ready_window_s=self.chain.network.params.ready_window_s,
-            workers=config.workers,
+            paces=self._paces(view),
             other_s=self._seconds_elsewhere(view.job),
             longest_s=config.longest_job_days * 86_400,
             drained=not operator.eligible or (config.folder / DRAINING).exists(),
@@ -247,8 +248,13 @@ class Keeper:
         total = 0.0
         for other, slots in self._engagements.items():
             if other != job and slots:
-                total += self._slot_seconds.get(other, 0.0) * -(-slots // self.config.workers)
+                paces = self._slot_paces.get(other, (1.0,) * self.config.workers)
+                total += trained_s(self._slot_seconds.get(other, 0.0), slots, paces)
         return total
+
+    def _paces(self, view: JobView) -> tuple[float, ...]:
+        self._slot_paces[view.job] = self.work.paces(prepare_name(view), self.config.workers)
+        return self._slot_paces[view.job]
 
     def _progress(self, view: JobView, operator: int) -> Progress:
         progress = progress_of(self.work, view, operator)

@@ -26,7 +26,9 @@ class Me:
     free: int
     turn_s: int  # seconds between keepers that could do the same errand
     ready_window_s: int  # of the network's preset
-    workers: int = 1  # that train at the same time
+    paces: tuple[float, ...] = (
+        1.0,
+    )  # of my workers: the time a slot takes each, over what it took the one that timed the job
     other_s: float = 0.0
     longest_s: int = 30 * 86_400
     drained: bool = False

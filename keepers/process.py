@@ -23,6 +23,7 @@ from keepers.answering import Answering
 from keepers.app import KEEPER_QUEUE, MOVE_QUEUE, WORK_QUEUE, make_app
 from keepers.config import OperatorConfig, load
 from keepers.keeper import Keeper, write_status
+from keepers.presence import Presence
 from keepers.work import WorkLog, WorkQueue
 from keepers.worker import Body
 from zoo_compute.chain import keystore
@@ -59,7 +60,11 @@ def run_worker(config: OperatorConfig, name: str, queue: str, tasks: Mapping[str
     worklog = WorkLog(client, f"{config.name}-{name}")
     worklog.start_afresh()
     bodies = {task: tasks.get(task, body) for task, body in worker.tasks_of(queue).items()}
-    worker.bind(app, worklog, open_store(config.store_location), bodies, device=config.device, threads=config.threads)
+    presence = Presence(client, f"{config.name}-{name}") if queue == WORK_QUEUE else None
+    if presence:
+        presence.start()
+    store = open_store(config.store_location)
+    worker.bind(app, worklog, store, bodies, presence=presence, device=config.device, threads=config.threads)
     worker_ready.connect(say_ready, weak=False)
     worker.start(app, f"{config.name}-{name}", queue)
 

@@ -18,6 +18,7 @@ from typing import Any
 from celery import Celery
 
 from keepers.app import MOVE_QUEUE, RESULT_TTL_S, WORK_QUEUE
+from keepers.presence import speeds_of
 
 RedisClient = Any  # redis.Redis, whose every answer is typed as a value or an awaitable
 
@@ -79,6 +80,18 @@ class WorkQueue:
         self._redis.set(f"zoo:memo:{key}", value, nx=True)
         return int(self._redis.get(f"zoo:memo:{key}") or value)
 
+    def paces(self, timed: str, workers: int) -> tuple[float, ...]:
+        """Of each worker that is present, the time it takes over that of the one that did the work called `timed`.
+
+        1 where either is not known yet; and for so many more that `workers` are counted: they are about to start.
+        """
+        by = (self._redis.get(f"zoo:by:{timed}") or b"").decode()
+        reference = float(self._redis.get(f"zoo:speed:{by}") or 0)
+        found = [
+            reference / speed if reference and speed else 1.0 for _, speed in sorted(speeds_of(self._redis).items())
+        ]
+        return (*found, *[1.0] * (workers - len(found)))
+
     def depth(self) -> int:
         """Messages no worker has taken yet."""
         return int(self._redis.llen(WORK_QUEUE)) + int(self._redis.llen(MOVE_QUEUE))
@@ -139,6 +152,7 @@ class WorkLog:
             self._redis.delete(key)
 
     def record(self, name: str, result: dict[str, Any]) -> None:
+        self._redis.set(f"zoo:by:{name}", self._worker, ex=RESULT_TTL_S)
         self._redis.set(f"zoo:done:{name}", json.dumps(result), ex=RESULT_TTL_S)
         self._redis.delete(f"zoo:failed:{name}", f"zoo:missing:{name}")
 

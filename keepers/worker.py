@@ -10,12 +10,15 @@ its lease expires and the keeper sends the work again.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from celery import Celery
 
-from keepers.app import MOVE_QUEUE
+from keepers.app import MOVE_QUEUE, WORK_QUEUE
+from keepers.presence import PAUSE_S, Presence
 from keepers.requests import PREPARE
 from keepers.work import MOVE, WorkLog
 from node.errors import Withheld
@@ -24,6 +27,8 @@ from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.errors import ContentMissing, StoreUnreachable
 
 log = logging.getLogger("zoo.worker")
+
+TRAIN = "work.train"
 
 Body = Callable[[dict[str, Any], Store], dict[str, Any]]
 
@@ -36,7 +41,7 @@ def tasks_of(queue: str) -> dict[str, Body]:
 
     return {
         "work.prepare": worker.prepare,
-        "work.train": worker.run_shard,
+        TRAIN: worker.run_shard,
         "work.fetch": worker.run_fetching,
         "work.aggregate": worker.run_aggregation,
         "work.verify": worker.run_verification,
@@ -52,39 +57,56 @@ def _move(request: dict[str, Any], store: Store) -> dict[str, Any]:
 
 
 def bind(
-    app: Celery, worklog: WorkLog, store: Store, tasks: dict[str, Body], *, device: str = "", threads: int = 0
+    app: Celery,
+    worklog: WorkLog,
+    store: Store,
+    tasks: dict[str, Body],
+    *,
+    presence: Presence | None = None,
+    device: str = "",
+    threads: int = 0,
 ) -> None:
-    """Register tasks on `app`. device: such as `cuda:1`; empty takes the best there is. threads: 0 takes as many as torch would."""
+    """Register tasks on `app`. presence: of who trains. device: such as `cuda:1`; empty takes the best there is. threads: 0: as many as torch would."""
+
+    def made(task: str, body: Body) -> Callable[[str, dict[str, Any]], None]:
+        trains = presence if task == TRAIN else None
+
+        def do(name: str, request: dict[str, Any]) -> None:
+            flops = request.get("flops", 0)
+            if trains and trains.leaves(name, flops):
+                app.send_task(task, args=[name, request], queue=WORK_QUEUE)
+                time.sleep(PAUSE_S)
+                return
+            if threads:
+                from node.device import use_threads
+
+                use_threads(threads)
+            began = time.monotonic()
+            with presence.working() if presence else nullcontext():
+                done = run(body, worklog, store, name, {**request, "device": device} if device else request)
+            if trains and done:
+                trains.learn(flops, time.monotonic() - began)
+
+        do.__name__ = body.__name__
+        return do
+
     for task, body in tasks.items():
-        app.task(name=task, ignore_result=True)(_task(body, worklog, store, device, threads))
+        app.task(name=task, ignore_result=True)(made(task, body))
 
 
-def _task(
-    body: Body, worklog: WorkLog, store: Store, device: str, threads: int
-) -> Callable[[str, dict[str, Any]], None]:
-    def task(name: str, request: dict[str, Any]) -> None:
-        if threads:
-            from node.device import use_threads
-
-            use_threads(threads)
-        run(body, worklog, store, name, {**request, "device": device} if device else request)
-
-    task.__name__ = body.__name__
-    return task
-
-
-def run(body: Body, worklog: WorkLog, store: Store, name: str, request: dict[str, Any]) -> None:
-    """Do the work called `name` once: skipped when it is done or another worker holds its lease."""
+def run(body: Body, worklog: WorkLog, store: Store, name: str, request: dict[str, Any]) -> bool:
+    """Do the work called `name` once: skipped when it is done or another worker holds its lease. Whether it was done here and now."""
     if worklog.finished(name):
-        return
+        return False
     with worklog.lease(name) as mine:
         if not mine:
-            return
+            return False
         try:
             if isinstance(store, BlockStore):
                 store.set_peers(request.get("peers", []))
             worklog.record(name, body(request, store))
             log.info("%s done", name)
+            return True
         except Withheld as error:
             log.warning("%s: %s; will be tried again", name, error)
             worklog.miss(name, {**error.to_dict(), "asked_at": request.get("asked_at", 0)})
@@ -97,6 +119,7 @@ def run(body: Body, worklog: WorkLog, store: Store, name: str, request: dict[str
         except Exception as error:
             log.exception("%s failed", name)
             worklog.record_failure(name, f"{type(error).__name__}: {error}")
+    return False
 
 
 def start(app: Celery, name: str, queue: str) -> None:

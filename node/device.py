@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -22,17 +23,41 @@ from repops.profile import Profile
 log = logging.getLogger("zoo.node")
 CPU = torch.device("cpu")
 GB = 10**9
+KINDS = ("data", "pipeline", "tensor")  # of several ranks (repops.parallel)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Several processes that compute one program on this machine's CPU: `data:2`, `pipeline:3`, `tensor:2`."""
+
+    kind: str
+    ranks: int
+
+
+def layout(name: str | None) -> Layout | None:
+    """What a device's name says of ranks; None where it names one device. Raises NoDevice."""
+    kind, colon, count = (name or "").partition(":")
+    if kind not in KINDS:
+        return None
+    if not (colon and count.isdecimal() and int(count) >= 2):
+        raise NoDevice(f"device {name!r}: expected {kind}:N with two or more ranks")
+    return Layout(kind, int(count))
 
 
 def pick(name: str | None = None) -> torch.device:
-    """The device asked for, or the best there is: CUDA, then MPS, then the CPU. Raises NoDevice."""
+    """The device asked for, or the best there is: CUDA, then MPS, then the CPU. Raises NoDevice.
+
+    Where it names several ranks, the CPU: what they do not compute together is computed there.
+    """
+    if layout(name) is not None:
+        return CPU
     if name is None:
         found = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
         return torch.device(found)
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise NoDevice(f"device {name!r}: expected cpu, cuda, cuda:N or mps") from error
+        raise NoDevice(f"device {name!r}: expected cpu, cuda, cuda:N, mps, or data:N, pipeline:N, tensor:N") from error
     present = {
         "cpu": True,
         "cuda": torch.cuda.is_available() and (device.index or 0) < torch.cuda.device_count(),

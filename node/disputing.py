@@ -37,6 +37,7 @@ from zoo_compute.shown import COMMITTER, Shown
 from zoo_compute.spec.games import Awaits, Frame, Game, Kind, Phase, Result
 from zoo_compute.spec.state import Claim
 from zoo_compute.store.interface import Store
+from zoo_compute.transport.pruning import PrunedTree
 from zoo_compute.work import work_of
 
 log = logging.getLogger("zoo.disputes")
@@ -137,17 +138,17 @@ def _trial(request: Mapping[str, Any], folder: Path) -> Trial:
 def _aggregation(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs, folder: Path) -> Aggregation:
     """From what the present seats committed, fetched and checked."""
     start, step = syncer.root_from_hex(request["start_root"]), inputs.programs.graph
-    room, updates, seated = syncer.update_bytes(step), dict[int, State](), []
+    updates, trees, seated = dict[int, State](), dict[int, PrunedTree](), []
     for commit in request["bundles"]:
         entries = syncer.committed(store, request, commit, start)
-        updates |= {
-            slot: syncer.get_state(store, entry.update, entry.update_root, max_bytes=room)
-            for slot, entry in entries.items()
-        }
+        for slot, entry in entries.items():
+            received = syncer.get_update(store, entry, inputs.manifest, step)
+            updates[slot], trees[slot] = received.state, received.tree
         results = {slot: result_in(list(entries.values()), entry) for slot, entry in entries.items()}
         seated.append(Seated(Claim(*raw(commit["claim"])), results))
     claim = Claim(*raw(request["claim"]))
-    return Aggregation(inputs.manifest, step, inputs.checkpoint, updates, claim=claim, seated=seated, folder=folder)
+    sent: Any = {"claim": claim, "seated": seated, "trees": trees, "folder": folder}
+    return Aggregation(inputs.manifest, step, inputs.checkpoint, updates, **sent)
 
 
 def _game(request: Mapping[str, Any]) -> Game:

@@ -2,6 +2,7 @@
 
 NodeError               .hint says what to do
 ├── NodeOutOfMemory     the job does not fit this device; names the sizes
+├── RankLost         a process of a program that several compute died, hung or failed; all are ended      Retryable
 ├── BadInputs           fetched content is not what the chain or the manifest committed to
 │   └── Withheld        committed data that nobody serves, or other bytes in its place: it can be demanded on chain   Retryable
 └── NoDevice            the device asked for is absent, or not allowed here
@@ -21,6 +22,10 @@ class NodeError(ZooError):
 
 class NodeOutOfMemory(NodeError, NeedsOperator):
     """The device ran out of memory; the message names what the job needs and what there is."""
+
+
+class RankLost(NodeError, Retryable):
+    """One of the processes that compute a program together is lost; the message says which and how."""
 
 
 class BadInputs(NodeError, ValueError):

@@ -41,3 +41,12 @@ def absent_place(store: Store, cid: str, nodes: Mapping[str, Node]) -> Place | N
         )
     except ValueError:  # the file has another size than such a state's
         return None
+
+
+def absent_update(store: Store, cid: str) -> Place | None:
+    """As `absent_place`, of an update's file: one that is not here whole cannot be read on, so that all of it is missing."""
+    try:
+        found = store.first_absent(cid) if isinstance(store, BlockStore) else None
+    except BadCid:
+        return None
+    return None if found is None else (0, 0)

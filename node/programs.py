@@ -13,8 +13,8 @@ from repops.commitments import Array
 from repops.graph import OPTIMIZER, STEP, Graph
 from repops.hashing import StateHasher
 from repops.profile import Profile, profile
-from zoo_compute.manifest import Compression, Outer
-from zoo_compute.rounds import aggregation_program, begin, update_program
+from zoo_compute.manifest import Compression, Joining
+from zoo_compute.rounds import aggregation_program, begin, products_program, update_program, verdict_program
 
 State = dict[str, Array]
 
@@ -44,6 +44,9 @@ class Programs:
     @cached_property
     def step(self) -> Runner:
         return runner(self.graph, self.device)
+
+    def close(self) -> None:
+        """Nothing of it is used any more."""
 
     def begin(self, checkpoint: State, seed: int = 0, carried: State | None = None) -> State:
         """Load the first state of a slot-round: the module's tensors from the checkpoint, private ones as carried, else zero."""
@@ -82,11 +85,17 @@ class Programs:
             self._updates[compression] = runner(update_program(self.graph, compression), CPU)
         return applied(self._updates[compression], end | start, {name: end[name] for name in self.graph.exchanged})
 
-    def aggregation(self, name: str, slots: int, outer: Outer) -> Runner:
-        """The part of the aggregation that makes the next checkpoint's `name` and its momentum."""
-        return runner(
-            aggregation_program(self.graph, slots=slots, rate=outer.lr, momentum=outer.momentum, only=name), CPU
-        )
+    def aggregation(self, name: str, joining: Joining) -> Runner:
+        """The part of the aggregation that makes the next checkpoint's `name`, and what the outer optimiser keeps of it."""
+        return runner(aggregation_program(self.graph, joining, only=name), CPU)
+
+    def products(self, name: str, slots: int) -> Runner:
+        """The part of the aggregation that adds the products of the rows of `name`."""
+        return runner(products_program(self.graph, slots, name), CPU)
+
+    def verdict(self, joining: Joining) -> Runner:
+        """The part of the aggregation that says of each row what it weighs."""
+        return runner(verdict_program(self.graph, joining), CPU)
 
 
 def applied(run: Runner, state: State, batch: State) -> State:

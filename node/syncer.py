@@ -8,22 +8,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from node import prover
-from node.device import CPU, GB, computes_on, memory, needed_bytes, pick
+from node.device import CPU, GB, computes_on, layout, memory, needed_bytes, pick, threads
 from node.errors import BadInputs, NodeOutOfMemory
 from node.fetching import absent_place, checkpoint_or_withheld
+from node.parallel.programs import RankedPrograms
 from node.programs import Programs, State
 from node.prover import SlotResult
 from repops import encoding
 from repops.commitments import state_root
 from repops.files import FileRefused, parse_state, state_bytes
 from repops.graph import BadProgram, Graph, Node
+from zoo_compute import updates
 from zoo_compute.data import Examples
-from zoo_compute.manifest import MAX_MANIFEST_BYTES, Manifest
+from zoo_compute.manifest import MAX_MANIFEST_BYTES, Joining, Manifest
+from zoo_compute.outer import OUTER
 from zoo_compute.publish import unlike, unlike_batch
 from zoo_compute.records import MAX_POINTER_BYTES, BadRecord
 from zoo_compute.records import Pointer as Pointer
-from zoo_compute.rounds import OUTER, RESIDUAL, batch_nodes, checkpoint_nodes, with_residuals
+from zoo_compute.rounds import RESIDUAL, batch_nodes, checkpoint_nodes, with_residuals
 from zoo_compute.store.interface import Store
+from zoo_compute.transport import TransportRefused
+from zoo_compute.updates import Parts, Received
 from zoo_compute.work import work_of
 
 TIMEOUT_S = 120.0
@@ -76,6 +81,26 @@ def get_state(store: Store, cid: str, root: bytes, *, max_bytes: int, timeout_s:
     return state
 
 
+def put_update(store: Store, update: State, manifest: Manifest, step: Graph) -> str:
+    """Store a slot's update, pinned; the CID of what others read of it."""
+    return updates.put(store, update, Parts.of(step, manifest.compression), threads=threads())
+
+
+def get_update(
+    store: Store, entry: SlotResult, manifest: Manifest, step: Graph, *, timeout_s: float = TIMEOUT_S
+) -> Received:
+    """Fetch what a slot's author sent of its update, checked against its root. Raises BadInputs; the store's errors pass."""
+    try:
+        parts = Parts.of(step, manifest.compression)
+        update = updates.get(store, entry.update, parts, timeout_s=timeout_s, threads=threads())
+    except TransportRefused as error:
+        raise BadInputs(f"update {entry.update}: {error}") from error
+    if update.tree.root != entry.update_root:
+        found, wanted = update.tree.root.hex(), entry.update_root.hex()
+        raise BadInputs(f"update {entry.update}: its root is {found}, expected {wanted}")
+    return update
+
+
 def fetch_manifest(store: Store, cid: str) -> Manifest:
     return Manifest.from_bytes(store.read(cid, max_bytes=MAX_MANIFEST_BYTES, timeout_s=TIMEOUT_S))
 
@@ -112,12 +137,13 @@ def fetch_pointer(store: Store, cid: str) -> Pointer:
 
 def fetch_programs(store: Store, manifest: Manifest, device: str | None = None) -> Programs:
     """The job's programs, checked against the manifest; the last job's stay ready. Raises BadInputs, NoDevice."""
-    where = computes_on(pick(device))
-    key = (manifest.program.cid, manifest.program.root, str(where))
+    ranks, where = layout(device), computes_on(pick(device))
+    key = (manifest.program.cid, manifest.program.root, str(ranks or where))
     if key not in _programs:
-        _programs[key] = Programs(_fetch_program(store, manifest), where)
+        graph = _fetch_program(store, manifest)
+        _programs[key] = RankedPrograms(graph, ranks, manifest.accumulate) if ranks else Programs(graph, where)
         while len(_programs) > 1:
-            _programs.popitem(last=False)
+            _programs.popitem(last=False)[1].close()
     _check_program(manifest, _programs[key])
     return _programs[key]
 
@@ -132,16 +158,16 @@ def fetch_checkpoint(
     if pointer is None:
         if round != 0 or root != manifest.state_root:
             raise BadInputs(f"round {round} starts from {root.hex()}, which is not the manifest's initial state")
-        state = get_state(store, manifest.state.cid, root, max_bytes=checkpoint_bytes(step))
+        state = get_state(store, manifest.state.cid, root, max_bytes=checkpoint_bytes(step, manifest.joining))
     else:
-        state = _made_checkpoint(store, step, job, round, pointer, root)
-    told = unlike(state, step)
+        state = _made_checkpoint(store, checkpoint_nodes(step, manifest.joining), job, round, pointer, root)
+    told = unlike(state, step, manifest.joining)
     if told:
         raise BadInputs(f"the checkpoint does not hold this program's tensors: {told}")
     return state
 
 
-def _made_checkpoint(store: Store, step: Graph, job: int, round: int, pointer: str, root: bytes) -> State:
+def _made_checkpoint(store: Store, nodes: dict[str, Node], job: int, round: int, pointer: str, root: bytes) -> State:
     with checkpoint_or_withheld():
         found = fetch_pointer(store, pointer)
         if (found.job, found.round, found.root) != (job, round - 1, root):
@@ -149,24 +175,17 @@ def _made_checkpoint(store: Store, step: Graph, job: int, round: int, pointer: s
                 f"checkpoint pointer {pointer} is of job {found.job}, round {found.round}, root {found.root.hex()}; "
                 f"expected job {job}, round {round - 1}, root {root.hex()}"
             )
-    with checkpoint_or_withheld(lambda: absent_place(store, found.state, checkpoint_nodes(step))):
-        return get_state(store, found.state, root, max_bytes=checkpoint_bytes(step))
+    with checkpoint_or_withheld(lambda: absent_place(store, found.state, nodes)):
+        return get_state(store, found.state, root, max_bytes=_file_bytes(nodes))
 
 
-def checkpoint_bytes(step: Graph) -> int:
+def checkpoint_bytes(step: Graph, joining: Joining) -> int:
     """The most bytes a checkpoint's file can have."""
-    return HEADER_ROOM + 4 * sum(node.elements for node in checkpoint_nodes(step).values())
+    return _file_bytes(checkpoint_nodes(step, joining))
 
 
-def update_nodes(step: Graph) -> dict[str, Node]:
-    """What an update holds."""
-    nodes = checkpoint_nodes(step)
-    return {name: nodes[name] for name in step.exchanged}
-
-
-def update_bytes(step: Graph) -> int:
-    """The most bytes an update's file can have."""
-    return HEADER_ROOM + 4 * sum(node.elements for node in update_nodes(step).values())
+def _file_bytes(nodes: dict[str, Node]) -> int:
+    return HEADER_ROOM + 4 * sum(node.elements for node in nodes.values())
 
 
 def fetch_examples(store: Store, manifest: Manifest, step: Graph) -> Examples:

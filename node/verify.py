@@ -67,12 +67,13 @@ def verify_slot(
 ) -> Agreement | Mismatch:
     """Compare `entry` with an own execution of its slot-round.
 
-    checkpoint: what the chain recorded for the round. update: the entry's file, if it could be fetched.
+    checkpoint: what the chain recorded for the round. update: what its author sent of it, if that could be fetched.
     """
     own = train_shard(manifest, programs, checkpoint, examples, round, entry.slot, start_root=start_root)
     count = len(own.segments) - 1
     field = next((name for name in _FIELDS if getattr(own, name) != getattr(entry, name)), None)
-    place = _first_difference(own.update, update) if update is not None else None
+    sent = {name: own.update[name] for name in programs.graph.exchanged}
+    place = _first_difference(sent, update) if update is not None else None
     states = tuple(root for _, root in own.segments)
     if field is None and place is None:
         return Agreement(count, states)

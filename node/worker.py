@@ -24,7 +24,7 @@ from node.aggregation import aggregate
 from node.device import memory, memory_errors_told, needed_bytes
 from node.disputing import aggregation_dispute, dispute_of, result_in
 from node.errors import BadInputs, NodeOutOfMemory, Place, Withheld
-from node.fetching import NOT_HAD, absent_place
+from node.fetching import NOT_HAD, absent_update
 from node.programs import State
 from node.prover import SlotResult
 from node.reporter import ShardReport
@@ -104,7 +104,7 @@ def run_shard(
         )
     if tamper is not None:
         result = tamper(inputs, result)
-    update = syncer.put_state(store, result.update)
+    update = syncer.put_update(store, result.update, inputs.manifest, programs.graph)
     return _report(request, inputs, result, update, time.perf_counter() - began).to_dict()
 
 
@@ -117,12 +117,12 @@ def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         entries = syncer.committed(store, request, request, start, timeout_s)
     except NOT_HAD as error:
         raise Withheld(f"bundle {request['bundle']}: {error}", dict.fromkeys(request["slots"])) from error
-    room, missing, why = syncer.update_bytes(graph), dict[int, Place | None](), ""
+    missing, why = dict[int, Place | None](), ""
     for slot, entry in entries.items():
         try:
-            syncer.get_state(store, entry.update, entry.update_root, max_bytes=room, timeout_s=timeout_s)
+            syncer.get_update(store, entry, manifest, graph, timeout_s=timeout_s)
         except NOT_HAD as error:
-            missing[slot], why = absent_place(store, entry.update, syncer.update_nodes(graph)), str(error)
+            missing[slot], why = absent_update(store, entry.update), str(error)
     if missing:
         raise Withheld(f"updates of slots {sorted(missing)}: {why}", missing)
     return {"job": request["job"], "slots": sorted(entries), "bundle": request["bundle"]}
@@ -167,9 +167,8 @@ def _combined(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs) -
     entries: dict[int, SlotResult] = {}
     for commit in request["bundles"]:
         entries |= syncer.committed(store, request, commit, start)
-    room = syncer.update_bytes(inputs.programs.graph)
     updates = {
-        slot: syncer.get_state(store, entry.update, entry.update_root, max_bytes=room)
+        slot: syncer.get_update(store, entry, inputs.manifest, inputs.programs.graph).state
         for slot, entry in sorted(entries.items())
     }
     return aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates), entries
@@ -189,8 +188,7 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
     programs = inputs.programs
     update, told = None, ""
     try:
-        room = syncer.update_bytes(programs.graph)
-        update = syncer.get_state(store, entry.update, entry.update_root, max_bytes=room)
+        update = syncer.get_update(store, entry, inputs.manifest, programs.graph).state
     except NOT_HAD as error:
         # The roots are judged without it: whoever withheld it would else never be found out.
         told = str(error) if isinstance(error, BadInputs) else ""

@@ -39,6 +39,11 @@ class Runner(Protocol):
 
     state: dict[str, Array]
 
+    @property
+    def batch(self) -> dict[str, Array]:
+        """Room for a batch, by name: what is written here and given to a step need not be copied on the way."""
+        ...
+
     def step(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
         """One step: the loss before it. The state is updated in place."""
         ...
@@ -74,6 +79,11 @@ def backend(name: str | None = None) -> ModuleType:
 def prepare(graph: Graph, *, fused: bool = True, name: str | None = None) -> Runner:
     runner: Runner = backend(name).prepare(graph, fused=fused)
     return runner
+
+
+def room_for_batch(graph: Graph) -> dict[str, Array]:
+    """Arrays of a batch's shapes."""
+    return {name: np.zeros(graph.nodes[at].shape, DTYPE[graph.nodes[at].dtype]) for name, at in graph.batch}
 
 
 def check_batch(graph: Graph, batch: Mapping[str, Array]) -> dict[str, Array]:

@@ -6,10 +6,11 @@ It reads nothing but the operator table. It holds every node's words as a Python
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 
-from repops.backend import DTYPE, check_batch
+from repops.backend import DTYPE, check_batch, room_for_batch
 from repops.commitments import Array
 from repops.graph import BATCH_ROLE, F32, Graph, Node
 from repops.parts import Read, parts
@@ -66,6 +67,10 @@ class ReferenceRunner:
         for entry in graph.state:
             node = graph.nodes[entry.before]
             self.state[entry.name] = np.zeros(node.shape, DTYPE[node.dtype])
+
+    @cached_property
+    def batch(self) -> dict[str, Array]:
+        return room_for_batch(self.graph)
 
     def step(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
         values = self.trace(batch)

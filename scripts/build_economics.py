@@ -8,21 +8,19 @@ Everything is computed here from the constants of `zoo_compute.spec.params`, and
 
 from __future__ import annotations
 
-import argparse
 import math
-import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from pages import COLOURS, axes, build, percent, save, table  # noqa: E402
+
 from zoo_compute.spec import params  # noqa: E402
 
 PAGE = ROOT / "docs" / "economics.md"
-FIGURES = ROOT / "docs" / "economics"
 LOCK = params.LOCK_MULTIPLE  # of the price at risk
 LOST = 0.6  # of a convicted lock, at least: a cheat that challenges itself gets 40 % of the slash back
 GPU_HOUR = {tier.name: tier.reference_price / params.ZEN for tier in params.TIERS.values() if tier.id}  # ZEN
@@ -59,15 +57,6 @@ def worker_part() -> float:
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
-    return "\n".join(lines)
-
-
-def percent(value: float, places: int = 1) -> str:
-    return f"{100 * value:.{places}f} %"
 
 
 def detection_table() -> str:
@@ -164,130 +153,75 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
-def page(text: str) -> str:
-    """docs/economics.md with every table between its marks."""
-    for name, made in TABLES.items():
-        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-        before, found, rest = text.partition(begin)
-        if not found or end not in rest:
-            raise SystemExit(f"{PAGE.relative_to(ROOT)} lacks the marks {begin} and {end}")
-        text = f"{before}{begin}\n{made()}\n{end}{rest.partition(end)[2]}"
-    return text
-
-
 # --- plots ------------------------------------------------------------------------------------------------------------
-
-COLOURS = ("#1f5fa8", "#c8553d", "#3d8b5f", "#7a5195")
-
-
-def _axes() -> tuple[Any, Any]:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    # The same file for the same numbers: no date, ids from a fixed salt.
-    matplotlib.rcParams.update({"svg.hashsalt": "zoo", "svg.fonttype": "none", "font.size": 10})
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(7.2, 4.2), layout="constrained")
-    axes.grid(alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
-
-
-def _save(figure: Any, name: str) -> None:
-    from matplotlib import pyplot
-
-    FIGURES.mkdir(exist_ok=True)
-    path = FIGURES / f"{name}.svg"
-    figure.savefig(path, metadata={"Date": None, "Creator": None})
-    pyplot.close(figure)
-    # Some viewers stumble over the trailing spaces that the writer leaves.
-    path.write_text(re.sub(r"[ \t]+\n", "\n", path.read_text()))
 
 
 def _line(n: int, low: float, high: float) -> list[float]:
     return [low + (high - low) * i / n for i in range(n + 1)]
 
 
-def plot_rate() -> None:
+def plot_rate(path: Path) -> None:
     """A cheat's expected profit against the audit rate, one line for each lock."""
-    figure, axes = _axes()
+    figure, drawn = axes()
     rates = _line(300, 0, 0.03)
     for lock, colour in zip((0.5, 1, 2, 4), COLOURS, strict=True):
         profits = [cheat_profit(detected(s, 100), lock) for s in rates]
         label = f"lock {lock:g} P" + (" (ours)" if lock == LOCK else "")
-        axes.plot([100 * s for s in rates], profits, color=colour, label=label, lw=2.6 if lock == LOCK else 1.4)
-    axes.axhline(0, color="black", lw=0.8)
-    axes.axvline(1, color="grey", lw=0.8, ls=":")
-    axes.annotate("s = 1 %: p = 63 %", (1, 0.75), xytext=(6, 0), textcoords="offset points", color="dimgrey")
-    axes.set(xlabel="audit rate s, percent of steps (100 steps skipped)", ylabel="expected profit of skipping, in P")
-    axes.set(xlim=(0, 3), title="Skipping all work against the audit rate")
-    axes.legend(frameon=False)
-    _save(figure, "profit-by-rate")
+        drawn.plot([100 * s for s in rates], profits, color=colour, label=label, lw=2.6 if lock == LOCK else 1.4)
+    drawn.axhline(0, color="black", lw=0.8)
+    drawn.axvline(1, color="grey", lw=0.8, ls=":")
+    drawn.annotate("s = 1 %: p = 63 %", (1, 0.75), xytext=(6, 0), textcoords="offset points", color="dimgrey")
+    drawn.set(xlabel="audit rate s, percent of steps (100 steps skipped)", ylabel="expected profit of skipping, in P")
+    drawn.set(xlim=(0, 3), title="Skipping all work against the audit rate")
+    drawn.legend(frameon=False)
+    save(figure, path)
 
 
-def plot_lock() -> None:
+def plot_lock(path: Path) -> None:
     """A cheat's expected profit against the lock, one line for each audit rate."""
-    figure, axes = _axes()
+    figure, drawn = axes()
     locks = _line(200, 0, 4)
     for rate, colour in zip((0.001, 0.005, 0.01, 0.05), COLOURS, strict=True):
         p = detected(rate, 100)
-        axes.plot(
+        drawn.plot(
             locks,
             [cheat_profit(p, lock) for lock in locks],
             color=colour,
             label=f"s = {100 * rate:g} % (p = {100 * p:.0f} %)",
             lw=1.8,
         )
-    axes.axhline(0, color="black", lw=0.8)
-    axes.axvline(LOCK, color="grey", lw=0.8, ls=":")
-    axes.annotate("our lock: 2 P", (LOCK, 0.55), xytext=(6, 0), textcoords="offset points", color="dimgrey")
-    axes.set(
+    drawn.axhline(0, color="black", lw=0.8)
+    drawn.axvline(LOCK, color="grey", lw=0.8, ls=":")
+    drawn.annotate("our lock: 2 P", (LOCK, 0.55), xytext=(6, 0), textcoords="offset points", color="dimgrey")
+    drawn.set(
         xlabel="lock, in P",
         ylabel="expected profit of skipping, in P",
         xlim=(0, 4),
         title="Skipping 100 steps against the lock",
     )
-    axes.legend(frameon=False)
-    _save(figure, "profit-by-lock")
+    drawn.legend(frameon=False)
+    save(figure, path)
 
 
-def plot_return() -> None:
+def plot_return(path: Path) -> None:
     """Yearly return on the least stake against how busy one GPU is: what the fee's cap allows."""
-    figure, axes = _axes()
+    figure, drawn = axes()
     stake = params.PRODUCTION.min_stake / params.ZEN
     busy = _line(100, 0, 1)
     for (name, price), colour, at in zip(GPU_HOUR.items(), COLOURS[:3], (62, 65, 32), strict=True):
         slope = YEAR_H * price * worker_part() / stake  # a year of hours, over the stake
-        axes.plot([100 * b for b in busy], [100 * b * slope for b in busy], color=colour, lw=1.8)
+        drawn.plot([100 * b for b in busy], [100 * b * slope for b in busy], color=colour, lw=1.8)
         label = f"{name}, {price:g} ZEN an hour"
-        axes.annotate(label, (at, at * slope), xytext=(6, -12), textcoords="offset points", color=colour)
-    axes.axhspan(15, 25, color="#e8c547", alpha=0.3, lw=0)
-    axes.annotate("15 to 25 %, as the seeds expect", (99, 18), ha="right", color="dimgrey")
-    axes.set(xlabel="hours sold, percent of one GPU's year", ylabel="most rewards a year, percent of 1,000 ZEN staked")
-    axes.set(xlim=(0, 100), ylim=(0, 120), title="Most return on the least stake, one GPU")
-    _save(figure, "return-on-stake")
+        drawn.annotate(label, (at, at * slope), xytext=(6, -12), textcoords="offset points", color=colour)
+    drawn.axhspan(15, 25, color="#e8c547", alpha=0.3, lw=0)
+    drawn.annotate("15 to 25 %, as the seeds expect", (99, 18), ha="right", color="dimgrey")
+    drawn.set(xlabel="hours sold, percent of one GPU's year", ylabel="most rewards a year, percent of 1,000 ZEN staked")
+    drawn.set(xlim=(0, 100), ylim=(0, 120), title="Most return on the least stake, one GPU")
+    save(figure, path)
 
 
 PLOTS = {"profit-by-rate": plot_rate, "profit-by-lock": plot_lock, "return-on-stake": plot_return}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--check", action="store_true", help="exit 1 when a table is stale or a plot missing")
-    arguments = parser.parse_args()
-    text = PAGE.read_text()
-    made = page(text)
-    missing = [name for name in PLOTS if not (FIGURES / f"{name}.svg").exists()]
-    if arguments.check:
-        if made != text or missing:
-            print("docs/economics.md is stale: run `make docs`", file=sys.stderr)
-        return int(made != text or bool(missing))
-    PAGE.write_text(made)
-    for plot in PLOTS.values():
-        plot()
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(build(PAGE, TABLES, PLOTS, __doc__))

@@ -36,6 +36,7 @@ from zoo_compute.rounds import with_residuals
 from zoo_compute.sections import (
     LONGEST_SEGMENT,
     SECTIONS,
+    AggregationSection,
     CheckpointConfig,
     DataSection,
     LimitsSection,
@@ -88,6 +89,7 @@ class ComputeJob:
     budget_max: str | int | float | None = None
     market_config: dict[str, Any] | None = None
     limits_config: dict[str, Any] | None = None
+    aggregation_config: dict[str, Any] | None = None
     checkpoint_config: dict[str, Any] | CheckpointConfig | None = None
     compression_config: dict[str, Any] | None = None
     directory: Path = field(default_factory=Path)
@@ -100,6 +102,7 @@ class ComputeJob:
             self.market: MarketSection = read_section("market", self.market_config)
             self.compression: Compression = read_section("compression", self.compression_config)
             self.limits: LimitsSection = read_section("limits", self.limits_config)
+            self.aggregation: AggregationSection = read_section("aggregation", self.aggregation_config)
             given = self.checkpoint_config
             self.checkpoint = given if isinstance(given, CheckpointConfig) else read_section("checkpoint", given)
             self.checkpoint.every_rounds(self.training.inner_steps)
@@ -222,7 +225,8 @@ class ComputeJob:
             state=state,
             data=data,
             heldout=heldout,
-            outer=Outer(training.outer_learning_rate, training.outer_momentum),
+            outer=training.outer,
+            aggregation=self.aggregation.of(training.slots),
             compression=self.compression,
             carry=training.carry_rounds,
             slot_s=limits.slot_s,
@@ -263,6 +267,7 @@ class ComputeJob:
             given.get("budget_max"),
             market_config=given.get("market"),
             limits_config=given.get("limits"),
+            aggregation_config=given.get("aggregation"),
             checkpoint_config=given.get("checkpoint"),
             compression_config=given.get("compression"),
             directory=directory or Path(),

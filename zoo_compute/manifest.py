@@ -21,6 +21,9 @@ from zoo_compute.errors import UserError
 from zoo_compute.spec.params import MAX_DEPTH, MAX_FLOPS, MAX_ROUNDS, MAX_SECONDS, MAX_SLOTS
 
 POLICIES = {"tolerate": 0, "roll back": 1}  # the numbers of `Terms.policy`
+OUTERS = ("nesterov", "adamw")
+RULES = ("mean", "sent_mean", "clipped_mean", "median", "trimmed_mean", "krum", "geometric_median", "centred_clipping")
+MIXINGS = ("none", "nearest", "buckets")
 MAX_MANIFEST_BYTES = 256 * 1024  # one raw block, so that its CID can be rebuilt from 32 bytes on chain
 MAX_CARRY = 1024
 EXACT = 32  # bits of a compression that does not quantise
@@ -107,14 +110,71 @@ class HeldoutFile:
 
 @dataclass(frozen=True)
 class Outer:
-    """The outer optimiser: SGD with Nesterov momentum over the mean of the updates."""
+    """The outer optimiser, to which the joined updates are a gradient: SGD with Nesterov momentum, or AdamW.
+
+    momentum: of AdamW its first beta. The last three are AdamW's alone.
+    """
 
     lr: float
     momentum: float
+    kind: str = "nesterov"
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
         between("outer.lr", self.lr, 1e-6, 10.0)
         between("outer.momentum", self.momentum, 0.0, 0.999)
+        if self.kind not in OUTERS:
+            raise BadField(f"outer.kind: unknown optimiser {self.kind!r}; {nearest(self.kind, OUTERS)}")
+        between("outer.beta2", self.beta2, 0.0, 0.99999)
+        between("outer.epsilon", self.epsilon, 1e-12, 1.0)
+        between("outer.weight_decay", self.weight_decay, 0.0, 1.0)
+        if self.kind == "nesterov" and (self.beta2, self.epsilon, self.weight_decay) != (0.999, 1e-8, 0.0):
+            raise BadField("outer: beta2, epsilon and weight_decay are of kind adamw")
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """How a round's updates are joined to one (docs/aggregation.md).
+
+    hostile: how many of the slots may be anything at all. mixing: what each row is replaced by before the rule.
+    """
+
+    rule: str = "mean"
+    hostile: int = 0
+    mixing: str = "none"
+
+    def __post_init__(self) -> None:
+        if self.rule not in RULES:
+            raise BadField(f"aggregation.rule: unknown rule {self.rule!r}; {nearest(self.rule, RULES)}")
+        if self.mixing not in MIXINGS:
+            raise BadField(f"aggregation.mixing: unknown mixing {self.mixing!r}; {nearest(self.mixing, MIXINGS)}")
+        between("aggregation.hostile", self.hostile, 0, MAX_SLOTS // 2)
+        if self.is_mean and (self.hostile or self.mixing != "none"):
+            raise BadField("aggregation.rule: a mean stands no hostile slot and mixes nothing; take trimmed_mean")
+
+    @property
+    def is_mean(self) -> bool:
+        return self.rule in ("mean", "sent_mean")
+
+    @property
+    def by_value(self) -> bool:
+        """Whether the rule looks at each value by itself."""
+        return self.rule in ("median", "trimmed_mean")
+
+
+@dataclass(frozen=True)
+class Joining:
+    """What makes the next checkpoint of a round's updates."""
+
+    slots: int
+    outer: Outer
+    rule: Aggregation = Aggregation()
+
+    def __post_init__(self) -> None:
+        if self.slots <= 2 * self.rule.hostile:
+            raise BadField(f"aggregation.hostile: {self.rule.hostile} of {self.slots} slots are not fewer than half")
 
 
 @dataclass(frozen=True)
@@ -170,6 +230,7 @@ class Manifest:
     compression: Compression = Compression()
     carry: int = 1  # rounds that a slot's private state lives while the same operator holds the slot
     policy: str = "tolerate"  # what a convicted worker's claim does to the rounds after it: a key of POLICIES
+    aggregation: Aggregation = Aggregation()
     version: int = 1
 
     def __post_init__(self) -> None:
@@ -194,6 +255,7 @@ class Manifest:
                 raise BadField(f"manifest.policy: unknown policy {self.policy!r}; {nearest(self.policy, POLICIES)}")
             for name in ("slot_s", "aggregate_s", "reexecute_s"):
                 between(f"manifest.{name}", getattr(self, name), 1, MAX_SECONDS)
+            assert self.joining  # checks that there are slots enough for the rule
 
     @property
     def program_root(self) -> bytes:
@@ -211,6 +273,10 @@ class Manifest:
     def keeps_residuals(self) -> bool:
         """Whether a slot's private state holds what compression kept back of its updates."""
         return self.carry > 1 and self.compression.loses
+
+    @property
+    def joining(self) -> Joining:
+        return Joining(self.slots, self.outer, self.aggregation)
 
     @property
     def flops(self) -> int:

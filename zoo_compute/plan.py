@@ -79,6 +79,7 @@ def _sections_of(job: ComputeJob) -> dict[str, Any]:
         "training": job.training_config,
         "market": job.market_config,
         "limits": job.limits_config,
+        "aggregation": job.aggregation_config,
         "checkpoint": checkpoint if isinstance(checkpoint, Mapping) or checkpoint is None else vars(checkpoint),
         "budget_max": job.budget_max,
     }

@@ -13,28 +13,30 @@ from repops.files import state_bytes
 from repops.graph import Graph
 from zoo_compute.data import TOKENS, Dataset, Examples, batch_of
 from zoo_compute.job import ComputeJob, DataFile, HeldoutFile, JobError, Manifest, ProgramFile, StateFile
-from zoo_compute.rounds import OUTER, batch_nodes, checkpoint_nodes
+from zoo_compute.manifest import Joining
+from zoo_compute.outer import OUTER
+from zoo_compute.rounds import batch_nodes, checkpoint_nodes
 from zoo_compute.store.interface import Store
 from zoo_compute.work import work_of
 
 
-def initial_checkpoint(step: Graph, tensors: Mapping[str, Array]) -> dict[str, Array]:
-    """Checkpoint 0: the module's tensors, and the outer momentum `outer/NAME` of what is exchanged at zero.
+def initial_checkpoint(step: Graph, tensors: Mapping[str, Array], joining: Joining) -> dict[str, Array]:
+    """Checkpoint 0: the module's tensors; what the outer optimiser keeps, and the scores, at zero.
 
     Raises JobError when these are not the tensors of the job's module.
     """
-    checkpoint = dict(tensors) | {
-        OUTER + name: np.zeros_like(tensors[name]) for name in step.exchanged if name in tensors
-    }
-    told = unlike(checkpoint, step)
+    nodes = checkpoint_nodes(step, joining)
+    checkpoint = {n: np.zeros(node.shape, DTYPE[node.dtype]) for n, node in nodes.items() if n.startswith(OUTER)}
+    checkpoint |= tensors
+    told = unlike(checkpoint, step, joining)
     if told:
         raise JobError(f"the weights do not fit the module: {told}")
     return checkpoint
 
 
-def unlike(checkpoint: Mapping[str, Array], step: Graph) -> str:
+def unlike(checkpoint: Mapping[str, Array], step: Graph, joining: Joining) -> str:
     """In which way these are not the tensors of a checkpoint of this job; empty when they are."""
-    nodes = checkpoint_nodes(step)
+    nodes = checkpoint_nodes(step, joining)
     if checkpoint.keys() != nodes.keys():
         name = min(checkpoint.keys() ^ nodes.keys())
         return f"{name!r} is {'missing' if name in nodes else 'not one of its tensors'}"
@@ -84,8 +86,9 @@ def publish_files(
             f"data.heldout: {counts['heldout']} examples make no batch of {job.training.batch_size}",
             hint="hold out at least training.batch_size examples",
         )
-    checkpoint = initial_checkpoint(traced.graph, tensors)
-    work_of(job.outline(), traced.graph)  # refused here, before anything is stored
+    outline = job.outline()
+    checkpoint = initial_checkpoint(traced.graph, tensors, outline.joining)
+    work_of(outline, traced.graph)  # refused here, before anything is stored
     return job.manifest(
         ProgramFile(store.add(encoding.encode(traced.graph)), traced.root.hex(), traced.profile.flops),
         StateFile(store.add(state_bytes(checkpoint)), state_root(checkpoint).hex()),

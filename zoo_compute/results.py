@@ -9,8 +9,8 @@ from pathlib import Path
 from repops import commitments, files
 from zoo_compute.chain.views import JobView
 from zoo_compute.errors import UserError
+from zoo_compute.outer import OUTER
 from zoo_compute.records import MAX_POINTER_BYTES, BadRecord, Pointer
-from zoo_compute.rounds import OUTER
 from zoo_compute.store import ContentTampered, Store, raw_cid
 
 TIMEOUT_S = 600.0

@@ -16,12 +16,15 @@ from repops.builder import Builder, View
 from repops.commitments import Array
 from repops.graph import BATCH_ROLE, F32, I32, OPTIMIZER, SEED, STATE_ROLE, BadProgram, Graph, Node, StateEntry
 from zoo_compute.compression import decoded, finite
-from zoo_compute.manifest import Compression
+from zoo_compute.manifest import Compression, Joining
+from zoo_compute.outer import OPTIMISERS, OUTER
+from zoo_compute.rules import Verdict, join, judge, mean, products, scores_shape, sent, shares_shape
 
-OUTER = "outer/"  # NAME's outer momentum is `outer/NAME` in a checkpoint
 RESIDUAL = "residual/"  # what compression kept back of NAME's updates is `residual/NAME` in a slot's private state
 UPDATES = "updates/"  # all slots' updates of NAME are `updates/NAME` in the batch of an aggregation
-PRESENT = "present"  # there too: the number of present slots
+PRESENT = "present"  # there too, where the rule is the mean: the number of present slots
+SCORES = OUTER + "scores"  # of the slots, in the checkpoint that their updates made (rules.judge)
+PRODUCTS, COUNTED, SHARES = "products", "verdict/counted", "verdict/shares"  # between the parts of an aggregation
 
 
 def batch_nodes(graph: Graph) -> dict[str, Node]:
@@ -29,11 +32,14 @@ def batch_nodes(graph: Graph) -> dict[str, Node]:
     return {name: graph.nodes[at] for name, at in graph.batch}
 
 
-def checkpoint_nodes(step: Graph) -> dict[str, Node]:
-    """What a checkpoint of a job with this step holds: the module's tensors, and `outer/NAME` of those exchanged."""
+def checkpoint_nodes(step: Graph, joining: Joining) -> dict[str, Node]:
+    """What a checkpoint of a job with this step holds: the module's tensors, what the outer optimiser keeps, the scores."""
     nodes = {entry.name: step.nodes[entry.before] for entry in step.state}
     held = {entry.name: nodes[entry.name] for entry in step.state if entry.kind != OPTIMIZER}
-    return held | {OUTER + name: nodes[name] for name in step.exchanged}
+    optimiser = OPTIMISERS[joining.outer.kind]
+    held |= {prefix + name: nodes[name] for prefix in optimiser.prefixes for name in step.exchanged}
+    held |= {name: Node("input", F32, ()) for name in optimiser.scalars}
+    return held if joining.rule.is_mean else held | {SCORES: Node("input", F32, scores_shape(joining.slots))}
 
 
 def private(step: Graph) -> list[str]:
@@ -114,43 +120,75 @@ def update_program(step: Graph, compression: Compression) -> Graph:
     return writer.finish(entries, writer.batches, writer.scalar(0.0, F32))
 
 
-def aggregation_program(step: Graph, *, slots: int, rate: float, momentum: float, only: str | None = None) -> Graph:
-    """Mean of the present slots' updates in ascending order of slots, then outer SGD with Nesterov momentum.
+def aggregation_program(step: Graph, joining: Joining, *, only: str | None = None) -> Graph:
+    """The next checkpoint from a round's updates: joined by the job's rule, then one step of the outer optimiser.
 
-    g = (+0 + u_0 + u_1 + ...) / n;  m' = mu * m + g;  p' = p - lr * (g + mu * m'), each operation rounded by itself.
     State: the checkpoint, of which what is not exchanged stays as it is. Batch: as `aggregation_batch` makes it.
-    only: the part of the program that makes this exchanged tensor; no tensor depends on another's updates.
+    only: the part of the program that makes this exchanged tensor. No tensor depends on another's updates but through the
+    verdict of a rule, which its batch holds.
     """
-    writer = _Writer(step)
-    present = writer.present()
-    entries = []
+    writer, rule, optimiser = _Writer(step), joining.rule, OPTIMISERS[joining.outer.kind]
+    entries: dict[str, tuple[str, View, View]] = {}
+    if rule.is_mean:
+        present = writer.given(PRESENT, F32)
+    elif only is not None:
+        verdict = writer.verdict(joining)
+    else:
+        verdict, scores = writer.judged(joining)
+        entries[SCORES] = (OPTIMIZER, writer.held(F32, *scores_shape(joining.slots)), scores)
+    scalars = {name: writer.held(F32) for name in optimiser.scalars}
     for name in writer.kinds if only is None else (only,):
         kind, before = writer.kinds[name], writer.state(name)
         if name not in step.exchanged:
-            entries.append((name, kind, before, before))
+            entries[name] = (kind, before, before)
             continue
-        held, updates = writer.state(name), writer.batch(name, UPDATES + name, slots)
-        mean = writer.map("div", writer.reduce("sum_sequential", updates, [0]), present)
-        kept = writer.map("add", writer.map("mul", momentum, held), mean)
-        ahead = writer.map("add", mean, writer.map("mul", momentum, kept))
-        after = writer.map("sub", before, writer.map("mul", rate, ahead))
-        entries += [(name, kind, before, after), (OUTER + name, OPTIMIZER, held, kept)]
-    return writer.finish(entries, writer.batches, writer.scalar(0.0, F32))
+        held = {prefix + name: writer.state(name) for prefix in optimiser.prefixes} | scalars
+        rows = writer.rows(name, joining.slots)
+        if rule.is_mean:
+            joined = mean(writer, rows, present if rule.rule == "mean" else sent(writer, rows))
+        else:
+            joined = join(writer, rows, verdict, rule)
+        after, kept = optimiser.step(writer, joining.outer, before, joined, *held.values())
+        entries[name] = (kind, before, after)
+        entries |= {each: (OPTIMIZER, view, new) for (each, view), new in zip(held.items(), kept, strict=True)}
+    return writer.ended(entries)
+
+
+def products_program(step: Graph, slots: int, name: str) -> Graph:
+    """A part of the aggregation: the products of the rows of one tensor are added to those of the tensors before it."""
+    writer = _Writer(step)
+    held = writer.held(F32, slots, slots)
+    return writer.ended({PRODUCTS: (OPTIMIZER, held, products(writer, [writer.rows(name, slots)], held))})
+
+
+def verdict_program(step: Graph, joining: Joining) -> Graph:
+    """A part of the aggregation: from the products of all updates to the verdict, and the scores of the next checkpoint."""
+    writer, slots = _Writer(step), joining.slots
+    verdict, scores = judge(writer, writer.given(PRODUCTS, F32, slots, slots), joining.rule)
+    made = {COUNTED: verdict.counted, SHARES: verdict.shares, SCORES: scores}
+    return writer.ended(
+        {n: (OPTIMIZER, writer.held(view.dtype, *view.shape), view) for n, view in made.items() if view is not None}
+    )
 
 
 def aggregation_batch(
-    names: Collection[str], slots: int, updates: Mapping[int, Mapping[str, Array]]
+    names: Collection[str],
+    joining: Joining,
+    updates: Mapping[int, Mapping[str, Array]],
+    room: Mapping[str, Array] | None = None,
 ) -> dict[str, Array]:
     """What an aggregation is given, of the tensors `names`: slot i's update in row i, +0 where the slot is absent.
 
-    Rows of +0 change no bit: a sum that starts from +0 is never -0, and +0 added to anything else leaves it as it is.
+    Rows of +0 change no bit of a mean: a sum that starts from +0 is never -0, and +0 added to anything else leaves it as
+    it is. A mean is given how many slots are present; every other rule sees which rows count. room: arrays to write into.
     """
-    first = next(iter(updates.values()))
-    batch = {UPDATES + name: np.zeros((slots, *first[name].shape), np.float32) for name in names}
-    for slot, update in updates.items():
-        for name in names:
-            batch[UPDATES + name][slot] = update[name]
-    return batch | {PRESENT: np.asarray(len(updates), np.float32)}
+    first, batch = next(iter(updates.values())), {}
+    for name in names:
+        rows = np.empty((joining.slots, *first[name].shape), np.float32) if room is None else room[UPDATES + name]
+        for slot in range(joining.slots):
+            rows[slot] = updates[slot][name] if slot in updates else 0
+        batch[UPDATES + name] = rows
+    return batch | ({PRESENT: np.asarray(len(updates), np.float32)} if joining.rule.is_mean else {})
 
 
 class _Writer(Builder):
@@ -162,6 +200,8 @@ class _Writer(Builder):
         self.batches: list[tuple[str, View]] = []
         self._nodes_of = {entry.name: step.nodes[entry.before] for entry in step.state}
         self._inputs = 0
+        self._step = step
+        self._rows: dict[str, View] = {}
 
     def state(self, like: str) -> View:
         """An input of the state, shaped as the step's tensor `like`."""
@@ -171,9 +211,34 @@ class _Writer(Builder):
         """An input of the batch, shaped as the step's tensor `like`; with `rows`, so many of them."""
         return self._batch(name, self._input(like, BATCH_ROLE, *rows))
 
-    def present(self) -> View:
-        self._inputs += 1
-        return self._batch(PRESENT, self.input(F32, (), BATCH_ROLE, self._inputs))
+    def given(self, name: str, dtype: str, *shape: int) -> View:
+        """An input of the batch, once for each name."""
+        return self._batch(name, self._of(dtype, shape, BATCH_ROLE))
+
+    def held(self, dtype: str, *shape: int) -> View:
+        """An input of the state."""
+        return self._of(dtype, shape, STATE_ROLE)
+
+    def rows(self, name: str, slots: int) -> View:
+        """All slots' updates of the exchanged tensor `name`, one input however often it is asked for."""
+        if name not in self._rows:
+            self._rows[name] = self.batch(name, UPDATES + name, slots)
+        return self._rows[name]
+
+    def judged(self, joining: Joining) -> tuple[Verdict, View]:
+        """The verdict and the scores, from all tensors' rows."""
+        rows = (self.rows(name, joining.slots) for name in self._step.exchanged)
+        return judge(self, products(self, rows, self.scalar(0.0, F32)), joining.rule)
+
+    def verdict(self, joining: Joining) -> Verdict:
+        """The verdict as a part of the program is given it."""
+        shape = shares_shape(joining.rule, joining.slots)
+        counted = self.given(COUNTED, I32, joining.slots)
+        return Verdict(counted, None if shape is None else self.given(SHARES, F32, *shape))
+
+    def ended(self, entries: Mapping[str, tuple[str, View, View]]) -> Graph:
+        """entries: kind, before and after of the state by name."""
+        return self.finish([(name, *entry) for name, entry in entries.items()], self.batches, self.scalar(0.0, F32))
 
     def _batch(self, name: str, view: View) -> View:
         self.batches.append((name, view))
@@ -181,5 +246,8 @@ class _Writer(Builder):
 
     def _input(self, like: str, role: int, *rows: int) -> View:
         node = self._nodes_of[like]
+        return self._of(node.dtype, (*rows, *node.shape), role)
+
+    def _of(self, dtype: str, shape: tuple[int, ...], role: int) -> View:
         self._inputs += 1
-        return self.input(node.dtype, (*rows, *node.shape), role, self._inputs)
+        return self.input(dtype, shape, role, self._inputs)

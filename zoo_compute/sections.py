@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from repops.fields import BadField, between, nearest, read
-from zoo_compute.manifest import MAX_CARRY, POLICIES, Compression, JobError
+from zoo_compute.manifest import MAX_CARRY, POLICIES, Aggregation, Compression, JobError, Outer
 from zoo_compute.models import RULE, GPTSection
 from zoo_compute.spec.params import MAX_DEPTH
 
@@ -55,6 +55,10 @@ class TrainingSection:
     outer_learning_rate: float = 0.7
     outer_momentum: float = 0.9
     carry_rounds: int = 1
+    outer_optimizer: str = "nesterov"
+    outer_beta2: float = 0.999
+    outer_epsilon: float = 1e-8
+    outer_weight_decay: float = 0.0
     seed: int = 0
     learning_rate: float | None = None
     optimizer: str | None = None
@@ -72,6 +76,17 @@ class TrainingSection:
             raise BadField(f"training.accumulate: {self.accumulate} parts do not divide batch_size = {self.batch_size}")
 
     @property
+    def outer(self) -> Outer:
+        return Outer(
+            lr=self.outer_learning_rate,
+            momentum=self.outer_momentum,
+            kind=self.outer_optimizer,
+            beta2=self.outer_beta2,
+            epsilon=self.outer_epsilon,
+            weight_decay=self.outer_weight_decay,
+        )
+
+    @property
     def rule(self) -> dict[str, Any]:
         """The optimiser's keys that were given."""
         given = {name: getattr(self, name) for name in RULE}
@@ -81,6 +96,21 @@ class TrainingSection:
     def rates(self) -> tuple[float, ...] | None:
         """The factor of the learning rate at each inner step of a round, the last one from there on; None without warmup."""
         return tuple((step + 1) / self.warmup_steps for step in range(self.warmup_steps)) or None
+
+
+@dataclass(frozen=True)
+class AggregationSection:
+    """`aggregation:` how updates are joined. hostile: slots that may be anything; None for as many as a quarter, less one."""
+
+    rule: str = "mean"
+    hostile: int | None = None
+    mixing: str = "none"
+
+    def of(self, slots: int) -> Aggregation:
+        hostile = (
+            (0 if self.rule in ("mean", "sent_mean") else (slots - 1) // 4) if self.hostile is None else self.hostile
+        )
+        return Aggregation(self.rule, hostile, self.mixing)
 
 
 @dataclass(frozen=True)
@@ -160,6 +190,7 @@ SECTIONS: dict[str, type] = {
     "data": DataSection,
     "training": TrainingSection,
     "compression": Compression,
+    "aggregation": AggregationSection,
     "market": MarketSection,
     "limits": LimitsSection,
     "checkpoint": CheckpointConfig,

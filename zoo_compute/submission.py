@@ -27,9 +27,10 @@ from zoo_compute.chain.views import JobState
 from zoo_compute.errors import NotFunded, TokenRefusal, UserError
 from zoo_compute.job import ComputeJob
 from zoo_compute.manifest import Manifest
+from zoo_compute.outer import OUTER
 from zoo_compute.publish import publish_files
 from zoo_compute.quote import terms_of
-from zoo_compute.rounds import OUTER, begin
+from zoo_compute.rounds import begin
 from zoo_compute.spec import params
 from zoo_compute.spec.params import Terms
 from zoo_compute.store.cid import digest_of

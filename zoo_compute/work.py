@@ -14,12 +14,11 @@ from zoo_compute.spec.games import Work
 
 def work_of(manifest: Manifest, step: Graph) -> Work:
     """The work of a job with this manifest. step: its program. Raises JobError where a round's updates make no program."""
-    outer, slots = manifest.outer, manifest.slots
     try:
-        aggregation = aggregation_program(step, slots=slots, rate=outer.lr, momentum=outer.momentum)
+        aggregation = aggregation_program(step, manifest.joining)
     except BadProgram as error:
         raise JobError(
-            f"{len(step.exchanged):,} tensors of {slots} slots make no aggregation: {error}",
+            f"{len(step.exchanged):,} tensors of {manifest.slots} slots make no aggregation: {error}",
             hint="fewer slots, or a module of smaller tensors",
         ) from error
     return Work(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from node.disputes.before import Seated
-from node.disputes.computation import Asked, Computation, Roots, SlotRound, tensor_in
+from node.disputes.computation import Asked, Computation, Roots, SlotRound
 from node.programs import State
 from repops.commitments import Array, tensor_roots
 from repops.graph import STATE_ROLE, Graph
@@ -18,6 +18,7 @@ from zoo_compute.manifest import Manifest
 from zoo_compute.rounds import PRESENT, UPDATES, aggregation_batch, aggregation_program, update_program
 from zoo_compute.spec.games import Result
 from zoo_compute.spec.state import Claim
+from zoo_compute.transport.pruning import PrunedTree
 
 
 class OneStep(Computation):
@@ -60,8 +61,8 @@ class Update(OneStep):
 class Aggregation(OneStep):
     """The next checkpoint, from the present slots' updates.
 
-    claim: the aggregation's; seated: the claims of the seats in its mask. Who answers for an aggregation needs neither: they are
-    for evidence.
+    claim: the aggregation's; seated: the claims of the seats in its mask; trees: of the updates, where more is under their roots
+    than `updates` has. Who answers for an aggregation needs none of these: they are for evidence.
     """
 
     def __init__(
@@ -73,12 +74,12 @@ class Aggregation(OneStep):
         *,
         claim: Claim | None = None,
         seated: Sequence[Seated] = (),
+        trees: Mapping[int, PrunedTree] | None = None,
         folder: Path | None = None,
     ) -> None:
-        outer = manifest.outer
-        graph = aggregation_program(step, slots=manifest.slots, rate=outer.lr, momentum=outer.momentum)
-        super().__init__(graph, checkpoint, folder=folder)
-        self.slots, self.updates = manifest.slots, updates
+        super().__init__(aggregation_program(step, manifest.joining), checkpoint, folder=folder)
+        self.joining, self.updates = manifest.joining, updates
+        self._trees = trees or {}
         self._claim, self._seated = claim, sorted(seated, key=lambda each: each.claim.seat)
 
     def given(self, step: int) -> tuple[State, Mapping[str, Array]]:
@@ -103,8 +104,8 @@ class Aggregation(OneStep):
 
     def _word(self, slot: int, name: str, at: int) -> Words:
         update = self.updates[slot]
-        tensor = tensor_in(tensor_roots(update), name)
-        return words_of(WholeTensor.of(update[name]), at, tensor.index, tensor.path)
+        tree = self._trees.get(slot) or PrunedTree(tensor_roots(update), (), ())
+        return words_of(WholeTensor.of(update[name]), at, *tree.path(name))
 
 
 class _Stacked(Mapping[str, Array]):
@@ -116,7 +117,7 @@ class _Stacked(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         names = [] if name == PRESENT else [name.removeprefix(UPDATES)]
-        return np.asarray(aggregation_batch(names, self._of.slots, self._of.updates)[name])
+        return np.asarray(aggregation_batch(names, self._of.joining, self._of.updates)[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
-from repops.backend import DTYPE, check_batch
+from repops.backend import DTYPE, check_batch, room_for_batch
 from repops.commitments import Array, canonical
 from repops.cuda import plan as plans
 from repops.cuda.driver import Address, Call, Device, Words, gpu
@@ -47,6 +48,10 @@ class CudaRunner:
         for at, place in zip(known, places, strict=True):
             self._sources[at] = self._constants.address + 4 * place
             self._device.write(self._sources[at], _known_words(self.graph, at))
+
+    @cached_property
+    def batch(self) -> dict[str, Array]:
+        return room_for_batch(self.graph)
 
     def step(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
         wanted = [self.graph.loss, *(entry.after for entry in self.graph.state)]

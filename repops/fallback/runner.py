@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from repops import recipes
-from repops.backend import DTYPE, check_batch
+from repops.backend import DTYPE, check_batch, room_for_batch
 from repops.commitments import Array
 from repops.fallback import generated, kernels
 from repops.graph import BATCH_ROLE, F32, Graph, Node, Operand, Shape, needed
@@ -38,6 +38,10 @@ class NumbaRunner:
             .reshape(graph.nodes[at].shape)
             for at, data in graph.constants.items()
         }
+
+    @cached_property
+    def batch(self) -> dict[str, Array]:
+        return room_for_batch(self.graph)
 
     def step(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
         changed = [entry for entry in self.graph.state if entry.after != entry.before]  # the others may be read-only

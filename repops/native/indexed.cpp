@@ -23,6 +23,41 @@ struct Rival {
 // Whether a comes before b: larger, or equal and earlier.
 bool precedes(const Rival& a, const Rival& b) { return a.key != b.key ? a.key > b.key : a.at < b.at; }
 
+constexpr int64_t FEW = 96;  // rivals up to which comparing each with each, many columns at once, beats sorting
+constexpr int64_t STRIP = 64;
+
+// Whether each column ranks its own words, and columns lie side by side.
+bool ranks_columns(const Rank& n) {
+  return n.extent <= FEW && n.others >= STRIP && n.same_rivals && n.own == n.rivals && n.own_stride == n.rivals_stride &&
+         !n.own_others.table && n.own_others.stride == 1 && !n.rivals_others.table && n.rivals_others.stride == 1 &&
+         !n.out_others.table && n.out_others.stride == 1;
+}
+
+// Of each pair one precedes: row i starts as if all later rows did, and each pair takes that back or counts for the later.
+void rank_columns(const Rank& n, int64_t from, int64_t to) {
+  alignas(64) int32_t keys[FEW][STRIP] = {};
+  alignas(64) int32_t place[FEW][STRIP];
+  for (int64_t o = from; o < to; o += STRIP) {
+    const int64_t wide = std::min(STRIP, to - o);
+    for (int64_t i = 0; i < n.extent; i++) {
+      const Word* own = n.own + o + i * n.own_stride;
+      for (int64_t c = 0; c < wide; c++) keys[i][c] = key(own[c]);
+      std::fill(place[i], place[i] + STRIP, int32_t(n.extent - 1 - i));
+    }
+    for (int64_t j = 1; j < n.extent; j++)
+      for (int64_t i = 0; i < j; i++)
+        for (int64_t c = 0; c < STRIP; c++) {
+          const int32_t earlier = keys[i][c] >= keys[j][c];
+          place[i][c] -= earlier;
+          place[j][c] += earlier;
+        }
+    for (int64_t i = 0; i < n.extent; i++) {
+      Word* out = n.out + o + i * n.out_stride;
+      for (int64_t c = 0; c < wide; c++) out[c] = Word(place[i][c]);
+    }
+  }
+}
+
 }  // namespace
 
 void run_scatter(const Scatter& s, int thread, int threads) {
@@ -52,8 +87,10 @@ void run_scatter(const Scatter& s, int thread, int threads) {
 }
 
 void run_rank(const Rank& n, int thread, int threads) {
+  const int64_t from = n.others * thread / threads, to = n.others * (thread + 1) / threads;
+  if (ranks_columns(n)) return rank_columns(n, from, to);
   std::vector<Rival> rivals(size_t(n.extent), Rival{0, 0});
-  for (int64_t o = n.others * thread / threads; o < n.others * (thread + 1) / threads; o++) {
+  for (int64_t o = from; o < to; o++) {
     for (int64_t i = 0; i < n.extent; i++) {
       if (i == 0 || !n.same_rivals) {
         const Word* from = n.rivals + n.rivals_others.at(o) + i * n.rivals_own_stride;

@@ -16,7 +16,7 @@ from repops.commitments import Array
 from repops.graph import F32, Graph
 from repops.native import generate
 from repops.plan import build, ir
-from repops.plan.items import STRUCTS, Encoder
+from repops.plan.items import STRUCTS, Encoder, Item
 from repops.plan.memory import Arena, barriers, place, rounded
 
 NAN = np.uint32(0x7FC00000)
@@ -43,14 +43,17 @@ def _library() -> ctypes.CDLL:
 
 
 class Sources:
-    """Memory of what a plan is given: state, batch and constants. Its addresses never change."""
+    """Memory of what a plan is given: state, batch and constants. Its addresses never change.
 
-    def __init__(self, graph: Graph) -> None:
+    memory: arrays of inputs that lie elsewhere, by node: row-major, at multiples of ALIGNMENT.
+    """
+
+    def __init__(self, graph: Graph, memory: Mapping[int, Array]) -> None:
         self.graph = graph
         offsets: dict[int, int] = {}
         size = 0
         for at, node in enumerate(graph.nodes):
-            if node.op in ("input", "constant", "scalar"):
+            if node.op in ("input", "constant", "scalar") and at not in memory:
                 offsets[at] = size
                 size += rounded(4 * node.elements)
         self.arena = Arena(size)
@@ -63,10 +66,9 @@ class Sources:
                 array.view(np.uint32)[...] = np.frombuffer(graph.constants[at], "<u4").reshape(node.shape)
             elif node.op == "scalar":
                 array.view(np.uint32)[...] = node.attributes[0]
+        self.arrays |= memory
         self.addresses = {at: self.arena.address + offset for at, offset in offsets.items()}
-
-    def at(self, address: int, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> Array:
-        return self.arena.array(address - self.arena.address, dtype, shape)
+        self.addresses |= {at: array.ctypes.data for at, array in memory.items()}
 
 
 class Plan:
@@ -76,15 +78,20 @@ class Plan:
         self, sources: Sources, items: Sequence[ir.Item], kept: Sequence[int], in_place: Mapping[int, int] | None = None
     ) -> None:
         self.graph, self.sources, self.items = sources.graph, sources, items
-        self.elsewhere = dict(sources.addresses)
-        for node, given in (in_place or {}).items():
-            self.elsewhere[node] = sources.addresses[given]
-        self.offsets, size = place(items, self._bytes, self.elsewhere, kept)
-        self.arena = Arena(size)
+        self.given = {at: at for at in sources.addresses} | dict(in_place or {})  # node -> the source it lies in
+        self.offsets, self.size = place(items, self._bytes, self.given, kept)
         self.library = _library()
+
+    @cached_property
+    def arena(self) -> Arena:
+        """Of what is computed. Another of at least `size` bytes may be put in its place before the first run."""
+        return Arena(self.size)
+
+    @cached_property
+    def _encoded(self) -> tuple[ctypes.Array[Item], Encoder]:
+        """The structs, and what keeps alive that they point to."""
         encoder = Encoder(self.address)
-        self.encoded = encoder.encode(items, barriers(items, self._span))
-        self._encoder = encoder  # keeps alive what the structs point to
+        return encoder.encode(self.items, barriers(self.items, self._span)), encoder
 
     def _bytes(self, node: int) -> int:
         return 4 * build.elements(self.graph, node)
@@ -93,32 +100,38 @@ class Plan:
         return self.address(node), self.address(node) + rounded(self._bytes(node))
 
     def address(self, node: int) -> int:
-        found = self.elsewhere.get(node)
-        return found if found is not None else self.arena.address + self.offsets[node]
+        source = self.given.get(node)
+        return self.arena.address + self.offsets[node] if source is None else self.sources.addresses[source]
 
     def value(self, node: int) -> Array:
         """The memory of a kept node, live."""
         given = self.graph.nodes[node]
-        if node in self.elsewhere:
-            return self.sources.at(self.elsewhere[node], DTYPE[given.dtype], given.shape)
+        if node in self.given:
+            return self.sources.arrays[self.given[node]].view(DTYPE[given.dtype]).reshape(given.shape)
         return self.arena.array(self.offsets.get(node, 0), DTYPE[given.dtype], given.shape)
 
     def run(self, threads: int, seconds: npt.NDArray[np.float64] | None = None) -> None:
         """seconds: one entry per item, to which the time of the first thread is added."""
         where = seconds.ctypes.data if seconds is not None else None
-        self.library.repops_run(ctypes.addressof(self.encoded), len(self.items), threads, where)
+        self.library.repops_run(ctypes.addressof(self._encoded[0]), len(self.items), threads, where)
 
 
 class NativeRunner:
-    """See `backend.Runner`. Plans are made when they are first needed."""
+    """See `backend.Runner`. Plans are made when they are first needed.
 
-    def __init__(self, graph: Graph, *, fused: bool) -> None:
+    memory: for entries of the state that lie in memory of the caller's, their arrays (see `Sources`).
+    """
+
+    def __init__(self, graph: Graph, *, fused: bool, memory: Mapping[str, Array] | None = None) -> None:
         self.graph, self.fused = graph, fused
-        self._sources = Sources(graph)
+        given = memory or {}
+        self._sources = Sources(graph, {e.before: given[e.name] for e in graph.state if e.name in given})
         self.state: dict[str, Array] = {entry.name: self._sources.arrays[entry.before] for entry in graph.state}
+        self.batch: dict[str, Array] = {name: self._sources.arrays[at] for name, at in graph.batch}
 
     @cached_property
-    def _step(self) -> Plan:
+    def plan(self) -> Plan:
+        """Of a step."""
         step = build.step(self.graph, fused=self.fused)
         return Plan(self._sources, step.items, step.kept, step.in_place)
 
@@ -134,7 +147,7 @@ class NativeRunner:
 
     def step(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
         self._load(batch)
-        plan = self._step
+        plan = self.plan
         # A loss that is itself a part of the state is the one before the step.
         given = self._sources.arrays.get(self.graph.loss)
         before = None if given is None else float(given)
@@ -160,15 +173,16 @@ class NativeRunner:
     def profile(self, batch: Mapping[str, Array], *, threads: int = 1, steps: int = 1) -> list[tuple[ir.Item, float]]:
         """The step's items with the seconds each took in the mean, over `steps` steps that change the state."""
         self._load(batch)
-        seconds = np.zeros(len(self._step.items))
+        seconds = np.zeros(len(self.plan.items))
         for _ in range(steps):
-            self._step.run(threads, seconds)
-        return [(item, float(time) / steps) for item, time in zip(self._step.items, seconds, strict=True)]
+            self.plan.run(threads, seconds)
+        return [(item, float(time) / steps) for item, time in zip(self.plan.items, seconds, strict=True)]
 
     def _load(self, batch: Mapping[str, Array]) -> None:
         given = check_batch(self.graph, batch)
         for name, at in self.graph.batch:
-            self._sources.arrays[at][...] = given[name]
+            if given[name] is not self.batch[name]:
+                self._sources.arrays[at][...] = given[name]
 
 
 def prepare(graph: Graph, *, fused: bool = True) -> NativeRunner:

@@ -86,9 +86,7 @@ class Trained:
         return SlotRound(inputs.manifest, programs, inputs.checkpoint, inputs.examples, 0, SLOT)
 
     def _update(self, slot: int) -> Any:
-        report = self.job.reports[slot]
-        root, most = bytes.fromhex(report["update_root"]), 2**30
-        return disputing.syncer.get_state(self.store, report["update"], root, max_bytes=most)
+        return self.job.sent(slot).state
 
 
 def computed(store: BlockStore, task: str, request: dict[str, Any]) -> WorkStatus:

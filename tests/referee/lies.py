@@ -28,7 +28,8 @@ from repops.graph import OPTIMIZER, Graph
 from repops.merkle import Tree
 from tests.repops import models
 from zoo_compute.data import Examples
-from zoo_compute.manifest import Compression, DataFile, HeldoutFile, Manifest, Outer, ProgramFile, StateFile
+from zoo_compute.manifest import Aggregation as Rule
+from zoo_compute.manifest import Compression, DataFile, HeldoutFile, Joining, Manifest, Outer, ProgramFile, StateFile
 from zoo_compute.publish import initial_checkpoint
 from zoo_compute.spec.games import Frame, Kind, Phase, Result, Work
 from zoo_compute.spec.merkle import result_root
@@ -43,6 +44,7 @@ ROUND, SLOT, SLOTS, ROWS = 0, 1, 4, 2
 SEATS = {0: (0, 1), 2: (3,)}  # seat -> its slots; slot 2 is absent
 CID = "b" + "a" * 58
 WHOLE = Compression()
+OUTER, MEAN = Outer(0.7, 0.9), Rule()
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Case:
     round: int = ROUND  # and turn
     carry: int = 1
     compression: Compression = WHOLE
+    rule: Rule = MEAN
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -77,7 +80,8 @@ class Case:
             state=StateFile(CID, state),
             data=DataFile(CID, data, len(next(iter(self.examples.values())))),
             heldout=HeldoutFile(CID),
-            outer=Outer(0.7, 0.9),
+            outer=OUTER,
+            aggregation=self.rule,
             slot_s=1,
             aggregate_s=1,
             reexecute_s=1,
@@ -228,7 +232,8 @@ def case_of(module: torch.nn.Module, batch: Any, loss: Any, highest: int, **opti
         examples = {"tokens": rng.integers(0, highest, (13, batch[0].shape[1] + 1)).astype(np.int32)}
     else:
         examples = random_examples(program.graph, rows, 13, highest)
-    return Case(program.graph, initial_checkpoint(program.graph, tensors), examples, rows=rows, **options)
+    joining = Joining(SLOTS, OUTER, options.get("rule", MEAN))
+    return Case(program.graph, initial_checkpoint(program.graph, tensors, joining), examples, rows=rows, **options)
 
 
 @lru_cache

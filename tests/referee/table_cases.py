@@ -14,9 +14,10 @@ from repops.backend import DTYPE
 from repops.commitments import Array
 from repops.graph import OPTIMIZER
 from tests.repops.table_programs import table
+from zoo_compute.manifest import Joining
 from zoo_compute.publish import initial_checkpoint
 
-from .lies import ROUND, Case
+from .lies import OUTER, ROUND, SLOTS, Case
 
 
 class Given(SlotRound):
@@ -62,7 +63,13 @@ def sample(name: str, **options: Any) -> TableCase:
         tensors[entry.name] = given.get(entry.name, np.zeros(node.shape, DTYPE[node.dtype]))
     examples = {"none": np.zeros((1, 1), np.float32)}
     case = TableCase(
-        graph, initial_checkpoint(graph, tensors), examples, inner_steps=1, segment_steps=1, rows=1, **options
+        graph,
+        initial_checkpoint(graph, tensors, Joining(SLOTS, OUTER)),
+        examples,
+        inner_steps=1,
+        segment_steps=1,
+        rows=1,
+        **options,
     )
     object.__setattr__(case, "arrays", batch)
     return case

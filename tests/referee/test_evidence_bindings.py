@@ -18,12 +18,13 @@ from tests.referee.judged import MANIFEST, deploy, flips, verdict
 from tests.referee.traced import HERE, Traced, at_entry, step_program, tensor_in
 from tests.repops.random_programs import fill
 from zoo_compute.evidence import Begin, Constant, End, Evidence, Input, Output, WholeTensor, encode, entry_of
-from zoo_compute.manifest import Compression
+from zoo_compute.manifest import Compression, Joining, Outer
 from zoo_compute.rounds import aggregation_program, begin, checkpoint_nodes, update_program
 from zoo_compute.spec.games import Frame, Kind, Phase, Position
 from zoo_compute.spec.merkle import climb
 from zoo_compute.spec.trials import TRIALS
 
+JOINING = Joining(2, Outer(0.5, 0.5))
 GRAPH = step_program()
 NAMES = [entry.name for entry in GRAPH.state]
 B, M, SEED, W = range(4)
@@ -109,7 +110,8 @@ def draws() -> int:
 def started():
     rng = np.random.default_rng(5)
     checkpoint = {
-        name: rng.standard_normal(node.shape).astype(np.float32) for name, node in checkpoint_nodes(GRAPH).items()
+        name: rng.standard_normal(node.shape).astype(np.float32)
+        for name, node in checkpoint_nodes(GRAPH, JOINING).items()
     }
     state = {
         e.name: np.zeros(GRAPH.nodes[e.before].shape, np.int32 if e.name == "seed" else np.float32) for e in GRAPH.state
@@ -295,7 +297,9 @@ def test_an_input_of_a_step__is_the_tensor_of_the_state_before(judges, step: Tra
 def test_the_inputs_of_an_update_and_an_aggregation__are_the_claims_states(judges):
     rng = np.random.default_rng(4)
     ended = {e.name: rng.standard_normal(GRAPH.nodes[e.before].shape).astype(np.float32) for e in GRAPH.state}
-    start = {n: rng.standard_normal(node.shape).astype(np.float32) for n, node in checkpoint_nodes(GRAPH).items()}
+    start = {
+        n: rng.standard_normal(node.shape).astype(np.float32) for n, node in checkpoint_nodes(GRAPH, JOINING).items()
+    }
     update = Traced(update_program(GRAPH, Compression()), {"w": start["w"]}, {"w": ended["w"]})
     of = {"kind": Kind.UPDATE, "before": state_root(start), "end_root": state_root(ended)}
     for number, source in ((0, start), (1, ended)):
@@ -305,7 +309,7 @@ def test_the_inputs_of_an_update_and_an_aggregation__are_the_claims_states(judge
         assert convicts(judges, lying.frame(node, **of), HERE_AT_NODE, inputs(update, node, source, number))
         crossed = inputs(update, node, (ended, start)[number], number)
         assert verdict(judges, update.frame(node, **of), HERE_AT_NODE, crossed) == "evidence: state does not match"
-    graph = aggregation_program(GRAPH, slots=2, rate=0.5, momentum=0.5)
+    graph = aggregation_program(GRAPH, JOINING)
     batch = {"updates/w": np.ones((2, 150), np.float32), "present": np.float32(2)}
     aggregation = Traced(graph, start, batch)
     of = {"kind": Kind.AGGREGATION, "before": state_root(start)}

@@ -13,6 +13,7 @@ from repops.merkle import merkle_proof, merkle_root
 from tests.referee.judged import deploy, flips, verdict
 from tests.referee.traced import HERE, Traced, changed, shown, step_program, words_in
 from zoo_compute.evidence import Present, Update, Words, encode, entry_of
+from zoo_compute.manifest import Joining, Outer
 from zoo_compute.rounds import aggregation_batch, aggregation_program, checkpoint_nodes
 from zoo_compute.spec.games import Frame, Kind, Phase, Position, Result, claim_hash
 from zoo_compute.spec.params import AGGREGATOR_SEAT
@@ -23,8 +24,11 @@ SLOTS, TURN, JOB = 8, 6, 1
 SEATS = {0: (0, 2), 1: (4, 1), 2: (5, 1), 3: (2, 2), 4: (6, 1), 5: (7, 1)}
 PRESENT = (0, 1, 3, 5)
 MASK = sum(1 << seat for seat in PRESENT)
+JOINING = Joining(SLOTS, Outer(0.7, 0.9))
 RNG = np.random.default_rng(8)
-START = {n: RNG.standard_normal(v.shape).astype(np.float32) for n, v in checkpoint_nodes(step_program()).items()}
+START = {
+    n: RNG.standard_normal(v.shape).astype(np.float32) for n, v in checkpoint_nodes(step_program(), JOINING).items()
+}
 UPDATES = {
     slot: {"w": RNG.standard_normal(150).astype(np.float32)}
     for seat in PRESENT
@@ -67,8 +71,8 @@ def judges():
 
 @pytest.fixture(scope="module")
 def step() -> Traced:
-    graph = aggregation_program(step_program(), slots=SLOTS, rate=0.7, momentum=0.9)
-    return Traced(graph, START, aggregation_batch(["w"], SLOTS, UPDATES))
+    graph = aggregation_program(step_program(), JOINING)
+    return Traced(graph, START, aggregation_batch(["w"], JOINING, UPDATES))
 
 
 def holder_of(slot: int) -> int | None:

@@ -17,7 +17,7 @@ from node.disputes.trees import Trees
 from zoo_compute.shown import Shown
 from zoo_compute.spec.games import Awaits, Frame, Game, Phase
 
-from .lies import Case, LeafOnly, Liar, LyingAggregation, LyingUpdate, mlp
+from .lies import Case, LeafOnly, Liar, LyingAggregation, LyingUpdate, Rule, after_root, mlp
 
 pytestmark = pytest.mark.usefixtures("one_thread")  # threads wait for each other longer than these programs take
 EVERY_STEP = 3  # after it a segment ends, so that what is said of its state is in the claim
@@ -208,6 +208,27 @@ def test_any_word_of_an_aggregation__is_convicted():
             kinds[played.evidence] += 1
     assert kinds.keys() == {4, 7, 8}
     assert kinds[7] >= 4 * (len(names) - 1) + 1
+
+
+def test_any_operator_of_a_robust_aggregation__is_convicted():
+    """Products, verdict, scores and the joined tensors are judged as anything else is."""
+    case, kinds = mlp(rule=Rule("trimmed_mean", 1, "nearest")), Counter()
+    honest = case.aggregated()
+    ends = after_root(Prover(Trees(honest)))
+    nodes = honest.graph.nodes
+    given = {role: node for node, made in enumerate(nodes) if made.op == "input" for role in made.attributes[:1]}
+    for node in sorted({*{made.op: node for node, made in enumerate(nodes)}.values(), *given.values()}):
+        made = nodes[node]
+        liar = case.aggregated(LyingAggregation)
+        liar.elements = {(0, node): made.elements - 1}
+        if after_root(Prover(Trees(liar))) == ends:  # the bit was lost on the way
+            liar.states = {0: 0}
+        played = case.aggregating(Prover(Trees(liar)))
+        assert played.is_convicted, (node, made.op, played.refused)
+        assert played.game.frame.node == node
+        kinds[played.evidence] += 1
+    assert {made.op for made in nodes} >= {"rank", "dot", "concat", "sqrt"}
+    assert kinds.keys() == {4, 7, 8}
 
 
 # --- what was shown, from events

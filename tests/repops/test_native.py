@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from repops import native, reference
+from repops.builder import Builder
 from repops.commitments import Array, canonical
-from repops.graph import Graph
+from repops.graph import BATCH_ROLE, BUFFER, F32, I32, STATE_ROLE, Graph
 from repops.native import runner
 from tests.repops.random_programs import fill, random_program
 from tests.repops.step_programs import STEPS
@@ -74,6 +75,28 @@ def test_trace__of_a_step__gives_every_node_and_leaves_the_state(isa: str, name:
         np.testing.assert_array_equal(made.state[entry], array)
 
 
+@pytest.mark.parametrize("extent", [1, 2, 17, 96, 97])
+@pytest.mark.parametrize("columns", [63, 64, 200])
+def test_rank__down_columns__counts_the_larger_and_the_earlier_equals(isa: str, extent: int, columns: int):
+    rng = np.random.default_rng(extent)
+    odd = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1e-42, 1.0], np.float32)
+    given = np.where(
+        rng.random((extent, columns)) < 0.5, rng.choice(odd, (extent, columns)), rng.normal(size=(extent, columns))
+    )
+    given = given.astype(np.float32)
+    b = Builder()
+    rows = b.input(F32, given.shape, BATCH_ROLE, 0)
+    before = b.input(I32, given.shape, STATE_ROLE, 0)
+    made = runner.prepare(b.finish([("place", BUFFER, before, b.rank(rows, 0))], [("rows", rows)], b.scalar(0.0, F32)))
+    made.step({"rows": given}, threads=2)
+    words = _bits(given).astype(np.int64)
+    keys = np.where(words >> 31, -(words & 0x7FFFFFFF) - 1, words)  # ascending as the table orders them
+    order = np.argsort(-keys, axis=0, kind="stable")
+    expected = np.empty_like(order)
+    np.put_along_axis(expected, order, np.arange(extent)[:, None].repeat(columns, 1), 0)
+    np.testing.assert_array_equal(made.state["place"], expected)
+
+
 @pytest.mark.parametrize("name", STEPS)
 def test_loss__alone__is_that_of_the_step_and_leaves_the_state(name: str):
     graph, state, batch = STEPS[name]()
@@ -116,3 +139,15 @@ def test_library__of_other_recipes__is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(runner, "_recipes", lambda: b"other")
     with pytest.raises(native.NoNativeLibrary, match="other recipes"):
         runner.check()
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_step__whose_batch_is_written_into_the_runners_room__is_the_same(name: str):
+    graph, state, batch = STEPS[name]()
+    made = _loaded(graph, state)
+    for entry, array in batch.items():
+        made.batch[entry][...] = array
+    for values in _wanted(name)[:2]:
+        assert _bits(np.float32(made.step(made.batch))) == _bits(values[graph.loss])
+    for entry, array in _wanted(name)[2].items():
+        np.testing.assert_array_equal(_bits(made.state[entry]), _bits(array), entry)

@@ -8,12 +8,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from node import prover, worker
+from node import prover, syncer, worker
 from node.programs import Programs
 from zoo_compute.data import prepare_text
 from zoo_compute.job import ComputeJob, Manifest
 from zoo_compute.publish import publish_files
 from zoo_compute.store import BlockStore
+from zoo_compute.updates import Received
 from zoo_compute.work import work_of
 
 TEXT = Path(json.__file__).read_bytes() * 3
@@ -28,6 +29,7 @@ TRAINING = {
     "warmup_steps": 2,
     "outer_momentum": 0.5,
 }
+COMPRESSION = {"chunk": 256, "keep": 16, "bits": 2, "decay": 0.9}
 
 
 @dataclass
@@ -53,6 +55,11 @@ class SmallJob:
         self.bundles.append({"bundle": self.store.add(data), "root": root, "operator": operator, "slots": slots})
         return self.bundles[-1]
 
+    def sent(self, slot: int) -> Received:
+        """What others have of a slot's update."""
+        entry = prover.result_of(self.reports[slot])
+        return syncer.get_update(self.store, entry, self.manifest, self.programs.graph)
+
     def aggregate(self) -> dict[str, Any]:
         request = self.base | {"bundles": self.bundles}
         return worker.run_aggregation(request, self.store)
@@ -73,13 +80,13 @@ class SmallJob:
 
 
 @lru_cache
-def small_job(**training: Any) -> ComputeJob:
-    """Traced once for all tests."""
-    return ComputeJob(MODEL, {}, TRAINING | training, "100")
+def small_job(*, sparse: bool = False, **training: Any) -> ComputeJob:
+    """Traced once for all tests. sparse: its updates are compressed."""
+    return ComputeJob(MODEL, {}, TRAINING | training, "100", compression_config=COMPRESSION if sparse else None)
 
 
-def publish(folder: Path, **training: Any) -> SmallJob:
-    job, store = small_job(**training), BlockStore(folder / "store")
+def publish(folder: Path, **options: Any) -> SmallJob:
+    job, store = small_job(**options), BlockStore(folder / "store")
     data = prepare_text(TEXT, 16, 0, wanted=job.examples_wanted, minimum=job.examples_of_a_round, heldout=32)
     manifest = publish_files(job, data, store)
     base = {

@@ -15,39 +15,51 @@ from keepers.answering import Answering, opening_of
 from repops.commitments import state_root
 from repops.files import state_bytes
 from tests.openings import SlotRound
+from tests.unit.node_jobs import SmallJob, publish
 from tests.unit.test_keepers_duties import view
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit
 from zoo_compute.errors import Refusal
 from zoo_compute.records import Bundle, Pointer, SlotResult
+from zoo_compute.rounds import RESIDUAL
 from zoo_compute.spec import availability, watching
 from zoo_compute.spec.state import Claim as SpecClaim
 from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import digest_of
 from zoo_compute.store.errors import ContentMissing
+from zoo_compute.updates import Parts, put
 
 ME, START, ANSWER_S = 1, b"\x11" * 32, 6
 STATE = {"big": np.arange(5_000, dtype=np.float32), "count": np.int64([7]), "flags": np.array([True, False])}
 
 
-def slot_round(slot: int) -> SlotRound:
-    update = {name: array[: slot + 1] for name, array in STATE.items()}
+def slot_round(slot: int, parts: Parts) -> SlotRound:
+    """All words of its update are the slot's number, and what is kept of it is negative."""
+    update = {name: np.full(shape, slot, np.float32) for name, shape in parts.shapes.items()}
+    update |= {name: -update[name.removeprefix(RESIDUAL)] for name in parts.kept}
     return SlotRound(slot, START, ((0, START), (2, bytes([slot]) * 32)), update)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> BlockStore:
-    return BlockStore(tmp_path / "store")
+@pytest.fixture(params=["dense", "sparse"])
+def job(request: pytest.FixtureRequest, tmp_path: Path) -> SmallJob:
+    """Of the sparse one's updates their author keeps a part."""
+    return publish(tmp_path, **({"sparse": True, "carry_rounds": 2} if request.param == "sparse" else {}))
 
 
 @pytest.fixture
-def commit(store: BlockStore) -> Commit:
+def store(job: SmallJob) -> BlockStore:
+    return job.store
+
+
+@pytest.fixture
+def commit(job: SmallJob, store: BlockStore) -> Commit:
     """On slots 4 and 5, as a keeper makes it."""
-    entries = []
-    for result in (slot_round(4), slot_round(5)):
+    entries, parts = [], Parts.of(job.programs.graph, job.manifest.compression)
+    assert len(parts.kept) == (len(parts.shapes) if job.manifest.keeps_residuals else 0)
+    for result in (slot_round(4, parts), slot_round(5, parts)):
         roots = (result.start_root, result.segment_root, result.end_root, result.update_root)
-        cid = store.add(state_bytes(result.update))
+        cid = put(store, result.update, parts)
         entries.append(SlotResult(result.slot, cid, *roots, (1.0, 0.5), 0.1))
     bundle = Bundle(1, 3, ME, tuple(entries))
     digest = digest_of(store.add(bundle.to_bytes()))
@@ -65,18 +77,18 @@ def demand(claim: Commit | Checkpoint, slot: int, tensor: int = 0, group: int = 
     return dataclasses.replace(Demand(claim, 130, slot, tensor, group, 5, False, 7, opened_at=1_000), **changes)
 
 
-def answers(store: BlockStore, asked: Demand) -> bool:
+def answers(job: SmallJob, asked: Demand) -> bool:
     """Whether the specification takes what the store gives."""
-    opening = opening_of(store, asked, 5)
+    opening = opening_of(job.store, job.base["manifest"], asked, 5)
     place = watching.Demand(slot=asked.slot, tensor=asked.tensor, group=asked.group)
     return availability.root_of(SpecClaim(*asked.claim.fields), place, opening) == asked.claim.root  # type: ignore[arg-type]
 
 
-def test_an_opening__is_built_from_the_files_of_the_claim_alone(store, commit, checkpoint):
+def test_an_opening__is_built_from_the_files_of_job_and_claim_alone(job, commit, checkpoint):
     for tensor, group in ((0, 0), (0, 3), (1, 9), (3, 0), (2**32 - 1, 2**40 - 1)):
-        assert answers(store, demand(checkpoint, 0, tensor, group))
-        for slot in (4, 5):
-            assert answers(store, demand(commit, slot, tensor, group))
+        assert answers(job, demand(checkpoint, 0, tensor, group))
+    for tensor in (*range(64), 2**32 - 1):  # every tensor, those that are kept too, and the padding behind them
+        assert answers(job, demand(commit, 4 + tensor % 2, tensor, 2**40 - 1))
 
 
 # -- the lane
@@ -97,13 +109,14 @@ class Sent(list):
 
 
 @pytest.fixture
-def lane(monkeypatch: pytest.MonkeyPatch, store: BlockStore):
+def lane(monkeypatch: pytest.MonkeyPatch, job: SmallJob, store: BlockStore):
     """An answering lane over a chain that shows `demands` of job 1."""
     told = SimpleNamespace(demands=[], events=[], now=1_001, read=[], sent=Sent())
+    terms = dataclasses.replace(view(0).terms, manifest=digest_of(job.base["manifest"]))
 
-    def read(chain: Any, job: int, block: int) -> Any:
-        told.read.append(job)
-        return view(told.now, job=job, demands=told.demands)
+    def read(chain: Any, number: int, block: int) -> Any:
+        told.read.append(number)
+        return view(told.now, job=number, demands=told.demands, terms=terms)
 
     monkeypatch.setattr(answering, "read_job", read)
     contract = SimpleNamespace(answer=lambda *args: SimpleNamespace(args=args))

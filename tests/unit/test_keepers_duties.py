@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from keepers.duties import RECOVERY_S, duties
+from keepers.duties import RECOVERY_S, duties, estimate_s
 from keepers.orders import (
     Aggregate,
     CommitTrained,
@@ -373,3 +373,24 @@ def test_a_silent_aggregator__is_timed_out_and_replaced_by_a_standby():
 def test_every_request__carries_the_terms_that_the_contracts_judge_by():
     """A manifest with other slots than the chain's would have honest work convicted by the data of another slot."""
     assert prepare_request(opening(1_000))["terms"] == {"rounds": TERMS.rounds, "slots": TERMS.slots}
+
+
+def test_unequal_workers__are_bid_for_what_each_of_them_trains_in_time():
+    able = replace(ME_PROVIDER, capacity=100, free=10**6)
+    lots = {0: replace(LOT, units=100), 1: replace(LOT, units=1)}
+
+    def capacity(paces: tuple[float, ...]) -> int:
+        found = duties(opening(1_005, lots=lots), replace(able, paces=paces), TIMED)
+        return next(duty.capacity for duty in found if isinstance(duty, SealBid))
+
+    assert SLOT_S - RECOVERY_S == 34  # seconds to train in, of which a slot takes 5
+    assert capacity((1.0,)) == 6
+    assert capacity((1.0, 1.0)) == 12
+    assert capacity((1.0, 4.0)) == 7  # the slow one trains one
+    assert capacity((1.0, 0.25)) == 6 + 27
+
+
+def test_the_estimate__is_when_the_last_of_unequal_workers_is_done():
+    cases = {(4, 1.0): 20, (4, 1.0, 1.0): 10, (5, 1.0, 1.0): 15, (4, 1.0, 6.0): 20, (7, 1.0, 6.0): 30}
+    for (slots, *paces), seconds in cases.items():
+        assert estimate_s(5, int(slots), replace(ME_PROVIDER, paces=tuple(paces))) == seconds + RECOVERY_S

@@ -44,6 +44,7 @@ def work_that_is_timed() -> Any:
         status=lambda name: WorkStatus("done", {"slot_s": 1.0}) if name.startswith("prepare") else WorkStatus("absent"),
         submit=lambda task, name, request: WorkStatus("queued"),
         remember=lambda key, value: value,
+        paces=lambda timed, workers: (1.0,) * workers,
     )
 
 

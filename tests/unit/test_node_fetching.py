@@ -10,7 +10,7 @@ import pytest
 
 from node import worker
 from node.errors import Withheld
-from node.fetching import absent_place
+from node.fetching import absent_place, absent_update
 from repops.files import state_bytes
 from repops.graph import F32, Node
 from tests.unit.node_jobs import SmallJob, publish
@@ -76,12 +76,16 @@ def test_of_a_file_that_is_here_in_part__the_place_of_the_first_missing_byte_is_
     data, store = state_bytes(state), BlockStore(tmp_path / "store")
     cid = store.add(data)
     assert absent_place(store, cid, nodes) is None
+    assert absent_update(store, cid) is None
     lost = cid_of(data[CHUNK : 2 * CHUNK])
     [block] = (tmp_path / "store" / "blocks").rglob(lost)
     block.unlink()
+    assert absent_update(store, cid) == (0, 0), "a packed file is of no use in part"
     header = len(data) - 4 * (400 * 128 + 30_000)
     assert absent_place(store, cid, nodes) == (1, (CHUNK - header - 4 * 400 * 128) // 4096)
     [block] = (tmp_path / "store" / "blocks").rglob(cid)
     block.unlink()
     assert absent_place(store, cid, nodes) is None, "of a file whose root is not here nothing is known"
     assert absent_place(store, "no cid", nodes) is None
+    assert absent_update(store, cid) is None
+    assert absent_update(store, "no cid") is None

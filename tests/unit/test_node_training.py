@@ -26,7 +26,7 @@ from repops.graph import BATCH_ROLE, BUFFER, F32, I32, OPTIMIZER, PARAMETER, STA
 from repops.program import Program
 from tests.unit.node_jobs import SmallJob, publish
 from zoo_compute.data import batch_of
-from zoo_compute.manifest import Compression, Outer
+from zoo_compute.manifest import Compression, Joining, Outer
 from zoo_compute.rounds import aggregation_batch, aggregation_program, update_program
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -237,8 +237,8 @@ def test_aggregate__tensor_by_tensor__is_the_whole_program(job: SmallJob) -> Non
     """What a dispute is about is the program; what a worker runs are its parts."""
     checkpoint, updates = some_updates(6, 5)
     del updates[2]
-    whole = aggregation_program(PROGRAMS.graph, slots=7, rate=0.7, momentum=0.9)
-    batch = aggregation_batch(PROGRAMS.graph.exchanged, 7, updates)
+    whole = aggregation_program(PROGRAMS.graph, Joining(7, Outer(0.7, 0.9)))
+    batch = aggregation_batch(PROGRAMS.graph.exchanged, Joining(7, Outer(0.7, 0.9)), updates)
     assert batch["updates/w"].shape == (7, 3, 5)
     assert not batch["updates/w"][[2, 5, 6]].any()
     manifest = replace(job.manifest, slots=7, outer=Outer(0.7, 0.9))
@@ -261,11 +261,10 @@ def test_the_programs_of_a_round__are_the_same_for_everybody() -> None:
     """Constants of the protocol: whoever judges a round derives these roots from the manifest alone."""
     step = PROGRAMS.graph
     assert encoding.root(update_program(step, Compression())).hex() == UPDATE_ROOT
-    assert encoding.root(aggregation_program(step, slots=3, rate=0.7, momentum=0.9)).hex() == AGGREGATION_ROOT
+    assert encoding.root(aggregation_program(step, Joining(3, Outer(0.7, 0.9)))).hex() == AGGREGATION_ROOT
     assert update_program(step, Compression()) == update_program(encoding.decode(encoding.encode(step)), Compression())
     others = [
-        aggregation_program(step, slots=n, rate=r, momentum=m)
-        for n, r, m in [(2, 0.7, 0.9), (3, 0.6, 0.9), (3, 0.7, 0.8)]
+        aggregation_program(step, Joining(n, Outer(r, m))) for n, r, m in [(2, 0.7, 0.9), (3, 0.6, 0.9), (3, 0.7, 0.8)]
     ]
     assert len({encoding.root(other) for other in others} | {bytes.fromhex(AGGREGATION_ROOT)}) == 4
 

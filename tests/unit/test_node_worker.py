@@ -42,8 +42,7 @@ def round_of_three(job: SmallJob) -> SmallJob:
 
 def test_run_shard__stores_its_update_and_reports_it(job: SmallJob) -> None:
     report = job.train(1)
-    update = syncer.get_state(job.store, report["update"], bytes.fromhex(report["update_root"]), max_bytes=10**6)
-    assert set(update) == set(job.programs.graph.exchanged)
+    assert set(job.sent(1).state) == set(job.programs.graph.exchanged)
     assert report["update"] in job.store.pins()
     assert report["loss"] == [report["losses"][0], report["losses"][-1]]
     assert [step for step, _ in report["segments"]] == [0, 2, 4, 5]
@@ -190,7 +189,7 @@ def test_run_shard__checkpoint_of_another_round_or_root__is_refused(job: SmallJo
     with pytest.raises(BadInputs, match="expected job 2"):
         worker.run_shard(good | {"job": 2}, job.store)
     honest = syncer.fetch_pointer(job.store, made["pointer"])
-    lie = syncer.Pointer(1, 0, job.reports[0]["update"], honest.root, 0b111)  # another file under the same root
+    lie = syncer.Pointer(1, 0, job.manifest.state.cid, honest.root, 0b111)  # another file under the same root
     with pytest.raises(BadInputs, match="its root is"):
         worker.run_shard(good | {"checkpoint": job.store.add(lie.to_bytes())}, job.store)
     for junk in (b"", b"{}", b"[1]", honest.to_bytes() + b" "):

@@ -11,7 +11,7 @@ import pytest
 from node import syncer
 from repops import encoding
 from tests.unit.node_jobs import SmallJob, publish
-from zoo_compute.manifest import Compression, Manifest, Outer
+from zoo_compute.manifest import Compression, Joining, Manifest, Outer
 from zoo_compute.rounds import aggregation_program, update_program
 from zoo_compute.work import work_of
 
@@ -23,7 +23,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> SmallJob:
 
 def test_work_root__is_the_hash_of_three_programs_and_four_numbers(job: SmallJob) -> None:
     manifest, step = job.manifest, syncer.fetch_programs(job.store, job.manifest).graph
-    programs = (step, update_program(step, Compression()), aggregation_program(step, slots=3, rate=0.7, momentum=0.5))
+    programs = (step, update_program(step, Compression()), aggregation_program(step, Joining(3, Outer(0.7, 0.5))))
     text = b"\x09" + b"".join(encoding.root(each) for each in programs)
     for number in (
         5,

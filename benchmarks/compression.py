@@ -1,0 +1,217 @@
+"""What does compression cost, and what does it save? A small GPT on held-out text of Python's standard library.
+
+Every seed trains the same job, from the same weights on the same tokens, with updates that are
+  dense    float32, all of them
+  int8     all elements, 8 bits each
+  sparse   the largest 64 of every 4096, 2 bits each; what is kept back is carried on
+by the protocol's own slot-rounds and aggregation, and every update goes through the transport's codec and back. Beside them,
+with torch alone, plain data parallelism over gloo: two processes of half the network's batch each that synchronise at every step,
+  allreduce  the gradients in float32
+  powersgd   by torch's own powerSGD_hook
+Bytes are what one slot (of the torch runs: one process) sends in the whole run; a loss gap is relative to dense. Each kind has
+the outer rate and momentum that served it best in one search over the same grid; all else is the same for all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import powersgd_peer
+from node import syncer
+from node.aggregation import aggregate
+from node.programs import State
+from node.training import heldout_loss, train_shard
+from zoo_compute import transport
+from zoo_compute.data import Dataset, prepare_text
+from zoo_compute.job import ComputeJob, Manifest
+from zoo_compute.publish import publish_files
+from zoo_compute.store import BlockStore
+
+KINDS: dict[str, dict[str, Any]] = {
+    "dense": {"outer": (0.7, 0.6), "compression": None, "rule": "mean"},
+    "int8": {"outer": (0.7, 0.6), "compression": {"bits": 8}, "rule": "mean"},
+    "sparse": {"outer": (1.4, 0.0), "compression": {"keep": 64, "bits": 2, "decay": 0.7}, "rule": "sent_mean"},
+}
+TORCH = ("allreduce", "powersgd")
+TIMED = 8  # updates of a run that the codec is timed on, spread over it
+
+
+@dataclass
+class Run:
+    """losses: held-out, of every tenth of the run. sent: bytes of one slot's updates in all; update: of float32 in one."""
+
+    losses: list[float] = field(default_factory=list)
+    sent: float = 0.0
+    update: int = 0
+    encode_s: list[float] = field(default_factory=list)
+    decode_s: list[float] = field(default_factory=list)
+
+    def told(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"loss": self.losses[-1], "losses": self.losses, "bytes": self.sent}
+        if self.encode_s:
+            seconds = max(np.median(self.encode_s), np.median(self.decode_s))
+            found |= {"codec_mb_s": self.update / 1e6 / seconds, "float32_bytes_an_update": self.update}
+        return found
+
+
+def job_of(options: argparse.Namespace, seed: int, kind: Mapping[str, Any]) -> ComputeJob:
+    rate, momentum = kind["outer"]
+    return ComputeJob(
+        {"layers": options.layers, "heads": 4, "width": options.width, "context": options.context, "tied": False},
+        {"heldout": options.heldout},
+        {
+            "learning_rate": options.learning_rate,
+            "warmup_steps": options.warmup,
+            "batch_size": options.batch,
+            "inner_steps": options.inner_steps,
+            "rounds": options.rounds,
+            "slots": options.slots,
+            "carry_rounds": min(options.rounds, 1024),
+            "outer_learning_rate": rate,
+            "outer_momentum": momentum,
+            "seed": seed,
+        },
+        "1000000",
+        aggregation_config={"rule": kind["rule"]},
+        compression_config=kind["compression"],
+    )
+
+
+def data_of(job: ComputeJob, text: list[Path]) -> Dataset:
+    return prepare_text(
+        text, job.context, job.training.seed, wanted=job.examples_wanted, minimum=job.examples_of_a_round,
+        heldout=job.data.heldout,
+    )  # fmt: skip
+
+
+def network(manifest: Manifest, files: syncer.JobFiles) -> Run:
+    """Every round of every slot; private state goes on from round to round."""
+    run, checkpoint, programs = Run(), files.checkpoint, files.programs
+    private: dict[int, State] = {}
+    names, every = programs.graph.exchanged, max(1, manifest.rounds // 10)
+    timed = {round_ for round_ in range(manifest.rounds) if round_ % max(1, manifest.rounds // TIMED) == 0}
+    for round_ in range(manifest.rounds):
+        updates: dict[int, State] = {}
+        for slot in range(manifest.slots):
+            carried = private.get(slot) if round_ % manifest.carry else None
+            result = train_shard(manifest, programs, checkpoint, files.examples, round_, slot, carried=carried)
+            private[slot], update = result.private, {name: result.update[name] for name in names}
+            updates[slot] = through_codec(run, update, check=slot == 0 and round_ in timed)
+        checkpoint = aggregate(manifest, programs, checkpoint, updates)
+        if (round_ + 1) % every == 0:
+            run.losses.append(heldout_loss(manifest, programs, checkpoint, files.heldout))
+    run.sent /= manifest.slots
+    return run
+
+
+def through_codec(run: Run, update: State, *, check: bool) -> State:
+    """The update as others get it. check: time it, and see that not a bit is lost."""
+    began = time.process_time()
+    data = transport.encode(update)
+    encoded = time.process_time()
+    run.sent, run.update = run.sent + len(data), sum(array.nbytes for array in update.values())
+    if not check:
+        return update
+    back = transport.decode(data, {name: array.shape for name, array in update.items()})
+    run.encode_s.append(max(encoded - began, 1e-9))
+    run.decode_s.append(max(time.process_time() - encoded, 1e-9))
+    assert all(back[name].tobytes() == array.tobytes() for name, array in update.items()), "the codec lost a bit"
+    return back
+
+
+def seeded(options: argparse.Namespace, seed: int) -> dict[str, dict[str, Any]]:
+    """What each kind gave under one seed."""
+    found = {}
+    data = None
+    for name in options.kinds:
+        began = time.process_time()
+        job = job_of(options, seed, KINDS.get(name, KINDS["dense"]))
+        data = data or data_of(job, options.data)
+        if name in TORCH:
+            found[name] = powersgd_peer.run(job, data, name, rank=options.rank, synced=options.synced)
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                store = BlockStore(Path(folder))
+                manifest = publish_files(job, data, store)
+                found[name] = network(manifest, syncer.fetch_job(store, manifest)).told()
+        found[name]["cpu_s"] = time.process_time() - began
+        print(
+            f"seed {seed} {name}: held-out loss {found[name]['loss']:.4f}, {found[name]['bytes']:,.0f} bytes",
+            file=sys.stderr,
+        )
+    return found
+
+
+def summary(options: argparse.Namespace, seeds: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    first = next(iter(seeds.values()))
+    table = {}
+    for name in first:
+        gaps = [each[name]["loss"] / each["dense"]["loss"] - 1 for each in seeds.values() if "dense" in each]
+        table[name] = {
+            "loss": float(np.mean([each[name]["loss"] for each in seeds.values()])),
+            "loss_gap": float(np.mean(gaps)) if gaps else None,
+            "loss_gap_worst": max(gaps) if gaps else None,
+            "bytes": float(np.mean([each[name]["bytes"] for each in seeds.values()])),
+        }
+        speeds = [each[name]["codec_mb_s"] for each in seeds.values() if "codec_mb_s" in each[name]]
+        if speeds:
+            float32 = options.rounds * first[name]["float32_bytes_an_update"]
+            table[name] |= {"ratio": float32 / table[name]["bytes"], "codec_mb_s": float(np.median(speeds))}
+    sparse = table.get("sparse", {})
+    return {
+        "compression_ratio": sparse.get("ratio"),
+        "loss_gap": sparse.get("loss_gap"),
+        "codec_mb_s": sparse.get("codec_mb_s"),
+        "kinds": table,
+        "seeds": {str(seed): found for seed, found in seeds.items()},
+        "settings": {name: KINDS[name] for name in first if name in KINDS},
+        "parameters": {key: value for key, value in vars(options).items() if key not in ("data", "json")},
+        "parameters_of_the_model": job_of(options, 0, KINDS["dense"]).profile.parameters,
+    }
+
+
+def shown(result: Mapping[str, Any]) -> str:
+    lines = [
+        f"{'kind':<10} {'held-out loss':>13} {'gap to dense':>13} {'bytes sent':>16} {'x float32':>10} {'MB/s':>7}"
+    ]
+    for name, row in result["kinds"].items():
+        cells = [f"{row['loss']:>13.4f}", f"{100 * (row['loss_gap'] or 0):>12.2f}%", f"{row['bytes']:>16,.0f}"]
+        cells += [f"{row['ratio']:>10.1f}", f"{row['codec_mb_s']:>7.0f}"] if "ratio" in row else []
+        lines.append(f"{name:<10} " + " ".join(cells))
+    lines += [f"{key}: {json.dumps(result[key])}" for key in ("settings", "parameters", "parameters_of_the_model")]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Loss and bytes of compressed updates beside dense ones and PowerSGD")
+    for name, default in (("layers", 2), ("width", 64), ("context", 32), ("batch", 4), ("rounds", 200), ("slots", 8)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--inner-steps", type=int, default=30)
+    parser.add_argument("--learning-rate", type=float, default=0.003)
+    parser.add_argument("--warmup", type=int, default=20)
+    parser.add_argument("--heldout", type=int, default=1024, help="examples")
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2])
+    parser.add_argument("--kinds", nargs="*", default=[*KINDS, *TORCH], choices=[*KINDS, *TORCH])
+    parser.add_argument("--rank", type=int, default=1, help="of powersgd's matrices")
+    parser.add_argument("--synced", type=int, default=10, help="steps before powersgd begins to compress")
+    parser.add_argument("--data", type=Path, nargs="*", default=[Path(sysconfig.get_path("stdlib"))])
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args()
+    result = summary(options, {seed: seeded(options, seed) for seed in options.seeds})
+    print(json.dumps(result) if options.json else shown(result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""A worker whose slot-rounds take a given time, for benchmarks of machines that one machine has not enough cores for.
+
+    python -m benchmarks.paced --slot-s S --log FILE ...     other options are those of `keepers.process worker`
+
+The work is real and its results are; what is left of the time is slept. FILE gets a line of JSON an event: when it was launched, had
+its imports, was connected, began a slot-round and ended one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from celery.signals import worker_ready
+
+from keepers import process
+from node import syncer
+from node.worker import prepare, run_shard
+from zoo_compute.store import Store
+
+IMPORTED_AT = time.time()
+ESTIMATE = 1.3  # what the worker says a slot-round takes, of what it takes: a few are done twice
+
+
+def launched_at() -> float:
+    """When this process was started, as the kernel knows."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    return time.time() - age_s
+
+
+class Paced:
+    """The bodies of a paced worker's tasks."""
+
+    def __init__(self, slot_s: float, tell: Callable[..., None]) -> None:
+        self._slot_s = slot_s
+        self._tell = tell
+
+    def prepare(self, request: dict[str, Any], store: Store) -> dict[str, Any]:
+        return {**prepare(request, store), "slot_s": ESTIMATE * self._slot_s}
+
+    def train(self, request: dict[str, Any], store: Store) -> dict[str, Any]:
+        place = {"round": request["round"], "slot": request["slot"]}
+        began = time.time()
+        self._tell("began", **place)
+        syncer.fetch_inputs(store, request)
+        self._tell("fetched", **place)
+        first = True
+
+        def progress(step: int, loss: float) -> None:
+            nonlocal first
+            if first:
+                self._tell("first_step", **place)
+            first = False
+
+        answer = run_shard(request, store, progress=progress)
+        worked_s = time.time() - began
+        time.sleep(max(0.0, self._slot_s - worked_s))
+        self._tell("ended", **place, worked_s=worked_s, tokens=answer["tokens"])
+        return answer
+
+
+def teller(path: Path) -> Callable[..., None]:
+    def tell(event: str, at: float | None = None, **more: Any) -> None:
+        with path.open("a") as log:
+            log.write(json.dumps({"event": event, "at": time.time() if at is None else at, **more}) + "\n")
+
+    return tell
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.paced", allow_abbrev=False)
+    parser.add_argument("--slot-s", type=float, required=True)
+    parser.add_argument("--log", type=Path, required=True)
+    options, of_worker = parser.parse_known_args()
+    tell = teller(options.log)
+    tell("launched", launched_at())
+    tell("imported", IMPORTED_AT)
+    worker_ready.connect(lambda **_: tell("ready"), weak=False)
+    paced = Paced(options.slot_s, tell)
+    tasks = {"work.prepare": _named(paced.prepare, "prepare"), "work.train": _named(paced.train, "run_shard")}
+    return process.main(["worker", *of_worker], tasks)
+
+
+def _named(body: Callable[..., Any], name: str) -> Callable[..., Any]:
+    changed = functools.partial(body)
+    changed.__name__ = name  # type: ignore[attr-defined]
+    return changed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

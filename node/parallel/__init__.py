@@ -1,0 +1,9 @@
+"""One operator's slot-round on several processes of one machine, with the bits of one process (repops.parallel).
+
+The worker leads: it holds no tensors of the step, tells the ranks what to do, and puts the roots together.
+
+ranks.py     the processes, seen from the worker: starting, asking, ending them
+rank.py      one process: its part of the program, its messages by torch.distributed (gloo)
+runner.py    all ranks as one `backend.Runner`
+programs.py  a job's programs on ranks, in the place of `node.programs.Programs`
+"""

@@ -1,0 +1,294 @@
+"""Who trains which slots: a pure function of what was measured, declared and won (docs/scaling.md).
+
+The auction decides who wins how many slots, at which price, and nothing here changes that: slots are permuted among winners only.
+A slot's data is fixed by arithmetic, so which worker trains it changes no result; it changes when the round is over and what is fetched.
+All slots of a job are equal work. A worker that trains one and sends the one before has finished `n` of them after
+`n * max(train, send) + min(train, send)`, exactly: two machines in a row.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from zoo_compute.spec.params import BPS, GPU_CLASSES
+from zoo_compute.spec.refusal import require
+
+CONSUMER, PROFESSIONAL, DATACENTER, APPLE = sorted(GPU_CLASSES)
+LIGHT_FLOPS: int = 10**15  # of a slot-round: minutes on a laptop's GPU; up to here a job is light fine-tuning
+IDLE_BPS: int = 300  # of a round that may go by in sending: utilisation of 97 %
+
+
+class Size(IntEnum):
+    """Of a job, by what one of its steps needs; and of a class, the largest that it is meant for."""
+
+    LIGHT = 0
+    SMALL = 1
+    STANDARD = 2
+    LARGE = 3
+
+
+# ZIP-0407: small batches, standard shards, large batches; Apple Silicon validates, and fine-tunes what is light.
+MEANT_FOR: dict[int, Size] = {
+    CONSUMER: Size.SMALL,
+    PROFESSIONAL: Size.STANDARD,
+    DATACENTER: Size.LARGE,
+    APPLE: Size.LIGHT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One GPU of an operator: measured speed and link, and what its operator declared of it."""
+
+    number: int  # among all workers of the job
+    operator: int
+    gpu_class: int
+    vram_gb: int
+    step_us: int  # measured: one inner step
+    kbps: int  # measured: its way out
+    cost: int = 0  # of one slot-round, to its operator
+    domain: int = 0  # what fails together: a building, a provider
+    hours: int = 0  # periods of a day in which it is there, a bitmap; 0: nothing is declared, so always
+    rtt_ms: tuple[int, ...] = ()  # measured, to each of the network's landmarks
+    holds: frozenset[int] = frozenset()  # chunks of the job's data
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a schedule must know of a job."""
+
+    slots: int
+    inner_steps: int
+    slot_s: int
+    update_bytes: int  # that one slot-round sends
+    vram_gb: int  # that one step needs
+    flops: int  # of one slot-round
+    hours: int = 0  # periods of a day over which its next rounds go, a bitmap
+    slots_a_chunk: int = 1  # consecutive slots whose examples lie in one chunk of the data
+
+    def chunk(self, slot: int) -> int:
+        return slot // self.slots_a_chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """`n` slots are finished after `each * n + once`; at most `most` of them. rank, cost: which of equals works first."""
+
+    number: int
+    each: int
+    once: int = 0
+    most: int = 2**63
+    rank: int = 0
+    cost: int = 0
+
+    def within(self, time: int) -> int:
+        """Slots that are finished by `time`."""
+        return max(0, min(self.most, (time - self.once) // self.each))
+
+    def finish(self, count: int) -> int:
+        return self.each * count + self.once if count else 0
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """slots: of each worker that has any, in the order in which it trains them. finish_ms: of each operator, its last worker's."""
+
+    slots: Mapping[int, tuple[int, ...]]
+    finish_ms: Mapping[int, int]
+    unplaced: Mapping[int, int] = field(
+        default_factory=dict
+    )  # operator -> slots that none of its workers can train in time
+
+    @property
+    def makespan_ms(self) -> int:
+        return max(self.finish_ms.values(), default=0)
+
+
+# Counts --------------------------------------------------------------------------------------------------------------
+
+
+def makespan(slots: int, paces: Sequence[Pace]) -> int:
+    """The least time in which these workers finish `slots` slots. Exact: equal slots need no search but for the time."""
+    require(slots <= sum(pace.most for pace in paces), "schedule: too few workers")
+    low, high = 0, max((pace.finish(min(slots, pace.most)) for pace in paces), default=0)
+    while low < high:
+        middle = (low + high) // 2
+        if sum(pace.within(middle) for pace in paces) >= slots:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def shares(slots: int, paces: Sequence[Pace], *, within: int = 0) -> dict[int, int]:
+    """Worker -> slots: finished as early as can be, or by `within` if that is later, by the cheapest who can.
+
+    Unequal workers get unequal counts; one whose first slot would end after all the others' last gets none.
+    """
+    time = max(within, makespan(slots, paces))
+    found: dict[int, int] = {}
+    for pace in sorted(paces, key=lambda each: (each.rank, each.cost, each.each, each.once, each.number)):
+        count = min(slots, pace.within(time))
+        if count:
+            found[pace.number] = count
+            slots -= count
+    return found
+
+
+def leaves(waiting: int, mine: Pace, others: Iterable[Pace]) -> bool:
+    """Should I leave the next of `waiting` equal slots to the others? `once`: until when each is busy.
+
+    If they finish all of them before I finished one, I should only be late; else the round cannot end before I do, and my taking one
+    helps. So a queue whose takers follow this ends as early as can be.
+    """
+    return sum(other.within(mine.finish(1) - 1) for other in others) >= waiting
+
+
+def capacity(work: Work, workers: Iterable[Worker]) -> int:
+    """The slots that these workers can train in a round's slot time: what their operator should bid for."""
+    return sum(pace_of(work, each).within(1_000 * work.slot_s) for each in workers if suits(work, each))
+
+
+# Who may, and who should ---------------------------------------------------------------------------------------------
+
+
+def size_of(work: Work) -> Size:
+    if work.vram_gb <= GPU_CLASSES[CONSUMER].least_vram_gb:
+        return Size.LIGHT if work.flops <= LIGHT_FLOPS else Size.SMALL
+    return Size.STANDARD if work.vram_gb <= GPU_CLASSES[PROFESSIONAL].least_vram_gb else Size.LARGE
+
+
+def suits(work: Work, worker: Worker) -> bool:
+    """Can it hold a step, is it there while the rounds go, and is the job no more than its class may be asked for?"""
+    away = worker.hours and work.hours & ~worker.hours
+    validates = MEANT_FOR[worker.gpu_class] == Size.LIGHT and size_of(work) > Size.LIGHT
+    return worker.vram_gb >= work.vram_gb and not away and not validates
+
+
+def rank(work: Work, worker: Worker) -> int:
+    """0 for a class that is meant for the job's size; more for who is wanted elsewhere, or meant for less."""
+    return abs(MEANT_FOR[worker.gpu_class] - size_of(work))
+
+
+def pace_of(work: Work, worker: Worker) -> Pace:
+    train = max(1, -(-worker.step_us * work.inner_steps // 1_000))
+    send = send_ms(work.update_bytes, worker.kbps)
+    return Pace(worker.number, max(train, send), min(train, send), work.slots, rank(work, worker), worker.cost)
+
+
+def send_ms(size: int, kbps: int) -> int:
+    return -(-8 * size // kbps)
+
+
+# Places --------------------------------------------------------------------------------------------------------------
+
+
+def place(
+    slots: Sequence[int], counts: Mapping[int, int], holds: Mapping[int, Iterable[int]], work: Work
+) -> dict[int, tuple[int, ...]]:
+    """Who -> which slots, as many as it counts: first those whose data it holds, then runs of what is left.
+
+    No slot is left whose chunk somebody with room holds: at least half as many slots are local as could be.
+    """
+    room = {who: counts[who] for who in sorted(counts)}
+    require(sum(room.values()) == len(slots), "schedule: counts differ from slots")
+    holders: dict[int, list[int]] = defaultdict(list)
+    for who in reversed(room):
+        for chunk in holds.get(who, ()):
+            holders[chunk].append(who)
+    found: dict[int, list[int]] = {who: [] for who in room}
+    left: list[int] = []
+    for slot in sorted(slots):
+        near = holders[work.chunk(slot)]
+        while near and not room[near[-1]]:
+            near.pop()
+        if near:
+            room[near[-1]] -= 1
+            found[near[-1]].append(slot)
+        else:
+            left.append(slot)
+    start = 0
+    for who, count in room.items():
+        found[who] += left[start : start + count]
+        start += count
+    return {who: tuple(mine) for who, mine in found.items() if mine}
+
+
+def permuted(work: Work, won: Mapping[int, int], workers: Iterable[Worker]) -> dict[int, tuple[int, ...]]:
+    """Operator -> slots, as many as it won: those whose data its workers hold."""
+    holds: dict[int, set[int]] = defaultdict(set)
+    for worker in workers:
+        holds[worker.operator] |= worker.holds
+    return place(range(work.slots), won, holds, work)
+
+
+def schedule(
+    work: Work, slots: Mapping[int, Sequence[int]], workers: Iterable[Worker], *, within_s: int = 0
+) -> Schedule:
+    """Every winner's slots among its own workers. slots: of each operator, as the auction seated them or as `permuted`.
+
+    within_s: when it is early enough, so that cheaper workers may take longer; by default as early as can be.
+    """
+    allowed = 1_000 * min(within_s, work.slot_s)
+    owned: dict[int, list[Worker]] = defaultdict(list)
+    for worker in workers:
+        owned[worker.operator].append(worker)
+    placed: dict[int, tuple[int, ...]] = {}
+    finish: dict[int, int] = {}
+    unplaced: dict[int, int] = {}
+    for operator, mine in sorted(slots.items()):
+        own = [worker for worker in owned[operator] if suits(work, worker)]
+        paces = [pace_of(work, worker) for worker in own]
+        count = min(len(mine), sum(pace.within(1_000 * work.slot_s) for pace in paces))
+        if count < len(mine):
+            unplaced[operator] = len(mine) - count
+        counts = shares(count, paces, within=allowed)
+        placed |= place(sorted(mine)[:count], counts, {worker.number: worker.holds for worker in own}, work)
+        finish[operator] = max((pace.finish(counts.get(pace.number, 0)) for pace in paces), default=0)
+    return Schedule(placed, finish, unplaced)
+
+
+# Bandwidth -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a manifest allows: inner steps, and entries kept of each chunk, each from least to most."""
+
+    inner_steps: tuple[int, int]
+    keep: tuple[int, int]
+    entry_bytes: int  # that one kept entry of every chunk takes: chunks x bits / 8
+
+
+def adapted(bounds: Bounds, step_us: int, kbps: int) -> tuple[int, int]:
+    """Inner steps and density for this speed and link: the densest update, after the fewest steps, that hides in 3 % of them.
+
+    Where the most steps do not hide the densest update, it is made sparser, down to the bound.
+    """
+
+    def hides(steps: int, keep: int) -> bool:
+        return 1_000 * send_ms(keep * bounds.entry_bytes, kbps) * BPS <= steps * step_us * IDLE_BPS
+
+    (fewest, most), (least, densest) = bounds.inner_steps, bounds.keep
+    for keep in range(densest, least, -1):
+        if hides(most, keep):
+            needed = -(-1_000 * send_ms(keep * bounds.entry_bytes, kbps) * BPS // (step_us * IDLE_BPS))
+            return max(fewest, needed), keep
+    return most, least
+
+
+def adapted_by_class(bounds: Bounds, workers: Iterable[Worker]) -> dict[int, tuple[int, int]]:
+    """Of each class, for its median step and its median link."""
+    found: dict[int, list[Worker]] = defaultdict(list)
+    for worker in workers:
+        found[worker.gpu_class].append(worker)
+    return {
+        gpu_class: adapted(bounds, _median(w.step_us for w in mine), _median(w.kbps for w in mine))
+        for gpu_class, mine in sorted(found.items())
+    }
+
+
+def _median(values: Iterable[int]) -> int:
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2]

@@ -1,0 +1,83 @@
+"""A state's tree from a part of its tensors: hashes stand for a run of the others.
+
+The tensors that are not sent lie side by side in the order of names, as all do that share a prefix. The largest subtrees
+that hold nothing else cover them: two of each height at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from repops.commitments import sorted_names, state_leaf, state_leaves
+from repops.merkle import NODE, PADDING, Tree, sha256
+
+Node = tuple[int, int]  # height, and number among those of this height
+
+
+def prune(roots: Mapping[str, bytes], hidden: Collection[str]) -> tuple[bytes, ...]:
+    """The hashes in the place of `hidden`. roots: of every tensor of the state."""
+    tree = Tree(state_leaves(roots))
+    return tuple(tree.node(*node) for node in cover(roots, hidden))
+
+
+class PrunedTree:
+    """The tree of a state: the roots of what is shown of it, the names of what is not, and the hashes in its place."""
+
+    def __init__(self, roots: Mapping[str, bytes], hidden: Collection[str], hashes: Sequence[bytes]) -> None:
+        self._names = _ascending([*roots, *hidden])
+        self._nodes = dict(zip(cover(self._names, hidden), hashes, strict=True))
+        for at, name in enumerate(self._names):
+            if name in roots:
+                self._nodes[0, at] = state_leaf(name, roots[name])
+        self._padding = [PADDING]
+        while len(self._names) > 1 << self._height:
+            self._grow()
+
+    @property
+    def _height(self) -> int:
+        return len(self._padding) - 1
+
+    def _grow(self) -> None:
+        """The next height: of every pair of which something is known. Nothing is known below a hash that was given."""
+        height = self._height
+        for at in range(0, -(-len(self._names) >> height), 2):
+            left = self._nodes.get((height, at))
+            if left is not None:
+                right = self._nodes.get((height, at + 1), self._padding[-1])
+                self._nodes.setdefault((height + 1, at // 2), sha256(NODE + left + right))
+        self._padding.append(sha256(NODE + 2 * self._padding[-1]))
+
+    @property
+    def root(self) -> bytes:
+        return self._nodes.get((self._height, 0), PADDING)
+
+    def path(self, name: str) -> tuple[int, tuple[bytes, ...]]:
+        """The number of a shown tensor's leaf, and its siblings from the leaves upwards."""
+        at = self._names.index(name)
+        siblings = [(height, (at >> height) ^ 1) for height in range(self._height)]
+        return at, tuple(self._nodes.get(node, self._padding[node[0]]) for node in siblings)
+
+
+def cover(names: Iterable[str], hidden: Collection[str]) -> list[Node]:
+    """The subtrees that hold `hidden` and nothing else, by height. Raises ValueError where those are no run of the names."""
+    held = set(hidden)
+    places = [at for at, name in enumerate(_ascending(names)) if name in held]
+    if len(places) != len(held) or (places and places[-1] - places[0] + 1 != len(places)):
+        raise ValueError("what is hidden of a state is a run of its names")
+    return list(_subtrees(places[0], places[-1] + 1)) if places else []
+
+
+def _ascending(names: Iterable[str]) -> list[str]:
+    return sorted_names(dict.fromkeys(names))
+
+
+def _subtrees(first: int, end: int) -> Iterator[Node]:
+    height = 0
+    while first < end:
+        if first & 1:
+            yield height, first
+            first += 1
+        if end & 1:
+            end -= 1
+            yield height, end
+        first, end, height = first >> 1, end >> 1, height + 1
