@@ -36,11 +36,12 @@ if __name__ == "__main__":  # run as a file, whose folder has a `repops.py` too
 from benchmarks.court import Court, Spent
 from benchmarks.dispute_programs import PROGRAMS, Program, seven_billion, slot_round
 from benchmarks.lies import BEGIN, Aggregated, Kept, Lie, Nearby, Plan, Told, lies_of, result_of
+from node.disputes.before import Seated
 from node.disputes.board import Board, Played, play
 from node.disputes.challenger import Challenger
 from node.disputes.moves import Move
 from node.disputes.prover import Prover
-from node.disputes.rounds import Aggregation, Seated, Update
+from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
 from repops.commitments import state_root, state_root_of
 from repops.operators import TABLE

@@ -48,10 +48,10 @@ class Kept(Computation):
             self._after[step] = self.of.after(step)
         return self._after[step]
 
-    def sources(self, role: int, step: int) -> Roots:
-        if (role, step) not in self._sources:
-            self._sources[role, step] = self.of.sources(role, step)
-        return self._sources[role, step]
+    def source(self, role: int, name: str, step: int) -> Roots:
+        if (role, name, step) not in self._sources:
+            self._sources[role, name, step] = self.of.source(role, name, step)
+        return self._sources[role, name, step]
 
     def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
         return self.of.false_word(step, name, asked)
@@ -178,7 +178,7 @@ class Told(Computation):
     def given(self, step: int) -> Any:
         raise AssertionError("a liar computes nothing")
 
-    def sources(self, role: int, step: int) -> Roots:
+    def source(self, role: int, name: str, step: int) -> Roots:
         raise AssertionError("a liar shows no evidence")
 
     def false_word(self, step: int, name: str, asked: Asked) -> Evidence:

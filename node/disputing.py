@@ -20,10 +20,11 @@ import torch
 
 from node import benchmark, syncer
 from node.device import CPU, computes_on, pick
+from node.disputes.before import Seated
 from node.disputes.challenger import Challenger
 from node.disputes.computation import Computation, SlotRound
 from node.disputes.prover import Prover
-from node.disputes.rounds import Aggregation, Seated, Update
+from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
 from node.disputes.trials import Trial
 from node.programs import Programs, State

@@ -104,10 +104,10 @@ class Challenger:
         entry = self.graph.state[game.index]
         opened = entry_of(self.graph, game.index)
         if entry.kind == OPTIMIZER:
-            program = self.trees.program
-            return evidence.Begin(
-                opened, descriptor=program.descriptor(entry.before), path=program.nodes.path(entry.before)
-            )
+            assert game.claim is not None, "a game without its claim"
+            program, node = self.trees.program, entry.before
+            zero = evidence.Begin(opened, descriptor=program.descriptor(node), path=program.nodes.path(node))
+            return self.computed.begun(zero, entry.name, game.claim)
         return evidence.Begin(opened, tensor_in(self.computed.checkpoint_roots, entry.name))
 
     def _output(self, game: Game) -> Evidence:
@@ -128,9 +128,9 @@ class Challenger:
             number = position + (len(self.graph.state) if role == BATCH_ROLE else 0)
             entry = entry_of(self.graph, number)
             name = self.graph.batch[position][0] if role == BATCH_ROLE else self.graph.state[position].name
-            sources = self.computed.sources(role, frame.step)
-            if sources:
-                return evidence.Input(descriptor, entry, tensor_in(sources, name))
+            source = self.computed.source(role, name, frame.step)
+            if source:
+                return evidence.Input(descriptor, entry, tensor_in(source, name))
         if not game.is_open:
             return None
         at = self._first(game, shown)

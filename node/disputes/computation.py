@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -23,14 +23,18 @@ from node.programs import Programs, State
 from repops import streaming
 from repops.commitments import Array, canonical, state_root_of, tensor_roots
 from repops.files import load_state, save_state, write_file
-from repops.graph import F32, STATE_ROLE, Graph
+from repops.graph import F32, SEED, STATE_ROLE, Graph
 from repops.proofs import prove_tensor
 from repops.recipes import canonical as canonical_word
 from repops.reference import results
 from zoo_compute.data import TARGETS, TOKENS, Examples, batch_of
-from zoo_compute.evidence import Data, Entry, Evidence, Tensor, WholeTensor, words_of
+from zoo_compute.evidence import Begin, Data, Entry, Evidence, Tensor, WholeTensor, words_of
 from zoo_compute.manifest import Manifest
 from zoo_compute.rounds import batch_nodes
+from zoo_compute.spec.state import Claim
+
+if TYPE_CHECKING:
+    from node.disputes.before import Before
 
 log = logging.getLogger("zoo.disputes")
 
@@ -135,12 +139,16 @@ class Computation(ABC):
         """The tensors' roots of the state after a step; of the state at step 0 for -1."""
 
     @abstractmethod
-    def sources(self, role: int, step: int) -> Roots:
-        """The state that a step's inputs of this role come from, as `after`; none where they are no state's."""
+    def source(self, role: int, name: str, step: int) -> Roots:
+        """The state that an input of a step comes from, as `after`; none where it is no state's."""
 
     @abstractmethod
     def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
         """Of a word of a batch that is no state's."""
+
+    def begun(self, zero: Begin, name: str, claim: Claim) -> Begin:
+        """What a private entry of the state at step 0 is in this claim. zero: evidence that it is nothing."""
+        return zero
 
     @cached_property
     def checkpoint_roots(self) -> Roots:
@@ -228,7 +236,7 @@ class Training(Computation):
         self.state(step + 1)
         return self.programs.tensor_roots()
 
-    def sources(self, role: int, step: int) -> Roots:
+    def source(self, role: int, name: str, step: int) -> Roots:
         return self.after(step - 1) if role == STATE_ROLE else {}
 
     def state_roots(self, steps: Sequence[int]) -> list[bytes]:
@@ -246,7 +254,11 @@ class Training(Computation):
 
 
 class SlotRound(Training):
-    """The inner steps of one slot in one round."""
+    """The inner steps of one slot in one round.
+
+    carried: the private state that it begins with, where it does not begin at zero. before: of a round that is no restart, for
+    evidence; who answers for a slot-round needs none.
+    """
 
     def __init__(
         self,
@@ -257,18 +269,26 @@ class SlotRound(Training):
         round: int,
         slot: int,
         *,
+        carried: State | None = None,
+        before: Before | None = None,
         folder: Path | None = None,
     ) -> None:
         super().__init__(programs, checkpoint, folder=folder)
         self.manifest, self.examples = manifest, examples
         self.round, self.slot = round, slot
+        self.carried, self.before = carried, before
 
     def batch(self, step: int) -> State:
         rows = self.manifest.examples_for(self.round, self.slot, step)
         return batch_of(self.examples, rows, self.manifest.accumulate)
 
     def begin(self) -> None:
-        self.programs.begin(self.checkpoint, self.manifest.draws(self.round, self.slot))
+        self.programs.begin(self.checkpoint, self.manifest.draws(self.round, self.slot), self.carried)
+
+    def begun(self, zero: Begin, name: str, claim: Claim) -> Begin:
+        if self.before is None or name == SEED:
+            return zero
+        return self.before.begin(zero, name, claim, self.slot)
 
     def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
         """The data's word: `tokens` are inputs but for the last, targets but for the first."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from node.disputes.before import Seated
 from node.disputes.computation import Asked, Computation, Roots, SlotRound
 from node.programs import State
 from repops.commitments import Array, tensor_roots
@@ -45,23 +45,17 @@ class Update(OneStep):
             state = self.slot_round.state(self.slot_round.manifest.inner_steps)
             end = {name: state[name].copy() for name in names}
             self.folder.keep("end", end)
-        return {name: self.checkpoint[name] for name in names}, end
+        batch = {name: end[name] for name, _ in self.graph.batch}
+        return {name: self.checkpoint[name] if name in batch else end[name] for name in names}, batch
 
-    def sources(self, role: int, step: int) -> Roots:
-        if role == STATE_ROLE:
+    def source(self, role: int, name: str, step: int) -> Roots:
+        """Private entries of the state are as the slot ended, as the batch is."""
+        if role == STATE_ROLE and name in self.checkpoint:
             return self.checkpoint_roots
         return self.slot_round.after(self.slot_round.manifest.inner_steps - 1)
 
     def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
         raise AssertionError("all that an update is given are states")
-
-
-@dataclass(frozen=True)
-class Seated:
-    """A claim of slots that was aggregated, with the results of its slots, each with its path to the claim's root."""
-
-    claim: Claim
-    results: Mapping[int, Result]
 
 
 class Aggregation(OneStep):
@@ -91,7 +85,7 @@ class Aggregation(OneStep):
     def given(self, step: int) -> tuple[State, Mapping[str, Array]]:
         return self.checkpoint, _Stacked(self)
 
-    def sources(self, role: int, step: int) -> Roots:
+    def source(self, role: int, name: str, step: int) -> Roots:
         return self.checkpoint_roots if role == STATE_ROLE else {}
 
     def false_word(self, step: int, name: str, asked: Asked) -> Evidence:

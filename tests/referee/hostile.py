@@ -71,7 +71,7 @@ class Hostile(Challenger):
 
     def _of_words(self, game: Game, shown: Shown) -> Iterator[Evidence]:
         node = self._node(game)
-        if node.op == "input" and node.attributes[0] == BATCH_ROLE and not self.computed.sources(BATCH_ROLE, 0):
+        if node.op == "input" and node.attributes[0] == BATCH_ROLE and not self.computed.source(BATCH_ROLE, "", 0):
             if game.is_open:
                 name, _ = self.graph.batch[node.attributes[1]]
                 entry = entry_of(self.graph, len(self.graph.state) + node.attributes[1])

@@ -50,6 +50,9 @@ class Job:
     slots: int
     seed: Callable[[int, int], int]
     claims: Sequence[Claim] = ()
+    aggregation: Claim | None = (
+        None  # what Settlement keeps in the aggregation's place of the turn before the disputed claim's
+    )
 
 
 def holds(*facts: bool) -> None:
@@ -99,9 +102,9 @@ class Judge:
         node = self.node(frame, descriptor)
         holds(position.phase == Phase.ELEMENTS, node.op == "input")
         role, _ = node.attributes
-        _, name = self._input_entry(frame, node, entry)
+        (kind, *_), name = self._input_entry(frame, node, entry)
         if role == STATE_ROLE:
-            source = frame.before
+            source = frame.end_root if frame.kind == Kind.UPDATE and kind == OPTIMIZER else frame.before
         else:
             holds(frame.kind == Kind.UPDATE)
             source = frame.end_root
@@ -124,18 +127,66 @@ class Judge:
         )
         holds(state != frame.end_root)
 
-    def begin(self, frame: Frame, position: Position, entry: Any, tensor: Any, descriptor: bytes, path: Any) -> None:
+    def begin(
+        self,
+        frame: Frame,
+        position: Position,
+        entry: Any,
+        tensor: Any,
+        descriptor: bytes,
+        path: Any,
+        claim: Any,
+        aggregation: Any,
+        present: Any,
+        result: Any,
+    ) -> None:
         holds(position.phase == Phase.STATE, position.height == 0, frame.is_begin)
         (kind, before, _), name = self.entry(frame, position.index, entry)
+        source = frame.start_root
         if kind == OPTIMIZER:
+            source = b"" if name == b"seed" else self._left(frame, name, claim, aggregation, present, result)
+        if not source:
             _, count, *_ = struct.unpack(">5I", entry[0][0])
             holds(is_under(entry[0][2], sha256(b"\x05" + descriptor).digest(), before, path, count))
             node = read_descriptor(descriptor)
             word = self.job.seed(frame.round, frame.slot) if name == b"seed" else 0
             root = tensor_root(np.full(node.shape, word, np.float32 if node.dtype == F32 else np.int32))
         else:
-            root = self.tensor(frame.start_root, name, tensor)
+            root = self.tensor(source, name, tensor)
         holds(position.node != merkle.state_leaf(name, root))
+
+    def _left(self, frame: Frame, name: bytes, claim: Any, aggregation: Any, present: Any, result: Any) -> bytes:
+        """The state of the claim before that a private entry is carried over from; empty where it begins at zero."""
+        if frame.carry < 2 or frame.round % frame.carry == 0:
+            return b""
+        disputed, kept = Claim(*claim), self.job.aggregation
+        holds(claim_hash(disputed) == frame.claim)
+        if kept is None:
+            return b""
+        holds(Claim(*aggregation) == kept)
+        if kept.turn != disputed.turn - 1 or kept.round != disputed.round - 1:
+            return b""
+        seats = self._seats(kept, present)
+        for each in seats:
+            first = each.scope >> 16
+            if first <= frame.slot < first + each.count:
+                if each.operator != disputed.operator:
+                    return b""
+                segment, end, update, path = result
+                leaf = merkle.result_root(frame.slot, kept.start_root, segment, end, update)
+                holds(merkle.climb(leaf, frame.slot - first, tuple(path)) == each.root)
+                return bytes(update if name.startswith(b"residual/") else end)
+        holds([each.seat for each in seats] == [at for at in range(128) if kept.scope >> at & 1])
+        return b""
+
+    def _seats(self, aggregation: Claim, present: Any) -> list[Claim]:
+        """The claims given, each in the aggregation's mask and known."""
+        turn, start, seats = (aggregation.turn, aggregation.round), aggregation.start_root, []
+        for seat, operator, scope, price, pot, root, deadline in present:
+            of = Claim(*turn, seat, operator, scope, price, pot, start, root, deadline)
+            holds(of in self.job.claims, aggregation.scope >> seat & 1 == 1)
+            seats.append(of)
+        return seats
 
     def output(self, frame: Frame, position: Position, entry: Any, root: bytes, path: Any) -> None:
         holds(position.phase == Phase.STATE, position.height == 0, not frame.is_begin)
@@ -198,13 +249,7 @@ class Judge:
         disputed = Claim(*claim)
         holds(claim_hash(disputed) == frame.claim, element // 128 == position.index)
         _, name = self._input_entry(frame, node, entry)
-        seats = []
-        for seat, operator, scope, price, pot, root, deadline in present:
-            of = Claim(
-                disputed.turn, disputed.round, seat, operator, scope, price, pot, disputed.start_root, root, deadline
-            )
-            holds(of in self.job.claims, disputed.scope >> seat & 1 == 1)
-            seats.append(of)
+        seats = self._seats(disputed, present)
         right = self._update_word(name.decode(), node, element, disputed, seats, result, words)
         holds(words_of(leaf)[element % 128] != right)
 

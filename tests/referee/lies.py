@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from hashlib import sha256
@@ -12,11 +12,12 @@ import numpy as np
 import torch
 
 import repops
+from node.disputes.before import Seated
 from node.disputes.board import Answers, Asks, Board, Played, play
 from node.disputes.challenger import Challenger
 from node.disputes.computation import SlotRound
 from node.disputes.prover import Prover
-from node.disputes.rounds import Aggregation, Seated, Update
+from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
 from node.faults import Liar, Lies
 from node.programs import Programs, State
@@ -28,7 +29,7 @@ from repops.merkle import Tree
 from tests.repops import models
 from zoo_compute.data import Examples
 from zoo_compute.manifest import Aggregation as Rule
-from zoo_compute.manifest import DataFile, HeldoutFile, Joining, Manifest, Outer, ProgramFile, StateFile
+from zoo_compute.manifest import Compression, DataFile, HeldoutFile, Joining, Manifest, Outer, ProgramFile, StateFile
 from zoo_compute.publish import initial_checkpoint
 from zoo_compute.spec.games import Frame, Kind, Phase, Result, Work
 from zoo_compute.spec.merkle import result_root
@@ -42,6 +43,7 @@ from .judging import Job, Judge
 ROUND, SLOT, SLOTS, ROWS = 0, 1, 4, 2
 SEATS = {0: (0, 1), 2: (3,)}  # seat -> its slots; slot 2 is absent
 CID = "b" + "a" * 58
+WHOLE = Compression()
 OUTER, MEAN = Outer(0.7, 0.9), Rule()
 
 
@@ -57,6 +59,9 @@ class Case:
     rows: int = ROWS
     slots: int = SLOTS
     slot: int = SLOT
+    round: int = ROUND  # and turn
+    carry: int = 1
+    compression: Compression = WHOLE
     rule: Rule = MEAN
 
     @cached_property
@@ -66,7 +71,7 @@ class Case:
         return Manifest(
             program=ProgramFile(CID, program, 1),
             batch_size=self.rows,
-            rounds=1,
+            rounds=self.round + 1,
             slots=self.slots,
             quorum=1,
             inner_steps=self.inner_steps,
@@ -81,6 +86,8 @@ class Case:
             aggregate_s=1,
             reexecute_s=1,
             redundancy=1,
+            carry=self.carry,
+            compression=self.compression,
         )
 
     @cached_property
@@ -89,11 +96,11 @@ class Case:
 
     def lying(self, **options: Any) -> Liar:
         """One at a time: liars share their programs."""
-        return Liar(self.manifest, self._liars, self.checkpoint, self.examples, ROUND, self.slot, **options)
+        return Liar(self.manifest, self._liars, self.checkpoint, self.examples, self.round, self.slot, **options)
 
     @cached_property
     def honest(self) -> SlotRound:
-        return SlotRound(self.manifest, Programs(self.graph), self.checkpoint, self.examples, ROUND, self.slot)
+        return SlotRound(self.manifest, Programs(self.graph), self.checkpoint, self.examples, self.round, self.slot)
 
     @cached_property
     def _liars(self) -> Programs:
@@ -128,7 +135,7 @@ class Case:
 
     def claim(self, root: bytes, *, seat: int = 0, scope: int | None = None) -> Claim:
         scope = self.slot << 16 | 1 if scope is None else scope
-        return Claim(0, ROUND, seat, 7 + seat, scope, 1, 1, self.manifest.state_root, root, 10)
+        return Claim(self.round, self.round, seat, 7 + seat, scope, 1, 1, self.manifest.state_root, root, 10)
 
     def leaf(self, slot: int, result: Result) -> bytes:
         return result_root(slot, self.manifest.state_root, result.segment_root, result.end_root, result.update_root)
@@ -140,9 +147,12 @@ class Case:
 
     @property
     def judge(self) -> Judge:
-        data = self.manifest.data
-        claims = [each.claim for each in self.seated]
-        return Judge(Job(bytes.fromhex(data.root), data.examples, self.slots, self.manifest.draws, claims))
+        return self.judging([each.claim for each in self.seated])
+
+    def judging(self, claims: Sequence[Claim], aggregation: Claim | None = None) -> Judge:
+        """A judge who knows these claims; aggregation: what is kept of the one before the disputed claim."""
+        data, draws = self.manifest.data, self.manifest.draws
+        return Judge(Job(bytes.fromhex(data.root), data.examples, self.slots, draws, claims, aggregation))
 
     def result(self, trees: Trees) -> Result:
         """Of a slot-round, as somebody computed it."""

@@ -156,6 +156,16 @@ def test_a_seed_of_another_slot_or_round__is_false(judges, started):
         assert convicts(judges, other, at_entry(state, NAMES, SEED), begins(checkpoint, SEED))
 
 
+def test_a_seed__is_carried_over_by_nobody(judges, started):
+    frame, state, checkpoint = started
+    going_on, at_seed = replace(frame, carry=2), at_entry(state, NAMES, SEED)
+    assert verdict(judges, going_on, at_seed, begins(checkpoint, SEED)) == "evidence: not false"
+    assert verdict(judges, going_on, at_entry(state, NAMES, M), begins(checkpoint, M)) == "evidence: other claim"
+    for carry in (0, 1, 3):  # a restart
+        at_m, restart = at_entry(state, NAMES, M), replace(frame, carry=carry)
+        assert verdict(judges, restart, at_m, begins(checkpoint, M)) == "evidence: not false"
+
+
 def test_a_trials_seed__is_the_first_four_bytes_of_its_round(judges, started):
     frame, state, checkpoint = started
     seed = bytes.fromhex("01020384") + b"s" * 28

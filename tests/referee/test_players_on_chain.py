@@ -12,9 +12,10 @@ from typing import Any
 import boa
 import pytest
 
+from node.disputes.before import Seated
 from node.disputes.challenger import Challenger
 from node.disputes.prover import Prover
-from node.disputes.rounds import Aggregation, Seated, Update
+from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
 from repops.commitments import state_root, state_root_of
 from repops.merkle import Tree
@@ -42,11 +43,11 @@ class Hearing(Staged):
 
     case: Case
 
-    def open(self, case: Case) -> None:
+    def open(self, case: Case, **terms: Any) -> None:
         self.register_all(ALICE, BOB, CAROL, "dave")
         roots = {"work_root": case.work.root, "state_root": case.manifest.state_root}
         roots |= {"data_root": case.manifest.data_root, "manifest": case.manifest.digest}
-        self.running({ALICE: Offer(100, 2), BOB: Offer(90, 1)}, {CAROL: Offer(40)}, slots=3, **roots)
+        self.running({ALICE: Offer(100, 2), BOB: Offer(90, 1)}, {CAROL: Offer(40)}, slots=3, **roots, **terms)
         self.seats = {name: self.seat_of(JOB, name) for name in (ALICE, BOB)}
         self.case = replace(case, slot=self.first(BOB))
         self.named = {}

@@ -1,0 +1,213 @@
+"""Private state from round to round: whoever begins with anything but what the claim before left is convicted."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, replace
+from functools import lru_cache
+from types import SimpleNamespace
+
+import pytest
+
+from node.disputes.challenger import Challenger
+from node.disputes.computation import tensor_in
+from node.disputes.prover import Prover
+from node.disputes.trees import Trees
+from repops.commitments import state_root
+from repops.graph import OPTIMIZER
+from zoo_compute.evidence import NO_CLAIM, NO_RESULT, Begin, Present, Tensor, encode, entry_of
+from zoo_compute.rounds import RESIDUAL
+from zoo_compute.spec.games import Frame, Kind, Phase, Position, claim_hash
+from zoo_compute.spec.params import AGGREGATOR_SEAT
+from zoo_compute.spec.refusal import Refused
+
+from .carrying import SCENES, Carrying, carrying, with_bit, without
+from .judged import deploy, flips, verdict
+from .lies import LyingUpdate
+from .traced import at_entry
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+CARRIED, *FRESH = SCENES
+
+
+@lru_cache
+def judges_of(case: Carrying) -> SimpleNamespace:
+    """The contracts, over a protocol that keeps the claims of the turn before."""
+    found = deploy(case.manifest.data_root)
+    for status, each in enumerate(case.seated):  # whatever became of them
+        found.double.set_claim(1, astuple(each.claim), 1 + 2 * status)
+    if case.aggregation is not None:
+        found.double.set_claim(1, astuple(case.aggregation), 3)
+    return found
+
+
+def both(case: Carrying):
+    """The contracts and the judge on paper, which must agree."""
+
+    def judge(kind: int, frame: Frame, position: Position, data: bytes) -> None:
+        found = verdict(judges_of(case), frame, position, data, kind)
+        try:
+            case.judge(kind, frame, position, data)
+        except Refused:
+            assert found, "the contracts convict, paper does not"
+            raise
+        assert found == "", found
+
+    return judge
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_who_begins_by_the_rule__stands(scene: str):
+    case = carrying(**SCENES[scene])
+    assert (case.carried is not None) == (scene == CARRIED)
+    assert not case.committed(case.carried).is_convicted
+
+
+@pytest.mark.parametrize("scene", FRESH)
+def test_who_carries_on_what_is_not_to_be_carried__is_convicted(scene: str):
+    """After a takeover, an absence, a rollback, and over a restart."""
+    case = carrying(**SCENES[scene])
+    assert any(array.any() for array in case.private.values())
+    played = case.committed(case.private, both(case))
+    assert (played.is_convicted, played.evidence) == (True, Begin.KIND)
+
+
+def test_who_begins_at_zero_where_state_is_carried__is_convicted():
+    case = carrying()
+    played = case.committed(None, both(case))
+    assert (played.is_convicted, played.evidence) == (True, Begin.KIND)
+
+
+def test_who_carries_one_false_bit__is_convicted_for_that_entry():
+    case = carrying()
+    names = [entry.name for entry in case.graph.state]
+    residuals = [name for name in case.private if name.startswith(RESIDUAL)]
+    moments = [name for name in case.private if name.startswith("m/")]
+    assert residuals
+    assert moments
+    for name in (residuals[-1], moments[0]):
+        played = case.committed(with_bit(case.private, name), both(case))
+        assert (played.is_convicted, played.evidence, names[played.game.index]) == (True, Begin.KIND, name)
+    kept = case.committed(without(case.private, residuals), both(case))
+    assert (kept.evidence, names[kept.game.index]) == (Begin.KIND, next(n for n in names if n in residuals))
+
+
+def test_a_slot_that_goes_on_for_several_rounds__carries_what_the_last_one_left():
+    """Nothing of the rule looks further back than one turn."""
+    case = carrying(round=2)
+    assert case.carried is not None
+    assert not case.committed(case.carried, both(case)).is_convicted
+    assert case.committed(with_bit(case.private, next(iter(case.private))), both(case)).evidence == Begin.KIND
+
+
+# --- what evidence must show
+
+
+def shown(case: Carrying, name: str) -> tuple[Frame, Position, Begin]:
+    """Honest evidence about an entry of an honest beginning."""
+    state = {each: array.copy() for each, array in case.honest.state(0).items()}
+    names = [entry.name for entry in case.graph.state]
+    index = names.index(name)
+    claim = case.claim(b"r" * 32)
+    frame = Frame(
+        job=1,
+        round=case.round,
+        slot=case.slot,
+        claim=claim_hash(claim),
+        program_root=case.manifest.program_root,
+        start_root=case.manifest.state_root,
+        carry=case.carry,
+        after=state_root(state),
+        is_begin=1,
+    )
+    described = Trees(case.honest).program
+    node = case.graph.state[index].before
+    zero = Begin(entry_of(case.graph, index), descriptor=described.descriptor(node), path=described.nodes.path(node))
+    return frame, at_entry(state, names, index), case.honest.begun(zero, name, claim)
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_any_bit_of_honest_evidence__changed__convicts_nobody(scene: str):
+    case = carrying(**SCENES[scene])
+    residual = next(name for name in case.private if name.startswith(RESIDUAL))
+    for name in (residual, "step"):
+        frame, position, begin = shown(case, name)
+        assert verdict(judges_of(case), frame, position, begin) == "evidence: not false"
+        for bent in flips(encode(begin), 40):
+            assert verdict(judges_of(case), frame, position, bent, kind=Begin.KIND) != ""
+
+
+def test_evidence_that_leaves_something_out__is_refused():
+    case = carrying()
+    judges, (frame, position, begin) = judges_of(case), shown(case, "step")
+    lie = replace(position, node=b"\x22" * 32)
+    assert verdict(judges, frame, lie, begin) == ""
+    other = {
+        "evidence: other claim": [
+            replace(begin, claim=NO_CLAIM),
+            replace(begin, aggregation=NO_CLAIM),
+            replace(begin, aggregation=replace(begin.aggregation, round=9)),
+            replace(begin, present=(replace(begin.present[0], operator=5),)),
+        ],
+        "evidence: claims missing": [
+            replace(begin, present=()),
+            replace(begin, present=(Present.of(case.seated[1].claim),)),
+        ],
+        "evidence: not a present seat": [replace(begin, present=(replace(begin.present[0], seat=1),))],
+        "evidence: result does not match": [
+            replace(begin, result=NO_RESULT),
+            replace(begin, result=replace(begin.result, end_root=case.manifest.state_root)),
+        ],
+        "evidence: state does not match": [replace(begin, tensor=Tensor())],
+    }
+    for reason, every in other.items():
+        for each in every:
+            assert verdict(judges, frame, lie, each) == reason
+    residual = next(each for each in case.private if each.startswith(RESIDUAL))
+    frame, position, begin = shown(case, residual)
+    of_end = replace(begin, tensor=tensor_in(case.before.end, residual))
+    assert verdict(judges, frame, position, of_end) == "evidence: state does not match"
+
+
+def test_an_absent_slot__takes_the_claims_of_the_whole_mask():
+    case = carrying(**SCENES["the slot was absent"])
+    frame, position, begin = shown(case, "step")
+    lie = replace(position, node=b"\x22" * 32)
+    assert len(begin.present) == len(case.seated) == 2
+    assert verdict(judges_of(case), frame, lie, begin) == ""
+    for left in (begin.present[:1], begin.present[1:], ()):
+        assert verdict(judges_of(case), frame, lie, replace(begin, present=left)) == "evidence: claims missing"
+
+
+def test_a_claim_of_an_older_turn_in_the_aggregations_place__is_not_the_one_before():
+    """The turn before aggregated nothing; the place holds what it held a ring earlier."""
+    case = carrying()
+    frame, position, begin = shown(case, "step")
+    judges = deploy(case.manifest.data_root)
+    older = replace(case.aggregation, turn=case.round - 1 - 5 + 2**16)
+    judges.double.set_claim(1, astuple(older), 2)
+    judges.double.eval(f"self.claims[1][{AGGREGATOR_SEAT}][{case.round - 1}] = self.claims[1][128][{older.turn}]")
+    zero = replace(begin, aggregation=older, present=(), result=NO_RESULT, tensor=Tensor())
+    node = case.graph.state[position.index].before
+    described = Trees(case.honest).program
+    zero = replace(zero, descriptor=described.descriptor(node), path=described.nodes.path(node))
+    assert verdict(judges, frame, position, zero) == ""  # what is carried is false here
+    assert verdict(judges, frame, position, begin) == "evidence: other claim"
+
+
+# --- an update with residuals
+
+
+def test_an_update__is_given_its_residuals_as_the_slot_ended():
+    case = carrying()
+    assert not case.updating(Prover(Trees(case.update))).is_convicted
+    entries = [entry for entry in case.update.graph.state if entry.kind == OPTIMIZER]
+    assert {entry.name for entry in entries} == {RESIDUAL + name for name in case.graph.exchanged}
+    for entry in entries[:2]:
+        liar = LyingUpdate(case.honest)
+        liar.elements = {(0, entry.before): 0}
+        trees = Trees(liar)
+        played = case.updating(Prover(trees), Challenger(Trees(case.update)))
+        assert (played.is_convicted, played.evidence, played.game.frame.node) == (True, 4, entry.before)
+        frame = played.game.frame
+        assert frame.kind == Kind.UPDATE
+        assert played.game.phase == Phase.ELEMENTS
