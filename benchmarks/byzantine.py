@@ -46,7 +46,7 @@ from zoo_compute.publish import initial_checkpoint, publish_files
 from zoo_compute.store import BlockStore
 
 SLOTS, HOSTILE = 17, 4
-RECOMMENDED = "median"
+RECOMMENDED = "trimmed_mean+nearest"
 RULES = (
     "mean", "clipped_mean", "median", "trimmed_mean", "krum", "geometric_median", "centred_clipping", "centred_clipping+buckets",
     "median+nearest", "trimmed_mean+nearest", "geometric_median+nearest",
@@ -234,8 +234,8 @@ def shown(result: dict[str, Any]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Rules of aggregation against attacks")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--digits-rounds", type=int, default=30)
-    parser.add_argument("--gpt-rounds", type=int, default=5)
+    parser.add_argument("--digits-rounds", type=int, default=60)
+    parser.add_argument("--gpt-rounds", type=int, default=10)
     parser.add_argument("--gpt-steps", type=int, default=10, help="inner steps of a slot-round")
     parser.add_argument("--values", type=int, default=10**6, help="of an update, for the times")
     parser.add_argument("--recommended", default=RECOMMENDED, choices=RULES)

@@ -41,7 +41,7 @@ class RankedPrograms(Programs):
         return placed_on(self.graph, self.layout, self._parts)
 
     @property
-    def step(self) -> RankedRunner:
+    def step(self) -> RankedRunner:  # type: ignore[override]
         """New ranks after some were lost: their state is to be loaded again."""
         if self._ranked is None or not self._ranked.ranks.alive:
             self._ranked = RankedRunner(self.graph, self.placed, threads=threads(), timeout_s=self._timeout_s)
