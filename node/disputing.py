@@ -136,13 +136,10 @@ def _trial(request: Mapping[str, Any], folder: Path) -> Trial:
 def _aggregation(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs, folder: Path) -> Aggregation:
     """From what the present seats committed, fetched and checked."""
     start, step = syncer.root_from_hex(request["start_root"]), inputs.programs.graph
-    room, updates, seated = syncer.update_bytes(step), dict[int, State](), []
+    updates, seated = dict[int, State](), []
     for commit in request["bundles"]:
         entries = syncer.committed(store, request, commit, start)
-        updates |= {
-            slot: syncer.get_state(store, entry.update, entry.update_root, max_bytes=room)
-            for slot, entry in entries.items()
-        }
+        updates |= syncer.get_updates(store, step, entries)
         results = {slot: result_in(list(entries.values()), entry) for slot, entry in entries.items()}
         seated.append(Seated(Claim(*raw(commit["claim"])), results))
     claim = Claim(*raw(request["claim"]))

@@ -23,10 +23,12 @@ from zoo_compute.publish import unlike, unlike_batch
 from zoo_compute.records import MAX_POINTER_BYTES, BadRecord
 from zoo_compute.records import Pointer as Pointer
 from zoo_compute.rounds import OUTER, batch_nodes, checkpoint_nodes
+from zoo_compute.store.dag import ahead
 from zoo_compute.store.interface import Store
 from zoo_compute.work import work_of
 
 TIMEOUT_S = 120.0
+AT_ONCE = 4  # updates that are fetched side by side
 HEADER_ROOM = 2**20
 MAX_DATA_BYTES = 2**34
 
@@ -74,6 +76,17 @@ def get_state(store: Store, cid: str, root: bytes, *, max_bytes: int, timeout_s:
     if found != root:
         raise BadInputs(f"state {cid}: its root is {found.hex()}, expected {root.hex()}")
     return state
+
+
+def get_updates(store: Store, step: Graph, results: Mapping[int, SlotResult]) -> dict[int, State]:
+    """The update of each result, by slot, several at once: one alone waits for round trips. Raises as `get_state`."""
+    room = update_bytes(step)
+    found = ahead(
+        lambda slot: get_state(store, results[slot].update, results[slot].update_root, max_bytes=room),
+        sorted(results),
+        AT_ONCE,
+    )
+    return dict(zip(sorted(results), found, strict=True))
 
 
 def fetch_manifest(store: Store, cid: str) -> Manifest:

@@ -167,11 +167,7 @@ def _combined(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs) -
     entries: dict[int, SlotResult] = {}
     for commit in request["bundles"]:
         entries |= syncer.committed(store, request, commit, start)
-    room = syncer.update_bytes(inputs.programs.graph)
-    updates = {
-        slot: syncer.get_state(store, entry.update, entry.update_root, max_bytes=room)
-        for slot, entry in sorted(entries.items())
-    }
+    updates = syncer.get_updates(store, inputs.programs.graph, entries)
     return aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates), entries
 
 
