@@ -36,12 +36,14 @@ from benchmarks.lab import Laboratory, Link, laboratory
 from node import syncer
 from node.aggregation import aggregate
 from node.programs import State
+from node.prover import SlotResult
 from node.training import root_of
 from repops.files import state_bytes
 from zoo_compute.data import prepare_text
 from zoo_compute.job import ComputeJob
 from zoo_compute.publish import publish_files
 from zoo_compute.store import BlockStore
+from zoo_compute.store.dag import ahead
 
 ROOT = Path(__file__).resolve().parents[1]
 GATEWAY = 8077
@@ -90,14 +92,15 @@ class Node:
 
     def combine(self, round: int, updates: list[tuple[str, str]], keep: bool) -> dict[str, Any]:
         began = time.perf_counter()
-        found = {}
-        for node, (cid, root) in enumerate(updates):
-            if self.options.update_bytes:
-                self.store.read(cid, max_bytes=MOST_BYTES, timeout_s=300)
-            else:
-                found[node] = syncer.get_state(
-                    self.store, cid, bytes.fromhex(root), max_bytes=MOST_BYTES, timeout_s=300
-                )
+        found: dict[int, State] = {}
+        if self.options.update_bytes:
+            list(ahead(self._read, [cid for cid, _ in updates], syncer.AT_ONCE))
+        else:
+            results = {
+                node: SlotResult(node, cid, b"", b"", b"", bytes.fromhex(root), (0.0, 0.0), 0.0)
+                for node, (cid, root) in enumerate(updates)
+            }
+            found = syncer.get_updates(self.store, self.programs.graph, results)
         fetched = time.perf_counter()
         if self.options.update_bytes:
             found = {node: self.update_of(round, node) for node in range(len(updates))}
@@ -109,6 +112,9 @@ class Node:
         cid = syncer.put_state(self.store, self.checkpoint) if keep else ""
         combine_s = time.perf_counter() - fetched - skipped
         return {"root": root, "cid": cid, "fetch_s": fetched - began, "combine_s": combine_s, "skipped_s": skipped}
+
+    def _read(self, cid: str) -> bytes:
+        return self.store.read(cid, max_bytes=MOST_BYTES, timeout_s=300)
 
     def load(self, cid: str, root: str) -> dict[str, Any]:
         began = time.perf_counter()

@@ -141,8 +141,7 @@ def _aggregation(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs
     updates, trees, seated = dict[int, State](), dict[int, PrunedTree](), []
     for commit in request["bundles"]:
         entries = syncer.committed(store, request, commit, start)
-        for slot, entry in entries.items():
-            received = syncer.get_update(store, entry, inputs.manifest, step)
+        for slot, received in syncer.get_updates(store, entries, inputs.manifest, step).items():
             updates[slot], trees[slot] = received.state, received.tree
         results = {slot: result_in(list(entries.values()), entry) for slot, entry in entries.items()}
         seated.append(Seated(Claim(*raw(commit["claim"])), results))

@@ -26,12 +26,14 @@ from zoo_compute.publish import unlike, unlike_batch
 from zoo_compute.records import MAX_POINTER_BYTES, BadRecord
 from zoo_compute.records import Pointer as Pointer
 from zoo_compute.rounds import RESIDUAL, batch_nodes, checkpoint_nodes, with_residuals
+from zoo_compute.store.dag import ahead
 from zoo_compute.store.interface import Store
 from zoo_compute.transport import TransportRefused
 from zoo_compute.updates import Parts, Received
 from zoo_compute.work import work_of
 
 TIMEOUT_S = 120.0
+AT_ONCE = 4  # updates that are fetched side by side
 HEADER_ROOM = 2**20
 MAX_DATA_BYTES = 2**34
 
@@ -99,6 +101,15 @@ def get_update(
         found, wanted = update.tree.root.hex(), entry.update_root.hex()
         raise BadInputs(f"update {entry.update}: its root is {found}, expected {wanted}")
     return update
+
+
+def get_updates(
+    store: Store, entries: Mapping[int, SlotResult], manifest: Manifest, step: Graph
+) -> dict[int, Received]:
+    """As `get_update`, of several slots, by slot; a few at once: one after the other waits for round trips."""
+    slots = sorted(entries)
+    found = ahead(lambda slot: get_update(store, entries[slot], manifest, step), slots, AT_ONCE)
+    return dict(zip(slots, found, strict=True))
 
 
 def fetch_manifest(store: Store, cid: str) -> Manifest:

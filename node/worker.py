@@ -167,10 +167,8 @@ def _combined(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs) -
     entries: dict[int, SlotResult] = {}
     for commit in request["bundles"]:
         entries |= syncer.committed(store, request, commit, start)
-    updates = {
-        slot: syncer.get_update(store, entry, inputs.manifest, inputs.programs.graph).state
-        for slot, entry in sorted(entries.items())
-    }
+    received = syncer.get_updates(store, entries, inputs.manifest, inputs.programs.graph)
+    updates = {slot: each.state for slot, each in received.items()}
     return aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates), entries
 
 
