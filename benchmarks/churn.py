@@ -207,7 +207,11 @@ def reckon(run: Run, options: argparse.Namespace) -> dict[str, Any]:
         "checkpoint_s": statistics.median(closes),
         "rejoin_s": statistics.median(r["ready"] for r in rejoins),
         "rejoin_worst_s": max(r["ready"] for r in rejoins),
-        "rejoin_parts_s": {part: statistics.median(r[part] for r in rejoins if part in r) for part in LAUNCH_PARTS},
+        "rejoin_parts_s": {
+            part: statistics.median(times)
+            for part in LAUNCH_PARTS
+            if (times := [r[part] for r in rejoins if part in r])
+        },
         "restart_s": statistics.median(r["launched"] for r in rejoins),
         "done_twice": twice,
         "kills": len(run.kills),
