@@ -180,7 +180,11 @@ def reckon(run: Run, options: argparse.Namespace) -> dict[str, Any]:
     closed = run.seen["CheckpointPosted"]
     starts = {r: min(times) for r, times in began.items() if r in closed or r - 1 in closed}
     order = sorted(starts)
-    first_churned = next(r for r in order if starts[r] >= run.churn_from)
+    first_churned = next((r for r in order if starts[r] >= run.churn_from), order[-1])
+    if not 2 < first_churned < order[-1]:
+        raise SystemExit(
+            "too short: no whole round before the kills, or none with them; give --calm-s and --seconds more"
+        )
     windows = {"calm": (1, first_churned - 1), "churn": (first_churned, order[-1])}
     result: dict[str, Any] = {}
     for name, (first, last) in windows.items():
@@ -207,7 +211,11 @@ def reckon(run: Run, options: argparse.Namespace) -> dict[str, Any]:
         "checkpoint_s": statistics.median(closes),
         "rejoin_s": statistics.median(r["ready"] for r in rejoins),
         "rejoin_worst_s": max(r["ready"] for r in rejoins),
-        "rejoin_parts_s": {part: statistics.median(r[part] for r in rejoins if part in r) for part in LAUNCH_PARTS},
+        "rejoin_parts_s": {
+            part: statistics.median(times)
+            for part in LAUNCH_PARTS
+            if (times := [r[part] for r in rejoins if part in r])
+        },
         "restart_s": statistics.median(r["launched"] for r in rejoins),
         "done_twice": twice,
         "kills": len(run.kills),
@@ -236,11 +244,13 @@ def rejoined(run: Run) -> list[dict[str, float]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Goodput while workers are killed")
     parser.add_argument("--workers", type=int, default=6)
-    parser.add_argument("--slots", type=int, default=60, help="of a round")
+    parser.add_argument(
+        "--slots", type=int, default=120, help="of a round: many a worker, so that they divide among the living"
+    )
     parser.add_argument("--slot-s", type=float, default=3.0, help="seconds that a slot-round takes a worker")
     parser.add_argument("--every-s", type=float, default=30.0, help="between kills")
     parser.add_argument("--seconds", type=float, default=600.0, help="of kills")
-    parser.add_argument("--calm-s", type=float, default=150.0, help="before them")
+    parser.add_argument("--calm-s", type=float, default=200.0, help="before them")
     parser.add_argument("--folder", type=Path, help="to keep the logs in")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()

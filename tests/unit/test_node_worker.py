@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from node import prover, syncer, worker
 from node.errors import BadInputs, NodeOutOfMemory
 from node.faults import FlipBit, flip_bit
 from node.programs import Programs
-from node.training import ShardResult
+from node.training import ShardResult, root_of
 from repops import encoding
 from repops.builder import Builder
 from repops.files import state_bytes
@@ -370,3 +372,21 @@ def test_parse_bundle__a_slot_twice_or_a_wrong_root__is_refused(round_of_three: 
     ):
         with pytest.raises(BadInputs):
             prover.parse_bundle(json.dumps(given | {"results": results}).encode())
+
+
+def test_updates__are_fetched_side_by_side_and_each_is_checked(round_of_three: SmallJob) -> None:
+    graph, store = round_of_three.programs.graph, round_of_three.store
+    reports = [round_of_three.train(slot) for slot in range(3)]
+    results = {report["slot"]: prover.result_of(report) for report in reports}
+    together = threading.Barrier(3, timeout=20)  # passed only when three are read at once
+
+    class Waiting:
+        def read(self, cid: str, **options: Any) -> bytes:
+            together.wait()
+            return store.read(cid, **options)
+
+    updates: Any = syncer.get_updates(cast(Any, Waiting()), graph, results)
+    assert [root_of(updates[slot]) for slot in range(3)] == [results[slot].update_root for slot in range(3)]
+    results[1] = dataclasses.replace(results[1], update_root=results[2].update_root)
+    with pytest.raises(BadInputs, match="its root is"):
+        syncer.get_updates(store, graph, results)
