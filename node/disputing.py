@@ -149,7 +149,7 @@ def _going_on(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs) -
         results = {slot: result_in(list(entries.values()), entries[slot])} if entries else {}
         seated.append(Seated(claim, results))
     before = Before(Claim(*raw(kept)) if kept else None, seated, end, tensor_roots(last.update) if last else {})
-    return {"carried": last and last.private, "before": before}
+    return {"carried": last.private if last is not None else None, "before": before}
 
 
 def _trial(request: Mapping[str, Any], folder: Path) -> Trial:

@@ -206,7 +206,7 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
             request["round"],
             entry,
             update=update,
-            carried=last and last.private,
+            carried=last.private if last is not None else None,
             start_root=start,
         )
     if isinstance(outcome, Mismatch):
