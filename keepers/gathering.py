@@ -6,8 +6,16 @@ import logging
 from typing import Any
 
 from keepers.orders import Missing, Progress
-from keepers.requests import aggregate_name, fetch_name, prepare_name, present, train_name
-from keepers.work import WorkQueue
+from keepers.requests import (
+    aggregate_name,
+    fetch_name,
+    prepare_name,
+    present,
+    train_name,
+    train_request,
+    trained_before,
+)
+from keepers.work import WorkQueue, WorkStatus
 from node import prover
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Commit, JobState, JobView
 from zoo_compute.store import Store
@@ -29,7 +37,7 @@ def progress_of(work: WorkQueue, view: JobView, operator: int) -> Progress:
     missing = {seat: _missing(s.missing) for seat, s in fetched.items() if s.missing}
     held = [seat.slots for n, seat in view.held_by(operator).items() if view.run.missing >> n & 1]
     slots = {slot for run in held for slot in run} | {slot for each in missing.values() for slot in each.places}
-    states = {slot: work.status(train_name(view, slot)) for slot in slots}
+    states = {slot: trained(work, view, slot) for slot in slots}
     for status in (*states.values(), combined):
         if status.missing and status.missing["checkpoint"]:
             missing[AGGREGATOR_SEAT] = _missing(status.missing)
@@ -44,10 +52,29 @@ def progress_of(work: WorkQueue, view: JobView, operator: int) -> Progress:
     )
 
 
+def carry_of(work: WorkQueue, view: JobView) -> int:
+    """Rounds from one restart to the next, as my worker read it in the manifest."""
+    prepared = work.status(prepare_name(view)).result
+    return int(prepared.get("carry", 1)) if prepared else 1
+
+
+def trained(work: WorkQueue, view: JobView, slot: int) -> WorkStatus:
+    """How far the open turn's training of a slot is."""
+    return work.status(train_name(view, slot, carry_of(work, view)))
+
+
+def training(work: WorkQueue, view: JobView, slot: int) -> tuple[str, dict[str, Any]]:
+    """The name of a slot's training, and the request; with what its last round left on this machine."""
+    carry = carry_of(work, view)
+    before = trained_before(view, slot, carry)
+    last = work.status(before).result if before else None
+    return train_name(view, slot, carry), train_request(view, slot, carry, last["private"] if last else None)
+
+
 def bundle_to_fetch(work: WorkQueue, store: Store, view: JobView, commit: Commit) -> str:
     """The claim's bundle; in place of one that is withheld, my own of the same root once I computed all of its slots anew."""
     missing = work.status(fetch_name(commit, view.job)).missing
-    reports = [work.status(train_name(view, slot)).result for slot in commit.slots] if missing else [None]
+    reports = [trained(work, view, slot).result for slot in commit.slots] if missing else [None]
     results = [prover.result_of(report) for report in reports if report is not None]
     if len(results) == commit.count:
         if prover.round_root(results) == commit.root:

@@ -23,7 +23,7 @@ from keepers.challenging import Mismatches
 from keepers.config import OperatorConfig
 from keepers.disputing import Disputing
 from keepers.duties import duties, trained_s, wants
-from keepers.gathering import bundle_to_fetch, bundles_fetched, progress_of
+from keepers.gathering import bundle_to_fetch, bundles_fetched, progress_of, trained, training
 from keepers.orders import (
     Aggregate,
     CommitTrained,
@@ -49,8 +49,6 @@ from keepers.requests import (
     prepare_name,
     prepare_request,
     present,
-    train_name,
-    train_request,
 )
 from keepers.verifier import REPORTS, Verifier
 from keepers.work import WorkQueue, WorkStatus
@@ -278,7 +276,7 @@ class Keeper:
             case Prepare():
                 self._ask("work.prepare", prepare_name(view), prepare_request(view))
             case Train(slot):
-                self._ask("work.train", train_name(view, slot), train_request(view, slot))
+                self._ask("work.train", *training(self.work, view, slot))
             case CommitTrained(seat):
                 self._commit(view, seat)
             case Fetch(seat):
@@ -332,7 +330,7 @@ class Keeper:
 
     def _commit(self, view: JobView, seat: int) -> None:
         assert view.run is not None, "a seat is committed while the job runs"
-        reports = [self.work.status(train_name(view, slot)).result for slot in view.seats[seat].slots]
+        reports = [trained(self.work, view, slot).result for slot in view.seats[seat].slots]
         results = [prover.result_of(report) for report in reports if report is not None]
         assert len(results) == view.seats[seat].count, "CommitTrained follows the last slot's training"
         bundle = prover.bundle_bytes(view.job, view.run.round, self.config.operator, results)

@@ -6,16 +6,19 @@ A request carries everything a worker needs and nothing it could be robbed of: c
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from keepers.work import PREPARE
 from repops.merkle import sha256
 from zoo_compute.admission import Answered
 from zoo_compute.chain.games import GameView
 from zoo_compute.chain.views import Checkpoint, Claim, Commit, JobView, Run
+from zoo_compute.manifest import MAX_CARRY
 from zoo_compute.plain import plain
+from zoo_compute.spec.carrying import claim_before, is_restart
 from zoo_compute.spec.games import Result
 from zoo_compute.store.cid import raw_cid
 
@@ -51,15 +54,79 @@ def prepare_request(view: JobView) -> dict[str, Any]:
     return _base(view, 0, view.checkpoint_roots[0])
 
 
-def train_name(view: JobView, slot: int) -> str:
-    """The same for a round done again from the same state: what was trained is used again."""
+def train_name(view: JobView, slot: int, carry: int = 1) -> str:
+    """The same for a round done again from the same states: what was trained is used again."""
     run = _run(view)
-    return f"train-{view.job}-{run.round}-{slot}-{run.start_root.hex()[:16]}"
+    return _train_name(view.job, run.round, slot, run.start_root, _training(view, slot, carry))
 
 
-def train_request(view: JobView, slot: int) -> dict[str, Any]:
+def _train_name(job: int, round_: int, slot: int, start_root: bytes, before: Sequence[Commit]) -> str:
+    """before: the claims that the slot goes on from, oldest first."""
+    went = sha256(b"".join(commit.start_root for commit in before)).hex()[:8] if before else ""
+    return "-".join(filter(None, (f"train-{job}-{round_}-{slot}-{start_root.hex()[:16]}", went)))
+
+
+def train_request(view: JobView, slot: int, carry: int = 1, private: str | None = None) -> dict[str, Any]:
+    """private: what my worker kept of the slot's last round."""
     run = _run(view)
-    return {**_base(view, run.round, run.start_root), "slot": slot, "asked_at": view.now}
+    given = {"slot": slot, "before": _links(view, _training(view, slot, carry)), "private": private}
+    return {**_base(view, run.round, run.start_root), **given, "asked_at": view.now}
+
+
+def trained_before(view: JobView, slot: int, carry: int) -> str | None:
+    """The name under which the round was trained that the slot goes on from; None where there is none."""
+    before = _training(view, slot, carry)
+    return _train_name(view.job, before[-1].round, slot, before[-1].start_root, before[:-1]) if before else None
+
+
+def _training(view: JobView, slot: int, carry: int) -> list[Commit]:
+    """The claims that a slot of the open turn goes on from, oldest first: those of who committed it, else of who holds it."""
+    run = _run(view)
+    if is_restart(run.round, carry):
+        return []
+    made = [commit.operator for commit in present(view) if slot in commit.slots]
+    held = [seat.operator for seat in view.holders.values() if slot in seat.slots]
+    operator = (made + held)[0]
+    return _before(view, Place(run.turn, run.round, operator), slot)[-(run.round % carry) :]
+
+
+class Place(NamedTuple):
+    """Where a claim will stand."""
+
+    turn: int
+    round: int
+    operator: int
+
+
+def _before(view: JobView, claim: Place | Claim, slot: int) -> list[Commit]:
+    """The claims that a slot of a claim goes on from, one from another, oldest first. Whoever trains knows which restart to begin at."""
+    made = {each.turn: each for each in view.checkpoints}
+    turns = defaultdict[int, list[Commit]](list)
+    for commit in view.commits:
+        turns[commit.turn].append(commit)
+    found: list[Commit] = []
+    last: Place | Claim | None = claim
+    while last is not None and len(found) < MAX_CARRY - 1:
+        aggregation = made.get(last.turn - 1)
+        last = claim_before(last, slot, aggregation, _of(aggregation, turns[last.turn - 1]))
+        found += [last] if last is not None else []
+    return found[::-1]
+
+
+def _of(made: Checkpoint | None, commits: Sequence[Commit]) -> list[Commit]:
+    """Of a turn's claims those that were aggregated, in slot order: of a seat that committed twice the later one."""
+    found = {c.seat: c for c in commits if made is not None and made.mask >> c.seat & 1}
+    return sorted(found.values(), key=lambda c: c.first)
+
+
+def _links(view: JobView, before: Sequence[Commit]) -> list[dict[str, Any]]:
+    """As `before` of a request (node.private)."""
+    names, found = ("round", "checkpoint", "start_root"), []
+    for each in before:
+        base = _base(view, each.round, each.start_root)
+        claim = {"bundle": raw_cid(each.bundle), "root": each.root.hex(), "operator": each.operator}
+        found.append({**{name: base[name] for name in names}, **claim})
+    return found
 
 
 def present(view: JobView) -> list[Commit]:
@@ -123,6 +190,7 @@ def verify_request(view: JobView, commit: Commit, slot: int, shown: Result | Non
         "bundle": raw_cid(commit.bundle),
         "root": commit.root.hex(),
         "shown": plain(shown),
+        "before": _links(view, _before(view, commit, slot)),
     }
 
 
@@ -142,7 +210,6 @@ def check_request(view: JobView, made: Checkpoint) -> dict[str, Any]:
 
 def _combined(view: JobView, made: Checkpoint) -> list[dict[str, Any]]:
     """The claims that an aggregation was made of, in slot order."""
-    found = {c.seat: c for c in view.commits if c.turn == made.turn and made.mask >> c.seat & 1}
     return [
         {
             "bundle": raw_cid(c.bundle),
@@ -151,7 +218,7 @@ def _combined(view: JobView, made: Checkpoint) -> list[dict[str, Any]]:
             "slots": list(c.slots),
             "claim": plain(c.fields),
         }
-        for c in sorted(found.values(), key=lambda c: c.first)
+        for c in _of(made, [c for c in view.commits if c.turn == made.turn])
     ]
 
 
@@ -175,12 +242,24 @@ def move_name(game: GameView, side: str) -> str:
 def move_request(view: JobView, claim: Claim, game: GameView, side: str, folder: Path) -> dict[str, Any]:
     """The next move of a side. folder: what the computation keeps until the game is over."""
     bundles = _combined(view, claim) if isinstance(claim, Checkpoint) else []
+    aggregated = _kept_before(view, claim)
+    follows = aggregated is not None and aggregated.turn == claim.turn - 1
     return {
         **_base(view, claim.round, claim.start_root),
         "slot": game.frame.slot,
         "bundles": bundles,
+        "before": _links(view, _before(view, claim, game.frame.slot)),
+        "aggregated": aggregated and plain(aggregated.fields),
+        "bundles_before": _combined(view, aggregated) if aggregated is not None and follows else [],
         **_move(claim.fields, game, side, folder),
     }
+
+
+def _kept_before(view: JobView, claim: Claim) -> Checkpoint | None:
+    """What Settlement keeps in the aggregation's place of the turn before: its own, or one that is a ring older."""
+    turn, ring = claim.turn - 1, _run(view).depth + 1
+    found = [each for each in view.checkpoints if each.turn <= turn and (turn - each.turn) % ring == 0]
+    return max(found, key=lambda each: each.turn, default=None)
 
 
 def trial_move_request(trial: Answered, game: GameView, side: str, folder: Path) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """What a worker does for a dispute game: the next move of one side, from the job's files and the game's record.
 
-    run_move   + slot, kind, side (committer, challenger), game, shown, claim, folder, bundles (of an aggregation, each with its claim)
+    run_move   + slot, kind, side (committer, challenger), game, shown, claim, folder, bundles (of an aggregation, each with its claim),
+                 before (node.private), aggregated (the claim that is kept in the aggregation's place of the turn before, or null),
+                 bundles_before (of the turn before, as bundles)
 
 Of a trial `trial` (its program's root, its start's, its seed) is in the place of slot, bundles and what names a job's files.
 `game` and `shown` are records as plain JSON (zoo_compute.plain); answers `name` and `args` of a function of the referee,
@@ -18,9 +20,9 @@ from typing import Any
 
 import torch
 
-from node import benchmark, syncer
+from node import benchmark, private, syncer
 from node.device import CPU, computes_on, pick
-from node.disputes.before import Seated
+from node.disputes.before import Before, Seated
 from node.disputes.challenger import Challenger
 from node.disputes.computation import Computation, SlotRound
 from node.disputes.prover import Prover
@@ -29,11 +31,13 @@ from node.disputes.trees import Trees
 from node.disputes.trials import Trial
 from node.programs import Programs, State
 from node.trial import Loaded
+from repops.commitments import tensor_roots
 from repops.cuda import driver
 from repops.merkle import Tree
 from zoo_compute.plain import plain, raw
 from zoo_compute.records import SlotResult
 from zoo_compute.shown import COMMITTER, Shown
+from zoo_compute.spec.carrying import is_restart
 from zoo_compute.spec.games import Awaits, Frame, Game, Kind, Phase, Result
 from zoo_compute.spec.state import Claim
 from zoo_compute.store.interface import Store
@@ -124,8 +128,28 @@ def _computation(request: Mapping[str, Any], store: Store, made: Made) -> Comput
     # Of its own: the programs that are kept for training hold the state of another slot-round.
     programs = Programs(inputs.programs.graph, inputs.programs.device)
     place = (request["round"], request["slot"])
-    computed = made(inputs.manifest, programs, inputs.checkpoint, inputs.examples, *place, folder=folder)
+    given: dict[str, Any] = {"carried": None, "before": None}
+    if not is_restart(request["round"], inputs.manifest.carry):
+        given = _going_on(request, store, inputs)
+    computed = made(inputs.manifest, programs, inputs.checkpoint, inputs.examples, *place, folder=folder, **given)
     return Update(computed, folder=folder / "update") if request["kind"] == Kind.UPDATE else computed
+
+
+def _going_on(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs) -> dict[str, Any]:
+    """What a slot-round goes on from, done again, and what shows it: claims are the chain's, of one the results too."""
+    rounds, kept = private.rounds_before(request, inputs.manifest.carry), request["aggregated"]
+    last = private.left(request, rounds, inputs, store) if rounds else None
+    end = inputs.programs.tensor_roots() if last else {}
+    seated, slot = [], request["slot"]
+    for commit in request["bundles_before"]:
+        claim = Claim(*raw(commit["claim"]))
+        entries = {}
+        if rounds and slot in claim.slots:
+            entries = syncer.committed(store, {**request, "round": claim.round}, commit, claim.start_root)
+        results = {slot: result_in(list(entries.values()), entries[slot])} if entries else {}
+        seated.append(Seated(claim, results))
+    before = Before(Claim(*raw(kept)) if kept else None, seated, end, tensor_roots(last.update) if last else {})
+    return {"carried": last.private if last is not None else None, "before": before}
 
 
 def _trial(request: Mapping[str, Any], folder: Path) -> Trial:

@@ -9,6 +9,7 @@ from typing import Any
 @dataclass(frozen=True)
 class ShardReport:
     """A finished slot-round. Roots in hex; update: CID of the stored update; losses: null where a step was skipped;
+    private: CID of the private state that the slot's next round goes on with, kept on this machine alone; null where nothing is carried;
     skipped: how many were (not finite, or an index out of range), which is paid all the same.
 
     seconds: spent in inner steps; wall_s: of the whole slot-round, with fetching, checking, hashing and storing.
@@ -30,6 +31,7 @@ class ShardReport:
     seconds: float
     wall_s: float
     device: str
+    private: str | None = None
     version: int = 1
 
     def to_dict(self) -> dict[str, Any]:

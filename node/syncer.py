@@ -112,6 +112,11 @@ def get_updates(
     return dict(zip(slots, found, strict=True))
 
 
+def own_state(store: Store, cid: str, nodes: dict[str, Node], *, timeout_s: float) -> State:
+    """A state that this machine stored, of tensors like these. Raises BadInputs; the store's errors pass."""
+    return _parsed(store.read(cid, max_bytes=_file_bytes(nodes), timeout_s=timeout_s), cid)
+
+
 def fetch_manifest(store: Store, cid: str) -> Manifest:
     return Manifest.from_bytes(store.read(cid, max_bytes=MAX_MANIFEST_BYTES, timeout_s=TIMEOUT_S))
 

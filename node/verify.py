@@ -63,13 +63,16 @@ def verify_slot(
     entry: SlotResult,
     *,
     update: State | None = None,
+    carried: State | None = None,
     start_root: bytes | None = None,
 ) -> Agreement | Mismatch:
     """Compare `entry` with an own execution of its slot-round.
 
     checkpoint: what the chain recorded for the round. update: what its author sent of it, if that could be fetched.
     """
-    own = train_shard(manifest, programs, checkpoint, examples, round, entry.slot, start_root=start_root)
+    own = train_shard(
+        manifest, programs, checkpoint, examples, round, entry.slot, carried=carried, start_root=start_root
+    )
     count = len(own.segments) - 1
     field = next((name for name in _FIELDS if getattr(own, name) != getattr(entry, name)), None)
     sent = {name: own.update[name] for name in programs.graph.exchanged}

@@ -4,10 +4,10 @@ A request names content and roots; nothing in it is believed before it is checke
 is the CID of the pointer to the checkpoint a round starts from (null for round 0), `start_root` the chain's root of it:
 
     every request   job, manifest (CID), round, checkpoint, start_root, [work_root, data_root, flops, terms, device]
-    run_shard       + slot
+    run_shard       + slot, [before, private] (node.private)
     run_aggregation + mask, bundles [{bundle (CID), root, operator, slots}]
     run_aggregation_check + root, operator, bundles
-    run_verification  + slot, operator, bundle (CID), root, shown (the result that an answer on chain told, or null), [slots of the bundle]
+    run_verification  + slot, operator, bundle (CID), root, shown (the result that an answer on chain told, or null), [slots of the bundle, before]
     run_fetching      + slots, operator, bundle (CID), root, timeout_s
     run_keeping     job, manifest, checkpoint only
 """
@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from node import syncer
+from node import private, syncer
 from node.aggregation import aggregate
 from node.device import memory, memory_errors_told, needed_bytes
 from node.disputing import aggregation_dispute, dispute_of, result_in
@@ -71,6 +71,7 @@ def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         "device": str(device),
         "needed_bytes": needed,
         "flops_per_s": profile.flops / step_s,
+        "carry": manifest.carry,
     }
 
 
@@ -100,12 +101,14 @@ def run_shard(
             request["round"],
             request["slot"],
             progress=progress,
+            carried=private.carried(request, inputs, store),
             start_root=syncer.root_from_hex(request["start_root"]),
         )
     if tamper is not None:
         result = tamper(inputs, result)
     update = syncer.put_update(store, result.update, inputs.manifest, programs.graph)
-    return _report(request, inputs, result, update, time.perf_counter() - began).to_dict()
+    kept = private.keep(store, result.private)
+    return _report(request, inputs, result, update, kept, time.perf_counter() - began).to_dict()
 
 
 def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
@@ -184,6 +187,7 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
         return {**answer, "agrees": False, "segments": 0, "field": "bundle", "message": str(error)}
     inputs = syncer.fetch_inputs(store, request)
     programs = inputs.programs
+    rounds = private.rounds_before(request, inputs.manifest.carry)
     update, told = None, ""
     try:
         update = syncer.get_update(store, entry, inputs.manifest, programs.graph).state
@@ -191,6 +195,7 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
         # The roots are judged without it: whoever withheld it would else never be found out.
         told = str(error) if isinstance(error, BadInputs) else ""
     with memory_errors_told(programs.profile, programs.device):
+        last = private.left(request, rounds, inputs, store) if rounds else None
         outcome = verify_slot(
             inputs.manifest,
             programs,
@@ -199,10 +204,13 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
             request["round"],
             entry,
             update=update,
+            carried=last.private if last is not None else None,
             start_root=start,
         )
     if isinstance(outcome, Mismatch):
         answer |= {"message": str(outcome), "dispute": dispute_of(inputs, entry.slot, result, outcome.field)}
+        if last is not None and not private.was_committed(request, rounds, last, store):
+            answer |= {"message": f"{outcome}, after a claim that is false, or cannot be had", "dispute": None}
     states = [root.hex() for root in outcome.states]
     answer |= {**outcome.to_dict(), "states": states, "seconds": time.perf_counter() - began}
     if told and answer["agrees"]:
@@ -235,7 +243,12 @@ def run_keeping(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
 
 
 def _report(
-    request: Mapping[str, Any], inputs: syncer.Inputs, result: ShardResult, update: str, wall_s: float
+    request: Mapping[str, Any],
+    inputs: syncer.Inputs,
+    result: ShardResult,
+    update: str,
+    private: str | None,
+    wall_s: float,
 ) -> ShardReport:
     losses = [loss if math.isfinite(loss) else None for loss in result.losses]
     return ShardReport(
@@ -255,4 +268,5 @@ def _report(
         seconds=result.seconds,
         wall_s=wall_s,
         device=str(inputs.programs.device),
+        private=private,
     )

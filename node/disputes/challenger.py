@@ -107,7 +107,7 @@ class Challenger:
             assert game.claim is not None, "a game without its claim"
             program, node = self.trees.program, entry.before
             zero = evidence.Begin(opened, descriptor=program.descriptor(node), path=program.nodes.path(node))
-            return self.computed.begun(zero, entry.name, game.claim)
+            return self.computed.carried_begin(zero, entry.name, game.claim)
         return evidence.Begin(opened, tensor_in(self.computed.checkpoint_roots, entry.name))
 
     def _output(self, game: Game) -> Evidence:

@@ -146,7 +146,7 @@ class Computation(ABC):
     def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
         """Of a word of a batch that is no state's."""
 
-    def begun(self, zero: Begin, name: str, claim: Claim) -> Begin:
+    def carried_begin(self, zero: Begin, name: str, claim: Claim) -> Begin:
         """What a private entry of the state at step 0 is in this claim. zero: evidence that it is nothing."""
         return zero
 
@@ -285,7 +285,7 @@ class SlotRound(Training):
     def begin(self) -> None:
         self.programs.begin(self.checkpoint, self.manifest.draws(self.round, self.slot), self.carried)
 
-    def begun(self, zero: Begin, name: str, claim: Claim) -> Begin:
+    def carried_begin(self, zero: Begin, name: str, claim: Claim) -> Begin:
         if self.before is None or name == SEED:
             return zero
         return self.before.begin(zero, name, claim, self.slot)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property, lru_cache
+from types import SimpleNamespace
 from typing import Any
 
 from node.disputes.before import Before, Seated
@@ -19,11 +20,12 @@ from repops.commitments import state_root, tensor_roots
 from repops.merkle import Tree
 from zoo_compute.manifest import Compression
 from zoo_compute.rounds import with_residuals
-from zoo_compute.spec.carrying import claim_before
+from zoo_compute.spec.carrying import claim_before, is_restart
 from zoo_compute.spec.games import Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.state import Claim
 
+from .judged import deploy
 from .judging import Judge
 from .lies import SEATS, Case, mlp
 
@@ -31,7 +33,7 @@ OPERATOR = 7  # of seat 0, whose claims are disputed
 SPARSE = Compression(chunk=64, keep=8, bits=2, decay=0.5)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Carrying(Case):
     """The slot of a round, and the turn before it.
 
@@ -84,11 +86,12 @@ class Carrying(Case):
         """What the slot begins with, by the rule."""
         claims = [each.claim for each in self.seated]
         mine = self.claim(bytes(32))
-        return self.private if claim_before(mine, self.slot, self.carry, self.aggregation, claims) else None
+        goes_on = not is_restart(self.round, self.carry) and claim_before(mine, self.slot, self.aggregation, claims)
+        return self.private if goes_on else None
 
     @cached_property
     def before(self) -> Before | None:
-        if self.round % self.carry == 0:
+        if is_restart(self.round, self.carry):
             return None
         end, update = (tensor_roots(state) for state in self.ended)
         return Before(self.aggregation, self.seated, end, update)
@@ -105,6 +108,15 @@ class Carrying(Case):
     @property
     def judge(self) -> Judge:
         return self.judging([each.claim for each in self.seated], self.aggregation)
+
+    def judges(self) -> SimpleNamespace:
+        """The contracts, deployed anew, over a protocol that keeps the claims of the turn before."""
+        found = deploy(self.manifest.data_root)
+        for at, each in enumerate(self.seated):  # whatever became of them
+            found.double.set_claim(1, astuple(each.claim), 1 + 2 * at)
+        if self.aggregation is not None:
+            found.double.set_claim(1, astuple(self.aggregation), 3)
+        return found
 
     def committed(self, carried: State | None, judge: Any = None) -> Played:
         """A game about a slot-round that began so."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import astuple, replace
-from functools import lru_cache
-from types import SimpleNamespace
 
 import pytest
 
@@ -29,22 +27,13 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 CARRIED, *FRESH = SCENES
 
 
-@lru_cache
-def judges_of(case: Carrying) -> SimpleNamespace:
-    """The contracts, over a protocol that keeps the claims of the turn before."""
-    found = deploy(case.manifest.data_root)
-    for status, each in enumerate(case.seated):  # whatever became of them
-        found.double.set_claim(1, astuple(each.claim), 1 + 2 * status)
-    if case.aggregation is not None:
-        found.double.set_claim(1, astuple(case.aggregation), 3)
-    return found
-
-
 def both(case: Carrying):
     """The contracts and the judge on paper, which must agree."""
 
+    judges = case.judges()
+
     def judge(kind: int, frame: Frame, position: Position, data: bytes) -> None:
-        found = verdict(judges_of(case), frame, position, data, kind)
+        found = verdict(judges, frame, position, data, kind)
         try:
             case.judge(kind, frame, position, data)
         except Refused:
@@ -122,23 +111,24 @@ def shown(case: Carrying, name: str) -> tuple[Frame, Position, Begin]:
     described = Trees(case.honest).program
     node = case.graph.state[index].before
     zero = Begin(entry_of(case.graph, index), descriptor=described.descriptor(node), path=described.nodes.path(node))
-    return frame, at_entry(state, names, index), case.honest.begun(zero, name, claim)
+    return frame, at_entry(state, names, index), case.honest.carried_begin(zero, name, claim)
 
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_any_bit_of_honest_evidence__changed__convicts_nobody(scene: str):
     case = carrying(**SCENES[scene])
+    judges = case.judges()
     residual = next(name for name in case.private if name.startswith(RESIDUAL))
     for name in (residual, "step"):
         frame, position, begin = shown(case, name)
-        assert verdict(judges_of(case), frame, position, begin) == "evidence: not false"
+        assert verdict(judges, frame, position, begin) == "evidence: not false"
         for bent in flips(encode(begin), 40):
-            assert verdict(judges_of(case), frame, position, bent, kind=Begin.KIND) != ""
+            assert verdict(judges, frame, position, bent, kind=Begin.KIND) != ""
 
 
 def test_evidence_that_leaves_something_out__is_refused():
     case = carrying()
-    judges, (frame, position, begin) = judges_of(case), shown(case, "step")
+    judges, (frame, position, begin) = case.judges(), shown(case, "step")
     lie = replace(position, node=b"\x22" * 32)
     assert verdict(judges, frame, lie, begin) == ""
     other = {
@@ -170,12 +160,13 @@ def test_evidence_that_leaves_something_out__is_refused():
 
 def test_an_absent_slot__takes_the_claims_of_the_whole_mask():
     case = carrying(**SCENES["the slot was absent"])
+    judges = case.judges()
     frame, position, begin = shown(case, "step")
     lie = replace(position, node=b"\x22" * 32)
     assert len(begin.present) == len(case.seated) == 2
-    assert verdict(judges_of(case), frame, lie, begin) == ""
+    assert verdict(judges, frame, lie, begin) == ""
     for left in (begin.present[:1], begin.present[1:], ()):
-        assert verdict(judges_of(case), frame, lie, replace(begin, present=left)) == "evidence: claims missing"
+        assert verdict(judges, frame, lie, replace(begin, present=left)) == "evidence: claims missing"
 
 
 def test_a_claim_of_an_older_turn_in_the_aggregations_place__is_not_the_one_before():
