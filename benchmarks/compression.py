@@ -46,7 +46,7 @@ from zoo_compute.updates import Parts
 KINDS: dict[str, dict[str, Any]] = {
     "dense": {"outer": (0.7, 0.6), "compression": None, "rule": "mean"},
     "int8": {"outer": (0.7, 0.6), "compression": {"bits": 8}, "rule": "mean"},
-    "sparse": {"outer": (1.4, 0.0), "compression": {"keep": 64, "bits": 2, "decay": 0.7}, "rule": "sent_mean"},
+    "sparse": {"outer": (1.4, 0.0), "compression": {"keep": 64, "bits": 2, "decay": 0.5}, "rule": "sent_mean"},
 }
 TORCH = ("allreduce", "powersgd")
 NOTE_BYTES = 36  # a CID
