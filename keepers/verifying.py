@@ -154,7 +154,9 @@ class Witness:
 
     def _challenge(self, sender: Sender, found: Checked) -> None:
         if found.report.get("dispute") is None:
-            self._line.note("  what is wrong is its data, which is Availability's: `zoo job demands`")
+            is_data = found.report["field"] not in ("segment_root", "end_root", "update_root")
+            told = "what is wrong is its data, which is Availability's: `zoo job demands`"
+            self._line.note("  " + (told if is_data else "the claim that it goes on from is the one to dispute"))
             return
         number = challenge(self._chain, sender, read_job(self._chain, self._job), found.commit, found.report["dispute"])
         self._opened.setdefault(number, found)

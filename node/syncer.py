@@ -17,7 +17,7 @@ from node.prover import SlotResult
 from repops import encoding
 from repops.commitments import state_root
 from repops.files import FileRefused, parse_state, state_bytes
-from repops.graph import BadProgram, Graph, Node
+from repops.graph import OPTIMIZER, BadProgram, Graph, Node
 from zoo_compute import updates
 from zoo_compute.data import Examples
 from zoo_compute.manifest import MAX_MANIFEST_BYTES, Joining, Manifest
@@ -303,6 +303,11 @@ def _check_program(manifest: Manifest, programs: Programs) -> None:
         raise BadInputs(str(error)) from error
     if not whole:
         raise BadInputs(f"program: its state lacks {RESIDUAL!r} of a tensor, which the manifest's compression needs")
+    # What is carried of an entry of such a name is looked for in the update (docs/referee.md, "What is computed").
+    named = {entry.name for entry in graph.state if entry.kind == OPTIMIZER and entry.name.startswith(RESIDUAL)}
+    known = {RESIDUAL + name for name in graph.exchanged} if manifest.keeps_residuals else set()
+    if manifest.carry > 1 and not named <= known:
+        raise BadInputs(f"program: {min(named - known)!r} is an entry of the optimiser, and no residual of an update")
 
 
 def _fetch_examples(store: Store, manifest: Manifest, step: Graph) -> Examples:

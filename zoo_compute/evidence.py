@@ -37,8 +37,7 @@ _CLAIM = "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes
 _SOURCE = "(uint256,uint256,uint256,uint256,bytes32[3])"
 _LEAF = "(uint256,bytes32[16])"
 
-NO_CLAIM = Claim(0, 0, 0, 0, 0, 0, 0, bytes(32), bytes(32), 0)
-NO_RESULT = Result()
+NO_CLAIM, NO_RESULT = Claim(0, 0, 0, 0, 0, 0, 0, bytes(32), bytes(32), 0), Result()
 
 
 # --- what several kinds open
@@ -136,11 +135,9 @@ class End:
 class Begin:
     """2: the entry of STATE that the game stands at is not what the slot-round begins with.
 
-    tensor: of the entry's name in `start_root`, for a tensor of the module, or in what the claim before left, for a private
-    one that is carried over. descriptor, path: the node `entry.before` under the program's nodes, for any other entry of the
-    optimiser. claim and what follows, of a private entry where the round is no restart: the disputed claim, the
-    aggregation that is kept of the turn before, claims in its mask (the one that holds the slot is enough), and the slot's
-    result in it where its operator is the same. What is not needed is left empty.
+    tensor: of the entry's name in `start_root`, or in what the claim before left of it. descriptor, path: the node
+    `entry.before`, of one that begins at zero or is the seed. claim and what follows, where the round is no restart: the disputed
+    claim, the aggregation kept of the turn before, claims in its mask (who holds the slot is enough), the slot's result there.
     """
 
     KIND: ClassVar[int] = 2

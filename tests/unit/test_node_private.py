@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,11 @@ import pytest
 from node import disputing, private, prover, syncer, worker
 from node.disputes.before import Before
 from node.disputes.computation import SlotRound
+from node.errors import BadInputs
 from repops.commitments import state_root_of
 from repops.files import state_bytes
 from tests.unit.node_jobs import SmallJob, publish
+from zoo_compute.manifest import Compression
 from zoo_compute.plain import plain
 from zoo_compute.spec.games import Kind
 from zoo_compute.spec.params import AGGREGATOR_SEAT
@@ -98,6 +100,15 @@ def test_a_lie_after_an_honest_claim__is_disputed__one_after_a_false_claim_is_no
     answer = job.verify(SLOT, before=[false])
     assert (answer["agrees"], answer["dispute"]) == (False, None)
     assert "after a claim that is false" in answer["message"]
+
+
+def test_a_program_that_calls_something_else_a_residual__is_refused(job: GoingOn) -> None:
+    """Of such a name the contracts look in the update for what is carried."""
+    syncer._check_program(job.manifest, job.programs)
+    whole = replace(job.manifest, compression=Compression())
+    with pytest.raises(BadInputs, match="no residual of an update"):
+        syncer._check_program(whole, job.programs)
+    syncer._check_program(replace(whole, carry=1), job.programs)
 
 
 def test_a_challengers_computation__has_what_the_claim_before_left(job: GoingOn, tmp_path: Path) -> None:

@@ -61,8 +61,7 @@ def challenge(w: World, msg: Message, job: int, claim: Claim, kind: int, slot: i
     """A new game against a pending claim."""
     is_kind = kind in list(Kind) and (kind == Kind.AGGREGATION) == claim.is_aggregation
     require(is_kind and (kind == Kind.TRAINING or job != TRIALS), "referee: not of this kind")
-    first = claim.scope >> 16
-    has_slot = slot == 0 if claim.is_aggregation else first <= slot < first + claim.count
+    has_slot = slot == 0 if claim.is_aggregation else slot in claim.slots
     require(has_slot, "referee: no such slot")
     is_work = min(work.inner_steps, work.segment_steps) > 0 and work.root == _work_root(w, job, claim)
     require(is_work, "referee: work does not match")
