@@ -83,7 +83,7 @@ class Programs:
         """A slot's update, from the checkpoint it started from and the state it ended with."""
         if compression not in self._updates:
             self._updates[compression] = runner(update_program(self.graph, compression), CPU)
-        return applied(self._updates[compression], end | start, {name: end[name] for name in self.graph.exchanged})
+        return applied(self._updates[compression], {**end, **start}, {name: end[name] for name in self.graph.exchanged})
 
     def aggregation(self, name: str, joining: Joining) -> Runner:
         """The part of the aggregation that makes the next checkpoint's `name`, and what the outer optimiser keeps of it."""

@@ -24,7 +24,7 @@ MUST_ACCEPT = {
     *("rewards.fund", "rewards.redeem", "datasets.cite", "treasury.collect"),
 }
 MUST_CHANGE = {
-    *("job: RUNNING>ENDED", "claim: PENDING>PAID", "claim: PENDING>CONVICTED", "claim: PAID>PENDING"),
+    *("job: RUNNING>ENDED", "claim: PENDING>PAID", "claim: PENDING>CONVICTED"),
     *("demand: NONE>OPEN", "demand: OPEN>ENDED", "draw: SCHEDULED>DRAWN", "attestation: REVEALED>SETTLED"),
 }
 

@@ -120,7 +120,12 @@ while True:
 def test_ranks__end_when_their_worker_does(how: signal.Signals, doing: str):
     command = [sys.executable, "-c", LEADER, doing]
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     ) as leader:
         assert leader.stdout is not None
         pids = [int(word) for word in leader.stdout.readline().split()]

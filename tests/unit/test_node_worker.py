@@ -381,12 +381,13 @@ def test_updates__are_fetched_side_by_side_and_each_is_checked(round_of_three: S
     together = threading.Barrier(3, timeout=20)  # passed only when three are read at once
 
     class Waiting:
-        def read(self, cid: str, **options: Any) -> bytes:
+        def open(self, cid: str, **options: Any) -> Any:
             together.wait()
-            return store.read(cid, **options)
+            return store.open(cid, **options)
 
-    updates: Any = syncer.get_updates(cast(Any, Waiting()), graph, results)
-    assert [root_of(updates[slot]) for slot in range(3)] == [results[slot].update_root for slot in range(3)]
+    manifest = round_of_three.manifest
+    updates = syncer.get_updates(cast(Any, Waiting()), results, manifest, graph)
+    assert [root_of(updates[slot].state) for slot in range(3)] == [results[slot].update_root for slot in range(3)]
     results[1] = dataclasses.replace(results[1], update_root=results[2].update_root)
     with pytest.raises(BadInputs, match="its root is"):
-        syncer.get_updates(store, graph, results)
+        syncer.get_updates(store, results, manifest, graph)
