@@ -25,20 +25,32 @@ from zoo_compute.modules import made_by
 PROCESSES = 2
 
 
-def run(job: ComputeJob, data: Dataset, kind: str, *, rank: int, synced: int) -> dict[str, Any]:
+def run(
+    job: ComputeJob, data: Dataset, weights: dict[str, Array], kind: str, *, rank: int, synced: int
+) -> dict[str, Any]:
     """kind: allreduce or powersgd, of this rank after `synced` steps. What one process sent, and the held-out loss."""
     with tempfile.TemporaryDirectory() as folder:
-        given = (job, data, Path(folder), kind, rank, synced)
+        given = (job, data, weights, Path(folder), kind, rank, synced)
         multiprocessing.spawn(_process, args=given, nprocs=PROCESSES, join=True)  # type: ignore[attr-defined]
         found: dict[str, Any] = torch.load(Path(folder) / "found")
     return found
 
 
-def _process(number: int, job: ComputeJob, data: Dataset, folder: Path, kind: str, rank: int, synced: int) -> None:
+def _process(
+    number: int,
+    job: ComputeJob,
+    data: Dataset,
+    weights: dict[str, Array],
+    folder: Path,
+    kind: str,
+    rank: int,
+    synced: int,
+) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=number, world_size=PROCESSES)
     torch.manual_seed(job.training.seed)
     module, loss_of, optimizer = made_by(job.model, job.directory)
+    module.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
     parallel, sent = DistributedDataParallel(module), None
     if kind == "powersgd":
         sent = powersgd.PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=max(synced, 2))

@@ -19,7 +19,15 @@ def options(tmp_path: Path) -> Namespace:
     text = tmp_path / "text.py"
     text.write_bytes(TEXT)
     sizes = {"layers": 1, "width": 16, "context": 8, "batch": 2, "rounds": 3, "slots": 2, "inner_steps": 2}
-    rest = {"learning_rate": 0.01, "warmup": 2, "heldout": 16, "kinds": ["dense", "int8", "sparse"], "json": True}
+    rest = {
+        "pretrained": 3,
+        "pretrained_rate": 0.01,
+        "learning_rate": 0.01,
+        "warmup": 2,
+        "heldout": 16,
+        "kinds": ["dense", "int8", "sparse"],
+        "json": True,
+    }
     return Namespace(**sizes, **rest, data=[text], rank=1, synced=2)
 
 
