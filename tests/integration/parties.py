@@ -21,7 +21,7 @@ from zoo_compute.spec.params import ZEN
 from zoo_compute.spec.referee import bond
 
 SALT = b"\x05" * 32
-WORK = Work((b"\x01" * 32, b"\x02" * 32, b"\x03" * 32), inner_steps=8, segment_steps=4, rows=2)
+WORK = Work((b"\x01" * 32, b"\x02" * 32, b"\x03" * 32), inner_steps=8, segment_steps=4, rows=2, carry=1)
 STATES = [merkle.segment_leaf(step, bytes([step]) * 32) for step in (0, 4, 8)]
 RESULT = Result(merkle_root(STATES), b"\x05" * 32, b"\x06" * 32, ())  # it does not end where its last segment does
 BUNDLE = b"\x08" * 32
