@@ -52,7 +52,7 @@ def simulate(
     *,
     progress: Callable[[int, float], None] | None = None,
 ) -> Replay:
-    """As `replay`, from content that is at hand."""
+    """As `replay`, from content that is at hand. Private state goes on as where no slot changes hands: who takes one over begins at zero."""
     run, kept = Replay(checkpoint, [], []), dict[int, State]()  # kept: what each slot of the last round may go on with
     _record(run, heldout_loss(manifest, programs, run.state, heldout), progress)
     for round_, mask in enumerate(masks):
