@@ -23,7 +23,7 @@ from .modules import merkle
 from .modules import openings
 
 
-MAX_DATA: constant(uint256) = 40_960
+MAX_DATA: constant(uint256) = 45_056
 # Kinds of evidence.
 END: constant(uint256) = 1
 BEGIN: constant(uint256) = 2
@@ -165,7 +165,7 @@ def _carried(
         if claims._covers(each.scope, frame.slot):
             if each.operator != begin.claim.operator:
                 return False, empty(bytes32)
-            self._check_result(begin.result, frame.slot, begin.aggregation.start_root, each.scope >> 16, each.root)
+            self._check_result(begin.result, frame.slot, each)
             # What compression kept back of an update was committed to beside it.
             is_residual: bool = len(name) > RESIDUAL_BYTES and slice(name, 0, RESIDUAL_BYTES) == RESIDUAL
             return True, begin.result.update_root if is_residual else begin.result.end_root
@@ -287,16 +287,14 @@ def _update(frame: IEvidence.Frame, position: IEvidence.Position, given: binding
         width: uint256 = count // bindings._number(given.descriptor, openings.EXTENTS_AT)
         slot: uint256 = given.element // width
         is_present: bool = False
-        first: uint256 = 0
-        root: bytes32 = empty(bytes32)
+        holder: bindings.Present = empty(bindings.Present)
         for each: bindings.Present in given.present:
             if claims._covers(each.scope, slot):
                 is_present = True
-                first = each.scope >> 16
-                root = each.root
+                holder = each
         assert is_present or is_all, "evidence: claims missing"
         if is_present:
-            self._check_result(given.result, slot, given.claim.start_root, first, root)
+            self._check_result(given.result, slot, holder)
             tensor: Bytes[bindings.MAX_ENTRY] = slice(name, UPDATES_BYTES, len(name) - UPDATES_BYTES)
             word = bindings._word_of(given.result.update_root, tensor, given.words, given.element % width)
     self._check_false(word != committed)
@@ -323,6 +321,7 @@ def _given(
         claim.scope = each.scope
         claim.price = each.price
         claim.pot_price = each.pot_price
+        claim.start_root = each.start_root
         claim.root = each.root
         claim.deadline = each.deadline
         assert claims._is_kept(settlement, job, claim), "evidence: other claim"
@@ -331,14 +330,14 @@ def _given(
 
 @internal
 @pure
-def _check_result(result: openings.Result, slot: uint256, start_root: bytes32, first: uint256, root: bytes32):
+def _check_result(result: openings.Result, slot: uint256, claim: bindings.Present):
     """
-    @notice That a slot's result is what the claim whose first slot is `first` has for it.
+    @notice That a slot's result is what the claim that holds it has for it.
     """
     leaf: bytes32 = merkle._result_root(
-        slot, start_root, result.segment_root, result.end_root, result.update_root
+        slot, claim.start_root, result.segment_root, result.end_root, result.update_root
     )
-    assert merkle._climb(leaf, slot - first, result.path) == root, "evidence: result does not match"
+    assert merkle._climb(leaf, slot - (claim.scope >> 16), result.path) == claim.root, "evidence: result does not match"
 
 
 @internal

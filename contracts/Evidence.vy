@@ -76,7 +76,7 @@ def __init__(operators_: address, bindings_: address):
 @external
 @view
 def judge(
-    evidence: uint256, frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[40960]
+    evidence: uint256, frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[45056]
 ) -> bool:
     """
     @notice Returns when the evidence shows that the claim is false, else reverts with what does not hold.

@@ -51,7 +51,7 @@ CHALLENGER: constant(uint256) = 2
 CONVICTED: constant(uint256) = 1
 DISMISSED: constant(uint256) = 2
 SETTLED: constant(uint256) = 3
-MAX_DATA: constant(uint256) = 40_960
+MAX_DATA: constant(uint256) = 45_056
 # So many games against an operator lengthen the clocks of the next; more do not, so that these fit a game's word.
 MOST_COUNTED: constant(uint256) = 128
 

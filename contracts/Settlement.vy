@@ -113,8 +113,8 @@ turns: HashMap[uint256, uint256]
 chairs: HashMap[uint256, uint256]
 # job -> token (160) | flops of a slot-round (96)
 orders: HashMap[uint256, uint256]
-# job -> the state that the newest turn starts from
-start_roots: HashMap[uint256, bytes32]
+# job -> turn mod (depth + 1) -> the state that a turn starts from
+start_roots: HashMap[uint256, HashMap[uint256, bytes32]]
 # job -> pending claims of its last turns
 lanes: HashMap[uint256, uint256]
 # job -> what of the registry's pot is this job's
@@ -341,7 +341,7 @@ def begin(job: uint256, lock: uint256):
         ),
     )
     self.orders[job] = words._pack_order(terms.token, terms.flops)
-    self.start_roots[job] = terms.state_root
+    self.start_roots[job][0] = terms.state_root
     chair: words.Chair = self._chair(job)
     chair.lock = lock
     self._set_chair(job, chair)
@@ -434,7 +434,10 @@ def commit(job: uint256, seat: uint256, turn: uint256, root: bytes32, bundle: by
     newest.committed = unsafe_add(newest.committed, holding.count)
     self._set_turn(job, newest)
     scope: uint256 = holding.first << 16 | holding.count
-    claim: ISettlement.Claim = self._claim(job, stage, newest, seat, holding.operator, scope, price, pot_price, root)
+    start_root: bytes32 = self._slots_root(job, stage, newest)
+    claim: ISettlement.Claim = self._claim(
+        job, stage, newest, seat, holding.operator, scope, price, pot_price, start_root, root
+    )
     log ResultsCommitted(job=job, operator=holding.operator, claim=claim, bundle=bundle)
 
 
@@ -533,11 +536,11 @@ def post_checkpoint(job: uint256, turn: uint256, mask: uint256, root: bytes32, c
     newest: words.Turn = self._open_turn(job, turn)
     holding: words.Holding = self._holding(job, AGGREGATION)
     self._check_hot(holding.operator)
-    assert self._are_complete(stage, newest), "settlement: inputs open"
+    assert self._are_complete(job, stage, newest), "settlement: inputs open"
     assert mask == self._present(job, newest), "settlement: mask differs"
     assert newest.committed >= stage.quorum, "settlement: quorum not reached"
     claim: ISettlement.Claim = self._claim(
-        job, stage, newest, AGGREGATION, holding.operator, mask, holding.price, 0, root
+        job, stage, newest, AGGREGATION, holding.operator, mask, holding.price, 0, self._start_root(job, turn), root
     )
     log CheckpointPosted(job=job, operator=holding.operator, claim=claim, cid=cid)
     self._close(job, newest.round + 1, root, 1)
@@ -554,14 +557,14 @@ def abandon(job: uint256):
     """
     stage: words.Stage = self._running(job)
     turn: words.Turn = self._turn(job)
-    is_short: bool = self._are_complete(stage, turn) and turn.committed < stage.quorum
+    is_short: bool = self._are_complete(job, stage, turn) and turn.committed < stage.quorum
     is_overdue: bool = (
         self.holdings[job][AGGREGATION] >> 192 == 0
         and turn.holds == 0
         and block.timestamp > self._chair(job).due
     )
     assert turn.opened_at != 0 and (is_short or is_overdue), "settlement: job can go on"
-    self._close(job, turn.round, self.start_roots[job], 0)
+    self._close(job, turn.round, self._start_root(job, turn.turn), 0)
     self._end(job)
 
 
@@ -749,7 +752,7 @@ def runs(job: uint256) -> Run:
         holds=turn.holds,
         held_s=turn.held_s,
         pot=self.pots[job],
-        start_root=self.start_roots[job],
+        start_root=self._start_root(job, turn.turn),
     )
 
 
@@ -978,6 +981,26 @@ def _place(job: uint256, turn: uint256) -> uint256:
 
 
 @internal
+@view
+def _start_root(job: uint256, turn: uint256) -> bytes32:
+    return self.start_roots[job][self._place(job, turn)]
+
+
+@internal
+@view
+def _slots_root(job: uint256, stage: words.Stage, turn: words.Turn) -> bytes32:
+    """
+    @return What the slots of the newest turn start from: in a delayed job what the turn before it started from, so that nobody
+            waits for the aggregation between them; but the first turn, and one after a rollback, have none before.
+    """
+    if stage.policy & numbers.DELAYED != 0 and turn.turn > 0:
+        before: uint256 = unsafe_sub(turn.turn, 1)
+        if words._lane(self.lanes[job], before, stage.depth) & words.LANE_DEAD == 0:
+            return self._start_root(job, before)
+    return self._start_root(job, turn.turn)
+
+
+@internal
 def _claim(
     job: uint256,
     stage: words.Stage,
@@ -987,6 +1010,7 @@ def _claim(
     scope: uint256,
     price: uint256,
     pot_price: uint256,
+    start_root: bytes32,
     root: bytes32,
 ) -> ISettlement.Claim:
     """
@@ -1000,7 +1024,7 @@ def _claim(
         scope=scope,
         price=price,
         pot_price=pot_price,
-        start_root=self.start_roots[job],
+        start_root=start_root,
         root=root,
         deadline=block.timestamp + stage.window_s,
     )
@@ -1068,8 +1092,20 @@ def _are_closed(stage: words.Stage, turn: words.Turn) -> bool:
 
 @internal
 @view
-def _are_complete(stage: words.Stage, turn: words.Turn) -> bool:
-    return turn.missing == 0 or self._are_closed(stage, turn)
+def _are_complete(job: uint256, stage: words.Stage, turn: words.Turn) -> bool:
+    """
+    @return Whether nobody can commit any more, or nobody holds a seat that is missing and the quorum is there.
+    """
+    if turn.missing == 0 or self._are_closed(stage, turn):
+        return True
+    if turn.committed < stage.quorum:
+        return False
+    for seat: uint256 in range(MAX_SEATS):
+        if turn.missing >> seat == 0:
+            break
+        if turn.missing >> seat & 1 == 1 and self.holdings[job][seat] >> 192 != 0:
+            return False
+    return True
 
 
 @internal
@@ -1162,7 +1198,7 @@ def _go_on(job: uint256):
                 job=job,
                 turn=turn.turn,
                 round=turn.round,
-                start_root=self.start_roots[job],
+                start_root=self._start_root(job, turn.turn),
                 inputs_close=inputs_close,
             )
     elif stage.state == numbers.ENDED and lanes & words.ALL_COUNTS == 0:
@@ -1179,7 +1215,6 @@ def _close(job: uint256, round: uint256, start_root: bytes32, more: uint256):
     """
     turn: words.Turn = self._turn(job)
     turn.round = round
-    self.start_roots[job] = start_root
     if turn.opened_at != 0:
         seats: uint256 = bits._full(self._chair(job).seats)
         lane: uint256 = bits._popcount(seats ^ turn.missing) + more
@@ -1188,6 +1223,7 @@ def _close(job: uint256, round: uint256, start_root: bytes32, more: uint256):
         turn.opened_at = 0
         turn.committed = 0
         turn.missing = seats
+    self.start_roots[job][self._place(job, turn.turn)] = start_root
     self._set_turn(job, turn)
 
 
@@ -1348,7 +1384,7 @@ def _convict(job: uint256, claim: ISettlement.Claim, challengers: DynArray[addre
         self.lanes[job] = lanes - (1 << words.LANE_BITS * (claim.turn % stage.depth))
     self._extend(job, stage)
 
-    can_roll_back: bool = is_aggregation or stage.policy == numbers.ROLL_BACK
+    can_roll_back: bool = is_aggregation or stage.policy & numbers.ROLL_BACK != 0
     cost: uint256 = 0
     most: uint256 = 0
     if can_roll_back:
@@ -1359,21 +1395,21 @@ def _convict(job: uint256, claim: ISettlement.Claim, challengers: DynArray[addre
             cost = (turn.round - claim.round + convert(turn.opened_at != 0, uint256)) * round_price
     restored: uint256 = self._divide(job, claim, slashed, cost, most, challengers)
     if cost > 0 and restored == cost:
-        self._roll_back(job, stage, claim.turn, claim.round, claim.start_root)
+        self._roll_back(job, stage, claim.turn, claim.round)
     elif cost > 0 and stage.state == numbers.RUNNING:
         # What is left of the lock cannot pay for doing it again: the job ends, its escrow returns to the submitter.
-        self._close(job, turn.round, self.start_roots[job], 0)
+        self._close(job, turn.round, self._start_root(job, turn.turn), 0)
         self._end(job)
     else:
         self._go_on(job)
 
 
 @internal
-def _roll_back(job: uint256, stage: words.Stage, turn: uint256, round: uint256, start_root: bytes32):
+def _roll_back(job: uint256, stage: words.Stage, turn: uint256, round: uint256):
     """
     @dev The round of a turn is done again, from the state it started from. What was committed since stays payable.
     """
-    self._close(job, round, start_root, 0)
+    self._close(job, round, self._start_root(job, turn), 0)
     newest: uint256 = self._turn(job).turn
     lanes: uint256 = self.lanes[job]
     for after: uint256 in range(16):

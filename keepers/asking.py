@@ -20,7 +20,7 @@ def gathers(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Dut
     if run.aggregator == me.operator:
         yield from (Fetch(commit.seat) for commit in present(view) if commit.seat not in progress.fetched)
     for seat, missing in progress.missing.items():
-        claim, lane = _claim_of(view, run, seat), _lane(view, run, me)
+        claim, lane = _claim_of(view, run, me, seat), _lane(view, run, me)
         if claim is None or claim.final or lane is None or claim.operator == me.operator:
             continue
         asked = [d for d in view.demands if d.lane == lane and d.claim.fields == claim.fields]
@@ -50,9 +50,9 @@ def deposited(view: JobView, operator: int) -> int:
     return sum(demand.deposit for demand in view.demands if demand.lane in lanes and not demand.refunded)
 
 
-def _claim_of(view: JobView, run: Run, seat: int) -> Claim | None:
+def _claim_of(view: JobView, run: Run, me: Me, seat: int) -> Claim | None:
     if seat == AGGREGATOR_SEAT:
-        return view.checkpoint_of(run.round, run.start_root)
+        return view.checkpoint_of(run.round, run.start_root if run.aggregator == me.operator else view.slots_root)
     return next((commit for commit in present(view) if commit.seat == seat), None)
 
 

@@ -210,10 +210,14 @@ def _missing(run: Run, seat: int) -> bool:
 
 
 def _train_and_commit(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
-    """Train the seat that is due first before the others, each from its first slot on; commit a seat when it is whole."""
-    due = {number: seat for number, seat in view.held_by(me.operator).items() if _missing(run, number)}
+    """Train the seat that is due first before the others, each from its first slot on; commit a seat when it is whole.
+
+    A delayed job's next turn starts from what is known already: when all is committed its training begins.
+    """
+    held = view.held_by(me.operator)
+    due = {number: seat for number, seat in held.items() if _missing(run, number)}
     if run.inputs_closed(view.now):
-        return
+        due = {}
     for number, seat in sorted(due.items(), key=lambda item: item[1].deadline(run)):
         known = progress.trained | progress.given_up
         yield from (Train(slot) for slot in seat.slots if slot not in known)
@@ -224,6 +228,9 @@ def _train_and_commit(view: JobView, run: Run, me: Me, progress: Progress) -> It
             yield CommitTrained(number)
         elif lost or (whole and pressed):  # what is trained is committed once the chain says that the seat ends there
             yield Send("settlement", "decline", (view.job, number, seat.count - whole))
+    if view.delay and not due and run.round + 1 < run.rounds:
+        known = progress.trained_ahead
+        yield from (Train(slot, ahead=True) for seat in held.values() for slot in seat.slots if slot not in known)
 
 
 def _time_out_others(view: JobView, run: Run, me: Me, patience_s: int) -> Iterator[Duty]:
@@ -298,7 +305,7 @@ def present_mask(view: JobView, run: Run) -> int:
 
 
 def _aggregate(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
-    if run.aggregator != me.operator or not run.inputs_complete(view.now) or run.committed < run.quorum:
+    if run.aggregator != me.operator or not view.inputs_complete(view.now) or run.committed < run.quorum:
         return
     yield from _time_out_others(view, run, me, 0)  # a silent holder must not escape its slash by the turn's end
     if progress.aggregated:
@@ -311,7 +318,7 @@ def _replace_aggregator(view: JobView, run: Run, me: Me) -> Iterator[Duty]:
     """End a job that cannot close its turn; replace an aggregator that stays silent."""
     turn = _turn(view, me, run.turn)
     if run.committed < run.quorum:
-        if run.inputs_complete(view.now - turn):
+        if view.inputs_complete(view.now - turn):
             yield Send("settlement", "abandon", (view.job,))
     elif run.aggregator and view.now > run.aggregator_due + turn:
         if run.aggregator != me.operator and not run.holds:

@@ -275,8 +275,8 @@ class Keeper:
                 self._open_bid(view, duty)
             case Prepare():
                 self._ask("work.prepare", prepare_name(view), prepare_request(view))
-            case Train(slot):
-                self._ask("work.train", *training(self.work, view, slot))
+            case Train(slot, ahead):
+                self._ask("work.train", *training(self.work, view, slot, ahead=ahead))
             case CommitTrained(seat):
                 self._commit(view, seat)
             case Fetch(seat):

@@ -60,13 +60,14 @@ class Missing:
 class Progress:
     """My own work on the job.
 
-    slot_s: timed seconds of one slot-round (None: not timed). trained, given_up: slots of the open round. failed: the inputs could
+    slot_s: timed seconds of one slot-round (None: not timed). trained, given_up: slots of the open round; trained_ahead: both, of the next one. failed: the inputs could
     not be fetched, are not what was committed to, or do not fit this machine. fetched: seats whose claims of the open turn are here.
     missing: by seat whose claim it is of; the aggregator's seat: of the checkpoint that the open turn starts from.
     """
 
     slot_s: float | None = None
     trained: frozenset[int] = frozenset()
+    trained_ahead: frozenset[int] = frozenset()
     given_up: frozenset[int] = frozenset()
     aggregated: bool = False
     failed: bool = False
@@ -107,6 +108,7 @@ class Prepare:
 @dataclass(frozen=True)
 class Train:
     slot: int
+    ahead: bool = False  # for the turn after the open one
 
 
 @dataclass(frozen=True)

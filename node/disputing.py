@@ -161,10 +161,10 @@ def _trial(request: Mapping[str, Any], folder: Path) -> Trial:
 
 def _aggregation(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs, folder: Path) -> Aggregation:
     """From what the present seats committed, fetched and checked."""
-    start, step = syncer.root_from_hex(request["start_root"]), inputs.programs.graph
+    step = inputs.programs.graph
     updates, trees, seated = dict[int, State](), dict[int, PrunedTree](), []
     for commit in request["bundles"]:
-        entries = syncer.committed(store, request, commit, start)
+        entries = syncer.committed(store, request, commit, syncer.root_from_hex(commit["start_root"]))
         for slot, received in syncer.get_updates(store, entries, inputs.manifest, step).items():
             updates[slot], trees[slot] = received.state, received.tree
         results = {slot: result_in(list(entries.values()), entry) for slot, entry in entries.items()}

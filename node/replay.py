@@ -53,7 +53,8 @@ def simulate(
     progress: Callable[[int, float], None] | None = None,
 ) -> Replay:
     """As `replay`, from content that is at hand. Private state goes on as where no slot changes hands: who takes one over begins at zero."""
-    run, kept = Replay(checkpoint, [], []), dict[int, State]()  # kept: what each slot of the last round may go on with
+    run, earlier = Replay(checkpoint, [], []), checkpoint  # earlier: what the last round started from
+    kept = dict[int, State]()  # what each of its slots may go on with
     _record(run, heldout_loss(manifest, programs, run.state, heldout), progress)
     for round_, mask in enumerate(masks):
         if round_ == manifest.rounds:
@@ -61,19 +62,18 @@ def simulate(
         if not 0 < mask < 1 << manifest.slots:
             raise BadInputs(f"replay: the mask {mask:#x} of round {round_} does not fit {manifest.slots} slots")
         slots = [slot for slot in range(manifest.slots) if mask >> slot & 1]
-        root, updates, before = run.roots[-1], dict[int, State](), kept if round_ % manifest.carry else {}
+        updates, before = dict[int, State](), kept if round_ % manifest.carry else {}
+        start, root = (earlier, run.roots[-2]) if manifest.delay and round_ else (run.state, run.roots[-1])
         kept = {}
         for slot in slots:
             carried = before.get(slot)
-            result = train_shard(
-                manifest, programs, run.state, examples, round_, slot, carried=carried, start_root=root
-            )
+            result = train_shard(manifest, programs, start, examples, round_, slot, carried=carried, start_root=root)
             kept[slot] = result.private
             run.seconds += result.seconds
             run.results.append(result)
             updates[slot] = {name: result.update[name] for name in programs.graph.exchanged}
         run.results = [*run.results[: -len(slots)], *(_light(result) for result in run.results[-len(slots) :])]
-        run.state = aggregate(manifest, programs, run.state, updates)
+        earlier, run.state = run.state, aggregate(manifest, programs, run.state, updates)
         _record(run, heldout_loss(manifest, programs, run.state, heldout), progress)
     return run
 

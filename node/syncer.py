@@ -172,21 +172,25 @@ def fetch_checkpoint(
     Raises Withheld for a checkpoint that cannot be had, BadInputs; of the initial state the store's errors pass.
     """
     if pointer is None:
-        if round != 0 or root != manifest.state_root:
+        if round > manifest.delay or root != manifest.state_root:
             raise BadInputs(f"round {round} starts from {root.hex()}, which is not the manifest's initial state")
         state = get_state(store, manifest.state.cid, root, max_bytes=checkpoint_bytes(step, manifest.joining))
     else:
-        state = _made_checkpoint(store, checkpoint_nodes(step, manifest.joining), job, round, pointer, root)
+        state = _made_checkpoint(store, manifest, step, job, round, pointer, root)
     told = unlike(state, step, manifest.joining)
     if told:
         raise BadInputs(f"the checkpoint does not hold this program's tensors: {told}")
     return state
 
 
-def _made_checkpoint(store: Store, nodes: dict[str, Node], job: int, round: int, pointer: str, root: bytes) -> State:
+def _made_checkpoint(
+    store: Store, manifest: Manifest, step: Graph, job: int, round: int, pointer: str, root: bytes
+) -> State:
+    nodes = checkpoint_nodes(step, manifest.joining)
     with checkpoint_or_withheld():
         found = fetch_pointer(store, pointer)
-        if (found.job, found.round, found.root) != (job, round - 1, root):
+        is_near = 0 <= round - 1 - found.round <= manifest.delay  # the aggregator's, and of a delayed job the slots'
+        if (found.job, found.root) != (job, root) or not is_near:
             raise BadInputs(
                 f"checkpoint pointer {pointer} is of job {found.job}, round {found.round}, root {found.root.hex()}; "
                 f"expected job {job}, round {round - 1}, root {root.hex()}"

@@ -5,7 +5,7 @@ is the CID of the pointer to the checkpoint a round starts from (null for round 
 
     every request   job, manifest (CID), round, checkpoint, start_root, [work_root, data_root, flops, terms, device]
     run_shard       + slot, [before, private] (node.private)
-    run_aggregation + mask, bundles [{bundle (CID), root, operator, slots}]
+    run_aggregation + mask, bundles [{bundle (CID), root, operator, slots, start_root}]
     run_aggregation_check + root, operator, bundles
     run_verification  + slot, operator, bundle (CID), root, shown (the result that an answer on chain told, or null), [slots of the bundle, before]
     run_fetching      + slots, operator, bundle (CID), root, timeout_s
@@ -166,10 +166,9 @@ def run_aggregation_check(request: Mapping[str, Any], store: Store) -> dict[str,
 
 def _combined(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs) -> tuple[State, dict[int, SlotResult]]:
     """The next checkpoint, and the results it is made of by slot."""
-    start = syncer.root_from_hex(request["start_root"])
     entries: dict[int, SlotResult] = {}
     for commit in request["bundles"]:
-        entries |= syncer.committed(store, request, commit, start)
+        entries |= syncer.committed(store, request, commit, syncer.root_from_hex(commit["start_root"]))
     received = syncer.get_updates(store, entries, inputs.manifest, inputs.programs.graph)
     updates = {slot: each.state for slot, each in received.items()}
     return aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates), entries

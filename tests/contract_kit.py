@@ -21,7 +21,7 @@ from eth.vm.transaction_context import BaseTransactionContext
 from eth_abi.abi import decode, encode
 from eth_utils.crypto import keccak
 
-from zoo_compute.spec.params import DEVNET, ZEN, Preset
+from zoo_compute.spec.params import DEVNET, POLICY_DELAYED, ZEN, Preset
 
 ROOT = Path(__file__).resolve().parent.parent
 # Mutation runs point this at a changed copy.
@@ -157,6 +157,7 @@ class Play:
     anyone: Any = None
     sealed: dict[tuple[int, int, int], Offer] = field(default_factory=dict)
     refs: dict[int, list[tuple[Any, ...]]] = field(default_factory=dict)
+    made: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # the newest aggregation's claim
 
     def __post_init__(self) -> None:
         self.token = self.token or self.kit.zen
@@ -314,7 +315,7 @@ class Play:
         self.kit.settlement.commit(job, seat, run.turn, root, b"\x05" * 32, sender=operator.hot)
         scope = held.first << 16 | held.count
         prices = (held.count * held.price, held.count * held.pot_price)
-        fixed = (run.turn, run.round, seat, operator.id, scope, *prices, run.start_root, root)
+        fixed = (run.turn, run.round, seat, operator.id, scope, *prices, self._slots_root(job, run), root)
         return self._remember(job, (*fixed, self.now + run.window_s))
 
     def post_checkpoint(self, job: int, operator: Operator) -> tuple[Any, ...]:
@@ -324,7 +325,14 @@ class Play:
         root = keccak(encode(["uint256"] * 2, (job, run.turn + 1)))
         self.kit.settlement.post_checkpoint(job, run.turn, mask, root, b"\x06" * 32, sender=operator.hot)
         fixed = (run.turn, run.round, AGGREGATION, operator.id, mask, held.price, 0, run.start_root, root)
-        return self._remember(job, (*fixed, self.now + run.window_s))
+        self.made[job] = (*fixed, self.now + run.window_s)
+        return self._remember(job, self.made[job])
+
+    def _slots_root(self, job: int, run: Any) -> bytes:
+        """What slots start from: in a delayed job what the aggregation of the turn before did, where that stands."""
+        made = self.made.get(job)
+        follows = made is not None and (made[0] + 1, made[1] + 1) == (run.turn, run.round)
+        return bytes(made[7]) if made and follows and run.policy & POLICY_DELAYED else bytes(run.start_root)
 
     def _remember(self, job: int, ref: tuple[Any, ...]) -> tuple[Any, ...]:
         self.refs.setdefault(job, []).append(ref)

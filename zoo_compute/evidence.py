@@ -87,6 +87,7 @@ class Present:
     scope: int
     price: int
     pot_price: int
+    start_root: bytes
     root: bytes
     deadline: int
 

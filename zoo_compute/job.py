@@ -229,6 +229,7 @@ class ComputeJob:
             aggregation=self.aggregation.of(training.slots),
             compression=self.compression,
             carry=training.carry_rounds,
+            delay=training.delay,
             slot_s=limits.slot_s,
             aggregate_s=limits.aggregate_s,
             reexecute_s=limits.slot_s if limits.reexecute_s is None else limits.reexecute_s,

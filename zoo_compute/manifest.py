@@ -18,9 +18,18 @@ from repops.commitments import Array
 from repops.fields import BadField, between, canonical_json, nearest, parse_json, read
 from repops.merkle import sha256
 from zoo_compute.errors import UserError
-from zoo_compute.spec.params import MAX_DEPTH, MAX_FLOPS, MAX_ROUNDS, MAX_SECONDS, MAX_SLOTS
+from zoo_compute.spec.params import (
+    MAX_DEPTH,
+    MAX_FLOPS,
+    MAX_ROUNDS,
+    MAX_SECONDS,
+    MAX_SLOTS,
+    POLICY_DELAYED,
+    POLICY_ROLL_BACK,
+    POLICY_TOLERATE,
+)
 
-POLICIES = {"tolerate": 0, "roll back": 1}  # the numbers of `Terms.policy`
+POLICIES = {"tolerate": POLICY_TOLERATE, "roll back": POLICY_ROLL_BACK}  # as `Terms.policy` has them
 OUTERS = ("nesterov", "adamw")
 RULES = ("mean", "sent_mean", "clipped_mean", "median", "trimmed_mean", "krum", "geometric_median", "centred_clipping")
 MIXINGS = ("none", "nearest", "buckets")
@@ -229,6 +238,7 @@ class Manifest:
     depth: int = 4  # turns that may have claims that are not final
     compression: Compression = Compression()
     carry: int = 1  # rounds that a slot's private state lives while the same operator holds the slot
+    delay: int = 0  # 1: slots start from the checkpoint before the newest, and nobody waits for that
     policy: str = "tolerate"  # what a convicted worker's claim does to the rounds after it: a key of POLICIES
     aggregation: Aggregation = Aggregation()
     version: int = 1
@@ -251,6 +261,7 @@ class Manifest:
             between("manifest.keep_every", self.keep_every, 1, MAX_ROUNDS)
             between("manifest.carry", self.carry, 1, MAX_CARRY)
             between("manifest.depth", self.depth, 1, MAX_DEPTH)
+            between("manifest.delay", self.delay, 0, 1)
             if self.policy not in POLICIES:
                 raise BadField(f"manifest.policy: unknown policy {self.policy!r}; {nearest(self.policy, POLICIES)}")
             for name in ("slot_s", "aggregate_s", "reexecute_s"):
@@ -273,6 +284,11 @@ class Manifest:
     def keeps_residuals(self) -> bool:
         """Whether a slot's private state holds what compression kept back of its updates."""
         return self.carry > 1 and self.compression.loses
+
+    @property
+    def policy_bits(self) -> int:
+        """`Terms.policy`: what the contracts know of the policy and the delay."""
+        return POLICIES[self.policy] | self.delay * POLICY_DELAYED
 
     @property
     def joining(self) -> Joining:

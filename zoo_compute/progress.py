@@ -183,7 +183,7 @@ def waiting_for(view: JobView) -> str:
     if view.state == JobState.RUNNING and run:
         if run.waits:
             return f"round {run.round + 1} opens when the claims of {run.depth} turns before are final"
-        if run.inputs_complete(now):
+        if view.inputs_complete(now):
             late = "vacant" if not run.aggregator else f"by operator {run.aggregator}"
             return f"aggregation {late}, due in {format_seconds(max(0, run.aggregator_due - now))}"
         count = sum(seat.count for seat in view.vacant.values())

@@ -8,7 +8,7 @@ from typing import Any
 from zoo_compute.amounts import format_amount
 from zoo_compute.errors import UserError
 from zoo_compute.job import ComputeJob, Prices
-from zoo_compute.manifest import POLICIES, Manifest
+from zoo_compute.manifest import Manifest
 from zoo_compute.rounds import tokens_of
 from zoo_compute.spec import params
 from zoo_compute.spec.params import Preset, Terms
@@ -69,7 +69,7 @@ def terms_of(manifest: Manifest, work_root: bytes, prices: Prices, token: str) -
         reexecute_s=manifest.reexecute_s,
         flops=manifest.flops,
         depth=manifest.depth,
-        policy=POLICIES[manifest.policy],
+        policy=manifest.policy_bits,
     )
 
 

@@ -40,7 +40,8 @@ class TrainingSection:
     clip_norm: gradients are scaled to this global L2 norm at most; 0 turns it off. warmup_steps: in every round the rate
     of inner step h (from 0) is multiplied by min(1, (h + 1) / warmup_steps). accumulate: a step's batch is so many parts,
     whose gradients are averaged. carry_rounds: private state (the optimiser's, and what compression kept back) starts at
-    zero at every so many rounds; in between it lives on while the same operator holds the slot. The last six keys are for built-in models; a module of your own brings its optimizer.
+    zero at every so many rounds; in between it lives on while the same operator holds the slot. delay: with 1 a round's slots
+    start from the checkpoint before the newest, so that nobody waits while updates are exchanged. The last six keys are for built-in models; a module of your own brings its optimizer.
     """
 
     batch_size: int
@@ -55,6 +56,7 @@ class TrainingSection:
     outer_learning_rate: float = 0.7
     outer_momentum: float = 0.9
     carry_rounds: int = 1
+    delay: int = 0
     outer_optimizer: str = "nesterov"
     outer_beta2: float = 0.999
     outer_epsilon: float = 1e-8
@@ -72,6 +74,7 @@ class TrainingSection:
         between("training.clip_norm", self.clip_norm, 0.0, 1e6)
         between("training.accumulate", self.accumulate, 1, 2**16)
         between("training.carry_rounds", self.carry_rounds, 1, MAX_CARRY)
+        between("training.delay", self.delay, 0, 1)
         if self.batch_size % self.accumulate:
             raise BadField(f"training.accumulate: {self.accumulate} parts do not divide batch_size = {self.batch_size}")
 

@@ -26,7 +26,7 @@ def part_count(descriptor: Bytes[2048], element: uint256) -> uint256:
 @external
 @view
 def judge(
-    kind: uint256, frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[40960]
+    kind: uint256, frame: IEvidence.Frame, position: IEvidence.Position, data: Bytes[45056]
 ) -> bool:
     told: bytes32 = keccak256(abi_encode(kind, frame, position))
     assert len(data) == 32 and convert(slice(data, 0, 32), bytes32) == told, "evidence: it does not hold"

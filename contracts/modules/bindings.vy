@@ -44,13 +44,14 @@ struct Words:
     path: DynArray[bytes32, merkle.MAX_DEPTH]
 
 
-# A claim of slots; turn, round and start root are the aggregation's.
+# A claim of slots; turn and round are the aggregation's.
 struct Present:
     seat: uint256
     operator: uint256
     scope: uint256
     price: uint256
     pot_price: uint256
+    start_root: bytes32
     root: bytes32
     deadline: uint256
 

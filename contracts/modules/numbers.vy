@@ -25,6 +25,7 @@ MAX_FLOPS: constant(uint256) = 2**96 - 1
 
 # Policies of a job: what a worker's conviction does to the rounds after it. 0 is to tolerate it.
 ROLL_BACK: constant(uint256) = 1
+DELAYED: constant(uint256) = 2
 
 # Kinds of lots.
 SLOTS: constant(uint256) = 0

@@ -42,7 +42,7 @@ struct Terms:
     flops: uint256
     # The most turns that may have claims that are not final.
     depth: uint256
-    # What a convicted worker does to the rounds after: 0 tolerate, 1 roll back.
+    # Bits: 1 a convicted worker's round is done again; 2 slots start one turn behind.
     policy: uint256
 
 
@@ -63,7 +63,7 @@ def _check(terms: Terms):
     ), "tasks: seconds out of range"
     assert terms.flops >= 1 and terms.flops <= numbers.MAX_FLOPS, "tasks: flops out of range"
     assert terms.depth >= 1 and terms.depth <= numbers.MAX_DEPTH, "tasks: depth out of range"
-    assert terms.policy <= numbers.ROLL_BACK, "tasks: unknown policy"
+    assert terms.policy <= numbers.ROLL_BACK | numbers.DELAYED, "tasks: unknown policy"
 
 
 @internal
@@ -158,6 +158,6 @@ def _locks(terms: Terms) -> (uint256, uint256):
     left: uint256 = numbers.BPS - numbers.SLASH_BPS
     covering: uint256 = (restitution * numbers.BPS + left - 1) // left
     lock: uint256 = 2 * terms.max_price * turns
-    if terms.policy == numbers.ROLL_BACK:
+    if terms.policy & numbers.ROLL_BACK != 0:
         lock += covering
     return lock, covering + 2 * terms.aggregator_max_price * turns

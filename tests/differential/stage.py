@@ -286,7 +286,7 @@ class Stage:
         """A seat's results, by default those of the operator's only seat; the claim."""
         run, seat = self.world.run(job), self.seat_of(job, name) if seat is None else seat
         held = self.world.seat(job, seat)
-        root = results.round_root(held.first, held.count, run.turn, run.start_root)
+        root = results.round_root(held.first, held.count, run.turn, seats.slots_root(self.world, job))
         self.ok("settlement", "commit", f"{name} hot", job, seat, run.turn, root, b"b" * 32)
         return self.world.claims[job, seat, run.turn % (run.depth + 1)].claim
 

@@ -173,7 +173,7 @@ class Judge:
                 if each.operator != disputed.operator:
                     return b""
                 segment, end, update, path = result
-                leaf = merkle.result_root(frame.slot, kept.start_root, segment, end, update)
+                leaf = merkle.result_root(frame.slot, each.start_root, segment, end, update)
                 holds(merkle.climb(leaf, frame.slot - first, tuple(path)) == each.root)
                 return bytes(update if name.startswith(b"residual/") else end)
         holds([each.seat for each in seats] == [at for at in range(128) if kept.scope >> at & 1])
@@ -181,8 +181,8 @@ class Judge:
 
     def _seats(self, aggregation: Claim, present: Any) -> list[Claim]:
         """The claims given, each in the aggregation's mask and known."""
-        turn, start, seats = (aggregation.turn, aggregation.round), aggregation.start_root, []
-        for seat, operator, scope, price, pot, root, deadline in present:
+        turn, seats = (aggregation.turn, aggregation.round), []
+        for seat, operator, scope, price, pot, start, root, deadline in present:
             of = Claim(*turn, seat, operator, scope, price, pot, start, root, deadline)
             holds(of in self.job.claims, aggregation.scope >> seat & 1 == 1)
             seats.append(of)

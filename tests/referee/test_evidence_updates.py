@@ -135,7 +135,7 @@ def test_128_seats__the_most_there_are__are_counted_in_one_call(step: Traced):
     aggregation = replace(AGGREGATION, scope=2**128 - 1)
     frame, position, given = asked(step, "present", 0)
     given = replace(given, claim=aggregation, present=tuple(map(Present.of, seats)))
-    assert len(encode(given)) <= 40_960
+    assert len(encode(given)) <= 45_056
     assert verdict(found, replace(frame, claim=claim_hash(aggregation)), position, given) == ""  # it says 6
     assert found.judge._computation.get_gas_used() < 2_000_000
 

@@ -291,7 +291,7 @@ def test_proofs_that_are_longer_than_any_tree__revert_and_change_nothing(attacke
     attempts["pick"] = (game, place, child, [*path, *[EMPTY] * (32 + more)])
     attempts["open_leaf"] = (game, bytes(512 + more))
     number, claim, frame, kind, _ = attacked.evidence(game)
-    attempts["convict"] = (number, plain(claim), plain(frame), kind, bytes(40_960 + more))
+    attempts["convict"] = (number, plain(claim), plain(frame), kind, bytes(45_056 + more))
     for name, args in attempts.items():
         with pytest.raises(boa.BoaError) as error:
             getattr(referee, name)(*args, sender=dave)

@@ -25,7 +25,7 @@ JOB: dict[str, Any] = {
     "slots": range(1, 7),
     "quorum": range(1, 4),
     "depth": range(1, 5),
-    "policy": range(2),
+    "policy": range(4),
     "prices": draw_prices,
     "many": BITS,
     "standbys": BITS,

@@ -50,7 +50,7 @@ class Rounds(Walk):
 
     def commit_results(self, job: int, number: int) -> None:
         run, seat = self.s.world.run(job), self.s.world.seat(job, number)
-        root = results.round_root(seat.first, seat.count, run.turn, run.start_root)
+        root = results.round_root(seat.first, seat.count, run.turn, seats.slots_root(self.s.world, job))
         self.s.attempt("settlement", "commit", self.hot(seat.operator), job, number, run.turn, root, b"b" * 32)
 
     @when(is_running)

@@ -52,7 +52,15 @@ class SmallJob:
         results = [prover.result_of(self.reports[slot]) for slot in slots]
         data = prover.bundle_bytes(self.base["job"], self.base["round"], operator, results)
         root = prover.round_root(results).hex()
-        self.bundles.append({"bundle": self.store.add(data), "root": root, "operator": operator, "slots": slots})
+        self.bundles.append(
+            {
+                "bundle": self.store.add(data),
+                "root": root,
+                "operator": operator,
+                "slots": slots,
+                "start_root": self.base["start_root"],
+            }
+        )
         return self.bundles[-1]
 
     def sent(self, slot: int) -> Received:

@@ -97,11 +97,11 @@ def test_post__fewer_rounds_than_the_depth__locks_for_those(kit, play):
         ("tasks: flops out of range", {"flops": 2**96}),
         ("tasks: depth out of range", {"depth": 0}),
         ("tasks: depth out of range", {"depth": 17}),
-        ("tasks: unknown policy", {"policy": 2}),
+        ("tasks: unknown policy", {"policy": 4}),
         # Several causes: the first in the order of the text.
         ("tasks: rounds out of range", {"rounds": 0, "slots": 0, "quorum": 0}),
         ("tasks: quorum out of range", {"quorum": 0, "reserve": 0, "flops": 0}),
-        ("tasks: depth out of range", {"depth": 0, "policy": 2}),
+        ("tasks: depth out of range", {"depth": 0, "policy": 4}),
     ],
 )
 def test_post__terms_out_of_range__are_refused(play, reason, changes):

@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from zoo_compute.spec.params import AGGREGATOR_SEAT as AGGREGATOR_SEAT
-from zoo_compute.spec.params import KIND_AGGREGATOR, KIND_SLOTS, STANDARD_CAP_BIDDERS, Terms
+from zoo_compute.spec.params import KIND_AGGREGATOR, KIND_SLOTS, POLICY_DELAYED, STANDARD_CAP_BIDDERS, Terms
 from zoo_compute.spec.state import JobState as JobState
 from zoo_compute.spec.state import Phase
 
@@ -121,9 +121,6 @@ class Run:
     def inputs_closed(self, now: int) -> bool:
         """Nothing more can be committed in the open turn."""
         return self.holds == 0 and now >= self.inputs_close
-
-    def inputs_complete(self, now: int) -> bool:
-        return self.missing == 0 or self.inputs_closed(now)
 
 
 @dataclass(frozen=True)
@@ -297,6 +294,34 @@ class JobView:
         """The seats of slots that nobody holds, by number."""
         return self.held_by(0)
 
+    def inputs_complete(self, now: int) -> bool:
+        """Whether the open turn waits for no seat: with a quorum, not for those that nobody holds."""
+        run = self.run
+        if run is None or run.missing == 0 or run.inputs_closed(now):
+            return run is not None
+        return run.committed >= run.quorum and not any(
+            seat.operator and run.missing >> number & 1 for number, seat in self.holders.items()
+        )
+
+    @property
+    def delay(self) -> int:
+        """Turns that slots start behind their own (`Terms.policy`)."""
+        return int(bool(self.terms.policy & POLICY_DELAYED))
+
+    @property
+    def slots_root(self) -> bytes:
+        """What the slots of the newest turn start from: of a delayed job what the turn before did, where its aggregation stands."""
+        assert self.run is not None, "there are turns after the award"
+        newest = max(self.checkpoints, key=lambda c: c.turn, default=None)
+        if (
+            self.delay
+            and newest is not None
+            and newest.turn == self.run.turn - 1
+            and newest.round == self.run.round - 1
+        ):
+            return newest.start_root
+        return self.run.start_root
+
     def is_closed(self, turn: int) -> bool:
         """A turn is closed when there is a newer one, which may be waiting, or never come: its claims can be finalised."""
         return self.run is not None and turn < self.run.turn
@@ -328,9 +353,12 @@ class JobView:
         return max((c.round + 1 for c in line if c and (oldest is None or c.turn < oldest)), default=0)
 
     def checkpoint_of(self, round_: int, start_root: bytes | None = None) -> Checkpoint | None:
-        """The newest aggregation that made the checkpoint `round_` starts from, with this root; None for the initial state."""
+        """The newest aggregation that made the checkpoint `round_` starts from, with this root; None for the initial state.
+
+        In a delayed job that may be the one before.
+        """
         root = self.checkpoint_roots.get(round_) if start_root is None else start_root
-        found = [c for c in self.checkpoints if c.round == round_ - 1 and c.root == root]
+        found = [c for c in self.checkpoints if 0 <= round_ - 1 - c.round <= self.delay and c.root == root]
         return found[-1] if found else None
 
     def committed(self, turn: int) -> Mapping[int, Commit]:

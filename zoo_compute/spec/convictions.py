@@ -95,7 +95,7 @@ def _convict(w: World, job: int, claim: Claim, challengers: tuple[str, ...], now
 
 
 def _can_roll_back(run: Run, claim: Claim) -> bool:
-    return claim.is_aggregation or run.policy == POLICY_ROLL_BACK
+    return claim.is_aggregation or bool(run.policy & POLICY_ROLL_BACK)
 
 
 def _cost_of_doing_again(w: World, job: int, claim: Claim) -> int:
@@ -137,6 +137,6 @@ def _roll_back(w: World, job: int, claim: Claim) -> None:
     run = w.runs[job]
     for turn in range(claim.turn, run.turn):
         w.lanes[job, turn] = replace(w.lanes[job, turn], is_rolled_back=True)
-    w.runs[job] = replace(run, round=claim.round, start_root=claim.start_root)
+    w.runs[job] = replace(run, round=claim.round, start_root=w.lanes[job, claim.turn].start_root)
     if run.state == JobState.ENDED:
         seats.advance(w, job, JobState.RUNNING)

@@ -130,7 +130,8 @@ KIND_SLOTS: int = 0  # the lot of a job's slots
 KIND_AGGREGATOR: int = 1  # the lot of a job's aggregator seat
 
 POLICY_TOLERATE: int = 0  # a convicted worker's update stays in the checkpoints after it
-POLICY_ROLL_BACK: int = 1  # the round of a convicted worker is done again
+POLICY_ROLL_BACK: int = 1  # a bit: the round of a convicted worker is done again
+POLICY_DELAYED: int = 2  # a bit: slots start from what the turn before started from
 
 
 class Flow(IntEnum):
@@ -227,7 +228,7 @@ class Terms:
     reexecute_s: int
     flops: int  # of one slot-round
     depth: int  # turns that may have claims that are not final
-    policy: int  # POLICY_TOLERATE or POLICY_ROLL_BACK
+    policy: int  # POLICY_TOLERATE, or the bits of POLICY_ROLL_BACK and POLICY_DELAYED
 
 
 def escrow(terms: Terms) -> int:
@@ -263,7 +264,7 @@ def covering(terms: Terms) -> int:
 def lock_per_slot(terms: Terms) -> int:
     """Collateral behind one slot: twice the price at risk, and where a lie is rolled back what that costs."""
     own = LOCK_MULTIPLE * terms.max_price * turns_at_risk(terms)
-    return own + (covering(terms) if terms.policy == POLICY_ROLL_BACK else 0)
+    return own + (covering(terms) if terms.policy & POLICY_ROLL_BACK else 0)
 
 
 def aggregator_lock(terms: Terms) -> int:

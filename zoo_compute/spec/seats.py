@@ -3,7 +3,15 @@
 from dataclasses import replace
 
 from zoo_compute.spec import bits, jobs, registry
-from zoo_compute.spec.params import AGGREGATOR_SEAT, KIND_AGGREGATOR, MAX_SEATS, slash_of, turns_at_risk, window_s
+from zoo_compute.spec.params import (
+    AGGREGATOR_SEAT,
+    KIND_AGGREGATOR,
+    MAX_SEATS,
+    POLICY_DELAYED,
+    slash_of,
+    turns_at_risk,
+    window_s,
+)
 from zoo_compute.spec.refusal import require
 from zoo_compute.spec.state import JobState, Lane, Run, Seat, World
 
@@ -54,9 +62,11 @@ def inputs_closed(run: Run, now: int) -> bool:
     return run.holds == 0 and now >= run.inputs_close
 
 
-def inputs_complete(run: Run, now: int) -> bool:
-    """May the open turn be closed, or found short of its quorum?"""
-    return run.missing == 0 or inputs_closed(run, now)
+def inputs_complete(w: World, job: int, now: int) -> bool:
+    """May the open turn be closed, or found short of its quorum? With a quorum it waits for no seat that nobody holds."""
+    run = w.runs[job]
+    held = [seat for seat in range(run.seats) if is_missing(run, seat) and w.seats[job, seat].operator]
+    return inputs_closed(run, now) or run.missing == 0 or (run.committed >= run.quorum and not held)
 
 
 def present(run: Run) -> int:
@@ -78,6 +88,14 @@ def since(run: Run, now: int) -> int:
     return now - run.held_s
 
 
+def slots_root(w: World, job: int) -> bytes:
+    """What the slots of the newest turn start from: in a delayed job what the turn before started from, where that stands."""
+    run = w.runs[job]
+    before = w.lanes.get((job, run.turn - 1))
+    is_behind = run.policy & POLICY_DELAYED and before is not None and not before.is_rolled_back
+    return before.start_root if before is not None and is_behind else run.start_root
+
+
 # Turns ---------------------------------------------------------------------------------------------------------------
 
 
@@ -94,7 +112,7 @@ def close_turn(w: World, job: int, *, more: int) -> None:
     """What was committed in the open turn, if one is open, becomes pending; the turn after it waits."""
     run = w.runs[job]
     if run.is_open:
-        w.lanes[job, run.turn] = Lane(bits.popcount(present(run)) + more)
+        w.lanes[job, run.turn] = Lane(bits.popcount(present(run)) + more, start_root=run.start_root)
         w.runs[job] = replace(run, turn=run.turn + 1, opened_at=0, committed=0, missing=bits.full(run.seats))
 
 

@@ -56,7 +56,8 @@ def commit(w: World, msg: Message, job: int, seat: int, turn: int, root: bytes, 
         price, pot_price = price + pot_price, 0
     w.seats[job, seat] = replace(held, pot=held.pot - pot_price)
     scope = held.first << 16 | held.count
-    _post(w, job, Claim(turn, run.round, seat, held.operator, scope, price, pot_price, run.start_root, root, msg.now))
+    start_root = seats.slots_root(w, job)
+    _post(w, job, Claim(turn, run.round, seat, held.operator, scope, price, pot_price, start_root, root, msg.now))
     missing = bits.without(run.missing, bits.bit(seat))
     w.runs[job] = replace(run, missing=missing, committed=run.committed + held.count)
 
@@ -117,7 +118,7 @@ def post_checkpoint(w: World, msg: Message, job: int, turn: int, mask: int, root
     run, held = w.run(job), w.seat(job, AGGREGATOR_SEAT)
     _require_open(run, turn)
     _require_hot(w, msg, held.operator)
-    require(seats.inputs_complete(run, msg.now), "settlement: inputs open")
+    require(seats.inputs_complete(w, job, msg.now), "settlement: inputs open")
     require(mask == seats.present(run), "settlement: mask differs")
     require(run.committed >= run.quorum, "settlement: quorum not reached")
     _post(
@@ -137,7 +138,7 @@ def abandon(w: World, msg: Message, job: int) -> None:
     """Ends a job that cannot go on; what was committed in the open turn stays payable."""
     run = w.run(job)
     require(run.state == JobState.RUNNING, "settlement: not running")
-    is_short = seats.inputs_complete(run, msg.now) and run.committed < run.quorum
+    is_short = seats.inputs_complete(w, job, msg.now) and run.committed < run.quorum
     is_leaderless = w.seat(job, AGGREGATOR_SEAT).operator == 0 and run.holds == 0 and msg.now > run.aggregator_due
     require(run.is_open and (is_short or is_leaderless), "settlement: job can go on")
     seats.close_turn(w, job, more=0)

@@ -320,6 +320,7 @@ class Lane:
 
     pending: int = 0
     is_rolled_back: bool = False
+    start_root: bytes = EMPTY_BYTES32  # what it started from
 
 
 @dataclass(frozen=True, slots=True)

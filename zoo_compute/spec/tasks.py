@@ -8,8 +8,8 @@ from zoo_compute.spec.params import (
     MAX_ROUNDS,
     MAX_SECONDS,
     MAX_SLOTS,
+    POLICY_DELAYED,
     POLICY_ROLL_BACK,
-    POLICY_TOLERATE,
     Terms,
     escrow,
     windows,
@@ -60,7 +60,7 @@ def check_terms(terms: Terms) -> None:
     require(all(1 <= value <= MAX_SECONDS for value in seconds), "tasks: seconds out of range")
     require(1 <= terms.flops <= MAX_FLOPS, "tasks: flops out of range")
     require(1 <= terms.depth <= MAX_DEPTH, "tasks: depth out of range")
-    require(terms.policy in (POLICY_TOLERATE, POLICY_ROLL_BACK), "tasks: unknown policy")
+    require(0 <= terms.policy <= POLICY_ROLL_BACK | POLICY_DELAYED, "tasks: unknown policy")
 
 
 def cancel(w: World, msg: Message, job: int) -> None:
