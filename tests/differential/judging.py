@@ -370,3 +370,51 @@ def a_lock_is_free_once_nothing_it_stands_behind_can_be_convicted(s: Stage) -> N
     for _ in range(6):
         s.play_round(job)
     s.settle(job)
+
+
+@scenario
+def a_delayed_job_that_is_rolled_back_starts_from_the_checkpoint_itself(s: Stage) -> None:
+    s.register_all()
+    for lies_in_turn in (0, 1, 2):
+        job = s.running(STANDBYS, AGGREGATORS, policy=3, rounds=5, depth=4, token="usd")
+        lie, made = None, [s.world.terms[job].state_root]
+        for turn in range(3):
+            claim = s.commit(job, "alice")
+            lie = claim if turn == lies_in_turn else lie
+            s.commit_all(job)
+            made.append(s.post_checkpoint(job).root)
+        assert lie is not None
+        assert lie.start_root == made[max(0, lies_in_turn - 1)]
+        s.convict(job, lie, "stranger")
+        run = s.world.run(job)
+        assert (run.round, run.start_root) == (lies_in_turn, made[lies_in_turn])
+        s.until_open(job)
+        s.take_over(job, lie.seat, "carol")
+        again = s.commit(job, "carol")
+        assert (again.round, again.start_root) == (lies_in_turn, made[lies_in_turn])
+        s.commit_all(job)
+        s.post_checkpoint(job)
+        s.until_open(job)
+        assert s.commit(job, "carol").start_root == made[lies_in_turn]
+        while s.world.run(job).state == JobState.RUNNING:
+            s.play_round(job)
+        s.settle(job)
+
+
+@scenario
+def a_false_aggregation_of_a_delayed_job_is_done_again(s: Stage) -> None:
+    s.register_all()
+    job = s.running(SLOTS, {"dave": Offer(30, 1, True), "erin": Offer(31, 1, True)}, policy=2, rounds=4, depth=4)
+    s.play_round(job)
+    s.commit_all(job)
+    lie = s.post_checkpoint(job)
+    s.commit_all(job)
+    s.convict(job, lie, "stranger")
+    run = s.world.run(job)
+    assert (run.round, run.start_root) == (1, lie.start_root)
+    s.until_open(job)
+    s.take_over(job, AGGREGATOR_SEAT, "erin")
+    assert s.commit(job, "alice").start_root == lie.start_root
+    while s.world.run(job).state == JobState.RUNNING:
+        s.play_round(job)
+    s.settle(job)

@@ -477,3 +477,72 @@ def a_job_has_at_most_128_seats(s: Stage) -> None:
     s.to(s.world.run(job).inputs_close)
     s.ok("settlement", "abandon", "stranger", job)
     s.settle(job)
+
+
+@scenario
+def slots_of_a_delayed_job_start_one_checkpoint_behind(s: Stage) -> None:
+    s.register_all()
+    for policy in (0, 2):
+        job = s.running(SLOTS, AGGREGATORS, policy=policy, rounds=4, depth=2)
+        starts, made = [], [s.world.terms[job].state_root]
+        for _ in range(4):
+            s.until_open(job)
+            starts.append([s.commit(job, name).start_root for name in ("alice", "bob")])
+            claim = s.post_checkpoint(job)
+            assert claim.start_root == made[-1]
+            made.append(claim.root)
+        behind = [made[0], *made[:3]] if policy else made[:4]
+        assert starts == [[root, root] for root in behind]
+        assert len(set(made)) == 5
+        s.settle(job)
+
+
+@scenario
+def a_round_waits_for_no_seat_that_nobody_holds(s: Stage) -> None:
+    s.register_all()
+    job = s.running(SLOTS, AGGREGATORS, quorum=2)
+    alice, bob = s.seat_of(job, "alice"), s.seat_of(job, "bob")
+    dave = s.world.run(job).turn
+    s.ok("settlement", "decline", "bob hot", job, bob, 2)
+    s.no("settlement: inputs open", "settlement", "post_checkpoint", "dave hot", job, dave, 0, ROOT, CID)
+    s.commit(job, "alice")
+    assert s.now < s.world.run(job).inputs_close
+    s.post_checkpoint(job)
+    # Who takes it over meanwhile is waited for.
+    s.until_open(job)
+    s.take_over(job, bob, "carol")
+    s.commit(job, "alice")
+    mask = 1 << alice
+    s.no(
+        "settlement: inputs open",
+        "settlement",
+        "post_checkpoint",
+        "dave hot",
+        job,
+        s.world.run(job).turn,
+        mask,
+        ROOT,
+        CID,
+    )
+    s.commit(job, "carol")
+    s.post_checkpoint(job)
+
+
+@scenario
+def without_its_quorum_a_round_waits_for_a_vacant_seat(s: Stage) -> None:
+    s.register_all()
+    job = s.running(SLOTS, AGGREGATORS, quorum=3)
+    s.ok("settlement", "decline", "bob hot", job, s.seat_of(job, "bob"), 2)
+    claim = s.commit(job, "alice")
+    s.no(
+        "settlement: inputs open",
+        "settlement",
+        "post_checkpoint",
+        "dave hot",
+        job,
+        claim.turn,
+        1 << claim.seat,
+        ROOT,
+        CID,
+    )
+    s.no("settlement: job can go on", "settlement", "abandon", "stranger", job)
