@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from keepers import asking
 from keepers.orders import (
+    Advance,
     Aggregate,
     CommitTrained,
     Duty,
@@ -191,6 +192,7 @@ def _while_running(view: JobView, run: Run, me: Me, progress: Progress) -> Itera
     yield from _time_out_others(view, run, me, _turn(view, me, run.turn))
     yield from _take_vacant(view, run, me, progress)
     yield from _aggregate(view, run, me, progress)
+    yield from _go_on(view, run, me, progress)
     yield from _replace_aggregator(view, run, me)
 
 
@@ -305,6 +307,18 @@ def _aggregate(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[
         yield PostAggregate(present_mask(view, run))
     elif progress.fetched.issuperset(commit.seat for commit in present(view)):
         yield Aggregate()
+
+
+def _go_on(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
+    """Make the next checkpoint as the aggregator will, and train from it before it is posted."""
+    mine = view.held_by(me.operator)
+    last = run.round + 1 >= run.rounds
+    if not mine or last or not run.inputs_complete(view.now) or run.committed < run.quorum:
+        return
+    if progress.advanced:
+        yield from (Train(slot, ahead=True) for seat in mine.values() for slot in seat.slots)
+    elif progress.advances and run.aggregator != me.operator and progress.here >= {c.seat for c in present(view)}:
+        yield Advance()
 
 
 def _replace_aggregator(view: JobView, run: Run, me: Me) -> Iterator[Duty]:

@@ -137,9 +137,23 @@ def present(view: JobView) -> list[Commit]:
 
 def aggregate_name(view: JobView) -> str:
     """Of the results combined, not of the turn: the same ones in a turn done again are not combined again."""
+    return f"aggregate-{_combination(view)}"
+
+
+def advance_name(view: JobView) -> str:
+    """Of the same by who need not post it."""
+    return f"advance-{_combination(view)}"
+
+
+def advance_request(view: JobView) -> dict[str, Any]:
+    """As the aggregator's, of what is in the store: what is not, is left to the aggregator."""
+    return {**aggregate_request(view, {}), "peers": []}
+
+
+def _combination(view: JobView) -> str:
     run = _run(view)
     results = sha256(b"".join(commit.scope.to_bytes(32, "big") + commit.root for commit in present(view)))
-    return f"aggregate-{view.job}-{run.round}-{run.start_root.hex()[:16]}-{results.hex()[:16]}"
+    return f"{view.job}-{run.round}-{run.start_root.hex()[:16]}-{results.hex()[:16]}"
 
 
 def aggregate_request(view: JobView, fetched: Mapping[int, str]) -> dict[str, Any]:
