@@ -46,7 +46,7 @@ class Paced:
     def prepare(self, request: dict[str, Any], store: Store) -> dict[str, Any]:
         return {**prepare(request, store), "slot_s": ESTIMATE * self._slot_s}
 
-    def train(self, request: dict[str, Any], store: Store) -> dict[str, Any]:
+    def train(self, request: dict[str, Any], store: Store, progress: Callable[[int, float], None]) -> dict[str, Any]:
         place = {"round": request["round"], "slot": request["slot"]}
         began = time.time()
         self._tell("began", **place)
@@ -54,13 +54,14 @@ class Paced:
         self._tell("fetched", **place)
         first = True
 
-        def progress(step: int, loss: float) -> None:
+        def told(step: int, loss: float) -> None:
             nonlocal first
             if first:
                 self._tell("first_step", **place)
             first = False
+            progress(step, loss)
 
-        answer = run_shard(request, store, progress=progress)
+        answer = run_shard(request, store, progress=told)
         worked_s = time.time() - began
         time.sleep(max(0.0, self._slot_s - worked_s))
         self._tell("ended", **place, worked_s=worked_s, tokens=answer["tokens"])

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from keepers import asking
 from keepers.orders import (
+    Advance,
     Aggregate,
     CommitTrained,
     Duty,
@@ -191,6 +192,7 @@ def _while_running(view: JobView, run: Run, me: Me, progress: Progress) -> Itera
     yield from _time_out_others(view, run, me, _turn(view, me, run.turn))
     yield from _take_vacant(view, run, me, progress)
     yield from _aggregate(view, run, me, progress)
+    yield from _go_on(view, run, me, progress)
     yield from _replace_aggregator(view, run, me)
 
 
@@ -210,14 +212,10 @@ def _missing(run: Run, seat: int) -> bool:
 
 
 def _train_and_commit(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
-    """Train the seat that is due first before the others, each from its first slot on; commit a seat when it is whole.
-
-    A delayed job's next turn starts from what is known already: when all is committed its training begins.
-    """
-    held = view.held_by(me.operator)
-    due = {number: seat for number, seat in held.items() if _missing(run, number)}
+    """Train the seat that is due first before the others, each from its first slot on; commit a seat when it is whole."""
+    due = {number: seat for number, seat in view.held_by(me.operator).items() if _missing(run, number)}
     if run.inputs_closed(view.now):
-        due = {}
+        return
     for number, seat in sorted(due.items(), key=lambda item: item[1].deadline(run)):
         known = progress.trained | progress.given_up
         yield from (Train(slot) for slot in seat.slots if slot not in known)
@@ -228,9 +226,6 @@ def _train_and_commit(view: JobView, run: Run, me: Me, progress: Progress) -> It
             yield CommitTrained(number)
         elif lost or (whole and pressed):  # what is trained is committed once the chain says that the seat ends there
             yield Send("settlement", "decline", (view.job, number, seat.count - whole))
-    if view.delay and not due and run.round + 1 < run.rounds:
-        known = progress.trained_ahead
-        yield from (Train(slot, ahead=True) for seat in held.values() for slot in seat.slots if slot not in known)
 
 
 def _time_out_others(view: JobView, run: Run, me: Me, patience_s: int) -> Iterator[Duty]:
@@ -312,6 +307,29 @@ def _aggregate(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[
         yield PostAggregate(present_mask(view, run))
     elif progress.fetched.issuperset(commit.seat for commit in present(view)):
         yield Aggregate()
+
+
+def _go_on(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
+    """Make the next checkpoint as the aggregator will, and train from it before it is posted.
+
+    A delayed job's next turn starts from what is known already: its training begins when all of mine is committed.
+    """
+    mine = view.held_by(me.operator)
+    last = run.round + 1 >= run.rounds
+    if not mine or last:
+        return
+    is_complete = view.inputs_complete(view.now) and run.committed >= run.quorum
+    if view.delay and any(_missing(run, number) for number in mine):
+        return
+    if view.delay or (is_complete and progress.advanced):
+        yield from (Train(slot, ahead=True) for seat in mine.values() for slot in seat.slots)
+    elif (
+        is_complete
+        and progress.advances
+        and run.aggregator != me.operator
+        and progress.here >= {c.seat for c in present(view)}
+    ):
+        yield Advance()
 
 
 def _replace_aggregator(view: JobView, run: Run, me: Me) -> Iterator[Duty]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from keepers.advancing import made_here
 from keepers.orders import Missing, Progress
 from keepers.requests import (
     aggregate_name,
@@ -44,9 +45,10 @@ def progress_of(work: WorkQueue, view: JobView, operator: int) -> Progress:
     return Progress(
         slot_s,
         trained=frozenset(slot for slot, status in states.items() if status.state == "done"),
-        trained_ahead=_trained_ahead(work, view, operator),
         given_up=frozenset(slot for slot, status in states.items() if status.state == "failed"),
         aggregated=combined.state == "done",
+        advances=bool(prepared.result and prepared.result.get("advances")),
+        advanced=made_here(work, view, operator) is not None,
         # What failed here for a reason of my own is left to the aggregation, which says why.
         fetched=frozenset(seat for seat, status in fetched.items() if status.state in ("done", "failed")),
         missing=missing,
@@ -59,27 +61,17 @@ def carry_of(work: WorkQueue, view: JobView) -> int:
     return int(prepared.get("carry", 1)) if prepared else 1
 
 
-def trained(work: WorkQueue, view: JobView, slot: int, *, ahead: bool = False) -> WorkStatus:
-    """How far the open turn's training of a slot is; or the next one's."""
-    return work.status(train_name(view, slot, carry_of(work, view), ahead=ahead))
+def trained(work: WorkQueue, view: JobView, slot: int) -> WorkStatus:
+    """How far the open turn's training of a slot is."""
+    return work.status(train_name(view, slot, carry_of(work, view)))
 
 
-def _trained_ahead(work: WorkQueue, view: JobView, operator: int) -> frozenset[int]:
-    """Of the slots that I committed in the open turn those whose next round is trained, or given up."""
-    if not view.delay or view.run is None:
-        return frozenset()
-    mine = [seat.slots for n, seat in view.held_by(operator).items() if not view.run.missing >> n & 1]
-    states = {slot: trained(work, view, slot, ahead=True).state for run in mine for slot in run}
-    return frozenset(slot for slot, state in states.items() if state in ("done", "failed"))
-
-
-def training(work: WorkQueue, view: JobView, slot: int, *, ahead: bool = False) -> tuple[str, dict[str, Any]]:
+def training(work: WorkQueue, view: JobView, slot: int) -> tuple[str, dict[str, Any]]:
     """The name of a slot's training, and the request; with what its last round left on this machine."""
     carry = carry_of(work, view)
-    before = trained_before(view, slot, carry, ahead=ahead)
+    before = trained_before(view, slot, carry)
     last = work.status(before).result if before else None
-    private = last["private"] if last else None
-    return train_name(view, slot, carry, ahead=ahead), train_request(view, slot, carry, private, ahead=ahead)
+    return train_name(view, slot, carry), train_request(view, slot, carry, last["private"] if last else None)
 
 
 def bundle_to_fetch(work: WorkQueue, store: Store, view: JobView, commit: Commit) -> str:

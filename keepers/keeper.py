@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from eth_account.signers.local import LocalAccount
 from eth_utils.crypto import keccak
 
 from keepers import deposits
+from keepers.advancing import Prefetching, after, made_here
 from keepers.bidding import Sealer
 from keepers.challenging import Mismatches
 from keepers.config import OperatorConfig
@@ -25,6 +27,7 @@ from keepers.disputing import Disputing
 from keepers.duties import duties, trained_s, wants
 from keepers.gathering import bundle_to_fetch, bundles_fetched, progress_of, trained, training
 from keepers.orders import (
+    Advance,
     Aggregate,
     CommitTrained,
     DemandChunk,
@@ -40,6 +43,8 @@ from keepers.orders import (
     Train,
 )
 from keepers.requests import (
+    advance_name,
+    advance_request,
     aggregate_name,
     aggregate_request,
     fetch_name,
@@ -60,7 +65,7 @@ from zoo_compute.chain.events import scan
 from zoo_compute.chain.network import write_atomically
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job, read_operator
-from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind, OperatorView
+from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind, OperatorView, Run
 from zoo_compute.errors import NeedsOperator, Refusal, Retryable
 from zoo_compute.gpu import PERIODS
 from zoo_compute.home import DRAINING
@@ -96,6 +101,10 @@ class Keeper:
         self._slot_seconds: dict[int, float] = {}  # job -> timed seconds of one of its slot-rounds
         self._slot_paces: dict[int, tuple[float, ...]] = {}  # job -> `Me.paces`
         self._bound: dict[int, bool] = {}  # job -> money of mine is still in it
+        self._prefetching = Prefetching(store, self.work.wake)
+        self._ahead: dict[
+            int, tuple[int, bytes]
+        ] = {}  # job -> round that was begun before its checkpoint was posted, its root
         self._peers: list[str] = []
         self._endpoints: dict[int, str] = {}  # operator -> where its store serves blocks
         self._unseen = chain.network.first_block  # first block whose announcements were not read
@@ -170,9 +179,14 @@ class Keeper:
         if mine and self.config.endpoint and self._endpoints.get(mine) != self.config.endpoint:
             self.sender.send(self.chain.registry.announce(mine, self.config.endpoint))
         others = [url for operator, url in self._endpoints.items() if operator != mine and _is_gateway(url)]
-        self._peers = [*dict.fromkeys([*self.chain.network.storage, *others])]
+        self.use_peers([*dict.fromkeys([*self.chain.network.storage, *others])], self._endpoints)
+
+    def use_peers(self, peers: list[str], endpoints: Mapping[int, str]) -> None:
+        """endpoints: by operator, those of `peers` that are its own."""
+        self._peers = peers
         if isinstance(self.store, BlockStore):
-            self.store.set_peers(self._peers)
+            self.store.set_peers(peers)
+        self._prefetching.set_peers(peers, endpoints)
 
     def _serve(self, view: JobView, operator: OperatorView | None) -> bool:
         """Do what is due for one job; whether money of mine is still bound in it."""
@@ -259,7 +273,21 @@ class Keeper:
         progress = progress_of(self.work, view, operator)
         if progress.slot_s is not None:
             self._slot_seconds[view.job] = progress.slot_s
+        if view.run is not None and view.state == JobState.RUNNING:
+            self.work.tell_newest(view.job, view.run.round, view.slots_root)
+            self._compare(view, view.run)
+            if progress.advances and view.held_by(operator):
+                progress = replace(progress, here=self._prefetching.look_at(view))
         return progress
+
+    def _compare(self, view: JobView, run: Run) -> None:
+        """Say so where the chain has another checkpoint than I made: an aggregator that lied, or my own machine."""
+        begun = self._ahead.get(view.job)
+        if begun is not None and run.round >= begun[0]:
+            del self._ahead[view.job]
+            if begun[0] == run.round and begun[1] != run.start_root:
+                found, posted = begun[1].hex(), run.start_root.hex()
+                log.error("job %d: checkpoint %d is %s on chain, %s as made here", view.job, run.round, posted, found)
 
     def _perform(self, view: JobView, duty: Duty) -> None:
         match duty:
@@ -275,8 +303,16 @@ class Keeper:
                 self._open_bid(view, duty)
             case Prepare():
                 self._ask("work.prepare", prepare_name(view), prepare_request(view))
-            case Train(slot, ahead):
-                self._ask("work.train", *training(self.work, view, slot, ahead=ahead))
+            case Train(slot, ahead=False):
+                self._ask("work.train", *training(self.work, view, slot))
+            case Train(slot):
+                made = None if view.delay else made_here(self.work, view, self.config.operator)
+                follows = after(view, made)
+                if made is not None and follows.run is not None:
+                    self._ahead[view.job] = (follows.run.round, made.root)
+                self._ask("work.train", *training(self.work, follows, slot))
+            case Advance():
+                self._ask("work.advance", advance_name(view), advance_request(view))
             case CommitTrained(seat):
                 self._commit(view, seat)
             case Fetch(seat):
@@ -304,7 +340,7 @@ class Keeper:
             self._locked_now += count * view.run.lock
 
     def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
-        return self.work.submit(task, name, {**request, "peers": self._peers})
+        return self.work.submit(task, name, {"peers": self._peers, **request})
 
     def _send(self, view: JobView, call: Call, *, value: int = 0) -> None:
         """Send, and let a refusal of one duty not keep the next ones from being done."""

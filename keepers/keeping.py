@@ -20,13 +20,16 @@ from keepers.keeper import Keeper, write_status
 from keepers.work import WorkQueue
 from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import connect
+from zoo_compute.chain.events import scan
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.sender import Sender
 from zoo_compute.errors import Unreachable, ZooError
 from zoo_compute.store import open_store
 
 log = logging.getLogger("zoo.process")
+CLAIMS = ("ResultsCommitted", "CheckpointPosted")
 PEERS_EVERY_TICKS = 10
+GLANCES = 4  # in the time between two looks: whether something was committed or posted, which is worth a look at once
 
 
 def run_keeper(config: OperatorConfig) -> None:
@@ -65,6 +68,7 @@ def run_keeper(config: OperatorConfig) -> None:
                 time.sleep(config.poll_s)
 
         threading.Thread(target=beat, name="beat", daemon=True).start()
+        threading.Thread(target=glance, args=(keeper, config.poll_s), name="glance", daemon=True).start()
         if config.operator:
             answering = Answering(config.operator, keeper.chain, keeper.sender, keeper.store)
             threading.Thread(target=answering.run, name="answering", daemon=True).start()
@@ -82,6 +86,20 @@ def run_keeper(config: OperatorConfig) -> None:
         without_gossip=True,
         without_heartbeat=True,
     ).start()
+
+
+def glance(keeper: Keeper, poll_s: float) -> None:
+    """Wake the keeper when the chain has a new claim: its next look may be most of a second away."""
+    seen = 0
+    while True:
+        time.sleep(poll_s / GLANCES)
+        try:
+            head = keeper.chain.w3.eth.block_number
+            if seen and head > seen and any(scan(keeper.chain, seen + 1, head, names=CLAIMS)):
+                keeper.work.wake()
+            seen = head
+        except (ZooError, redis.RedisError, OperationalError) as error:
+            log.warning("%s; will try again", error)
 
 
 def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Keeper:

@@ -60,19 +60,23 @@ class Missing:
 class Progress:
     """My own work on the job.
 
-    slot_s: timed seconds of one slot-round (None: not timed). trained, given_up: slots of the open round; trained_ahead: both, of the next one. failed: the inputs could
+    slot_s: timed seconds of one slot-round (None: not timed). trained, given_up: slots of the open round. failed: the inputs could
     not be fetched, are not what was committed to, or do not fit this machine. fetched: seats whose claims of the open turn are here.
     missing: by seat whose claim it is of; the aggregator's seat: of the checkpoint that the open turn starts from.
+    advances: combining a turn's updates takes fewer bytes than the next checkpoint has. here: seats whose claims of the open
+    turn are in my store. advanced: what the open turn makes is known here.
     """
 
     slot_s: float | None = None
     trained: frozenset[int] = frozenset()
-    trained_ahead: frozenset[int] = frozenset()
     given_up: frozenset[int] = frozenset()
     aggregated: bool = False
     failed: bool = False
     fetched: frozenset[int] = frozenset()
     missing: Mapping[int, Missing] = field(default_factory=dict)
+    advances: bool = False
+    here: frozenset[int] = frozenset()
+    advanced: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,8 +111,10 @@ class Prepare:
 
 @dataclass(frozen=True)
 class Train:
+    """ahead: of the next round, from the checkpoint that I made of the open turn; of a delayed job, from the newest."""
+
     slot: int
-    ahead: bool = False  # for the turn after the open one
+    ahead: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,8 +146,25 @@ class Aggregate:
 
 
 @dataclass(frozen=True)
+class Advance:
+    """Combine what is present in the open turn, to train from it before it is posted."""
+
+
+@dataclass(frozen=True)
 class PostAggregate:
     mask: int  # of the seats that are present
 
 
-Duty = Send | SealBid | OpenBid | Prepare | Train | CommitTrained | Fetch | DemandChunk | Aggregate | PostAggregate
+Duty = (
+    Send
+    | SealBid
+    | OpenBid
+    | Prepare
+    | Train
+    | CommitTrained
+    | Fetch
+    | DemandChunk
+    | Aggregate
+    | Advance
+    | PostAggregate
+)

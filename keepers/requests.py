@@ -54,16 +54,10 @@ def prepare_request(view: JobView) -> dict[str, Any]:
     return _base(view, 0, view.checkpoint_roots[0])
 
 
-def train_name(view: JobView, slot: int, carry: int = 1, *, ahead: bool = False) -> str:
-    """The same for a round done again from the same states: what was trained is used again. ahead: of a delayed job's next turn."""
-    _, round_, start_root = _turn(view, ahead)
-    return _train_name(view.job, round_, slot, start_root, _training(view, slot, carry, ahead))
-
-
-def _turn(view: JobView, ahead: bool) -> tuple[int, int, bytes]:
-    """The newest turn, or the one after it: turn, round, what its slots start from."""
+def train_name(view: JobView, slot: int, carry: int = 1) -> str:
+    """The same for a round done again from the same states: what was trained is used again."""
     run = _run(view)
-    return (run.turn + 1, run.round + 1, run.start_root) if ahead else (run.turn, run.round, view.slots_root)
+    return _train_name(view.job, run.round, slot, view.slots_root, _training(view, slot, carry))
 
 
 def _train_name(job: int, round_: int, slot: int, start_root: bytes, before: Sequence[Commit]) -> str:
@@ -72,36 +66,28 @@ def _train_name(job: int, round_: int, slot: int, start_root: bytes, before: Seq
     return "-".join(filter(None, (f"train-{job}-{round_}-{slot}-{start_root.hex()[:16]}", went)))
 
 
-def train_request(
-    view: JobView, slot: int, carry: int = 1, private: str | None = None, *, ahead: bool = False
-) -> dict[str, Any]:
+def train_request(view: JobView, slot: int, carry: int = 1, private: str | None = None) -> dict[str, Any]:
     """private: what my worker kept of the slot's last round."""
-    _, round_, start_root = _turn(view, ahead)
-    given = {"slot": slot, "before": _links(view, _training(view, slot, carry, ahead)), "private": private}
-    return {**_base(view, round_, start_root), **given, "asked_at": view.now}
+    run = _run(view)
+    given = {"slot": slot, "before": _links(view, _training(view, slot, carry)), "private": private}
+    return {**_base(view, run.round, view.slots_root), **given, "asked_at": view.now}
 
 
-def trained_before(view: JobView, slot: int, carry: int, *, ahead: bool = False) -> str | None:
+def trained_before(view: JobView, slot: int, carry: int) -> str | None:
     """The name under which the round was trained that the slot goes on from; None where there is none."""
-    before = _training(view, slot, carry, ahead)
+    before = _training(view, slot, carry)
     return _train_name(view.job, before[-1].round, slot, before[-1].start_root, before[:-1]) if before else None
 
 
-def _training(view: JobView, slot: int, carry: int, ahead: bool = False) -> list[Commit]:
-    """The claims that a slot of a turn goes on from, oldest first: those of who committed it, else of who holds it.
-
-    ahead: the open turn's claims count as aggregated, which they will be unless something is wrong.
-    """
-    turn, round_, _ = _turn(view, ahead)
-    if is_restart(round_, carry):
+def _training(view: JobView, slot: int, carry: int) -> list[Commit]:
+    """The claims that a slot of the open turn goes on from, oldest first: those of who committed it, else of who holds it."""
+    run = _run(view)
+    if is_restart(run.round, carry):
         return []
-    made = [commit for commit in present(view) if slot in commit.slots]
+    made = [commit.operator for commit in present(view) if slot in commit.slots]
     held = [seat.operator for seat in view.holders.values() if slot in seat.slots]
-    if ahead and made and made[0].operator in held:
-        found = [*_before(view, made[0], slot), made[0]]
-    else:
-        found = _before(view, Place(turn, round_, ([commit.operator for commit in made] + held)[0]), slot)
-    return found[-(round_ % carry) :]
+    operator = (made + held)[0]
+    return _before(view, Place(run.turn, run.round, operator), slot)[-(run.round % carry) :]
 
 
 class Place(NamedTuple):
@@ -151,9 +137,23 @@ def present(view: JobView) -> list[Commit]:
 
 def aggregate_name(view: JobView) -> str:
     """Of the results combined, not of the turn: the same ones in a turn done again are not combined again."""
+    return f"aggregate-{_combination(view)}"
+
+
+def advance_name(view: JobView) -> str:
+    """Of the same by who need not post it."""
+    return f"advance-{_combination(view)}"
+
+
+def advance_request(view: JobView) -> dict[str, Any]:
+    """As the aggregator's, of what is in the store: what is not, is left to the aggregator."""
+    return {**aggregate_request(view, {}), "peers": []}
+
+
+def _combination(view: JobView) -> str:
     run = _run(view)
     results = sha256(b"".join(commit.scope.to_bytes(32, "big") + commit.root for commit in present(view)))
-    return f"aggregate-{view.job}-{run.round}-{run.start_root.hex()[:16]}-{results.hex()[:16]}"
+    return f"{view.job}-{run.round}-{run.start_root.hex()[:16]}-{results.hex()[:16]}"
 
 
 def aggregate_request(view: JobView, fetched: Mapping[int, str]) -> dict[str, Any]:

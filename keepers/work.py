@@ -17,7 +17,7 @@ from typing import Any
 
 from celery import Celery
 
-from keepers.app import KEEPER_QUEUE, MOVE_QUEUE, RESULT_TTL_S, WORK_QUEUE
+from keepers.app import KEEPER_QUEUE, MOVE_QUEUE, RESULT_TTL_S, WATCH, WORK_QUEUE
 from keepers.presence import speeds_of
 
 RedisClient = Any  # redis.Redis, whose every answer is typed as a value or an awaitable
@@ -93,6 +93,15 @@ class WorkQueue:
         ]
         return (*found, *[1.0] * (workers - len(found)))
 
+    def wake(self) -> None:
+        """Have the keeper look now, unless it is about to."""
+        if not self._redis.llen(KEEPER_QUEUE):
+            self._app.send_task(WATCH, expires=60, queue=KEEPER_QUEUE)
+
+    def tell_newest(self, job: int, round: int, start_root: bytes) -> None:
+        """Which round the chain's newest turn does, and from what: what starts from another root is not wanted any more."""
+        self._redis.set(f"zoo:newest:{job}", json.dumps([round, start_root.hex()]), ex=RESULT_TTL_S)
+
     def depth(self) -> int:
         """Messages no worker has taken yet."""
         return int(self._redis.llen(WORK_QUEUE)) + int(self._redis.llen(MOVE_QUEUE))
@@ -129,6 +138,12 @@ class WorkLog:
     def is_awaited(self) -> bool:
         """Whether the keeper should look now: nothing is left to take, and it is not about to look anyway."""
         return not self._redis.llen(WORK_QUEUE) and not self._redis.llen(KEEPER_QUEUE)
+
+    def is_wanted(self, request: dict[str, Any]) -> bool:
+        """Whether training can still be committed: it is of the chain's newest turn, or of the round after it."""
+        told = json.loads(self._redis.get(f"zoo:newest:{request['job']}") or "null")
+        ahead = told is not None and request["round"] == told[0] + 1
+        return told is None or ahead or [request["round"], request["start_root"]] == told
 
     @contextmanager
     def lease(self, name: str) -> Iterator[bool]:

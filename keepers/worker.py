@@ -29,6 +29,11 @@ log = logging.getLogger("zoo.worker")
 
 TRAIN = "work.train"
 
+
+class NotWanted(Exception):
+    """The chain went on from another root than this training starts from."""
+
+
 Body = Callable[[dict[str, Any], Store], dict[str, Any]]
 
 
@@ -43,6 +48,7 @@ def tasks_of(queue: str) -> dict[str, Body]:
         TRAIN: worker.run_shard,
         "work.fetch": worker.run_fetching,
         "work.aggregate": worker.run_aggregation,
+        "work.advance": worker.run_advance,
         "work.verify": worker.run_verification,
         "work.check": worker.run_aggregation_check,
         "work.keep": worker.run_keeping,
@@ -82,7 +88,13 @@ def bind(
                 use_threads(threads)
             began = time.monotonic()
             with presence.working() if presence else nullcontext():
-                done = run(body, worklog, store, name, {**request, "device": device} if device else request)
+                done = run(
+                    _while_wanted(body, worklog) if trains else body,
+                    worklog,
+                    store,
+                    name,
+                    {**request, "device": device} if device else request,
+                )
             if trains and done:
                 trains.learn(flops, time.monotonic() - began)
             if worklog.is_awaited():
@@ -93,6 +105,19 @@ def bind(
 
     for task, body in tasks.items():
         app.task(name=task, ignore_result=True)(made(task, body))
+
+
+def _while_wanted(body: Callable[..., dict[str, Any]], worklog: WorkLog) -> Body:
+    """A training that ends where the chain goes on from another root."""
+
+    def train(request: dict[str, Any], store: Store) -> dict[str, Any]:
+        def progress(step: int, loss: float) -> None:
+            if not worklog.is_wanted(request):
+                raise NotWanted(f"round {request['round']} does not start from {request['start_root']}")
+
+        return body(request, store, progress=progress)
+
+    return train
 
 
 def run(body: Body, worklog: WorkLog, store: Store, name: str, request: dict[str, Any]) -> bool:
@@ -108,6 +133,9 @@ def run(body: Body, worklog: WorkLog, store: Store, name: str, request: dict[str
             worklog.record(name, body(request, store))
             log.info("%s done", name)
             return True
+        except NotWanted as error:
+            log.warning("%s is abandoned: %s", name, error)
+            worklog.forget(name)
         except Withheld as error:
             log.warning("%s: %s; will be tried again", name, error)
             worklog.miss(name, {**error.to_dict(), "asked_at": request.get("asked_at", 0)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -197,6 +198,16 @@ def _made_checkpoint(
             )
     with checkpoint_or_withheld(lambda: absent_place(store, found.state, nodes)):
         return get_state(store, found.state, root, max_bytes=_file_bytes(nodes))
+
+
+def advances(manifest: Manifest, step: Graph) -> bool:
+    """Whether all updates of a round have fewer bytes than the checkpoint that is made of them."""
+    compression = manifest.compression
+    share = compression.bits / 32
+    if compression.keep is not None:
+        share = (compression.bits + math.log2(compression.chunk)) / 32 * compression.keep / compression.chunk
+    update = sum(4 * step.nodes[entry.before].elements for entry in step.state if entry.name in step.exchanged)
+    return manifest.slots * share * update < checkpoint_bytes(step, manifest.joining)
 
 
 def checkpoint_bytes(step: Graph, joining: Joining) -> int:

@@ -6,6 +6,7 @@ is the CID of the pointer to the checkpoint a round starts from (null for round 
     every request   job, manifest (CID), round, checkpoint, start_root, [work_root, data_root, flops, terms, device]
     run_shard       + slot, [before, private] (node.private)
     run_aggregation + mask, bundles [{bundle (CID), root, operator, slots, start_root}]
+    run_advance     as run_aggregation
     run_aggregation_check + root, operator, bundles
     run_verification  + slot, operator, bundle (CID), root, shown (the result that an answer on chain told, or null), [slots of the bundle, before]
     run_fetching      + slots, operator, bundle (CID), root, timeout_s
@@ -14,6 +15,7 @@ is the CID of the pointer to the checkpoint a round starts from (null for round 
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -35,6 +37,8 @@ from zoo_compute.plain import raw
 from zoo_compute.rounds import tokens_of
 from zoo_compute.spec.games import Result
 from zoo_compute.store.interface import Store
+
+log = logging.getLogger("zoo.worker")
 
 Tamper = Callable[[syncer.Inputs, ShardResult], ShardResult]
 TIMED_STEPS = 2
@@ -66,6 +70,7 @@ def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     slot_s = MARGIN * (step_s * manifest.inner_steps + root_s * (len(manifest.segments()) + 4))
     return {
         "job": request["job"],
+        "advances": syncer.advances(manifest, programs.graph),
         "step_s": step_s,
         "slot_s": slot_s,
         "device": str(device),
@@ -149,6 +154,15 @@ def run_aggregation(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         "updates": {str(slot): entry.update for slot, entry in sorted(entries.items())},
         "seconds": time.perf_counter() - began,
     }
+
+
+def run_advance(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
+    """As `run_aggregation`, by who need not: `root` is None where something is not here or not as committed."""
+    try:
+        return run_aggregation(request, store)
+    except (Withheld, *NOT_HAD) as error:
+        log.warning("round %d's checkpoint is not made here and will be downloaded: %s", request["round"] + 1, error)
+        return {"job": request["job"], "round": request["round"], "root": None, "message": str(error)}
 
 
 def run_aggregation_check(request: Mapping[str, Any], store: Store) -> dict[str, Any]:

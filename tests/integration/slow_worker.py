@@ -12,7 +12,7 @@ from keepers.work import MOVE
 SLOT_ROUND_S = 3_600
 
 
-def train(request: dict[str, Any], store: Any) -> dict[str, Any]:
+def train(request: dict[str, Any], store: Any, **_: Any) -> dict[str, Any]:
     time.sleep(SLOT_ROUND_S)
     return {}
 

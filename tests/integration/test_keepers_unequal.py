@@ -22,7 +22,7 @@ WORKER = """
 import sys, time
 from keepers import process
 seconds = float(sys.argv[1])
-def train(request, store):
+def train(request, store, progress):
     time.sleep(seconds)
     return {"by": seconds, "at": time.time()}
 sys.exit(process.main(["worker", *sys.argv[2:]], {"work.train": train}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from keepers.advancing import after
 from keepers.gathering import training
 from keepers.requests import (
     _before,
@@ -136,10 +137,10 @@ def test_a_delayed_turn__starts_from_what_the_turn_before_did__and_is_asked_for_
     for carry in (1, 3, 8):
         commits = [commit(turn, start_root=root(max(0, turn - 1))) for turn in range(6)]
         before = delayed(seen(commits, [made(turn) for turn in range(5)], 5), missing=0b10, committed=2)
-        after = delayed(seen(commits, [made(turn) for turn in range(6)], 6))
-        assert (before.slots_root, after.slots_root) == (root(4), root(5))
-        assert train_name(before, SLOT, carry, ahead=True) == train_name(after, SLOT, carry)
-        ahead, due = (train_request(v, SLOT, carry, ahead=v is before) for v in (before, after))
+        later = delayed(seen(commits, [made(turn) for turn in range(6)], 6))
+        assert (before.slots_root, later.slots_root) == (root(4), root(5))
+        assert train_name(after(before, None), SLOT, carry) == train_name(later, SLOT, carry)
+        ahead, due = (train_request(view, SLOT, carry) for view in (after(before, None), later))
         assert {**ahead, "asked_at": 0} == {**due, "asked_at": 0}
         assert (due["round"], due["start_root"]) == (6, root(5).hex())
         assert due["checkpoint"] == raw_cid(root(5)), "of the aggregation that made it, a round before the newest"

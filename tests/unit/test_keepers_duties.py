@@ -234,7 +234,6 @@ def test_delayed__trains_the_next_turn_once_all_is_committed():
     assert duties(view(1_001, **delayed), ME_PROVIDER, Progress(10)) == [Train(0), Train(1)]
     committed = view(1_001, run=WHOLE, **delayed)
     assert duties(committed, ME_PROVIDER, Progress(10)) == [Train(0, ahead=True), Train(1, ahead=True)]
-    assert duties(committed, ME_PROVIDER, Progress(10, trained_ahead=frozenset({0}))) == [Train(1, ahead=True)]
     late = replace(committed, now=OPENED + 2 * SLOT_S)
     assert duties(late, ME_PROVIDER, Progress(10)) == [Train(0, ahead=True), Train(1, ahead=True)]
     assert duties(replace(committed, terms=TERMS), ME_PROVIDER, Progress(10)) == []

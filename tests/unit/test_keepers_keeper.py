@@ -45,6 +45,8 @@ def work_that_is_timed() -> Any:
         submit=lambda task, name, request: WorkStatus("queued"),
         remember=lambda key, value: value,
         paces=lambda timed, workers: (1.0,) * workers,
+        wake=lambda: None,
+        tell_newest=lambda job, round, start_root: None,
     )
 
 

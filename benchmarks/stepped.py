@@ -1,0 +1,108 @@
+"""A process of an operator whose inner steps take a given time, and whose ways to other machines are given.
+
+    python -m benchmarks.stepped --step-s S --log FILE --routes FILE keeper|worker ...     the rest is that of `keepers.process`
+
+A worker's steps are real, and what is left of each step's time is slept: that is the time of a GPU which this machine has not. FILE
+gets a line of JSON an event. Routes name, for each announced gateway, where this operator reaches it (benchmarks/utilisation.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from keepers import process
+
+Tell = Callable[..., None]
+
+
+def teller(path: Path) -> Tell:
+    def tell(event: str, **more: Any) -> None:
+        with path.open("a") as log:
+            log.write(json.dumps({"event": event, "at": time.time(), **more}) + "\n")
+
+    return tell
+
+
+def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
+    """The bodies of training and of what leads to it: as they are, told and with steps of that time."""
+    from node import programs, worker
+
+    advance = programs.Programs.advance
+    steps = {"began": 0.0, "inner_s": 0.0}
+
+    def paced(self: Any, batch: Any) -> Any:
+        began = time.time()
+        steps["began"] = steps["began"] or began
+        found = advance(self, batch)
+        steps["inner_s"] += time.time() - began
+        time.sleep(max(0.0, began + step_s - time.time()))
+        return found
+
+    programs.Programs.advance = paced  # type: ignore[method-assign]
+
+    def told(name: str, body: Any) -> Any:
+        @functools.wraps(body)
+        def do(request: dict[str, Any], store: Any, **options: Any) -> Any:
+            began = time.time()
+            answer = body(request, store, **options)
+            tell(name, round=request["round"], began=began, ended=time.time())
+            return answer
+
+        return do
+
+    @functools.wraps(worker.run_shard)
+    def train(request: dict[str, Any], store: Any, progress: Callable[[int, float], None]) -> Any:
+        began, last = time.time(), 0.0
+        steps.update(began=0.0, inner_s=0.0)
+
+        def after(step: int, loss: float) -> None:
+            nonlocal last
+            last = time.time()
+            progress(step, loss)
+
+        answer = worker.run_shard(request, store, progress=after)
+        place = {"round": request["round"], "slot": request["slot"], "computed_s": steps["inner_s"]}
+        tell("train", **place, began=began, first=steps["began"], last=last, ended=time.time(), update=answer["update"])
+        return answer
+
+    return {
+        "work.train": train,
+        "work.advance": told("advance", worker.run_advance),
+        "work.aggregate": told("aggregate", worker.run_aggregation),
+        "work.fetch": told("fetch", worker.run_fetching),
+    }
+
+
+def shaped_keeper(routes: dict[str, str]) -> None:
+    """Have this process's keeper reach others' gateways by its own links."""
+    from keepers import keeper, keeping
+
+    class Shaped(keeper.Keeper):
+        def use_peers(self, peers: list[str], endpoints: Mapping[int, str]) -> None:
+            ways = {operator: routes[url] for operator, url in endpoints.items() if url in routes}
+            super().use_peers([routes[url] for url in peers if url in routes], ways)
+
+    keeping.Keeper = Shaped  # type: ignore[misc]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.stepped", allow_abbrev=False)
+    parser.add_argument("--step-s", type=float, required=True)
+    parser.add_argument("--log", type=Path, required=True)
+    parser.add_argument("--routes", type=Path, required=True)
+    options, of_process = parser.parse_known_args()
+    if of_process[0] == "keeper":
+        shaped_keeper(json.loads(options.routes.read_text()))
+        return process.main(of_process)
+    return process.main(of_process, worker_tasks(options.step_s, teller(options.log)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

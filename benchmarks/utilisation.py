@@ -1,0 +1,295 @@
+"""How much of its time does a node train, of a network across the internet? The real network, on shaped links.
+
+Operators of one slot each and one that only aggregates: real keepers, workers and gateways, a chain of anvil. Their stores reach each
+other, and they the submitter's, by links of --mbit and --rtt-ms alone (benchmarks/lab: what arrived is counted). Their RPC is near.
+An inner step is real training of the model below, and sleeps until --step-s is over (benchmarks/stepped.py): the time it takes a GPU
+for the batch that `step_tokens` says, at the rate `gpu_tflops`. The job is compressed: 2 bits of the largest 64 of 4,096, all carried.
+
+  utilisation  inner steps times --step-s against wall seconds, from the first step of round 1 to that of the last round, of all nodes
+  lost_s       where the rest goes in a round, means over nodes and rounds:
+    roots      within the steps: roots of segments, and steps that took longer than their time
+    finish     last step to the worker's answer: last root, update, its file, what is kept for the next round
+    commit     to the seat's own commitment on chain
+    others     to the last commitment of the turn
+    fetch      to the beginning of the combination: the claims are fetched from their authors
+    combine    the next checkpoint is made
+    begin      to the first step: the request, the checkpoint, its root, loading
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":  # beside this file lies one that bears the name of a package
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from benchmarks.lab import Laboratory, Link, laboratory
+from keepers.daemon import Daemon, commands
+from keepers.localnet import LocalNetwork, OperatorPlan
+from tests.integration.network_kit import submit
+from zoo_compute.chain.events import scan
+from zoo_compute.chain.network import load
+from zoo_compute.store import BlockStore
+
+LOOK_S = 0.1
+AGGREGATOR, SUBMITTER = "aggregator", "submitter"
+PARTS = ("roots", "finish", "commit", "others", "fetch", "combine", "begin")
+
+
+def plans(nodes: int) -> tuple[OperatorPlan, ...]:
+    trainers = [OperatorPlan(f"node{index}", price="0.001", capacity=1) for index in range(nodes)]
+    return (*trainers, OperatorPlan(AGGREGATOR, roles=("aggregator",), aggregator_price="0.001"))
+
+
+def job(options: argparse.Namespace) -> dict[str, Any]:
+    slot_s = options.inner_steps * options.step_s
+    return {
+        "model": {"architecture": "gpt", "layers": options.layers, "heads": 4, "width": options.width, "context": 64, "vocab": 256},
+        "training": {
+            "learning_rate": 0.001,
+            "batch_size": 1,
+            "inner_steps": options.inner_steps,
+            "segment_steps": max(1, options.inner_steps // 3),
+            "rounds": options.rounds,
+            "slots": options.nodes,
+            "quorum": options.nodes,
+            "carry_rounds": options.rounds,
+            "outer_learning_rate": 1.0,
+            "outer_momentum": 0.0,
+        },
+        "compression": {"keep": 64, "bits": 2, "decay": 0.8},
+        "aggregation": {"rule": "sent_mean"},
+        "market": {"reserve": "0.001", "max_price": "0.00125", "aggregator_reserve": "0.001", "aggregator_max_price": "0.00125"},
+        "limits": {"slot_s": math.ceil(60 + 3 * slot_s), "aggregate_s": 90, "reexecute_s": math.ceil(2 * slot_s), "depth": 16},
+    }  # fmt: skip
+
+
+class Shaped(LocalNetwork):
+    """A local network whose operators' stores reach each other by the laboratory's links alone, and whose workers' steps take a time."""
+
+    def shape(self, lab: Laboratory, step_s: float) -> None:
+        """Start every operator's daemon anew, with its own way to each gateway."""
+        (storage,) = load(self.network_path).storage
+        ports = {name: daemon.config.gateway_port for name, daemon in self.daemons.items()}
+        ports[SUBMITTER] = int(storage.rpartition(":")[2])
+        urls = {name: daemon.config.endpoint for name, daemon in self.daemons.items()} | {SUBMITTER: storage}
+        for name, daemon in list(self.daemons.items()):
+            daemon.stop()
+            ways = {
+                urls[other]: "http://{}:{}".format(*lab.endpoint(other, port, seen_from=name))
+                for other, port in ports.items()
+                if other != name
+            }
+            routes = self.folder / f"{name}-routes.json"
+            routes.write_text(json.dumps(ways))
+            stepped = [
+                sys.executable,
+                "-m",
+                "benchmarks.stepped",
+                "--step-s",
+                str(step_s),
+                "--log",
+                str(self.log(name)),
+            ]
+            stepped += ["--routes", str(routes)]
+            instead = {
+                part: [*stepped, *command[command.index("keepers.process") + 1 :]]
+                for part, command in commands(daemon.config).items()
+                if part in ("keeper", "worker-0")
+            }
+            self.log(name).touch()
+            self.daemons[name] = Daemon(daemon.config, instead=instead)
+            self.daemons[name].start()
+        self.wait_ready()
+
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name}.jsonl"
+
+    def told(self, nodes: int) -> list[list[dict[str, Any]]]:
+        """By node its worker's events."""
+        return [
+            [json.loads(line) for line in self.log(f"node{index}").read_text().splitlines()] for index in range(nodes)
+        ]
+
+
+class Watching(threading.Thread):
+    """When each commitment and checkpoint was seen on chain: by turn, of commitments by operator."""
+
+    def __init__(self, network: LocalNetwork) -> None:
+        super().__init__(daemon=True)
+        self.network = network
+        self.commits: dict[int, dict[int, float]] = defaultdict(dict)
+        self.checkpoints: dict[int, float] = {}
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        chain = self.network.devnet.chain
+        unseen = chain.head().number
+        while not self.stopped.wait(LOOK_S / 2):
+            head = chain.head().number
+            for event in (
+                scan(chain, unseen, head, names=("ResultsCommitted", "CheckpointPosted")) if head >= unseen else ()
+            ):
+                claim = event.args["claim"]
+                if event.name == "ResultsCommitted":
+                    self.commits[int(claim["turn"])].setdefault(int(claim["operator"]), time.time())
+                else:
+                    self.checkpoints.setdefault(int(claim["turn"]), time.time())
+            unseen = max(unseen, head + 1)
+
+
+@dataclasses.dataclass
+class Run:
+    """What a run left to be reckoned. told: by node; numbers: the nodes' operators; moved: bytes that arrived, by host, from round 1 on."""
+
+    told: list[list[dict[str, Any]]]
+    numbers: list[int]
+    commits: dict[int, dict[int, float]]
+    checkpoints: dict[int, float]
+    moved: dict[str, int]
+    link: dict[str, Any]
+    update_bytes: int
+    parameters: int
+
+
+def run(options: argparse.Namespace, folder: Path) -> Run:
+    names = [plan.name for plan in plans(options.nodes)]
+    link = Link.of_round_trip(options.mbit, options.rtt_ms / 1000)
+    with (
+        laboratory(dict.fromkeys([*names, SUBMITTER], link), "relay") as lab,
+        Shaped(folder, plans(options.nodes)) as network,
+    ):
+        found = lab.measured(names[0], names[1])
+        network.shape(lab, options.step_s)
+        submit(network, job(options))
+        watching = Watching(network)
+        watching.start()
+        before: dict[str, dict[str, int]] = {}
+        deadline = time.time() + 240 + 2 * options.rounds * (options.inner_steps * options.step_s + 10)
+        while len(watching.checkpoints) < options.rounds:
+            if time.time() > deadline:
+                raise SystemExit(f"{len(watching.checkpoints)} rounds were closed in time; see {folder}/*/logs")
+            if watching.checkpoints and not before:
+                before = lab.counts()
+            network.poll()
+            time.sleep(LOOK_S)
+        watching.stopped.set()
+        watching.join()
+        after = lab.counts()
+        moved = {host: after[host].get("bytes", 0) - before[host].get("bytes", 0) for host in after}
+        numbers = {name: number for number, name in network.operators.items()}
+        told = network.told(options.nodes)
+        update = next(event["update"] for event in reversed(told[0]) if event["event"] == "train")
+        size = len(BlockStore(network.daemons["node0"].config.path("store")).read(update, max_bytes=2**30))
+        return Run(
+            told=told,
+            numbers=[numbers[f"node{index}"] for index in range(options.nodes)],
+            commits=dict(watching.commits),
+            checkpoints=watching.checkpoints,
+            moved=moved,
+            link={"kind": lab.kind, **found},
+            update_bytes=size,
+            parameters=parameters_of(options),
+        )
+
+
+def parameters_of(options: argparse.Namespace) -> int:
+    from zoo_compute.job import ComputeJob
+
+    given = job(options)
+    return ComputeJob(given["model"], {}, given["training"], "1").profile.parameters
+
+
+def lost(found: Run, options: argparse.Namespace) -> list[dict[str, float]]:
+    """Of each node and round but the first and last, the parts of the time in which it did not train."""
+    inner_s, parts = options.inner_steps * options.step_s, []
+    for told, number in zip(found.told, found.numbers, strict=True):
+        trains = {event["round"]: event for event in told if event["event"] == "train"}
+        advances = {event["round"]: event for event in told if event["event"] == "advance"}
+        for round_ in range(1, options.rounds - 1):
+            this, following, made = trains[round_], trains[round_ + 1], advances.get(round_)
+            committed = found.commits[round_]
+            known = made["began"] if made else found.checkpoints[round_]
+            combined = made["ended"] if made else known
+            parts.append(
+                {
+                    "roots": this["last"] - this["first"] - inner_s,
+                    "finish": this["ended"] - this["last"],
+                    "commit": committed[number] - this["ended"],
+                    "others": max(committed.values()) - committed[number],
+                    "fetch": known - max(committed.values()),
+                    "combine": combined - known,
+                    "begin": following["first"] - combined,
+                    "whole": following["first"] - this["first"] - inner_s,
+                }
+            )
+    return parts
+
+
+def mean(values: Iterable[float]) -> float:
+    return statistics.mean(values)
+
+
+def reckon(found: Run, options: argparse.Namespace) -> dict[str, Any]:
+    parts = lost(found, options)
+    inner_s = options.inner_steps * options.step_s
+    wall_s = mean(part["whole"] for part in parts) + inner_s
+    trains = [event for told in found.told for event in told if event["event"] == "train" and event["round"] > 0]
+    advanced = [event for told in found.told for event in told if event["event"] == "advance"]
+    return {
+        "utilisation": inner_s / wall_s,
+        "round_s": wall_s,
+        "lost_s": {name: mean(part[name] for part in parts) for name in (*PARTS, "whole")},
+        "computed_step_s": mean(event["computed_s"] for event in trains) / options.inner_steps,
+        "made_here": len(advanced) / max(1, options.nodes * (options.rounds - 1)),
+        "model_parameters": found.parameters,
+        "update_bytes": found.update_bytes,
+        "bytes_in_a_round": {host: count // max(1, options.rounds - 1) for host, count in found.moved.items()},
+        "link": found.link,
+    }
+
+
+def measured(options: argparse.Namespace) -> dict[str, Any]:
+    if options.folder:
+        return reckon(run(options, options.folder), options)
+    with tempfile.TemporaryDirectory(prefix="utilisation") as folder:
+        return reckon(run(options, Path(folder)), options)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--inner-steps", type=int, default=30)
+    parser.add_argument("--step-s", type=float, default=2.0, help="seconds of a node's inner step")
+    parser.add_argument("--mbit", type=float, default=100)
+    parser.add_argument("--rtt-ms", type=float, default=50)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--width", type=int, default=192)
+    parser.add_argument("--folder", type=Path, help="to keep the logs in")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Utilisation of nodes across the internet")
+    add_options(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args()
+    parameters = {name: value for name, value in vars(options).items() if name not in ("json", "folder")}
+    result = {"parameters": parameters, **measured(options)}
+    print(json.dumps(result) if options.json else "\n".join(f"{key:<18} {value}" for key, value in result.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

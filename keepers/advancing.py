@@ -1,0 +1,157 @@
+"""The next round before its checkpoint is posted: once a turn's inputs are complete, everybody can make what follows from them.
+
+A holder of a seat fetches the turn's claims as they are committed, has its worker combine them as the aggregator does, and trains
+the next round from the result. The chain still decides: work is named by the root that it starts from, so nothing is committed
+from another root than the chain's, and training from one is abandoned (keepers/work.py). What cannot be made here is downloaded.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import NamedTuple
+
+from keepers.duties import present_mask
+from keepers.requests import advance_name, aggregate_name, present
+from keepers.work import WorkQueue
+from node import prover
+from node.errors import BadInputs
+from node.fetching import NOT_HAD
+from zoo_compute import transport
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit, JobView
+from zoo_compute.store import BlockStore, Store
+from zoo_compute.store.cid import digest_of, raw_cid
+from zoo_compute.updates import Parts
+
+log = logging.getLogger("zoo.keeper")
+
+TIMEOUT_S = 30.0  # for one file
+AGAIN_AFTER_S = 2.0
+ATTEMPTS = 5
+AT_ONCE = 8
+
+
+class Made(NamedTuple):
+    """A checkpoint that my worker made of the open turn. pointer: the CID that the aggregator's has, if it is honest."""
+
+    root: bytes
+    pointer: str
+
+
+def made_here(work: WorkQueue, view: JobView, operator: int) -> Made | None:
+    """What follows from the open turn; None while that is not known here."""
+    assert view.run is not None, "a turn is open"
+    name = aggregate_name(view) if view.run.aggregator == operator else advance_name(view)
+    result = work.status(name).result
+    return Made(bytes.fromhex(result["root"]), result["pointer"]) if result and result["root"] else None
+
+
+UNKNOWN = Made(bytes(32), raw_cid(bytes(32)))
+
+
+def after(view: JobView, made: Made | None) -> JobView:
+    """The job as it will be when the open turn's aggregator posts this checkpoint: enough of it to name and ask for training.
+
+    None: whatever it will be, which the slots of a delayed job do not start from.
+    """
+    assert made is not None or view.delay, "a round is begun ahead from what was made"
+    made = made or UNKNOWN
+    run = view.run
+    assert run is not None, "a turn is open"
+    posted = Checkpoint(
+        turn=run.turn,
+        round=run.round,
+        seat=AGGREGATOR_SEAT,
+        operator=run.aggregator,
+        scope=present_mask(view, run),
+        price=0,
+        pot_price=0,
+        start_root=run.start_root,
+        root=made.root,
+        deadline=view.now + run.window_s,
+        cid=digest_of(made.pointer),
+    )
+    missing = sum(1 << number for number in view.holders)
+    follows = replace(
+        run, turn=run.turn + 1, round=run.round + 1, opened_at=0, missing=missing, committed=0, start_root=made.root
+    )
+    return replace(
+        view,
+        run=follows,
+        checkpoints=[*view.checkpoints, posted],
+        checkpoint_roots={**view.checkpoint_roots, follows.round: made.root},
+        checkpoint_cids={**view.checkpoint_cids, follows.round: posted.cid},
+    )
+
+
+class Prefetching:
+    """Brings the files of claims into the store as they are committed, each from its author first. Safe in threads.
+
+    wake: called when a claim is here whole. Files are bounded by what the job's program and compression allow.
+    """
+
+    def __init__(self, store: Store, wake: Callable[[], None]) -> None:
+        self._store = store
+        self._wake = wake
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="prefetch")
+        self._lock = threading.Lock()
+        self._here: dict[bytes, bool] = {}  # by bundle: whether it is here whole; False while it is being fetched
+        self._tried: dict[bytes, tuple[int, float]] = {}  # by bundle: attempts that failed, and when the next may begin
+        self._parts: dict[str, Parts] = {}  # by manifest
+        self._by_author: dict[int, BlockStore] = {}
+        self._peers: Sequence[str] = ()
+
+    def set_peers(self, peers: Sequence[str], endpoints: Mapping[int, str]) -> None:
+        """peers: whom to ask; endpoints: by operator, of those among them that are its own."""
+        if isinstance(self._store, BlockStore) and list(peers) != list(self._peers):
+            first = {operator: url for operator, url in endpoints.items() if url in peers}
+            root = self._store.root
+            stores = {n: BlockStore(root, [url, *(p for p in peers if p != url)]) for n, url in first.items()}
+            with self._lock:
+                self._peers, self._by_author = list(peers), stores
+
+    def look_at(self, view: JobView) -> frozenset[int]:
+        """Begin to fetch what is new of the open turn; the seats whose claims are here whole."""
+        found = set()
+        for commit in present(view):
+            with self._lock:
+                known = self._here.get(commit.bundle)
+                failed, again_at = self._tried.get(commit.bundle, (0, 0.0))
+                if known:
+                    found.add(commit.seat)
+                if known is not None or failed >= ATTEMPTS or time.monotonic() < again_at:
+                    continue
+                self._here[commit.bundle] = False
+            self._pool.submit(self._fetch, raw_cid(view.terms.manifest), view.job, commit)
+        return frozenset(found)
+
+    def _fetch(self, manifest: str, job: int, commit: Commit) -> None:
+        try:
+            self._bring(manifest, commit)
+        except (*NOT_HAD, ValueError) as error:
+            with self._lock:
+                failed = self._tried.get(commit.bundle, (0, 0.0))[0] + 1
+                self._tried[commit.bundle] = (failed, time.monotonic() + AGAIN_AFTER_S)
+                del self._here[commit.bundle]
+            log.warning("job %d: what operator %d committed is not here: %s", job, commit.operator, error)
+        else:
+            with self._lock:
+                self._here[commit.bundle] = True
+            self._wake()
+
+    def _bring(self, manifest: str, commit: Commit) -> None:
+        store = self._by_author.get(commit.operator, self._store)
+        if manifest not in self._parts:
+            self._parts[manifest] = Parts.of_job(self._store, manifest, timeout_s=TIMEOUT_S)
+        parts = self._parts[manifest]
+        most = transport.largest(parts.shapes, parts.hashes)
+        data = store.read(raw_cid(commit.bundle), max_bytes=prover.MAX_BUNDLE_BYTES, timeout_s=TIMEOUT_S)
+        results = prover.parse_bundle(data).results
+        if len(results) != commit.count:
+            raise BadInputs(f"a bundle of {len(results)} results, committed were {commit.count}")
+        for result in results:
+            store.open(result.update, max_bytes=most, timeout_s=TIMEOUT_S).close()

@@ -1,0 +1,256 @@
+"""The next round begins before its checkpoint is posted, and only from what the chain will say."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from keepers import advancing
+from keepers.advancing import Made, Prefetching, after, made_here
+from keepers.duties import duties
+from keepers.gathering import training
+from keepers.orders import Advance, Progress, Train
+from keepers.requests import advance_name, advance_request, aggregate_name, prepare_name
+from keepers.work import WorkLog, WorkQueue, WorkStatus
+from keepers.worker import TRAIN, bind
+from node import worker
+from tests.unit.node_jobs import SmallJob, publish
+from tests.unit.test_keepers_asking import CLAIM, job
+from tests.unit.test_keepers_duties import AGGREGATOR, ME, ME_PROVIDER, OPENED, OTHER, OTHERS, ROOT, SEAT, WHOLE
+from tests.unit.test_keepers_gathering import Queue
+from tests.unit.test_keepers_work import Redis
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Claim, Commit, JobView
+from zoo_compute.store import BlockStore
+from zoo_compute.store.cid import digest_of, raw_cid
+
+MADE = Made(b"\7" * 32, raw_cid(b"\6" * 32))
+THEIRS = replace(CLAIM, seat=1, operator=OTHER, scope=2 << 16 | 4, bundle=b"\4" * 32)
+HERE = Progress(slot_s=5, advances=True, here=frozenset({0, 1}))
+
+
+def complete(**changes: Any) -> JobView:
+    return job(OPENED + 9, **{"run": WHOLE, "commits": (CLAIM, THEIRS)} | changes)
+
+
+def ahead(view: JobView, progress: Progress, **me: Any) -> list[Any]:
+    found = duties(view, replace(ME_PROVIDER, **me), progress)
+    return [duty for duty in found if isinstance(duty, Advance) or (isinstance(duty, Train) and duty.ahead)]
+
+
+# -- what may be begun
+
+
+def test_a_holder__combines_the_turns_claims_once_all_are_committed_and_here():
+    assert ahead(complete(), HERE) == [Advance()]
+    assert ahead(complete(), replace(HERE, here=frozenset({0}))) == []
+    assert ahead(complete(run=replace(WHOLE, missing=0b10, committed=2)), HERE) == []
+
+
+def test_what_would_take_more_bytes_than_the_checkpoint__is_left_to_the_aggregator():
+    assert ahead(complete(), replace(HERE, advances=False)) == []
+
+
+def test_the_next_round_of_my_slots__begins_when_its_checkpoint_is_made():
+    assert ahead(complete(), replace(HERE, advanced=True)) == [Train(0, ahead=True), Train(1, ahead=True)]
+
+
+def test_after_the_last_round__nothing_is_begun():
+    assert ahead(complete(run=replace(WHOLE, round=3)), replace(HERE, advanced=True)) == []
+
+
+def test_an_aggregator_with_slots__trains_from_its_own_aggregation():
+    view = complete(run=replace(WHOLE, aggregator=ME))
+    assert ahead(view, HERE) == []
+    done = WorkStatus("done", {"root": MADE.root.hex(), "pointer": MADE.pointer})
+    assert made_here(Queue({aggregate_name(view): done}), view, ME) == MADE
+    assert made_here(Queue({advance_name(view): done}), view, ME) is None
+
+
+def test_who_holds_nothing__makes_nothing():
+    assert ahead(complete(seats={1: OTHERS}), HERE) == []
+
+
+def test_a_checkpoint_that_could_not_be_made__begins_nothing():
+    view = complete()
+    failed = Queue({advance_name(view): WorkStatus("done", {"root": None})})
+    assert made_here(failed, view, ME) is None
+
+
+def test_combining_ahead__asks_no_peer():
+    assert advance_request(complete())["peers"] == []
+
+
+# -- the names of work are those that the posted checkpoint gives
+
+
+@pytest.mark.parametrize("carry", [1, 8])
+def test_training_ahead__is_what_will_be_asked_for_once_the_checkpoint_is_posted(carry: int):
+    view = complete()
+    work: Any = Queue({prepare_name(view): WorkStatus("done", {"slot_s": 1.0, "carry": carry})})
+    name, request = training(work, after(view, MADE), 0)
+    posted = Checkpoint(
+        1, 1, AGGREGATOR_SEAT, AGGREGATOR, 0b11, 50, 0, ROOT, MADE.root, OPENED + 99, cid=digest_of(MADE.pointer)
+    )
+    run = replace(WHOLE, turn=2, round=2, missing=0b11, committed=0, start_root=MADE.root, opened_at=OPENED + 10)
+    later = replace(view, now=view.now + 3, run=run, checkpoints=[*view.checkpoints, posted])
+    known, asked = training(work, later, 0)
+    assert name == known
+    assert {**request, "asked_at": 0} == {**asked, "asked_at": 0}
+    assert bool(request["before"]) == (carry > 1)
+
+
+def test_another_checkpoint_on_chain__is_other_work():
+    view = complete()
+    work: Any = Queue()
+    another = after(view, Made(b"\5" * 32, MADE.pointer))
+    assert training(work, another, 0)[0] != training(work, after(view, MADE), 0)[0]
+
+
+# -- what is not wanted any more
+
+
+@pytest.mark.parametrize(
+    ("round_", "root", "wanted"),
+    [(2, ROOT, True), (3, MADE.root, True), (2, MADE.root, False), (1, ROOT, False), (4, ROOT, False)],
+    ids=["the turn's", "ahead", "from another root", "of a round that is over", "after a rollback"],
+)
+def test_training__is_wanted_of_the_newest_turn_and_of_the_round_after_it(round_: int, root: bytes, wanted: bool):
+    redis: Any = Redis()
+    log = WorkLog(redis)
+    request = {"job": 1, "round": round_, "start_root": root.hex()}
+    assert log.is_wanted(request)
+    WorkQueue(SimpleNamespace(), redis).tell_newest(1, 2, ROOT)  # type: ignore[arg-type]
+    assert log.is_wanted(request) is wanted
+
+
+def test_training_from_a_root_that_the_chain_has_not__is_abandoned_at_the_next_step_and_leaves_nothing(tmp_path: Path):
+    redis: Any = Redis()
+    tasks: dict[str, Any] = {}
+    app: Any = SimpleNamespace(
+        task=lambda name, ignore_result: lambda body: tasks.update({name: body}), send_task=lambda *_, **__: None
+    )
+    log, steps = WorkLog(redis), list[int]()
+
+    def train(request: dict[str, Any], store: Any, progress: Any) -> dict[str, Any]:
+        for step in range(5):
+            steps.append(step)
+            if step == 2:
+                WorkQueue(app, redis).tell_newest(1, 3, ROOT)
+            progress(step, 1.0)
+        return {}
+
+    present: Any = SimpleNamespace(leaves=lambda *_: False, working=_Working, learn=lambda *_: None)
+    bind(app, log, BlockStore(tmp_path), {TRAIN: train}, presence=present)
+    tasks[TRAIN]("shard", {"job": 1, "round": 3, "start_root": MADE.root.hex()})
+    assert steps == [0, 1, 2]
+    assert not log.finished("shard")
+    assert WorkQueue(app, redis).status("shard").state == "absent"
+
+
+class _Working:
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+# -- what a worker makes of it
+
+
+@pytest.fixture
+def played(tmp_path: Path) -> SmallJob:
+    made = publish(tmp_path, sparse=True)
+    for slot in range(3):
+        made.train(slot)
+    made.commit(7, [0, 2])
+    made.commit(9, [1])
+    return made
+
+
+def test_a_holder__makes_the_checkpoint_and_the_pointer_that_the_aggregator_posts(played: SmallJob):
+    request = played.base | {"bundles": played.bundles}
+    made, posted = worker.run_advance(request, played.store), played.aggregate()
+    assert (made["root"], made["pointer"]) == (posted["root"], posted["pointer"])
+
+
+def test_an_update_that_is_missing__is_told__and_nothing_is_made(played: SmallJob, caplog: pytest.LogCaptureFixture):
+    played.store.unpin(played.reports[1]["update"])
+    played.store.collect_garbage()
+    made = worker.run_advance(played.base | {"bundles": played.bundles}, played.store)
+    assert made["root"] is None
+    assert "will be downloaded" in caplog.text
+
+
+def test_an_update_that_is_not_what_was_committed__is_told__and_nothing_is_made(played: SmallJob):
+    played.reports[1]["update"] = played.reports[0]["update"]
+    played.bundles = [played.bundles[0], played.commit(9, [1])]
+    made = worker.run_advance(played.base | {"bundles": played.bundles}, played.store)
+    assert made["root"] is None
+    assert "its root is" in made["message"]
+
+
+# -- fetching as it is committed
+
+
+class Woken:
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self) -> None:
+        self.times += 1
+
+
+def committed(played: SmallJob) -> JobView:
+    """A view in which the played round is the open turn's, of one seat of slots 0 and 2 and one of slot 1."""
+    view = complete(seats={0: SEAT, 1: replace(OTHERS, count=1)})
+    claims: list[Claim] = []
+    for seat, bundle in enumerate(played.bundles):
+        digest, scope = digest_of(bundle["bundle"]), seat * 2 << 16 | len(bundle["slots"])
+        claims.append(replace(CLAIM, seat=seat, operator=(ME, OTHER)[seat], scope=scope, bundle=digest))
+    terms = replace(view.terms, manifest=digest_of(played.base["manifest"]))
+    return replace(view, terms=terms, commits=tuple(c for c in claims if isinstance(c, Commit)))
+
+
+def looked(prefetching: Prefetching, view: JobView, wanted: set[int]) -> frozenset[int]:
+    deadline = time.monotonic() + 10
+    while (found := prefetching.look_at(view)) != wanted and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return found
+
+
+def test_what_is_committed__is_brought_at_once__and_the_keeper_is_woken(played: SmallJob):
+    woken = Woken()
+    assert looked(Prefetching(played.store, woken), committed(played), {0, 1}) == {0, 1}
+    assert woken.times == 2
+
+
+def test_a_claim_whose_files_nobody_serves__is_not_here__and_is_asked_for_a_few_times_only(
+    played: SmallJob, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(advancing, "AGAIN_AFTER_S", 0.0)
+    played.store.unpin(played.reports[1]["update"])
+    played.store.collect_garbage()
+    prefetching = Prefetching(played.store, Woken())
+    view = committed(played)
+    deadline = time.monotonic() + 10
+    told = f"operator {OTHER} committed is not here"
+    while caplog.text.count(told) < advancing.ATTEMPTS and time.monotonic() < deadline:
+        prefetching.look_at(view)
+        time.sleep(0.01)
+    for _ in range(5):
+        assert prefetching.look_at(view) == {0}
+    time.sleep(0.1)
+    assert caplog.text.count(told) == advancing.ATTEMPTS
+
+
+def test_a_bundle_of_other_slots_than_were_committed__is_not_here(played: SmallJob):
+    view = committed(played)
+    false = replace(view.commits[1], scope=view.commits[1].first << 16 | 2)
+    prefetching = Prefetching(played.store, Woken())
+    lied = replace(view, commits=(view.commits[0], false))
+    assert looked(prefetching, lied, {0}) == {0}
+    time.sleep(0.1)
+    assert prefetching.look_at(lied) == {0}
