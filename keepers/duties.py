@@ -11,17 +11,16 @@ import math
 from collections.abc import Iterator, Sequence
 
 from keepers import asking
+from keepers.auctioning import BATCH, RECOVERY_S, defensible, turn_of, while_open
 from keepers.orders import (
     Advance,
     Aggregate,
     CommitTrained,
     Duty,
     Me,
-    OpenBid,
     PostAggregate,
     Prepare,
     Progress,
-    SealBid,
     Send,
     Train,
 )
@@ -34,127 +33,28 @@ from zoo_compute.chain.views import (
     JobState,
     JobView,
     Kind,
-    LotPhase,
     Run,
     Seat,
     Standing,
 )
 from zoo_compute.spec.bits import full
-from zoo_compute.spec.params import MAX_CHALLENGERS, aggregator_lock
-from zoo_compute.spec.pricing import RevealedBid, least_taken, order_bids, takeover_prices
+from zoo_compute.spec.params import aggregator_lock
+from zoo_compute.spec.pricing import least_taken, takeover_prices
 from zoo_compute.spec.schedule import Pace, makespan
 
-RECOVERY_S = 6  # in every estimate: a worker killed in the middle is back, and the commitment is mined
 PAID_WITHIN_S = 86_400  # a claim that can be paid waits no longer for others to be paid with it
-BATCH = 64  # most elements of a contract's list argument
-ATTEMPTS = 6  # of an auction, before I take it that a lot will never fill
 
 
 def duties(view: JobView, me: Me, progress: Progress) -> list[Duty]:
     """Everything I should do for the job as of the snapshot's block, in order."""
-    found: list[Duty] = list(asking.ends(view, me, _turn(view, me, 0)))
+    found: list[Duty] = list(asking.ends(view, me, turn_of(view, me, 0)))
     if view.state == JobState.OPEN:
-        found += _while_open(view, me, progress)
+        found += while_open(view, me, progress)
     elif view.run is not None and view.state == JobState.AWARDED:
         found += _while_awarded(view, view.run, me, progress)
     elif view.run is not None and view.state == JobState.RUNNING:
         found += _while_running(view, view.run, me, progress)
     return found + list(_closing(view, me))
-
-
-# -- the auction -----------------------------------------------------------------------------------------------------
-
-
-def _while_open(view: JobView, me: Me, progress: Progress) -> Iterator[Duty]:
-    for kind, lot in view.lots.items():
-        bid = view.bids.get((kind, me.operator))
-        if lot.bidding(view.now):
-            if wants(view, me, kind):
-                yield from _bid(view, me, progress, kind)
-        elif lot.revealing(view.now):
-            if bid is not None and bid.attempt == lot.attempt and not bid.revealed:
-                yield OpenBid(kind, lot.attempt, bid.capacity, me.asks(kind))
-        elif view.now >= lot.reveal_end + _turn(view, me, kind):
-            yield from _settle_lot(view, me, kind)
-
-
-def wants(view: JobView, me: Me, kind: int) -> bool:
-    """Whether I would ever bid in this lot: my role, my price, and a job that ends within my patience."""
-    lot, terms = view.lots[kind], view.terms
-    longest_s = terms.rounds * (2 * terms.slot_s + terms.aggregate_s)
-    role = me.provides if kind == Kind.SLOTS else me.aggregates
-    return role and me.asks(kind) <= lot.max_reserve and longest_s <= me.longest_s and lot.attempt <= ATTEMPTS
-
-
-def _bid(view: JobView, me: Me, progress: Progress, kind: int) -> Iterator[Duty]:
-    """Bid for what I have fetched, checked and timed: a job that cannot be run never gets hold of my lock."""
-    lot, price = view.lots[kind], me.asks(kind)
-    bid = view.bids.get((kind, me.operator))
-    room = me.capacity if kind == Kind.SLOTS else 1
-    room = min(room, lot.units, me.free // lot.lock if lot.lock else room)
-    if me.drained or room <= 0 or price > lot.reserve or (bid is not None and bid.attempt == lot.attempt):
-        return
-    if progress.slot_s is None:
-        if not progress.failed:
-            yield Prepare()
-        return
-    capacity = min(room, _fitting(view, me, progress.slot_s)) if kind == Kind.SLOTS else room
-    if capacity > 0:
-        if bid is not None and bid.attempt:
-            yield Send("auction", "reclaim", (view.job, kind, me.operator))
-        yield SealBid(kind, lot.attempt, capacity, price)
-
-
-def _fitting(view: JobView, me: Me, slot_s: float) -> int:
-    """How many slots of the job my workers can train in its slot time, beside my other jobs."""
-    if not _defensible(view, me, slot_s):
-        return 0
-    room_s = view.terms.slot_s - RECOVERY_S - me.other_s
-    return sum(max(0, math.floor(room_s / (slot_s * pace))) for pace in me.paces)
-
-
-def _defensible(view: JobView, me: Me, slot_s: float) -> bool:
-    """Whether I can do a slot-round again within the clock of a dispute game, even where a claim has all the games it can have."""
-    return slot_s <= view.terms.reexecute_s + me.move_s // MAX_CHALLENGERS + 2 * RECOVERY_S
-
-
-def _settle_lot(view: JobView, me: Me, kind: int) -> Iterator[Duty]:
-    """After the reveal phase: clear in order and award, or re-open what cannot be sold.
-
-    Both lots must be full to be cleared; re-opening is also what frees a standing bid of mine from a job that never fills.
-    """
-    lot = view.lots[kind]
-    revealed = {
-        operator: bid
-        for (k, operator), bid in view.bids.items()
-        if k == kind and bid.attempt == lot.attempt and bid.revealed
-    }
-    if lot.phase == LotPhase.OPEN and not all(other.enough_bids for other in view.lots.values()):
-        bound = any((k, me.operator) in view.bids for k in view.lots)
-        if not lot.enough_bids and (bound or wants(view, me, kind)):
-            yield Send("auction", "reopen", (view.job, kind))
-        return
-    bids = [RevealedBid(operator, b.price, b.discount_bps, b.capacity) for operator, b in revealed.items()]
-    ordered = order_bids(bids)
-    order = [bid.operator for bid in ordered]
-    if lot.phase in (LotPhase.OPEN, LotPhase.CLEARING):
-        passed = [bid.score << 64 | bid.operator for bid in ordered[: lot.cleared]]
-        if lot.cleared and (not passed or passed[-1] != lot.cursor):
-            # Somebody left bids out. One at a time: the first one left out starts the clearing again, the rest follow it.
-            batches = [[operator] for operator in order]
-        else:
-            rest = order[lot.cleared :]
-            batches = [rest[start : start + BATCH] for start in range(0, len(rest), BATCH)]
-        for batch in batches:
-            yield Send("auction", "clear", (view.job, kind, batch))
-    if lot.phase == LotPhase.CLEARED:
-        seats = (
-            view.holders.values() if kind == Kind.SLOTS else [view.seats[n] for n in view.seats if n == AGGREGATOR_SEAT]
-        )
-        priced = {seat.operator for seat in seats}
-        due = [operator for operator in order if revealed[operator].won and operator not in priced]
-        for start in range(0, len(due), BATCH):
-            yield Send("auction", "award", (view.job, kind, due[start : start + BATCH]))
 
 
 # -- ready -----------------------------------------------------------------------------------------------------------
@@ -172,7 +72,7 @@ def _while_awarded(view: JobView, run: Run, me: Me, progress: Progress) -> Itera
         else:
             estimate = min(estimate_s(progress.slot_s, mine, me), run.slot_s)
             yield Send("settlement", "ready", (view.job, number, estimate))
-    if view.now > run.opened_at + me.ready_window_s + _turn(view, me, 0):
+    if view.now > run.opened_at + me.ready_window_s + turn_of(view, me, 0):
         for number, seat in view.holders.items():
             if _missing(run, number) and seat.operator != me.operator:
                 yield Send("settlement", "expire", (view.job, number))
@@ -189,7 +89,7 @@ def _while_running(view: JobView, run: Run, me: Me, progress: Progress) -> Itera
         return
     yield from asking.gathers(view, run, me, progress)
     yield from _train_and_commit(view, run, me, progress)
-    yield from _time_out_others(view, run, me, _turn(view, me, run.turn))
+    yield from _time_out_others(view, run, me, turn_of(view, me, run.turn))
     yield from _take_vacant(view, run, me, progress)
     yield from _aggregate(view, run, me, progress)
     yield from _go_on(view, run, me, progress)
@@ -199,7 +99,7 @@ def _while_running(view: JobView, run: Run, me: Me, progress: Progress) -> Itera
 def _awaited(view: JobView, run: Run, me: Me) -> list[Commit | Checkpoint]:
     """Others' claims that keep the next turn from opening, when it is my turn for the errand."""
     found = [claim for claim in view.payable if claim.operator != me.operator and _is_needed(run, claim)]
-    return [claim for claim in found if view.now > claim.deadline + me.turn_s + _turn(view, me, run.turn)]
+    return [claim for claim in found if view.now > claim.deadline + me.turn_s + turn_of(view, me, run.turn)]
 
 
 def _is_needed(run: Run, claim: Commit | Checkpoint) -> bool:
@@ -249,7 +149,7 @@ def _take_vacant(view: JobView, run: Run, me: Me, progress: Progress) -> Iterato
     if progress.slot_s is None:
         yield Prepare()
         return
-    if not _defensible(view, me, progress.slot_s):
+    if not defensible(view, me, progress.slot_s):
         return
     waiting = sum(seat.count for n, seat in view.held_by(me.operator).items() if _missing(run, n))
     for number, seat in view.vacant.items():
@@ -334,7 +234,7 @@ def _go_on(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty
 
 def _replace_aggregator(view: JobView, run: Run, me: Me) -> Iterator[Duty]:
     """End a job that cannot close its turn; replace an aggregator that stays silent."""
-    turn = _turn(view, me, run.turn)
+    turn = turn_of(view, me, run.turn)
     if run.committed < run.quorum:
         if view.inputs_complete(view.now - turn):
             yield Send("settlement", "abandon", (view.job,))
@@ -404,11 +304,4 @@ def _left_lying(view: JobView, me: Me, claim: Commit | Checkpoint) -> bool:
     due = claim.deadline + PAID_WITHIN_S
     if view.state == JobState.ENDED:
         due = max(c.deadline for c in view.pending if c.operator == claim.operator and not c.disputes)
-    return view.now > due + 3 * me.turn_s + _turn(view, me, 0)
-
-
-def _turn(view: JobView, me: Me, salt: int) -> int:
-    """Seconds I leave to others before an errand that anyone may do: each operator has its own place, which rotates."""
-    present = sorted({operator for _, operator in view.bids} | {me.operator})
-    place = (present.index(me.operator) + view.job + salt) % len(present)
-    return place * me.turn_s
+    return view.now > due + 3 * me.turn_s + turn_of(view, me, 0)

@@ -20,11 +20,12 @@ from eth_utils.crypto import keccak
 
 from keepers import deposits
 from keepers.advancing import Prefetching, after, made_here
+from keepers.auctioning import wants
 from keepers.bidding import Sealer
 from keepers.challenging import Mismatches
 from keepers.config import OperatorConfig
 from keepers.disputing import Disputing
-from keepers.duties import duties, trained_s, wants
+from keepers.duties import duties, trained_s
 from keepers.gathering import bundle_to_fetch, bundles_fetched, progress_of, trained, training
 from keepers.orders import (
     Advance,

@@ -32,10 +32,9 @@ _ENTRY = f"({_PROGRAM},bytes,{_HASHES})"
 _TENSOR = f"(bytes32,uint256,{_HASHES})"
 _WORDS = f"(bytes,bytes,{_HASHES},uint256,{_HASHES})"
 _RESULT = f"(bytes32,bytes32,bytes32,{_HASHES})"
-_PRESENT = "(uint256,uint256,uint256,uint256,uint256,bytes32,uint256)"
+_PRESENT = "(uint256,uint256,uint256,uint256,uint256,bytes32,bytes32,uint256)"
 _CLAIM = "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,bytes32,bytes32,uint256)"
-_SOURCE = "(uint256,uint256,uint256,uint256,bytes32[3])"
-_LEAF = "(uint256,bytes32[16])"
+_SOURCE, _LEAF = "(uint256,uint256,uint256,uint256,bytes32[3])", "(uint256,bytes32[16])"
 
 NO_CLAIM, NO_RESULT = Claim(0, 0, 0, 0, 0, 0, 0, bytes(32), bytes(32), 0), Result()
 

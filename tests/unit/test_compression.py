@@ -279,14 +279,6 @@ def test_simulate__with_private_state_carried__is_every_slot_going_on_until_the_
     assert len(afresh) == 11
 
 
-def test_simulate__of_a_delayed_job__trains_every_round_from_the_checkpoint_before(tmp_path: Path) -> None:
-    files, manifest = files_of(tmp_path, job_of(delay=1))
-    run = simulate(manifest, files.programs, files.checkpoint, files.examples, files.heldout, [0b111] * 4)
-    started = {result.round: result.start_root for result in run.results}
-    assert [started[r] for r in range(4)] == [run.roots[0], *run.roots[:3]]
-    assert len(set(run.roots)) == 5
-
-
 def test_private_state__of_a_slot__is_residuals_of_its_update_and_the_rest_of_its_end(tmp_path: Path) -> None:
     files, manifest = files_of(tmp_path, job_of(carry_rounds=2))
     first, again = (train_shard(manifest, files.programs, files.checkpoint, files.examples, 0, 1) for _ in range(2))

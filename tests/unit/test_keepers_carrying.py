@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from keepers.advancing import after
 from keepers.gathering import training
 from keepers.requests import (
     _before,
     _kept_before,
     prepare_name,
     train_name,
-    train_request,
     trained_before,
     verify_request,
 )
@@ -126,29 +124,3 @@ def test_a_round_done_again__is_trained_again_where_it_goes_on_from_less():
     again = seen([commit(0), commit(1)], [made(0), replace(made(1), scope=0)], 2, 1)
     assert train_name(once, SLOT) == train_name(again, SLOT)
     assert train_name(once, SLOT, 3) != train_name(again, SLOT, 3)
-
-
-def delayed(view: JobView, **run: Any) -> JobView:
-    return replace(view, terms=replace(view.terms, policy=2), run=replace(view.run, **run))
-
-
-def test_a_delayed_turn__starts_from_what_the_turn_before_did__and_is_asked_for_in_it():
-    """The name under which a round is trained ahead is the one under which its turn asks for it."""
-    for carry in (1, 3, 8):
-        commits = [commit(turn, start_root=root(max(0, turn - 1))) for turn in range(6)]
-        before = delayed(seen(commits, [made(turn) for turn in range(5)], 5), missing=0b10, committed=2)
-        later = delayed(seen(commits, [made(turn) for turn in range(6)], 6))
-        assert (before.slots_root, later.slots_root) == (root(4), root(5))
-        assert train_name(after(before, None), SLOT, carry) == train_name(later, SLOT, carry)
-        ahead, due = (train_request(view, SLOT, carry) for view in (after(before, None), later))
-        assert {**ahead, "asked_at": 0} == {**due, "asked_at": 0}
-        assert (due["round"], due["start_root"]) == (6, root(5).hex())
-        assert due["checkpoint"] == raw_cid(root(5)), "of the aggregation that made it, a round before the newest"
-
-
-def test_a_delayed_turn_after_a_rollback__starts_from_the_checkpoint_itself():
-    again = delayed(seen([commit(0), commit(1)], [made(0), made(1)], 2, 1))
-    assert again.slots_root == root(1)
-    first = delayed(seen([], [], 0))
-    assert first.slots_root == root(0)
-    assert train_request(first, SLOT)["checkpoint"] is None

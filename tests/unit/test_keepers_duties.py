@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from keepers.duties import RECOVERY_S, duties, estimate_s
+from keepers.auctioning import RECOVERY_S
+from keepers.duties import duties, estimate_s
 from keepers.orders import (
     Aggregate,
     CommitTrained,
@@ -227,28 +228,6 @@ def test_running__trains_what_it_holds_and_commits_a_seat_in_one_transaction():
     assert duties(view(1_001), ME_PROVIDER, Progress(10)) == [Train(0), Train(1)]
     assert duties(view(1_001), ME_PROVIDER, Progress(10, frozenset({0}))) == [Train(1)]
     assert duties(view(1_001), ME_PROVIDER, Progress(10, frozenset({0, 1}))) == [CommitTrained(0)]
-
-
-def test_delayed__trains_the_next_turn_once_all_is_committed():
-    delayed = {"terms": replace(TERMS, policy=2), "seats": {0: SEAT}}
-    assert duties(view(1_001, **delayed), ME_PROVIDER, Progress(10)) == [Train(0), Train(1)]
-    committed = view(1_001, run=WHOLE, **delayed)
-    assert duties(committed, ME_PROVIDER, Progress(10)) == [Train(0, ahead=True), Train(1, ahead=True)]
-    late = replace(committed, now=OPENED + 2 * SLOT_S)
-    assert duties(late, ME_PROVIDER, Progress(10)) == [Train(0, ahead=True), Train(1, ahead=True)]
-    assert duties(replace(committed, terms=TERMS), ME_PROVIDER, Progress(10)) == []
-    last = replace(committed, run=replace(WHOLE, round=3))
-    assert duties(last, ME_PROVIDER, Progress(10)) == []
-
-
-def test_with_its_quorum__a_seat_that_nobody_holds_is_not_waited_for():
-    run = replace(RUN, missing=0b10, committed=4)
-    vacant = view(1_001, run=run, seats={0: SEAT, 1: replace(OTHERS, operator=0), AGGREGATOR_SEAT: CHAIR})
-    assert Aggregate() in duties(vacant, ME_AGGREGATOR, Progress())
-    short = replace(vacant, run=replace(run, committed=3))
-    assert Aggregate() not in duties(short, ME_AGGREGATOR, Progress())
-    held = view(1_001, run=run)
-    assert Aggregate() not in duties(held, ME_AGGREGATOR, Progress())
 
 
 def test_running__trains_the_seat_first_that_is_due_first():

@@ -391,26 +391,3 @@ def test_updates__are_fetched_side_by_side_and_each_is_checked(round_of_three: S
     results[1] = dataclasses.replace(results[1], update_root=results[2].update_root)
     with pytest.raises(BadInputs, match="its root is"):
         syncer.get_updates(store, results, manifest, graph)
-
-
-def test_a_delayed_job__is_trained_from_the_checkpoint_before__and_combined_with_the_newest(tmp_path: Path) -> None:
-    job = publish(tmp_path, delay=1, rounds=3)
-    first = dict(job.base)
-    made = job.advance()
-    behind = first | {"round": 1}
-    for slot in range(3):
-        report = worker.run_shard(behind | {"slot": slot}, job.store)
-        assert report["start_root"] == job.manifest.state.root
-        job.reports[slot] = json.loads(json.dumps(report))
-    newest, job.base = job.base, behind
-    job.bundles = []
-    job.commit(7, [0, 1, 2])
-    job.base = newest
-    second = job.aggregate()
-    assert second["root"] not in (made["root"], job.manifest.state.root)
-    assert job.verify(1, **{name: behind[name] for name in ("checkpoint", "start_root")})["agrees"]
-    # The slots of round 2 start from checkpoint 1, those of a round after a rollback from the newest.
-    for start in (newest, newest | {"checkpoint": second["pointer"], "start_root": second["root"]}):
-        assert worker.run_shard(start | {"round": 2, "slot": 0}, job.store)["start_root"] == start["start_root"]
-    with pytest.raises(BadInputs, match="not the manifest's initial state"):
-        worker.run_shard(first | {"round": 2, "slot": 0}, job.store)

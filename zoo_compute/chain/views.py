@@ -313,14 +313,8 @@ class JobView:
         """What the slots of the newest turn start from: of a delayed job what the turn before did, where its aggregation stands."""
         assert self.run is not None, "there are turns after the award"
         newest = max(self.checkpoints, key=lambda c: c.turn, default=None)
-        if (
-            self.delay
-            and newest is not None
-            and newest.turn == self.run.turn - 1
-            and newest.round == self.run.round - 1
-        ):
-            return newest.start_root
-        return self.run.start_root
+        follows = newest is not None and (newest.turn, newest.round) == (self.run.turn - 1, self.run.round - 1)
+        return newest.start_root if newest is not None and self.delay and follows else self.run.start_root
 
     def is_closed(self, turn: int) -> bool:
         """A turn is closed when there is a newer one, which may be waiting, or never come: its claims can be finalised."""

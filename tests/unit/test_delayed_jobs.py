@@ -1,0 +1,115 @@
+"""A delayed job's slots start one checkpoint behind the newest, and a round waits for no seat that nobody holds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keepers.advancing import after
+from keepers.duties import duties
+from keepers.orders import Aggregate, Progress, Train
+from keepers.requests import train_name, train_request
+from node import worker
+from node.errors import BadInputs
+from node.replay import simulate
+from tests.unit.node_jobs import publish
+from tests.unit.test_compression import files_of, job_of
+from tests.unit.test_keepers_carrying import SLOT, commit, made, root, seen
+from tests.unit.test_keepers_duties import (
+    CHAIR,
+    ME_AGGREGATOR,
+    ME_PROVIDER,
+    OPENED,
+    OTHERS,
+    RUN,
+    SEAT,
+    SLOT_S,
+    TERMS,
+    WHOLE,
+    view,
+)
+from zoo_compute.chain.views import AGGREGATOR_SEAT, JobView
+from zoo_compute.store.cid import raw_cid
+
+
+def test_delayed__trains_the_next_turn_once_all_is_committed():
+    delayed = {"terms": replace(TERMS, policy=2), "seats": {0: SEAT}}
+    assert duties(view(1_001, **delayed), ME_PROVIDER, Progress(10)) == [Train(0), Train(1)]
+    committed = view(1_001, run=WHOLE, **delayed)
+    assert duties(committed, ME_PROVIDER, Progress(10)) == [Train(0, ahead=True), Train(1, ahead=True)]
+    late = replace(committed, now=OPENED + 2 * SLOT_S)
+    assert duties(late, ME_PROVIDER, Progress(10)) == [Train(0, ahead=True), Train(1, ahead=True)]
+    assert duties(replace(committed, terms=TERMS), ME_PROVIDER, Progress(10)) == []
+    last = replace(committed, run=replace(WHOLE, round=3))
+    assert duties(last, ME_PROVIDER, Progress(10)) == []
+
+
+def test_with_its_quorum__a_seat_that_nobody_holds_is_not_waited_for():
+    run = replace(RUN, missing=0b10, committed=4)
+    vacant = view(1_001, run=run, seats={0: SEAT, 1: replace(OTHERS, operator=0), AGGREGATOR_SEAT: CHAIR})
+    assert Aggregate() in duties(vacant, ME_AGGREGATOR, Progress())
+    short = replace(vacant, run=replace(run, committed=3))
+    assert Aggregate() not in duties(short, ME_AGGREGATOR, Progress())
+    held = view(1_001, run=run)
+    assert Aggregate() not in duties(held, ME_AGGREGATOR, Progress())
+
+
+def delayed(view: JobView, **run: Any) -> JobView:
+    return replace(view, terms=replace(view.terms, policy=2), run=replace(view.run, **run))
+
+
+def test_a_delayed_turn__starts_from_what_the_turn_before_did__and_is_asked_for_in_it():
+    """The name under which a round is trained ahead is the one under which its turn asks for it."""
+    for carry in (1, 3, 8):
+        commits = [commit(turn, start_root=root(max(0, turn - 1))) for turn in range(6)]
+        before = delayed(seen(commits, [made(turn) for turn in range(5)], 5), missing=0b10, committed=2)
+        later = delayed(seen(commits, [made(turn) for turn in range(6)], 6))
+        assert (before.slots_root, later.slots_root) == (root(4), root(5))
+        assert train_name(after(before, None), SLOT, carry) == train_name(later, SLOT, carry)
+        ahead, due = (train_request(view, SLOT, carry) for view in (after(before, None), later))
+        assert {**ahead, "asked_at": 0} == {**due, "asked_at": 0}
+        assert (due["round"], due["start_root"]) == (6, root(5).hex())
+        assert due["checkpoint"] == raw_cid(root(5)), "of the aggregation that made it, a round before the newest"
+
+
+def test_a_delayed_turn_after_a_rollback__starts_from_the_checkpoint_itself():
+    again = delayed(seen([commit(0), commit(1)], [made(0), made(1)], 2, 1))
+    assert again.slots_root == root(1)
+    first = delayed(seen([], [], 0))
+    assert first.slots_root == root(0)
+    assert train_request(first, SLOT)["checkpoint"] is None
+
+
+def test_a_delayed_job__is_trained_from_the_checkpoint_before__and_combined_with_the_newest(tmp_path: Path) -> None:
+    job = publish(tmp_path, delay=1, rounds=3)
+    first = dict(job.base)
+    made = job.advance()
+    behind = first | {"round": 1}
+    for slot in range(3):
+        report = worker.run_shard(behind | {"slot": slot}, job.store)
+        assert report["start_root"] == job.manifest.state.root
+        job.reports[slot] = json.loads(json.dumps(report))
+    newest, job.base = job.base, behind
+    job.bundles = []
+    job.commit(7, [0, 1, 2])
+    job.base = newest
+    second = job.aggregate()
+    assert second["root"] not in (made["root"], job.manifest.state.root)
+    assert job.verify(1, **{name: behind[name] for name in ("checkpoint", "start_root")})["agrees"]
+    # The slots of round 2 start from checkpoint 1, those of a round after a rollback from the newest.
+    for start in (newest, newest | {"checkpoint": second["pointer"], "start_root": second["root"]}):
+        assert worker.run_shard(start | {"round": 2, "slot": 0}, job.store)["start_root"] == start["start_root"]
+    with pytest.raises(BadInputs, match="not the manifest's initial state"):
+        worker.run_shard(first | {"round": 2, "slot": 0}, job.store)
+
+
+def test_simulate__of_a_delayed_job__trains_every_round_from_the_checkpoint_before(tmp_path: Path) -> None:
+    files, manifest = files_of(tmp_path, job_of(delay=1))
+    run = simulate(manifest, files.programs, files.checkpoint, files.examples, files.heldout, [0b111] * 4)
+    started = {result.round: result.start_root for result in run.results}
+    assert [started[r] for r in range(4)] == [run.roots[0], *run.roots[:3]]
+    assert len(set(run.roots)) == 5
