@@ -36,11 +36,12 @@ if __name__ == "__main__":  # beside this file lies one that bears the name of a
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.lab import Laboratory, Link, laboratory
-from keepers.daemon import Daemon, commands
+from keepers.config import OperatorConfig
+from keepers.daemon import commands
 from keepers.localnet import LocalNetwork, OperatorPlan
 from tests.integration.network_kit import submit
 from zoo_compute.chain.events import scan
-from zoo_compute.chain.network import load
+from zoo_compute.chain.network import load, write_atomically
 from zoo_compute.store import BlockStore
 
 LOOK_S = 0.1
@@ -76,43 +77,38 @@ def job(options: argparse.Namespace) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@dataclasses.dataclass(kw_only=True)
 class Shaped(LocalNetwork):
-    """A local network whose operators' stores reach each other by the laboratory's links alone, and whose workers' steps take a time."""
+    """A local network whose operators' stores reach each other by the laboratory's links alone, and whose steps take a time."""
 
-    def shape(self, lab: Laboratory, step_s: float) -> None:
-        """Start every operator's daemon anew, with its own way to each gateway."""
+    lab: Laboratory
+    step_s: float
+
+    def start(self) -> None:
+        super().start()
         (storage,) = load(self.network_path).storage
-        ports = {name: daemon.config.gateway_port for name, daemon in self.daemons.items()}
-        ports[SUBMITTER] = int(storage.rpartition(":")[2])
-        urls = {name: daemon.config.endpoint for name, daemon in self.daemons.items()} | {SUBMITTER: storage}
-        for name, daemon in list(self.daemons.items()):
-            daemon.stop()
+        places = {name: (d.config.gateway_port, d.config.endpoint) for name, d in self.daemons.items()}
+        places[SUBMITTER] = (int(storage.rpartition(":")[2]), storage)
+        for name in self.daemons:
             ways = {
-                urls[other]: "http://{}:{}".format(*lab.endpoint(other, port, seen_from=name))
-                for other, port in ports.items()
+                url: "http://{}:{}".format(*self.lab.endpoint(other, port, seen_from=name))
+                for other, (port, url) in places.items()
                 if other != name
             }
-            routes = self.folder / f"{name}-routes.json"
-            routes.write_text(json.dumps(ways))
-            stepped = [
-                sys.executable,
-                "-m",
-                "benchmarks.stepped",
-                "--step-s",
-                str(step_s),
-                "--log",
-                str(self.log(name)),
-            ]
-            stepped += ["--routes", str(routes)]
-            instead = {
-                part: [*stepped, *command[command.index("keepers.process") + 1 :]]
-                for part, command in commands(daemon.config).items()
-                if part in ("keeper", "worker-0")
-            }
-            self.log(name).touch()
-            self.daemons[name] = Daemon(daemon.config, instead=instead)
-            self.daemons[name].start()
-        self.wait_ready()
+            write_atomically(self.routes(name), json.dumps(ways).encode(), mode=0o644)
+
+    def instead(self, plan: OperatorPlan, config: OperatorConfig) -> dict[str, list[str]]:
+        stepped = [sys.executable, "-m", "benchmarks.stepped", "--step-s", str(self.step_s)]
+        stepped += ["--log", str(self.log(plan.name)), "--routes", str(self.routes(plan.name))]
+        self.log(plan.name).touch()
+        return {
+            part: [*stepped, *command[command.index("keepers.process") + 1 :]]
+            for part, command in commands(config).items()
+            if part in ("keeper", "worker-0")
+        }
+
+    def routes(self, name: str) -> Path:
+        return self.folder / f"{name}-routes.json"
 
     def log(self, name: str) -> Path:
         return self.folder / f"{name}.jsonl"
@@ -169,10 +165,9 @@ def run(options: argparse.Namespace, folder: Path) -> Run:
     link = Link.of_round_trip(options.mbit, options.rtt_ms / 1000)
     with (
         laboratory(dict.fromkeys([*names, SUBMITTER], link), "relay") as lab,
-        Shaped(folder, plans(options.nodes)) as network,
+        Shaped(folder, plans(options.nodes), lab=lab, step_s=options.step_s) as network,
     ):
         found = lab.measured(names[0], names[1])
-        network.shape(lab, options.step_s)
         submit(network, job(options))
         watching = Watching(network)
         watching.start()

@@ -27,6 +27,7 @@ class Programs:
         self.device = device
         self._hasher = StateHasher(graph)
         self._updates: dict[Compression, Runner] = {}
+        self._aggregations: dict[tuple[str, Joining], Graph] = {}  # as graphs: their memory is for one at a time
 
     @cached_property
     def root(self) -> bytes:
@@ -87,7 +88,9 @@ class Programs:
 
     def aggregation(self, name: str, joining: Joining) -> Runner:
         """The part of the aggregation that makes the next checkpoint's `name`, and what the outer optimiser keeps of it."""
-        return runner(aggregation_program(self.graph, joining, only=name), CPU)
+        if (name, joining) not in self._aggregations:
+            self._aggregations[name, joining] = aggregation_program(self.graph, joining, only=name)
+        return runner(self._aggregations[name, joining], CPU)
 
     def products(self, name: str, slots: int) -> Runner:
         """The part of the aggregation that adds the products of the rows of `name`."""

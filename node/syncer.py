@@ -260,14 +260,15 @@ def fetch_inputs(store: Store, request: Mapping[str, Any]) -> Inputs:
         raise BadInputs(f"round {request['round']}: the job has {manifest.rounds} rounds")
     programs = fetch_programs(store, manifest, request.get("device"))
     _check_fits(manifest, programs)
-    _check_root(request, "work_root", work_of(manifest, programs.graph).root)
+    _check_root(request, "work_root", _work_root(request["manifest"], manifest, programs.graph))
     step, root = programs.graph, root_from_hex(request["start_root"])
     pointer = request.get("checkpoint")
     checkpoint = fetch_checkpoint(store, manifest, step, request["job"], request["round"], pointer, root)
     examples = fetch_examples(store, manifest, step)
     own = (request["manifest"], manifest.program.cid, manifest.data.cid)
     for cid in (*own, *checkpoint_cids(store, manifest, pointer)):
-        store.pin(cid, timeout_s=TIMEOUT_S)  # who trains on it keeps it: that is the checkpoint's redundancy
+        if not store.is_pinned(cid):
+            store.pin(cid, timeout_s=TIMEOUT_S)  # who trains on it keeps it: that is the checkpoint's redundancy
     return Inputs(manifest, programs, checkpoint, examples)
 
 
@@ -281,6 +282,16 @@ def checkpoint_cids(store: Store, manifest: Manifest, pointer: str | None) -> tu
     return (manifest.state.cid,) if pointer is None else (pointer, fetch_pointer(store, pointer).state)
 
 
+def _work_root(cid: str, manifest: Manifest, step: Graph) -> bytes:
+    """The root of the manifest's work; those of the last jobs are remembered, since it takes seconds where updates are compressed."""
+    if cid not in _work_roots:
+        _work_roots[cid] = work_of(manifest, step).root
+        while len(_work_roots) > 8:
+            _work_roots.popitem(last=False)
+    return _work_roots[cid]
+
+
+_work_roots: OrderedDict[str, bytes] = OrderedDict()  # by the manifest's CID
 _examples: OrderedDict[tuple[str, str], Examples] = OrderedDict()
 _programs: OrderedDict[tuple[str, str, str], Programs] = OrderedDict()
 
