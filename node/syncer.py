@@ -15,6 +15,7 @@ from node.fetching import absent_place, checkpoint_or_withheld
 from node.parallel.programs import RankedPrograms
 from node.programs import Programs, State
 from node.prover import SlotResult
+from node.recent import at_hand, is_at_hand
 from repops import encoding
 from repops.commitments import state_root
 from repops.files import FileRefused, parse_state, state_bytes
@@ -161,8 +162,11 @@ def fetch_programs(store: Store, manifest: Manifest, device: str | None = None) 
         _programs[key] = RankedPrograms(graph, ranks, manifest.accumulate) if ranks else Programs(graph, where)
         while len(_programs) > 1:
             _programs.popitem(last=False)[1].close()
-    _check_program(manifest, _programs[key])
-    return _programs[key]
+    programs = _programs[key]
+    if manifest not in programs.checked:
+        _check_program(manifest, programs)
+        programs.checked.add(manifest)
+    return programs
 
 
 def fetch_checkpoint(
@@ -193,7 +197,8 @@ def _made_checkpoint(store: Store, nodes: dict[str, Node], job: int, round: int,
                 f"expected job {job}, round {round - 1}, root {root.hex()}"
             )
     with checkpoint_or_withheld(lambda: absent_place(store, found.state, nodes)):
-        return get_state(store, found.state, root, max_bytes=_file_bytes(nodes))
+        state = at_hand(store, found.state, root)
+        return get_state(store, found.state, root, max_bytes=_file_bytes(nodes)) if state is None else state
 
 
 def advances(manifest: Manifest, step: Graph) -> bool:
@@ -267,7 +272,7 @@ def fetch_inputs(store: Store, request: Mapping[str, Any]) -> Inputs:
     examples = fetch_examples(store, manifest, step)
     own = (request["manifest"], manifest.program.cid, manifest.data.cid)
     for cid in (*own, *checkpoint_cids(store, manifest, pointer)):
-        if not store.is_pinned(cid):
+        if not is_at_hand(store, cid) and not store.is_pinned(cid):
             store.pin(cid, timeout_s=TIMEOUT_S)  # who trains on it keeps it: that is the checkpoint's redundancy
     return Inputs(manifest, programs, checkpoint, examples)
 
