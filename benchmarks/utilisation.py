@@ -2,8 +2,8 @@
 
 Operators of one slot each and one that only aggregates: real keepers, workers and gateways, a chain of anvil. Their stores reach each
 other, and they the submitter's, by links of --mbit and --rtt-ms alone (benchmarks/lab: what arrived is counted). Their RPC is near.
-An inner step is real training of the model below, and sleeps until --step-s is over (benchmarks/stepped.py): the time it takes a GPU
-for the batch that `step_tokens` says, at the rate `gpu_tflops`. The job is compressed: 2 bits of the largest 64 of 4,096, all carried.
+An inner step is real training of the model below, and sleeps until --step-s is over (benchmarks/stepped.py): as long as a GPU takes for
+a batch of `gpu_step_tokens` (an A100 at the share of its peak that a core reaches here). The job is compressed: 2 bits of the largest 64 of 4,096, all carried.
 
   utilisation  inner steps times --step-s against wall seconds, from the first step of round 1 to that of the last round, of all nodes
   lost_s       where the rest goes in a round, means over nodes and rounds:
@@ -35,16 +35,21 @@ from typing import Any
 if __name__ == "__main__":  # beside this file lies one that bears the name of a package
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from benchmarks.cost import PEAK_TFLOPS, core_peak
 from benchmarks.lab import Laboratory, Link, laboratory
 from keepers.config import OperatorConfig
 from keepers.daemon import commands
 from keepers.localnet import LocalNetwork, OperatorPlan
+from repops.profile import Profile
 from tests.integration.network_kit import submit
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.network import load, write_atomically
+from zoo_compute.job import ComputeJob
 from zoo_compute.store import BlockStore
 
 LOOK_S = 0.1
+CONTEXT = 64  # tokens of a step: a batch of one example
+A100_FLOPS = 1e12 * PEAK_TFLOPS[2][1]
 AGGREGATOR, SUBMITTER = "aggregator", "submitter"
 PARTS = ("roots", "finish", "commit", "others", "fetch", "combine", "begin")
 
@@ -57,7 +62,7 @@ def plans(nodes: int) -> tuple[OperatorPlan, ...]:
 def job(options: argparse.Namespace) -> dict[str, Any]:
     slot_s = options.inner_steps * options.step_s
     return {
-        "model": {"architecture": "gpt", "layers": options.layers, "heads": 4, "width": options.width, "context": 64, "vocab": 256},
+        "model": {"architecture": "gpt", "layers": options.layers, "heads": 4, "width": options.width, "context": CONTEXT, "vocab": 256},
         "training": {
             "learning_rate": 0.001,
             "batch_size": 1,
@@ -157,7 +162,7 @@ class Run:
     moved: dict[str, int]
     link: dict[str, Any]
     update_bytes: int
-    parameters: int
+    profile: Profile
 
 
 def run(options: argparse.Namespace, folder: Path) -> Run:
@@ -196,15 +201,13 @@ def run(options: argparse.Namespace, folder: Path) -> Run:
             moved=moved,
             link={"kind": lab.kind, **found},
             update_bytes=size,
-            parameters=parameters_of(options),
+            profile=profile_of(options),
         )
 
 
-def parameters_of(options: argparse.Namespace) -> int:
-    from zoo_compute.job import ComputeJob
-
+def profile_of(options: argparse.Namespace) -> Profile:
     given = job(options)
-    return ComputeJob(given["model"], {}, given["training"], "1").profile.parameters
+    return ComputeJob(given["model"], {}, given["training"], "1").profile
 
 
 def lost(found: Run, options: argparse.Namespace) -> list[dict[str, float]]:
@@ -242,14 +245,19 @@ def reckon(found: Run, options: argparse.Namespace) -> dict[str, Any]:
     inner_s = options.inner_steps * options.step_s
     wall_s = mean(part["whole"] for part in parts) + inner_s
     trains = [event for told in found.told for event in told if event["event"] == "train" and event["round"] > 0]
+    computed_s = mean(event["computed_s"] for event in trains) / options.inner_steps
+    flops = found.profile.flops
+    share = min(1.0, flops / computed_s / core_peak())
     advanced = [event for told in found.told for event in told if event["event"] == "advance"]
     return {
         "utilisation": inner_s / wall_s,
         "round_s": wall_s,
         "lost_s": {name: mean(part[name] for part in parts) for name in (*PARTS, "whole")},
-        "computed_step_s": mean(event["computed_s"] for event in trains) / options.inner_steps,
+        "computed_step_s": computed_s,
         "made_here": len(advanced) / max(1, options.nodes * (options.rounds - 1)),
-        "model_parameters": found.parameters,
+        "gpu_share_of_peak": share,
+        "gpu_step_tokens": int(options.step_s * share * A100_FLOPS / (flops / CONTEXT)),
+        "model_parameters": found.profile.parameters,
         "update_bytes": found.update_bytes,
         "bytes_in_a_round": {host: count // max(1, options.rounds - 1) for host, count in found.moved.items()},
         "link": found.link,
