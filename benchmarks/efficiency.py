@@ -1,12 +1,18 @@
-"""Does training over the network lose anything? Held-out loss of R rounds x S slots x H steps against plain AdamW.
+"""What does training over the network lose? Of a node's time (benchmarks/utilisation.py), and of the loss (benchmarks/loss_gap.py).
 
-Compared on the same examples, from the same weights, held out alike:
+  utilisation           of the real network, four nodes on shaped links
+  loss_gap              of held-out loss to AdamW on one machine, the same tokens
+  claimed               what the seed documents say, and the best that is published
+  cost_of_a_pflop_day   at the protocol's reference prices and the utilisation (benchmarks/cost.py)
+
+With RUN or --simulate, one job: held-out loss of R rounds x S slots x H steps against plain AdamW, on the same examples, from the same
+weights, held out alike:
   network    the job's rounds, as its workers and aggregator run them
   central    one machine, the network's whole batch at each step: batch S x B, R x H steps
   sequential one machine that has S times as long: batch B, R x S x H steps (a bound no parallel run can reach)
 
 `benchmarks/efficiency.py RUN` takes a finished run's folder (report.json, manifest.json and its stores): its final state is compared
-with a single-process replay, bit for bit, and utilisation is read from its shard reports. Without RUN the job of --config is
+with a single-process replay, bit for bit, and utilisation is read from its shard reports. With --simulate the job of --config is
 simulated here, and its first round is replayed a second time, every slot of it, which is what `bit_equal_replay` compares.
 """
 
@@ -14,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib.util
 import json
 import math
 import sys
@@ -25,8 +32,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+if __name__ == "__main__":  # beside this file lies one that bears the name of a package
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
 import numpy as np
 
+from benchmarks import utilisation
+from benchmarks.cost import CLAIMED, costs
 from node import syncer
 from node.programs import Programs
 from node.replay import Replay, simulate
@@ -212,19 +224,37 @@ def store_of(folder: Path, manifest: Manifest) -> BlockStore:
     raise SystemExit(f"{folder}: none of its {len(roots)} stores holds the job's initial state and data")
 
 
+def whole(options: argparse.Namespace) -> dict[str, Any]:
+    """Both figures of the network, and what they mean in money."""
+    network = utilisation.measured(options)
+    found = {
+        "utilisation": network["utilisation"],
+        "claimed": CLAIMED,
+        "cost_of_a_pflop_day": costs(network["gpu_share_of_peak"], network["utilisation"]),
+        "network": network,
+    }
+    if importlib.util.find_spec("benchmarks.loss_gap") is None:
+        return found | {"loss_gap": None}
+    loss = importlib.import_module("benchmarks.loss_gap").loss_gap(options.seeds)
+    return found | {"loss_gap": loss["loss_gap"], "loss": loss}
+
+
 def table(result: Mapping[str, Any]) -> str:
     def number(value: Any) -> str:
         return f"{value:.4f}" if isinstance(value, float) else str(value)
 
     rows = [(k, number(v)) for k, v in result.items() if not isinstance(v, (list, dict))]
-    rows += [("losses", " ".join(f"{loss:.3f}" for loss in result["losses"]))]
-    rows += [(k, json.dumps(result[k])) for k in ("model", "optimizer")]
+    rows += [("losses", " ".join(f"{loss:.3f}" for loss in result["losses"]))] if "losses" in result else []
+    rows += [(k, json.dumps(value)) for k, value in result.items() if isinstance(value, dict)]
     return "\n".join(f"{key:<22} {value}" for key, value in rows)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Held-out loss of the network against centralised AdamW")
-    parser.add_argument("run", nargs="?", type=Path, help="folder of a finished run; a simulation when left out")
+    parser = argparse.ArgumentParser(description="What training over the network loses")
+    parser.add_argument("run", nargs="?", type=Path, help="folder of a finished run; the whole network when left out")
+    parser.add_argument("--simulate", action="store_true", help="one job in this process instead")
+    parser.add_argument("--seeds", type=int, default=3, help="of the loss")
+    utilisation.add_options(parser)
     parser.add_argument(
         "--config",
         type=Path,
@@ -243,6 +273,11 @@ def main() -> int:
     began = time.perf_counter()
     if options.run:
         result = finished(options.run, options.config, sequential=sequential)
+    elif not options.simulate:
+        result = {
+            "parameters": {k: str(v) for k, v in vars(options).items() if k not in ("json", "folder")},
+            **whole(options),
+        }
     else:
         result = simulated(options.config, options.data or [Path(sysconfig.get_path("stdlib"))], sequential=sequential)
     result["benchmark_s"] = time.perf_counter() - began

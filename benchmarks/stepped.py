@@ -80,12 +80,13 @@ def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
     }
 
 
-def shaped_keeper(routes: dict[str, str]) -> None:
-    """Have this process's keeper reach others' gateways by its own links."""
+def shaped_keeper(path: Path) -> None:
+    """Have this process's keeper reach others' gateways by its own links, once they are there."""
     from keepers import keeper, keeping
 
     class Shaped(keeper.Keeper):
         def use_peers(self, peers: list[str], endpoints: Mapping[int, str]) -> None:
+            routes = json.loads(path.read_text()) if path.exists() else {}
             ways = {operator: routes[url] for operator, url in endpoints.items() if url in routes}
             super().use_peers([routes[url] for url in peers if url in routes], ways)
 
@@ -99,7 +100,7 @@ def main() -> int:
     parser.add_argument("--routes", type=Path, required=True)
     options, of_process = parser.parse_known_args()
     if of_process[0] == "keeper":
-        shaped_keeper(json.loads(options.routes.read_text()))
+        shaped_keeper(options.routes)
         return process.main(of_process)
     return process.main(of_process, worker_tasks(options.step_s, teller(options.log)))
 

@@ -2,8 +2,8 @@
 
 Operators of one slot each and one that only aggregates: real keepers, workers and gateways, a chain of anvil. Their stores reach each
 other, and they the submitter's, by links of --mbit and --rtt-ms alone (benchmarks/lab: what arrived is counted). Their RPC is near.
-An inner step is real training of the model below, and sleeps until --step-s is over (benchmarks/stepped.py): the time it takes a GPU
-for the batch that `step_tokens` says, at the rate `gpu_tflops`. The job is compressed: 2 bits of the largest 64 of 4,096, all carried.
+An inner step is real training of the model below, and sleeps until --step-s is over (benchmarks/stepped.py): as long as a GPU takes for
+a batch of `gpu_step_tokens` (an A100 at the share of its peak that a core reaches here). The job is compressed: 2 bits of the largest 64 of 4,096, all carried.
 
   utilisation  inner steps times --step-s against wall seconds, from the first step of round 1 to that of the last round, of all nodes
   lost_s       where the rest goes in a round, means over nodes and rounds:
@@ -35,15 +35,21 @@ from typing import Any
 if __name__ == "__main__":  # beside this file lies one that bears the name of a package
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from benchmarks.cost import PEAK_TFLOPS, core_peak
 from benchmarks.lab import Laboratory, Link, laboratory
-from keepers.daemon import Daemon, commands
+from keepers.config import OperatorConfig
+from keepers.daemon import commands
 from keepers.localnet import LocalNetwork, OperatorPlan
+from repops.profile import Profile
 from tests.integration.network_kit import submit
 from zoo_compute.chain.events import scan
-from zoo_compute.chain.network import load
+from zoo_compute.chain.network import load, write_atomically
+from zoo_compute.job import ComputeJob
 from zoo_compute.store import BlockStore
 
 LOOK_S = 0.1
+CONTEXT = 64  # tokens of a step: a batch of one example
+A100_FLOPS = 1e12 * PEAK_TFLOPS[2][1]
 AGGREGATOR, SUBMITTER = "aggregator", "submitter"
 PARTS = ("roots", "finish", "commit", "others", "fetch", "combine", "begin")
 
@@ -56,7 +62,7 @@ def plans(nodes: int) -> tuple[OperatorPlan, ...]:
 def job(options: argparse.Namespace) -> dict[str, Any]:
     slot_s = options.inner_steps * options.step_s
     return {
-        "model": {"architecture": "gpt", "layers": options.layers, "heads": 4, "width": options.width, "context": 64, "vocab": 256},
+        "model": {"architecture": "gpt", "layers": options.layers, "heads": 4, "width": options.width, "context": CONTEXT, "vocab": 256},
         "training": {
             "learning_rate": 0.001,
             "batch_size": 1,
@@ -76,43 +82,38 @@ def job(options: argparse.Namespace) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@dataclasses.dataclass(kw_only=True)
 class Shaped(LocalNetwork):
-    """A local network whose operators' stores reach each other by the laboratory's links alone, and whose workers' steps take a time."""
+    """A local network whose operators' stores reach each other by the laboratory's links alone, and whose steps take a time."""
 
-    def shape(self, lab: Laboratory, step_s: float) -> None:
-        """Start every operator's daemon anew, with its own way to each gateway."""
+    lab: Laboratory
+    step_s: float
+
+    def start(self) -> None:
+        super().start()
         (storage,) = load(self.network_path).storage
-        ports = {name: daemon.config.gateway_port for name, daemon in self.daemons.items()}
-        ports[SUBMITTER] = int(storage.rpartition(":")[2])
-        urls = {name: daemon.config.endpoint for name, daemon in self.daemons.items()} | {SUBMITTER: storage}
-        for name, daemon in list(self.daemons.items()):
-            daemon.stop()
+        places = {name: (d.config.gateway_port, d.config.endpoint) for name, d in self.daemons.items()}
+        places[SUBMITTER] = (int(storage.rpartition(":")[2]), storage)
+        for name in self.daemons:
             ways = {
-                urls[other]: "http://{}:{}".format(*lab.endpoint(other, port, seen_from=name))
-                for other, port in ports.items()
+                url: "http://{}:{}".format(*self.lab.endpoint(other, port, seen_from=name))
+                for other, (port, url) in places.items()
                 if other != name
             }
-            routes = self.folder / f"{name}-routes.json"
-            routes.write_text(json.dumps(ways))
-            stepped = [
-                sys.executable,
-                "-m",
-                "benchmarks.stepped",
-                "--step-s",
-                str(step_s),
-                "--log",
-                str(self.log(name)),
-            ]
-            stepped += ["--routes", str(routes)]
-            instead = {
-                part: [*stepped, *command[command.index("keepers.process") + 1 :]]
-                for part, command in commands(daemon.config).items()
-                if part in ("keeper", "worker-0")
-            }
-            self.log(name).touch()
-            self.daemons[name] = Daemon(daemon.config, instead=instead)
-            self.daemons[name].start()
-        self.wait_ready()
+            write_atomically(self.routes(name), json.dumps(ways).encode(), mode=0o644)
+
+    def instead(self, plan: OperatorPlan, config: OperatorConfig) -> dict[str, list[str]]:
+        stepped = [sys.executable, "-m", "benchmarks.stepped", "--step-s", str(self.step_s)]
+        stepped += ["--log", str(self.log(plan.name)), "--routes", str(self.routes(plan.name))]
+        self.log(plan.name).touch()
+        return {
+            part: [*stepped, *command[command.index("keepers.process") + 1 :]]
+            for part, command in commands(config).items()
+            if part in ("keeper", "worker-0")
+        }
+
+    def routes(self, name: str) -> Path:
+        return self.folder / f"{name}-routes.json"
 
     def log(self, name: str) -> Path:
         return self.folder / f"{name}.jsonl"
@@ -161,7 +162,7 @@ class Run:
     moved: dict[str, int]
     link: dict[str, Any]
     update_bytes: int
-    parameters: int
+    profile: Profile
 
 
 def run(options: argparse.Namespace, folder: Path) -> Run:
@@ -169,10 +170,9 @@ def run(options: argparse.Namespace, folder: Path) -> Run:
     link = Link.of_round_trip(options.mbit, options.rtt_ms / 1000)
     with (
         laboratory(dict.fromkeys([*names, SUBMITTER], link), "relay") as lab,
-        Shaped(folder, plans(options.nodes)) as network,
+        Shaped(folder, plans(options.nodes), lab=lab, step_s=options.step_s) as network,
     ):
         found = lab.measured(names[0], names[1])
-        network.shape(lab, options.step_s)
         submit(network, job(options))
         watching = Watching(network)
         watching.start()
@@ -201,15 +201,13 @@ def run(options: argparse.Namespace, folder: Path) -> Run:
             moved=moved,
             link={"kind": lab.kind, **found},
             update_bytes=size,
-            parameters=parameters_of(options),
+            profile=profile_of(options),
         )
 
 
-def parameters_of(options: argparse.Namespace) -> int:
-    from zoo_compute.job import ComputeJob
-
+def profile_of(options: argparse.Namespace) -> Profile:
     given = job(options)
-    return ComputeJob(given["model"], {}, given["training"], "1").profile.parameters
+    return ComputeJob(given["model"], {}, given["training"], "1").profile
 
 
 def lost(found: Run, options: argparse.Namespace) -> list[dict[str, float]]:
@@ -247,14 +245,19 @@ def reckon(found: Run, options: argparse.Namespace) -> dict[str, Any]:
     inner_s = options.inner_steps * options.step_s
     wall_s = mean(part["whole"] for part in parts) + inner_s
     trains = [event for told in found.told for event in told if event["event"] == "train" and event["round"] > 0]
+    computed_s = mean(event["computed_s"] for event in trains) / options.inner_steps
+    flops = found.profile.flops
+    share = min(1.0, flops / computed_s / core_peak())
     advanced = [event for told in found.told for event in told if event["event"] == "advance"]
     return {
         "utilisation": inner_s / wall_s,
         "round_s": wall_s,
         "lost_s": {name: mean(part[name] for part in parts) for name in (*PARTS, "whole")},
-        "computed_step_s": mean(event["computed_s"] for event in trains) / options.inner_steps,
+        "computed_step_s": computed_s,
         "made_here": len(advanced) / max(1, options.nodes * (options.rounds - 1)),
-        "model_parameters": found.parameters,
+        "gpu_share_of_peak": share,
+        "gpu_step_tokens": int(options.step_s * share * A100_FLOPS / (flops / CONTEXT)),
+        "model_parameters": found.profile.parameters,
         "update_bytes": found.update_bytes,
         "bytes_in_a_round": {host: count // max(1, options.rounds - 1) for host, count in found.moved.items()},
         "link": found.link,

@@ -15,14 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
-from keepers.duties import present_mask
-from keepers.requests import advance_name, aggregate_name, present
+from keepers.orders import Progress
+from keepers.requests import advance_name, aggregate_name, present, present_mask
 from keepers.work import WorkQueue
 from node import prover
 from node.errors import BadInputs
 from node.fetching import NOT_HAD
 from zoo_compute import transport
-from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit, JobView
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit, JobState, JobView
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.cid import digest_of, raw_cid
 from zoo_compute.updates import Parts
@@ -50,16 +50,13 @@ def made_here(work: WorkQueue, view: JobView, operator: int) -> Made | None:
     return Made(bytes.fromhex(result["root"]), result["pointer"]) if result and result["root"] else None
 
 
-UNKNOWN = Made(bytes(32), raw_cid(bytes(32)))
+UNKNOWN = Made(
+    bytes(32), raw_cid(bytes(32))
+)  # of a delayed job: its next slots do not start from what the open turn makes
 
 
-def after(view: JobView, made: Made | None) -> JobView:
-    """The job as it will be when the open turn's aggregator posts this checkpoint: enough of it to name and ask for training.
-
-    None: whatever it will be, which the slots of a delayed job do not start from.
-    """
-    assert made is not None or view.delay, "a round is begun ahead from what was made"
-    made = made or UNKNOWN
+def after(view: JobView, made: Made) -> JobView:
+    """The job as it will be when the open turn's aggregator posts this checkpoint: enough of it to name and ask for training."""
     run = view.run
     assert run is not None, "a turn is open"
     posted = Checkpoint(
@@ -155,3 +152,42 @@ class Prefetching:
             raise BadInputs(f"a bundle of {len(results)} results, committed were {commit.count}")
         for result in results:
             store.open(result.update, max_bytes=most, timeout_s=TIMEOUT_S).close()
+
+
+class Ahead:
+    """What a keeper does before the open turn's checkpoint is posted. Remembers only what it will compare with the chain."""
+
+    def __init__(self, work: WorkQueue, store: Store) -> None:
+        self.work = work
+        self.files = Prefetching(store, work.wake)
+        self._begun: dict[
+            int, tuple[int, bytes]
+        ] = {}  # job -> the round that was begun from a root that was not posted yet
+
+    def look_at(self, view: JobView, operator: int, progress: Progress) -> Progress:
+        """Tell the workers what the chain says, fetch what is new, and add to the progress what is here."""
+        run = view.run
+        if run is None or view.state != JobState.RUNNING:
+            return progress
+        self.work.tell_newest(view.job, run.round, view.slots_root)
+        begun = self._begun.get(view.job)
+        if begun is not None and run.round >= begun[0]:
+            del self._begun[view.job]
+            if run.round == begun[0] and run.start_root != begun[1]:
+                posted, found = run.start_root.hex(), begun[1].hex()
+                log.error("job %d: checkpoint %d is %s on chain, %s as made here", view.job, run.round, posted, found)
+        if not progress.advances or not view.held_by(operator):
+            return progress
+        made = made_here(self.work, view, operator) is not None
+        return replace(progress, here=self.files.look_at(view), advanced=made)
+
+    def begin(self, view: JobView, operator: int) -> JobView:
+        """The job as it will be with the checkpoint that was made here, to train from."""
+        if view.delay:
+            return after(view, UNKNOWN)
+        made = made_here(self.work, view, operator)
+        assert made is not None, "a round is begun ahead from what was made"
+        follows = after(view, made)
+        assert follows.run is not None, "it follows an open turn"
+        self._begun[view.job] = (follows.run.round, made.root)
+        return follows

@@ -1,4 +1,4 @@
-"""What a keeper fetches of others' claims, demands on chain when it is not served, and which demands it ends.
+"""What a keeper fetches of others' claims and makes of them, demands on chain when it is not served, and which demands it ends.
 
 Pure decisions over one snapshot, as in `duties`. A keeper demands only what keeps it from its own duty: the aggregator what
 it combines, the holder of a seat the checkpoint it trains from. Demands of such lanes hold the turn's clocks.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from keepers.orders import DemandChunk, Duty, Fetch, Me, Missing, Progress, Send, Train
+from keepers.orders import Advance, DemandChunk, Duty, Fetch, Me, Missing, Progress, Send, Train
 from keepers.requests import present
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Claim, JobView, Run
@@ -30,6 +30,24 @@ def gathers(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Dut
             # Its author shows 4 KiB at a time and serves nothing: what follows from the turn's inputs is computed anew.
             known = progress.trained | progress.given_up
             yield from (Train(slot) for slot in missing.places if slot not in known)
+
+
+def goes_on(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
+    """Make the next checkpoint as the aggregator will, and train from it before it is posted.
+
+    A delayed job's next turn starts from what is known already: its training begins when all of mine is committed.
+    """
+    mine = view.held_by(me.operator)
+    if not mine or run.round + 1 >= run.rounds:
+        return
+    is_mine_done = not any(run.missing >> number & 1 for number in mine)
+    is_complete = view.inputs_complete(view.now) and run.committed >= run.quorum
+    if (view.delay and is_mine_done) or (is_complete and progress.advanced):
+        yield from (Train(slot, ahead=True) for seat in mine.values() for slot in seat.slots)
+    if not is_complete or progress.advanced:
+        return
+    if progress.advances and run.aggregator != me.operator and progress.here >= {c.seat for c in present(view)}:
+        yield Advance()
 
 
 def ends(view: JobView, me: Me, patience_s: int) -> Iterator[Duty]:

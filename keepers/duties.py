@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from keepers import asking
 from keepers.auctioning import BATCH, RECOVERY_S, defensible, turn_of, while_open
 from keepers.orders import (
-    Advance,
     Aggregate,
     CommitTrained,
     Duty,
@@ -24,7 +23,7 @@ from keepers.orders import (
     Send,
     Train,
 )
-from keepers.requests import present
+from keepers.requests import present, present_mask
 from zoo_compute.chain.views import (
     AGGREGATOR_SEAT,
     Bid,
@@ -92,7 +91,7 @@ def _while_running(view: JobView, run: Run, me: Me, progress: Progress) -> Itera
     yield from _time_out_others(view, run, me, turn_of(view, me, run.turn))
     yield from _take_vacant(view, run, me, progress)
     yield from _aggregate(view, run, me, progress)
-    yield from _go_on(view, run, me, progress)
+    yield from asking.goes_on(view, run, me, progress)
     yield from _replace_aggregator(view, run, me)
 
 
@@ -194,11 +193,6 @@ def trained_s(slot_s: float, slots: int, paces: Sequence[float]) -> float:
 # -- aggregation -----------------------------------------------------------------------------------------------------
 
 
-def present_mask(view: JobView, run: Run) -> int:
-    """The seats that committed in the open turn, a bitmap."""
-    return sum(1 << number for number in view.holders if not _missing(run, number))
-
-
 def _aggregate(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
     if run.aggregator != me.operator or not view.inputs_complete(view.now) or run.committed < run.quorum:
         return
@@ -207,29 +201,6 @@ def _aggregate(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[
         yield PostAggregate(present_mask(view, run))
     elif progress.fetched.issuperset(commit.seat for commit in present(view)):
         yield Aggregate()
-
-
-def _go_on(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
-    """Make the next checkpoint as the aggregator will, and train from it before it is posted.
-
-    A delayed job's next turn starts from what is known already: its training begins when all of mine is committed.
-    """
-    mine = view.held_by(me.operator)
-    last = run.round + 1 >= run.rounds
-    if not mine or last:
-        return
-    is_complete = view.inputs_complete(view.now) and run.committed >= run.quorum
-    if view.delay and any(_missing(run, number) for number in mine):
-        return
-    if view.delay or (is_complete and progress.advanced):
-        yield from (Train(slot, ahead=True) for seat in mine.values() for slot in seat.slots)
-    elif (
-        is_complete
-        and progress.advances
-        and run.aggregator != me.operator
-        and progress.here >= {c.seat for c in present(view)}
-    ):
-        yield Advance()
 
 
 def _replace_aggregator(view: JobView, run: Run, me: Me) -> Iterator[Duty]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from keepers.advancing import made_here
 from keepers.orders import Missing, Progress
 from keepers.requests import (
     aggregate_name,
@@ -48,7 +47,6 @@ def progress_of(work: WorkQueue, view: JobView, operator: int) -> Progress:
         given_up=frozenset(slot for slot, status in states.items() if status.state == "failed"),
         aggregated=combined.state == "done",
         advances=bool(prepared.result and prepared.result.get("advances")),
-        advanced=made_here(work, view, operator) is not None,
         # What failed here for a reason of my own is left to the aggregation, which says why.
         fetched=frozenset(seat for seat, status in fetched.items() if status.state in ("done", "failed")),
         missing=missing,

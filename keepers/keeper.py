@@ -10,7 +10,6 @@ import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +18,7 @@ from eth_account.signers.local import LocalAccount
 from eth_utils.crypto import keccak
 
 from keepers import deposits
-from keepers.advancing import Prefetching, after, made_here
+from keepers.advancing import Ahead
 from keepers.auctioning import wants
 from keepers.bidding import Sealer
 from keepers.challenging import Mismatches
@@ -44,8 +43,7 @@ from keepers.orders import (
     Train,
 )
 from keepers.requests import (
-    advance_name,
-    advance_request,
+    advancing,
     aggregate_name,
     aggregate_request,
     fetch_name,
@@ -66,7 +64,7 @@ from zoo_compute.chain.events import scan
 from zoo_compute.chain.network import write_atomically
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job, read_operator
-from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind, OperatorView, Run
+from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind, OperatorView
 from zoo_compute.errors import NeedsOperator, Refusal, Retryable
 from zoo_compute.gpu import PERIODS
 from zoo_compute.home import DRAINING
@@ -74,7 +72,7 @@ from zoo_compute.operators import Operators
 from zoo_compute.spec.params import aggregator_lock
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.cid import digest_of
-from zoo_compute.store.peers import parse_gateway
+from zoo_compute.store.peers import is_gateway
 
 log = logging.getLogger("zoo.keeper")
 
@@ -102,10 +100,7 @@ class Keeper:
         self._slot_seconds: dict[int, float] = {}  # job -> timed seconds of one of its slot-rounds
         self._slot_paces: dict[int, tuple[float, ...]] = {}  # job -> `Me.paces`
         self._bound: dict[int, bool] = {}  # job -> money of mine is still in it
-        self._prefetching = Prefetching(store, self.work.wake)
-        self._ahead: dict[
-            int, tuple[int, bytes]
-        ] = {}  # job -> round that was begun before its checkpoint was posted, its root
+        self._ahead = Ahead(work, store)
         self._peers: list[str] = []
         self._endpoints: dict[int, str] = {}  # operator -> where its store serves blocks
         self._unseen = chain.network.first_block  # first block whose announcements were not read
@@ -179,7 +174,7 @@ class Keeper:
         mine = self.config.operator
         if mine and self.config.endpoint and self._endpoints.get(mine) != self.config.endpoint:
             self.sender.send(self.chain.registry.announce(mine, self.config.endpoint))
-        others = [url for operator, url in self._endpoints.items() if operator != mine and _is_gateway(url)]
+        others = [url for operator, url in self._endpoints.items() if operator != mine and is_gateway(url)]
         self.use_peers([*dict.fromkeys([*self.chain.network.storage, *others])], self._endpoints)
 
     def use_peers(self, peers: list[str], endpoints: Mapping[int, str]) -> None:
@@ -187,7 +182,7 @@ class Keeper:
         self._peers = peers
         if isinstance(self.store, BlockStore):
             self.store.set_peers(peers)
-        self._prefetching.set_peers(peers, endpoints)
+        self._ahead.files.set_peers(peers, endpoints)
 
     def _serve(self, view: JobView, operator: OperatorView | None) -> bool:
         """Do what is due for one job; whether money of mine is still bound in it."""
@@ -274,21 +269,7 @@ class Keeper:
         progress = progress_of(self.work, view, operator)
         if progress.slot_s is not None:
             self._slot_seconds[view.job] = progress.slot_s
-        if view.run is not None and view.state == JobState.RUNNING:
-            self.work.tell_newest(view.job, view.run.round, view.slots_root)
-            self._compare(view, view.run)
-            if progress.advances and view.held_by(operator):
-                progress = replace(progress, here=self._prefetching.look_at(view))
-        return progress
-
-    def _compare(self, view: JobView, run: Run) -> None:
-        """Say so where the chain has another checkpoint than I made: an aggregator that lied, or my own machine."""
-        begun = self._ahead.get(view.job)
-        if begun is not None and run.round >= begun[0]:
-            del self._ahead[view.job]
-            if begun[0] == run.round and begun[1] != run.start_root:
-                found, posted = begun[1].hex(), run.start_root.hex()
-                log.error("job %d: checkpoint %d is %s on chain, %s as made here", view.job, run.round, posted, found)
+        return self._ahead.look_at(view, operator, progress)
 
     def _perform(self, view: JobView, duty: Duty) -> None:
         match duty:
@@ -304,16 +285,11 @@ class Keeper:
                 self._open_bid(view, duty)
             case Prepare():
                 self._ask("work.prepare", prepare_name(view), prepare_request(view))
-            case Train(slot, ahead=False):
-                self._ask("work.train", *training(self.work, view, slot))
-            case Train(slot):
-                made = None if view.delay else made_here(self.work, view, self.config.operator)
-                follows = after(view, made)
-                if made is not None and follows.run is not None:
-                    self._ahead[view.job] = (follows.run.round, made.root)
-                self._ask("work.train", *training(self.work, follows, slot))
+            case Train(slot, ahead):
+                begun = self._ahead.begin(view, self.config.operator) if ahead else view
+                self._ask("work.train", *training(self.work, begun, slot))
             case Advance():
-                self._ask("work.advance", advance_name(view), advance_request(view))
+                self._ask("work.advance", *advancing(view))
             case CommitTrained(seat):
                 self._commit(view, seat)
             case Fetch(seat):
@@ -404,14 +380,6 @@ class Keeper:
                 call = self.chain.tasks.withdraw(token, operator.owner)
                 receipt = self.sender.send(call)
                 log.info("withdrew %d of %s to %s in %s", amount, token, operator.owner, receipt.transaction_hash)
-
-
-def _is_gateway(url: str) -> bool:
-    """Anyone may announce anything; what is no gateway's URL is passed over."""
-    try:
-        return bool(parse_gateway(url))
-    except ValueError:
-        return False
 
 
 def _engaged_slots(view: JobView, operator: int) -> int:

@@ -122,9 +122,13 @@ class LocalNetwork:
         }
         config = from_dict(raw, home)
         save(config)
-        self.daemons[plan.name] = Daemon(config, instead=_liar(plan, config))
+        self.daemons[plan.name] = Daemon(config, instead=self.instead(plan, config))
         self.daemons[plan.name].start()
         return config
+
+    def instead(self, plan: OperatorPlan, config: OperatorConfig) -> dict[str, list[str]]:
+        """Command lines that differ from an operator's own, by process."""
+        return _liar(plan, config)
 
     def _register(self, plan: OperatorPlan, hot: str, endpoint: str) -> int:
         """What `zoo node register` and `zoo node deposit` do, from an owner's account of its own."""

@@ -135,6 +135,11 @@ def present(view: JobView) -> list[Commit]:
     return sorted(found.values(), key=lambda commit: commit.first)
 
 
+def present_mask(view: JobView, run: Run) -> int:
+    """The seats that committed in the open turn, a bitmap."""
+    return sum(1 << number for number in view.holders if not run.missing >> number & 1)
+
+
 def aggregate_name(view: JobView) -> str:
     """Of the results combined, not of the turn: the same ones in a turn done again are not combined again."""
     return f"aggregate-{_combination(view)}"
@@ -145,9 +150,9 @@ def advance_name(view: JobView) -> str:
     return f"advance-{_combination(view)}"
 
 
-def advance_request(view: JobView) -> dict[str, Any]:
-    """As the aggregator's, of what is in the store: what is not, is left to the aggregator."""
-    return {**aggregate_request(view, {}), "peers": []}
+def advancing(view: JobView) -> tuple[str, dict[str, Any]]:
+    """Its name, and the aggregator's request of what is in the store: what is not, is left to the aggregator."""
+    return advance_name(view), {**aggregate_request(view, {}), "peers": []}
 
 
 def _combination(view: JobView) -> str:

@@ -14,6 +14,7 @@ from node import syncer
 from node.errors import BadInputs
 from node.fetching import NOT_HAD
 from node.programs import State
+from node.recent import at_hand, put_soon
 from node.training import ShardResult, train_shard
 from zoo_compute.rounds import private
 from zoo_compute.spec.carrying import is_restart
@@ -67,13 +68,16 @@ def was_committed(request: Mapping[str, Any], rounds: list[Mapping[str, Any]], l
 
 def keep(store: Store, state: State) -> str | None:
     """For this machine's next round; None where the job carries nothing."""
-    return syncer.put_state(store, state) if state else None
+    return put_soon(store, state) if state else None
 
 
 def _kept(cid: str | None, inputs: syncer.Inputs, store: Store) -> State | None:
     """None where it is gone, or no private state of this program: then it is computed again."""
     if cid is None:
         return None
+    state = at_hand(store, cid)
+    if state is not None:
+        return state
     graph = inputs.programs.graph
     nodes = {entry.name: graph.nodes[entry.before] for entry in graph.state if entry.name in private(graph)}
     try:

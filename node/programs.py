@@ -13,7 +13,7 @@ from repops.commitments import Array
 from repops.graph import OPTIMIZER, STEP, Graph
 from repops.hashing import StateHasher
 from repops.profile import Profile, profile
-from zoo_compute.manifest import Compression, Joining
+from zoo_compute.manifest import Compression, Joining, Manifest
 from zoo_compute.rounds import aggregation_program, begin, products_program, update_program, verdict_program
 
 State = dict[str, Array]
@@ -25,8 +25,10 @@ class Programs:
     def __init__(self, graph: Graph, device: torch.device = CPU) -> None:
         self.graph = graph
         self.device = device
+        self.checked: set[Manifest] = set()  # by the syncer: manifests that say of the program what is so
         self._hasher = StateHasher(graph)
         self._updates: dict[Compression, Runner] = {}
+        self._aggregations: dict[tuple[str, Joining], Graph] = {}  # as graphs: their memory is for one at a time
 
     @cached_property
     def root(self) -> bytes:
@@ -87,7 +89,9 @@ class Programs:
 
     def aggregation(self, name: str, joining: Joining) -> Runner:
         """The part of the aggregation that makes the next checkpoint's `name`, and what the outer optimiser keeps of it."""
-        return runner(aggregation_program(self.graph, joining, only=name), CPU)
+        if (name, joining) not in self._aggregations:
+            self._aggregations[name, joining] = aggregation_program(self.graph, joining, only=name)
+        return runner(self._aggregations[name, joining], CPU)
 
     def products(self, name: str, slots: int) -> Runner:
         """The part of the aggregation that adds the products of the rows of `name`."""

@@ -15,6 +15,7 @@ from node.fetching import absent_place, checkpoint_or_withheld
 from node.parallel.programs import RankedPrograms
 from node.programs import Programs, State
 from node.prover import SlotResult
+from node.recent import at_hand, is_at_hand
 from repops import encoding
 from repops.commitments import state_root
 from repops.files import FileRefused, parse_state, state_bytes
@@ -161,8 +162,11 @@ def fetch_programs(store: Store, manifest: Manifest, device: str | None = None) 
         _programs[key] = RankedPrograms(graph, ranks, manifest.accumulate) if ranks else Programs(graph, where)
         while len(_programs) > 1:
             _programs.popitem(last=False)[1].close()
-    _check_program(manifest, _programs[key])
-    return _programs[key]
+    programs = _programs[key]
+    if manifest not in programs.checked:
+        _check_program(manifest, programs)
+        programs.checked.add(manifest)
+    return programs
 
 
 def fetch_checkpoint(
@@ -197,7 +201,8 @@ def _made_checkpoint(
                 f"expected job {job}, round {round - 1}, root {root.hex()}"
             )
     with checkpoint_or_withheld(lambda: absent_place(store, found.state, nodes)):
-        return get_state(store, found.state, root, max_bytes=_file_bytes(nodes))
+        state = at_hand(store, found.state, root)
+        return get_state(store, found.state, root, max_bytes=_file_bytes(nodes)) if state is None else state
 
 
 def advances(manifest: Manifest, step: Graph) -> bool:
@@ -264,14 +269,15 @@ def fetch_inputs(store: Store, request: Mapping[str, Any]) -> Inputs:
         raise BadInputs(f"round {request['round']}: the job has {manifest.rounds} rounds")
     programs = fetch_programs(store, manifest, request.get("device"))
     _check_fits(manifest, programs)
-    _check_root(request, "work_root", work_of(manifest, programs.graph).root)
+    _check_root(request, "work_root", _work_root(request["manifest"], manifest, programs.graph))
     step, root = programs.graph, root_from_hex(request["start_root"])
     pointer = request.get("checkpoint")
     checkpoint = fetch_checkpoint(store, manifest, step, request["job"], request["round"], pointer, root)
     examples = fetch_examples(store, manifest, step)
     own = (request["manifest"], manifest.program.cid, manifest.data.cid)
     for cid in (*own, *checkpoint_cids(store, manifest, pointer)):
-        store.pin(cid, timeout_s=TIMEOUT_S)  # who trains on it keeps it: that is the checkpoint's redundancy
+        if not is_at_hand(store, cid) and not store.is_pinned(cid):
+            store.pin(cid, timeout_s=TIMEOUT_S)  # who trains on it keeps it: that is the checkpoint's redundancy
     return Inputs(manifest, programs, checkpoint, examples)
 
 
@@ -285,6 +291,16 @@ def checkpoint_cids(store: Store, manifest: Manifest, pointer: str | None) -> tu
     return (manifest.state.cid,) if pointer is None else (pointer, fetch_pointer(store, pointer).state)
 
 
+def _work_root(cid: str, manifest: Manifest, step: Graph) -> bytes:
+    """The root of the manifest's work; those of the last jobs are remembered, since it takes seconds where updates are compressed."""
+    if cid not in _work_roots:
+        _work_roots[cid] = work_of(manifest, step).root
+        while len(_work_roots) > 8:
+            _work_roots.popitem(last=False)
+    return _work_roots[cid]
+
+
+_work_roots: OrderedDict[str, bytes] = OrderedDict()  # by the manifest's CID
 _examples: OrderedDict[tuple[str, str], Examples] = OrderedDict()
 _programs: OrderedDict[tuple[str, str, str], Programs] = OrderedDict()
 

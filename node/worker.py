@@ -29,6 +29,7 @@ from node.errors import BadInputs, NodeOutOfMemory, Place, Withheld
 from node.fetching import NOT_HAD, absent_update
 from node.programs import State
 from node.prover import SlotResult
+from node.recent import put_soon
 from node.reporter import ShardReport
 from node.training import Progress, ShardResult, root_of, train_shard
 from node.verify import Mismatch, verify_slot
@@ -136,13 +137,16 @@ def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     return {"job": request["job"], "slots": sorted(entries), "bundle": request["bundle"]}
 
 
-def run_aggregation(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
-    """Combine a round's committed updates; store the next checkpoint and its pointer. Answers `root` and `pointer`."""
+def run_aggregation(request: Mapping[str, Any], store: Store, *, must_last: bool = True) -> dict[str, Any]:
+    """Combine a round's committed updates; store the next checkpoint and its pointer. Answers `root` and `pointer`.
+
+    must_last: the checkpoint is on the disk when this returns, since others will ask for it."""
     began = time.perf_counter()
     inputs = syncer.fetch_inputs(store, request)
     checkpoint, entries = _combined(request, store, inputs)
     mask = sum(1 << slot for slot in entries)
-    root, cid = root_of(checkpoint), syncer.put_state(store, checkpoint)
+    root = root_of(checkpoint)
+    cid = syncer.put_state(store, checkpoint) if must_last else put_soon(store, checkpoint, root)
     pointer = syncer.Pointer(request["job"], request["round"], cid, root, mask)
     return {
         "job": request["job"],
@@ -159,7 +163,7 @@ def run_aggregation(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
 def run_advance(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """As `run_aggregation`, by who need not: `root` is None where something is not here or not as committed."""
     try:
-        return run_aggregation(request, store)
+        return run_aggregation(request, store, must_last=False)
     except (Withheld, *NOT_HAD) as error:
         log.warning("round %d's checkpoint is not made here and will be downloaded: %s", request["round"] + 1, error)
         return {"job": request["job"], "round": request["round"], "root": None, "message": str(error)}

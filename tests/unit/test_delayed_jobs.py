@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from keepers.advancing import after
+from keepers.advancing import UNKNOWN, after
 from keepers.duties import duties
 from keepers.orders import Aggregate, Progress, Train
 from keepers.requests import train_name, train_request
@@ -69,8 +69,8 @@ def test_a_delayed_turn__starts_from_what_the_turn_before_did__and_is_asked_for_
         before = delayed(seen(commits, [made(turn) for turn in range(5)], 5), missing=0b10, committed=2)
         later = delayed(seen(commits, [made(turn) for turn in range(6)], 6))
         assert (before.slots_root, later.slots_root) == (root(4), root(5))
-        assert train_name(after(before, None), SLOT, carry) == train_name(later, SLOT, carry)
-        ahead, due = (train_request(view, SLOT, carry) for view in (after(before, None), later))
+        assert train_name(after(before, UNKNOWN), SLOT, carry) == train_name(later, SLOT, carry)
+        ahead, due = (train_request(view, SLOT, carry) for view in (after(before, UNKNOWN), later))
         assert {**ahead, "asked_at": 0} == {**due, "asked_at": 0}
         assert (due["round"], due["start_root"]) == (6, root(5).hex())
         assert due["checkpoint"] == raw_cid(root(5)), "of the aggregation that made it, a round before the newest"

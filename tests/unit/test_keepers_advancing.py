@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from keepers import advancing
-from keepers.advancing import Made, Prefetching, after, made_here
+from keepers import advancing as module
+from keepers.advancing import Ahead, Made, Prefetching, after, made_here
 from keepers.duties import duties
 from keepers.gathering import training
 from keepers.orders import Advance, Progress, Train
-from keepers.requests import advance_name, advance_request, aggregate_name, prepare_name
+from keepers.requests import advance_name, advancing, aggregate_name, prepare_name
 from keepers.work import WorkLog, WorkQueue, WorkStatus
 from keepers.worker import TRAIN, bind
 from node import worker
@@ -82,7 +82,7 @@ def test_a_checkpoint_that_could_not_be_made__begins_nothing():
 
 
 def test_combining_ahead__asks_no_peer():
-    assert advance_request(complete())["peers"] == []
+    assert advancing(complete())[1]["peers"] == []
 
 
 # -- the names of work are those that the posted checkpoint gives
@@ -109,6 +109,36 @@ def test_another_checkpoint_on_chain__is_other_work():
     work: Any = Queue()
     another = after(view, Made(b"\5" * 32, MADE.pointer))
     assert training(work, another, 0)[0] != training(work, after(view, MADE), 0)[0]
+
+
+class Told:
+    """As much of a work queue as `Ahead` asks for."""
+
+    def __init__(self, statuses: dict[str, WorkStatus]) -> None:
+        self.status = Queue(statuses).status
+        self.newest: list[Any] = []
+
+    def wake(self) -> None: ...
+
+    def tell_newest(self, *newest: Any) -> None:
+        self.newest.append(newest)
+
+
+@pytest.mark.parametrize("posted", [MADE.root, ROOT], ids=["the same", "another"])
+def test_where_the_chain_has_another_checkpoint_than_was_made_here__that_is_said(
+    posted: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    view = complete()
+    done = WorkStatus("done", {"root": MADE.root.hex(), "pointer": MADE.pointer})
+    work: Any = Told({advance_name(view): done})
+    ahead = Ahead(work, BlockStore(tmp_path))
+    assert ahead.look_at(view, ME, Progress(advances=True)).advanced
+    begun = ahead.begin(view, ME)
+    assert begun.run is not None
+    run = replace(begun.run, opened_at=OPENED + 10, start_root=posted)
+    ahead.look_at(replace(begun, run=run), ME, Progress(advances=True))
+    assert work.newest == [(1, 1, ROOT), (1, 2, posted)]
+    assert ("as made here" in caplog.text) == (posted == ROOT)
 
 
 # -- what is not wanted any more
@@ -230,20 +260,20 @@ def test_what_is_committed__is_brought_at_once__and_the_keeper_is_woken(played: 
 def test_a_claim_whose_files_nobody_serves__is_not_here__and_is_asked_for_a_few_times_only(
     played: SmallJob, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(advancing, "AGAIN_AFTER_S", 0.0)
+    monkeypatch.setattr(module, "AGAIN_AFTER_S", 0.0)
     played.store.unpin(played.reports[1]["update"])
     played.store.collect_garbage()
     prefetching = Prefetching(played.store, Woken())
     view = committed(played)
     deadline = time.monotonic() + 10
     told = f"operator {OTHER} committed is not here"
-    while caplog.text.count(told) < advancing.ATTEMPTS and time.monotonic() < deadline:
+    while caplog.text.count(told) < module.ATTEMPTS and time.monotonic() < deadline:
         prefetching.look_at(view)
         time.sleep(0.01)
     for _ in range(5):
         assert prefetching.look_at(view) == {0}
     time.sleep(0.1)
-    assert caplog.text.count(told) == advancing.ATTEMPTS
+    assert caplog.text.count(told) == module.ATTEMPTS
 
 
 def test_a_bundle_of_other_slots_than_were_committed__is_not_here(played: SmallJob):

@@ -34,5 +34,8 @@ class Store(Protocol):
 
     def pins(self) -> set[str]: ...
 
+    def is_pinned(self, cid: str) -> bool:
+        """Pinned, and here. Asks no network."""
+
     def collect_garbage(self) -> int:
         """Remove what no pin keeps; return the number of blocks removed."""

@@ -129,6 +129,9 @@ class KuboStore:
         answer = self._ask(lambda: self._client.pin.ls(type="recursive", timeout=CALL_S))
         return {cid.text for key in answer.get("Keys") or {} if (cid := _parsed(key)) is not None}
 
+    def is_pinned(self, cid: str) -> bool:
+        return cid in self.pins()
+
     def collect_garbage(self) -> int:
         return len(self._ask(lambda: self._client.repo.gc(timeout=CALL_S)))
 

@@ -57,6 +57,14 @@ def parse_gateway(url: str) -> SplitResult:
     return parts._replace(netloc=parts.netloc.lower(), path=parts.path.rstrip("/"))
 
 
+def is_gateway(url: str) -> bool:
+    """Anyone may announce anything; what is no gateway's URL is passed over."""
+    try:
+        return bool(parse_gateway(url))
+    except ValueError:
+        return False
+
+
 class GatewayClient:
     """Bounded requests to one gateway over a few connections that are kept open. Safe in threads and across fork."""
 

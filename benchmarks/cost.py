@@ -1,0 +1,52 @@
+"""What a PFLOP-day costs at the protocol's reference prices, at the rate that nodes really train with.
+
+No GPU is measured here. Measured is the share of its own peak that this machine's core reaches with the network's program, and the
+utilisation; a GPU's rate is its data sheet's float32 peak (the programs use no tensor cores) times both. Prices are those of
+zoo_compute.spec.params.TIERS; a ZEN is taken at what seed 000 sold it for: 21,000 ZEN for about 42,000 dollars.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from zoo_compute.spec.params import TIERS, ZEN
+
+PEAK_TFLOPS = {
+    1: ("A100-40", 19.5),
+    2: ("A100-80", 19.5),
+    3: ("H100-80", 66.9),
+}  # float32 outside tensor cores, by tier
+DOLLARS_A_ZEN = 2.0
+# What the project's seed documents say of themselves, beside which the measured figures stand.
+CLAIMED = {
+    "utilisation_seed_004": 0.85,
+    "utilisation_seed_000": 0.89,
+    "utilisation_seed_000_embedding": 0.94,
+    "utilisation_best_published": 0.945,
+    "dollars_a_pflop_day_seed_004": 15,
+    "dollars_a_pflop_day_centralised_seed_004": 100,
+}
+
+
+def core_peak(size: int = 768, times: int = 5) -> float:
+    """Floating-point operations a second of this machine's product of matrices, as many threads as numpy takes."""
+    a = np.ones((size, size), np.float32)
+    taken = []
+    for _ in range(times):
+        began = time.perf_counter()
+        a @ a
+        taken.append(time.perf_counter() - began)
+    return 2 * size**3 / min(taken)
+
+
+def costs(share: float, utilisation: float) -> dict[str, Any]:
+    """By GPU: what a PFLOP-day costs. share: of its peak that a GPU reaches in a step."""
+    found = {}
+    for tier, (gpu, peak) in PEAK_TFLOPS.items():
+        pflops = peak / 1_000 * share * utilisation
+        zen = TIERS[tier].reference_price / ZEN * 24 / pflops
+        found[gpu] = {"zen": zen, "dollars": zen * DOLLARS_A_ZEN, "tflops": pflops * 1_000}
+    return found
