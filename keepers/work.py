@@ -44,7 +44,7 @@ class WorkStatus:
 
 
 class WorkQueue:
-    """Work sent to the operator's own workers, kept in the operator's own Redis."""
+    """Work sent to the operator's own workers, kept in the operator's own Redis: first come, first served, but what was lost at once."""
 
     def __init__(self, app: Celery, client: RedisClient) -> None:
         self._app = app
@@ -61,6 +61,10 @@ class WorkQueue:
             return status if status.state == "running" else WorkStatus("queued")
         self._redis.set(key, time.time(), ex=RESULT_TTL_S)
         self._app.send_task(task, args=[name, request], queue=queue)
+        if self._redis.exists(
+            f"zoo:begun:{name}"
+        ):  # and lost since: others' work waits for it, so it goes before what was sent later
+            self._redis.lmove(queue, queue, "LEFT", "RIGHT")
         return WorkStatus("queued")
 
     def status(self, name: str) -> WorkStatus:
@@ -140,6 +144,7 @@ class WorkLog:
         if not self._redis.set(key, self._worker, nx=True, ex=LEASE_S):
             yield False
             return
+        self._redis.set(f"zoo:begun:{name}", self._worker, ex=RESULT_TTL_S)
         self.forget(name)
         stop = threading.Event()
 
