@@ -56,14 +56,15 @@ def plans(slots: int) -> tuple[OperatorPlan, ...]:
     )
 
 
-def job(options: argparse.Namespace) -> dict[str, Any]:
+def job(options: argparse.Namespace, number: int) -> dict[str, Any]:
+    """One of several: the same job is not posted twice."""
     return {
         "model": {"architecture": "gpt", "layers": 1, "heads": 2, "width": 16, "context": 16, "vocab": 256},
         "training": {
             "learning_rate": 0.01,
             "batch_size": 4,
             "inner_steps": 4,
-            "rounds": ROUNDS,
+            "rounds": ROUNDS + number,
             "slots": options.slots,
             "quorum": 1,
             "segment_steps": 4,
@@ -142,7 +143,7 @@ def run(options: argparse.Namespace, folder: Path) -> Run:
     faults = Faults()
     with Churned(folder, plans(options.jobs * options.slots)) as network:
         network.grow(options.workers, options.spares, options.slot_s)
-        jobs = [submit(network, job(options)) for _ in range(options.jobs)]
+        jobs = [submit(network, job(options, number)) for number in range(options.jobs)]
         watching = Watching(network)
         watching.start()
         warm_at = first_rounds(network, watching, jobs)

@@ -132,6 +132,38 @@ def test_a_spare__ends_with_its_input():
     assert waiting.returncode == 0
 
 
+ALONE = """
+import sys, time
+from pathlib import Path
+from keepers import daemon, spare
+from keepers.config import from_dict
+
+daemon.commands = lambda _: {"spare-0": spare.COMMAND}
+made = daemon.Daemon(from_dict({"name": "alpha", "network": "n", "operator": 1}, Path(sys.argv[1])))
+made.start()
+print(made.children["spare-0"].process.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def is_gone(number: int) -> bool:
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_spare__does_not_outlive_a_daemon_that_was_killed(tmp_path: Path):
+    daemon = subprocess.Popen([sys.executable, "-c", ALONE, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert daemon.stdout is not None
+    waiting = int(daemon.stdout.readline())
+    assert not is_gone(waiting)
+    daemon.kill()
+    daemon.communicate()
+    until(lambda: is_gone(waiting), 30)
+
+
 def test_spares__are_as_many_as_the_operator_says__and_of_the_workers_part(config: OperatorConfig, tmp_path: Path):
     assert [name for name in commands(config) if name.startswith("spare")] == ["spare-0"]
     none = from_dict({"name": "alpha", "network": "n", "operator": 1, "spares": 0}, tmp_path)
