@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -109,6 +110,17 @@ class WorkQueue:
         return time.time() - float(sent) >= RESEND_AFTER_S and not self._redis.llen(queue)
 
 
+def _name_in(message: bytes) -> str:
+    """Of the work that a message asks for, as Celery writes it."""
+    arguments, *_ = json.loads(b64decode(json.loads(message)["body"]))
+    return str(arguments[0])
+
+
+def _round_of(name: str) -> list[str]:
+    """What the names of a round's work have in common: task, job and round (keepers/requests.py)."""
+    return name.split("-")[:3]
+
+
 def worker_name(operator: str, name: str) -> str:
     """What a worker calls itself in its leases. name: tells workers of one operator apart."""
     return f"{operator}-{name}"
@@ -130,9 +142,11 @@ class WorkLog:
     def finished(self, name: str) -> bool:
         return bool(self._redis.exists(f"zoo:done:{name}"))
 
-    def is_awaited(self) -> bool:
-        """Whether the keeper should look now: nothing is left to take, and it is not about to look anyway."""
-        return not self._redis.llen(WORK_QUEUE) and not self._redis.llen(KEEPER_QUEUE)
+    def is_awaited(self, name: str) -> bool:
+        """Whether the keeper should look now that `name` is done: nothing of its round is taken next, and no look is due anyway."""
+        waiting = self._redis.lindex(WORK_QUEUE, -1)
+        alike = waiting is not None and _round_of(_name_in(waiting)) == _round_of(name)
+        return not alike and not self._redis.llen(KEEPER_QUEUE)
 
     @contextmanager
     def lease(self, name: str) -> Iterator[bool]:

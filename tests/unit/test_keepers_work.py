@@ -21,7 +21,6 @@ class Redis:
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
         self.queues = {KEEPER_QUEUE: 0, MOVE_QUEUE: 0, WORK_QUEUE: 0}
-        self.waiting: list[str] = []  # in WORK_QUEUE, the last sent first: a worker takes from the right
 
     def get(self, key: str) -> Any:
         return self.values.get(key)
@@ -46,8 +45,7 @@ class Redis:
         return self.queues[queue]
 
     def lmove(self, queue: str, to: str, source: str, destination: str) -> None:
-        assert (queue, to, source, destination) == (WORK_QUEUE, WORK_QUEUE, "LEFT", "RIGHT")
-        self.waiting = self.waiting[1:] + self.waiting[:1]
+        """See tests/integration/test_keepers_work.py."""
 
     def scan_iter(self, match: str, count: int) -> Any:
         return iter(fnmatch.filter([*self.values], match))
@@ -101,29 +99,6 @@ def test_work_whose_worker_died__is_sent_again_at_once_though_other_work_waits()
         WorkLog(redis, "alpha-0").give_up()  # as the daemon does that sees it dead
         assert queue.submit("work.train", "it", {}).state == "queued"
     assert len(messages) == 2
-
-
-def test_work_that_was_begun_and_lost__is_taken_before_what_was_sent_since():
-    redis = Redis()
-    app: Any = SimpleNamespace(send_task=lambda task, args, queue: redis.waiting.insert(0, args[0]))
-    queue, log = WorkQueue(app, redis), WorkLog(redis, "alpha-0")
-    for name in ("first", "second", "third"):
-        queue.submit("work.train", name, {})
-    assert redis.waiting.pop() == "first"
-    with log.lease("first"):
-        log.give_up()  # as the daemon does that sees the worker dead
-        queue.submit("work.train", "first", {})
-    queue.submit("work.train", "fourth", {})
-    assert redis.waiting == ["fourth", "third", "second", "first"]
-
-
-@pytest.mark.parametrize(("waiting", "awaited"), [({}, True), ({WORK_QUEUE: 1}, False), ({KEEPER_QUEUE: 1}, False)])
-def test_the_keeper_is_called__when_no_work_is_left_and_it_would_not_look_anyway(
-    waiting: dict[str, int], awaited: bool
-):
-    redis = Redis()
-    redis.queues |= waiting
-    assert WorkLog(redis).is_awaited() == awaited
 
 
 def test_a_worker__loads_nothing_of_the_chain():
