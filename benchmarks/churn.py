@@ -1,14 +1,21 @@
 """Does a network go on while its workers die? One worker of six is killed every 30 s, and the chain watches.
 
-One operator has --workers workers, another aggregates; both are the real processes on a devnet chain. A slot-round is real training of a
-tiny GPT, and then sleeps until --slot-s is over: so six workers have a capacity that the machine's cores do not limit (benchmarks/paced.py).
+One operator has --workers workers and a spare, another aggregates; both are the real processes on a devnet chain. They have --jobs jobs
+at once, so that workers have slots of one while the round of another closes. A slot-round is real training of a tiny GPT, and then
+sleeps until --slot-s is over: so six workers have a capacity that the machine's cores do not limit (benchmarks/paced.py).
 
-  utilisation        tokens of distinct slot-rounds against those of the workers that were ready, at one slot-round a --slot-s;
-                     calm: before the first kill; churn: from then on. Both of whole rounds
-  goodput            utilisation in churn against calm: what the kills cost of the surviving capacity
-  survivor_commit_s  from the end of the last slot-round that a round needs to its commitment on chain (worst and median, of churn)
+  ready_s            seconds of workers between their readiness and their death, or the window's end
+  utilisation        tokens of distinct slot-rounds against what ready_s give at one slot-round a --slot-s. calm: after the first
+                     rounds and before the first kill; churn: from then on, until the last kill is --every-s old. A slot-round that
+                     is in a window in part counts for that part
+  surviving_s        ready_s without the part of a slot-round that died with its worker: seconds of capacity that did not survive
+  goodput            utilisation in churn against calm, both of ready_s: all that the kills cost, lost work included
+  goodput_survivors  the same with churn's surviving_s: what the kills cost those who live
+  survivor_commit_s  from the end of the last slot-round that a round needs to its commitment on chain (median and worst, of churn)
   checkpoint_s       from that commitment to the checkpoint on chain (fetching, aggregation), which opens the next round
-  rejoin_s           from a restarted worker's launch to its readiness (worst and median), with the parts
+  rejoin_s           from a restarted worker's launch to its readiness (median and worst), with the parts up to its first step; launch
+                     is when the daemon forks it, or tells a spare to become it
+  restart_s          from the kill to the launch
 """
 
 from __future__ import annotations
@@ -21,7 +28,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -30,31 +36,35 @@ if __name__ == "__main__":  # beside this file lies one that bears the name of a
 
 from benchmarks.lab import Faults
 from keepers.config import save
-from keepers.daemon import Daemon, commands
+from keepers.daemon import Daemon, commands, trains
 from keepers.localnet import LocalNetwork, OperatorPlan
 from tests.integration.network_kit import submit
 from zoo_compute.chain.events import scan
 
 LOOK_S = 0.05
 ROUNDS = 400  # more than any run lasts
+WARM_S = 300  # in which the first rounds are over
+GRACE = 3  # slot-rounds that are waited for at the end
 LAUNCH_PARTS = ("imported", "ready", "began", "fetched", "first_step")
+Place = tuple[int, int]  # job, round
 
 
 def plans(slots: int) -> tuple[OperatorPlan, ...]:
     return (
-        OperatorPlan("alpha", price="0.001", capacity=slots),
+        OperatorPlan("alpha", price="0.001", capacity=slots),  # of all jobs
         OperatorPlan("delta", roles=("aggregator",), aggregator_price="0.001"),
     )
 
 
-def job(options: argparse.Namespace) -> dict[str, Any]:
+def job(options: argparse.Namespace, number: int) -> dict[str, Any]:
+    """One of several: the same job is not posted twice."""
     return {
         "model": {"architecture": "gpt", "layers": 1, "heads": 2, "width": 16, "context": 16, "vocab": 256},
         "training": {
             "learning_rate": 0.01,
             "batch_size": 4,
             "inner_steps": 4,
-            "rounds": ROUNDS,
+            "rounds": ROUNDS + number,
             "slots": options.slots,
             "quorum": 1,
             "segment_steps": 4,
@@ -72,17 +82,17 @@ def job(options: argparse.Namespace) -> dict[str, Any]:
 class Churned(LocalNetwork):
     """A local network whose first operator has many paced workers."""
 
-    def grow(self, workers: int, slot_s: float) -> None:
+    def grow(self, workers: int, spares: int, slot_s: float) -> None:
         """Start the first operator's daemon anew with so many paced workers."""
         old = self.daemons["alpha"]
         old.stop()
-        config = dataclasses.replace(old.config, workers=workers)
+        config = dataclasses.replace(old.config, workers=workers, spares=spares)
         save(config)
         paced = [sys.executable, "-m", "benchmarks.paced", "--slot-s", str(slot_s)]
         instead = {
             name: [*paced, "--log", str(self.log(name)), *command[command.index("worker") + 1 :]]
             for name, command in commands(config).items()
-            if name.startswith("worker-") and name != "worker-moves"
+            if trains(name)
         }
         self.daemons["alpha"] = Daemon(config, instead=instead)
         self.daemons["alpha"].start()
@@ -102,7 +112,7 @@ class Watching(threading.Thread):
     def __init__(self, network: LocalNetwork) -> None:
         super().__init__(daemon=True)
         self.chain = network.devnet.chain
-        self.seen: dict[str, dict[int, float]] = {"ResultsCommitted": {}, "CheckpointPosted": {}}
+        self.seen: dict[str, dict[Place, float]] = {"ResultsCommitted": {}, "CheckpointPosted": {}}
         self.stopped = threading.Event()
 
     def run(self) -> None:
@@ -111,50 +121,121 @@ class Watching(threading.Thread):
             head = self.chain.head().number
             if head >= unseen:
                 for event in scan(self.chain, unseen, head, names=tuple(self.seen)):
-                    self.seen[event.name].setdefault(int(event.args["claim"]["turn"]), time.time())
+                    place = int(event.args["job"]), int(event.args["claim"]["turn"])
+                    self.seen[event.name].setdefault(place, time.time())
                 unseen = head + 1
 
 
 @dataclasses.dataclass
 class Run:
-    """What a run left to be reckoned."""
+    """What a run left to be reckoned. calm, churn: from when to when."""
 
     told: dict[str, list[dict[str, Any]]]
     kills: list[tuple[float, str]]
-    seen: dict[str, dict[int, float]]
-    churn_from: float
+    launches: list[tuple[float, str]]
+    seen: dict[str, dict[Place, float]]
+    calm: tuple[float, float]
+    churn: tuple[float, float]
     fired: dict[str, int]
 
 
 def run(options: argparse.Namespace, folder: Path) -> Run:
-    faults, kills, churn_from = Faults(), list[tuple[float, str]](), 0.0
-    with Churned(folder, plans(options.slots)) as network:
-        network.grow(options.workers, options.slot_s)
-        submit(network, job(options))
+    faults = Faults()
+    with Churned(folder, plans(options.jobs * options.slots)) as network:
+        network.grow(options.workers, options.spares, options.slot_s)
+        jobs = [submit(network, job(options, number)) for number in range(options.jobs)]
         watching = Watching(network)
         watching.start()
-        alpha = network.daemons["alpha"]
-        calm_until, ends = float("inf"), float("inf")
-        deadline = time.time() + 240
-        while time.time() < ends:
-            closed = watching.seen["CheckpointPosted"]
-            if calm_until == float("inf") and closed:  # the first round warms everything up
-                calm_until = time.time() + options.calm_s
-            if time.time() > deadline and not closed:
-                raise SystemExit(f"no round was closed in 240 s; see {folder}/*/logs")
-            if not churn_from and time.time() > calm_until:
-                churn_from, ends = time.time(), time.time() + options.seconds
-            if churn_from and time.time() >= churn_from + len(kills) * options.every_s:
-                name = f"worker-{len(kills) % options.workers}"
-                process = alpha.children[name].process
-                assert process is not None
-                faults.kill(process)
-                kills.append((time.time(), name))
-            network.poll()
-            time.sleep(LOOK_S)
+        warm_at = first_rounds(network, watching, jobs)
+        wait(network, options.calm_s)
+        kills, launches = churn(network, options, faults)
+        churned = kills[0][0], time.time()
+        wait(network, GRACE * options.slot_s)
         watching.stopped.set()
         watching.join()
-        return Run(network.told(options.workers), kills, watching.seen, churn_from, dict(faults.fired()))
+        told = network.told(options.workers)
+        return Run(told, kills, launches, watching.seen, (warm_at, churned[0]), churned, dict(faults.fired()))
+
+
+def wait(network: LocalNetwork, seconds: float) -> None:
+    ends = time.time() + seconds
+    while time.time() < ends:
+        network.poll()
+        time.sleep(LOOK_S)
+
+
+def first_rounds(network: LocalNetwork, watching: Watching, jobs: list[int]) -> float:
+    """When the first round of every job was over: by then everything is warm."""
+    deadline = time.time() + WARM_S
+    while not all((job, 0) in watching.seen["CheckpointPosted"] for job in jobs):
+        if time.time() > deadline:
+            raise SystemExit(f"no round of each job was closed in {WARM_S} s; see {network.folder}/*/logs")
+        wait(network, LOOK_S)
+    return time.time()
+
+
+Moments = list[tuple[float, str]]
+
+
+def churn(network: LocalNetwork, options: argparse.Namespace, faults: Faults) -> tuple[Moments, Moments]:
+    """Kill one worker after another; when each was killed, and when one was launched in its place."""
+    kills, launches, alpha, ends = Moments(), Moments(), network.daemons["alpha"], time.time() + options.seconds
+    due = time.time()
+    while time.time() < ends:
+        if time.time() >= due:
+            name, due = f"worker-{len(kills) % options.workers}", due + options.every_s
+            child = alpha.children[name]
+            assert child.process is not None
+            faults.kill(child.process)
+            kills.append((time.time(), name))
+        before = {name: child.started for name, child in alpha.children.items() if trains(name)}
+        network.poll()
+        behind = time.time() - time.monotonic()
+        launches += [
+            (behind + alpha.children[n].started, n) for n, at in before.items() if alpha.children[n].started != at
+        ]
+        time.sleep(LOOK_S)
+    return kills, launches
+
+
+@dataclasses.dataclass(frozen=True)
+class Span:
+    """One slot-round that a worker did to its end, or until it died (tokens: 0)."""
+
+    began: float
+    ended: float
+    tokens: int
+    place: Place
+
+    def within(self, begin: float, end: float) -> float:
+        return max(0.0, min(self.ended, end) - max(self.began, begin))
+
+
+def spans(run: Run) -> tuple[list[Span], list[Span], int]:
+    """The slot-rounds that were done, each once; those that died with their worker; and how many were done twice."""
+    done, lost, known = list[Span](), list[Span](), set[tuple[Place, int]]()
+    whole = list[tuple[float, float, int, Place, int]]()
+    for name, events in run.told.items():
+        deaths = [at for at, killed in run.kills if killed == name]
+        began: dict[str, Any] | None = None
+        for event in (e for e in events if e["event"] in ("began", "ended")):
+            if event["event"] == "ended" and began is not None:
+                whole.append((event["at"], began["at"], event["tokens"], (event["job"], event["round"]), event["slot"]))
+            elif event["event"] == "began" and began is not None:
+                lost += _dead(began, deaths)
+            began = event if event["event"] == "began" else None
+        if began is not None:
+            lost += _dead(began, deaths)
+    for ended, start, tokens, place, slot in sorted(whole):
+        if (place, slot) not in known:
+            done.append(Span(start, ended, tokens, place))
+        known.add((place, slot))
+    return done, lost, len(whole) - len(done)
+
+
+def _dead(began: dict[str, Any], deaths: list[float]) -> list[Span]:
+    """What was begun and not ended, if its worker was killed in it."""
+    return [Span(began["at"], at, 0, (began["job"], began["round"])) for at in deaths if at > began["at"]][:1]
 
 
 def ready_seconds(run: Run, begin: float, end: float) -> float:
@@ -169,46 +250,36 @@ def ready_seconds(run: Run, begin: float, end: float) -> float:
 
 
 def reckon(run: Run, options: argparse.Namespace) -> dict[str, Any]:
-    began, ended = defaultdict[int, list[float]](list), dict[tuple[int, int], tuple[float, int]]()
-    twice = 0
-    for event in sorted((e for events in run.told.values() for e in events), key=lambda e: e["at"]):
-        if event["event"] == "began":
-            began[event["round"]].append(event["at"])
-        elif event["event"] == "ended":
-            twice += (event["round"], event["slot"]) in ended
-            ended.setdefault((event["round"], event["slot"]), (event["at"], event["tokens"]))
-    closed = run.seen["CheckpointPosted"]
-    starts = {r: min(times) for r, times in began.items() if r in closed or r - 1 in closed}
-    order = sorted(starts)
-    first_churned = next((r for r in order if starts[r] >= run.churn_from), order[-1])
-    if not 2 < first_churned < order[-1]:
-        raise SystemExit(
-            "too short: no whole round before the kills, or none with them; give --calm-s and --seconds more"
-        )
-    windows = {"calm": (1, first_churned - 1), "churn": (first_churned, order[-1])}
+    done, lost, twice = spans(run)
+    slot_tokens = done[0].tokens
     result: dict[str, Any] = {}
-    for name, (first, last) in windows.items():
-        begin, end = starts[first], starts[last]
-        tokens = sum(t for (r, _), (_, t) in ended.items() if first <= r < last)
-        slot_tokens = next(iter(ended.values()))[1]
-        capacity = ready_seconds(run, begin, end) / options.slot_s * slot_tokens
+    for name, window in (("calm", run.calm), ("churn", run.churn)):
+        tokens = sum(span.tokens * span.within(*window) / (span.ended - span.began) for span in done)
+        ready_s = ready_seconds(run, *window)
         result[name] = {
-            "rounds": last - first,
-            "seconds": end - begin,
-            "tokens": tokens,
-            "capacity_tokens": capacity,
-            "utilisation": tokens / capacity,
+            "seconds": window[1] - window[0],
+            "tokens": round(tokens),
+            "ready_s": ready_s,
+            "surviving_s": ready_s - sum(span.within(*window) for span in lost),
+            "utilisation": tokens / slot_tokens * options.slot_s / ready_s,
         }
-    first, last = windows["churn"]
-    done = {r: max(at for (turn, _), (at, _) in ended.items() if turn == r) for r in range(first, last)}
-    commits = [run.seen["ResultsCommitted"][r] - done[r] for r in done]
-    closes = [closed[r] - run.seen["ResultsCommitted"][r] for r in done]
+    churned, calm = result["churn"], result["calm"]["utilisation"]
+    last: dict[Place, float] = {}
+    for span in done:
+        last[span.place] = max(last.get(span.place, 0.0), span.ended)
+    commits, posts = run.seen["ResultsCommitted"], run.seen["CheckpointPosted"]
+    closed = [place for place in posts if place in commits and run.churn[0] <= last[place] <= run.churn[1]]
+    if not closed:
+        raise SystemExit("too short: no round was closed while workers were killed; give --seconds more")
+    commit_s = [commits[place] - last[place] for place in closed]
     rejoins = rejoined(run)
     return result | {
-        "goodput": result["churn"]["utilisation"] / result["calm"]["utilisation"],
-        "survivor_commit_s": statistics.median(commits),
-        "survivor_commit_worst_s": max(commits),
-        "checkpoint_s": statistics.median(closes),
+        "goodput": churned["utilisation"] / calm,
+        "goodput_survivors": churned["utilisation"] * churned["ready_s"] / churned["surviving_s"] / calm,
+        "lost_s_a_kill": (churned["ready_s"] - churned["surviving_s"]) / len(run.kills),
+        "survivor_commit_s": statistics.median(commit_s),
+        "survivor_commit_worst_s": max(commit_s),
+        "checkpoint_s": statistics.median(posts[place] - commits[place] for place in closed),
         "rejoin_s": statistics.median(r["ready"] for r in rejoins),
         "rejoin_worst_s": max(r["ready"] for r in rejoins),
         "rejoin_parts_s": {
@@ -217,6 +288,7 @@ def reckon(run: Run, options: argparse.Namespace) -> dict[str, Any]:
             if (times := [r[part] for r in rejoins if part in r])
         },
         "restart_s": statistics.median(r["launched"] for r in rejoins),
+        "rounds": len(closed),
         "done_twice": twice,
         "kills": len(run.kills),
         "fired": run.fired,
@@ -227,13 +299,12 @@ def rejoined(run: Run) -> list[dict[str, float]]:
     """Of every restart, seconds from the launch to each part of it, and (launched) from the kill to the launch."""
     found = []
     for killed_at, name in run.kills:
-        after = [event for event in run.told[name] if event["at"] > killed_at]
-        launch = next((event["at"] for event in after if event["event"] == "launched"), None)
+        launch = next((at for at, launched in run.launches if launched == name and at >= killed_at), None)
         if launch is None:
             continue
         parts = {"launched": launch - killed_at}
         for part in LAUNCH_PARTS:
-            at = next((event["at"] for event in after if event["event"] == part and event["at"] >= launch), None)
+            at = next((e["at"] for e in run.told[name] if e["event"] == part and e["at"] >= launch), None)
             if at is not None:
                 parts[part] = at - launch
         if "ready" in parts:
@@ -244,6 +315,8 @@ def rejoined(run: Run) -> list[dict[str, float]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Goodput while workers are killed")
     parser.add_argument("--workers", type=int, default=6)
+    parser.add_argument("--spares", type=int, default=1, help="processes that wait to become a worker that died")
+    parser.add_argument("--jobs", type=int, default=2, help="at once, so that workers have work while a round closes")
     parser.add_argument(
         "--slots", type=int, default=120, help="of a round: many a worker, so that they divide among the living"
     )

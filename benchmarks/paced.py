@@ -2,8 +2,8 @@
 
     python -m benchmarks.paced --slot-s S --log FILE ...     other options are those of `keepers.process worker`
 
-The work is real and its results are; what is left of the time is slept. FILE gets a line of JSON an event: when it was launched, had
-its imports, was connected, began a slot-round and ended one.
+The work is real and its results are; what is left of the time is slept. FILE gets a line of JSON an event: when it had its imports,
+was ready, began a slot-round and ended one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -29,13 +28,6 @@ IMPORTED_AT = time.time()
 ESTIMATE = 1.3  # what the worker says a slot-round takes, of what it takes: a few are done twice
 
 
-def launched_at() -> float:
-    """When this process was started, as the kernel knows."""
-    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-    return time.time() - age_s
-
-
 class Paced:
     """The bodies of a paced worker's tasks."""
 
@@ -47,7 +39,7 @@ class Paced:
         return {**prepare(request, store), "slot_s": ESTIMATE * self._slot_s}
 
     def train(self, request: dict[str, Any], store: Store, progress: Callable[[int, float], None]) -> dict[str, Any]:
-        place = {"round": request["round"], "slot": request["slot"]}
+        place = {"job": request["job"], "round": request["round"], "slot": request["slot"]}
         began = time.time()
         self._tell("began", **place)
         syncer.fetch_inputs(store, request)
@@ -82,7 +74,6 @@ def main() -> int:
     parser.add_argument("--log", type=Path, required=True)
     options, of_worker = parser.parse_known_args()
     tell = teller(options.log)
-    tell("launched", launched_at())
     tell("imported", IMPORTED_AT)
     worker_ready.connect(lambda **_: tell("ready"), weak=False)
     paced = Paced(options.slot_s, tell)

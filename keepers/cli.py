@@ -34,6 +34,7 @@ from zoo_compute.errors import ConfigError
 )
 @click.option("--standby/--no-standby", default=None, help="Take over slots that others lose.")
 @click.option("--workers", type=int, help="Worker processes on this machine.")
+@click.option("--spares", type=int, help="Processes that wait, imports done, to replace a worker that died; 0: none.")
 @click.option("--sample-rate", type=float, help="Share of slot-rounds a verifier re-executes.")
 @click.option("--store", help="A folder, or kubo:URL of an IPFS daemon's RPC.")
 @click.option("--broker", help="`embedded`, or a redis:// or rediss:// URL.")

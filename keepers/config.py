@@ -41,6 +41,7 @@ class Settings:
     longest_job_days: int = 30  # jobs that could bind collateral for longer are left alone
     standby: bool = True
     workers: int = 1  # worker processes on this machine
+    spares: int = 1  # processes with a worker's imports behind them, to replace a worker that died
     threads: int = 0  # of each worker; 0: as many as torch takes. Bits do not depend on it
     device: str = ""  # of the workers, such as cuda:1; empty takes the best there is
     availability_hours: list[int] = field(default_factory=list)  # periods of an epoch in which a heartbeat is sent
@@ -139,6 +140,7 @@ _BOUNDS = (
     ("capacity", 1, MOST_SLOTS),
     ("longest_job_days", 1, 3650),
     ("workers", 1, 256),
+    ("spares", 0, 16),
     ("threads", 0, 1024),
     ("poll_s", 0.1, 3600),
     ("sample_rate", 0, 1),

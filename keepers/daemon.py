@@ -1,7 +1,8 @@
 """`zoo node start`: broker, gateway, keeper and workers of one operator, each its own process, kept running.
 
-A process that ends is started again, later each time it ends soon after its start. Stopping ends all of them; so does the death
-of the daemon itself, where the system can tell children of it (Linux).
+A process that ends is started again, later each time it ends soon after its start. A worker is replaced by a spare, which has
+its imports behind it (keepers/spare.py), and a new spare gets ready in the background. Stopping ends all of them; so does the
+death of the daemon itself, where the system can tell children of it (Linux).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import redis
 
-from keepers import broker
+from keepers import broker, spare
 from keepers.app import MOVE_QUEUE
 from keepers.config import OperatorConfig
 from keepers.work import WorkLog, worker_name
@@ -27,6 +28,7 @@ from zoo_compute.processes import tied_to_parent
 
 log = logging.getLogger("zoo.daemon")
 
+MOVES = "worker-moves"
 STOP_TIMEOUT_S = 10.0
 FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 60.0
@@ -65,7 +67,7 @@ class Daemon:
     def start(self) -> None:
         """Start everything, the broker and the gateway first. Raises BrokerUnreachable when the broker does not come up."""
         for name, command in {**commands(self.config), **self.instead}.items():
-            if self.only and name.partition("-")[0] != self.only:
+            if self.only and part_of(name) != self.only:
                 continue
             child = Child(name, command, self.config.folder / "logs" / f"{name}.log")
             self.children[name] = child
@@ -93,7 +95,24 @@ class Daemon:
             log.warning("%s of %s ended (%s); starting it again", child.name, self.config.name, code)
             self._give_up_leases(child)
             child.backoff_s = min(LONGEST_BACKOFF_S, child.backoff_s * 2)
-            _spawn(child)
+            if not self._take_spare(child):
+                _spawn(child)
+
+    def _take_spare(self, child: Child) -> bool:
+        """Have a spare become `child`, and start another; whether there was one for it."""
+        if not trains(child.name) or not spare.can_become(child.command):
+            return False
+        for other in self.children.values():
+            if not is_spare(other.name) or not other.running or other.process is None:
+                continue
+            try:
+                spare.tell(other.process, child.command, child.log_path)
+            except OSError:  # it has just died, and is seen to at the next look
+                continue
+            child.process, child.started = other.process, time.monotonic()
+            _spawn(other)
+            return True
+        return False
 
     def _give_up_leases(self, child: Child) -> None:
         """What a worker was doing when it died is sent again now, not when its lease expires or its successor is ready."""
@@ -131,6 +150,20 @@ class Daemon:
                     child.process.wait()
 
 
+def trains(name: str) -> bool:
+    """Whether the process of this name is a worker that loads torch at once; the one for moves does without."""
+    return name.startswith("worker-") and name != MOVES
+
+
+def is_spare(name: str) -> bool:
+    return name.startswith("spare-")
+
+
+def part_of(name: str) -> str:
+    """The part of the daemon that a process belongs to: spares are of the workers."""
+    return "worker" if is_spare(name) else name.partition("-")[0]
+
+
 def gateway_command(store: str, host: str, port: int) -> list[str]:
     """The command line of a store's gateway."""
     module = [sys.executable, "-m", "zoo_compute.store.gateway"]
@@ -149,8 +182,8 @@ def commands(config: OperatorConfig) -> dict[str, list[str]]:
     for index in range(config.workers):
         found[f"worker-{index}"] = [sys.executable, "-m", "keepers.process", "worker", *home, "--name", str(index)]
     moves = ["--name", "moves", "--queue", MOVE_QUEUE]
-    found["worker-moves"] = [sys.executable, "-m", "keepers.process", "worker", *home, *moves]
-    return found
+    found[MOVES] = [sys.executable, "-m", "keepers.process", "worker", *home, *moves]
+    return found | {f"spare-{index}": spare.COMMAND for index in range(config.spares)}
 
 
 def _spawn(child: Child) -> None:
@@ -158,7 +191,7 @@ def _spawn(child: Child) -> None:
     with child.log_path.open("ab") as output:
         child.process = subprocess.Popen(
             child.command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE if is_spare(child.name) else subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # a Ctrl-C in the terminal reaches the daemon alone, which ends them in order

@@ -116,6 +116,7 @@ class LocalNetwork:
             "sample_rate": plan.sample_rate,
             "demand_after_s": plan.demand_after_s,
             "threads": 1,  # the operators share this machine's cores
+            "spares": 0,  # and its memory
             "gateway_port": port,
             "endpoint": endpoint,
             "poll_s": 0.7,

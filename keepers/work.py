@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,7 +45,7 @@ class WorkStatus:
 
 
 class WorkQueue:
-    """Work sent to the operator's own workers, kept in the operator's own Redis."""
+    """Work sent to the operator's own workers, kept in the operator's own Redis: first come, first served, but what was lost at once."""
 
     def __init__(self, app: Celery, client: RedisClient) -> None:
         self._app = app
@@ -61,6 +62,10 @@ class WorkQueue:
             return status if status.state == "running" else WorkStatus("queued")
         self._redis.set(key, time.time(), ex=RESULT_TTL_S)
         self._app.send_task(task, args=[name, request], queue=queue)
+        if self._redis.exists(
+            f"zoo:begun:{name}"
+        ):  # and lost since: others' work waits for it, so it goes before what was sent later
+            self._redis.lmove(queue, queue, "LEFT", "RIGHT")
         return WorkStatus("queued")
 
     def status(self, name: str) -> WorkStatus:
@@ -114,6 +119,17 @@ class WorkQueue:
         return time.time() - float(sent) >= RESEND_AFTER_S and not self._redis.llen(queue)
 
 
+def _name_in(message: bytes) -> str:
+    """Of the work that a message asks for, as Celery writes it."""
+    arguments, *_ = json.loads(b64decode(json.loads(message)["body"]))
+    return str(arguments[0])
+
+
+def _round_of(name: str) -> list[str]:
+    """What the names of a round's work have in common: task, job and round (keepers/requests.py)."""
+    return name.split("-")[:3]
+
+
 def worker_name(operator: str, name: str) -> str:
     """What a worker calls itself in its leases. name: tells workers of one operator apart."""
     return f"{operator}-{name}"
@@ -135,9 +151,11 @@ class WorkLog:
     def finished(self, name: str) -> bool:
         return bool(self._redis.exists(f"zoo:done:{name}"))
 
-    def is_awaited(self) -> bool:
-        """Whether the keeper should look now: nothing is left to take, and it is not about to look anyway."""
-        return not self._redis.llen(WORK_QUEUE) and not self._redis.llen(KEEPER_QUEUE)
+    def is_awaited(self, name: str) -> bool:
+        """Whether the keeper should look now that `name` is done: nothing of its round is taken next, and no look is due anyway."""
+        waiting = self._redis.lindex(WORK_QUEUE, -1)
+        alike = waiting is not None and _round_of(_name_in(waiting)) == _round_of(name)
+        return not alike and not self._redis.llen(KEEPER_QUEUE)
 
     def is_wanted(self, request: dict[str, Any]) -> bool:
         """Whether training can still be committed: it is of the chain's newest turn, or of the round after it."""
@@ -155,6 +173,7 @@ class WorkLog:
         if not self._redis.set(key, self._worker, nx=True, ex=LEASE_S):
             yield False
             return
+        self._redis.set(f"zoo:begun:{name}", self._worker, ex=RESULT_TTL_S)
         self.forget(name)
         stop = threading.Event()
 

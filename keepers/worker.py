@@ -97,7 +97,7 @@ def bind(
                 )
             if trains and done:
                 trains.learn(flops, time.monotonic() - began)
-            if worklog.is_awaited():
+            if worklog.is_awaited(name):
                 app.send_task(WATCH, expires=60, queue=KEEPER_QUEUE)
 
         do.__name__ = body.__name__

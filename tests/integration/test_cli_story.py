@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -55,7 +56,9 @@ def test_one_operator_trains_a_job__from_register_to_unstake(zoo: Zoo, place: Pl
     daemon = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert daemon.stdout is not None
-        assert json.loads(daemon.stdout.readline())["home"] == str(home)
+        told = json.loads(daemon.stdout.readline())
+        assert told["home"] == str(home)
+        assert {"keeper", "worker-0", "spare-0"} <= set(told["processes"])
         (place.folder / "model.py").write_text(MODULE)
         job = place.config(model={"module": "model.py:build", "context": 16}, rounds=2, slots=2, quorum=1)
         code, out, err = zoo.run("train", job, "--data", place.text, "--max-budget", "10", "--json")
@@ -110,6 +113,9 @@ def test_one_operator_trains_a_job__from_register_to_unstake(zoo: Zoo, place: Pl
         daemon.send_signal(signal.SIGINT)
         _, err = daemon.communicate(timeout=30)
     assert (daemon.returncode, "Traceback" in err) == (0, False), err
+    for pid in told["processes"].values():
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
     place.devnet.warp_to(drained["exit_at"])
     assert zoo.json("node", "unstake", "--home", home, *account)["withdrawn"] == str(100 * ZEN)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from keepers import broker, work
-from keepers.app import WORK_QUEUE, make_app
+from keepers.app import KEEPER_QUEUE, WORK_QUEUE, make_app
 from keepers.broker import BrokerUnreachable
 from keepers.config import from_dict
 from keepers.work import WorkLog, WorkQueue
@@ -65,6 +65,37 @@ def test_work_lost_with_its_worker__is_sent_again(server, queue, monkeypatch):
     server[1].delete(WORK_QUEUE)  # a worker took the message and died
     assert queue.submit("work.train", "shard", {}).state == "queued"
     assert queue.depth() == 1
+
+
+def taken(client) -> str:
+    """Of the message that a worker takes next."""
+    _, message = client.brpop(WORK_QUEUE, timeout=5)
+    return work._name_in(message)
+
+
+def test_work_that_was_begun_and_lost__is_taken_before_what_waits(server, queue):
+    log = WorkLog(server[1], "test-0")
+    for name in ("first", "second", "third"):
+        queue.submit("work.train", name, {})
+    assert taken(server[1]) == "first"
+    with log.lease("first"):
+        log.give_up()  # as the daemon does that sees the worker dead
+        queue.submit("work.train", "first", {})
+    queue.submit("work.train", "fourth", {})
+    assert [taken(server[1]) for _ in range(4)] == ["first", "second", "third", "fourth"]
+
+
+def test_the_keeper_is_called__when_nothing_of_the_round_is_taken_next_and_it_would_not_look_anyway(server, queue):
+    log = WorkLog(server[1])
+    assert log.is_awaited("train-1-2-0-ab")
+    for name in ("train-1-2-1-ab", "train-1-3-0-ab", "train-2-2-0-ab"):
+        queue.submit("work.train", name, {})
+    for last, awaited in (("train-1-2-0-ab", False), ("train-1-3-1-ab", True), ("train-2-2-1-ab", True)):
+        assert log.is_awaited(last) == awaited
+    assert taken(server[1]) == "train-1-2-1-ab"
+    assert log.is_awaited("train-1-2-1-ab")
+    server[1].lpush(KEEPER_QUEUE, "a look")
+    assert not log.is_awaited("train-1-2-1-ab")
 
 
 def test_work_under_way__is_not_sent_again(server, queue, monkeypatch):

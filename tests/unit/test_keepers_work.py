@@ -44,6 +44,12 @@ class Redis:
     def llen(self, queue: str) -> int:
         return self.queues[queue]
 
+    def lindex(self, queue: str, at: int) -> bytes | None:
+        return None
+
+    def lmove(self, queue: str, to: str, source: str, destination: str) -> None:
+        """See tests/integration/test_keepers_work.py."""
+
     def scan_iter(self, match: str, count: int) -> Any:
         return iter(fnmatch.filter([*self.values], match))
 
@@ -96,15 +102,6 @@ def test_work_whose_worker_died__is_sent_again_at_once_though_other_work_waits()
         WorkLog(redis, "alpha-0").give_up()  # as the daemon does that sees it dead
         assert queue.submit("work.train", "it", {}).state == "queued"
     assert len(messages) == 2
-
-
-@pytest.mark.parametrize(("waiting", "awaited"), [({}, True), ({WORK_QUEUE: 1}, False), ({KEEPER_QUEUE: 1}, False)])
-def test_the_keeper_is_called__when_no_work_is_left_and_it_would_not_look_anyway(
-    waiting: dict[str, int], awaited: bool
-):
-    redis = Redis()
-    redis.queues |= waiting
-    assert WorkLog(redis).is_awaited() == awaited
 
 
 def test_a_worker__loads_nothing_of_the_chain():
