@@ -1,6 +1,19 @@
 """All directed sequences, in the order of a job's life. Together they reach all that docs/protocol.md lists."""
 
-from . import admitting, auditing, clearing, holding, judging, opening, paying, promising, rewarding, running, watching
+from . import (
+    admitting,
+    auditing,
+    clearing,
+    delaying,
+    holding,
+    judging,
+    opening,
+    paying,
+    promising,
+    rewarding,
+    running,
+    watching,
+)
 from .opening import SCENARIOS, Scenario
 
 __all__ = [
@@ -9,6 +22,7 @@ __all__ = [
     "admitting",
     "auditing",
     "clearing",
+    "delaying",
     "holding",
     "judging",
     "opening",
