@@ -46,8 +46,8 @@ RATES = (0.003, 0.006, 0.012)  # of the central run
 DECLARED = "int8"  # the kind of NETWORKS that `loss_gap` is of
 # What each kind of update is trained with: inner learning rate, outer learning rate and momentum.
 NETWORKS: dict[str, dict[str, Any]] = {
-    "dense": {"rate": 0.003, "outer": (0.7, 0.6), "compression": None, "rule": "mean"},
-    "int8": {"rate": 0.003, "outer": (0.7, 0.6), "compression": {"bits": 8}, "rule": "mean"},
+    "dense": {"rate": 0.004, "outer": (0.8, 0.6), "compression": None, "rule": "mean"},
+    "int8": {"rate": 0.004, "outer": (0.8, 0.6), "compression": {"bits": 8}, "rule": "mean"},
     "sparse": {
         "rate": 0.003,
         "outer": (1.0, 0.0),
