@@ -68,6 +68,7 @@ def job(options: argparse.Namespace, number: int) -> dict[str, Any]:
             "slots": options.slots,
             "quorum": 1,
             "segment_steps": 4,
+            "delay": options.delay,
         },
         "market": {
             "reserve": "0.001",
@@ -320,6 +321,7 @@ def main() -> int:
     parser.add_argument(
         "--slots", type=int, default=120, help="of a round: many a worker, so that they divide among the living"
     )
+    parser.add_argument("--delay", type=int, choices=(0, 1), default=0, help="of the jobs (docs/decisions/0019)")
     parser.add_argument("--slot-s", type=float, default=3.0, help="seconds that a slot-round takes a worker")
     parser.add_argument("--every-s", type=float, default=30.0, help="between kills")
     parser.add_argument("--seconds", type=float, default=600.0, help="of kills")
