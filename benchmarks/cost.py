@@ -1,6 +1,6 @@
 """What a PFLOP-day costs at the protocol's reference prices, at the rate that nodes really train with.
 
-No GPU is measured here. Measured is the share of its own peak that this machine's core reaches with the network's program, and the
+No GPU is measured here. Measured is the share of its own peak that this machine reaches in a step of the network's program, and the
 utilisation; a GPU's rate is its data sheet's float32 peak (the programs use no tensor cores) times both. Prices are those of
 zoo_compute.spec.params.TIERS; a ZEN is taken at what seed 000 sold it for: 21,000 ZEN for about 42,000 dollars.
 """
@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from node.programs import Programs
+from zoo_compute.job import ComputeJob
 from zoo_compute.spec.params import TIERS, ZEN
 
 PEAK_TFLOPS = {
@@ -40,6 +42,18 @@ def core_peak(size: int = 768, times: int = 5) -> float:
         a @ a
         taken.append(time.perf_counter() - began)
     return 2 * size**3 / min(taken)
+
+
+def share_of_peak(job: ComputeJob, times: int = 4) -> float:
+    """Of what this machine's product of matrices reaches, the part that a training step of the job does. Both their best time."""
+    programs = Programs(job.traced.graph)
+    batch = {name: np.zeros_like(array) for name, array in programs.step.batch.items()}
+    taken = []
+    for _ in range(times):
+        began = time.perf_counter()
+        programs.advance(batch)
+        taken.append(time.perf_counter() - began)
+    return min(1.0, programs.profile.flops / min(taken) / core_peak())
 
 
 def costs(share: float, utilisation: float) -> dict[str, Any]:

@@ -32,17 +32,17 @@ def teller(path: Path) -> Tell:
 
 def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
     """The bodies of training and of what leads to it: as they are, told and with steps of that time."""
-    from node import programs, worker
+    from node import programs, syncer, worker
 
     advance = programs.Programs.advance
-    steps = {"began": 0.0, "inner_s": 0.0}
+    steps = {"began": 0.0, "inner_s": 0.0, "paced": 0.0}
 
     def paced(self: Any, batch: Any) -> Any:
         began = time.time()
         steps["began"] = steps["began"] or began
         found = advance(self, batch)
         steps["inner_s"] += time.time() - began
-        time.sleep(max(0.0, began + step_s - time.time()))
+        time.sleep(max(0.0, began + steps["paced"] * step_s - time.time()))
         return found
 
     programs.Programs.advance = paced  # type: ignore[method-assign]
@@ -60,7 +60,7 @@ def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
     @functools.wraps(worker.run_shard)
     def train(request: dict[str, Any], store: Any, progress: Callable[[int, float], None]) -> Any:
         began, last = time.time(), 0.0
-        steps.update(began=0.0, inner_s=0.0)
+        steps.update(began=0.0, inner_s=0.0, paced=1.0)
 
         def after(step: int, loss: float) -> None:
             nonlocal last
@@ -72,7 +72,15 @@ def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
         tell("train", **place, began=began, first=steps["began"], last=last, ended=time.time(), update=answer["update"])
         return answer
 
+    @functools.wraps(worker.prepare)
+    def prepare(request: dict[str, Any], store: Any) -> Any:
+        """Not paced: auctions do not wait for it."""
+        steps["paced"] = 0.0
+        answer, manifest = worker.prepare(request, store), syncer.fetch_manifest(store, request["manifest"])
+        return {**answer, "slot_s": answer["slot_s"] + worker.MARGIN * step_s * manifest.inner_steps}
+
     return {
+        "work.prepare": prepare,
         "work.train": train,
         "work.advance": told("advance", worker.run_advance),
         "work.aggregate": told("aggregate", worker.run_aggregation),
@@ -85,10 +93,17 @@ def shaped_keeper(path: Path) -> None:
     from keepers import keeper, keeping
 
     class Shaped(keeper.Keeper):
+        ways: Mapping[int, str] = {}
+
+        def tick(self) -> dict[str, Any]:
+            if not self.ways and path.exists():
+                self.refresh_peers()
+            return super().tick()
+
         def use_peers(self, peers: list[str], endpoints: Mapping[int, str]) -> None:
             routes = json.loads(path.read_text()) if path.exists() else {}
-            ways = {operator: routes[url] for operator, url in endpoints.items() if url in routes}
-            super().use_peers([routes[url] for url in peers if url in routes], ways)
+            self.ways = {operator: routes[url] for operator, url in endpoints.items() if url in routes}
+            super().use_peers([routes[url] for url in peers if url in routes], self.ways)
 
     keeping.Keeper = Shaped  # type: ignore[misc]
 

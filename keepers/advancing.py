@@ -33,6 +33,8 @@ TIMEOUT_S = 30.0  # for one file
 AGAIN_AFTER_S = 2.0
 ATTEMPTS = 5
 AT_ONCE = 8
+WAIT_S = 0.5  # for the last claims of a turn, in one look at the chain: another look would take longer
+LOOK_S = 0.01
 
 
 class Made(NamedTuple):
@@ -126,6 +128,15 @@ class Prefetching:
             self._pool.submit(self._fetch, raw_cid(view.terms.manifest), view.job, commit)
         return frozenset(found)
 
+    def wait(self, view: JobView, wait_s: float) -> frozenset[int]:
+        """As `look_at`, once what is being fetched is here or not to be had, or after so long."""
+        deadline = time.monotonic() + wait_s
+        found = self.look_at(view)
+        while time.monotonic() < deadline and any(self._here.get(each.bundle) is False for each in present(view)):
+            time.sleep(LOOK_S)
+            found = self.look_at(view)
+        return found
+
     def _fetch(self, manifest: str, job: int, commit: Commit) -> None:
         try:
             self._bring(manifest, commit)
@@ -179,7 +190,8 @@ class Ahead:
         if not progress.advances or not view.held_by(operator):
             return progress
         made = made_here(self.work, view, operator) is not None
-        return replace(progress, here=self.files.look_at(view), advanced=made)
+        waits_s = 0.0 if made or not run.inputs_complete(view.now) else WAIT_S
+        return replace(progress, here=self.files.wait(view, waits_s), advanced=made)
 
     def begin(self, view: JobView, operator: int) -> JobView:
         """The job as it will be with the checkpoint that was made here, to train from."""

@@ -244,16 +244,11 @@ def committed(played: SmallJob) -> JobView:
     return replace(view, terms=terms, commits=tuple(c for c in claims if isinstance(c, Commit)))
 
 
-def looked(prefetching: Prefetching, view: JobView, wanted: set[int]) -> frozenset[int]:
-    deadline = time.monotonic() + 10
-    while (found := prefetching.look_at(view)) != wanted and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return found
-
-
 def test_what_is_committed__is_brought_at_once__and_the_keeper_is_woken(played: SmallJob):
     woken = Woken()
-    assert looked(Prefetching(played.store, woken), committed(played), {0, 1}) == {0, 1}
+    prefetching = Prefetching(played.store, woken)
+    assert prefetching.look_at(committed(played)) == set()
+    assert prefetching.wait(committed(played), 10) == {0, 1}
     assert woken.times == 2
 
 
@@ -281,6 +276,4 @@ def test_a_bundle_of_other_slots_than_were_committed__is_not_here(played: SmallJ
     false = replace(view.commits[1], scope=view.commits[1].first << 16 | 2)
     prefetching = Prefetching(played.store, Woken())
     lied = replace(view, commits=(view.commits[0], false))
-    assert looked(prefetching, lied, {0}) == {0}
-    time.sleep(0.1)
-    assert prefetching.look_at(lied) == {0}
+    assert prefetching.wait(lied, 10) == {0}

@@ -33,7 +33,7 @@ def seen(*, made_here: bool = True) -> Run:
     committed = {round_: {1: round_ * PERIOD_S + 61.25, 2: round_ * PERIOD_S + 62.0} for round_ in range(ROUNDS)}
     posted = {round_: round_ * PERIOD_S + 63.5 for round_ in range(ROUNDS)}
     moved = {"node0": 3_000, "node1": 3_000}
-    profile = utilisation.profile_of(OPTIONS)
+    profile = utilisation.traced(OPTIONS).profile
     return Run([told(made_here)] * 2, [1, 2], committed, posted, moved, {"kind": "relay"}, 500, profile)
 
 
