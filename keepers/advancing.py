@@ -190,7 +190,7 @@ class Ahead:
         if not progress.advances or not view.held_by(operator):
             return progress
         made = made_here(self.work, view, operator) is not None
-        waits_s = 0.0 if made or not run.inputs_complete(view.now) else WAIT_S
+        waits_s = 0.0 if made or not view.inputs_complete(view.now) else WAIT_S
         return replace(progress, here=self.files.wait(view, waits_s), advanced=made)
 
     def begin(self, view: JobView, operator: int) -> JobView:
