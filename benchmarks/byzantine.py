@@ -198,7 +198,7 @@ def table_of(
 ) -> dict[str, Any]:
     """Gaps to the clean job by rule and attack, one a seed; points of accuracy, or parts of the loss."""
     attacks = ATTACKS | (byzfl_peer.attacks(byzfl, HOSTILE) if byzfl else {})
-    names = [*rules, *(f"byzfl {name}" for name in peers if byzfl)]
+    names = [*rules, *(f"byzfl {name}" for name in peers if byzfl and name in rules)]
     gaps: dict[str, dict[str, list[float]]] = {name: {attack: [] for attack in ["none", *attacks]} for name in names}
     clean = []
     for seed in seeds:
@@ -257,6 +257,9 @@ def main() -> int:
     parser.add_argument("--gpt-steps", type=int, default=10, help="inner steps of a slot-round")
     parser.add_argument("--values", type=int, default=10**6, help="of an update, for the times")
     parser.add_argument("--recommended", default=RECOMMENDED, choices=RULES)
+    parser.add_argument(
+        "--rules", nargs="+", default=list(RULES), choices=RULES, help="these alone, beside the recommended"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     began = time.perf_counter()
@@ -264,14 +267,15 @@ def main() -> int:
     warnings.simplefilter("ignore")
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     byzfl, threads = byzfl_peer.load(), torch.get_num_threads()
-    took = rule_times.times(list(RULES), SLOTS, options.values, HOSTILE, byzfl)
+    rules = tuple(name for name in RULES if name in ("mean", options.recommended, *options.rules))
+    took = rule_times.times(list(rules), SLOTS, options.values, HOSTILE, byzfl)
     say(f"times { ({n: {k: round(v, 3) for k, v in t.items()} for n, t in took.items()}) }")
     use_threads(1)  # the laboratories' modules are too small for more
     by_digits = table_of(
-        lambda seed: digits(seed, options.digits_rounds, options.digits_steps), RULES, seeds, byzfl, PEERS, say
+        lambda seed: digits(seed, options.digits_rounds, options.digits_steps), rules, seeds, byzfl, PEERS, say
     )
-    rules = tuple(dict.fromkeys([*GPT_RULES, options.recommended]))
-    by_gpt = table_of(lambda seed: gpt(seed, options.gpt_rounds, options.gpt_steps), rules, seeds, byzfl, (), say)
+    of_gpt = tuple(name for name in rules if name in (*GPT_RULES, options.recommended))
+    by_gpt = table_of(lambda seed: gpt(seed, options.gpt_rounds, options.gpt_steps), of_gpt, seeds, byzfl, (), say)
     result = {
         "slots": SLOTS, "hostile": HOSTILE, "seeds": list(seeds), "threads": threads, "values": options.values,
         "recommended": options.recommended, "digits": by_digits, "gpt": by_gpt, "times": took,
