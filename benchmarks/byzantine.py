@@ -263,7 +263,10 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     began = time.perf_counter()
-    say = lambda text: print(f"{time.perf_counter() - began:6.0f} s  {text}", file=sys.stderr, flush=True)  # noqa: E731
+
+    def say(text: str) -> None:
+        print(f"{time.perf_counter() - began:6.0f} s  {text}", file=sys.stderr, flush=True)
+
     warnings.simplefilter("ignore")
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     byzfl, threads = byzfl_peer.load(), torch.get_num_threads()
