@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -29,7 +30,7 @@ class Scene:
     def count(self) -> int:
         return len(self.earlier_FD)
 
-    @property
+    @cached_property
     def mean_D(self) -> Array:
         return self.honest_HD.mean(0)
 

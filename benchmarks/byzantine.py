@@ -39,7 +39,7 @@ from node.programs import Programs, State
 from node.training import heldout_loss
 from repops.backend import Runner
 from repops.commitments import Array
-from zoo_compute.data import Dataset, batch_of, prepare_arrays, prepare_text
+from zoo_compute.data import Dataset, Examples, batch_of, prepare_arrays, prepare_text
 from zoo_compute.job import ComputeJob
 from zoo_compute.manifest import Aggregation, Joining, Manifest
 from zoo_compute.publish import initial_checkpoint, publish_files
@@ -52,7 +52,7 @@ RULES = (
     "median+nearest", "trimmed_mean+nearest", "geometric_median+nearest",
 )  # fmt: skip
 GPT_RULES = ("mean", "median", "trimmed_mean+nearest")
-PEERS = ("median", "trimmed_mean", "trimmed_mean+nearest")
+PEERS = ("median", "trimmed_mean", "trimmed_mean+nearest")  # on digits: searching against them on the GPT takes minutes
 
 
 class Kept(Programs):
@@ -80,28 +80,37 @@ class Lab:
     tensors: State
     data: Dataset
     accuracy: bool
+    batches: dict[tuple[int, int], list[Examples]] = field(default_factory=dict)  # of a round and slot: all runs' alike
     first: dict[int, State] = field(default_factory=dict)  # round 0 starts alike under every rule
 
     def score(self, checkpoint: State) -> float:
-        if not all(np.isfinite(checkpoint[name]).all() for name in self.programs.graph.exchanged):
-            return 100.0 if self.accuracy else float("inf")
+        if not self.finite(checkpoint):
+            return 100.0 if self.accuracy else float(np.log(256))  # of a guess at a byte
         if not self.accuracy:
             return heldout_loss(self.manifest, self.programs, checkpoint, self.data.heldout)
         hidden = np.maximum(self.data.heldout["inputs"] @ checkpoint["0.weight"].T + checkpoint["0.bias"], 0)
         found = (hidden @ checkpoint["2.weight"].T + checkpoint["2.bias"]).argmax(1)
         return 100 * float((found != self.data.heldout["targets"]).mean())
 
+    def finite(self, checkpoint: State) -> bool:
+        return all(np.isfinite(checkpoint[name]).all() for name in self.programs.graph.exchanged)
+
+    def batches_of(self, round_: int, slot: int) -> list[Examples]:
+        if (round_, slot) not in self.batches:
+            of, data = self.manifest, self.data.examples
+            steps = [of.examples_for(round_, slot, step) for step in range(of.inner_steps)]
+            self.batches[round_, slot] = [batch_of(data, index, of.accumulate) for index in steps]
+        return self.batches[round_, slot]
+
     def trained(self, checkpoint: State, round_: int, slot: int) -> State:
         """A slot-round as `node.training.train_shard` runs it, without its roots, which take longer than such small steps."""
         if round_ == 0 and slot in self.first:
             return self.first[slot]
         manifest, programs = self.manifest, self.programs
-        state = programs.begin(checkpoint, manifest.draws(round_, slot))
-        for step in range(manifest.inner_steps):
-            programs.advance(
-                batch_of(self.data.examples, manifest.examples_for(round_, slot, step), manifest.accumulate)
-            )
-        update = programs.update(checkpoint, state)
+        state = programs.begin(checkpoint)  # the modules here draw nothing
+        for batch in self.batches_of(round_, slot):
+            programs.advance(batch)
+        update = programs.update(manifest.compression, checkpoint, state)
         if round_ == 0:
             self.first[slot] = update
         return update
@@ -128,17 +137,19 @@ class Lab:
         hostile = sorted(rng.choice(manifest.slots, HOSTILE, replace=False)) if attack else []
         honest = [slot for slot in range(manifest.slots) if slot not in hostile]
         for round_ in range(manifest.rounds):
-            if round_ == 0:
-                earlier = np.stack([self.flat(self.trained(checkpoint, 0, slot)) for slot in range(manifest.slots)])
+            if attack and round_ == 0:
+                earlier = np.stack([self.flat(self.trained(checkpoint, 0, slot)) for slot in hostile])
             updates = {slot: self.trained(checkpoint, round_, slot) for slot in honest}
             if attack:
                 rows = np.stack([self.flat(updates[slot]) for slot in honest])
-                sent = attack(Scene(rows, earlier[hostile], joined, rng))
+                sent = attack(Scene(rows, earlier, joined, rng))
                 updates |= {slot: self.shaped(row) for slot, row in zip(hostile, sent, strict=True)}
             if peer:
                 row = joined(np.stack([self.flat(updates[slot]) for slot in sorted(updates)]))
                 updates = {0: self.shaped(row.astype(np.float32))}
             checkpoint = aggregate(manifest, self.programs, checkpoint, updates)
+            if not self.finite(checkpoint):
+                break
         return self.score(checkpoint)
 
 
@@ -148,10 +159,10 @@ def classifier(seed: int) -> tuple[torch.nn.Module, Any, Any]:
     return module, torch.nn.functional.cross_entropy, torch.optim.AdamW(module.parameters(), lr=3e-3)
 
 
-def digits(seed: int, rounds: int) -> Lab:
+def digits(seed: int, rounds: int, inner_steps: int) -> Lab:
     found = load_digits()
     arrays = {"inputs": (found.data / 16).astype(np.float32), "targets": found.target.astype(np.int32)}
-    training = {"batch_size": 8, "inner_steps": 5, "rounds": rounds, "slots": SLOTS, "seed": seed}
+    training = {"batch_size": 32, "inner_steps": inner_steps, "rounds": rounds, "slots": SLOTS, "seed": seed}
     job = ComputeJob({"module": "benchmarks.byzantine:classifier", "seed": seed}, {"arrays": arrays}, training, "1")
     return laboratory(job, prepare_arrays(arrays, seed, wanted=job.examples_wanted, heldout=360), accuracy=True)
 
@@ -178,14 +189,19 @@ def laboratory(job: ComputeJob, data: Dataset, *, accuracy: bool) -> Lab:
 
 
 def table_of(
-    made: Callable[[int], Lab], rules: tuple[str, ...], seeds: int, byzfl: Any | None, say: Callable[[str], None]
+    made: Callable[[int], Lab],
+    rules: tuple[str, ...],
+    seeds: range,
+    byzfl: Any | None,
+    peers: tuple[str, ...],
+    say: Callable[[str], None],
 ) -> dict[str, Any]:
     """Gaps to the clean job by rule and attack, one a seed; points of accuracy, or parts of the loss."""
     attacks = ATTACKS | (byzfl_peer.attacks(byzfl, HOSTILE) if byzfl else {})
-    names = [*rules, *(f"byzfl {name}" for name in PEERS if byzfl and name in rules)]
+    names = [*rules, *(f"byzfl {name}" for name in peers if byzfl and name in rules)]
     gaps: dict[str, dict[str, list[float]]] = {name: {attack: [] for attack in ["none", *attacks]} for name in names}
     clean = []
-    for seed in range(seeds):
+    for seed in seeds:
         lab = made(seed)
         plain = rule_times.rule_of(Aggregation(), SLOTS, lab.values)
         clean.append(lab.run(Aggregation(), None, seed, plain, peer=False))
@@ -200,7 +216,7 @@ def table_of(
                 found = lab.run(Aggregation() if peer else rule, rows, seed, joined, peer)
                 gaps[name][attack].append(found - clean[-1] if lab.accuracy else found / clean[-1] - 1)
             say(f"seed {seed}, {name}: " + ", ".join(f"{a} {g[-1]:.3g}" for a, g in gaps[name].items()))
-    worst = {n: [max(by[a][s] for a in attacks) for s in range(seeds)] for n, by in gaps.items()}
+    worst = {n: [max(by[a][s] for a in attacks) for s in range(len(seeds))] for n, by in gaps.items()}
     return {
         "values": lab.values, "rounds": lab.manifest.rounds, "inner_steps": lab.manifest.inner_steps, "clean": clean, "gaps": gaps,
         "worst": {n: {"mean": float(np.mean(by)), "worst_seed": max(by)} for n, by in worst.items()},
@@ -208,7 +224,7 @@ def table_of(
 
 
 def shown(result: dict[str, Any]) -> str:
-    lines = [f"{result['hostile']} of {result['slots']} hostile, {result['seeds']} seeds, {result['threads']} threads"]
+    lines = [f"{result['hostile']} of {result['slots']} hostile, seeds {result['seeds']}, {result['threads']} threads"]
     for job, unit in (("digits", "points of accuracy"), ("gpt", "of the loss")):
         lines += [
             "",
@@ -234,25 +250,37 @@ def shown(result: dict[str, Any]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Rules of aggregation against attacks")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--digits-rounds", type=int, default=60)
+    parser.add_argument("--first-seed", type=int, default=0, help="choices were made on 100 and above")
+    parser.add_argument("--digits-rounds", type=int, default=40)
+    parser.add_argument("--digits-steps", type=int, default=20, help="inner steps of a slot-round")
     parser.add_argument("--gpt-rounds", type=int, default=10)
     parser.add_argument("--gpt-steps", type=int, default=10, help="inner steps of a slot-round")
     parser.add_argument("--values", type=int, default=10**6, help="of an update, for the times")
     parser.add_argument("--recommended", default=RECOMMENDED, choices=RULES)
+    parser.add_argument(
+        "--rules", nargs="+", default=list(RULES), choices=RULES, help="these alone, beside the recommended"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     began = time.perf_counter()
-    say = lambda text: print(f"{time.perf_counter() - began:6.0f} s  {text}", file=sys.stderr, flush=True)  # noqa: E731
+
+    def say(text: str) -> None:
+        print(f"{time.perf_counter() - began:6.0f} s  {text}", file=sys.stderr, flush=True)
+
     warnings.simplefilter("ignore")
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
     byzfl, threads = byzfl_peer.load(), torch.get_num_threads()
-    took = rule_times.times(list(RULES), SLOTS, options.values, HOSTILE, byzfl)
+    rules = tuple(name for name in RULES if name in ("mean", options.recommended, *options.rules))
+    took = rule_times.times(list(rules), SLOTS, options.values, HOSTILE, byzfl)
     say(f"times { ({n: {k: round(v, 3) for k, v in t.items()} for n, t in took.items()}) }")
     use_threads(1)  # the laboratories' modules are too small for more
-    by_digits = table_of(lambda seed: digits(seed, options.digits_rounds), RULES, options.seeds, byzfl, say)
-    rules = tuple(dict.fromkeys([*GPT_RULES, options.recommended]))
-    by_gpt = table_of(lambda seed: gpt(seed, options.gpt_rounds, options.gpt_steps), rules, options.seeds, byzfl, say)
+    by_digits = table_of(
+        lambda seed: digits(seed, options.digits_rounds, options.digits_steps), rules, seeds, byzfl, PEERS, say
+    )
+    of_gpt = tuple(name for name in rules if name in (*GPT_RULES, options.recommended))
+    by_gpt = table_of(lambda seed: gpt(seed, options.gpt_rounds, options.gpt_steps), of_gpt, seeds, byzfl, (), say)
     result = {
-        "slots": SLOTS, "hostile": HOSTILE, "seeds": options.seeds, "threads": threads, "values": options.values,
+        "slots": SLOTS, "hostile": HOSTILE, "seeds": list(seeds), "threads": threads, "values": options.values,
         "recommended": options.recommended, "digits": by_digits, "gpt": by_gpt, "times": took,
         "digits_gap_points": by_digits["worst"][options.recommended]["mean"],
         "gpt_loss_gap": by_gpt["worst"][options.recommended]["mean"],
