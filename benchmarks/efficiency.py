@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib.util
 import json
 import math
 import sys
@@ -39,6 +38,7 @@ import numpy as np
 
 from benchmarks import utilisation
 from benchmarks.cost import CLAIMED, costs
+from benchmarks.loss_gap import loss_gap
 from node import syncer
 from node.programs import Programs
 from node.replay import Replay, simulate
@@ -233,9 +233,7 @@ def whole(options: argparse.Namespace) -> dict[str, Any]:
         "cost_of_a_pflop_day": costs(network["gpu_share_of_peak"], network["utilisation"]),
         "network": network,
     }
-    if importlib.util.find_spec("benchmarks.loss_gap") is None:
-        return found | {"loss_gap": None}
-    loss = importlib.import_module("benchmarks.loss_gap").loss_gap(options.seeds)
+    loss = loss_gap(options.seeds)
     return found | {"loss_gap": loss["loss_gap"], "loss": loss}
 
 

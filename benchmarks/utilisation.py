@@ -3,7 +3,7 @@
 Operators of one slot each and one that only aggregates: real keepers, workers and gateways, a chain of anvil. Their stores reach each
 other, and they the submitter's, by links of --mbit and --rtt-ms alone (benchmarks/lab: what arrived is counted). Their RPC is near.
 An inner step is real training of the model below, and sleeps until --step-s is over (benchmarks/stepped.py): as long as a GPU takes for
-a batch of `gpu_step_tokens` (an A100 at the share of its peak that a core reaches here). The job is compressed: 2 bits of the largest 64 of 4,096, all carried.
+a batch of `gpu_step_tokens` (an A100 at the share of its peak that a core reaches here). Updates are those of --updates, by default the kind that the loss gap is of (benchmarks/loss_gap.py).
 
   utilisation  inner steps times --step-s against wall seconds, from the first step of round 1 to that of the last round, of all nodes
   lost_s       where the rest goes in a round, means over nodes and rounds:
@@ -37,6 +37,7 @@ if __name__ == "__main__":  # beside this file lies one that bears the name of a
 
 from benchmarks.cost import PEAK_TFLOPS, share_of_peak
 from benchmarks.lab import Laboratory, Link, laboratory
+from benchmarks.loss_gap import DECLARED, NETWORKS
 from keepers.config import OperatorConfig
 from keepers.daemon import commands
 from keepers.localnet import LocalNetwork, OperatorPlan
@@ -61,6 +62,8 @@ def plans(nodes: int) -> tuple[OperatorPlan, ...]:
 
 def job(options: argparse.Namespace) -> dict[str, Any]:
     slot_s = options.inner_steps * options.step_s
+    kind = NETWORKS[options.updates]
+    rate, momentum = kind["outer"]
     return {
         "model": {"architecture": "gpt", "layers": options.layers, "heads": 4, "width": options.width, "context": CONTEXT, "vocab": 256},
         "training": {
@@ -72,11 +75,11 @@ def job(options: argparse.Namespace) -> dict[str, Any]:
             "slots": options.nodes,
             "quorum": options.nodes,
             "carry_rounds": options.rounds,
-            "outer_learning_rate": 1.0,
-            "outer_momentum": 0.0,
+            "outer_learning_rate": rate,
+            "outer_momentum": momentum,
         },
-        "compression": {"keep": 64, "bits": 2, "decay": 0.8},
-        "aggregation": {"rule": "sent_mean"},
+        "compression": kind["compression"] or {},
+        "aggregation": {"rule": kind["rule"]},
         "market": {"reserve": "0.001", "max_price": "0.00125", "aggregator_reserve": "0.001", "aggregator_max_price": "0.00125"},
         "limits": {"slot_s": math.ceil(60 + 3 * slot_s), "aggregate_s": 90, "reexecute_s": math.ceil(2 * slot_s), "depth": 16},
     }  # fmt: skip
@@ -281,6 +284,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rtt-ms", type=float, default=50)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--width", type=int, default=192)
+    parser.add_argument("--updates", choices=tuple(NETWORKS), default=DECLARED, help="how they are compressed")
     parser.add_argument("--folder", type=Path, help="to keep the logs in")
 
 
