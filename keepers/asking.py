@@ -35,14 +35,16 @@ def gathers(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Dut
 def goes_on(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
     """Make the next checkpoint as the aggregator will, and train from it before it is posted.
 
-    A delayed job's next turn starts from what is known already: its training begins when all of mine is committed.
+    A delayed job's next turn starts from what is known already: its training waits behind the open turn's, where a slot takes
+    nothing over from its last round and no other job of mine needs the workers; else until all of mine is committed.
     """
     mine = view.held_by(me.operator)
     if not mine or run.round + 1 >= run.rounds:
         return
     is_mine_done = not any(run.missing >> number & 1 for number in mine)
     is_complete = view.inputs_complete(view.now) and run.committed >= run.quorum
-    if (view.delay and is_mine_done) or (is_complete and progress.advanced):
+    follows_at_once = is_mine_done or not (progress.carries or me.other_s)
+    if (view.delay and follows_at_once) or (is_complete and progress.advanced):
         yield from (Train(slot, ahead=True) for seat in mine.values() for slot in seat.slots)
     if not is_complete or progress.advanced:
         return

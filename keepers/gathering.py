@@ -46,6 +46,7 @@ def progress_of(work: WorkQueue, view: JobView, operator: int) -> Progress:
         trained=frozenset(slot for slot, status in states.items() if status.state == "done"),
         given_up=frozenset(slot for slot, status in states.items() if status.state == "failed"),
         aggregated=combined.state == "done",
+        carries=carry_of(work, view) > 1,
         advances=bool(prepared.result and prepared.result.get("advances")),
         # What failed here for a reason of my own is left to the aggregation, which says why.
         fetched=frozenset(seat for seat, status in fetched.items() if status.state in ("done", "failed")),

@@ -63,7 +63,7 @@ class Progress:
     slot_s: timed seconds of one slot-round (None: not timed). trained, given_up: slots of the open round. failed: the inputs could
     not be fetched, are not what was committed to, or do not fit this machine. fetched: seats whose claims of the open turn are here.
     missing: by seat whose claim it is of; the aggregator's seat: of the checkpoint that the open turn starts from.
-    advances: combining a turn's updates takes fewer bytes than the next checkpoint has. here: seats whose claims of the open
+    carries: a slot's round goes on from what its last one left. advances: combining a turn's updates takes fewer bytes than the next checkpoint has. here: seats whose claims of the open
     turn are in my store. advanced: what the open turn makes is known here.
     """
 
@@ -74,6 +74,7 @@ class Progress:
     failed: bool = False
     fetched: frozenset[int] = frozenset()
     missing: Mapping[int, Missing] = field(default_factory=dict)
+    carries: bool = False
     advances: bool = False
     here: frozenset[int] = frozenset()
     advanced: bool = False

@@ -36,9 +36,12 @@ from zoo_compute.chain.views import AGGREGATOR_SEAT, JobView
 from zoo_compute.store.cid import raw_cid
 
 
-def test_delayed__trains_the_next_turn_once_all_is_committed():
+def test_delayed__trains_the_next_turn_behind_the_open_one__or_once_all_is_committed():
     delayed = {"terms": replace(TERMS, policy=2), "seats": {0: SEAT}}
-    assert duties(view(1_001, **delayed), ME_PROVIDER, Progress(10)) == [Train(0), Train(1)]
+    both = [Train(0), Train(1), Train(0, ahead=True), Train(1, ahead=True)]
+    assert duties(view(1_001, **delayed), ME_PROVIDER, Progress(10)) == both
+    assert duties(view(1_001, **delayed), ME_PROVIDER, Progress(10, carries=True)) == both[:2]
+    assert duties(view(1_001, **delayed), replace(ME_PROVIDER, other_s=5.0), Progress(10)) == both[:2]
     committed = view(1_001, run=WHOLE, **delayed)
     assert duties(committed, ME_PROVIDER, Progress(10)) == [Train(0, ahead=True), Train(1, ahead=True)]
     late = replace(committed, now=OPENED + 2 * SLOT_S)
