@@ -277,9 +277,9 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--inner-steps", type=int, default=30)
-    parser.add_argument("--step-s", type=float, default=3.0, help="seconds of a node's inner step")
+    parser.add_argument("--step-s", type=float, default=7.0, help="seconds of a node's inner step")
     parser.add_argument("--mbit", type=float, default=100)
     parser.add_argument("--rtt-ms", type=float, default=50)
     parser.add_argument("--layers", type=int, default=2)

@@ -14,7 +14,15 @@ from benchmarks.utilisation import PARTS, Run, lost, reckon
 STEP_S, STEPS, ROUNDS = 2.0, 30, 4
 PERIOD_S = 64.0  # of 60 s in steps
 OPTIONS = argparse.Namespace(
-    step_s=STEP_S, inner_steps=STEPS, rounds=ROUNDS, nodes=2, layers=1, width=16, mbit=100, rtt_ms=50
+    step_s=STEP_S,
+    inner_steps=STEPS,
+    rounds=ROUNDS,
+    nodes=2,
+    layers=1,
+    width=16,
+    mbit=100,
+    rtt_ms=50,
+    updates="int8",
 )
 
 
