@@ -212,7 +212,8 @@ def advances(manifest: Manifest, step: Graph) -> bool:
     if compression.keep is not None:
         share = (compression.bits + math.log2(compression.chunk)) / 32 * compression.keep / compression.chunk
     update = sum(4 * step.nodes[entry.before].elements for entry in step.state if entry.name in step.exchanged)
-    return manifest.slots * share * update < checkpoint_bytes(step, manifest.joining)
+    checkpoint = sum(4 * node.elements for node in checkpoint_nodes(step, manifest.joining).values())
+    return manifest.slots * share * update < checkpoint
 
 
 def checkpoint_bytes(step: Graph, joining: Joining) -> int:
