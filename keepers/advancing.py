@@ -52,9 +52,8 @@ def made_here(work: WorkQueue, view: JobView, operator: int) -> Made | None:
     return Made(bytes.fromhex(result["root"]), result["pointer"]) if result and result["root"] else None
 
 
-UNKNOWN = Made(
-    bytes(32), raw_cid(bytes(32))
-)  # of a delayed job: its next slots do not start from what the open turn makes
+# Of a delayed job: its next slots do not start from what the open turn makes.
+UNKNOWN = Made(bytes(32), raw_cid(bytes(32)))
 
 
 def after(view: JobView, made: Made) -> JobView:
@@ -171,9 +170,8 @@ class Ahead:
     def __init__(self, work: WorkQueue, store: Store) -> None:
         self.work = work
         self.files = Prefetching(store, work.wake)
-        self._begun: dict[
-            int, tuple[int, bytes]
-        ] = {}  # job -> the round that was begun from a root that was not posted yet
+        # job -> the round that was begun from a root that was not posted yet, and the root
+        self._begun: dict[int, tuple[int, bytes]] = {}
 
     def look_at(self, view: JobView, operator: int, progress: Progress) -> Progress:
         """Tell the workers what the chain says, fetch what is new, and add to the progress what is here."""

@@ -63,8 +63,8 @@ class Progress:
     slot_s: timed seconds of one slot-round (None: not timed). trained, given_up: slots of the open round. failed: the inputs could
     not be fetched, are not what was committed to, or do not fit this machine. fetched: seats whose claims of the open turn are here.
     missing: by seat whose claim it is of; the aggregator's seat: of the checkpoint that the open turn starts from.
-    carries: a slot's round goes on from what its last one left. advances: combining a turn's updates takes fewer bytes than the next checkpoint has. here: seats whose claims of the open
-    turn are in my store. advanced: what the open turn makes is known here.
+    carries: a slot's round goes on from what its last one left. advances: combining a turn's updates takes fewer bytes than the
+    next checkpoint has. here: seats whose claims of the open turn are in my store. advanced: what the open turn makes is known here.
     """
 
     slot_s: float | None = None

@@ -62,9 +62,8 @@ class WorkQueue:
             return status if status.state == "running" else WorkStatus("queued")
         self._redis.set(key, time.time(), ex=RESULT_TTL_S)
         self._app.send_task(task, args=[name, request], queue=queue)
-        if self._redis.exists(
-            f"zoo:begun:{name}"
-        ):  # and lost since: others' work waits for it, so it goes before what was sent later
+        if self._redis.exists(f"zoo:begun:{name}"):
+            # And lost since: others' work waits for it, so it goes before what was sent later.
             self._redis.lmove(queue, queue, "LEFT", "RIGHT")
         return WorkStatus("queued")
 

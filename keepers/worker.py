@@ -88,13 +88,8 @@ def bind(
                 use_threads(threads)
             began = time.monotonic()
             with presence.working() if presence else nullcontext():
-                done = run(
-                    _while_wanted(body, worklog) if trains else body,
-                    worklog,
-                    store,
-                    name,
-                    {**request, "device": device} if device else request,
-                )
+                wanted = _while_wanted(body, worklog) if trains else body
+                done = run(wanted, worklog, store, name, {**request, "device": device} if device else request)
             if trains and done:
                 trains.learn(flops, time.monotonic() - began)
             if worklog.is_awaited(name):

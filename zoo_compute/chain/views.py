@@ -297,11 +297,9 @@ class JobView:
     def inputs_complete(self, now: int) -> bool:
         """Whether the open turn waits for no seat: with a quorum, not for those that nobody holds."""
         run = self.run
-        if run is None or run.missing == 0 or run.inputs_closed(now):
-            return run is not None
-        return run.committed >= run.quorum and not any(
-            seat.operator and run.missing >> number & 1 for number, seat in self.holders.items()
-        )
+        assert run is not None, "a turn is open"
+        awaited = any(seat.operator and run.missing >> number & 1 for number, seat in self.holders.items())
+        return run.missing == 0 or run.inputs_closed(now) or (run.committed >= run.quorum and not awaited)
 
     @property
     def delay(self) -> int:
