@@ -26,7 +26,6 @@ import json
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -35,13 +34,13 @@ if __name__ == "__main__":  # beside this file lies one that bears the name of a
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.lab import Faults
+from benchmarks.told import CLAIMS, LOOK_S, Watching
 from keepers.config import save
 from keepers.daemon import Daemon, commands, trains
 from keepers.localnet import LocalNetwork, OperatorPlan
 from tests.integration.network_kit import submit
-from zoo_compute.chain.events import scan
+from zoo_compute.chain.events import Event
 
-LOOK_S = 0.05
 ROUNDS = 400  # more than any run lasts
 WARM_S = 300  # in which the first rounds are over
 GRACE = 3  # slot-rounds that are waited for at the end
@@ -107,24 +106,16 @@ class Churned(LocalNetwork):
         return {name: [json.loads(line) for line in self.log(name).read_text().splitlines()] for name in names}
 
 
-class Watching(threading.Thread):
+class Seen(Watching):
     """When each round's commitment and checkpoint were seen on chain."""
 
     def __init__(self, network: LocalNetwork) -> None:
-        super().__init__(daemon=True)
-        self.chain = network.devnet.chain
-        self.seen: dict[str, dict[Place, float]] = {"ResultsCommitted": {}, "CheckpointPosted": {}}
-        self.stopped = threading.Event()
+        super().__init__(network)
+        self.seen: dict[str, dict[Place, float]] = {name: {} for name in CLAIMS}
 
-    def run(self) -> None:
-        unseen = self.chain.head().number
-        while not self.stopped.wait(LOOK_S):
-            head = self.chain.head().number
-            if head >= unseen:
-                for event in scan(self.chain, unseen, head, names=tuple(self.seen)):
-                    place = int(event.args["job"]), int(event.args["claim"]["turn"])
-                    self.seen[event.name].setdefault(place, time.time())
-                unseen = head + 1
+    def see(self, event: Event) -> None:
+        place = int(event.args["job"]), int(event.args["claim"]["turn"])
+        self.seen[event.name].setdefault(place, time.time())
 
 
 @dataclasses.dataclass
@@ -145,7 +136,7 @@ def run(options: argparse.Namespace, folder: Path) -> Run:
     with Churned(folder, plans(options.jobs * options.slots)) as network:
         network.grow(options.workers, options.spares, options.slot_s)
         jobs = [submit(network, job(options, number)) for number in range(options.jobs)]
-        watching = Watching(network)
+        watching = Seen(network)
         watching.start()
         warm_at = first_rounds(network, watching, jobs)
         wait(network, options.calm_s)
@@ -165,7 +156,7 @@ def wait(network: LocalNetwork, seconds: float) -> None:
         time.sleep(LOOK_S)
 
 
-def first_rounds(network: LocalNetwork, watching: Watching, jobs: list[int]) -> float:
+def first_rounds(network: LocalNetwork, watching: Seen, jobs: list[int]) -> float:
     """When the first round of every job was over: by then everything is warm."""
     deadline = time.time() + WARM_S
     while not all((job, 0) in watching.seen["CheckpointPosted"] for job in jobs):

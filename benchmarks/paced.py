@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from typing import Any
 
 from celery.signals import worker_ready
 
+from benchmarks.told import teller
 from keepers import process
 from node import syncer
 from node.worker import prepare, run_shard
@@ -58,14 +58,6 @@ class Paced:
         time.sleep(max(0.0, self._slot_s - worked_s))
         self._tell("ended", **place, worked_s=worked_s, tokens=answer["tokens"])
         return answer
-
-
-def teller(path: Path) -> Callable[..., None]:
-    def tell(event: str, at: float | None = None, **more: Any) -> None:
-        with path.open("a") as log:
-            log.write(json.dumps({"event": event, "at": time.time() if at is None else at, **more}) + "\n")
-
-    return tell
 
 
 def main() -> int:

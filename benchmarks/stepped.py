@@ -17,17 +17,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.told import teller
 from keepers import process
 
 Tell = Callable[..., None]
-
-
-def teller(path: Path) -> Tell:
-    def tell(event: str, **more: Any) -> None:
-        with path.open("a") as log:
-            log.write(json.dumps({"event": event, "at": time.time(), **more}) + "\n")
-
-    return tell
 
 
 def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:

@@ -25,7 +25,6 @@ import math
 import statistics
 import sys
 import tempfile
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable
@@ -38,17 +37,17 @@ if __name__ == "__main__":  # beside this file lies one that bears the name of a
 from benchmarks.cost import PEAK_TFLOPS, share_of_peak
 from benchmarks.lab import Laboratory, Link, laboratory
 from benchmarks.loss_gap import DECLARED, NETWORKS
+from benchmarks.told import LOOK_S, Watching
 from keepers.config import OperatorConfig
 from keepers.daemon import commands
 from keepers.localnet import LocalNetwork, OperatorPlan
 from repops.profile import Profile
 from tests.integration.network_kit import submit
-from zoo_compute.chain.events import scan
+from zoo_compute.chain.events import Event
 from zoo_compute.chain.network import load, write_atomically
 from zoo_compute.job import ComputeJob
 from zoo_compute.store import BlockStore
 
-LOOK_S = 0.1
 CONTEXT = 64  # tokens of a step: a batch of one example
 A100_FLOPS = 1e12 * PEAK_TFLOPS[2][1]
 AGGREGATOR, SUBMITTER = "aggregator", "submitter"
@@ -128,30 +127,20 @@ class Shaped(LocalNetwork):
         ]
 
 
-class Watching(threading.Thread):
+class Seen(Watching):
     """When each commitment and checkpoint was seen on chain: by turn, of commitments by operator."""
 
     def __init__(self, network: LocalNetwork) -> None:
-        super().__init__(daemon=True)
-        self.network = network
+        super().__init__(network)
         self.commits: dict[int, dict[int, float]] = defaultdict(dict)
         self.checkpoints: dict[int, float] = {}
-        self.stopped = threading.Event()
 
-    def run(self) -> None:
-        chain = self.network.devnet.chain
-        unseen = chain.head().number
-        while not self.stopped.wait(LOOK_S / 2):
-            head = chain.head().number
-            for event in (
-                scan(chain, unseen, head, names=("ResultsCommitted", "CheckpointPosted")) if head >= unseen else ()
-            ):
-                claim = event.args["claim"]
-                if event.name == "ResultsCommitted":
-                    self.commits[int(claim["turn"])].setdefault(int(claim["operator"]), time.time())
-                else:
-                    self.checkpoints.setdefault(int(claim["turn"]), time.time())
-            unseen = max(unseen, head + 1)
+    def see(self, event: Event) -> None:
+        claim = event.args["claim"]
+        if event.name == "ResultsCommitted":
+            self.commits[int(claim["turn"])].setdefault(int(claim["operator"]), time.time())
+        else:
+            self.checkpoints.setdefault(int(claim["turn"]), time.time())
 
 
 @dataclasses.dataclass
@@ -177,7 +166,7 @@ def run(options: argparse.Namespace, folder: Path) -> Run:
     ):
         found = lab.measured(names[0], names[1])
         submit(network, job(options))
-        watching = Watching(network)
+        watching = Seen(network)
         watching.start()
         before: dict[str, dict[str, int]] = {}
         deadline = time.time() + 240 + 2 * options.rounds * (options.inner_steps * options.step_s + 10)

@@ -84,9 +84,9 @@ def test_rewards_are_capped_by_the_fees_of_the_epoch(kit, chain, running, operat
     kit.zen.approve(kit.rewards, 10_000 * ZEN, sender=deployer)
     kit.rewards.fund(10_000 * ZEN, sender=deployer)
     claims = play_turn(kit, job, holders, aggregator)
-    to(claims[-1][DEADLINE] + 1)
-    receipt = kit.settlement.finalise(job, claims, sender=anyone)
-    epoch = receipt.timestamp // 60
+    epoch = claims[-1][DEADLINE] // 60 + 1
+    to(epoch * 60)  # at its first second: the next calls are in the same epoch
+    kit.settlement.finalise(job, claims, sender=anyone)
     assert kit.rewards.shares(holders[0].id, epoch, job).fees == 50
     with ape.reverts("rewards: epoch not over"):
         kit.rewards.claim(holders[0].id, epoch, [job], sender=anyone)

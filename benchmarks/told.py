@@ -1,0 +1,50 @@
+"""What a running network's processes and its chain tell a benchmark: lines of JSON that they write, and claims as they are mined."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # a worker loads nothing of the chain
+    from keepers.localnet import LocalNetwork
+    from zoo_compute.chain.events import Event
+
+LOOK_S = 0.05
+CLAIMS = ("ResultsCommitted", "CheckpointPosted")
+
+
+def teller(path: Path) -> Callable[..., None]:
+    """What writes a line to a file: the event, when it was (now, unless told, in Unix seconds), and more."""
+
+    def tell(event: str, at: float | None = None, **more: Any) -> None:
+        with path.open("a") as log:
+            log.write(json.dumps({"event": event, "at": time.time() if at is None else at, **more}) + "\n")
+
+    return tell
+
+
+class Watching(threading.Thread):
+    """Has `see` called with each claim's event, in order, within LOOK_S or so of its being mined; until `stopped` is set."""
+
+    def __init__(self, network: LocalNetwork) -> None:
+        super().__init__(daemon=True)
+        self.chain = network.devnet.chain
+        self.stopped = threading.Event()
+
+    def see(self, event: Event) -> None:
+        raise NotImplementedError
+
+    def run(self) -> None:
+        from zoo_compute.chain.events import scan
+
+        unseen = self.chain.head().number
+        while not self.stopped.wait(LOOK_S):
+            head = self.chain.head().number
+            if head >= unseen:
+                for event in scan(self.chain, unseen, head, names=CLAIMS):
+                    self.see(event)
+                unseen = head + 1
