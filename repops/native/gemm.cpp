@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "gram.h"
 #include "simd.h"
 
 namespace repops {
@@ -203,9 +204,9 @@ class Scratch {
   }
   ~Scratch() { munmap(mapped_, BYTES + (2 << 20)); }
   float *a, *b;
+  static constexpr int64_t A_FLOATS = MC * K_BLOCK + 4 * LANES, B_FLOATS = NC * K_BLOCK + 4 * LANES;
 
  private:
-  static constexpr int64_t A_FLOATS = MC * K_BLOCK + 4 * LANES, B_FLOATS = NC * K_BLOCK + 4 * LANES;
   static constexpr int64_t BYTES = (4 * (A_FLOATS + B_FLOATS) + (2 << 20) - 1) / (2 << 20) * (2 << 20);
   void* mapped_;
 };
@@ -318,6 +319,15 @@ Problem understand(const Gemm& g) {
   return p;
 }
 
+// Rows times themselves. Whether that is what is asked for, as far as pointers and strides tell.
+bool is_gram(const Problem& p, Gram& g) {
+  const auto plain = [](const Side& s) { return !s.lanes.table && s.terms.unit(); };
+  const bool same = p.a.p == p.b.p && p.M == p.N && plain(p.a) && plain(p.b) && p.a.lanes.stride == p.b.lanes.stride;
+  if (p.batches != 1 || !same || p.c.rows.table || p.c.columns.table) return false;
+  g = {p.M, p.K, p.a.p, p.a.lanes.stride, p.c.p, p.c.rows.stride, p.c.columns.stride};
+  return suits(g);
+}
+
 // How `threads` share an M x N product: a grid of whole register tiles with the least work for the busiest one.
 struct Grid {
   int rows, columns;
@@ -341,13 +351,15 @@ Grid grid_for(const Problem& p, int threads) {
 
 }  // namespace
 
-void gemm(const Gemm& g, int thread, int threads) {
+void gemm(const Gemm& g, int thread, int threads, Barrier& barrier) {
   if (g.batches <= 0 || g.M <= 0 || g.N <= 0) return;
   const Problem whole = understand(g);
+  static thread_local Scratch scratch;
+  if (Gram products; is_gram(whole, products))
+    return gram(products, thread, threads, barrier, scratch.b, Scratch::B_FLOATS);
   const double terms = double(whole.batches) * double(whole.M) * double(whole.N) * double(std::max<int64_t>(whole.K, 8));
   const int useful = int(std::min<double>(threads, std::max(1.0, terms / SMALL)));
   if (thread >= useful) return;
-  static thread_local Scratch scratch;
   Range batches{0, whole.batches}, rows{0, whole.M}, columns{0, whole.N};
   if (whole.batches % useful == 0 || whole.batches >= 4 * useful) {
     batches = share(whole.batches, thread, useful);
@@ -371,6 +383,8 @@ void gemm(const Gemm& g, int thread, int threads) {
 }  // namespace repops
 
 int repops_gemm(const repops::Gemm* g, int threads) {
-  repops::parallel(threads, [&](int thread, int count) { repops::gemm(*g, thread, count); });
+  threads = std::clamp(threads, 1, repops::MAX_THREADS);
+  repops::Barrier barrier(threads);
+  repops::parallel(threads, [&](int thread, int count) { repops::gemm(*g, thread, count, barrier); });
   return 0;
 }

@@ -40,9 +40,9 @@ struct Gemm {
   int64_t c_col_stride;
 };
 
-// Called by every thread of a parallel region (threads.h). Threads write disjoint outputs and need no barrier among
-// themselves; the caller puts one before anybody reads c.
-void gemm(const Gemm& g, int thread, int threads);
+// Called by every thread of a parallel region (threads.h), whose barrier they share, or by one alone with threads = 1.
+// Threads write disjoint outputs; the caller puts a barrier before anybody reads c.
+void gemm(const Gemm& g, int thread, int threads, Barrier& barrier);
 
 }  // namespace repops
 

@@ -7,9 +7,9 @@
 namespace repops {
 namespace {
 
-void run_item(const Item& item, int thread, int threads) {
+void run_item(const Item& item, int thread, int threads, Barrier& barrier) {
   switch (item.kind) {
-    case PRODUCT: return gemm(*static_cast<const Gemm*>(item.detail), thread, threads);
+    case PRODUCT: return gemm(*static_cast<const Gemm*>(item.detail), thread, threads, barrier);
     case SCATTER: return run_scatter(*static_cast<const Scatter*>(item.detail), thread, threads);
     case RANK: return run_rank(*static_cast<const Rank*>(item.detail), thread, threads);
     default: return run_tiles(item, thread, threads);
@@ -34,8 +34,8 @@ REPOPS_EXPORT int repops_run(const repops::Item* items, int64_t count, int threa
     for (int64_t n = 0; n < count; n++) {
       const repops::Item& item = items[n];
       if (item.barrier) barrier.wait();
-      if (item.owner < 0) repops::run_item(item, thread, threads);
-      else if (item.owner % threads == thread) repops::run_item(item, 0, 1);
+      if (item.owner < 0) repops::run_item(item, thread, threads, barrier);
+      else if (item.owner % threads == thread) repops::run_item(item, 0, 1, barrier);
       if (seconds && thread == 0) {
         const double now = repops::seconds_of_this_thread();
         seconds[n] += now - before;

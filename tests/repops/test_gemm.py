@@ -261,6 +261,43 @@ def test_bits__of_zeros__keep_the_sign_of_the_definition() -> None:
         check((1, 20, 20, k), big, Operand(np.ones(400 * 40, dtype=np.float32), 0, 0, 40, 1), out)
 
 
+def times_itself(values: Floats, rows: int, terms: int, *, turned: bool = False) -> tuple[Operand, Operand, Operand]:
+    """Rows, the same memory as columns, and room for their products."""
+    out = Operand(np.zeros(rows * rows + 5, np.float32), 3, 0, *((1, rows) if turned else (rows, 1)))
+    return Operand(values, 1, 0, terms, 1), Operand(values, 1, 0, 1, terms), out
+
+
+@pytest.mark.parametrize(("rows", "terms"), [(2, 8192), (3, 8200), (4, 12_301), (7, 16_640), (17, 9_000), (33, 8_191)])
+def test_bits__of_long_rows_times_themselves__are_the_definition(rows: int, terms: int) -> None:
+    rng = np.random.default_rng(rows)
+    values = (rng.standard_normal(rows * terms + 1) * np.exp2(rng.integers(-80, 4, rows * terms + 1))).astype(
+        np.float32
+    )
+    check((1, rows, rows, terms), *times_itself(values, rows, terms, turned=rows % 2 == 0), threads=(1, 2, 3, 5))
+
+
+def test_bits__of_odd_values_in_rows_times_themselves__are_the_definition() -> None:
+    rng = np.random.default_rng(12)
+    rows, terms = 6, 10_000
+    values = rng.standard_normal(rows * terms + 1).astype(np.float32)
+    values[1 : 1 + terms] = -0.0
+    values[1 + terms : 1 + 2 * terms] = 1e-30  # its products with the next row round to -0
+    values[1 + 2 * terms : 1 + 3 * terms] = -1e-30
+    values[1 + 4 * terms + 5_000] = np.inf
+    values[1 + 5 * terms + 9_990] = np.nan
+    check((1, rows, rows, terms), *times_itself(values, rows, terms))
+
+
+def test_bits__of_more_blocks_than_are_summed_at_a_time__are_those_of_two_operands() -> None:
+    rows, terms = 64, 230_000
+    values = np.random.default_rng(13).standard_normal(rows * terms + 1).astype(np.float32)
+    a, b, c = times_itself(values, rows, terms)
+    other = Operand(values.copy(), b.start, b.batch, b.row, b.column)
+    expected = words(run((1, rows, rows, terms), a, other, c, ISAS[0], 2))
+    for threads in (1, 2, 3):
+        assert (words(run((1, rows, rows, terms), a, b, c, ISAS[0], threads)) == expected).all()
+
+
 def test_nothing_to_do__leaves_c_alone() -> None:
     rng = np.random.default_rng(6)
     for shape in ((0, 3, 4, 5), (1, 0, 4, 5), (1, 3, 0, 5)):
