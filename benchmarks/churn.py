@@ -1,7 +1,7 @@
 """Does a network go on while its workers die? One worker of six is killed every 30 s, and the chain watches.
 
-One operator has --workers workers and a spare, another aggregates; both are the real processes on a devnet chain. They have --jobs jobs
-at once, so that workers have slots of one while the round of another closes. A slot-round is real training of a tiny GPT, and then
+One operator has --workers workers and a spare, another aggregates; both are the real processes on a devnet chain. Their job is delayed
+(docs/decisions/0019), so that workers have slots of its next round while one closes; --jobs 2 --delay 0 are two jobs that take turns. A slot-round is real training of a tiny GPT, and then
 sleeps until --slot-s is over: so six workers have a capacity that the machine's cores do not limit (benchmarks/paced.py).
 
   ready_s            seconds of workers between their readiness and their death, or the window's end
@@ -308,15 +308,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Goodput while workers are killed")
     parser.add_argument("--workers", type=int, default=6)
     parser.add_argument("--spares", type=int, default=1, help="processes that wait to become a worker that died")
-    parser.add_argument("--jobs", type=int, default=2, help="at once, so that workers have work while a round closes")
+    parser.add_argument("--jobs", type=int, default=1, help="at once")
     parser.add_argument(
         "--slots", type=int, default=120, help="of a round: many a worker, so that they divide among the living"
     )
-    parser.add_argument("--delay", type=int, choices=(0, 1), default=0, help="of the jobs (docs/decisions/0019)")
+    parser.add_argument("--delay", type=int, choices=(0, 1), default=1, help="of the jobs")
     parser.add_argument("--slot-s", type=float, default=3.0, help="seconds that a slot-round takes a worker")
     parser.add_argument("--every-s", type=float, default=30.0, help="between kills")
     parser.add_argument("--seconds", type=float, default=600.0, help="of kills")
-    parser.add_argument("--calm-s", type=float, default=200.0, help="before them")
+    parser.add_argument("--calm-s", type=float, default=100.0, help="before them")
     parser.add_argument("--folder", type=Path, help="to keep the logs in")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
