@@ -9,6 +9,7 @@ from keepers.orders import Duty, Me, OpenBid, Prepare, Progress, SealBid, Send
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobView, Kind, LotPhase
 from zoo_compute.spec.params import MAX_CHALLENGERS
 from zoo_compute.spec.pricing import RevealedBid, order_bids
+from zoo_compute.spec.schedule import Work, Worker, periods, suits
 
 RECOVERY_S = 6  # in every estimate: a worker killed in the middle is back, and the commitment is mined
 BATCH = 64  # most elements of a contract's list argument
@@ -29,11 +30,25 @@ def while_open(view: JobView, me: Me, progress: Progress) -> Iterator[Duty]:
 
 
 def wants(view: JobView, me: Me, kind: int) -> bool:
-    """Whether I would ever bid in this lot: my role, my price, and a job that ends within my patience."""
-    lot, terms = view.lots[kind], view.terms
-    longest_s = terms.rounds * (2 * terms.slot_s + terms.aggregate_s)
-    role = me.provides if kind == Kind.SLOTS else me.aggregates
-    return role and me.asks(kind) <= lot.max_reserve and longest_s <= me.longest_s and lot.attempt <= ATTEMPTS
+    """Whether I would ever bid in this lot: my role, my class, my price, and a job that ends within my patience."""
+    lot = view.lots[kind]
+    role = me.provides and _is_for_me(view, me) if kind == Kind.SLOTS else me.aggregates
+    return role and me.asks(kind) <= lot.max_reserve and longest_s(view) <= me.longest_s and lot.attempt <= ATTEMPTS
+
+
+def longest_s(view: JobView) -> int:
+    """Seconds that the job's rounds take at most, unless seats are lost."""
+    return view.terms.rounds * (2 * view.terms.slot_s + view.terms.aggregate_s)
+
+
+def _is_for_me(view: JobView, me: Me, hours: int = 0) -> bool:
+    """Whether the job is no more than my class is for, and I am there in all these hours. What a step needs of memory,
+    preparing it shows."""
+    terms = view.terms
+    work = Work(
+        terms.slots, inner_steps=1, slot_s=terms.slot_s, update_bytes=0, vram_gb=0, flops=terms.flops, hours=hours
+    )
+    return suits(work, Worker(0, me.operator, me.gpu_class, vram_gb=0, step_us=1, kbps=1, hours=me.hours))
 
 
 def _bid(view: JobView, me: Me, progress: Progress, kind: int) -> Iterator[Duty]:
@@ -43,6 +58,8 @@ def _bid(view: JobView, me: Me, progress: Progress, kind: int) -> Iterator[Duty]
     room = me.capacity if kind == Kind.SLOTS else 1
     room = min(room, lot.units, me.free // lot.lock if lot.lock else room)
     if me.drained or room <= 0 or price > lot.reserve or (bid is not None and bid.attempt == lot.attempt):
+        return
+    if kind == Kind.SLOTS and not _is_for_me(view, me, periods(view.now, longest_s(view), me.epoch_s)):
         return
     if progress.slot_s is None:
         if not progress.failed:

@@ -250,6 +250,9 @@ class Keeper:
             answer_s=self.chain.params.answer_s,
             move_s=self.chain.params.move_s,
             demand_after_s=config.demand_after_s,
+            gpu_class=operator.gpu_class,
+            hours=sum(1 << hour for hour in set(config.availability_hours)),
+            epoch_s=self.chain.params.epoch_s,
         )
 
     def _seconds_elsewhere(self, job: int) -> float:

@@ -13,7 +13,8 @@ class Me:
     """Who decides. Prices in wei per slot-round and per aggregation; `free` collateral in the job's token.
 
     capacity: slots I can train at once, less what other jobs of mine hold or bid for. other_s: seconds that their slots take
-    on the same workers. longest_s: the longest job I bind my collateral for.
+    on the same workers. longest_s: the longest job I bind my collateral for. hours: the periods of an epoch of `epoch_s` in which
+    I am there, a bitmap; 0: always.
     """
 
     operator: int
@@ -36,6 +37,9 @@ class Me:
     answer_s: int = 0  # of the network's preset
     move_s: int = 0  # likewise
     demand_after_s: float = 30.0
+    gpu_class: int = 1
+    hours: int = 0
+    epoch_s: int = 86_400
 
     def asks(self, kind: int) -> int:
         """My price in a lot."""

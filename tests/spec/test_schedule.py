@@ -275,3 +275,17 @@ def test_a_class__gets_what_suits_its_median():
     home = [worker(n, kbps=100_000 + n) for n in range(3)]
     rack = [worker(9, gpu_class=DATACENTER, kbps=100_000_000)]
     assert s.adapted_by_class(bounds, [*rack, *home]) == {CONSUMER: (480, 18), DATACENTER: (10, 64)}
+
+
+@pytest.mark.parametrize(
+    ("start", "length", "expected"),
+    [
+        (0, 0, {0}),
+        (3_599, 0, {0}),
+        (3_599, 1, {0, 1}),
+        (23 * 3_600, 3_600, {23, 0}),
+        (5 * 3_600, 86_400, set(range(24))),
+    ],
+)
+def test_periods__are_those_that_the_time_touches(start: int, length: int, expected: set[int]):
+    assert s.periods(86_400 + start, length, 86_400) == sum(1 << period for period in expected)

@@ -12,7 +12,6 @@ from keepers.orders import (
     Aggregate,
     CommitTrained,
     Me,
-    OpenBid,
     PostAggregate,
     Prepare,
     Progress,
@@ -68,133 +67,11 @@ def sends(found: list) -> list[str]:
     return [duty.function for duty in found if isinstance(duty, Send)]
 
 
-# -- the auction
-
-
 def opening(now: int, **changes: object) -> JobView:
     return view(now, **{"state": JobState.OPEN, "run": None, "bids": {}, "seats": {}, "stakes": {}} | changes)
 
 
 TIMED = Progress(slot_s=5)
-
-
-def test_bidding__fetches_checks_and_times_the_job_before_it_binds_a_lock():
-    assert duties(opening(1_000), ME_PROVIDER, Progress()) == [Prepare()]
-    assert duties(opening(1_000), ME_PROVIDER, Progress(failed=True)) == []
-    assert duties(opening(1_000), ME_PROVIDER, TIMED) == [SealBid(0, 1, 4, 80)]
-
-
-@pytest.mark.parametrize(("slot_s", "slots"), [(8, 4), (8.6, 3), (11, 3), (11.4, 2), (34, 1)])
-def test_bidding__takes_no_more_slots_than_it_can_train_in_time(slot_s: float, slots: int):
-    assert duties(opening(1_000), ME_PROVIDER, Progress(slot_s=slot_s)) == [SealBid(0, 1, slots, 80)]
-    assert duties(opening(1_000), ME_PROVIDER, Progress(slot_s=34.1)) == []
-
-
-@pytest.mark.parametrize(
-    "me",
-    [
-        replace(ME_PROVIDER, price=101),
-        replace(ME_PROVIDER, free=9),
-        replace(ME_PROVIDER, drained=True),
-        replace(ME_PROVIDER, provides=False),
-        replace(ME_PROVIDER, capacity=0),
-        replace(ME_PROVIDER, capacity=-1),
-    ],
-    ids=["dearer than the reserve", "no collateral for one slot", "drained", "no provider", "busy", "over-busy"],
-)
-def test_bidding__stays_away_when_it_cannot_or_will_not(me: Me):
-    assert duties(opening(1_000), me, TIMED) == []
-
-
-@pytest.mark.parametrize(("slot_s", "bids"), [(17, True), (17.1, False), (33, True)])
-def test_a_job_whose_re_execution_is_declared_too_short__is_left_alone(slot_s: float, bids: bool):
-    """A dispute game's clock follows from it: who cannot do the work again in time would lose a game about the truth."""
-    short = replace(TERMS, reexecute_s=5)
-    me = replace(ME_PROVIDER, move_s=256) if slot_s > 30 else ME_PROVIDER
-    assert bool(duties(opening(1_000, terms=short), me, Progress(slot_s=slot_s))) is bids
-    vacant = view(1_001, terms=short, seats={0: replace(SEAT, operator=0), 1: OTHERS, AGGREGATOR_SEAT: CHAIR})
-    assert ("take_over" in sends(duties(vacant, me, Progress(slot_s=slot_s)))) is bids
-
-
-def test_bidding__takes_no_more_slots_than_collateral_locks():
-    assert duties(opening(1_000), replace(ME_PROVIDER, free=25), TIMED) == [SealBid(0, 1, 2, 80)]
-
-
-def test_bidding__ends_at_the_second_it_ends():
-    assert duties(opening(1_009), ME_PROVIDER, TIMED) != []
-    assert duties(opening(1_010), ME_PROVIDER, TIMED) == []
-
-
-def test_bidding_again__reclaims_the_bid_of_the_earlier_attempt_first():
-    reopened = opening(1_000, lots={0: replace(LOT, attempt=2)}, bids={(0, ME): replace(BID, revealed=True)})
-    assert duties(reopened, ME_PROVIDER, TIMED)[:2] == [
-        Send("auction", "reclaim", (1, 0, ME)),
-        SealBid(0, 2, 4, 80),
-    ]
-
-
-def test_revealing__opens_my_sealed_bid_once():
-    sealed = replace(BID, revealed=False, price=0, won=0)
-    assert duties(opening(1_010, bids={(0, ME): sealed}), ME_PROVIDER, Progress()) == [OpenBid(0, 1, 4, 80)]
-    assert duties(opening(1_019, bids={(0, ME): BID}), ME_PROVIDER, Progress()) == []
-
-
-def test_clearing__goes_by_score_then_operator_and_leaves_out_what_is_cleared():
-    bids = {(0, 3): replace(BID, price=80), (0, 1): replace(BID, price=90), (0, 2): replace(BID, price=80)}
-    lot = replace(LOT, revealed=3, units_capped=6, units_uncapped=12)
-    [clear] = duties(opening(1_100, lots={0: lot}, bids=bids), ME_PROVIDER, Progress())
-    assert clear == Send("auction", "clear", (1, 0, [2, 3, 1]))
-    partly = replace(lot, phase=LotPhase.CLEARING, cleared=2, cursor=(80 * 10_000) << 64 | 3)
-    assert duties(opening(1_100, lots={0: partly}, bids=bids), ME_PROVIDER, Progress()) == [
-        Send("auction", "clear", (1, 0, [1]))
-    ]
-
-
-def test_clearing__in_which_somebody_left_bids_out_is_started_again():
-    bids = {(0, 3): replace(BID, price=80), (0, 1): replace(BID, price=90), (0, 2): replace(BID, price=80)}
-    lot = replace(LOT, revealed=3, units_capped=6, units_uncapped=12, phase=LotPhase.CLEARING, cleared=1)
-    robbed = replace(lot, cursor=(90 * 10_000) << 64 | 1)  # the last bid was cleared first: two are left out
-    found = duties(opening(1_100, lots={0: robbed}, bids=bids), ME_PROVIDER, Progress())
-    assert found == [Send("auction", "clear", (1, 0, [operator])) for operator in (2, 3, 1)]
-
-
-def test_a_lot_that_is_full__waits_for_the_other_and_frees_my_bid_by_reopening():
-    bids = {(0, operator): BID for operator in (1, 2, 3)}
-    full = replace(LOT, revealed=3, units_capped=6, units_uncapped=12)
-    short = replace(LOT, units=1, max_reserve=1)  # an aggregator's seat nobody can want
-    stuck = opening(1_100, lots={0: full, 1: short}, bids=bids)
-    assert duties(stuck, ME_PROVIDER, TIMED) == [Send("auction", "reopen", (1, 1))]
-    assert duties(stuck, replace(ME_PROVIDER, operator=9), TIMED) == []
-
-
-def test_a_lot_that_never_fills__and_a_job_without_end_get_no_bid():
-    tired = opening(1_000, lots={0: replace(LOT, attempt=7)})
-    assert duties(tired, ME_PROVIDER, TIMED) == []
-    endless = opening(1_000, terms=replace(TERMS, rounds=10_000, slot_s=604_800))
-    assert duties(endless, ME_PROVIDER, TIMED) == []
-
-
-def test_estimates__leave_room_for_my_other_jobs():
-    busy = replace(ME_PROVIDER, other_s=20)
-    assert duties(opening(1_000), busy, Progress(slot_s=7)) == [SealBid(0, 1, 2, 80)]
-    estimate = 2 * 3 + 20 + RECOVERY_S
-    assert duties(awarded(1_001), busy, Progress(slot_s=3)) == [Send("settlement", "ready", (1, 0, estimate))]
-
-
-def test_strangers_jobs__are_not_even_fetched_without_room_or_collateral():
-    for me in (replace(ME_PROVIDER, capacity=0), replace(ME_PROVIDER, free=9), replace(ME_PROVIDER, price=101)):
-        assert duties(opening(1_000), me, Progress()) == []
-
-
-def test_awarding__prices_winners_that_have_no_seat_yet():
-    bids = {(0, 1): replace(BID, won=2), (0, 2): replace(BID, won=2), (0, 3): replace(BID, won=0)}
-    cleared = opening(1_100, lots={0: replace(LOT, phase=LotPhase.CLEARED)}, bids=bids, seats={0: SEAT})
-    assert duties(cleared, ME_PROVIDER, Progress()) == [Send("auction", "award", (1, 0, [2]))]
-
-
-def test_too_few_bids__are_reopened_by_who_would_bid_at_the_maximum_only():
-    assert sends(duties(opening(1_100, lots={0: LOT}), replace(ME_PROVIDER, price=120), Progress())) == ["reopen"]
-    assert duties(opening(1_100, lots={0: LOT}), replace(ME_PROVIDER, price=121), Progress()) == []
 
 
 # -- ready

@@ -56,6 +56,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
     recorder = Recorder()
     operator = SimpleNamespace(
         operator=ME, now=1_000, eligible=True, owed={}, deposits={}, owner="0xO", hot="0xH", stake=1,
+        gpu_class=1,
         free=lambda token: 1_000_000,
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from zoo_compute.spec.params import BPS, GPU_CLASSES
+from zoo_compute.spec.params import BPS, GPU_CLASSES, PERIODS
 from zoo_compute.spec.refusal import require
 
 CONSUMER, PROFESSIONAL, DATACENTER, APPLE = sorted(GPU_CLASSES)
@@ -157,6 +157,12 @@ def size_of(work: Work) -> Size:
     if work.vram_gb <= GPU_CLASSES[CONSUMER].least_vram_gb:
         return Size.LIGHT if work.flops <= LIGHT_FLOPS else Size.SMALL
     return Size.STANDARD if work.vram_gb <= GPU_CLASSES[PROFESSIONAL].least_vram_gb else Size.LARGE
+
+
+def periods(start: int, length: int, epoch_s: int) -> int:
+    """A bitmap of the periods of an epoch that so many seconds from `start` on touch."""
+    first, last = (second * PERIODS // epoch_s for second in (start, start + length))
+    return sum(1 << period % PERIODS for period in range(first, min(last + 1, first + PERIODS)))
 
 
 def suits(work: Work, worker: Worker) -> bool:
