@@ -27,10 +27,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 if __name__ == "__main__":  # benchmarks/repops.py bears a library's name
     sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import numpy as np
 
 from repops.commitments import Array
 from zoo_compute import transport

@@ -29,6 +29,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+if __name__ == "__main__":  # beside this file lies one that bears the name of a package
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
 import numpy as np
 
 from benchmarks import powersgd_peer

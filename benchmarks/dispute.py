@@ -28,10 +28,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
-
 if __name__ == "__main__":  # run as a file, whose folder has a `repops.py` too
     sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import numpy as np
 
 from benchmarks.court import Court, Spent
 from benchmarks.dispute_programs import PROGRAMS, Program, seven_billion, slot_round

@@ -21,6 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+if __name__ == "__main__":  # beside this file lies one that bears the name of a package
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
 from eth_account.signers.local import LocalAccount
 
 from keepers.bidding import Sealer

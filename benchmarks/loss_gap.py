@@ -24,6 +24,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+if __name__ == "__main__":  # beside this file lies one that bears the name of a package
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
 import numpy as np
 
 from node import syncer

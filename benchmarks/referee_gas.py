@@ -16,6 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+if __name__ == "__main__":  # beside this file lies one that bears the name of a package
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
 from web3 import Web3
 
 from scripts.build_artifacts import compile_contract

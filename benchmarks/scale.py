@@ -21,7 +21,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+if __name__ == "__main__":  # beside this file lies one that bears the name of a package
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks import scale_model as model
 from benchmarks import scale_network as network

@@ -120,6 +120,29 @@ def test_the_specification__imports_nothing_but_the_standard_library():
         assert not third_party, path
 
 
+STARTED_AS_MODULES = {"paced", "stepped"}  # by the benchmark whose workers they are
+BENCHMARKS = [p for p in sorted((ROOT / "benchmarks").glob("*.py")) if '"__main__"' in p.read_text()]
+
+
+@pytest.mark.parametrize("path", [p for p in BENCHMARKS if p.stem not in STARTED_AS_MODULES], ids=lambda p: p.stem)
+def test_a_benchmark__run_as_a_file_finds_packages_and_not_the_files_beside_it(path: Path):
+    """`python benchmarks/NAME.py` puts benchmarks/ first, where repops.py and cuda.py lie."""
+    body = ast.parse(path.read_text()).body
+    puts_root_first = [n for n, node in enumerate(body) if "sys.path[0] = str(" in ast.unparse(node)]
+    foreign = [
+        n
+        for n, node in enumerate(body)
+        if isinstance(node, ast.Import | ast.ImportFrom) and not _is_of_the_language(node)
+    ]
+    assert puts_root_first, "expected `sys.path[0] = ...` before the first import that is not the language's own"
+    assert puts_root_first[0] < foreign[0]
+
+
+def _is_of_the_language(node: ast.Import | ast.ImportFrom) -> bool:
+    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+    return all(name.partition(".")[0] in sys.stdlib_module_names for name in names)
+
+
 def test_the_rule__would_notice_a_wrong_import(tmp_path: Path):
     file = tmp_path / "wrong.py"
     file.write_text("from keepers import daemon\nimport repops.files\n")
