@@ -14,6 +14,8 @@ are cut to bfloat16: towards zero, so that no chunk decodes to more than its lar
 
 from __future__ import annotations
 
+from math import lgamma, log
+
 from repops.builder import Builder, View
 from repops.words import SIGN
 from zoo_compute.manifest import EXACT, Compression
@@ -44,6 +46,18 @@ def decoded(writer: Builder, x: View, how: Compression) -> View:
     return writer.reshape(writer.reshape(some, (some.elements,)).slice(0, 0, x.elements), x.shape)
 
 
+def packed_bits(elements: int, how: Compression) -> float:
+    """About what a tensor's update takes to send: of each chunk which elements were kept, as if all choices were equally
+    likely, what each is, and two bfloat16. Values that are not equally likely take less."""
+    if not elements:
+        return 0.0
+    count = -(-elements // how.chunk)
+    words = -(-elements // count)
+    keep = _kept(words, how)
+    places = (lgamma(words + 1) - lgamma(keep + 1) - lgamma(words - keep + 1)) / log(2)
+    return count * (places + keep * how.bits + (0 if how.bits == EXACT else 32))
+
+
 def _chunks(writer: Builder, x: View, chunk: int) -> View:
     count = -(-x.elements // chunk)
     words = -(-x.elements // count)
@@ -55,7 +69,7 @@ def _largest(writer: Builder, size_CW: View, how: Compression) -> tuple[View, Vi
     """Whether each element is kept, and the word of the least magnitude that is, a column. size_CW: words of magnitudes."""
     count, words = size_CW.shape
     some = writer.map("ilt", 0, size_CW)
-    keep = max(1, round((how.keep or how.chunk) * words / how.chunk))
+    keep = _kept(words, how)
     if keep == words:
         return some, writer.scalar(0, size_CW.dtype).expand((count, 1))
     places = writer.map("isub", INDEX, writer.iota(words))
@@ -67,6 +81,10 @@ def _largest(writer: Builder, size_CW: View, how: Compression) -> tuple[View, Vi
         least = writer.map("where", writer.map("ilt", words - keep, below), least, tried)
     chosen = writer.map("ieq", writer.map("ilt", key, least.unsqueeze(1)), 0)
     return writer.map("and", chosen, some), least.unsqueeze(1)
+
+
+def _kept(words: int, how: Compression) -> int:
+    return max(1, round((how.keep or how.chunk) * words / how.chunk))
 
 
 def _quantised(writer: Builder, size_CW: View, least_C1: View, bits: int) -> View:

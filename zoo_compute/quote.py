@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from zoo_compute.amounts import format_amount
+from zoo_compute.compression import packed_bits
 from zoo_compute.errors import UserError
 from zoo_compute.job import ComputeJob, Prices
 from zoo_compute.manifest import Manifest
@@ -30,6 +32,8 @@ class Quote:
     steps: int
     tokens: int
     flops: int
+    update_bytes: int  # about what one slot-round sends
+    checkpoint_bytes: int  # what a node fetches of its parameters where it makes no checkpoint itself
     escrow: int  # taken at posting: the worst case
     at_reserve: int  # paid when every seat clears at the first reserve
     fee: int  # the treasury's part of the worst case
@@ -99,6 +103,8 @@ def quote(job: ComputeJob, preset: Preset) -> Quote:
     steps = terms.rounds * terms.slots * manifest.inner_steps
     auction_s = preset.bid_window_s + preset.reveal_window_s
     round_longest_s = 2 * terms.slot_s + terms.aggregate_s
+    graph = job.traced.graph
+    exchanged = [graph.nodes[e.before].elements for e in graph.state if e.name in graph.exchanged]
     window_s = params.window_s(preset, terms.reexecute_s, params.windows(terms, preset.window_value))
     return Quote(
         rounds=terms.rounds,
@@ -107,8 +113,10 @@ def quote(job: ComputeJob, preset: Preset) -> Quote:
         inner_steps=manifest.inner_steps,
         parameters=job.profile.parameters,
         steps=steps,
-        tokens=steps * tokens_of(job.traced.graph, manifest.batch_size),
+        tokens=steps * tokens_of(graph, manifest.batch_size),
         flops=job.flops * terms.rounds * terms.slots,
+        update_bytes=math.ceil(sum(packed_bits(each, manifest.compression) for each in exchanged) / 8),
+        checkpoint_bytes=4 * sum(exchanged),
         escrow=params.escrow(terms),
         at_reserve=at_reserve(terms),
         fee=params.fee_of(params.escrow(terms)),

@@ -105,6 +105,9 @@ def test_quote__adds_up_as_the_protocol_says() -> None:
     assert found.flops == job.flops * 24
     assert (found.auction_s, found.attempts, found.auction_longest_s) == (18, 5, 90)
     assert found.longest_s == 90 + 20 + 4 * (2 * 60 + 30) + 180
+    assert found.update_bytes == found.checkpoint_bytes == 4 * found.parameters
+    sparse = quote(ComputeJob.from_dict(sections(compression={"keep": 64, "bits": 2})), DEVNET)
+    assert 150 < sparse.checkpoint_bytes / sparse.update_bytes < 220
     assert quote(job, PRODUCTION).window_s == 7_200
     assert all(isinstance(found.to_dict()[key], str) for key in ("escrow", "fee", "lock_slot"))
 

@@ -22,6 +22,8 @@ from repops.builder import Builder
 from repops.commitments import Array
 from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, BadProgram, Graph
 from tests.unit.node_jobs import MODEL, TEXT, TRAINING
+from zoo_compute import transport
+from zoo_compute.compression import packed_bits
 from zoo_compute.data import prepare_text
 from zoo_compute.job import ComputeJob, JobError
 from zoo_compute.manifest import Aggregation, Compression, Joining, Manifest, Outer
@@ -342,3 +344,19 @@ def test_compression__of_a_wrong_configuration__is_refused(name: str) -> None:
 def test_carry_rounds__beyond_what_is_kept__is_refused() -> None:
     with pytest.raises(JobError, match=r"training\.carry_rounds: expected 1 to 1024, got 1025"):
         job_of(carry_rounds=1025)
+
+
+@pytest.mark.parametrize(
+    ("how", "least", "most"),
+    [
+        (Compression(keep=64, bits=2), 0.9, 1.1),
+        (Compression(keep=300, bits=4), 0.9, 1.1),
+        (Compression(bits=8), 0.7, 1.0),  # values near zero are the likelier ones
+        (Compression(), 0.99, 1.01),
+    ],
+    ids=str,
+)
+def test_what_a_quote_says_of_an_update__is_about_what_is_sent(how: Compression, least: float, most: float) -> None:
+    change = np.random.default_rng(3).standard_normal(100_000).astype(np.float32)
+    sent = 8 * len(transport.encode({"x": one(how, change)}))
+    assert least < sent / packed_bits(change.size, how) < most

@@ -44,6 +44,7 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
             f"{found.rounds} rounds of {found.slots} slots, {found.inner_steps} steps each = {found.steps:,} steps",
         ),
         ("", f"{format_count(found.tokens)} tokens, {format_count(found.flops, 'FLOP')}"),
+        ("network", _network_line(found.update_bytes, found.checkpoint_bytes)),
         ("price", f"{format_amount(prices.reserve)} to {format_amount(prices.max_price)} a slot-round"),
         (
             "aggregator",
@@ -70,6 +71,15 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         ("all of it", f"{format_seconds(found.longest_s)} at most, on preset {preset_name}"),
     ]
     settings.emit(data, table(rows))
+
+
+def _network_line(update_bytes: int, checkpoint_bytes: int) -> str:
+    from zoo_compute.spec.schedule import send_ms
+
+    less = checkpoint_bytes / max(1, update_bytes)
+    told = f", {less:.0f} times less than float32" if less > 1 else ""
+    sent_s = max(0.1, send_ms(update_bytes, 100_000) / 1_000)
+    return f"about {format_count(update_bytes, 'B')} a slot-round{told}: {format_seconds(sent_s)} at 100 Mbit/s"
 
 
 def _budget_line(budget: int | None, covered: bool, escrow: int) -> str:
