@@ -1,7 +1,8 @@
 """The verifier's lane: re-execute sampled slot-rounds and aggregations, and say whether the committed roots are right.
 
 The draw cannot be guessed by those it watches: it hashes the verifier's own secret. A result that its author had to show on chain is
-drawn in any case: somebody could not have it, and what the answer shows is enough to judge it without the author's files. Reports go to `verified.jsonl`, one line
+drawn in any case: somebody could not have it, and what the answer shows is enough to judge it without the author's files. So is one
+whose scores are odd (zoo_compute/scores.py), once the report of a slot that starts from the checkpoint with the scores says so. Reports go to `verified.jsonl`, one line
 each; a mismatch is also an error in the log, and what opens a game about it is in its report (keepers.challenging).
 """
 
@@ -77,11 +78,15 @@ class Verifier:
 
     def _drawn(self, view: JobView) -> list[tuple[Commit | Checkpoint, int | None]]:
         """Claims, with a slot each; an aggregation has none."""
+        told = (report for report in self._reported.values() if report["job"] == view.job)
+        odd = {(report["round"] - 1 - view.delay, slot) for report in told for slot in report.get("odd", ())}
         slots = [
             (commit, slot)
             for commit in sorted(view.commits, key=lambda c: (c.turn, c.first))
             for slot in commit.slots
-            if self._draw(view.job, commit.turn, slot) < self._config.sample_rate or answered(view, commit, slot)
+            if self._draw(view.job, commit.turn, slot) < self._config.sample_rate
+            or answered(view, commit, slot)
+            or (commit.round, slot) in odd
         ]
         made = [
             (made, None)

@@ -36,6 +36,7 @@ from node.verify import Mismatch, verify_slot
 from zoo_compute.data import batch_of
 from zoo_compute.plain import raw
 from zoo_compute.rounds import tokens_of
+from zoo_compute.scores import scores_of
 from zoo_compute.spec.games import Result
 from zoo_compute.store.interface import Store
 
@@ -193,7 +194,8 @@ def _combined(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs) -
 
 
 def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
-    """Re-execute one committed slot-round. Answers `agrees`, `segments`, and where the first difference is."""
+    """Re-execute one committed slot-round. Answers `agrees`, `segments`, and where the first difference is; and
+    `odd`, the slots that the checkpoint it starts from has odd scores of."""
     began = time.perf_counter()
     answer = {name: request[name] for name in ("job", "round", "slot", "operator")}
     start = syncer.root_from_hex(request["start_root"])
@@ -229,6 +231,7 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
         if last is not None and not private.was_committed(request, rounds, last, store):
             answer |= {"message": f"{outcome}, after a claim that is false, or cannot be had", "dispute": None}
     states = [root.hex() for root in outcome.states]
+    answer["odd"] = [score.slot for score in scores_of(inputs.checkpoint) if score.odd]
     answer |= {**outcome.to_dict(), "states": states, "seconds": time.perf_counter() - began}
     if told and answer["agrees"]:
         answer |= {"agrees": False, "field": "update", "message": told}

@@ -88,9 +88,16 @@ class SmallJob:
 
 
 @lru_cache
-def small_job(*, sparse: bool = False, **training: Any) -> ComputeJob:
-    """Traced once for all tests. sparse: its updates are compressed."""
-    return ComputeJob(MODEL, {}, TRAINING | training, "100", compression_config=COMPRESSION if sparse else None)
+def small_job(*, sparse: bool = False, rule: str = "mean", **training: Any) -> ComputeJob:
+    """Traced once for all tests. sparse: its updates are compressed. rule: of the aggregation, against one hostile slot."""
+    return ComputeJob(
+        MODEL,
+        {},
+        TRAINING | training,
+        "100",
+        compression_config=COMPRESSION if sparse else None,
+        aggregation_config=None if rule == "mean" else {"rule": rule, "hostile": 1},
+    )
 
 
 def publish(folder: Path, **options: Any) -> SmallJob:
