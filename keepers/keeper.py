@@ -54,6 +54,7 @@ from keepers.requests import (
     prepare_request,
     present,
 )
+from keepers.retaining import Retaining
 from keepers.verifier import REPORTS, Verifier
 from keepers.work import WorkQueue, WorkStatus
 from node import prover
@@ -101,6 +102,7 @@ class Keeper:
         self._slot_paces: dict[int, tuple[float, ...]] = {}  # job -> `Me.paces`
         self._bound: dict[int, bool] = {}  # job -> money of mine is still in it
         self._ahead = Ahead(work, store)
+        self.retaining = Retaining(config, chain, store)
         self._peers: list[str] = []
         self._endpoints: dict[int, str] = {}  # operator -> where its store serves blocks
         self._unseen = chain.network.first_block  # first block whose announcements were not read
@@ -183,9 +185,11 @@ class Keeper:
         if isinstance(self.store, BlockStore):
             self.store.set_peers(peers)
         self._ahead.files.set_peers(peers, endpoints)
+        self.retaining.endpoints = dict(endpoints)
 
     def _serve(self, view: JobView, operator: OperatorView | None) -> bool:
         """Do what is due for one job; whether money of mine is still bound in it."""
+        self.retaining.note(view)
         if self._verifier is not None:
             self._verifier.look_at(view)
         if operator is None:

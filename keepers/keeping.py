@@ -72,6 +72,7 @@ def run_keeper(config: OperatorConfig) -> None:
         if config.operator:
             answering = Answering(config.operator, keeper.chain, keeper.sender, keeper.store)
             threading.Thread(target=answering.run, name="answering", daemon=True).start()
+        threading.Thread(target=keeper.retaining.run, name="retaining", daemon=True).start()
         disputing = keeper.disputing()
         threading.Thread(target=disputing.run, args=(config.poll_s,), name="disputing", daemon=True).start()
 
