@@ -114,10 +114,15 @@ def get_update(
     if update.tree.root != entry.update_root:
         found, wanted = update.tree.root.hex(), entry.update_root.hex()
         raise BadInputs(f"update {entry.update}: its root is {found}, expected {wanted}")
-    # A daemon knows no tags: there others' updates are left to its own collection.
-    if tag and isinstance(store, BlockStore) and not store.is_pinned(entry.update, tag=tag):
-        store.pin(entry.update, timeout_s=timeout_s, tag=tag)
+    if tag:
+        _keep(store, entry.update, tag)
     return update
+
+
+def _keep(store: Store, cid: str, tag: str) -> None:
+    """Pin what others made and is here. A daemon knows no tags: there it is left to the daemon's own collection."""
+    if isinstance(store, BlockStore) and not store.is_pinned(cid, tag=tag):
+        store.pin(cid, timeout_s=TIMEOUT_S, tag=tag)
 
 
 def get_updates(
@@ -157,6 +162,7 @@ def committed(
         root=root_from_hex(commit["root"]),
         start_root=start_root,
     )
+    _keep(store, commit["bundle"], round_tag(request["job"], request["round"]))
     return {result.slot: result for result in bundle.results}
 
 
