@@ -35,7 +35,7 @@ from zoo_compute.store.peers import is_gateway
 log = logging.getLogger("zoo.retaining")
 
 EVERY_S = 600.0  # between looks: each asks every holder, and a copy that is missed for so long is no danger
-AT_ONCE = 8  # checkpoints of a job that are asked for in one look: the newest, and so many others in turn
+AT_ONCE = 8  # checkpoints of a job that are asked for in one look beside the newest: others at every look
 SMALL_S = 10.0  # for a manifest or a pointer
 WHOLE_S = 600.0  # for a program or a checkpoint; what came in until then is kept
 
@@ -54,7 +54,7 @@ class Retaining:
         self.endpoints: Mapping[int, str] = {}
 
     def note(self, view: JobView) -> None:
-        """A job as the keeper saw it last; one that is over for good is not looked at again."""
+        """A job as the keeper saw it last. One that is over for good it sees no more, and nothing of it changes."""
         if view.run is not None:
             self._views[view.job] = view
 

@@ -7,9 +7,7 @@ from hashlib import sha256
 
 from zoo_compute.spec.topology import spread
 
-SPARE_S: int = (
-    3_600  # that files stay after the window of the last claim about them: who checks it may be a little behind
-)
+SPARE_S: int = 3_600  # that files stay after a claim's window: who checks it may be a little behind
 
 
 def outlives(number: int, keep_every: int, last: int | None) -> bool:
