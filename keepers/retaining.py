@@ -90,14 +90,11 @@ class Retaining:
                     gone += self._due(views[job], tags, now)
             except (ZooError, ValueError) as error:
                 log.warning("job %d: nothing is let go: %s; will try again", job, error)
-        if not gone:
-            return
-        try:
-            freed = self._store.let_go(gone)
-        except ZooError as error:
-            log.warning("nothing was let go: %s", error)
-        else:
-            log.info("let go of what was kept for %d rounds: %d bytes are free", len(gone), freed)
+        for tag in gone:  # one after the other, as nobody can add to the store meanwhile
+            try:
+                log.info("%s is not needed any more: %d bytes are free", tag, self._store.let_go(tag))
+            except ZooError as error:
+                log.warning("%s: %s; will try again", tag, error)
 
     def _tags(self) -> dict[int, dict[int, str]]:
         """By job and round."""

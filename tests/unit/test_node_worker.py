@@ -24,8 +24,7 @@ from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, Graph
 from repops.profile import profile
 from tests.unit.node_jobs import SmallJob, publish
 from zoo_compute.manifest import JobError, ProgramFile
-from zoo_compute.retention import round_tag
-from zoo_compute.store import BlockStore, Gateway, cid_of
+from zoo_compute.store import cid_of
 from zoo_compute.store.errors import ContentMissing
 
 
@@ -56,38 +55,6 @@ def test_run_shard__stores_its_update_and_reports_it(job: SmallJob) -> None:
         k: v for k, v in report.items() if not k.endswith(("seconds", "_s"))
     }
     json.dumps(report, allow_nan=False)
-
-
-def test_what_a_round_needs__has_its_tag__and_the_next_checkpoint_that_of_the_round_it_starts(
-    round_of_three: SmallJob, tmp_path: Path
-) -> None:
-    job = round_of_three
-    made = job.aggregate()
-    own = {job.base["manifest"], job.manifest.program.cid, job.manifest.data.cid, job.manifest.state.cid}
-    for slot, update in made["updates"].items():
-        assert update == job.reports[int(slot)]["update"]
-        assert job.store.is_pinned(update, tag=round_tag(1, 0))
-    assert job.store.is_pinned(made["pointer"], tag=round_tag(1, 1))
-    assert job.store.is_pinned(made["state"], tag=round_tag(1, 1))
-    assert all(job.store.is_pinned(cid, tag="") for cid in own)
-    with Gateway(job.store) as gateway:  # an aggregator keeps what it fetched of others, a verifier what it checks
-        for name, ask in (("aggregator", fetch), ("verifier", verify)):
-            store = BlockStore(tmp_path / name, [gateway.url])
-            ask(job, store)
-            commit = job.bundles[0]
-            assert store.is_pinned(job.reports[0]["update"], tag=round_tag(1, 0))
-            assert store.is_pinned(commit["bundle"], tag=round_tag(1, 0))
-    job.store.let_go([round_tag(1, 0), round_tag(1, 1)])
-    assert not any(job.store.has(cid) for cid in (*made["updates"].values(), made["pointer"], made["state"]))
-    assert all(job.store.has(cid) for cid in own)
-
-
-def fetch(job: SmallJob, store: BlockStore) -> None:
-    worker.run_fetching(job.base | job.bundles[0] | {"timeout_s": 9}, store)
-
-
-def verify(job: SmallJob, store: BlockStore) -> None:
-    assert worker.run_verification(job.base | job.bundles[0] | {"slot": 0}, store)["agrees"]
 
 
 def test_two_rounds__verified_and_aggregated__follow_each_other(job: SmallJob) -> None:

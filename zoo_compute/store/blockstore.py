@@ -12,7 +12,7 @@ import fcntl
 import re
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -131,22 +131,24 @@ class BlockStore:
     def tags(self) -> set[str]:
         return {folder.name for folder in self._tags.iterdir()}
 
-    def let_go(self, tags: Iterable[str]) -> int:
-        """Waits as `collect_garbage` does. Children go before their parents, and pins last, so that who is killed can begin again."""
+    def let_go(self, tag: str) -> int:
+        """Waits as `collect_garbage` does. Children go before their parents, and pins last: who is killed begins again."""
+        if not tag:
+            raise ValueError("what is pinned without a tag is let go by `unpin`")
+        gone = self._pin_folder(tag)
         with self._alone():
-            gone = {folder for tag in tags if tag and (folder := self._pin_folder(tag)).exists()}
-            found = {cid: None for folder in gone for name in _cids_in(folder) for cid in self._here_of(name)}
-            stays = {name for folder in self._pin_folders() if folder not in gone for name in _cids_in(folder)}
-            for name in stays:
+            if not gone.exists():
+                return 0
+            found = {cid: None for name in _cids_in(gone) for cid in self._here_of(name)}
+            for name in {name for folder in self._pin_folders() if folder != gone for name in _cids_in(folder)}:
                 for link in self._pinned_links(name):
                     found.pop(link.cid, None)
             freed = sum(self._blocks.size(cid) or 0 for cid in found)
             for cid in reversed(found):
                 self._blocks.remove(cid)
-            for folder in gone:
-                for name in _cids_in(folder):
-                    (folder / name).unlink(missing_ok=True)
-                folder.rmdir()
+            for name in _cids_in(gone):
+                (gone / name).unlink(missing_ok=True)
+            gone.rmdir()
         return freed
 
     def local_block(self, cid: Cid) -> bytes | None:

@@ -1,6 +1,5 @@
 """What every store offers. Two exist: `BlockStore`, embedded, and `KuboStore`, over an IPFS daemon."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -43,8 +42,8 @@ class Store(Protocol):
 
     def tags(self) -> set[str]: ...
 
-    def let_go(self, tags: Iterable[str]) -> int:
-        """Remove the pins of these tags, and what only they kept; the bytes that were freed."""
+    def let_go(self, tag: str) -> int:
+        """Remove the pins of this tag, and what only they kept; the bytes that were freed."""
 
     def collect_garbage(self) -> int:
         """Remove what no pin keeps; return the number of blocks removed."""

@@ -7,7 +7,7 @@ are held to the same rules as in the embedded store.
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
@@ -135,7 +135,7 @@ class KuboStore:
     def tags(self) -> set[str]:
         return set()
 
-    def let_go(self, tags: Iterable[str]) -> int:
+    def let_go(self, tag: str) -> int:
         """Nothing: a daemon does not tell whose a pin is, and another's must not go."""
         return 0
 
