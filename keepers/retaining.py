@@ -158,6 +158,8 @@ class Retaining:
         chosen = repairers(view.job, missing + before - 1, self._domains(view, serving, block), keeping)
         if self._config.operator in chosen and not all(self._store.is_pinned(cid) for cid in files):
             self._fetch(manifest, files, tag)
+            kept = f"{len(urls)} of {manifest.redundancy}"
+            log.info("job %d: checkpoint %d, which %s stores kept, is here now", *place, kept)
 
     def _asked(self, view: JobView, kept: list[int]) -> Iterator[int]:
         """The newest final checkpoint, and some of those that are kept, others at every look."""
@@ -207,7 +209,7 @@ class Retaining:
 
 def _takers(view: JobView) -> set[int]:
     """Operators that took part in the job, or bid for a part."""
-    return {claim.operator for claim in view.claims} | {operator for _, operator in view.bids}
+    return {claim.operator for claim in view.claims} | view.bidders
 
 
 def _number_of(host: str) -> int:

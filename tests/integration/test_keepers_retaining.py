@@ -18,7 +18,7 @@ from node import worker
 from tests.integration.parties import Dispute, Party
 from tests.unit.node_jobs import SmallJob, publish
 from zoo_compute.chain.snapshot import read_job
-from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView
+from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind
 from zoo_compute.devnet import Devnet
 from zoo_compute.posted import Job, Redundancy
 from zoo_compute.records import Pointer
@@ -204,6 +204,9 @@ def test_a_job__keeps_what_its_claims_need__then_what_outlives_it__and_its_redun
     assert all(store.has(cid) for store in (one, two) for cid in kept)
 
     # -- with copies enough nobody else fetches one; then a holder leaves
+    loser = stage.dispute.parties[2]
+    for party, kind in ((loser, Kind.SLOTS), (stage.dispute.parties[1], Kind.AGGREGATOR)):
+        party.send(stage.devnet.chain.auction.retire(stage.dispute.job, kind, party.id))
     stage.look(2)
     stage.look(2)
     assert stage.redundancy() == Redundancy(wanted=2, confirmed=2)

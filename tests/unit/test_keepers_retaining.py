@@ -83,12 +83,14 @@ def pointers(view: JobView, *numbers: int) -> set[str]:
     return {raw_cid(view.checkpoint_cids[number]) for number in numbers}
 
 
-def test_who_is_left__fetches_at_the_second_look_what_outlives_the_job(lane: Lane):
+def test_who_is_left__fetches_at_the_second_look_what_outlives_the_job(lane: Lane, caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO")
     lane.leaving = {OTHER, AGGREGATOR}
     view = lane.of(closed(8))
     assert lane.look(view) == set()
     assert lane.look(view) == pointers(view, 3, 6, 8) | {lane.author.manifest.state.cid}
     assert all(lane.store.is_pinned(cid, tag="") for cid in lane.store.pins())
+    assert "checkpoint 8, which 0 of 2 stores kept, is here now" in caplog.text
 
 
 def test_the_newest_final_checkpoint__is_fetched_for_its_round_alone(lane: Lane):
@@ -139,6 +141,8 @@ def test_who_drains__and_who_took_no_part__fetches_nothing(lane: Lane):
     strangers = replace(view, commits=[c for c in view.commits if c.operator != ME])
     assert lane.look(strangers, 3) == set()
     assert lane.asked == []
+    assert lane.look(replace(strangers, bidders=frozenset({ME})), 1) == set()
+    assert lane.asked != [], "who bid for it may be needed"
     lane.leaving = {ME}
     assert lane.look(view, 3) == set()
     lane.leaving = {OTHER, AGGREGATOR}
