@@ -23,6 +23,7 @@ from node.errors import BadInputs
 from node.fetching import NOT_HAD
 from zoo_compute import transport
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit, JobState, JobView
+from zoo_compute.retention import round_tag
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.cid import digest_of, raw_cid
 from zoo_compute.updates import Parts
@@ -138,7 +139,7 @@ class Prefetching:
 
     def _fetch(self, manifest: str, job: int, commit: Commit) -> None:
         try:
-            self._bring(manifest, commit)
+            updates = self._bring(manifest, commit)
         except (*NOT_HAD, ValueError) as error:
             with self._lock:
                 failed = self._tried.get(commit.bundle, (0, 0.0))[0] + 1
@@ -149,8 +150,17 @@ class Prefetching:
             with self._lock:
                 self._here[commit.bundle] = True
             self._wake()
+            self._keep(updates, round_tag(job, commit.round))
 
-    def _bring(self, manifest: str, commit: Commit) -> None:
+    def _keep(self, updates: Sequence[str], tag: str) -> None:
+        """For as long as the round's other files. Nobody waits for that, and what is not kept can be fetched again."""
+        try:
+            for cid in updates if isinstance(self._store, BlockStore) else ():
+                self._store.pin(cid, timeout_s=TIMEOUT_S, tag=tag)
+        except NOT_HAD as error:
+            log.warning("an update is not kept: %s", error)
+
+    def _bring(self, manifest: str, commit: Commit) -> list[str]:
         store = self._by_author.get(commit.operator, self._store)
         if manifest not in self._parts:
             self._parts[manifest] = Parts.of_job(self._store, manifest, timeout_s=TIMEOUT_S)
@@ -162,6 +172,7 @@ class Prefetching:
             raise BadInputs(f"a bundle of {len(results)} results, committed were {commit.count}")
         for result in results:
             store.open(result.update, max_bytes=most, timeout_s=TIMEOUT_S).close()
+        return [result.update for result in results]
 
 
 class Ahead:

@@ -14,10 +14,10 @@ import click
 
 from keepers.config import FILE, ROLES, OperatorConfig, from_dict, load, save
 from keepers.daemon import Daemon
-from keepers.keeper import STATUS
 from zoo_compute.cli.context import Command, Group, Settings, pass_settings
 from zoo_compute.cli.operator_options import folder_of, home_option
 from zoo_compute.errors import ConfigError
+from zoo_compute.home import STATUS
 
 
 @click.command("configure", cls=Command)

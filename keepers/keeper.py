@@ -6,7 +6,6 @@ between ticks but caches, so a keeper may be killed at any line and started agai
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -54,6 +53,7 @@ from keepers.requests import (
     prepare_request,
     present,
 )
+from keepers.retaining import Retaining
 from keepers.verifier import REPORTS, Verifier
 from keepers.work import WorkQueue, WorkStatus
 from node import prover
@@ -61,7 +61,6 @@ from zoo_compute.chain.answers import shown_result
 from zoo_compute.chain.call import Call
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import scan
-from zoo_compute.chain.network import write_atomically
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind, OperatorView
@@ -75,8 +74,6 @@ from zoo_compute.store.cid import digest_of
 from zoo_compute.store.peers import is_gateway
 
 log = logging.getLogger("zoo.keeper")
-
-STATUS = "status.json"
 
 
 class Keeper:
@@ -101,6 +98,7 @@ class Keeper:
         self._slot_paces: dict[int, tuple[float, ...]] = {}  # job -> `Me.paces`
         self._bound: dict[int, bool] = {}  # job -> money of mine is still in it
         self._ahead = Ahead(work, store)
+        self.retaining = Retaining(config, chain, store)
         self._peers: list[str] = []
         self._endpoints: dict[int, str] = {}  # operator -> where its store serves blocks
         self._unseen = chain.network.first_block  # first block whose announcements were not read
@@ -183,9 +181,11 @@ class Keeper:
         if isinstance(self.store, BlockStore):
             self.store.set_peers(peers)
         self._ahead.files.set_peers(peers, endpoints)
+        self.retaining.endpoints = dict(endpoints)
 
     def _serve(self, view: JobView, operator: OperatorView | None) -> bool:
         """Do what is due for one job; whether money of mine is still bound in it."""
+        self.retaining.note(view)
         if self._verifier is not None:
             self._verifier.look_at(view)
         if operator is None:
@@ -391,8 +391,3 @@ def _engaged_slots(view: JobView, operator: int) -> int:
     if view.state == JobState.OPEN:
         return bid.capacity if bid is not None and bid.attempt == view.lots[Kind.SLOTS].attempt else 0
     return view.slots_of(operator) if view.state in (JobState.AWARDED, JobState.RUNNING) else 0
-
-
-def write_status(config: OperatorConfig, status: dict[str, Any]) -> None:
-    """The newest look, for `zoo keeper status` and for people."""
-    write_atomically(config.folder / STATUS, (json.dumps(status, indent=2) + "\n").encode(), mode=0o644)

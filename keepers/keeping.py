@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -16,14 +17,16 @@ from keepers import broker
 from keepers.answering import Answering
 from keepers.app import KEEPER_QUEUE, WATCH, make_app, say_ready
 from keepers.config import OperatorConfig
-from keepers.keeper import Keeper, write_status
+from keepers.keeper import Keeper
 from keepers.work import WorkQueue
+from zoo_compute.atomic import write_atomically
 from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import connect
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.sender import Sender
 from zoo_compute.errors import Unreachable, ZooError
+from zoo_compute.home import STATUS
 from zoo_compute.store import open_store
 
 log = logging.getLogger("zoo.process")
@@ -72,6 +75,7 @@ def run_keeper(config: OperatorConfig) -> None:
         if config.operator:
             answering = Answering(config.operator, keeper.chain, keeper.sender, keeper.store)
             threading.Thread(target=answering.run, name="answering", daemon=True).start()
+        threading.Thread(target=keeper.retaining.run, name="retaining", daemon=True).start()
         disputing = keeper.disputing()
         threading.Thread(target=disputing.run, args=(config.poll_s,), name="disputing", daemon=True).start()
 
@@ -116,3 +120,8 @@ def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Kee
     sender = Sender(chain, account, ledger=config.folder / "transactions.jsonl", folder=config.folder)
     store = open_store(config.store_location)
     return Keeper(config, chain, account, sender, store, WorkQueue(app, client))
+
+
+def write_status(config: OperatorConfig, status: dict[str, Any]) -> None:
+    """The newest look, for `zoo keeper status` and for people."""
+    write_atomically(config.folder / STATUS, (json.dumps(status, indent=2) + "\n").encode(), mode=0o644)

@@ -22,6 +22,7 @@ from keepers.work import WorkStatus
 from zoo_compute.chain.answers import answered
 from zoo_compute.chain.views import Checkpoint, Commit, JobView
 from zoo_compute.spec.games import Result
+from zoo_compute.spec.retention import SPARE_S
 
 log = logging.getLogger("zoo.verifier")
 REPORTS = "verified.jsonl"
@@ -77,21 +78,24 @@ class Verifier:
         return None if name in self._reported else (name, "work.verify", verify_request(view, claim, slot, shown))
 
     def _drawn(self, view: JobView) -> list[tuple[Commit | Checkpoint, int | None]]:
-        """Claims, with a slot each; an aggregation has none."""
+        """Claims, with a slot each; an aggregation has none. Not those whose files may be gone."""
         told = (report for report in self._reported.values() if report["job"] == view.job)
         odd = {(report["round"] - 1 - view.delay, slot) for report in told for slot in report.get("odd", ())}
         slots = [
             (commit, slot)
             for commit in sorted(view.commits, key=lambda c: (c.turn, c.first))
             for slot in commit.slots
-            if self._draw(view.job, commit.turn, slot) < self._config.sample_rate
-            or answered(view, commit, slot)
-            or (commit.round, slot) in odd
+            if not _is_past(view, commit)
+            and (
+                self._draw(view.job, commit.turn, slot) < self._config.sample_rate
+                or answered(view, commit, slot)
+                or (commit.round, slot) in odd
+            )
         ]
         made = [
             (made, None)
             for made in view.checkpoints
-            if self._draw(view.job, made.turn, AGGREGATOR) < self._config.sample_rate
+            if self._draw(view.job, made.turn, AGGREGATOR) < self._config.sample_rate and not _is_past(view, made)
         ]
         return [*slots, *made]
 
@@ -109,6 +113,10 @@ class Verifier:
             log.info("%s agrees", report["name"])
         else:
             log.error("MISMATCH: %s", json.dumps(report, sort_keys=True))
+
+
+def _is_past(view: JobView, claim: Commit | Checkpoint) -> bool:
+    return claim.final and view.now > claim.deadline + SPARE_S
 
 
 def read_reports(path: Path) -> list[dict[str, Any]]:

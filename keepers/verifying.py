@@ -14,6 +14,7 @@ from keepers.challenging import challenge
 from keepers.disputing import IN_GAME_S, Disputing
 from keepers.requests import verify_request
 from keepers.work import WorkStatus
+from node.errors import Withheld
 from zoo_compute import home
 from zoo_compute.chain.answers import shown_result
 from zoo_compute.chain.events import scan
@@ -141,7 +142,7 @@ class Witness:
             self._line.show(f"{len(left) - at} slot-rounds to be done; turn {commit.turn}, slot {slot}")
             try:
                 report = _verified(self._chain, view, commit, slot, self._store, self._device)
-            except (ContentMissing, StoreUnreachable) as error:
+            except (ContentMissing, StoreUnreachable, Withheld) as error:  # or let go: its checkpoint was not kept
                 self.withheld = error
                 continue
             found = Checked(commit, slot, report)

@@ -66,9 +66,9 @@ def was_committed(request: Mapping[str, Any], rounds: list[Mapping[str, Any]], l
     return (entry.end_root, entry.update_root) == (last.end_root, last.update_root)
 
 
-def keep(store: Store, state: State) -> str | None:
+def keep(store: Store, state: State, *, tag: str = "") -> str | None:
     """For this machine's next round; None where the job carries nothing."""
-    return put_soon(store, state) if state else None
+    return put_soon(store, state, tag=tag) if state else None
 
 
 def _kept(cid: str | None, inputs: syncer.Inputs, store: Store) -> State | None:

@@ -24,7 +24,7 @@ _recent: WeakKeyDictionary[Store, OrderedDict[str, tuple[State, bytes]]] = WeakK
 _writer = ThreadPoolExecutor(1, thread_name_prefix="to-store")
 
 
-def put_soon(store: Store, state: State, root: bytes = b"") -> str:
+def put_soon(store: Store, state: State, root: bytes = b"", *, tag: str = "") -> str:
     """As `syncer.put_state`, without waiting for the disk. root: the state's, where anybody will ask for it."""
     data = state_bytes(state)
     cid = cid_of(data)
@@ -33,7 +33,7 @@ def put_soon(store: Store, state: State, root: bytes = b"") -> str:
     kept.move_to_end(cid)
     while len(kept) > KEPT:
         kept.popitem(last=False)
-    _writer.submit(_add, store, data)
+    _writer.submit(_add, store, data, tag)
     return cid
 
 
@@ -57,8 +57,8 @@ def _kept(store: Store) -> OrderedDict[str, tuple[State, bytes]]:
     return _recent.setdefault(store, OrderedDict())
 
 
-def _add(store: Store, data: bytes) -> None:
+def _add(store: Store, data: bytes, tag: str) -> None:
     try:
-        store.add(data)
+        store.add(data, tag=tag)
     except (ZooError, OSError) as error:
         log.warning("a state that can be made again was not kept: %s", error)

@@ -22,12 +22,22 @@ from repops.files import FileRefused, parse_state, state_bytes
 from repops.graph import OPTIMIZER, BadProgram, Graph, Node
 from zoo_compute import updates
 from zoo_compute.data import Examples
-from zoo_compute.manifest import MAX_MANIFEST_BYTES, Joining, Manifest
+from zoo_compute.manifest import MAX_MANIFEST_BYTES, Manifest
 from zoo_compute.outer import OUTER
 from zoo_compute.publish import unlike, unlike_batch
 from zoo_compute.records import MAX_POINTER_BYTES, BadRecord
 from zoo_compute.records import Pointer as Pointer
-from zoo_compute.rounds import RESIDUAL, batch_nodes, checkpoint_nodes, with_residuals
+from zoo_compute.retention import round_tag
+from zoo_compute.rounds import (
+    HEADER_ROOM,
+    RESIDUAL,
+    batch_nodes,
+    checkpoint_bytes,
+    checkpoint_nodes,
+    file_bytes,
+    with_residuals,
+)
+from zoo_compute.store.blockstore import BlockStore
 from zoo_compute.store.dag import ahead
 from zoo_compute.store.interface import Store
 from zoo_compute.transport import TransportRefused
@@ -36,7 +46,6 @@ from zoo_compute.work import work_of
 
 TIMEOUT_S = 120.0
 AT_ONCE = 4  # updates that are fetched side by side
-HEADER_ROOM = 2**20
 MAX_DATA_BYTES = 2**34
 
 
@@ -71,9 +80,9 @@ def root_from_hex(text: str) -> bytes:
     return root
 
 
-def put_state(store: Store, state: State) -> str:
+def put_state(store: Store, state: State, *, tag: str = "") -> str:
     """Store a state's canonical file, pinned; its CID."""
-    return store.add(state_bytes(state))
+    return store.add(state_bytes(state), tag=tag)
 
 
 def get_state(store: Store, cid: str, root: bytes, *, max_bytes: int, timeout_s: float = TIMEOUT_S) -> State:
@@ -85,15 +94,18 @@ def get_state(store: Store, cid: str, root: bytes, *, max_bytes: int, timeout_s:
     return state
 
 
-def put_update(store: Store, update: State, manifest: Manifest, step: Graph) -> str:
+def put_update(store: Store, update: State, manifest: Manifest, step: Graph, *, tag: str = "") -> str:
     """Store a slot's update, pinned; the CID of what others read of it."""
-    return updates.put(store, update, Parts.of(step, manifest.compression), threads=threads())
+    return updates.put(store, update, Parts.of(step, manifest.compression), threads=threads(), tag=tag)
 
 
 def get_update(
-    store: Store, entry: SlotResult, manifest: Manifest, step: Graph, *, timeout_s: float = TIMEOUT_S
+    store: Store, entry: SlotResult, manifest: Manifest, step: Graph, *, timeout_s: float = TIMEOUT_S, tag: str = ""
 ) -> Received:
-    """Fetch what a slot's author sent of its update, checked against its root. Raises BadInputs; the store's errors pass."""
+    """Fetch what a slot's author sent of its update, checked against its root. Raises BadInputs; the store's errors pass.
+
+    tag: keep it under this one, for whoever may have to combine it again when its author is gone.
+    """
     try:
         parts = Parts.of(step, manifest.compression)
         update = updates.get(store, entry.update, parts, timeout_s=timeout_s, threads=threads())
@@ -102,21 +114,29 @@ def get_update(
     if update.tree.root != entry.update_root:
         found, wanted = update.tree.root.hex(), entry.update_root.hex()
         raise BadInputs(f"update {entry.update}: its root is {found}, expected {wanted}")
+    if tag:
+        _keep(store, entry.update, tag)
     return update
 
 
+def _keep(store: Store, cid: str, tag: str) -> None:
+    """Pin what others made and is here. A daemon knows no tags: there it is left to the daemon's own collection."""
+    if isinstance(store, BlockStore) and not store.is_pinned(cid, tag=tag):
+        store.pin(cid, timeout_s=TIMEOUT_S, tag=tag)
+
+
 def get_updates(
-    store: Store, entries: Mapping[int, SlotResult], manifest: Manifest, step: Graph
+    store: Store, entries: Mapping[int, SlotResult], manifest: Manifest, step: Graph, *, tag: str = ""
 ) -> dict[int, Received]:
     """As `get_update`, of several slots, by slot; a few at once: one after the other waits for round trips."""
     slots = sorted(entries)
-    found = ahead(lambda slot: get_update(store, entries[slot], manifest, step), slots, AT_ONCE)
+    found = ahead(lambda slot: get_update(store, entries[slot], manifest, step, tag=tag), slots, AT_ONCE)
     return dict(zip(slots, found, strict=True))
 
 
 def own_state(store: Store, cid: str, nodes: dict[str, Node], *, timeout_s: float) -> State:
     """A state that this machine stored, of tensors like these. Raises BadInputs; the store's errors pass."""
-    return _parsed(store.read(cid, max_bytes=_file_bytes(nodes), timeout_s=timeout_s), cid)
+    return _parsed(store.read(cid, max_bytes=file_bytes(nodes), timeout_s=timeout_s), cid)
 
 
 def fetch_manifest(store: Store, cid: str) -> Manifest:
@@ -142,6 +162,7 @@ def committed(
         root=root_from_hex(commit["root"]),
         start_root=start_root,
     )
+    _keep(store, commit["bundle"], round_tag(request["job"], request["round"]))
     return {result.slot: result for result in bundle.results}
 
 
@@ -202,7 +223,7 @@ def _made_checkpoint(
             )
     with checkpoint_or_withheld(lambda: absent_place(store, found.state, nodes)):
         state = at_hand(store, found.state, root)
-        return get_state(store, found.state, root, max_bytes=_file_bytes(nodes)) if state is None else state
+        return get_state(store, found.state, root, max_bytes=file_bytes(nodes)) if state is None else state
 
 
 def advances(manifest: Manifest, step: Graph) -> bool:
@@ -214,15 +235,6 @@ def advances(manifest: Manifest, step: Graph) -> bool:
     update = sum(4 * step.nodes[entry.before].elements for entry in step.state if entry.name in step.exchanged)
     checkpoint = sum(4 * node.elements for node in checkpoint_nodes(step, manifest.joining).values())
     return manifest.slots * share * update < checkpoint
-
-
-def checkpoint_bytes(step: Graph, joining: Joining) -> int:
-    """The most bytes a checkpoint's file can have."""
-    return _file_bytes(checkpoint_nodes(step, joining))
-
-
-def _file_bytes(nodes: dict[str, Node]) -> int:
-    return HEADER_ROOM + 4 * sum(node.elements for node in nodes.values())
 
 
 def fetch_examples(store: Store, manifest: Manifest, step: Graph) -> Examples:
@@ -275,10 +287,11 @@ def fetch_inputs(store: Store, request: Mapping[str, Any]) -> Inputs:
     pointer = request.get("checkpoint")
     checkpoint = fetch_checkpoint(store, manifest, step, request["job"], request["round"], pointer, root)
     examples = fetch_examples(store, manifest, step)
-    own = (request["manifest"], manifest.program.cid, manifest.data.cid)
-    for cid in (*own, *checkpoint_cids(store, manifest, pointer)):
-        if not is_at_hand(store, cid) and not store.is_pinned(cid):
-            store.pin(cid, timeout_s=TIMEOUT_S)  # who trains on it keeps it: that is the checkpoint's redundancy
+    of_round = "" if pointer is None else round_tag(request["job"], request["round"])
+    kept = dict.fromkeys(checkpoint_cids(store, manifest, pointer), of_round)
+    for cid, tag in {**kept, request["manifest"]: "", manifest.program.cid: "", manifest.data.cid: ""}.items():
+        if not is_at_hand(store, cid) and not store.is_pinned(cid, tag=tag):
+            store.pin(cid, timeout_s=TIMEOUT_S, tag=tag)  # who trains on it keeps it: that is its redundancy
     return Inputs(manifest, programs, checkpoint, examples)
 
 

@@ -35,6 +35,7 @@ from node.training import Progress, ShardResult, root_of, train_shard
 from node.verify import Mismatch, verify_slot
 from zoo_compute.data import batch_of
 from zoo_compute.plain import raw
+from zoo_compute.retention import round_tag
 from zoo_compute.rounds import tokens_of
 from zoo_compute.scores import scores_of
 from zoo_compute.spec.games import Result
@@ -113,8 +114,9 @@ def run_shard(
         )
     if tamper is not None:
         result = tamper(inputs, result)
-    update = syncer.put_update(store, result.update, inputs.manifest, programs.graph)
-    kept = private.keep(store, result.private)
+    tag = round_tag(request["job"], request["round"])
+    update = syncer.put_update(store, result.update, inputs.manifest, programs.graph, tag=tag)
+    kept = private.keep(store, result.private, tag=tag)
     return _report(request, inputs, result, update, kept, time.perf_counter() - began).to_dict()
 
 
@@ -127,10 +129,10 @@ def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         entries = syncer.committed(store, request, request, start, timeout_s)
     except NOT_HAD as error:
         raise Withheld(f"bundle {request['bundle']}: {error}", dict.fromkeys(request["slots"])) from error
-    missing, why = dict[int, Place | None](), ""
+    missing, why, tag = dict[int, Place | None](), "", round_tag(request["job"], request["round"])
     for slot, entry in entries.items():
         try:
-            syncer.get_update(store, entry, manifest, graph, timeout_s=timeout_s)
+            syncer.get_update(store, entry, manifest, graph, timeout_s=timeout_s, tag=tag)
         except NOT_HAD as error:
             missing[slot], why = absent_update(store, entry.update), str(error)
     if missing:
@@ -147,7 +149,8 @@ def run_aggregation(request: Mapping[str, Any], store: Store, *, must_last: bool
     checkpoint, entries = _combined(request, store, inputs)
     mask = sum(1 << slot for slot in entries)
     root = root_of(checkpoint)
-    cid = syncer.put_state(store, checkpoint) if must_last else put_soon(store, checkpoint, root)
+    tag = round_tag(request["job"], request["round"] + 1)  # a checkpoint belongs to the round that starts from it
+    cid = syncer.put_state(store, checkpoint, tag=tag) if must_last else put_soon(store, checkpoint, root, tag=tag)
     pointer = syncer.Pointer(request["job"], request["round"], cid, root, mask)
     return {
         "job": request["job"],
@@ -155,7 +158,7 @@ def run_aggregation(request: Mapping[str, Any], store: Store, *, must_last: bool
         "mask": hex(mask),
         "root": root.hex(),
         "state": cid,
-        "pointer": store.add(pointer.to_bytes()),
+        "pointer": store.add(pointer.to_bytes(), tag=tag),
         "updates": {str(slot): entry.update for slot, entry in sorted(entries.items())},
         "seconds": time.perf_counter() - began,
     }
@@ -188,7 +191,8 @@ def _combined(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs) -
     entries: dict[int, SlotResult] = {}
     for commit in request["bundles"]:
         entries |= syncer.committed(store, request, commit, syncer.root_from_hex(commit["start_root"]))
-    received = syncer.get_updates(store, entries, inputs.manifest, inputs.programs.graph)
+    tag = round_tag(request["job"], request["round"])
+    received = syncer.get_updates(store, entries, inputs.manifest, inputs.programs.graph, tag=tag)
     updates = {slot: each.state for slot, each in received.items()}
     return aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates), entries
 
@@ -209,7 +213,8 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
     rounds = private.rounds_before(request, inputs.manifest.carry)
     update, told = None, ""
     try:
-        update = syncer.get_update(store, entry, inputs.manifest, programs.graph).state
+        tag = round_tag(request["job"], request["round"])
+        update = syncer.get_update(store, entry, inputs.manifest, programs.graph, tag=tag).state
     except NOT_HAD as error:
         # The roots are judged without it: whoever withheld it would else never be found out.
         told = str(error) if isinstance(error, BadInputs) else ""

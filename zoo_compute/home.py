@@ -13,6 +13,7 @@ NETWORK_FILE = "network.json"
 # In an operator's folder:
 CONFIG = "operator.json"  # keepers.config reads it
 DRAINING = "draining"  # while this file is there, the operator's keeper takes no new work
+STATUS = "status.json"  # of a keeper's newest look, in its folder
 HOT_KEY = "hot.json"
 PASSPHRASE = "passphrase"
 

@@ -67,7 +67,7 @@ class Job:
         """Operators whose stores hold the job's program, data and weights: with some, the submitter may stop serving them."""
         manifest = self._manifest(self.view())
         urls = self._client.endpoints()
-        held = _confirmed([manifest.program.cid, manifest.data.cid, manifest.state.cid], urls.values())
+        held = confirmed([manifest.program.cid, manifest.data.cid, manifest.state.cid], urls.values())
         return [operator for operator, url in urls.items() if url in held]
 
     def redundancy(self) -> Redundancy | None:
@@ -86,7 +86,7 @@ class Job:
                 ]
         except (StoreError, UserError):
             return None
-        return Redundancy(manifest.redundancy, len(_confirmed(cids, self._client.endpoints().values())))
+        return Redundancy(manifest.redundancy, len(confirmed(cids, self._client.endpoints().values())))
 
     def _manifest(self, view: JobView) -> Manifest:
         cid = raw_cid(view.terms.manifest)
@@ -168,7 +168,7 @@ class Job:
                 time.sleep(DEFAULT_POLL_S)
 
 
-def _confirmed(cids: Iterable[str], urls: Iterable[str]) -> set[str]:
+def confirmed(cids: Iterable[str], urls: Iterable[str]) -> set[str]:
     """The gateways that confirm every one of these files; a store once, however many operators announce it."""
     asked = list(urls)
     return set.intersection(*(set(confirmations(cid, asked)) for cid in cids))

@@ -20,6 +20,7 @@ from zoo_compute.manifest import Compression, Joining
 from zoo_compute.outer import OPTIMISERS, OUTER
 from zoo_compute.rules import Verdict, join, judge, mean, products, scores_shape, sent, shares_shape
 
+HEADER_ROOM = 2**20  # bytes of a state's file beside its tensors, at most
 RESIDUAL = "residual/"  # what compression kept back of NAME's updates is `residual/NAME` in a slot's private state
 UPDATES = "updates/"  # all slots' updates of NAME are `updates/NAME` in the batch of an aggregation
 PRESENT = "present"  # there too, where the rule is the mean: the number of present slots
@@ -40,6 +41,16 @@ def checkpoint_nodes(step: Graph, joining: Joining) -> dict[str, Node]:
     held |= {prefix + name: nodes[name] for prefix in optimiser.prefixes for name in step.exchanged}
     held |= {name: Node("input", F32, ()) for name in optimiser.scalars}
     return held if joining.rule.is_mean else held | {SCORES: Node("input", F32, scores_shape(joining.slots))}
+
+
+def file_bytes(nodes: Mapping[str, Node]) -> int:
+    """The most bytes that the file of a state of such tensors can have."""
+    return HEADER_ROOM + 4 * sum(node.elements for node in nodes.values())
+
+
+def checkpoint_bytes(step: Graph, joining: Joining) -> int:
+    """The most bytes a checkpoint's file can have."""
+    return file_bytes(checkpoint_nodes(step, joining))
 
 
 def private(step: Graph) -> list[str]:

@@ -64,14 +64,14 @@ class Received:
     tree: PrunedTree
 
 
-def put(store: Store, update: Mapping[str, Array], parts: Parts, *, threads: int = 1) -> str:
+def put(store: Store, update: Mapping[str, Array], parts: Parts, *, threads: int = 1, tag: str = "") -> str:
     """Store an update, pinned; the CID of the file that others read."""
     hashes, note = tuple[bytes, ...](), b""
     if parts.kept:
         hashes = prune(tensor_roots(update, threads=threads), parts.kept)
-        note = Cid.parse(store.add(state_bytes({name: update[name] for name in parts.kept}))).binary
+        note = Cid.parse(store.add(state_bytes({name: update[name] for name in parts.kept}), tag=tag)).binary
     sent = ((name, canonical(update[name])) for name in sorted_names(parts.shapes))
-    return store.add(dag.stream_of(transport.encoded(sent, transport.Head(parts.chunk, hashes, note))))
+    return store.add(dag.stream_of(transport.encoded(sent, transport.Head(parts.chunk, hashes, note))), tag=tag)
 
 
 def get(store: Store, cid: str, parts: Parts, *, timeout_s: float, threads: int = 1) -> Received:

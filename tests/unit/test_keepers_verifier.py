@@ -11,7 +11,8 @@ from keepers.config import from_dict
 from keepers.verifier import REPORTS, Verifier, read_reports
 from keepers.work import WorkStatus
 from tests.unit.test_keepers_duties import ME, OTHER, ROOT, view
-from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit, JobView
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, ClaimState, Commit, JobView
+from zoo_compute.spec.retention import SPARE_S
 from zoo_compute.store.cid import raw_cid
 
 
@@ -100,3 +101,15 @@ def test_a_claim_of_a_turn_done_again__is_judged_by_its_own_start(tmp_path: Path
         (1, old.hex(), raw_cid(old)),
         (1, new.hex(), raw_cid(new)),
     ]
+
+
+def test_a_claim_whose_files_may_be_gone__is_not_drawn(tmp_path: Path):
+    one, asked = verifier(tmp_path, WorkStatus("queued"))
+    few = commits(turns=1, slots=2)
+    paid = [replace(few.commits[0], state=ClaimState.PAID)]
+    one.look_at(replace(few, commits=paid, now=9 + SPARE_S + 1))
+    assert not one.pending(replace(few, commits=paid, now=9 + SPARE_S + 1))
+    assert asked == []
+    one.look_at(replace(few, now=9 + SPARE_S + 1))
+    assert len(asked) == 2, "what is not final can still be challenged"
+    assert one.pending(replace(few, commits=paid, now=9 + SPARE_S))

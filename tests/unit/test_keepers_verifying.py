@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
-from keepers.verifying import _todo
+import pytest
+
+from keepers import verifying
+from keepers.verifying import Witness, _todo
+from node.errors import Withheld
 from tests.unit.test_keepers_duties import ME, OTHER, ROOT, view
 from zoo_compute.chain.views import ClaimState, Commit, JobView
 
@@ -29,3 +35,18 @@ def test_turns__are_bounded_on_both_sides_and_final_claims_are_passed_over():
     assert places(seen, (3, None)) == [(3, 0), (4, 0)]
     assert places(seen, (None, None)) == [(2, 0), (3, 0), (4, 0)]
     assert places(seen, (None, None), every=True)[0] == (1, 0)
+
+
+def test_a_round_whose_checkpoint_is_gone__is_passed_over_and_told(monkeypatch: pytest.MonkeyPatch):
+    def verified(chain: Any, seen: JobView, claim: Commit, *_: Any) -> dict[str, Any]:
+        if claim.turn == 1:
+            raise Withheld("the checkpoint that the round starts from: nobody has it", {0: None}, checkpoint=True)
+        return {"agrees": True}
+
+    monkeypatch.setattr(verifying, "_verified", verified)
+    witness = Witness(SimpleNamespace(chain=lambda: None), 1, SimpleNamespace(), None, challenges=False)  # type: ignore[arg-type]
+    seen = view(1, commits=tuple(commit(turn, OTHER, 0, 1) for turn in (1, 2)))
+    for left in (True, False):
+        assert witness.check_next(seen, _todo(seen, True, (None, None), None)) == left
+    assert [each.commit.turn for each in witness.checked] == [2]
+    assert "nobody has it" in str(witness.withheld)

@@ -301,3 +301,73 @@ def test_pins__of_several_processes__are_all_kept(tmp_path):
     for process in [script(program, tmp_path, name) for name in ("one", "two")]:
         assert process.wait(60) == 0
     assert len(BlockStore(tmp_path).pins()) == 40
+
+
+# -- tags
+
+
+def blocks_here(store: BlockStore, *cids: str) -> list[bool]:
+    return [store.has(cid) for cid in cids]
+
+
+def test_what_a_tag_alone_keeps__goes_with_it__and_nothing_that_another_pin_keeps(tmp_path):
+    store = BlockStore(tmp_path)
+    shared, own = os.urandom(2**18), os.urandom(2**18)
+    gone = store.add(shared + own + b"gone", tag="job-1-round-2")
+    other = store.add(shared + b"other", tag="job-2-round-2")
+    mine = store.add(b"mine")
+    store.pin(mine, tag="job-1-round-2")
+    loose = store.add(b"loose", pin=False)
+    freed = store.let_go("job-1-round-2")
+    assert not store.has(gone)
+    assert blocks_here(store, other, mine, loose) == [True, True, True]
+    assert own_bytes(freed, own), "the shared chunk is not freed"
+    assert store.tags() == {"job-2-round-2"}
+    assert store.pins() == {other, mine}
+    assert store.let_go("job-1-round-2") == 0
+    with pytest.raises(ValueError, match="unpin"):
+        store.let_go("")
+
+
+def own_bytes(freed: int, own: bytes) -> bool:
+    return len(own) < freed < 2 * len(own)
+
+
+def test_a_pin_with_a_tag__is_a_pin_to_everybody_else(tmp_path):
+    store = BlockStore(tmp_path)
+    cid = store.add(b"content", tag="a")
+    assert store.is_pinned(cid)
+    assert store.is_pinned(cid, tag="a")
+    assert not store.is_pinned(cid, tag="b")
+    assert not store.is_pinned(cid, tag="")
+    assert store.collect_garbage() == 0
+    store.pin(cid)
+    store.unpin(cid)
+    assert not store.is_pinned(cid)
+    assert store.collect_garbage() == 1
+
+
+def test_letting_go__killed_at_any_block__is_done_by_the_next_one(tmp_path, monkeypatch):
+    content = [os.urandom(600_000), os.urandom(300_000)]
+    for killed_at in range(7):
+        store = BlockStore(tmp_path / str(killed_at))
+        cids = [store.add(each, tag="t") for each in content]
+        kept = store.add(b"kept")
+        count, remove = iter(range(100)), store._blocks.remove
+
+        def dies(cid, count=count, remove=remove, killed_at=killed_at):
+            if next(count) == killed_at:
+                raise KeyboardInterrupt
+            remove(cid)
+
+        monkeypatch.setattr(store._blocks, "remove", dies)
+        with pytest.raises(KeyboardInterrupt):
+            store.let_go("t")
+        BlockStore(store.root).let_go("t")
+        assert [path.name for path in blocks_of(store.root)] == [kept]
+        assert blocks_here(store, *cids) == [False, False]
+
+
+def test_a_tag_that_is_no_name__is_refused(tmp_path):
+    with pytest.raises(ValueError, match="small letters"):
+        BlockStore(tmp_path).add(b"content", tag="../x")

@@ -158,6 +158,7 @@ def _job_view(
             if event.name == "RolledBack"
         ],
         closed=any(event.name == "JobClosed" for event in events),
+        bidders=frozenset(event.args["operator"] for event in events if event.name == "BidRevealed"),
         **made,
     )
 

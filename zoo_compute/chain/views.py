@@ -261,6 +261,7 @@ class JobView:
     rollbacks: Sequence[Rollback] = ()
     demands: Sequence[Demand] = ()  # for claims' data, in the order they were made
     closed: bool = False  # what was left of the escrow is owed to the submitter
+    bidders: frozenset[int] = frozenset()  # operators that opened a bid, whatever became of it
 
     @property
     def over(self) -> bool:

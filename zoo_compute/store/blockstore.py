@@ -2,12 +2,14 @@
 
 ROOT/blocks/XY/CID   the blocks
 ROOT/pins/CID        one empty file a pin, so that several processes can pin
+ROOT/tags/TAG/CID    likewise, of a pin that belongs to TAG and goes with it
 ROOT/temp/           files being written; abandoned ones are removed when a store opens
 ROOT/lock            held shared by who adds or pins, alone by who collects garbage
 ROOT/id              a random name, by which two URLs of one store are told to be one
 """
 
 import fcntl
+import re
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -42,9 +44,11 @@ class BlockStore:
         self.root = Path(root)
         self._blocks = Blocks(self.root)
         self._pins = self.root / "pins"
+        self._tags = self.root / "tags"
         self._lock = self.root / "lock"
         with full_disk_becomes_store_full(self.root):
             self._pins.mkdir(exist_ok=True)
+            self._tags.mkdir(exist_ok=True)
         self._name_once()
         self.set_peers(peers)
 
@@ -55,12 +59,12 @@ class BlockStore:
     def set_peers(self, urls: Sequence[str]) -> None:
         self._peers = Peers(urls)
 
-    def add(self, source: Source, *, pin: bool = True) -> str:
+    def add(self, source: Source, *, pin: bool = True, tag: str = "") -> str:
         with dag.opened(source) as stream, locked(self._lock, fcntl.LOCK_SH):
             with self._blocks.writing() as put:
                 root = unixfs.build(unixfs.chunks_of(stream), put)
             if pin:
-                self._write_pin(root.cid)
+                self._write_pin(root.cid, tag)
         return root.cid.text
 
     def open(self, cid: str, *, timeout_s: float = 30, max_bytes: int = MAX_CONTENT) -> BinaryIO:
@@ -102,23 +106,50 @@ class BlockStore:
             return offset, root.size
         return None
 
-    def pin(self, cid: str, *, timeout_s: float = 30) -> None:
+    def pin(self, cid: str, *, timeout_s: float = 30, tag: str = "") -> None:
         with locked(self._lock, fcntl.LOCK_SH):
             root = self._bring(Cid.parse(cid), timeout_s, MAX_CONTENT)
             self._blocks.sync(link.cid for link in dag.walk(root, self._own_block))
-            self._write_pin(root.cid)
+            self._write_pin(root.cid, tag)
 
     def unpin(self, cid: str) -> None:
-        with suppress(FileNotFoundError):
-            (self._pins / Cid.parse(cid).text).unlink()
-            sync_folder(self._pins)
+        name = Cid.parse(cid).text
+        for folder in self._pin_folders():
+            with suppress(FileNotFoundError):
+                (folder / name).unlink()
+                sync_folder(folder)
 
     def pins(self) -> set[str]:
-        return {path.name for path in self._pins.iterdir() if _is_cid(path.name)}
+        return {name for folder in self._pin_folders() for name in _cids_in(folder)}
 
-    def is_pinned(self, cid: str) -> bool:
+    def is_pinned(self, cid: str, *, tag: str | None = None) -> bool:
         """Pinned, and truly here."""
-        return (self._pins / Cid.parse(cid).text).exists() and self.has(cid)
+        folders = self._pin_folders() if tag is None else [self._pin_folder(tag)]
+        name = Cid.parse(cid).text
+        return any((folder / name).exists() for folder in folders) and self.has(cid)
+
+    def tags(self) -> set[str]:
+        return {folder.name for folder in self._tags.iterdir()}
+
+    def let_go(self, tag: str) -> int:
+        """Waits as `collect_garbage` does. Children go before their parents, and pins last: who is killed begins again."""
+        if not tag:
+            raise ValueError("what is pinned without a tag is let go by `unpin`")
+        gone = self._pin_folder(tag)
+        with self._alone():
+            if not gone.exists():
+                return 0
+            found = {cid: None for name in _cids_in(gone) for cid in self._here_of(name)}
+            for name in {name for folder in self._pin_folders() if folder != gone for name in _cids_in(folder)}:
+                for link in self._pinned_links(name):
+                    found.pop(link.cid, None)
+            freed = sum(self._blocks.size(cid) or 0 for cid in found)
+            for cid in reversed(found):
+                self._blocks.remove(cid)
+            for name in _cids_in(gone):
+                (gone / name).unlink(missing_ok=True)
+            gone.rmdir()
+        return freed
 
     def local_block(self, cid: Cid) -> bytes | None:
         """One block, verified, asking nobody: what a gateway serves. Raises ContentTampered."""
@@ -185,10 +216,28 @@ class BlockStore:
 
     # Pins, locks, names
 
-    def _write_pin(self, cid: Cid) -> None:
-        with replacing(self._pins / cid.text, via=self.root / "temp"):
+    def _pin_folder(self, tag: str) -> Path:
+        if not re.fullmatch(r"[a-z0-9-]*", tag):
+            raise ValueError(f"a tag has small letters, digits and hyphens, got {tag!r}")
+        return self._tags / tag if tag else self._pins
+
+    def _pin_folders(self) -> list[Path]:
+        return [self._pins, *self._tags.iterdir()]
+
+    def _write_pin(self, cid: Cid, tag: str) -> None:
+        folder = self._pin_folder(tag)
+        if not folder.exists():
+            folder.mkdir(exist_ok=True)
+            sync_folder(folder.parent)
+        with replacing(folder / cid.text, via=self.root / "temp"):
             pass
-        sync_folder(self._pins)
+        sync_folder(folder)
+
+    def _here_of(self, pin: str) -> Iterator[Cid]:
+        """The blocks of a pinned file, parents first, as far as they are here."""
+        with suppress(ContentMissing, ContentTampered, ContentRefused):
+            for link in dag.walk(dag.root_of(Cid.parse(pin), self._own_block), self._own_block):
+                yield link.cid
 
     def _pinned_links(self, pin: str) -> Iterator[Link]:
         try:
@@ -218,6 +267,13 @@ class BlockStore:
         if not (self.root / "id").exists():
             with replacing(self.root / "id", via=self.root / "temp") as stream:
                 stream.write(secrets.token_hex(16).encode())
+
+
+def _cids_in(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir() if _is_cid(path.name)]
+    except FileNotFoundError:  # a tag that another process let go
+        return []
 
 
 def _is_cid(name: str) -> bool:

@@ -9,9 +9,12 @@ Source = Path | bytes | BinaryIO
 
 
 class Store(Protocol):
-    """CIDs are text. A method that may wait takes `timeout_s`, for the whole call. Errors: `errors.py`."""
+    """CIDs are text. A method that may wait takes `timeout_s`, for the whole call. Errors: `errors.py`.
 
-    def add(self, source: Source, *, pin: bool = True) -> str:
+    tag: whose pin it is, of those that go together; content stays while any pin of it does. An IPFS daemon knows no tags.
+    """
+
+    def add(self, source: Source, *, pin: bool = True, tag: str = "") -> str:
         """Store a file of any size in bounded memory; return its CID (version 1, base32)."""
 
     def open(self, cid: str, *, timeout_s: float = 30, max_bytes: int = MAX_CONTENT) -> BinaryIO:
@@ -26,16 +29,21 @@ class Store(Protocol):
     def has(self, cid: str) -> bool:
         """The whole content is here. Asks no network."""
 
-    def pin(self, cid: str, *, timeout_s: float = 30) -> None:
+    def pin(self, cid: str, *, timeout_s: float = 30, tag: str = "") -> None:
         """Keep the content, after fetching what is absent."""
 
     def unpin(self, cid: str) -> None:
-        """Let garbage collection take the content. No error if it was not pinned."""
+        """Let garbage collection take the content, whatever the tags of its pins. No error if it was not pinned."""
 
     def pins(self) -> set[str]: ...
 
-    def is_pinned(self, cid: str) -> bool:
-        """Pinned, and here. Asks no network."""
+    def is_pinned(self, cid: str, *, tag: str | None = None) -> bool:
+        """Pinned, and here; with a tag: by a pin of that tag ("": by one that has none). Asks no network."""
+
+    def tags(self) -> set[str]: ...
+
+    def let_go(self, tag: str) -> int:
+        """Remove the pins of this tag, and what only they kept; the bytes that were freed."""
 
     def collect_garbage(self) -> int:
         """Remove what no pin keeps; return the number of blocks removed."""

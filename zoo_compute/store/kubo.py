@@ -52,7 +52,7 @@ class KuboStore:
         self._client = ipfshttpclient.Client(f"/{kind}/{host}/tcp/{port}/{scheme}", chunk_size=CHUNK, timeout=CALL_S)
         self._blocks = GatewayClient(f"{scheme}://{f'[{host}]' if kind == 'ip6' else host}:{port}")
 
-    def add(self, source: Source, *, pin: bool = True) -> str:
+    def add(self, source: Source, *, pin: bool = True, tag: str = "") -> str:
         with dag.opened(source) as stream:
             watched = _Watched(stream)
             try:
@@ -108,7 +108,7 @@ class KuboStore:
         except (ContentMissing, ContentTampered, ContentRefused):
             return False
 
-    def pin(self, cid: str, *, timeout_s: float = 30) -> None:
+    def pin(self, cid: str, *, timeout_s: float = 30, tag: str = "") -> None:
         deadline = time.monotonic() + timeout_s
         wanted = Cid.parse(cid)
 
@@ -129,8 +129,15 @@ class KuboStore:
         answer = self._ask(lambda: self._client.pin.ls(type="recursive", timeout=CALL_S))
         return {cid.text for key in answer.get("Keys") or {} if (cid := _parsed(key)) is not None}
 
-    def is_pinned(self, cid: str) -> bool:
+    def is_pinned(self, cid: str, *, tag: str | None = None) -> bool:
         return cid in self.pins()
+
+    def tags(self) -> set[str]:
+        return set()
+
+    def let_go(self, tag: str) -> int:
+        """Nothing: a daemon does not tell whose a pin is, and another's must not go."""
+        return 0
 
     def collect_garbage(self) -> int:
         return len(self._ask(lambda: self._client.repo.gc(timeout=CALL_S)))

@@ -1,0 +1,233 @@
+"""Keepers' retention on a devnet, with real stores and gateways: what is needed stays, what is not goes, and who leaves is made up for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from keepers.config import from_dict
+from keepers.requests import keep_request
+from keepers.retaining import Retaining
+from node import worker
+from tests.integration.parties import Dispute, Party
+from tests.unit.node_jobs import SmallJob, publish
+from zoo_compute.chain.snapshot import read_job
+from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind
+from zoo_compute.devnet import Devnet
+from zoo_compute.posted import Job, Redundancy
+from zoo_compute.records import Pointer
+from zoo_compute.spec.retention import SPARE_S
+from zoo_compute.store import BlockStore, Gateway
+from zoo_compute.store.cid import digest_of, raw_cid
+
+pytestmark = pytest.mark.integration
+
+ROUNDS, KEEP_EVERY, SLOTS = 4, 2, 2
+APART_S = 100
+
+
+class Trained:
+    """A job of two operators, each with a store of its own: the first trains slot 0, the second slot 1, and aggregates."""
+
+    def __init__(self, folder: Path) -> None:
+        first = publish(folder / "one", rounds=ROUNDS, slots=SLOTS, quorum=SLOTS)
+        first.manifest = replace(first.manifest, keep_every=KEEP_EVERY)
+        first.base["manifest"] = first.store.add(first.manifest.to_bytes())
+        self.gateways = [Gateway(first.store).start()]
+        store = BlockStore(folder / "two", [self.gateways[0].url])
+        self.gateways.append(Gateway(store).start())
+        first.store.set_peers([self.gateways[1].url])
+        self.jobs = [first, SmallJob(store, first.manifest, first.programs, dict(first.base))]
+        self.updates: list[list[str]] = []  # by round and slot
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        base = self.jobs[0].base
+        roots = {"work_root": base["work_root"], "state_root": base["start_root"], "data_root": base["data_root"]}
+        found: dict[str, Any] = {name: bytes.fromhex(root) for name, root in roots.items()}
+        return found | {"manifest": digest_of(base["manifest"]), "flops": base["flops"], "rounds": ROUNDS}
+
+    def commit(self, slot: int, operator: int) -> tuple[bytes, bytes]:
+        if slot == 0:
+            self.updates.append([])
+        for job in self.jobs:
+            job.bundles = job.bundles[:slot]
+        self.updates[-1].append(self.jobs[slot].train(slot)["update"])
+        made = self.jobs[slot].commit(operator, [slot])
+        self.jobs[1 - slot].bundles.append(made)
+        return bytes.fromhex(made["root"]), digest_of(made["bundle"])
+
+    def aggregate(self) -> tuple[bytes, bytes]:
+        made = self.jobs[1].aggregate()
+        for job in self.jobs:
+            job.base |= {"round": made["round"] + 1, "checkpoint": made["pointer"], "start_root": made["root"]}
+        return bytes.fromhex(made["root"]), digest_of(made["pointer"])
+
+
+@dataclass
+class Stage:
+    """The job on its devnet with every round claimed, and three operators' lanes; the third one bid, and has an empty store."""
+
+    devnet: Devnet
+    dispute: Dispute
+    trained: Trained
+    stores: list[BlockStore]
+    gateways: list[Gateway]
+    lanes: list[Retaining]
+
+    @property
+    def view(self) -> JobView:
+        return read_job(self.devnet.chain, self.dispute.job)
+
+    def look(self, *lanes: int) -> None:
+        for lane in lanes:
+            self.lanes[lane].note(self.view)
+            self.lanes[lane].look()
+
+    def finalise(self, *turns: int) -> None:
+        chain, party = self.devnet.chain, self.dispute.parties[2]
+        for turn in turns:
+            for claims in self._by_operator(turn):
+                party.send(chain.settlement.finalise(self.dispute.job, claims))
+
+    def _by_operator(self, turn: int) -> Iterator[list[Any]]:
+        for claim in self.view.claims:
+            if claim.turn == turn:
+                yield [claim.fields]
+
+    def files(self, number: int) -> tuple[str, str]:
+        """Of a checkpoint: pointer and state."""
+        pointer = raw_cid(self.view.checkpoint_cids[number])
+        for store in self.stores:
+            if store.has(pointer):
+                return pointer, Pointer.from_bytes(store.read(pointer, max_bytes=8192)).state
+        raise AssertionError(f"nobody has the pointer of checkpoint {number}")
+
+    def redundancy(self) -> Redundancy | None:
+        urls = {party.id: gateway.url for party, gateway in zip(self.dispute.parties, self.gateways, strict=True)}
+        client: Any = SimpleNamespace(
+            chain=self.devnet.chain, store=self.stores[1], use_peers=lambda: None, endpoints=lambda: urls
+        )
+        return Job(client, self.dispute.job).redundancy()
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp("retaining")
+    with Devnet(folder / "chain") as devnet, ExitStack() as stack:
+        trained = Trained(folder)
+        dispute = Dispute(devnet, trained)
+        for turn in range(1, ROUNDS):
+            _turn(devnet, dispute, trained, turn)
+        third = BlockStore(folder / "three", [gateway.url for gateway in trained.gateways])
+        stores = [*(job.store for job in trained.jobs), third]
+        gateways = [*trained.gateways, Gateway(third).start()]
+        for gateway in gateways:
+            stack.callback(gateway.stop)
+        endpoints = {party.id: gateway.url for party, gateway in zip(dispute.parties, gateways, strict=True)}
+        lanes = [_lane(devnet, party, store, endpoints) for party, store in zip(dispute.parties, stores, strict=True)]
+        yield Stage(devnet, dispute, trained, stores, gateways, lanes)
+
+
+def _turn(devnet: Devnet, dispute: Dispute, trained: Trained, turn: int) -> None:
+    settlement, job = devnet.chain.settlement, dispute.job
+    devnet.warp_to(devnet.chain.head().timestamp + APART_S)
+    for seat, party in enumerate(dispute.parties[:SLOTS]):
+        party.send(settlement.commit(job, seat, turn, *trained.commit(seat, party.id)))
+    dispute.parties[1].send(settlement.post_checkpoint(job, turn, 0b11, *trained.aggregate()))
+
+
+def _lane(devnet: Devnet, party: Party, store: BlockStore, endpoints: dict[int, str]) -> Retaining:
+    folder = store.root.parent / f"keeper-{party.id}"
+    folder.mkdir()
+    config = from_dict({"name": "keeper", "network": "n", "operator": party.id}, folder)
+    lane = Retaining(config, devnet.chain, store)
+    lane.endpoints = endpoints
+    return lane
+
+
+def test_a_job__keeps_what_its_claims_need__then_what_outlives_it__and_its_redundancy_is_repaired(stage: Stage) -> None:
+    one, two, three = stage.stores
+    assert stage.view.state == JobState.ENDED
+    everything = [cid for updates in stage.trained.updates for cid in updates]
+
+    # -- every claim is pending: nothing goes, however late it is
+    stage.devnet.warp_to(stage.devnet.chain.head().timestamp + 2 * SPARE_S)
+    stage.look(0, 1)
+    assert all(two.is_pinned(cid) for cid in everything), "the aggregator fetched the others"
+    assert all(two.is_pinned(cid) for number in range(1, ROUNDS) for cid in stage.files(number))
+
+    # -- the claims of the last round are pending alone
+    mine = stage.files(1)
+    one.pin(mine[0])  # as the operator's user does
+    gone, held = stage.files(1)[1], stage.files(2)
+    stage.finalise(0, 1, 2)
+    assert stage.view.final_rounds == ROUNDS - 1
+    stage.look(0, 1)
+    assert not any(store.has(gone) for store in (one, two)), "between two that are kept"
+    assert one.has(mine[0])
+    assert not two.has(mine[0])
+    assert not any(two.has(cid) for updates in stage.trained.updates[:2] for cid in updates)
+    assert all(two.has(cid) for updates in stage.trained.updates[2:] for cid in updates)
+    assert all(store.is_pinned(cid) for store in (one, two) for cid in held)
+    for store in (one, two):  # nothing is garbage that is still needed
+        store.collect_garbage()
+    last = stage.trained.jobs[1]
+    request = last.base | {
+        "round": ROUNDS - 1,
+        "checkpoint": stage.files(3)[0],
+        "start_root": stage.view.checkpoint_roots[3].hex(),
+    }
+    verified = _verified(stage, request)
+    assert all(report["agrees"] for report in verified)
+
+    # -- every claim is final, and the job closed
+    between = stage.files(3)[1]
+    stage.finalise(3)
+    assert stage.view.closed
+    worker.run_keeping(keep_request(stage.view), one)  # as its keeper asks for when the job is closed
+    stage.look(0, 1)
+    assert not any(store.has(between) for store in (one, two))
+    assert not any(store.tags() for store in (one, two))
+    kept = [cid for number in (2, 4) for cid in stage.files(number)]
+    assert all(store.is_pinned(cid, tag="") for store in (one, two) for cid in kept)
+    own = [last.base["manifest"], last.manifest.program.cid, last.manifest.data.cid, last.manifest.state.cid]
+    assert all(store.is_pinned(cid) for store in (one, two) for cid in own)
+    for store in (one, two):
+        store.collect_garbage()
+    assert all(store.has(cid) for store in (one, two) for cid in kept)
+
+    # -- with copies enough nobody else fetches one; then a holder leaves
+    loser = stage.dispute.parties[2]
+    for party, kind in ((loser, Kind.SLOTS), (stage.dispute.parties[1], Kind.AGGREGATOR)):
+        party.send(stage.devnet.chain.auction.retire(stage.dispute.job, kind, party.id))
+    stage.look(2)
+    stage.look(2)
+    assert stage.redundancy() == Redundancy(wanted=2, confirmed=2)
+    assert three.pins() == set()
+    stage.gateways[0].stop()
+    assert stage.redundancy() == Redundancy(wanted=2, confirmed=1)
+    stage.look(2)
+    assert three.pins() == set(), "it may be back at the next look"
+    stage.look(2)
+    stage.look(2)
+    assert three.pins() == set(kept)
+    assert stage.redundancy() == Redundancy(wanted=2, confirmed=2)
+
+
+def _verified(stage: Stage, request: dict[str, Any]) -> list[dict[str, Any]]:
+    """The last round's slots done again by the second operator, from its own store alone."""
+    store = stage.stores[1]
+    store.set_peers([])
+    commits = [claim for claim in stage.view.commits if claim.round == ROUNDS - 1 and claim.seat != AGGREGATOR_SEAT]
+    reports = []
+    for commit in commits:
+        asked = {"slot": commit.first, "operator": commit.operator, "bundle": raw_cid(commit.bundle)}
+        reports.append(worker.run_verification(request | asked | {"root": commit.root.hex()}, store))
+    return reports
