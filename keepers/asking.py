@@ -72,7 +72,8 @@ def deposited(view: JobView, operator: int) -> int:
 
 def _claim_of(view: JobView, run: Run, me: Me, seat: int) -> Claim | None:
     if seat == AGGREGATOR_SEAT:
-        return view.checkpoint_of(run.round, run.start_root if run.aggregator == me.operator else view.slots_root)
+        root = run.start_root if run.aggregator == me.operator else view.slots_root
+        return view.checkpoint_of(run.round, root, run.turn)
     return next((commit for commit in present(view) if commit.seat == seat), None)
 
 

@@ -12,7 +12,7 @@ import pytest
 from keepers.advancing import UNKNOWN, after
 from keepers.duties import duties
 from keepers.orders import Aggregate, Progress, Train
-from keepers.requests import train_name, train_request
+from keepers.requests import aggregate_request, train_name, train_request, verify_request
 from node import worker
 from node.errors import BadInputs
 from node.replay import simulate
@@ -85,6 +85,28 @@ def test_a_delayed_turn_after_a_rollback__starts_from_the_checkpoint_itself():
     first = delayed(seen([], [], 0))
     assert first.slots_root == root(0)
     assert train_request(first, SLOT)["checkpoint"] is None
+
+
+def test_whoever_posts_a_claims_own_start_again__does_not_take_it_from_its_defence():
+    """Its false claim has the root that the next slots start from, and names a file that nobody has."""
+    for turn in (0, 3):
+        false = replace(made(turn), root=root(turn), cid=b"\xee" * 32)
+        honest = commit(turn + 1, start_root=root(turn))
+        later = seen([honest], [*(made(before) for before in range(turn)), false], turn + 1)
+        later = delayed(later, start_root=root(turn))
+        later = replace(later, checkpoint_roots={0: root(0)})
+        assert later.slots_root == root(turn)
+        its_own = raw_cid(root(turn)) if turn else None
+        assert train_request(later, SLOT)["checkpoint"] == its_own
+        assert verify_request(later, honest, SLOT, None)["checkpoint"] == its_own
+        assert aggregate_request(later, {})["checkpoint"] == its_own
+
+
+def test_a_round_done_again__does_not_take_the_start_from_a_claim_that_was_made_before():
+    again = replace(made(1), turn=3, cid=b"\xee" * 32)
+    view = seen([commit(2), commit(4, 2)], [made(0), made(1), made(2), again], 4, 2)
+    first, second = (verify_request(view, claim, SLOT, None)["checkpoint"] for claim in view.commits)
+    assert (first, second) == (raw_cid(root(2)), raw_cid(again.cid))
 
 
 def test_a_delayed_job__is_trained_from_the_checkpoint_before__and_combined_with_the_newest(tmp_path: Path) -> None:
