@@ -15,7 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
-from keepers.orders import Progress
+from keepers.gathering import missing_of, trained
+from keepers.orders import NEXT, Progress
 from keepers.requests import advance_name, aggregate_name, present, present_mask
 from keepers.work import WorkQueue
 from node import prover
@@ -185,11 +186,21 @@ class Ahead:
             if run.round == begun[0] and run.start_root != begun[1]:
                 posted, found = run.start_root.hex(), begun[1].hex()
                 log.error("job %d: checkpoint %d is %s on chain, %s as made here", view.job, run.round, posted, found)
+        if view.delay and not run.waits:
+            progress = self._with_missing(view, operator, progress)
         if not progress.advances or not view.held_by(operator):
             return progress
         made = made_here(self.work, view, operator) is not None
         waits_s = 0.0 if made or not view.inputs_complete(view.now) else WAIT_S
         return replace(progress, here=self.files.wait(view, waits_s), advanced=made)
+
+    def _with_missing(self, view: JobView, operator: int, progress: Progress) -> Progress:
+        """With what the next turn of a delayed job lacks of the checkpoint that it starts from."""
+        follows, mine = after(view, UNKNOWN), view.held_by(operator).values()
+        for status in (trained(self.work, follows, slot) for seat in mine for slot in seat.slots):
+            if status.missing and status.missing["checkpoint"]:
+                return replace(progress, missing={**progress.missing, NEXT: missing_of(status.missing)})
+        return progress
 
     def begin(self, view: JobView, operator: int) -> JobView:
         """The job as it will be with the checkpoint that was made here, to train from."""

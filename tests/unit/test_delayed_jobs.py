@@ -9,18 +9,22 @@ from typing import Any
 
 import pytest
 
-from keepers.advancing import UNKNOWN, after
+from keepers.advancing import UNKNOWN, Ahead, after
 from keepers.duties import duties
-from keepers.orders import Aggregate, Progress, Train
+from keepers.orders import NEXT, Aggregate, DemandChunk, Missing, Progress, Train
 from keepers.requests import aggregate_request, train_name, train_request, verify_request
+from keepers.work import WorkStatus
 from node import worker
 from node.errors import BadInputs
 from node.replay import simulate
 from tests.unit.node_jobs import publish
 from tests.unit.test_compression import files_of, job_of
+from tests.unit.test_keepers_advancing import Told
+from tests.unit.test_keepers_asking import THE_PROVIDER, demanded
 from tests.unit.test_keepers_carrying import SLOT, commit, made, root, seen
 from tests.unit.test_keepers_duties import (
     CHAIR,
+    ME,
     ME_AGGREGATOR,
     ME_PROVIDER,
     OPENED,
@@ -33,6 +37,7 @@ from tests.unit.test_keepers_duties import (
     view,
 )
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobView
+from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import raw_cid
 
 
@@ -107,6 +112,19 @@ def test_a_round_done_again__does_not_take_the_start_from_a_claim_that_was_made_
     view = seen([commit(2), commit(4, 2)], [made(0), made(1), made(2), again], 4, 2)
     first, second = (verify_request(view, claim, SLOT, None)["checkpoint"] for claim in view.commits)
     assert (first, second) == (raw_cid(root(2)), raw_cid(again.cid))
+
+
+def test_a_checkpoint_nobody_serves__is_demanded_in_the_turn_before_slots_start_from_it(tmp_path: Path):
+    """When their own turn begins, the claim may be final: then nothing could be demanded, and they would be late."""
+    commits, checkpoints = [commit(0), commit(1, start_root=root(0))], [made(0), made(1)]
+    view = delayed(seen(commits, checkpoints, 2), window_s=600, missing=0b10, committed=2)
+    lacks = WorkStatus("absent", missing={"checkpoint": True, "places": [[0, None]], "asked_at": 1_055})
+    work: Any = Told({train_name(after(view, UNKNOWN), SLOT): lacks})
+    told = Ahead(work, BlockStore(tmp_path)).look_at(view, ME, Progress())
+    assert told.missing == {NEXT: Missing(1_055, {0: None})}
+    assert demanded(duties(view, THE_PROVIDER, told)) == [DemandChunk(checkpoints[1], 0, {0: None})]
+    at_once = replace(view, terms=TERMS)
+    assert Ahead(work, BlockStore(tmp_path)).look_at(at_once, ME, Progress()).missing == {}
 
 
 def test_a_delayed_job__is_trained_from_the_checkpoint_before__and_combined_with_the_newest(tmp_path: Path) -> None:

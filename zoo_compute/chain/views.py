@@ -351,15 +351,11 @@ class JobView:
         newest: whoever later posts the same root with a file that nobody has must not take a claim's start from its defence.
         """
         root = self.checkpoint_roots.get(round_) if start_root is None else start_root
-        delay = 0 if start_root is None else self.delay
-        if round_ <= delay and root == self.checkpoint_roots[0]:
+        oldest = round_ - 1 - (0 if start_root is None else self.delay)
+        if oldest < 0 and root == self.checkpoint_roots[0]:
             return None
-        found = [
-            c
-            for c in self.checkpoints
-            if c.root == root and 0 <= round_ - 1 - c.round <= delay and (turn is None or c.turn < turn)
-        ]
-        return max(found, key=lambda c: (-c.round, c.turn), default=None)
+        made = [c for c in self.checkpoints if oldest <= c.round < round_ and (turn is None or c.turn < turn)]
+        return max((c for c in made if c.root == root), key=lambda c: (-c.round, c.turn), default=None)
 
     def committed(self, turn: int) -> Mapping[int, Commit]:
         """The commit that covers each slot of a turn."""
