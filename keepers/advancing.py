@@ -21,9 +21,9 @@ from keepers.requests import advance_name, aggregate_name, present, present_mask
 from keepers.work import WorkQueue
 from node import prover
 from node.errors import BadInputs
-from node.fetching import NOT_HAD
 from zoo_compute import transport
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit, JobState, JobView
+from zoo_compute.errors import ZooError
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.cid import digest_of, raw_cid
 from zoo_compute.updates import Parts
@@ -101,17 +101,15 @@ class Prefetching:
         self._here: dict[bytes, bool] = {}  # by bundle: whether it is here whole; False while it is being fetched
         self._tried: dict[bytes, tuple[int, float]] = {}  # by bundle: attempts that failed, and when the next may begin
         self._parts: dict[str, Parts] = {}  # by manifest
-        self._by_author: dict[int, BlockStore] = {}
-        self._peers: Sequence[str] = ()
+        self._by_author: dict[int, BlockStore] = {}  # of those who committed: a network has far more operators
+        self._peers: list[str] = []
+        self._endpoints: dict[int, str] = {}
 
     def set_peers(self, peers: Sequence[str], endpoints: Mapping[int, str]) -> None:
         """peers: whom to ask; endpoints: by operator, of those among them that are its own."""
-        if isinstance(self._store, BlockStore) and list(peers) != list(self._peers):
-            first = {operator: url for operator, url in endpoints.items() if url in peers}
-            root = self._store.root
-            stores = {n: BlockStore(root, [url, *(p for p in peers if p != url)]) for n, url in first.items()}
-            with self._lock:
-                self._peers, self._by_author = list(peers), stores
+        with self._lock:
+            if (list(peers), endpoints) != (self._peers, self._endpoints):
+                self._peers, self._endpoints, self._by_author = list(peers), dict(endpoints), {}
 
     def look_at(self, view: JobView) -> frozenset[int]:
         """Begin to fetch what is new of the open turn; the seats whose claims are here whole."""
@@ -140,7 +138,7 @@ class Prefetching:
     def _fetch(self, manifest: str, job: int, commit: Commit) -> None:
         try:
             self._bring(manifest, commit)
-        except (*NOT_HAD, ValueError) as error:
+        except (ZooError, OSError, ValueError) as error:
             with self._lock:
                 failed = self._tried.get(commit.bundle, (0, 0.0))[0] + 1
                 self._tried[commit.bundle] = (failed, time.monotonic() + AGAIN_AFTER_S)
@@ -152,7 +150,7 @@ class Prefetching:
             self._wake()
 
     def _bring(self, manifest: str, commit: Commit) -> None:
-        store = self._by_author.get(commit.operator, self._store)
+        store = self._of(commit.operator)
         if manifest not in self._parts:
             self._parts[manifest] = Parts.of_job(self._store, manifest, timeout_s=TIMEOUT_S)
         parts = self._parts[manifest]
@@ -163,6 +161,17 @@ class Prefetching:
             raise BadInputs(f"a bundle of {len(results)} results, committed were {commit.count}")
         for result in results:
             store.open(result.update, max_bytes=most, timeout_s=TIMEOUT_S).close()
+
+    def _of(self, author: int) -> Store:
+        """The store, asking an author that serves blocks before all others."""
+        with self._lock:
+            url = self._endpoints.get(author)
+            if url not in self._peers or not isinstance(self._store, BlockStore):
+                return self._store
+            if author not in self._by_author:
+                peers = [url, *(peer for peer in self._peers if peer != url)]
+                self._by_author[author] = BlockStore(self._store.root, peers)
+            return self._by_author[author]
 
 
 class Ahead:

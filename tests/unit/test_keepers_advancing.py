@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +28,7 @@ from tests.unit.test_keepers_work import Redis
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Claim, Commit, JobView
 from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import digest_of, raw_cid
+from zoo_compute.store.errors import StoreFull
 
 MADE = Made(b"\7" * 32, raw_cid(b"\6" * 32))
 THEIRS = replace(CLAIM, seat=1, operator=OTHER, scope=2 << 16 | 4, bundle=b"\4" * 32)
@@ -277,3 +279,35 @@ def test_a_bundle_of_other_slots_than_were_committed__is_not_here(played: SmallJ
     prefetching = Prefetching(played.store, Woken())
     lied = replace(view, commits=(view.commits[0], false))
     assert prefetching.wait(lied, 10) == {0}
+
+
+def test_an_author_is_asked_before_others__and_who_committed_nothing_costs_nothing(
+    played: SmallJob, monkeypatch: pytest.MonkeyPatch
+):
+    opened: list[list[str]] = []
+
+    class Counted(BlockStore):
+        def __init__(self, root: Path, peers: Sequence[str] = ()) -> None:
+            opened.append(list(peers))
+            super().__init__(root, peers)
+
+    monkeypatch.setattr(module, "BlockStore", Counted)
+    prefetching = Prefetching(Counted(played.store.root), Woken())
+    peers = [f"http://127.0.0.1:{number}" for number in range(9_000, 9_040)]
+    prefetching.set_peers(peers, dict(enumerate(peers, start=OTHER)))
+    assert prefetching.wait(committed(played), 10) == {0, 1}
+    assert opened == [[], peers], "of the one that committed and serves: the first of its list"
+
+
+def test_a_full_disk__is_told__and_nobody_waits_for_what_was_given_up(
+    played: SmallJob, caplog: pytest.LogCaptureFixture
+):
+    class Full(BlockStore):
+        def open(self, *_: Any, **__: Any) -> Any:
+            raise StoreFull("no room left")
+
+    prefetching = Prefetching(Full(played.store.root), Woken())
+    began = time.monotonic()
+    assert prefetching.wait(committed(played), 10) == set()
+    assert time.monotonic() - began < 5
+    assert caplog.text.count("no room left") == 2
