@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from keepers.gathering import missing_of, trained
-from keepers.orders import NEXT, Progress
+from keepers.orders import NEWEST, Progress
 from keepers.requests import advance_name, aggregate_name, present, present_mask
 from keepers.work import WorkQueue
 from node import prover
@@ -208,7 +208,7 @@ class Ahead:
         follows, mine = after(view, UNKNOWN), view.held_by(operator).values()
         for status in (trained(self.work, follows, slot) for seat in mine for slot in seat.slots):
             if status.missing and status.missing["checkpoint"]:
-                return replace(progress, missing={**progress.missing, NEXT: missing_of(status.missing)})
+                return replace(progress, missing={**progress.missing, NEWEST: missing_of(status.missing)})
         return progress
 
     def begin(self, view: JobView, operator: int) -> JobView:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from keepers.orders import NEXT, Advance, DemandChunk, Duty, Fetch, Me, Missing, Progress, Send, Train
+from keepers.orders import NEWEST, Advance, DemandChunk, Duty, Fetch, Me, Missing, Progress, Send, Train
 from keepers.requests import present
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Claim, JobView, Run
@@ -21,7 +21,7 @@ def gathers(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Dut
     if run.aggregator == me.operator:
         yield from (Fetch(commit.seat) for commit in present(view) if commit.seat not in progress.fetched)
     for seat, missing in progress.missing.items():
-        claim, lane = _claim_of(view, run, me, seat), _lane(view, run, me)
+        claim, lane = _claim_of(view, run, seat), _lane(view, run, me)
         if claim is None or claim.final or lane is None or claim.operator == me.operator:
             continue
         asked = [d for d in view.demands if d.lane == lane and d.claim.fields == claim.fields]
@@ -71,10 +71,9 @@ def deposited(view: JobView, operator: int) -> int:
     return sum(demand.deposit for demand in view.demands if demand.lane in lanes and not demand.refunded)
 
 
-def _claim_of(view: JobView, run: Run, me: Me, seat: int) -> Claim | None:
-    if seat in (AGGREGATOR_SEAT, NEXT):
-        root = run.start_root if seat == NEXT or run.aggregator == me.operator else view.slots_root
-        return view.checkpoint_of(run.round, root, run.turn)
+def _claim_of(view: JobView, run: Run, seat: int) -> Claim | None:
+    if seat in (AGGREGATOR_SEAT, NEWEST):
+        return view.checkpoint_of(run.round, run.start_root if seat == NEWEST else view.slots_root, run.turn)
     return next((commit for commit in present(view) if commit.seat == seat), None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from keepers.orders import Missing, Progress
+from keepers.orders import NEWEST, Missing, Progress
 from keepers.requests import (
     aggregate_name,
     fetch_name,
@@ -40,7 +40,7 @@ def progress_of(work: WorkQueue, view: JobView, operator: int) -> Progress:
     states = {slot: trained(work, view, slot) for slot in slots}
     for status in (*states.values(), combined):
         if status.missing and status.missing["checkpoint"]:
-            missing[AGGREGATOR_SEAT] = missing_of(status.missing)
+            missing[NEWEST if view.delay and status is combined else AGGREGATOR_SEAT] = missing_of(status.missing)
     return Progress(
         slot_s,
         trained=frozenset(slot for slot, status in states.items() if status.state == "done"),

@@ -11,8 +11,9 @@ import pytest
 
 from keepers.advancing import UNKNOWN, Ahead, after
 from keepers.duties import duties
-from keepers.orders import NEXT, Aggregate, DemandChunk, Missing, Progress, Train
-from keepers.requests import aggregate_request, train_name, train_request, verify_request
+from keepers.gathering import progress_of
+from keepers.orders import NEWEST, Aggregate, DemandChunk, Missing, Progress, Train
+from keepers.requests import aggregate_name, aggregate_request, train_name, train_request, verify_request
 from keepers.work import WorkStatus
 from node import worker
 from node.errors import BadInputs
@@ -36,6 +37,7 @@ from tests.unit.test_keepers_duties import (
     WHOLE,
     view,
 )
+from tests.unit.test_keepers_gathering import Queue
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobView
 from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import raw_cid
@@ -121,10 +123,20 @@ def test_a_checkpoint_nobody_serves__is_demanded_in_the_turn_before_slots_start_
     lacks = WorkStatus("absent", missing={"checkpoint": True, "places": [[0, None]], "asked_at": 1_055})
     work: Any = Told({train_name(after(view, UNKNOWN), SLOT): lacks})
     told = Ahead(work, BlockStore(tmp_path)).look_at(view, ME, Progress())
-    assert told.missing == {NEXT: Missing(1_055, {0: None})}
+    assert told.missing == {NEWEST: Missing(1_055, {0: None})}
     assert demanded(duties(view, THE_PROVIDER, told)) == [DemandChunk(checkpoints[1], 0, {0: None})]
     at_once = replace(view, terms=TERMS)
     assert Ahead(work, BlockStore(tmp_path)).look_at(at_once, ME, Progress()).missing == {}
+
+
+def test_an_aggregator_with_slots__demands_of_each_checkpoint_what_it_lacks_of_that_one():
+    commits, checkpoints = [commit(0), commit(1, start_root=root(0))], [made(0), made(1)]
+    view = delayed(seen(commits, checkpoints, 2), window_s=600, aggregator=ME, aggregator_due=OPENED + 400)
+    lacks = {"checkpoint": True, "places": [[0, None]], "asked_at": 1_055}
+    work: Any = Queue({train_name(view, SLOT): WorkStatus("absent", missing=lacks)})
+    assert [duty.claim for duty in demanded(duties(view, THE_PROVIDER, progress_of(work, view, ME)))] == [made(0)]
+    work = Queue({aggregate_name(view): WorkStatus("absent", missing=lacks)})
+    assert [duty.claim for duty in demanded(duties(view, THE_PROVIDER, progress_of(work, view, ME)))] == [made(1)]
 
 
 def test_a_delayed_job__is_trained_from_the_checkpoint_before__and_combined_with_the_newest(tmp_path: Path) -> None:
