@@ -157,7 +157,7 @@ def advancing(view: JobView) -> tuple[str, dict[str, Any]]:
 
 def _combination(view: JobView) -> str:
     run = _run(view)
-    results = sha256(b"".join(commit.scope.to_bytes(32, "big") + commit.root for commit in present(view)))
+    results = sha256(b"".join(c.scope.to_bytes(32, "big") + c.start_root + c.root for c in present(view)))
     return f"{view.job}-{run.round}-{run.start_root.hex()[:16]}-{results.hex()[:16]}"
 
 

@@ -109,6 +109,13 @@ def test_whoever_posts_a_claims_own_start_again__does_not_take_it_from_its_defen
         assert aggregate_request(later, {})["checkpoint"] == its_own
 
 
+def test_results_that_are_committed_again_after_a_rollback__are_combined_anew():
+    """They were of another start: under the one that the chain gives them now the same root holds nothing."""
+    before = delayed(seen([commit(2, start_root=root(1))], [made(0), made(1)], 2))
+    again = delayed(seen([commit(3, 2, root=before.commits[0].root)], [made(0), made(1)], 3, 2))
+    assert aggregate_name(before) != aggregate_name(again)
+
+
 def test_a_round_done_again__does_not_take_the_start_from_a_claim_that_was_made_before():
     again = replace(made(1), turn=3, cid=b"\xee" * 32)
     view = seen([commit(2), commit(4, 2)], [made(0), made(1), made(2), again], 4, 2)
