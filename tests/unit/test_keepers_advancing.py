@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from redis.exceptions import ConnectionError as BrokerGone
 
 from keepers import advancing as module
 from keepers.advancing import Ahead, Made, Prefetching, after, made_here
@@ -182,6 +183,28 @@ def test_training_from_a_root_that_the_chain_has_not__is_abandoned_at_the_next_s
     assert steps == [0, 1, 2]
     assert not log.finished("shard")
     assert WorkQueue(app, redis).status("shard").state == "absent"
+
+
+def test_training__goes_on_while_the_broker_does_not_answer(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    class Gone(Redis):
+        def get(self, key: str) -> Any:
+            if "newest" in key:
+                raise BrokerGone("gone")
+            return super().get(key)
+
+    def train(request: dict[str, Any], store: Any, progress: Any) -> dict[str, Any]:
+        progress(1, 1.0)
+        return {"done": 1}
+
+    tasks: dict[str, Any] = {}
+    app: Any = SimpleNamespace(task=lambda name, ignore_result: lambda body: tasks.update({name: body}))
+    app.send_task = lambda *_, **__: None
+    present: Any = SimpleNamespace(leaves=lambda *_: False, working=_Working, learn=lambda *_: None)
+    log = WorkLog(Gone())
+    bind(app, log, BlockStore(tmp_path), {TRAIN: train}, presence=present)
+    tasks[TRAIN]("shard", {"job": 1, "round": 3, "start_root": MADE.root.hex()})
+    assert log.finished("shard")
+    assert "the broker does not answer: gone" in caplog.text
 
 
 class _Working:
