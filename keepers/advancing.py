@@ -34,6 +34,7 @@ TIMEOUT_S = 30.0  # for one file
 AGAIN_AFTER_S = 2.0
 ATTEMPTS = 5
 AT_ONCE = 8
+OTHERS = 8  # that are asked with a claim's author at first
 WAIT_S = 0.5  # for the last claims of a turn, in one look at the chain: another look would take longer
 LOOK_S = 0.01
 
@@ -123,7 +124,8 @@ class Prefetching:
                 if known is not None or failed >= ATTEMPTS or time.monotonic() < again_at:
                     continue
                 self._here[commit.bundle] = False
-            self._pool.submit(self._fetch, raw_cid(view.terms.manifest), view.job, commit)
+            source = self._store if failed else self._of(commit.operator)
+            self._pool.submit(self._fetch, raw_cid(view.terms.manifest), view.job, commit, source)
         return frozenset(found)
 
     def wait(self, view: JobView, wait_s: float) -> frozenset[int]:
@@ -135,9 +137,9 @@ class Prefetching:
             found = self.look_at(view)
         return found
 
-    def _fetch(self, manifest: str, job: int, commit: Commit) -> None:
+    def _fetch(self, manifest: str, job: int, commit: Commit, source: Store) -> None:
         try:
-            self._bring(manifest, commit)
+            self._bring(manifest, commit, source)
         except (ZooError, OSError, ValueError) as error:
             with self._lock:
                 failed = self._tried.get(commit.bundle, (0, 0.0))[0] + 1
@@ -149,28 +151,27 @@ class Prefetching:
                 self._here[commit.bundle] = True
             self._wake()
 
-    def _bring(self, manifest: str, commit: Commit) -> None:
-        store = self._of(commit.operator)
+    def _bring(self, manifest: str, commit: Commit, source: Store) -> None:
         if manifest not in self._parts:
             self._parts[manifest] = Parts.of_job(self._store, manifest, timeout_s=TIMEOUT_S)
         parts = self._parts[manifest]
         most = transport.largest(parts.shapes, parts.hashes)
-        data = store.read(raw_cid(commit.bundle), max_bytes=prover.MAX_BUNDLE_BYTES, timeout_s=TIMEOUT_S)
+        data = source.read(raw_cid(commit.bundle), max_bytes=prover.MAX_BUNDLE_BYTES, timeout_s=TIMEOUT_S)
         results = prover.parse_bundle(data).results
         if len(results) != commit.count:
             raise BadInputs(f"a bundle of {len(results)} results, committed were {commit.count}")
         for result in results:
-            store.open(result.update, max_bytes=most, timeout_s=TIMEOUT_S).close()
+            source.open(result.update, max_bytes=most, timeout_s=TIMEOUT_S).close()
 
     def _of(self, author: int) -> Store:
-        """The store, asking an author that serves blocks before all others."""
+        """The store, asking an author that serves blocks before all others, and of these only some: a network has thousands."""
         with self._lock:
             url = self._endpoints.get(author)
             if url not in self._peers or not isinstance(self._store, BlockStore):
                 return self._store
             if author not in self._by_author:
-                peers = [url, *(peer for peer in self._peers if peer != url)]
-                self._by_author[author] = BlockStore(self._store.root, peers)
+                others = [peer for peer in self._peers if peer != url][:OTHERS]
+                self._by_author[author] = BlockStore(self._store.root, [url, *others])
             return self._by_author[author]
 
 
