@@ -15,14 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
-from keepers.orders import Progress
+from keepers.gathering import missing_of, trained
+from keepers.orders import NEWEST, Progress
 from keepers.requests import advance_name, aggregate_name, present, present_mask
 from keepers.work import WorkQueue
 from node import prover
 from node.errors import BadInputs
-from node.fetching import NOT_HAD
 from zoo_compute import transport
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit, JobState, JobView
+from zoo_compute.errors import ZooError
 from zoo_compute.retention import round_tag
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.cid import digest_of, raw_cid
@@ -34,6 +35,7 @@ TIMEOUT_S = 30.0  # for one file
 AGAIN_AFTER_S = 2.0
 ATTEMPTS = 5
 AT_ONCE = 8
+OTHERS = 8  # that are asked with a claim's author at first
 WAIT_S = 0.5  # for the last claims of a turn, in one look at the chain: another look would take longer
 LOOK_S = 0.01
 
@@ -101,17 +103,15 @@ class Prefetching:
         self._here: dict[bytes, bool] = {}  # by bundle: whether it is here whole; False while it is being fetched
         self._tried: dict[bytes, tuple[int, float]] = {}  # by bundle: attempts that failed, and when the next may begin
         self._parts: dict[str, Parts] = {}  # by manifest
-        self._by_author: dict[int, BlockStore] = {}
-        self._peers: Sequence[str] = ()
+        self._by_author: dict[int, BlockStore] = {}  # of those who committed: a network has far more operators
+        self._peers: list[str] = []
+        self._endpoints: dict[int, str] = {}
 
     def set_peers(self, peers: Sequence[str], endpoints: Mapping[int, str]) -> None:
         """peers: whom to ask; endpoints: by operator, of those among them that are its own."""
-        if isinstance(self._store, BlockStore) and list(peers) != list(self._peers):
-            first = {operator: url for operator, url in endpoints.items() if url in peers}
-            root = self._store.root
-            stores = {n: BlockStore(root, [url, *(p for p in peers if p != url)]) for n, url in first.items()}
-            with self._lock:
-                self._peers, self._by_author = list(peers), stores
+        with self._lock:
+            if (list(peers), endpoints) != (self._peers, self._endpoints):
+                self._peers, self._endpoints, self._by_author = list(peers), dict(endpoints), {}
 
     def look_at(self, view: JobView) -> frozenset[int]:
         """Begin to fetch what is new of the open turn; the seats whose claims are here whole."""
@@ -125,7 +125,8 @@ class Prefetching:
                 if known is not None or failed >= ATTEMPTS or time.monotonic() < again_at:
                     continue
                 self._here[commit.bundle] = False
-            self._pool.submit(self._fetch, raw_cid(view.terms.manifest), view.job, commit)
+            source = self._store if failed else self._of(commit.operator)
+            self._pool.submit(self._fetch, raw_cid(view.terms.manifest), view.job, commit, source)
         return frozenset(found)
 
     def wait(self, view: JobView, wait_s: float) -> frozenset[int]:
@@ -137,10 +138,10 @@ class Prefetching:
             found = self.look_at(view)
         return found
 
-    def _fetch(self, manifest: str, job: int, commit: Commit) -> None:
+    def _fetch(self, manifest: str, job: int, commit: Commit, source: Store) -> None:
         try:
-            updates = self._bring(manifest, commit)
-        except (*NOT_HAD, ValueError) as error:
+            updates = self._bring(manifest, commit, source)
+        except (ZooError, OSError, ValueError) as error:
             with self._lock:
                 failed = self._tried.get(commit.bundle, (0, 0.0))[0] + 1
                 self._tried[commit.bundle] = (failed, time.monotonic() + AGAIN_AFTER_S)
@@ -157,22 +158,32 @@ class Prefetching:
         try:
             for cid in updates if isinstance(self._store, BlockStore) else ():
                 self._store.pin(cid, timeout_s=TIMEOUT_S, tag=tag)
-        except NOT_HAD as error:
+        except (ZooError, OSError) as error:
             log.warning("an update is not kept: %s", error)
 
-    def _bring(self, manifest: str, commit: Commit) -> list[str]:
-        store = self._by_author.get(commit.operator, self._store)
+    def _bring(self, manifest: str, commit: Commit, source: Store) -> list[str]:
         if manifest not in self._parts:
             self._parts[manifest] = Parts.of_job(self._store, manifest, timeout_s=TIMEOUT_S)
         parts = self._parts[manifest]
         most = transport.largest(parts.shapes, parts.hashes)
-        data = store.read(raw_cid(commit.bundle), max_bytes=prover.MAX_BUNDLE_BYTES, timeout_s=TIMEOUT_S)
+        data = source.read(raw_cid(commit.bundle), max_bytes=prover.MAX_BUNDLE_BYTES, timeout_s=TIMEOUT_S)
         results = prover.parse_bundle(data).results
         if len(results) != commit.count:
             raise BadInputs(f"a bundle of {len(results)} results, committed were {commit.count}")
         for result in results:
-            store.open(result.update, max_bytes=most, timeout_s=TIMEOUT_S).close()
+            source.open(result.update, max_bytes=most, timeout_s=TIMEOUT_S).close()
         return [result.update for result in results]
+
+    def _of(self, author: int) -> Store:
+        """The store, asking an author that serves blocks before all others, and of these only some: a network has thousands."""
+        with self._lock:
+            url = self._endpoints.get(author)
+            if url not in self._peers or not isinstance(self._store, BlockStore):
+                return self._store
+            if author not in self._by_author:
+                others = [peer for peer in self._peers if peer != url][:OTHERS]
+                self._by_author[author] = BlockStore(self._store.root, [url, *others])
+            return self._by_author[author]
 
 
 class Ahead:
@@ -196,11 +207,21 @@ class Ahead:
             if run.round == begun[0] and run.start_root != begun[1]:
                 posted, found = run.start_root.hex(), begun[1].hex()
                 log.error("job %d: checkpoint %d is %s on chain, %s as made here", view.job, run.round, posted, found)
+        if view.delay and not run.waits:
+            progress = self._with_missing(view, operator, progress)
         if not progress.advances or not view.held_by(operator):
             return progress
         made = made_here(self.work, view, operator) is not None
         waits_s = 0.0 if made or not view.inputs_complete(view.now) else WAIT_S
         return replace(progress, here=self.files.wait(view, waits_s), advanced=made)
+
+    def _with_missing(self, view: JobView, operator: int, progress: Progress) -> Progress:
+        """With what the next turn of a delayed job lacks of the checkpoint that it starts from."""
+        follows, mine = after(view, UNKNOWN), view.held_by(operator).values()
+        for status in (trained(self.work, follows, slot) for seat in mine for slot in seat.slots):
+            if status.missing and status.missing["checkpoint"]:
+                return replace(progress, missing={**progress.missing, NEWEST: missing_of(status.missing)})
+        return progress
 
     def begin(self, view: JobView, operator: int) -> JobView:
         """The job as it will be with the checkpoint that was made here, to train from."""

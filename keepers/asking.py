@@ -1,14 +1,15 @@
 """What a keeper fetches of others' claims and makes of them, demands on chain when it is not served, and which demands it ends.
 
 Pure decisions over one snapshot, as in `duties`. A keeper demands only what keeps it from its own duty: the aggregator what
-it combines, the holder of a seat the checkpoint it trains from. Demands of such lanes hold the turn's clocks.
+it combines, the holder of a seat the checkpoint it trains from, of a delayed job already in the turn before: when its own
+begins, the window for demands may be over. Demands of such lanes hold the turn's clocks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from keepers.orders import Advance, DemandChunk, Duty, Fetch, Me, Missing, Progress, Send, Train
+from keepers.orders import NEWEST, Advance, DemandChunk, Duty, Fetch, Me, Missing, Progress, Send, Train
 from keepers.requests import present
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Claim, JobView, Run
@@ -20,13 +21,13 @@ def gathers(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Dut
     if run.aggregator == me.operator:
         yield from (Fetch(commit.seat) for commit in present(view) if commit.seat not in progress.fetched)
     for seat, missing in progress.missing.items():
-        claim, lane = _claim_of(view, run, me, seat), _lane(view, run, me)
+        claim, lane = _claim_of(view, run, seat), _lane(view, run, me)
         if claim is None or claim.final or lane is None or claim.operator == me.operator:
             continue
         asked = [d for d in view.demands if d.lane == lane and d.claim.fields == claim.fields]
         if _is_due(view, run, me, claim, lane, missing, asked):
             yield DemandChunk(claim, lane, missing.places)
-        if seat != AGGREGATOR_SEAT and any(d.end and not d.refunded for d in asked):
+        if seat < AGGREGATOR_SEAT and any(d.end and not d.refunded for d in asked):
             # Its author shows 4 KiB at a time and serves nothing: what follows from the turn's inputs is computed anew.
             known = progress.trained | progress.given_up
             yield from (Train(slot) for slot in missing.places if slot not in known)
@@ -70,9 +71,9 @@ def deposited(view: JobView, operator: int) -> int:
     return sum(demand.deposit for demand in view.demands if demand.lane in lanes and not demand.refunded)
 
 
-def _claim_of(view: JobView, run: Run, me: Me, seat: int) -> Claim | None:
-    if seat == AGGREGATOR_SEAT:
-        return view.checkpoint_of(run.round, run.start_root if run.aggregator == me.operator else view.slots_root)
+def _claim_of(view: JobView, run: Run, seat: int) -> Claim | None:
+    if seat in (AGGREGATOR_SEAT, NEWEST):
+        return view.checkpoint_of(run.round, run.start_root if seat == NEWEST else view.slots_root, run.turn)
     return next((commit for commit in present(view) if commit.seat == seat), None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from keepers.orders import Missing, Progress
+from keepers.orders import NEWEST, Missing, Progress
 from keepers.requests import (
     aggregate_name,
     fetch_name,
@@ -34,13 +34,13 @@ def progress_of(work: WorkQueue, view: JobView, operator: int) -> Progress:
         return Progress(slot_s)
     aggregates, combined = view.run.aggregator == operator, work.status(aggregate_name(view))
     fetched = {c.seat: work.status(fetch_name(c, view.job)) for c in present(view)} if aggregates else {}
-    missing = {seat: _missing(s.missing) for seat, s in fetched.items() if s.missing}
+    missing = {seat: missing_of(s.missing) for seat, s in fetched.items() if s.missing}
     held = [seat.slots for n, seat in view.held_by(operator).items() if view.run.missing >> n & 1]
     slots = {slot for run in held for slot in run} | {slot for each in missing.values() for slot in each.places}
     states = {slot: trained(work, view, slot) for slot in slots}
     for status in (*states.values(), combined):
         if status.missing and status.missing["checkpoint"]:
-            missing[AGGREGATOR_SEAT] = _missing(status.missing)
+            missing[NEWEST if view.delay and status is combined else AGGREGATOR_SEAT] = missing_of(status.missing)
     return Progress(
         slot_s,
         trained=frozenset(slot for slot, status in states.items() if status.state == "done"),
@@ -91,6 +91,6 @@ def bundles_fetched(work: WorkQueue, view: JobView) -> dict[int, str]:
     return {seat: result["bundle"] for seat, result in fetched.items() if result}
 
 
-def _missing(told: dict[str, Any]) -> Missing:
+def missing_of(told: dict[str, Any]) -> Missing:
     """As a worker told it (node.errors.Withheld)."""
     return Missing(told["asked_at"], {slot: place and (place[0], place[1]) for slot, place in told["places"]})

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from zoo_compute.chain.views import Claim, Kind
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Claim, Kind
+
+# No seat: of a delayed job the newest checkpoint, which the open turn's slots do not start from.
+NEWEST = AGGREGATOR_SEAT + 1
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,8 @@ class Progress:
 
     slot_s: timed seconds of one slot-round (None: not timed). trained, given_up: slots of the open round. failed: the inputs could
     not be fetched, are not what was committed to, or do not fit this machine. fetched: seats whose claims of the open turn are here.
-    missing: by seat whose claim it is of; the aggregator's seat: of the checkpoint that the open turn starts from.
+    missing: by seat whose claim it is of; the aggregator's seat: of the checkpoint that the open turn's slots start from; NEWEST: of
+    the one that a delayed job's aggregation and next turn do.
     carries: a slot's round goes on from what its last one left. advances: combining a turn's updates takes fewer bytes than the
     next checkpoint has. here: seats whose claims of the open turn are in my store. advanced: what the open turn makes is known here.
     """

@@ -23,8 +23,8 @@ from zoo_compute.spec.games import Result
 from zoo_compute.store.cid import raw_cid
 
 
-def _base(view: JobView, round_: int, start_root: bytes) -> dict[str, Any]:
-    made_by = view.checkpoint_of(round_, start_root) if round_ else None
+def _base(view: JobView, turn: int, round_: int, start_root: bytes) -> dict[str, Any]:
+    made_by = view.checkpoint_of(round_, start_root, turn) if round_ else None
     return {
         "job": view.job,
         "manifest": raw_cid(view.terms.manifest),
@@ -51,7 +51,7 @@ def prepare_name(view: JobView) -> str:
 
 
 def prepare_request(view: JobView) -> dict[str, Any]:
-    return _base(view, 0, view.checkpoint_roots[0])
+    return _base(view, 0, 0, view.checkpoint_roots[0])
 
 
 def train_name(view: JobView, slot: int, carry: int = 1) -> str:
@@ -70,7 +70,7 @@ def train_request(view: JobView, slot: int, carry: int = 1, private: str | None 
     """private: what my worker kept of the slot's last round."""
     run = _run(view)
     given = {"slot": slot, "before": _links(view, _training(view, slot, carry)), "private": private}
-    return {**_base(view, run.round, view.slots_root), **given, "asked_at": view.now}
+    return {**_base(view, run.turn, run.round, view.slots_root), **given, "asked_at": view.now}
 
 
 def trained_before(view: JobView, slot: int, carry: int) -> str | None:
@@ -123,7 +123,7 @@ def _links(view: JobView, before: Sequence[Commit]) -> list[dict[str, Any]]:
     """As `before` of a request (node.private)."""
     names, found = ("round", "checkpoint", "start_root"), []
     for each in before:
-        base = _base(view, each.round, each.start_root)
+        base = _base(view, each.turn, each.round, each.start_root)
         claim = {"bundle": raw_cid(each.bundle), "root": each.root.hex(), "operator": each.operator}
         found.append({**{name: base[name] for name in names}, **claim})
     return found
@@ -157,7 +157,7 @@ def advancing(view: JobView) -> tuple[str, dict[str, Any]]:
 
 def _combination(view: JobView) -> str:
     run = _run(view)
-    results = sha256(b"".join(commit.scope.to_bytes(32, "big") + commit.root for commit in present(view)))
+    results = sha256(b"".join(c.scope.to_bytes(32, "big") + c.start_root + c.root for c in present(view)))
     return f"{view.job}-{run.round}-{run.start_root.hex()[:16]}-{results.hex()[:16]}"
 
 
@@ -174,7 +174,7 @@ def aggregate_request(view: JobView, fetched: Mapping[int, str]) -> dict[str, An
         }
         for c in present(view)
     ]
-    return {**_base(view, run.round, run.start_root), "bundles": bundles, "asked_at": view.now}
+    return {**_base(view, run.turn, run.round, run.start_root), "bundles": bundles, "asked_at": view.now}
 
 
 def fetch_name(commit: Commit, job: int) -> str:
@@ -185,7 +185,7 @@ def fetch_request(view: JobView, commit: Commit, bundle: str, answer_s: int) -> 
     """A commitment's results. Half of the time in which they can be demanded is left for demanding them."""
     left_s = commit.deadline - 2 * answer_s - view.now
     return {
-        **_base(view, commit.round, commit.start_root),
+        **_base(view, commit.turn, commit.round, commit.start_root),
         "slots": list(commit.slots),
         "operator": commit.operator,
         "bundle": bundle,
@@ -203,7 +203,7 @@ def verify_name(commit: Commit, job: int, slot: int, shown: Result | None = None
 def verify_request(view: JobView, commit: Commit, slot: int, shown: Result | None) -> dict[str, Any]:
     """Judged by the state the claim itself says it starts from. shown: the slot's result as an answer on chain has it."""
     return {
-        **_base(view, commit.round, commit.start_root),
+        **_base(view, commit.turn, commit.round, commit.start_root),
         "slot": slot,
         "slots": list(commit.slots),
         "operator": commit.operator,
@@ -221,7 +221,7 @@ def check_name(made: Checkpoint, job: int) -> str:
 def check_request(view: JobView, made: Checkpoint) -> dict[str, Any]:
     """An aggregation, combined again."""
     return {
-        **_base(view, made.round, made.start_root),
+        **_base(view, made.turn, made.round, made.start_root),
         "operator": made.operator,
         "root": made.root.hex(),
         "bundles": _combined(view, made),
@@ -266,7 +266,7 @@ def move_request(view: JobView, claim: Claim, game: GameView, side: str, folder:
     aggregated = _kept_before(view, claim)
     follows = aggregated is not None and aggregated.turn == claim.turn - 1
     return {
-        **_base(view, claim.round, claim.start_root),
+        **_base(view, claim.turn, claim.round, claim.start_root),
         "slot": game.frame.slot,
         "bundles": bundles,
         "before": _links(view, _before(view, claim, game.frame.slot)),

@@ -62,8 +62,9 @@ class WorkQueue:
             return status if status.state == "running" else WorkStatus("queued")
         self._redis.set(key, time.time(), ex=RESULT_TTL_S)
         self._app.send_task(task, args=[name, request], queue=queue)
-        if self._redis.exists(f"zoo:begun:{name}"):
-            # And lost since: others' work waits for it, so it goes before what was sent later.
+        if int(self._redis.get(f"zoo:begun:{name}") or 0) == 1:
+            # And lost with its worker: others' work waits for it, so it goes before what was sent later. But once: what
+            # takes one worker after another with it must not keep all else waiting.
             self._redis.lmove(queue, queue, "LEFT", "RIGHT")
         return WorkStatus("queued")
 
@@ -172,7 +173,8 @@ class WorkLog:
         if not self._redis.set(key, self._worker, nx=True, ex=LEASE_S):
             yield False
             return
-        self._redis.set(f"zoo:begun:{name}", self._worker, ex=RESULT_TTL_S)
+        self._redis.incr(f"zoo:begun:{name}")  # by workers that did not live to see its end
+        self._redis.expire(f"zoo:begun:{name}", RESULT_TTL_S)
         self.forget(name)
         stop = threading.Event()
 
@@ -187,7 +189,7 @@ class WorkLog:
         finally:
             stop.set()
             thread.join()
-            self._redis.delete(key)
+            self._redis.delete(key, f"zoo:begun:{name}")
 
     def record(self, name: str, result: dict[str, Any]) -> None:
         self._redis.set(f"zoo:by:{name}", self._worker, ex=RESULT_TTL_S)

@@ -16,6 +16,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from celery import Celery
+from redis.exceptions import RedisError
 
 from keepers.app import KEEPER_QUEUE, MOVE_QUEUE, WATCH, WORK_QUEUE
 from keepers.presence import PAUSE_S, Presence
@@ -107,7 +108,12 @@ def _while_wanted(body: Callable[..., dict[str, Any]], worklog: WorkLog) -> Body
 
     def train(request: dict[str, Any], store: Store) -> dict[str, Any]:
         def progress(step: int, loss: float) -> None:
-            if not worklog.is_wanted(request):
+            try:
+                wanted = worklog.is_wanted(request)
+            except RedisError as error:  # a broker that is gone for a moment takes no training with it
+                log.warning("the broker does not answer: %s", error)
+                return
+            if not wanted:
                 raise NotWanted(f"round {request['round']} does not start from {request['start_root']}")
 
         return body(request, store, progress=progress)

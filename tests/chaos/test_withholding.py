@@ -87,3 +87,21 @@ def test_a_checkpoint_that_is_withheld__is_demanded_by_who_trains_from_it_and_ma
     assert (first.state, first.round, again.round) == (ClaimState.CONVICTED, 0, 0)
     assert again.operator == number_of(network, "beta")
     assert again.root == first.root, "nothing was false: the same round gives the same checkpoint"
+
+
+def test_a_checkpoint_of_a_delayed_job__is_demanded_a_turn_before_slots_start_from_it(
+    network: LocalNetwork, delta: Daemon
+) -> None:
+    """Were it demanded when their turn begins, its claim would be final by then."""
+    job, number = post(network, rounds=3, delay=1), number_of(network, "delta")
+    until(network, job, "the start of the job", lambda v: v.state == JobState.RUNNING)
+    delta.kill("gateway", hold=True)
+    until(network, job, "delta's checkpoint", lambda v: v.checkpoints)
+    delta.kill("keeper", hold=True)
+    view = until(network, job, "a checkpoint of another", lambda v: len(v.checkpoints) > 1)
+    [demand] = [demand for demand in view.demands if demand.end == "void"]
+    assert (demand.lane, demand.claim.operator, demand.claim.seat) == (0, number, AGGREGATOR_SEAT)
+    first, again = view.checkpoints
+    assert (again.turn, again.round, again.operator) == (2, 0, number_of(network, "beta"))
+    assert {c.start_root for c in view.commits if c.turn == 1} == {first.start_root}, "it was not needed yet"
+    assert again.root == first.root

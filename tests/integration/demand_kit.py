@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from keepers.localnet import LocalNetwork, OperatorPlan
@@ -21,14 +21,18 @@ PLANS = (
 )
 
 
-def post(network: LocalNetwork, rounds: int = 1) -> int:
+_seeds = count(1)  # the same job is not posted twice
+
+
+def post(network: LocalNetwork, rounds: int = 1, delay: int = 0) -> int:
     """A new job of two slots, whose claims stand open to demands for a minute."""
     training = TINY["training"] | {
         "rounds": rounds,
         "slots": 2,
         "quorum": 1,
         "inner_steps": 4,
-        "seed": random.getrandbits(31),
+        "seed": next(_seeds),
+        "delay": delay,
     }
     return submit(
         network, TINY | {"training": training, "limits": {"slot_s": 30, "aggregate_s": 30, "reexecute_s": 20}}

@@ -8,7 +8,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +135,7 @@ def test_distributed_trainer__submits_in_the_seeds_shape(client: Client, place: 
         nodes=2,
         budget_tokens=500,
         max_budget=30,
-        training={"inner_steps": 4, "batch_size": 4, "seed": int(time.time())},
+        training={"inner_steps": 4, "batch_size": 4, "seed": 4711},
         limits={"slot_s": 40, "aggregate_s": 30, "reexecute_s": 2},
         client=client,
     )

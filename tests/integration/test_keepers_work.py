@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,35 @@ def test_work_that_was_begun_and_lost__is_taken_before_what_waits(server, queue)
         queue.submit("work.train", "first", {})
     queue.submit("work.train", "fourth", {})
     assert [taken(server[1]) for _ in range(4)] == ["first", "second", "third", "fourth"]
+
+
+def test_work_that_took_two_workers_with_it__waits_its_turn(server, queue):
+    names = ["shard", "second", "third"]
+    for name in names:
+        queue.submit("work.train", name, {})
+    assert taken(server[1]) == "shard"
+    log = WorkLog(server[1], "test-0")
+    with ExitStack() as dead:  # no worker leaves its lease
+        dead.enter_context(log.lease("shard"))
+        log.give_up()
+        queue.submit("work.train", "shard", {})
+        assert taken(server[1]) == "shard"
+        dead.enter_context(log.lease("shard"))
+        log.give_up()
+        queue.submit("work.train", "shard", {})
+        assert [taken(server[1]) for _ in names] == ["second", "third", "shard"]
+
+
+def test_work_that_lacks_what_others_do_not_serve__is_tried_again_behind_what_waits(server, queue, tmp_path):
+    def withheld(request, store):
+        raise Withheld("the checkpoint", {0: None}, checkpoint=True)
+
+    for name in ("shard", "second"):
+        queue.submit("work.train", name, {})
+    assert taken(server[1]) == "shard"
+    run(withheld, WorkLog(server[1]), BlockStore(tmp_path / "store"), "shard", {})
+    queue.submit("work.train", "shard", {})
+    assert [taken(server[1]) for _ in range(2)] == ["second", "shard"]
 
 
 def test_the_keeper_is_called__when_nothing_of_the_round_is_taken_next_and_it_would_not_look_anyway(server, queue):

@@ -9,18 +9,23 @@ from typing import Any
 
 import pytest
 
-from keepers.advancing import UNKNOWN, after
+from keepers.advancing import UNKNOWN, Ahead, after
 from keepers.duties import duties
-from keepers.orders import Aggregate, Progress, Train
-from keepers.requests import train_name, train_request
+from keepers.gathering import progress_of
+from keepers.orders import NEWEST, Aggregate, DemandChunk, Missing, Progress, Train
+from keepers.requests import aggregate_name, aggregate_request, train_name, train_request, verify_request
+from keepers.work import WorkStatus
 from node import worker
 from node.errors import BadInputs
 from node.replay import simulate
 from tests.unit.node_jobs import publish
 from tests.unit.test_compression import files_of, job_of
+from tests.unit.test_keepers_advancing import Told
+from tests.unit.test_keepers_asking import THE_PROVIDER, demanded
 from tests.unit.test_keepers_carrying import SLOT, commit, made, root, seen
 from tests.unit.test_keepers_duties import (
     CHAIR,
+    ME,
     ME_AGGREGATOR,
     ME_PROVIDER,
     OPENED,
@@ -32,7 +37,9 @@ from tests.unit.test_keepers_duties import (
     WHOLE,
     view,
 )
+from tests.unit.test_keepers_gathering import Queue
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobView
+from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import raw_cid
 
 
@@ -85,6 +92,58 @@ def test_a_delayed_turn_after_a_rollback__starts_from_the_checkpoint_itself():
     first = delayed(seen([], [], 0))
     assert first.slots_root == root(0)
     assert train_request(first, SLOT)["checkpoint"] is None
+
+
+def test_whoever_posts_a_claims_own_start_again__does_not_take_it_from_its_defence():
+    """Its false claim has the root that the next slots start from, and names a file that nobody has."""
+    for turn in (0, 3):
+        false = replace(made(turn), root=root(turn), cid=b"\xee" * 32)
+        honest = commit(turn + 1, start_root=root(turn))
+        later = seen([honest], [*(made(before) for before in range(turn)), false], turn + 1)
+        later = delayed(later, start_root=root(turn))
+        later = replace(later, checkpoint_roots={0: root(0)})
+        assert later.slots_root == root(turn)
+        its_own = raw_cid(root(turn)) if turn else None
+        assert train_request(later, SLOT)["checkpoint"] == its_own
+        assert verify_request(later, honest, SLOT, None)["checkpoint"] == its_own
+        assert aggregate_request(later, {})["checkpoint"] == its_own
+
+
+def test_results_that_are_committed_again_after_a_rollback__are_combined_anew():
+    """They were of another start: under the one that the chain gives them now the same root holds nothing."""
+    before = delayed(seen([commit(2, start_root=root(1))], [made(0), made(1)], 2))
+    again = delayed(seen([commit(3, 2, root=before.commits[0].root)], [made(0), made(1)], 3, 2))
+    assert aggregate_name(before) != aggregate_name(again)
+
+
+def test_a_round_done_again__does_not_take_the_start_from_a_claim_that_was_made_before():
+    again = replace(made(1), turn=3, cid=b"\xee" * 32)
+    view = seen([commit(2), commit(4, 2)], [made(0), made(1), made(2), again], 4, 2)
+    first, second = (verify_request(view, claim, SLOT, None)["checkpoint"] for claim in view.commits)
+    assert (first, second) == (raw_cid(root(2)), raw_cid(again.cid))
+
+
+def test_a_checkpoint_nobody_serves__is_demanded_in_the_turn_before_slots_start_from_it(tmp_path: Path):
+    """When their own turn begins, the claim may be final: then nothing could be demanded, and they would be late."""
+    commits, checkpoints = [commit(0), commit(1, start_root=root(0))], [made(0), made(1)]
+    view = delayed(seen(commits, checkpoints, 2), window_s=600, missing=0b10, committed=2)
+    lacks = WorkStatus("absent", missing={"checkpoint": True, "places": [[0, None]], "asked_at": 1_055})
+    work: Any = Told({train_name(after(view, UNKNOWN), SLOT): lacks})
+    told = Ahead(work, BlockStore(tmp_path)).look_at(view, ME, Progress())
+    assert told.missing == {NEWEST: Missing(1_055, {0: None})}
+    assert demanded(duties(view, THE_PROVIDER, told)) == [DemandChunk(checkpoints[1], 0, {0: None})]
+    at_once = replace(view, terms=TERMS)
+    assert Ahead(work, BlockStore(tmp_path)).look_at(at_once, ME, Progress()).missing == {}
+
+
+def test_an_aggregator_with_slots__demands_of_each_checkpoint_what_it_lacks_of_that_one():
+    commits, checkpoints = [commit(0), commit(1, start_root=root(0))], [made(0), made(1)]
+    view = delayed(seen(commits, checkpoints, 2), window_s=600, aggregator=ME, aggregator_due=OPENED + 400)
+    lacks = {"checkpoint": True, "places": [[0, None]], "asked_at": 1_055}
+    work: Any = Queue({train_name(view, SLOT): WorkStatus("absent", missing=lacks)})
+    assert [duty.claim for duty in demanded(duties(view, THE_PROVIDER, progress_of(work, view, ME)))] == [made(0)]
+    work = Queue({aggregate_name(view): WorkStatus("absent", missing=lacks)})
+    assert [duty.claim for duty in demanded(duties(view, THE_PROVIDER, progress_of(work, view, ME)))] == [made(1)]
 
 
 def test_a_delayed_job__is_trained_from_the_checkpoint_before__and_combined_with_the_newest(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from redis.exceptions import ConnectionError as BrokerGone
 
 from keepers import advancing as module
 from keepers.advancing import Ahead, Made, Prefetching, after, made_here
@@ -27,6 +29,7 @@ from tests.unit.test_keepers_work import Redis
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Claim, Commit, JobView
 from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import digest_of, raw_cid
+from zoo_compute.store.errors import StoreFull
 
 MADE = Made(b"\7" * 32, raw_cid(b"\6" * 32))
 THEIRS = replace(CLAIM, seat=1, operator=OTHER, scope=2 << 16 | 4, bundle=b"\4" * 32)
@@ -182,6 +185,28 @@ def test_training_from_a_root_that_the_chain_has_not__is_abandoned_at_the_next_s
     assert WorkQueue(app, redis).status("shard").state == "absent"
 
 
+def test_training__goes_on_while_the_broker_does_not_answer(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    class Gone(Redis):
+        def get(self, key: str) -> Any:
+            if "newest" in key:
+                raise BrokerGone("gone")
+            return super().get(key)
+
+    def train(request: dict[str, Any], store: Any, progress: Any) -> dict[str, Any]:
+        progress(1, 1.0)
+        return {"done": 1}
+
+    tasks: dict[str, Any] = {}
+    app: Any = SimpleNamespace(task=lambda name, ignore_result: lambda body: tasks.update({name: body}))
+    app.send_task = lambda *_, **__: None
+    present: Any = SimpleNamespace(leaves=lambda *_: False, working=_Working, learn=lambda *_: None)
+    log = WorkLog(Gone())
+    bind(app, log, BlockStore(tmp_path), {TRAIN: train}, presence=present)
+    tasks[TRAIN]("shard", {"job": 1, "round": 3, "start_root": MADE.root.hex()})
+    assert log.finished("shard")
+    assert "the broker does not answer: gone" in caplog.text
+
+
 class _Working:
     def __enter__(self) -> None: ...
     def __exit__(self, *_: object) -> None: ...
@@ -277,3 +302,35 @@ def test_a_bundle_of_other_slots_than_were_committed__is_not_here(played: SmallJ
     prefetching = Prefetching(played.store, Woken())
     lied = replace(view, commits=(view.commits[0], false))
     assert prefetching.wait(lied, 10) == {0}
+
+
+def test_an_author_is_asked_before_others__and_who_committed_nothing_costs_nothing(
+    played: SmallJob, monkeypatch: pytest.MonkeyPatch
+):
+    opened: list[list[str]] = []
+
+    class Counted(BlockStore):
+        def __init__(self, root: Path, peers: Sequence[str] = ()) -> None:
+            opened.append(list(peers))
+            super().__init__(root, peers)
+
+    monkeypatch.setattr(module, "BlockStore", Counted)
+    prefetching = Prefetching(Counted(played.store.root), Woken())
+    peers = [f"http://127.0.0.1:{number}" for number in range(9_000, 9_040)]
+    prefetching.set_peers(peers, dict(enumerate(peers, start=OTHER)))
+    assert prefetching.wait(committed(played), 10) == {0, 1}
+    assert opened == [[], peers[: 1 + module.OTHERS]], "of the one that committed and serves"
+
+
+def test_a_full_disk__is_told__and_nobody_waits_for_what_was_given_up(
+    played: SmallJob, caplog: pytest.LogCaptureFixture
+):
+    class Full(BlockStore):
+        def open(self, *_: Any, **__: Any) -> Any:
+            raise StoreFull("no room left")
+
+    prefetching = Prefetching(Full(played.store.root), Woken())
+    began = time.monotonic()
+    assert prefetching.wait(committed(played), 10) == set()
+    assert time.monotonic() - began < 5
+    assert caplog.text.count("no room left") == 2

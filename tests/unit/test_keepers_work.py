@@ -35,6 +35,12 @@ class Redis:
         for key in keys:
             self.values.pop(key, None)
 
+    def incr(self, key: str) -> int:
+        self.values[key] = self.values.get(key, 0) + 1
+        return int(self.values[key])
+
+    def expire(self, key: str, seconds: int) -> None: ...
+
     def exists(self, key: str) -> bool:
         return key in self.values
 

@@ -345,14 +345,18 @@ class JobView:
         line = [self.checkpoint_of(round_) for round_ in range(1, self.done + 1)]
         return max((c.round + 1 for c in line if c and (oldest is None or c.turn < oldest)), default=0)
 
-    def checkpoint_of(self, round_: int, start_root: bytes | None = None) -> Checkpoint | None:
-        """The newest aggregation that made the checkpoint `round_` starts from, with this root; None for the initial state.
+    def checkpoint_of(self, round_: int, start_root: bytes | None = None, turn: int | None = None) -> Checkpoint | None:
+        """The aggregation that made the checkpoint which `round_` starts from, with this root, before `turn`; None for the initial state.
 
-        In a delayed job that may be the one before.
+        In a delayed job that may be the one before. Of several with this root it is one of the earliest round, and of those the
+        newest: whoever later posts the same root with a file that nobody has must not take a claim's start from its defence.
         """
         root = self.checkpoint_roots.get(round_) if start_root is None else start_root
-        found = [c for c in self.checkpoints if 0 <= round_ - 1 - c.round <= self.delay and c.root == root]
-        return found[-1] if found else None
+        oldest = round_ - 1 - (0 if start_root is None else self.delay)
+        if oldest < 0 and root == self.checkpoint_roots[0]:
+            return None
+        made = [c for c in self.checkpoints if oldest <= c.round < round_ and (turn is None or c.turn < turn)]
+        return max((c for c in made if c.root == root), key=lambda c: (-c.round, c.turn), default=None)
 
     def committed(self, turn: int) -> Mapping[int, Commit]:
         """The commit that covers each slot of a turn."""
