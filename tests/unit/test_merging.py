@@ -25,6 +25,7 @@ from zoo_compute.errors import UserError
 from zoo_compute.job import JobError, Manifest
 from zoo_compute.merging import Merge, examples_of, merged, share
 from zoo_compute.parents import Branch, Parents
+from zoo_compute.posted import Job
 from zoo_compute.store import ContentTampered, digest_of
 
 NETWORK: Any = SimpleNamespace(chain_id=7, contracts={"tasks": "0x" + "Ab" * 20})
@@ -288,3 +289,41 @@ def heldout(job: SmallJob, tensors: dict[str, np.ndarray]) -> float:
         runner.state[name][...] = array
     batches = np.arange(32).reshape(-1, job.manifest.batch_size)
     return float(np.mean([runner.loss(batch_of(examples, each, 1)) for each in batches]))
+
+
+# -- where branches live
+
+
+class Elsewhere:
+    """A client of another network, whose every job is this one."""
+
+    def __init__(self, trained: list[Any], at: int, *, chain_id: int, number: int) -> None:
+        self.seen, self.store = trained[at]
+        self.seen = replace(self.seen, job=number)
+        self.description = SimpleNamespace(chain_id=chain_id, contracts=NETWORK.contracts)
+        self.chain = SimpleNamespace(tasks=SimpleNamespace(job_count=lambda: number))
+
+    def use_peers(self) -> None: ...
+
+    def job(self, number: int) -> Job:
+        job: Any = Job(self, number)  # type: ignore[arg-type]
+        job.view = lambda: self.seen
+        return job
+
+
+@pytest.mark.parametrize("chains", [(7, 8), (7, 7)], ids=["two chains", "two development chains with equal addresses"])
+def test_check_parents__finds_each_branch_on_its_own_network(
+    trained: list[Any], tmp_path: Path, chains: tuple[int, int]
+) -> None:
+    clients = [Elsewhere(trained, at, chain_id=chains[at], number=at + 1) for at in (0, 1)]
+    pair = [client.job(at + 1).branch() for at, client in enumerate(clients)]
+    made, tensors = merge(pair)
+    third = publish(tmp_path, weights=tensors, parents=made.parents)
+    third.store.add(third.manifest.to_bytes())
+    here: Any = Elsewhere(
+        [(view(terms=replace(TERMS, manifest=third.manifest.digest)), third.store)], 0, chain_id=7, number=5
+    )
+    job = here.job(5)
+    found = job.check_parents(*clients)
+    assert (found.agrees, found.start) == (True, third.manifest.state.root)
+    assert not job.check_parents(clients[0]).agrees
