@@ -86,9 +86,19 @@ def test_branches__of_unequal_work__are_merged_posted_and_checked(
         (second.id, 0, 1, 3 * STEPS * BATCH, 0.75),
     ]
 
-    given = ("--weights", told["path"], "--parents", told["parents"], "--data", options["data"])
-    again = ("train", config(tmp_path, rounds=1, slots=2), *given, "--max-budget", "200", "--no-watch")
-    code, posted = zoo(capsys, *again)
+    begin = (
+        "train",
+        config(tmp_path, rounds=1, slots=2),
+        "--data",
+        options["data"],
+        "--max-budget",
+        "200",
+        "--no-watch",
+    )
+    code, refused = zoo(capsys, *begin, "--weights", weights, "--parents", told["parents"])
+    assert (code, "not what these parents were merged to" in refused["error"]) == (1, True)
+    given = ("--weights", told["path"], "--parents", told["parents"])
+    code, posted = zoo(capsys, *begin, *given)
     assert code == 0
     third = ended(network, client.job(posted["job"]))
     assert third.view().done == 1, "nodes train a job with parents"

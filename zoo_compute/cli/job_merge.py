@@ -50,7 +50,10 @@ def merge(settings: Settings, branches: tuple[str, ...], out: Path, location: st
 
     grown = []
     for job, since in [read(each) for each in branches]:
-        settings.say(f"fetching checkpoint {since} and the newest final one of job {job.id}")
+        view = job.view()
+        settings.say(f"fetching checkpoints {since} and {view.final_rounds} of job {job.id}")
+        if view.done > view.final_rounds:
+            settings.say(f"note: its newer ones, up to {view.done}, are not final yet and stay out of the merge")
         grown.append(job.branch(since))
     out.parent.mkdir(parents=True, exist_ok=True)
     made, _ = merged(grown, out)
