@@ -24,6 +24,7 @@ _WORDS = {
     bool: "true or false",
     dict: "a mapping",
     list: "a list",
+    tuple: "a list",
 }
 
 
@@ -70,7 +71,7 @@ def read(cls: type[T], given: object, where: str) -> T:
 
 
 def value_of(kind: Any, value: object, where: str) -> Any:
-    """`value` as `kind`: a scalar type, `X | None`, `list[X]`, `dict` or a dataclass."""
+    """`value` as `kind`: a scalar type, `X | None`, `list[X]`, `tuple[X, ...]`, `dict` or a dataclass."""
     if get_origin(kind) in (Union, types.UnionType):
         options = [k for k in get_args(kind) if k is not type(None)]
         if value is None and len(options) < len(get_args(kind)):
@@ -82,9 +83,10 @@ def value_of(kind: Any, value: object, where: str) -> Any:
     if is_dataclass(kind):
         return read(kind, value, where)  # type: ignore[arg-type]
     origin = get_origin(kind) or kind
-    if origin is list and isinstance(value, list):
+    if origin in (list, tuple) and isinstance(value, list):
         inner = (get_args(kind) or (Any,))[0]
-        return [value if inner is Any else value_of(inner, value, f"{where}[{i}]") for i, value in enumerate(value)]
+        each = (value if inner is Any else value_of(inner, value, f"{where}[{i}]") for i, value in enumerate(value))
+        return origin(each)
     if origin is dict and isinstance(value, Mapping):
         return dict(value)
     if origin is float and isinstance(value, str) and _is_number(value):

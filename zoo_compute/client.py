@@ -29,6 +29,7 @@ from zoo_compute.store import BlockStore, Store, confirmations, open_store
 
 if TYPE_CHECKING:
     from zoo_compute.job import ComputeJob
+    from zoo_compute.merging import Merge
     from zoo_compute.submission import Prepared
 
 PEERS_KEPT_S = 30.0
@@ -111,17 +112,19 @@ class Client:
         data: str | Path | None = None,
         *,
         weights: str | Path | None = None,
+        merge: Merge | None = None,
         again: bool = False,
         unserved: bool = False,
     ) -> Job:
         """Submit a job and return at once. max_budget: whole ZEN. Interrupted, it goes on where it was when called again.
 
         Raises JobError, BudgetTooSmall, NotFunded, UserError before anything is sent; AlreadyPosted unless `again`.
-        unserved: post although no storage peer of the network serves the job's files yet.
+        unserved: post although no storage peer of the network serves the job's files yet. merge: what made `weights` of
+        branches (`zoo_compute.branches.merge`), which the manifest then names.
         """
         plan = plan_of(config, max_budget, data)
         plan.check_budget()
-        prepared = self.prepare(plan.job, weights=Path(weights) if weights else None)
+        prepared = self.prepare(plan.job, weights=Path(weights) if weights else None, merge=merge)
         if not unserved:
             self.check_served(prepared)
         from zoo_compute.submission import post
@@ -132,13 +135,13 @@ class Client:
         """Submit a ComputeJob; its number on chain."""
         return self.train(job).id
 
-    def prepare(self, job: ComputeJob, *, weights: Path | None = None) -> Prepared:
+    def prepare(self, job: ComputeJob, *, weights: Path | None = None, merge: Merge | None = None) -> Prepared:
         """Store and pin a job's files, after checking that the account can pay. Sends nothing."""
         from zoo_compute.submission import check_funds, prepare, token_of
 
         token = token_of(job, self.chain)
         check_funds(self.chain, self.signer.address, token, job.escrow)
-        return prepare(job, token, self.store, weights=weights, say=self.say)
+        return prepare(job, token, self.store, weights=weights, merge=merge, say=self.say)
 
     def check_served(self, prepared: Prepared) -> None:
         """Refuse to post what nobody could fetch. Raises UserError."""

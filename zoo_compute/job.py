@@ -32,6 +32,7 @@ from zoo_compute.manifest import (
     refusals_told,
 )
 from zoo_compute.modules import ModelSource, Rule, Traced, load_program, read_model, trace_module
+from zoo_compute.parents import Parents
 from zoo_compute.rounds import with_residuals
 from zoo_compute.sections import (
     LONGEST_SEGMENT,
@@ -209,7 +210,14 @@ class ComputeJob:
             ProgramFile(cid, root, flops=1), StateFile(cid, root), DataFile(cid, root, examples=1), HeldoutFile(cid)
         )
 
-    def manifest(self, program: ProgramFile, state: StateFile, data: DataFile, heldout: HeldoutFile) -> Manifest:
+    def manifest(
+        self,
+        program: ProgramFile,
+        state: StateFile,
+        data: DataFile,
+        heldout: HeldoutFile,
+        parents: Parents | None = None,
+    ) -> Manifest:
         """The job's manifest, once its files are stored."""
         training, limits = self.training, self.limits
         return Manifest(
@@ -237,6 +245,7 @@ class ComputeJob:
             depth=limits.depth,
             policy=limits.policy,
             keep_every=min(MAX_ROUNDS, self.checkpoint.every_rounds(training.inner_steps)),
+            parents=parents,
         )
 
     @classmethod

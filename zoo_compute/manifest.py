@@ -18,6 +18,7 @@ from repops.commitments import Array
 from repops.fields import BadField, between, canonical_json, nearest, parse_json, read
 from repops.merkle import sha256
 from zoo_compute.errors import UserError
+from zoo_compute.parents import Parents
 from zoo_compute.spec.params import (
     MAX_DEPTH,
     MAX_FLOPS,
@@ -241,6 +242,7 @@ class Manifest:
     delay: int = 0  # 1: slots start from the checkpoint before the newest, and nobody waits for that
     policy: str = "tolerate"  # what a convicted worker's claim does to the rounds after it: a key of POLICIES
     aggregation: Aggregation = Aggregation()
+    parents: Parents | None = None  # of a job that begins where branches were merged
     version: int = 1
 
     def __post_init__(self) -> None:
@@ -321,7 +323,11 @@ class Manifest:
         return int.from_bytes(digest[:4], "little", signed=True)
 
     def to_bytes(self) -> bytes:
-        return canonical_json(asdict(self))
+        """The canonical file; a job without parents has no such key."""
+        told = asdict(self)
+        if self.parents is None:
+            del told["parents"]
+        return canonical_json(told)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Manifest:

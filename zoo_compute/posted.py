@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,12 +15,14 @@ from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import JobState, JobView
 from zoo_compute.errors import Retryable, UserError
 from zoo_compute.ledger import Account, job_account
-from zoo_compute.manifest import MAX_MANIFEST_BYTES, Manifest
+from zoo_compute.manifest import Manifest
 from zoo_compute.progress import LossReader, Progress, progress_of
 from zoo_compute.store import StoreError, confirmations, raw_cid
 
 if TYPE_CHECKING:
+    from zoo_compute.branches import Grown, ParentsChecked
     from zoo_compute.client import Client
+    from zoo_compute.parents import Branch
     from zoo_compute.results import Result
 
 DEFAULT_POLL_S = 2.0
@@ -82,15 +84,16 @@ class Job:
             if view.done:
                 cids = [
                     raw_cid(view.checkpoint_cids[view.done]),
-                    pointer_of(view, self._client.store, timeout_s=LOOK_TIMEOUT_S).state,
+                    pointer_of(view, self._client.store, view.done, timeout_s=LOOK_TIMEOUT_S).state,
                 ]
         except (StoreError, UserError):
             return None
         return Redundancy(manifest.redundancy, len(confirmed(cids, self._client.endpoints().values())))
 
     def _manifest(self, view: JobView) -> Manifest:
-        cid = raw_cid(view.terms.manifest)
-        return Manifest.from_bytes(self._client.store.read(cid, max_bytes=MAX_MANIFEST_BYTES, timeout_s=LOOK_TIMEOUT_S))
+        from zoo_compute.results import manifest_of
+
+        return manifest_of(view, self._client.store, timeout_s=LOOK_TIMEOUT_S)
 
     def looks(self, poll_s: float = DEFAULT_POLL_S, *, until_settled: bool = False) -> Iterator[Progress]:
         """One look after another, until the job is over (or every claim is paid). An RPC that does not answer is waited for."""
@@ -140,6 +143,30 @@ class Job:
         self._client.use_peers()
         return fetch(self.view(), self._client.store, Path(path), whole=whole)
 
+    def branch(self, since: int = 0, round_: int | None = None) -> Grown:
+        """The rounds from checkpoint `since` to the newest final one, or `round_`, as a branch to be merged with others.
+
+        Raises UserError, ContentMissing, ContentTampered.
+        """
+        from zoo_compute.branches import grown
+
+        self._client.use_peers()
+        return grown(self._client.description, self.view(), self._client.store, since, round_)
+
+    def check_parents(self, *elsewhere: Client) -> ParentsChecked:
+        """Compute again where this job begins, from the branches that its manifest names.
+
+        elsewhere: clients of the other networks on which there are branches. Raises UserError for a job without parents;
+        the store's errors pass.
+        """
+        from zoo_compute.branches import check
+
+        clients = (self._client, *elsewhere)
+        self._client.use_peers()
+        return check(
+            self._manifest(self.view()), lambda branch: _home_of(branch, clients).branch(branch.since, branch.round)
+        )
+
     def cancel(self) -> Receipt:
         """Cancel before the award and take the escrow back. Raises Refusal when it is too late."""
         client, view = self._client, self.view()
@@ -166,6 +193,24 @@ class Job:
                     self._client.say(f"{error}; waiting for it")
                 told = True
                 time.sleep(DEFAULT_POLL_S)
+
+
+def _home_of(branch: Branch, clients: Sequence[Client]) -> Job:
+    """The branch's job on the network of its chain; of two development chains with equal addresses, where it has the root."""
+    there = [
+        c for c in clients if (c.description.chain_id, c.description.contracts["tasks"]) == (branch.chain, branch.tasks)
+    ]
+    if not there:
+        raise UserError(
+            f"no network given has chain {branch.chain} with the TaskRegistry {branch.tasks}",
+            hint="name the branch's network file: `zoo job parents JOB --branch-network FILE`",
+        )
+    jobs = [client.job(branch.job) for client in there if client.chain.tasks.job_count() >= branch.job]
+    if not jobs:
+        raise UserError("there is no such job")
+    return next(
+        (job for job in jobs if job.view().checkpoint_roots.get(branch.round, b"").hex() == branch.root), jobs[0]
+    )
 
 
 def confirmed(cids: Iterable[str], urls: Iterable[str]) -> set[str]:

@@ -15,6 +15,7 @@ from zoo_compute.data import TOKENS, Dataset, Examples, batch_of
 from zoo_compute.job import ComputeJob, DataFile, HeldoutFile, JobError, Manifest, ProgramFile, StateFile
 from zoo_compute.manifest import Joining
 from zoo_compute.outer import OUTER
+from zoo_compute.parents import Parents
 from zoo_compute.rounds import batch_nodes, checkpoint_nodes
 from zoo_compute.store.interface import Store
 from zoo_compute.work import work_of
@@ -65,11 +66,16 @@ def unlike_batch(examples: Examples, step: Graph, batch_size: int, accumulate: i
 
 
 def publish_files(
-    job: ComputeJob, dataset: Dataset, store: Store, *, weights: Mapping[str, Array] | None = None
+    job: ComputeJob,
+    dataset: Dataset,
+    store: Store,
+    *,
+    weights: Mapping[str, Array] | None = None,
+    parents: Parents | None = None,
 ) -> Manifest:
     """Store and pin a job's program, initial checkpoint, examples and held-out examples; return its manifest (not stored yet).
 
-    weights: the module's tensors, in place of those it was made with.
+    weights: the module's tensors, in place of those it was made with. parents: what these were merged from.
     """
     traced = job.traced
     tensors = traced.initial if weights is None else weights
@@ -94,6 +100,7 @@ def publish_files(
         StateFile(store.add(state_bytes(checkpoint)), state_root(checkpoint).hex()),
         DataFile(store.add(state_bytes(dataset.examples)), state_root(dataset.examples).hex(), counts["examples"]),
         HeldoutFile(store.add(state_bytes(dataset.heldout))),
+        parents,
     )
 
 

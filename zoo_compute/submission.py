@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from repops import backend, files
+from repops.commitments import state_root
 from repops.graph import STEP
 from zoo_compute import data as texts
 from zoo_compute import home
@@ -27,6 +28,7 @@ from zoo_compute.chain.views import JobState
 from zoo_compute.errors import NotFunded, TokenRefusal, UserError
 from zoo_compute.job import ComputeJob
 from zoo_compute.manifest import Manifest
+from zoo_compute.merging import Merge
 from zoo_compute.outer import OUTER
 from zoo_compute.publish import publish_files
 from zoo_compute.quote import terms_of
@@ -73,10 +75,13 @@ def token_of(job: ComputeJob, chain: Chain) -> str:
     return chain.network.contracts["zen"] if job.market.token == "ZEN" else job.market.token
 
 
-def prepare(job: ComputeJob, token: str, store: Store, *, weights: Path | None = None, say: Say) -> Prepared:
+def prepare(
+    job: ComputeJob, token: str, store: Store, *, weights: Path | None = None, merge: Merge | None = None, say: Say
+) -> Prepared:
     """Cut the data, trace the module, store and pin all files. Raises UserError, StoreError.
 
-    weights: a safetensors file with the module's tensors, in place of those it is made with.
+    weights: a safetensors file with the module's tensors, in place of those it is made with. merge: what made them of the
+    branches that the manifest then names as the job's parents.
     """
     say("preparing the data")
     dataset = _dataset(job, say)
@@ -89,8 +94,13 @@ def prepare(job: ComputeJob, token: str, store: Store, *, weights: Path | None =
         f"{profile.parameters:,} parameters, {profile.nodes:,} operations and {format_count(profile.flops, 'FLOP')} a step"
     )
     given = None if weights is None else _weights(weights, say)
+    if merge is not None and (given is None or state_root(given).hex() != merge.root):
+        raise UserError(
+            "the initial weights are not what these parents were merged to",
+            hint="give --weights the file that `zoo job merge` wrote beside its parents",
+        )
     say("storing program, data and weights")
-    manifest = publish_files(job, dataset, store, weights=given)
+    manifest = publish_files(job, dataset, store, weights=given, parents=merge.parents if merge else None)
     _try_first_step(job, manifest, dataset, given or job.traced.initial or {})
     cid = store.add(manifest.to_bytes(), pin=True)
     assert digest_of(cid) == manifest.digest, "a manifest is one raw block"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 
 from node import prover, syncer, worker
 from node.programs import Programs
+from repops.commitments import Array
 from zoo_compute.data import prepare_text
 from zoo_compute.job import ComputeJob, Manifest
+from zoo_compute.parents import Parents
 from zoo_compute.publish import publish_files
 from zoo_compute.store import BlockStore
 from zoo_compute.updates import Received
@@ -100,10 +103,17 @@ def small_job(*, sparse: bool = False, rule: str = "mean", **training: Any) -> C
     )
 
 
-def publish(folder: Path, **options: Any) -> SmallJob:
+def publish(
+    folder: Path,
+    *,
+    text: bytes = TEXT,
+    weights: Mapping[str, Array] | None = None,
+    parents: Parents | None = None,
+    **options: Any,
+) -> SmallJob:
     job, store = small_job(**options), BlockStore(folder / "store")
-    data = prepare_text(TEXT, 16, 0, wanted=job.examples_wanted, minimum=job.examples_of_a_round, heldout=32)
-    manifest = publish_files(job, data, store)
+    data = prepare_text(text, 16, 0, wanted=job.examples_wanted, minimum=job.examples_of_a_round, heldout=32)
+    manifest = publish_files(job, data, store, weights=weights, parents=parents)
     base = {
         "job": 1,
         "manifest": store.add(manifest.to_bytes()),

@@ -28,7 +28,7 @@ _store = click.option(
 
 @click.group("job", cls=Group)
 def job() -> None:
-    """Jobs: list, show, watch, cancel, result, demands, cite, score."""
+    """Jobs: list, show, watch, cancel, result, merge, parents, demands, cite, score."""
 
 
 @job.command("list")

@@ -17,6 +17,7 @@ from zoo_compute.cli import (
     doctor,
     job,
     job_data,
+    job_merge,
     network,
     node,
     node_admission,
@@ -59,7 +60,7 @@ for _command in (
     root.add_command(_command)
 for _command in (*node_money.COMMANDS, *node_joining.COMMANDS, *node_admission.COMMANDS):
     node.node.add_command(_command)
-for _command in (*job_data.COMMANDS, *dataset.JOB_COMMANDS):
+for _command in (*job_data.COMMANDS, *job_merge.COMMANDS, *dataset.JOB_COMMANDS):
     job.job.add_command(_command)
 
 

@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 @click.option(
     "--weights", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Initial weights (safetensors)."
 )
+@click.option(
+    "--parents",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="What --weights were merged from, as `zoo job merge` wrote it.",
+)
 @click.option("--store", "location", metavar="LOCATION", help="Where the job's files go. [env ZOO_STORE; ~/.zoo/store]")
 @click.option("--serve", metavar="HOST:PORT", help="Serve the store there while this command runs.")
 @click.option("--unserved", is_flag=True, help="Post although no storage peer of the network serves the files yet.")
@@ -37,7 +42,7 @@ if TYPE_CHECKING:
 @click.option("--watch/--no-watch", default=True, show_default=True, help="Follow it until it is over.")
 @pass_settings
 def train(
-    settings: Settings, file: Path, data: Path | None, max_budget: str | None, weights: Path | None,
+    settings: Settings, file: Path, data: Path | None, max_budget: str | None, weights: Path | None, parents: Path | None,
     location: str | None, serve: str | None, unserved: bool, again: bool, watch: bool,
 ) -> None:  # fmt: skip
     """Submit the training job in FILE and follow it.
@@ -45,6 +50,7 @@ def train(
     The budget is held against the worst case before anything is sent; what is not spent comes back. Ctrl-C leaves the
     job running. Run again after a crash, the command goes on where it was and never posts twice.
     """
+    from zoo_compute.merging import Merge
     from zoo_compute.plan import plan_of
     from zoo_compute.quote import exact
 
@@ -55,10 +61,11 @@ def train(
             "no budget given",
             hint=f"give --max-budget {exact(plan.job.escrow)} (the worst case), or budget_max in {file}",
         )
+    merge = Merge.from_bytes(parents.read_bytes()) if parents else None
     client = settings.client(store=location)
     with _serving(settings, client, serve) as served:
         try:
-            job = client.train(plan.job, weights=weights, again=again, unserved=unserved)
+            job = client.train(plan.job, weights=weights, merge=merge, again=again, unserved=unserved)
         except KeyboardInterrupt:
             settings.say("interrupted before the job was posted, or while it was: the same command goes on from there")
             raise
