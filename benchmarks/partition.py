@@ -15,6 +15,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":  # beside this file lies one that bears the name of a package
