@@ -59,7 +59,11 @@ def _in_place(graph: Graph, items: Sequence[Item]) -> dict[int, int]:
             continue
         group = items[maker]
         assert isinstance(group, Group)
-        if not group.by_columns and _reads_where_it_writes(group, entry.before, entry.after):
+        if group.by_columns:  # its words are written before all that it reads was read
+            can = group.stores[entry.after].node == entry.after and entry.before not in set(group.reads())
+        else:
+            can = _reads_where_it_writes(group, entry.before, entry.after)
+        if can:
             out[entry.after] = entry.before
     return out
 

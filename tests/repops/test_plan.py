@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from repops.backend import prepare
 from repops.builder import Builder
 from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, Graph
 from repops.plan import build
@@ -62,6 +64,27 @@ def test_attention__fused__copies_only_what_no_item_can_write_in_place():
     # The scatter starts from the table itself: it is updated in place, and this copy is of each word onto itself.
     assert all(graph.state[1].name == "table" and graph.nodes[c.instructions[0].node].shape == (11, 8) for c in copies)
     assert len(copies) == 1
+
+
+@pytest.mark.parametrize("reads_old", [False, True])
+def test_a_fold_of_rows__is_written_over_a_state_that_it_does_not_read(reads_old: bool):
+    b = Builder()
+    old = b.input(F32, (300,), STATE_ROLE, 0)
+    rows = b.input(F32, (5, 300), BATCH_ROLE, 0)
+    terms = b.map("sub", rows, old) if reads_old else rows
+    after = b.reduce("sum_sequential", terms, [0])
+    graph = b.finish([("x", PARAMETER, old, after)], [("rows", rows)], b.scalar(0.0, F32))
+    step = build.step(graph, fused=True)
+    assert (len(step.in_place), len(step.items)) == ((0, 2) if reads_old else (1, 1))
+    runner = prepare(graph)
+    rng = np.random.default_rng(0)
+    before, given = rng.standard_normal(300).astype(np.float32), rng.standard_normal((5, 300)).astype(np.float32)
+    runner.state["x"][...] = before
+    runner.step({"rows": given})
+    expected = np.zeros(300, np.float32)
+    for row in given:
+        expected = expected + (row - before if reads_old else row)
+    assert np.array_equal(runner.state["x"], expected)
 
 
 def test_dot__with_copied_batches__reads_their_source():
