@@ -25,7 +25,6 @@ from narration import Narrator
 from replaying import Replaying
 
 from keepers import broker
-from keepers.keeper import STATUS
 from keepers.localnet import LocalNetwork, OperatorPlan
 from keepers.verifying import LIES_FOUND
 from zoo_compute import Client
@@ -33,6 +32,7 @@ from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.views import JobState, JobView
 from zoo_compute.errors import ZooError
+from zoo_compute.home import STATUS
 from zoo_compute.job import ComputeJob
 from zoo_compute.processes import tied_to_parent
 from zoo_compute.spec.params import ZEN
