@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -118,6 +119,26 @@ def test_the_specification__imports_nothing_but_the_standard_library():
             "boa",
         }
         assert not third_party, path
+
+
+OUTSIDE_MYPY = [path for folder in ("scripts", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+@pytest.mark.parametrize("path", OUTSIDE_MYPY, ids=lambda p: str(p.relative_to(ROOT)))
+def test_what_a_script_imports_of_the_packages__is_there(path: Path):
+    """Nothing else notices before somebody runs it: `make demo` is no test."""
+    wanted = [
+        (node.module, alias.name)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in PACKAGES
+        for alias in node.names
+    ]
+    missing = [
+        f"{module}.{name}"
+        for module, name in wanted
+        if not hasattr(importlib.import_module(module), name) and not importlib.util.find_spec(f"{module}.{name}")
+    ]
+    assert not missing
 
 
 STARTED_AS_MODULES = {"paced", "stepped"}  # by the benchmark whose workers they are
