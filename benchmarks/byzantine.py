@@ -71,6 +71,9 @@ class Kept(Programs):
         return super().verdict(joining)
 
 
+Watch = Callable[[int, list[int], State, dict[int, State], State], None]  # round, hostile, before, updates, after
+
+
 @dataclass
 class Lab:
     """A job at hand. score: of a checkpoint, less is better."""
@@ -128,7 +131,13 @@ class Lab:
         return {n: part.reshape(self.tensors[n].shape) for n, part in zip(names, np.split(row, ends), strict=True)}
 
     def run(
-        self, rule: Aggregation, attack: Callable[[Scene], Array] | None, seed: int, joined: Rule, peer: bool
+        self,
+        rule: Aggregation,
+        attack: Callable[[Scene], Array] | None,
+        seed: int,
+        joined: Rule,
+        peer: bool = False,
+        watch: Watch | None = None,
     ) -> float:
         """The last checkpoint's score. joined: the rule on rows at hand; it makes the checkpoints too where it is a peer's."""
         manifest = replace(self.manifest, aggregation=rule)
@@ -147,7 +156,9 @@ class Lab:
             if peer:
                 row = joined(np.stack([self.flat(updates[slot]) for slot in sorted(updates)]))
                 updates = {0: self.shaped(row.astype(np.float32))}
-            checkpoint = aggregate(manifest, self.programs, checkpoint, updates)
+            before, checkpoint = checkpoint, aggregate(manifest, self.programs, checkpoint, updates)
+            if watch is not None:
+                watch(round_, hostile, before, updates, checkpoint)
             if not self.finite(checkpoint):
                 break
         return self.score(checkpoint)
@@ -204,7 +215,7 @@ def table_of(
     for seed in seeds:
         lab = made(seed)
         plain = rule_times.rule_of(Aggregation(), SLOTS, lab.values)
-        clean.append(lab.run(Aggregation(), None, seed, plain, peer=False))
+        clean.append(lab.run(Aggregation(), None, seed, plain))
         for name in names:
             peer, own = name.startswith("byzfl "), name.removeprefix("byzfl ")
             rule = rule_times.named(own, HOSTILE)

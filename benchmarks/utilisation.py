@@ -168,13 +168,16 @@ def run(options: argparse.Namespace, folder: Path) -> Run:
         submit(network, job(options))
         watching = Seen(network)
         watching.start()
-        before: dict[str, dict[str, int]] = {}
+        before, shown = dict[str, dict[str, int]](), 0
         deadline = time.time() + 240 + 2 * options.rounds * (options.inner_steps * options.step_s + 10)
         while len(watching.checkpoints) < options.rounds:
             if time.time() > deadline:
                 raise SystemExit(f"{len(watching.checkpoints)} rounds were closed in time; see {folder}/*/logs")
             if watching.checkpoints and not before:
                 before = lab.counts()
+            if len(watching.checkpoints) > shown:
+                shown = len(watching.checkpoints)
+                print(f"{shown} of {options.rounds} rounds are closed", file=sys.stderr, flush=True)
             network.poll()
             time.sleep(LOOK_S)
         watching.stopped.set()
@@ -264,9 +267,15 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         return reckon(run(options, Path(folder)), options)
 
 
+def rounds(text: str) -> int:
+    if (count := int(text)) < 3:
+        raise argparse.ArgumentTypeError(f"expected at least 3, got {count}: the first and the last are not counted")
+    return count
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, default=4)
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--rounds", type=rounds, default=4, help="the first and the last are not counted (default: 4)")
     parser.add_argument("--inner-steps", type=int, default=30)
     parser.add_argument("--step-s", type=float, default=7.0, help="seconds of a node's inner step")
     parser.add_argument("--mbit", type=float, default=100)

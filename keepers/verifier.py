@@ -2,8 +2,9 @@
 
 The draw cannot be guessed by those it watches: it hashes the verifier's own secret. A result that its author had to show on chain is
 drawn in any case: somebody could not have it, and what the answer shows is enough to judge it without the author's files. So is one
-whose scores are odd (zoo_compute/scores.py), once the report of a slot that starts from the checkpoint with the scores says so. Reports go to `verified.jsonl`, one line
-each; a mismatch is also an error in the log, and what opens a game about it is in its report (keepers.challenging).
+that a report calls odd (zoo_compute/scores.py): of its aggregation, by its loss; of a slot that starts from the next checkpoint, by
+the scores in it. Reports go to `verified.jsonl`, one line each; a mismatch is also an error in the log, and what opens a game about
+it is in its report (keepers.challenging).
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Verifier:
     def _drawn(self, view: JobView) -> list[tuple[Commit | Checkpoint, int | None]]:
         """Claims, with a slot each; an aggregation has none. Not those whose files may be gone."""
         told = (report for report in self._reported.values() if report["job"] == view.job)
-        odd = {(report["round"] - 1 - view.delay, slot) for report in told for slot in report.get("odd", ())}
+        odd = {(round_, slot) for report in told for round_, slot in report.get("odd", ())}
         slots = [
             (commit, slot)
             for commit in sorted(view.commits, key=lambda c: (c.turn, c.first))

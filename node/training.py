@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -12,10 +12,12 @@ import numpy as np
 from node.device import threads
 from node.programs import Programs, State
 from repops import commitments
+from repops.commitments import Array
 from zoo_compute.data import Examples, batch_of
 from zoo_compute.manifest import Manifest
 from zoo_compute.rounds import private
 
+PROBED = 4  # batches of a probe
 Progress = Callable[[int, float], None]  # inner steps done, loss of the last one
 
 
@@ -106,7 +108,37 @@ def private_of(manifest: Manifest, programs: Programs, end: State, update: State
 def heldout_loss(manifest: Manifest, programs: Programs, checkpoint: State, heldout: Examples) -> float:
     """Mean loss of a checkpoint over the held-out examples, in whole batches; what is left over is left out."""
     programs.begin(checkpoint)
+    batches = _batches(manifest, heldout)
+    return sum(programs.loss(batch_of(heldout, index, manifest.accumulate)) for index in batches) / len(batches)
+
+
+def probe_losses(
+    manifest: Manifest,
+    programs: Programs,
+    checkpoint: State,
+    heldout: Examples,
+    round: int,
+    updates: Mapping[int, State],
+) -> tuple[float, dict[int, float]]:
+    """The loss on a few held-out batches, others each round: of the checkpoint, and by slot with that slot's update alone."""
+    every = _batches(manifest, heldout)
+    chosen = [every[at % len(every)] for at in range(round * PROBED, (round + 1) * PROBED)][: len(every)]
+    batches = [batch_of(heldout, index, manifest.accumulate) for index in chosen]
+
+    def loss(state: State) -> float:
+        programs.begin(state)
+        return sum(programs.loss(batch) for batch in batches) / len(batches)
+
+    with np.errstate(invalid="ignore", over="ignore"):  # a stranger's update; its loss tells
+        after = {
+            slot: loss(checkpoint | {name: checkpoint[name] - values for name, values in update.items()})
+            for slot, update in updates.items()
+        }
+    return loss(checkpoint), after
+
+
+def _batches(manifest: Manifest, heldout: Examples) -> Array:
+    """Indices (batches, batch_size) of the held-out examples."""
     size = manifest.batch_size
     count = len(next(iter(heldout.values()))) // size
-    batches = np.arange(count * size).reshape(count, size)
-    return sum(programs.loss(batch_of(heldout, index, manifest.accumulate)) for index in batches) / count
+    return np.arange(count * size).reshape(count, size)

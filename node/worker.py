@@ -16,7 +16,6 @@ is the CID of the pointer to the checkpoint a round starts from (null for round 
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,13 +30,13 @@ from node.programs import State
 from node.prover import SlotResult
 from node.recent import put_soon
 from node.reporter import ShardReport
-from node.training import Progress, ShardResult, root_of, train_shard
+from node.training import Progress, ShardResult, probe_losses, root_of, train_shard
 from node.verify import Mismatch, verify_slot
 from zoo_compute.data import batch_of
-from zoo_compute.plain import raw
+from zoo_compute.plain import finite, raw
 from zoo_compute.retention import round_tag
 from zoo_compute.rounds import tokens_of
-from zoo_compute.scores import scores_of
+from zoo_compute.scores import harmful, scores_of
 from zoo_compute.spec.games import Result
 from zoo_compute.store.interface import Store
 
@@ -146,7 +145,8 @@ def run_aggregation(request: Mapping[str, Any], store: Store, *, must_last: bool
     must_last: the checkpoint is on the disk when this returns, since others will ask for it."""
     began = time.perf_counter()
     inputs = syncer.fetch_inputs(store, request)
-    checkpoint, entries = _combined(request, store, inputs)
+    entries, updates = _received(request, store, inputs)
+    checkpoint = aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates)
     mask = sum(1 << slot for slot in entries)
     root = root_of(checkpoint)
     tag = round_tag(request["job"], request["round"] + 1)  # a checkpoint belongs to the round that starts from it
@@ -174,32 +174,56 @@ def run_advance(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
 
 
 def run_aggregation_check(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
-    """Combine again what an aggregator did, and compare the root that it posted. Answers `agrees`, and what opens a game."""
+    """Combine again what an aggregator did, and compare the root that it posted. Answers `agrees`, and what opens a game; where
+    it agrees, what a probe of the updates says."""
     began = time.perf_counter()
     inputs = syncer.fetch_inputs(store, request)
-    root, posted = root_of(_combined(request, store, inputs)[0]), syncer.root_from_hex(request["root"])
+    updates = _received(request, store, inputs)[1]
+    root = root_of(aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates))
+    posted = syncer.root_from_hex(request["root"])
     answer: dict[str, Any] = {name: request[name] for name in ("job", "round", "operator")}
-    answer |= {"agrees": root == posted, "segments": 0, "seconds": time.perf_counter() - began}
+    answer |= {"agrees": root == posted, "segments": 0}
     if root == posted:
-        return answer
-    message = f"the checkpoint's root is {root.hex()}, posted was {posted.hex()}"
-    return {**answer, "field": "root", "message": message, "dispute": aggregation_dispute(inputs)}
+        answer |= _probed(request, store, inputs, updates)
+    else:
+        message = f"the checkpoint's root is {root.hex()}, posted was {posted.hex()}"
+        answer |= {"field": "root", "message": message, "dispute": aggregation_dispute(inputs)}
+    return {**answer, "seconds": time.perf_counter() - began}
 
 
-def _combined(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs) -> tuple[State, dict[int, SlotResult]]:
-    """The next checkpoint, and the results it is made of by slot."""
+def _probed(
+    request: Mapping[str, Any], store: Store, inputs: syncer.Inputs, updates: Mapping[int, State]
+) -> dict[str, Any]:
+    """`odd`: [round, slot] of each update that by itself makes the loss worse; `probe`: the losses that say so. Nothing where the
+    probe cannot be taken: no verdict waits for files that a submitter may withhold."""
+    manifest, programs, round_ = inputs.manifest, inputs.programs, request["round"]
+    try:
+        heldout = syncer.fetch_heldout(store, manifest, programs.graph)
+        with memory_errors_told(programs.profile, programs.device):
+            before, after = probe_losses(manifest, programs, inputs.checkpoint, heldout, round_, updates)
+    except (*NOT_HAD, NodeOutOfMemory) as error:
+        log.warning("round %d's updates are not probed: %s", round_, error)
+        return {}
+    losses = {str(slot): finite(loss) for slot, loss in sorted(after.items())}
+    odd = [[round_, slot] for slot in harmful(before, after)]
+    return {"odd": odd, "probe": {"before": finite(before), "after": losses}}
+
+
+def _received(
+    request: Mapping[str, Any], store: Store, inputs: syncer.Inputs
+) -> tuple[dict[int, SlotResult], dict[int, State]]:
+    """The results that a checkpoint is made of, and their updates, by slot."""
     entries: dict[int, SlotResult] = {}
     for commit in request["bundles"]:
         entries |= syncer.committed(store, request, commit, syncer.root_from_hex(commit["start_root"]))
     tag = round_tag(request["job"], request["round"])
     received = syncer.get_updates(store, entries, inputs.manifest, inputs.programs.graph, tag=tag)
-    updates = {slot: each.state for slot, each in received.items()}
-    return aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates), entries
+    return entries, {slot: each.state for slot, each in received.items()}
 
 
 def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """Re-execute one committed slot-round. Answers `agrees`, `segments`, and where the first difference is; and
-    `odd`, the slots that the checkpoint it starts from has odd scores of."""
+    `odd`, [round, slot] of each update that the checkpoint it starts from has an odd score of."""
     began = time.perf_counter()
     answer = {name: request[name] for name in ("job", "round", "slot", "operator")}
     start = syncer.root_from_hex(request["start_root"])
@@ -236,7 +260,8 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
         if last is not None and not private.was_committed(request, rounds, last, store):
             answer |= {"message": f"{outcome}, after a claim that is false, or cannot be had", "dispute": None}
     states = [root.hex() for root in outcome.states]
-    answer["odd"] = [score.slot for score in scores_of(inputs.checkpoint) if score.odd]
+    odd = [score.slot for score in scores_of(inputs.checkpoint) if score.odd]
+    answer["odd"] = [[syncer.fetch_pointer(store, request["checkpoint"]).round, slot] for slot in odd]
     answer |= {**outcome.to_dict(), "states": states, "seconds": time.perf_counter() - began}
     if told and answer["agrees"]:
         answer |= {"agrees": False, "field": "update", "message": told}
@@ -275,7 +300,7 @@ def _report(
     private: str | None,
     wall_s: float,
 ) -> ShardReport:
-    losses = [loss if math.isfinite(loss) else None for loss in result.losses]
+    losses = [finite(loss) for loss in result.losses]
     return ShardReport(
         job=request["job"],
         round=result.round,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -27,3 +28,8 @@ def raw(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {int(key): raw(each) for key, each in value.items()}
     return tuple(raw(each) for each in value) if isinstance(value, list) else value
+
+
+def finite(value: float) -> float | None:
+    """None for NaN and infinities, which JSON has not."""
+    return value if math.isfinite(value) else None

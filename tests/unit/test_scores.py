@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from keepers.work import WorkStatus
+from node import worker
 from node.training import ShardResult
-from tests.unit.node_jobs import publish
+from tests.unit.node_jobs import SmallJob, publish
 from tests.unit.test_keepers_verifier import commits, verifier
 from zoo_compute.rounds import SCORES
-from zoo_compute.scores import Score, scores_of
-from zoo_compute.spec.params import POLICY_DELAYED
+from zoo_compute.scores import Score, harmful, scores_of
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,19 @@ def test_scores__are_the_rows_of_a_robust_jobs_checkpoint():
     assert scores_of(state) == [Score(0, 1.0, 0.5, 0.25), Score(1, 0.0, 0.0, 0.0)]
     assert [score.absent for score in scores_of(state)] == [False, True]
     assert scores_of({"weight": np.zeros(3, np.float32)}) == []
+
+
+@pytest.mark.parametrize(
+    ("after", "slots"),
+    [
+        ([2.0, 2.1, 1.9, 2.05], []), ([2.0, 2.1, 1.9, 3.5], [3]), ([2.0, math.nan, math.inf, 2.05], [1, 2]),
+        ([2.0, 2.6, 2.55, 2.5], []),  # worse too, and no worse than is usual here
+        ([1.0, 2.4, 1.0, 1.0], []),  # far from the others, and still better than before
+        ([math.nan, math.nan], [0, 1]), ([4.0], []), ([3.1, 2.9, 2.9], [0]), ([], []),
+    ],
+)  # fmt: skip
+def test_an_update__is_harmful_where_it_alone_makes_the_loss_worse(after: list[float], slots: list[int]):
+    assert harmful(2.5 if after != [3.1, 2.9, 2.9] else 3.0, dict(enumerate(after))) == slots
 
 
 def opposite(_: Any, result: ShardResult) -> ShardResult:
@@ -56,20 +69,55 @@ def test_a_verification__names_the_slots_that_the_last_aggregation_found_odd(tmp
     job.bundles = []
     job.commit(7, [0])
     second = job.verify(0)
-    assert (second["agrees"], second["odd"]) == (True, odd)
+    assert (second["agrees"], second["odd"]) == (True, [[0, slot] for slot in odd])
 
 
-@pytest.mark.parametrize(("policy", "before"), [(0, 1), (POLICY_DELAYED, 2)], ids=["newest", "delayed"])
-def test_a_verifier__does_again_what_was_found_odd(tmp_path: Path, policy: int, before: int):
+@pytest.mark.parametrize("rule", ["mean", "clipped_mean"])
+def test_the_check_of_an_aggregation__names_the_slots_whose_updates_make_the_loss_worse(tmp_path: Path, rule: str):
+    def astray(_: Any, result: ShardResult) -> ShardResult:
+        rng = np.random.default_rng(0)
+        return result.with_update(
+            {name: rng.normal(0, 0.3, values.shape).astype(np.float32) for name, values in result.update.items()}
+        )
+
+    found = checked(publish(tmp_path, rule=rule), astray)
+    assert (found["agrees"], found["odd"]) == (True, [[0, 1]])
+    assert found["probe"]["after"]["1"] > found["probe"]["before"] > found["probe"]["after"]["0"]
+
+
+def test_the_check_of_an_aggregation__probes_updates_that_are_not_finite(tmp_path: Path):
+    def infinite(_: Any, result: ShardResult) -> ShardResult:
+        return result.with_update({name: np.full_like(values, np.inf) for name, values in result.update.items()})
+
+    found = json.loads(json.dumps(checked(publish(tmp_path), infinite), allow_nan=False))
+    assert (found["agrees"], found["odd"], found["probe"]["after"]["1"]) == (True, [[0, 1]], None)
+
+
+def test_the_check_of_an_aggregation__needs_no_held_out_examples(tmp_path: Path):
+    job = publish(tmp_path)
+    job.store.unpin(job.manifest.heldout.cid)
+    job.store.collect_garbage()
+    found = checked(job, None)
+    assert found["agrees"]
+    assert not {"odd", "probe"} & found.keys()
+
+
+def checked(job: SmallJob, tamper: worker.Tamper | None) -> dict[str, Any]:
+    """A round of three slots, of which `tamper` does the second, combined and checked."""
+    for slot in range(3):
+        job.train(slot, tamper=tamper if slot == 1 else None)
+    job.commit(7, [0, 1, 2])
+    root = job.aggregate()["root"]
+    return worker.run_aggregation_check({**job.base, "operator": 7, "root": root, "bundles": job.bundles}, job.store)
+
+
+def test_a_verifier__does_again_what_was_found_odd(tmp_path: Path):
     looked_at = commits(turns=10)
-    looked_at = replace(looked_at, terms=replace(looked_at.terms, policy=policy))
-    done = WorkStatus("done", result={"agrees": True, "segments": 2, "odd": [4]})
+    done = WorkStatus("done", result={"agrees": True, "segments": 2, "odd": [[3, 4], [99, 4]]})
     eye, asked = verifier(tmp_path, done, rate=0.1)
     eye.look_at(looked_at)
     sampled = set(asked)
-    turns = {int(name.split("-")[2]) for name in sampled}
     assert 2 <= len(sampled) <= 20
     eye.look_at(looked_at)
     more = {name for name in asked if name not in sampled}
-    assert more
-    assert {tuple(map(int, name.split("-")[2:4])) for name in more} <= {(turn - before, 4) for turn in turns}
+    assert {tuple(map(int, name.split("-")[2:4])) for name in more} == {(3, 4)}
