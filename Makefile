@@ -5,12 +5,13 @@ BIN    := $(VENV)/bin
 ANVIL  := .anvil/node_modules/.bin/anvil
 ANVIL_VERSION := 1.7.1
 ARGS   ?=
+FAST   := tests/unit tests/spec tests/differential tests/stateful tests/repops tests/referee
 # Tests of real processes wait for clocks, and CI's machine is shared: there, one that fails is run once more and listed.
 RERUN  := $(if $(CI),--reruns 1)
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-integration test-network test-ipfs campaign fuzz oracle floats mutate chaos check format artifacts bench docs vectors clean
+.PHONY: help setup demo test test-fast test-ape test-integration test-long test-network test-ipfs campaign fuzz oracle floats mutate chaos check format artifacts bench docs vectors clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -36,16 +37,20 @@ $(ANVIL): | $(VENV)/.ready
 demo: setup ## the whole network on this machine: a job is posted, trained, settled, paid (DATA=path, ARGS="--json")
 	@$(BIN)/python scripts/demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
-test: setup test-fast test-ape test-integration ## all tests but the long ones
+test: setup test-fast test-ape test-integration ## all tests but the long ones (about ten minutes on two cores)
 
 test-fast: setup
-	$(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile tests/unit tests/spec tests/differential tests/stateful tests/repops tests/referee $(ARGS)
+	$(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile -m "not long" $(FAST) $(ARGS)
 
 test-ape: setup
 	$(BIN)/ape test tests/ape -q --network ethereum:local:test
 
 test-integration: setup
-	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration tests/gpu -m "not ipfs and not chaos and not network" $(RERUN) $(ARGS)
+	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration tests/gpu -m "not ipfs and not chaos and not network and not long" $(RERUN) $(ARGS)
+
+test-long: setup ## what draws, walks or kills at length
+	$(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile -m long $(FAST) $(ARGS)
+	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration -m long $(RERUN) $(ARGS)
 
 test-network: setup ## jobs on whole networks of real processes: trained, disputed, paid (five minutes)
 	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration -m network $(RERUN) $(ARGS)

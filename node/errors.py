@@ -4,7 +4,8 @@ NodeError               .hint says what to do
 ├── NodeOutOfMemory     the job does not fit this device; names the sizes
 ├── RankLost         a process of a program that several compute died, hung or failed; all are ended      Retryable
 ├── BadInputs           fetched content is not what the chain or the manifest committed to
-│   └── Withheld        committed data that nobody serves, or other bytes in its place: it can be demanded on chain   Retryable
+│   ├── Withheld        committed data that nobody serves, or other bytes in its place: it can be demanded on chain   Retryable
+│   └── FalseCheckpoint a posted checkpoint that no right aggregation makes      Retryable
 └── NoDevice            the device asked for is absent, or not allowed here
 """
 
@@ -42,6 +43,10 @@ class Withheld(BadInputs, Retryable):
 
     def to_dict(self) -> dict[str, Any]:
         return {"checkpoint": self.checkpoint, "places": sorted([slot, place] for slot, place in self.places.items())}
+
+
+class FalseCheckpoint(BadInputs, Retryable):
+    """A posted checkpoint does not hold the program's tensors. Its author lied: once it is convicted, the round starts from another."""
 
 
 class NoDevice(NodeError, NeedsOperator):

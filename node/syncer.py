@@ -10,7 +10,7 @@ from typing import Any
 
 from node import prover
 from node.device import CPU, GB, computes_on, layout, memory, needed_bytes, pick, threads
-from node.errors import BadInputs, NodeOutOfMemory
+from node.errors import BadInputs, FalseCheckpoint, NodeOutOfMemory
 from node.fetching import absent_place, checkpoint_or_withheld
 from node.parallel.programs import RankedPrograms
 from node.programs import Programs, State
@@ -195,7 +195,7 @@ def fetch_checkpoint(
 ) -> State:
     """The checkpoint that `round` starts from; `pointer` is None for the initial state, `root` is the chain's.
 
-    Raises Withheld for a checkpoint that cannot be had, BadInputs; of the initial state the store's errors pass.
+    Raises Withheld for a checkpoint that cannot be had, FalseCheckpoint, BadInputs; of the initial state the store's errors pass.
     """
     if pointer is None:
         if round > manifest.delay or root != manifest.state_root:
@@ -205,7 +205,8 @@ def fetch_checkpoint(
         state = _made_checkpoint(store, manifest, step, job, round, pointer, root)
     told = unlike(state, step, manifest.joining)
     if told:
-        raise BadInputs(f"the checkpoint does not hold this program's tensors: {told}")
+        refused = BadInputs if pointer is None else FalseCheckpoint
+        raise refused(f"the checkpoint does not hold this program's tensors: {told}")
     return state
 
 

@@ -356,6 +356,7 @@ def deployed() -> RewardsStage:
     return RewardsStage()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_contract_and_specification__agree_through_a_walk(deployed: RewardsStage, seed: int) -> None:
     with boa.env.anchor():
@@ -366,6 +367,7 @@ def test_contract_and_specification__agree_through_a_walk(deployed: RewardsStage
     deployed.count = 0
 
 
+@pytest.mark.long
 def test_the_walks__reached_every_function_and_refusal() -> None:
     """Runs after the walks of this process; refusals of strangers to the recorders are unit tests'."""
     if not ACCEPTED:

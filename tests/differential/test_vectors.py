@@ -27,6 +27,8 @@ from .stage import Stage
 from .tracing import keys_changed, keys_read
 from .vectors import BARE, FOLDER, Recorder, Step, read_call, read_world, show
 
+pytestmark = pytest.mark.long
+
 SHORT = 100
 OUTCOME = ("refusal", "returns", "post")
 IS_LONG = os.environ.get("ZOO_CAMPAIGN") == "long"

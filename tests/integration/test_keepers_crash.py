@@ -210,6 +210,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
         yield Trial(devnet, folder)
 
 
+@pytest.mark.long
 def test_a_game_whose_sides_end_at_every_move__goes_as_one_in_which_both_live(trial: Trial) -> None:
     before = trial.devnet.rpc("evm_snapshot", [])
     committer, challenger = trial.sides("calm")

@@ -79,6 +79,7 @@ def test_a_slow_worker__leaves_the_last_slots_to_a_fast_one__once_both_are_timed
     assert took_s < 4
 
 
+@pytest.mark.long
 def test_a_slow_worker__trains_once_the_fast_one_is_dead_for_a_while(operator):
     client, queue, fast = operator
     both_timed(client, queue)

@@ -15,6 +15,8 @@ from tests.repops.random_programs import fill, random_program
 from zoo_compute.evidence import CARRIED, Leaf, Part, Source, encode
 from zoo_compute.spec.games import Phase
 
+pytestmark = pytest.mark.long
+
 GIVEN = ("input", "constant")
 
 

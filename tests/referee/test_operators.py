@@ -47,6 +47,7 @@ def agree_somewhere(operators, rng: np.random.Generator, node: Node, element: in
         agree(operators, node, element, number, every[number], words)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("op", COMPUTED)
 def test_a_part__random_nodes_of_every_operator__is_as_repops_has_it(operators, op: str):
     rng = np.random.default_rng(zlib.crc32(op.encode()))

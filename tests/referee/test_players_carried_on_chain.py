@@ -26,7 +26,7 @@ from .contest import JOB
 from .staged import RealMirror
 from .test_players_on_chain import ALICE, BOB, Hearing, judged
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("one_thread")]
 MADE_UP = Result(b"1" * 32, b"2" * 32, b"3" * 32)
 
 

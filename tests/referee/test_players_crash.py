@@ -31,7 +31,7 @@ from zoo_compute.spec.refusal import Refused
 from .crashing import Full, Mortal, Torn
 from .lies import ROUND, ROWS, SEATS, Case, LyingAggregation, LyingUpdate, case_of
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("one_thread")]
 STEP = 3  # after it a segment ends
 Make = Callable[[Path | None], Computation]
 

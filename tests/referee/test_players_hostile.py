@@ -19,7 +19,7 @@ from .hostile import Hostile
 from .lies import SEATS, Case, after_root, mlp
 from .test_players_programs import MODELS
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("one_thread")]
 GAMES = 400  # of some 600 nodes few are inputs, and a walk ends at one node
 CASES = {"mlp": mlp, **MODELS}
 

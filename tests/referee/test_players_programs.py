@@ -48,6 +48,7 @@ def lstm() -> Case:
 MODELS = {"gpt": lru_cache(gpt), "conv": lru_cache(conv), "lstm": lru_cache(lstm)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MODELS)
 def test_random_lies_about_a_model__are_convicted_where_they_are(name):
     case, rng = MODELS[name](), random.Random(name)

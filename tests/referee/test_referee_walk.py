@@ -14,6 +14,8 @@ from zoo_compute.spec.state import Claim
 
 from .computed import PROGRAMS, noise
 
+pytestmark = pytest.mark.long
+
 STEPS = 100
 CLAIMS = (("bob", Kind.TRAINING), ("bob", Kind.UPDATE), ("alice", Kind.TRAINING), ("carol", Kind.AGGREGATION))
 

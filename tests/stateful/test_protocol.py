@@ -29,6 +29,7 @@ MUST_CHANGE = {
 }
 
 
+@pytest.mark.long
 def test_random_walks__contracts_and_specification_agree_and_money_is_conserved() -> None:
     coverage = Coverage()
     for seed in SEEDS:

@@ -13,6 +13,8 @@ import pytest
 from benchmarks import compression, powersgd_peer
 from tests.unit.node_jobs import TEXT
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def options(tmp_path: Path) -> Namespace:

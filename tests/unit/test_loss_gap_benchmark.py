@@ -11,6 +11,8 @@ import pytest
 from benchmarks import loss_gap
 from tests.unit.node_jobs import TEXT
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:

@@ -71,6 +71,7 @@ def test_a_rank_that_is_killed__ends_the_others_and_is_named(programs: RankedPro
     wait_until_gone(pids)
 
 
+@pytest.mark.long
 def test_a_rank_that_hangs__is_not_waited_for_longer_than_said(programs: RankedPrograms):
     runner = programs.step
     runner.ranks._timeout_s = 2.0
@@ -80,6 +81,7 @@ def test_a_rank_that_hangs__is_not_waited_for_longer_than_said(programs: RankedP
     wait_until_gone(runner.ranks.pids)
 
 
+@pytest.mark.long
 def test_after_a_loss__new_ranks_begin_afresh_with_the_same_bits(programs: RankedPrograms):
     first = programs.state_root()
     lost = programs.step.ranks.pids
@@ -115,6 +117,7 @@ while True:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 @pytest.mark.parametrize("doing", ["idle", "working"])
 def test_ranks__end_when_their_worker_does(how: signal.Signals, doing: str):

@@ -9,6 +9,8 @@ import pytest
 
 from benchmarks import loss_gap, partition
 
+pytestmark = pytest.mark.long
+
 
 def test_one_round_apart__merges_to_what_an_undivided_round_makes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
