@@ -13,17 +13,16 @@ import pytest
 import torch
 
 from node import prover, syncer, worker
-from node.errors import BadInputs, FalseCheckpoint, NodeOutOfMemory
+from node.errors import BadInputs, NodeOutOfMemory
 from node.faults import FlipBit, flip_bit
 from node.programs import Programs
 from node.training import ShardResult, root_of
 from repops import encoding
 from repops.builder import Builder
-from repops.files import parse_state, state_bytes
+from repops.files import state_bytes
 from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, Graph
 from repops.profile import profile
 from tests.unit.node_jobs import SmallJob, publish
-from zoo_compute.errors import Retryable
 from zoo_compute.manifest import JobError, ProgramFile
 from zoo_compute.store import cid_of
 from zoo_compute.store.errors import ContentMissing
@@ -182,36 +181,6 @@ def test_run_shard__request_that_contradicts_the_manifest__is_refused(
     with pytest.raises(BadInputs, match=message):
         worker.run_shard(job.base | {"slot": 0} | changes, job.store)
     assert job.store.pins() == before
-
-
-def test_run_shard__checkpoint_of_another_round_or_root__is_refused(job: SmallJob) -> None:
-    made = job.advance()
-    good = job.base | {"slot": 0}
-    with pytest.raises(BadInputs, match="expected job 1, round 0"):
-        worker.run_shard(good | {"start_root": "44" * 32}, job.store)
-    with pytest.raises(BadInputs, match="expected job 2"):
-        worker.run_shard(good | {"job": 2}, job.store)
-    honest = syncer.fetch_pointer(job.store, made["pointer"])
-    lie = syncer.Pointer(1, 0, job.manifest.state.cid, honest.root, 0b111)  # another file under the same root
-    with pytest.raises(BadInputs, match="its root is"):
-        worker.run_shard(good | {"checkpoint": job.store.add(lie.to_bytes())}, job.store)
-    for junk in (b"", b"{}", b"[1]", honest.to_bytes() + b" "):
-        with pytest.raises(BadInputs, match="checkpoint pointer"):
-            worker.run_shard(good | {"checkpoint": job.store.add(junk)}, job.store)
-
-
-def test_run_shard__checkpoint_of_other_tensors__is_its_authors_lie_and_tried_again(job: SmallJob) -> None:
-    made = job.advance()
-    honest = syncer.fetch_pointer(job.store, made["pointer"])
-    state = parse_state(job.store.read(honest.state, max_bytes=2**30))
-    name = min(state)
-    for other in ({name: state[name]}, state | {name: state[name].reshape(-1)[:1].copy()}, {}):
-        root = root_of(other)
-        pointer = syncer.Pointer(1, 0, job.store.add(state_bytes(other)), root, 0b111)
-        given = {"checkpoint": job.store.add(pointer.to_bytes()), "start_root": root.hex(), "slot": 0}
-        with pytest.raises(FalseCheckpoint, match="this program's tensors") as refused:
-            worker.run_shard(job.base | given, job.store)
-        assert isinstance(refused.value, Retryable)
 
 
 def test_run_shard__manifest_that_is_none__is_refused(job: SmallJob) -> None:
