@@ -59,7 +59,7 @@ class Answering:
 
     def look(self) -> None:
         head = self._chain.head()
-        views = [read_job(self._chain, job, head.number) for job in sorted(self._asked_in(head))]
+        views = [read_job(self._chain, job, head) for job in sorted(self._asked_in(head))]
         found = [
             (view, demand)
             for view in views

@@ -91,7 +91,7 @@ class Disputing:
                     self._play_trial(head, game)
                     continue
                 if game.job not in views:
-                    views[game.job] = read_job(self._chain, game.job, head.number)
+                    views[game.job] = read_job(self._chain, game.job, head)
                 self._play(head, game, views[game.job])
         kept = {self._kept(game) for game in mine}
         for game in games:

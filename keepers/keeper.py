@@ -107,14 +107,15 @@ class Keeper:
 
     def tick(self) -> dict[str, Any]:
         """One look at every job that is not over; what was seen, for the status file."""
-        block = self.chain.head().number
+        head = self.chain.head()
+        block = head.number
         operator = read_operator(self.chain, self.config.operator, block) if self.config.operator else None
         status: dict[str, Any] = {"block": block, "jobs": {}, "trouble": []}
         views: list[JobView] = []
         for job in range(1, self.chain.tasks.job_count(block=block) + 1):
             if job not in self._finished:
                 with self._contained(f"job {job}", status):
-                    views.append(read_job(self.chain, job, block))
+                    views.append(read_job(self.chain, job, head))
         # What I am bound to in all jobs is known before anything is decided in one of them.
         self._engagements = {v.job: _engaged_slots(v, self.config.operator) for v in views}
         self._locked_now = 0

@@ -13,6 +13,7 @@ import pytest
 import requests
 from web3 import Web3
 
+from tests.integration.parties import post
 from zoo_compute.anvil import Anvil
 from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.deployment import Web3Deployer, deploy
@@ -322,3 +323,19 @@ def test_a_node_that_lags__makes_a_history_forget_nothing(devnet: Devnet, monkey
     assert paid(history.upto(behind)) == known[:-1]
     monkeypatch.setattr("zoo_compute.chain.history.scan", None)  # nothing is asked again
     assert paid(history.upto(newest)) == known
+
+
+def test_a_job__is_read_once_a_block__and_again_where_that_is_replaced(devnet: Devnet, monkeypatch: pytest.MonkeyPatch):
+    chain, job = devnet.chain, post(devnet)
+    pay(devnet, 71)
+    head = chain.head()
+    view = read_job(chain, job, head)
+    with monkeypatch.context() as blind:
+        blind.setattr("zoo_compute.chain.snapshot.read_all", None)
+        assert read_job(chain, job, head) is view
+    devnet.rpc("anvil_reorg", [1, []])
+    replaced = chain.head(head.number)
+    assert replaced.hash != head.hash
+    assert read_job(chain, job, replaced) is not view
+    earlier = read_job(chain, job, head.number - 1)
+    assert (earlier.block, read_job(chain, job).block) == (head.number - 1, chain.head().number)

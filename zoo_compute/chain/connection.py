@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from zoo_compute.chain.games import Games
     from zoo_compute.chain.history import History
+    from zoo_compute.chain.views import JobView
     from zoo_compute.spec.params import Preset
 
 
@@ -59,6 +60,7 @@ class Chain:
         self.evidence = bindings.Evidence(w3, at["evidence"])
         self.referee = bindings.Referee(w3, at["referee"])
         self.histories: dict[tuple[str, int], History] = {}  # snapshot.py: the events of a job, read once
+        self.views: dict[int, tuple[bytes, JobView]] = {}  # snapshot.py: of each job the last one, and its block's hash
         self.games: Games | None = None  # games.py: as far as they were read
         self.causes: dict[str, str] = {}  # ledger.py: by transaction, why collateral was taken
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from zoo_compute.chain import demands
+from zoo_compute.chain.connection import Chain, Head
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.history import History
 from zoo_compute.chain.reads import Read, read_all
@@ -30,15 +31,23 @@ from zoo_compute.errors import UserError
 from zoo_compute.spec.bits import full
 from zoo_compute.spec.params import Terms
 
-if TYPE_CHECKING:
-    from zoo_compute.chain.connection import Chain, Head
-
 T = TypeVar("T")
 
 
-def read_job(chain: Chain, job: int, block: int | None = None) -> JobView:
-    """One job as of `block` (the newest unless given). Raises UserError for a job that is not posted, Unreachable."""
-    head = chain.head("latest" if block is None else block)
+def read_job(chain: Chain, job: int, block: int | Head | None = None) -> JobView:
+    """One job as of `block` (the newest unless given). Raises UserError for a job that is not posted, Unreachable.
+
+    The last view of each job is kept: who looks several times a block asks the RPC once for it.
+    """
+    head = block if isinstance(block, Head) else chain.head("latest" if block is None else block)
+    known, view = chain.views.get(job, (b"", None))
+    if view is None or known != head.hash:
+        view = _read_job(chain, job, head)
+        chain.views[job] = head.hash, view
+    return view
+
+
+def _read_job(chain: Chain, job: int, head: Head) -> JobView:
     events = _history(chain, ("job", job), job=job).upto(head)
     posted = next((event for event in events if event.name == "JobPosted"), None)
     if posted is None:
