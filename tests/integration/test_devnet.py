@@ -149,6 +149,7 @@ def test_the_timelock__governs_payment_tokens_outside_a_devnet(tmp_path: Path):
         assert chain.tasks.is_allowed(chain.zen.address)
 
 
+@pytest.mark.long
 def test_the_ape_scripts__deploy_fund_and_inspect(tmp_path: Path):
     """On a running anvil: `ape run deploy`, then the network file works for web3 clients."""
     with Devnet(tmp_path / "chain") as devnet:

@@ -114,6 +114,7 @@ def shown(case: Carrying, name: str) -> tuple[Frame, Position, Begin]:
     return frame, at_entry(state, names, index), case.honest.carried_begin(zero, name, claim)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scene", SCENES)
 def test_any_bit_of_honest_evidence__changed__convicts_nobody(scene: str):
     case = carrying(**SCENES[scene])

@@ -171,6 +171,7 @@ def test_an_honest_trial__stands_a_challenger_that_errs_and_admits(stage):
     assert stage.operator("alice").stake == DEVNET.min_stake
 
 
+@pytest.mark.long
 def test_wherever_a_challenger_goes__true_openings_convict_no_trial(stage):
     trees, tried = Trees(stage.answers(lambda seed: Trial(loaded(), seed))), Counter()
     hostile = Hostile(trees, random.Random(2), contracts_judge(stage), tried)

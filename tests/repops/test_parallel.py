@@ -32,7 +32,11 @@ PLACEMENTS = {
 
 
 LAID_OUT = [
-    (name, parts, ranks) for name in PLACEMENTS for parts in (1, 3) for ranks in (2, 3) if name != "data" or parts == 3
+    pytest.param(name, parts, ranks, marks=[pytest.mark.long] if ranks == 3 else [])
+    for name in PLACEMENTS
+    for parts in (1, 3)
+    for ranks in (2, 3)
+    if name != "data" or parts == 3
 ]
 
 

@@ -172,7 +172,10 @@ def test_post_checkpoint__last_round__ends_the_job(kit, play, cast, running):
         play.commit(running, cast[0])
 
 
-@pytest.mark.parametrize("present", [2**128 - 1, 1, 1 << 127, 0x5555 << 112 | 1])
+OTHERS = [pytest.param(present, marks=pytest.mark.long) for present in (1, 1 << 127, 0x5555 << 112 | 1)]
+
+
+@pytest.mark.parametrize("present", [2**128 - 1, *OTHERS])
 def test_post_checkpoint__128_seats__counts_every_bit(kit, play, present):
     """Of one holder's 128 slots 127 are given up, one by one, and taken again by itself: as many seats as there can be."""
     kit.zen.transfer(play.submitter, ZEN, sender=kit.deployer)
