@@ -7,6 +7,7 @@ death of the daemon itself, where the system can tell children of it (Linux).
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import signal
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from keepers.config import OperatorConfig
 from keepers.work import WorkLog, worker_name
 from zoo_compute.errors import ConfigError
 from zoo_compute.processes import tied_to_parent
+from zoo_compute.store.atomic import locked
 
 log = logging.getLogger("zoo.daemon")
 
@@ -63,12 +66,18 @@ class Daemon:
     only: str | None = None
     instead: Mapping[str, list[str]] = field(default_factory=dict)
     children: dict[str, Child] = field(default_factory=dict)
+    _held: ExitStack = field(default_factory=ExitStack)  # locks of this daemon's parts
 
     def start(self) -> None:
-        """Start everything, the broker and the gateway first. Raises BrokerUnreachable when the broker does not come up."""
-        for name, command in {**commands(self.config), **self.instead}.items():
-            if self.only and part_of(name) != self.only:
-                continue
+        """Start everything, the broker and the gateway first.
+
+        Raises ConfigError where one of its parts runs already, BrokerUnreachable when the broker does not come up.
+        """
+        wanted = {**commands(self.config), **self.instead}
+        wanted = {name: command for name, command in wanted.items() if self.only in (None, part_of(name))}
+        for name in wanted:
+            self._hold(name)
+        for name, command in wanted.items():
             child = Child(name, command, self.config.folder / "logs" / f"{name}.log")
             self.children[name] = child
             _spawn(child)
@@ -80,6 +89,18 @@ class Daemon:
                 f"this operator runs no {self.only} of its own",
                 hint="its broker or store is a server of its own; start the other parts",
             )
+
+    def _hold(self, name: str) -> None:
+        """Two of a kind would share keys, store and broker, and take each other's down."""
+        folder = self.config.folder / "locks"
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._held.enter_context(locked(folder / name, fcntl.LOCK_EX | fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise ConfigError(
+                f"{self.config.folder}: {name} of this operator runs already",
+                hint="end that one first (Ctrl-C where `zoo node start` runs); another operator needs another --home",
+            ) from None
 
     def poll(self) -> None:
         """Start again what ended."""
@@ -148,6 +169,7 @@ class Daemon:
                 except subprocess.TimeoutExpired:
                     child.process.kill()
                     child.process.wait()
+        self._held.close()
 
 
 def trains(name: str) -> bool:

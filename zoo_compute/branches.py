@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,13 +26,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Grown:
-    """A branch with its tensors, every byte held against the chain's roots. base, end: the module's tensors."""
+    """A branch with its tensors, every byte held against the chain's roots.
+
+    base, end: the module's tensors. roots: of all checkpoints of its job.
+    """
 
     branch: Branch
     program: ProgramFile
     step: Graph
     base: dict[str, Array]
     end: dict[str, Array]
+    roots: frozenset[str]
 
     @property
     def base_root(self) -> str:
@@ -75,7 +80,8 @@ def grown(network: Network, view: JobView, store: Store, since: int = 0, round_:
     first, last = (_tensors(view, store, number, manifest, step) for number in (since, end))
     tasks, root = network.contracts["tasks"], view.checkpoint_roots[end].hex()
     branch = Branch(network.chain_id, tasks, view.job, since, end, root, examples)
-    return Grown(branch, manifest.program, step, first, last)
+    roots = frozenset(root.hex() for root in view.checkpoint_roots.values())
+    return Grown(branch, manifest.program, step, first, last, roots)
 
 
 def merge(branches: Sequence[Grown], path: str | Path | None = None) -> tuple[Merge, dict[str, Array]]:
@@ -84,8 +90,11 @@ def merge(branches: Sequence[Grown], path: str | Path | None = None) -> tuple[Me
     Raises UserError for branches that have not one program and one base.
     """
     ordered = sorted(branches, key=lambda each: each.branch.order)
-    if len({each.branch.order for each in ordered}) < 2 or len({each.branch.order for each in ordered}) < len(ordered):
-        raise UserError("a merge takes two or more branches, each once")
+    if len(ordered) < 2:
+        raise UserError("a merge takes two or more branches")
+    for one, other in itertools.combinations(ordered, 2):
+        if one.branch.place == other.branch.place and {one.branch.root, other.branch.root} & one.roots & other.roots:
+            raise UserError(f"{one} is two of the branches: what it trained on would count twice")
     first = ordered[0]
     for other in ordered[1:]:
         if other.program.root != first.program.root:
@@ -105,14 +114,16 @@ def merge(branches: Sequence[Grown], path: str | Path | None = None) -> tuple[Me
     return Merge(state_root(tensors).hex(), parents), tensors
 
 
-def check(manifest: Manifest, find: Callable[[Branch], Grown]) -> ParentsChecked:
+def check(manifest: Manifest, begun: bytes, find: Callable[[Branch], Grown]) -> ParentsChecked:
     """Whether a job begins where its parents say, computed from the branches themselves.
 
-    find: reads a branch's rounds where it lives; its UserError is a difference, the store's errors pass.
+    begun: the chain's root of its initial state. find: reads a branch's rounds where it lives; its UserError is a difference, the store's errors pass.
     """
     if manifest.parents is None:
         raise UserError("the job has no parents: its manifest names none")
     told, found, differences = manifest.parents, list[Grown](), list[str]()
+    if begun != manifest.state_root:
+        differences.append(f"the chain has the job begin at {begun.hex()}, its manifest at {manifest.state.root}")
     for branch in told.branches:
         try:
             found.append(find(branch))
@@ -122,7 +133,10 @@ def check(manifest: Manifest, find: Callable[[Branch], Grown]) -> ParentsChecked
         differences += _differences(told, branch, found[-1], manifest)
     if len(found) < len(told.branches) or len({(each.program.root, each.base_root) for each in found}) > 1:
         return ParentsChecked(None, tuple(differences))
-    made, tensors = merge(found)
+    try:
+        made, tensors = merge(found)
+    except UserError as error:
+        return ParentsChecked(None, (*differences, str(error)))
     start = state_root(initial_checkpoint(found[0].step, tensors, manifest.joining)).hex()
     if start != manifest.state.root:
         differences.append(f"the job begins at {manifest.state.root}; its branches merge to {start}")

@@ -45,9 +45,14 @@ class Branch:
             raise BadField(f"branch.root: expected 64 lower-case hex digits, got {self.root!r}")
 
     @property
+    def place(self) -> tuple[int, str, int]:
+        """Where it is said to be: two development chains have equal addresses."""
+        return self.chain, self.tasks, self.job
+
+    @property
     def order(self) -> tuple[int, str, int, str]:
-        """Branches are added up in this order. The root tells apart jobs of two development chains, which have equal addresses."""
-        return self.chain, self.tasks, self.job, self.root
+        """Branches are added up in this order."""
+        return *self.place, self.root
 
 
 @dataclass(frozen=True)

@@ -163,9 +163,9 @@ class Job:
 
         clients = (self._client, *elsewhere)
         self._client.use_peers()
-        return check(
-            self._manifest(self.view()), lambda branch: _home_of(branch, clients).branch(branch.since, branch.round)
-        )
+        view = self.view()
+        begun = view.checkpoint_roots[0]
+        return check(self._manifest(view), begun, lambda b: _home_of(b, clients).branch(b.since, b.round))
 
     def cancel(self) -> Receipt:
         """Cancel before the award and take the escrow back. Raises Refusal when it is too late."""

@@ -202,7 +202,7 @@ def posted(trained: list[Any], tmp_path_factory: pytest.TempPathFactory) -> Smal
 
 
 def test_check__of_an_honest_merge__agrees(trained: list[Any], posted: SmallJob) -> None:
-    found = check(posted.manifest, lambda told: read(trained, told))
+    found = check(posted.manifest, posted.manifest.state_root, lambda told: read(trained, told))
     assert (found.agrees, found.start) == (True, posted.manifest.state.root)
 
 
@@ -227,7 +227,7 @@ def lie(manifest: Manifest, **changes: Any) -> Manifest:
 def test_check__of_a_false_word_about_a_parent__says_which(
     trained: list[Any], posted: SmallJob, tell: Callable[[Manifest], Manifest], told: str
 ) -> None:
-    found = check(tell(posted.manifest), lambda branch: read(trained, branch))
+    found = check(tell(posted.manifest), tell(posted.manifest).state_root, lambda branch: read(trained, branch))
     assert not found.agrees
     assert told in " | ".join(found.differences)
 
@@ -239,19 +239,37 @@ def test_check__of_equal_weights_for_unequal_branches__finds_another_start(
     pair = [grown(NETWORK, *each) for each in trained[:2]]
     tensors = merged(pair[0].base, [each.end for each in pair], [1, 1], pair[0].step.exchanged)
     false = publish(tmp_path, weights=tensors, parents=posted.manifest.parents)
-    found = check(false.manifest, lambda told: read(trained, told))
+    found = check(false.manifest, false.manifest.state_root, lambda told: read(trained, told))
     assert [each.split(";")[0] for each in found.differences] == [f"the job begins at {false.manifest.state.root}"]
+
+
+def test_check__of_a_job_that_the_chain_begins_elsewhere__says_so(trained: list[Any], posted: SmallJob) -> None:
+    found = check(posted.manifest, bytes(32), lambda told: read(trained, told))
+    assert [each.split(",")[0] for each in found.differences] == [f"the chain has the job begin at {'00' * 32}"]
+
+
+def test_check__of_a_job_counted_twice__says_so(trained: list[Any], posted: SmallJob) -> None:
+    assert posted.manifest.parents is not None
+    branches = [grown(NETWORK, *trained[0], round_=1), *(grown(NETWORK, *each) for each in trained[:2])]
+    named = tuple(sorted((each.branch for each in branches), key=lambda b: b.order))
+    false = replace(posted.manifest, parents=replace(posted.manifest.parents, branches=named))
+    found = check(false, false.state_root, lambda told: read(trained, told))
+    assert found.start is None
+    assert "what it trained on would count twice" in found.differences[-1]
 
 
 def test_check__of_a_job_without_parents__is_refused(trained: list[Any]) -> None:
     with pytest.raises(UserError, match="names none"):
-        check(trained[2][0].manifest, lambda told: read(trained, told))
+        check(trained[2][0].manifest, bytes(32), lambda told: read(trained, told))
 
 
 def test_merge__of_what_are_no_branches__is_refused(trained: list[Any]) -> None:
     first, second = (grown(NETWORK, *each) for each in trained[:2])
     with pytest.raises(UserError, match="two or more"):
-        merge([first, first])
+        merge([first])
+    for again in (first, grown(NETWORK, *trained[0], round_=1)):
+        with pytest.raises(UserError, match=r"job 1 of chain \d+ is two of the branches"):
+            merge([first, again])
     with pytest.raises(UserError, match="another program"):
         merge([first, replace(second, program=replace(second.program, root=ROOT))])
     late = grown(NETWORK, *trained[0], since=1)
@@ -320,8 +338,9 @@ def test_check_parents__finds_each_branch_on_its_own_network(
     made, tensors = merge(pair)
     third = publish(tmp_path, weights=tensors, parents=made.parents)
     third.store.add(third.manifest.to_bytes())
+    terms = replace(TERMS, manifest=third.manifest.digest)
     here: Any = Elsewhere(
-        [(view(terms=replace(TERMS, manifest=third.manifest.digest)), third.store)], 0, chain_id=7, number=5
+        [(view(terms=terms, checkpoint_roots={0: third.manifest.state_root}), third.store)], 0, chain_id=7, number=5
     )
     job = here.job(5)
     found = job.check_parents(*clients)
