@@ -17,6 +17,7 @@ from redis.retry import Retry
 from zoo_compute.errors import NeedsOperator
 
 EMBEDDED = "embedded"
+URLS = ("redis://", "rediss://")
 START_TIMEOUT_S = 10.0
 RETRIES = 15  # at most a second apart: longer than the daemon takes to start a killed server again
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from keepers.config import FILE, ROLES, OperatorConfig, from_dict, load, save
+from keepers.config import FILE, ROLES, OperatorConfig, from_dict, load, save, values_in
 from keepers.daemon import Daemon
 from zoo_compute.cli.context import Command, Group, Settings, pass_settings
 from zoo_compute.cli.operator_options import folder_of, home_option
@@ -45,7 +45,7 @@ def configure(settings: Settings, /, home: Path | None, **given: Any) -> None:
     """Change what operator.json says, or write it; what is not given stays as it is."""
     folder = folder_of(home)
     path = folder / FILE
-    raw = json.loads(path.read_text()) if path.exists() else {"name": folder.name}
+    raw = values_in(folder) or {"name": folder.name}
     raw |= {key: str(v) if isinstance(v, Path) else v for key, v in given.items() if v not in (None, ())}
     if "roles" in raw:
         raw["roles"] = list(raw["roles"])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from keepers.broker import EMBEDDED, URLS
 from repops import fields
 from zoo_compute.amounts import parse_amount
 from zoo_compute.atomic import write_atomically
@@ -82,18 +83,24 @@ class OperatorConfig(Settings):
 
 def load(folder: Path) -> OperatorConfig:
     """Read `operator.json` in `folder`. Raises ConfigError with what is wrong and the nearest right key."""
+    raw = values_in(folder)
+    if raw is None:
+        raise ConfigError(f"no {FILE} in {folder}", hint="run `zoo node configure` there first, or pass --home")
+    return from_dict(raw, folder)
+
+
+def values_in(folder: Path) -> dict[str, Any] | None:
+    """What `operator.json` in `folder` holds, unchecked; None where there is none. Raises ConfigError."""
     path = folder / FILE
     try:
         raw = json.loads(path.read_text())
     except FileNotFoundError:
-        raise ConfigError(
-            f"no {FILE} in {folder}", hint="run `zoo node configure` there first, or pass --home"
-        ) from None
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{path} is not JSON: {error}") from error
+        return None
+    except ValueError as error:
+        raise ConfigError(f"{path} is not JSON: {error}", hint="repair it, or move it away") from error
     if not isinstance(raw, dict):
         raise ConfigError(f"{path}: an object was expected")
-    return from_dict(raw, folder)
+    return raw
 
 
 def save(config: OperatorConfig) -> Path:
@@ -130,6 +137,9 @@ def _check(settings: Settings) -> None:
     for hour in settings.availability_hours:
         if isinstance(hour, bool) or not isinstance(hour, int) or not 0 <= hour < PERIODS:
             raise fields.BadField(f"{FILE}.availability_hours: expected periods 0 to {PERIODS - 1}, got {hour!r}")
+    if settings.broker != EMBEDDED and not settings.broker.startswith(URLS):
+        expected = f"expected {EMBEDDED!r}, or a URL that begins with {' or '.join(URLS)}"
+        raise fields.BadField(f"{FILE}.broker: {expected}, got {settings.broker!r}")
     if settings.operator == 0 and set(settings.roles) != {"verifier"}:
         raise fields.BadField(f"{FILE}.operator is 0: register first (`zoo node register`) and write its number here")
 

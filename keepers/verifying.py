@@ -21,9 +21,9 @@ from zoo_compute.chain.events import scan
 from zoo_compute.chain.games import read_games
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Commit, JobView
-from zoo_compute.cli.context import Command, Settings, pass_settings
+from zoo_compute.cli.context import NUMBER, Command, Settings, pass_settings
 from zoo_compute.cli.output import StatusLine
-from zoo_compute.errors import ConfigError, ZooError
+from zoo_compute.errors import ConfigError, UserError, ZooError
 from zoo_compute.store.errors import ContentMissing, StoreUnreachable
 from zoo_compute.transcript import ENDS
 
@@ -61,7 +61,7 @@ class Checked:
 
 
 @click.command("verify", cls=Command)
-@click.argument("number", type=click.IntRange(min=1), metavar="JOB")
+@click.argument("number", type=NUMBER, metavar="JOB")
 @click.option("--all", "every", is_flag=True, help="Claims that are paid or convicted too, not only those still open.")
 @click.option("--turn", type=click.IntRange(min=0), help="Of one turn; with --follow, of the later ones too.")
 @click.option("--slot", type=click.IntRange(min=0), help="Of one slot.")
@@ -96,6 +96,7 @@ def verify(
     while True:
         client.use_peers()
         view = read_job(settings.chain(), number)
+        _check_asked(view, turn if not follow else None, slot)
         last = turn if not follow else None
         was_busy = witness.check_next(view, _todo(view, every, (turn, last), slot))
         is_open = witness.play()
@@ -188,6 +189,18 @@ class Witness:
 
         given = {**request, "device": self._device} if self._device else request
         return WorkStatus("done", result=run_move(given, self._store))
+
+
+def _check_asked(view: JobView, turn: int | None, slot: int | None) -> None:
+    """Nothing to be done must not be told of what is not there. Raises UserError."""
+    turns = {commit.turn for commit in view.commits}
+    if turn is not None and turn not in turns:
+        told = f"of turns {min(turns)} to {max(turns)}" if turns else "yet"
+        raise UserError(
+            f"job {view.job} has no results of turn {turn}", hint=f"it has results {told}; `zoo job show` tells"
+        )
+    if slot is not None and slot >= view.terms.slots:
+        raise UserError(f"job {view.job} has slots 0 to {view.terms.slots - 1}, none {slot}")
 
 
 def _todo(

@@ -18,7 +18,7 @@ from zoo_compute import home
 from zoo_compute.amounts import format_amount, format_seconds
 from zoo_compute.chain import keystore, network
 from zoo_compute.chain.connection import Chain, connect
-from zoo_compute.errors import Unreachable, WrongChain, WrongDeployment, ZooError
+from zoo_compute.errors import ConfigError, Unreachable, WrongChain, WrongDeployment, ZooError
 from zoo_compute.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -186,8 +186,11 @@ class Examination:
         return None, f"{version}, {device or 'no GPU: the CPU is used'}"
 
     def _broker(self) -> tuple[None, str]:
-        config = self._folder / "operator.json"
-        url = json.loads(config.read_text()).get("broker", "embedded") if config.exists() else "embedded"
+        config = self._folder / home.CONFIG
+        try:
+            url = json.loads(config.read_text()).get("broker", "embedded") if config.exists() else "embedded"
+        except (ValueError, AttributeError) as error:
+            raise ConfigError(f"{config} cannot be read: {error}", hint="repair it, or move it away") from None
         if importlib.util.find_spec("redis") is None:
             raise ZooError("the broker's client is not installed", hint="pip install 'zoo-compute[keeper]'")
         if url == "embedded":

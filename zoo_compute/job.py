@@ -297,7 +297,10 @@ class ComputeJob:
         elif budget is not None:
             most = budget // (training.rounds * (training.slots + 1))
         else:
-            raise JobError("market.max_price: missing", hint="give market.max_price, or budget_max to derive it from")
+            raise JobError(
+                "market.max_price: missing",
+                hint="give a budget to derive it from (--max-budget, or budget_max in the file), or market.max_price",
+            )
         reserve = most if market.reserve is None else parse_amount(market.reserve, what="market.reserve")
         given = market.aggregator_max_price
         most_a = most if given is None else parse_amount(given, what="market.aggregator_max_price")

@@ -94,6 +94,9 @@ def publish_files(
         )
     outline = job.outline()
     checkpoint = initial_checkpoint(traced.graph, tensors, outline.joining)
+    broken = next((name for name in traced.graph.exchanged if not np.isfinite(checkpoint[name]).all()), None)
+    if broken is not None:  # every update of it would be so too, and count for nothing
+        raise JobError(f"the weights hold a NaN or an infinity in {broken!r}", hint="begin with finite weights")
     work_of(outline, traced.graph)  # refused here, before anything is stored
     return job.manifest(
         ProgramFile(store.add(encoding.encode(traced.graph)), traced.root.hex(), traced.profile.flops),

@@ -160,6 +160,10 @@ def test_declare__promises_hours_and_tells_the_keeper(zoo: Zoo, place: Place, tm
 
     assert load(tmp_path / "home" / "node").availability_hours == [8, 9, 10, 22]
     assert "no hour or span" in zoo.refused("node", "declare", "--hours", "24")
+    other = ("node", "register", "--gpu-type", "rtx4090", "--memory", "24GB", "--home", tmp_path / "other")
+    number = str(zoo.json(*other)["operator"])
+    assert f"not {number}'s" in zoo.refused("node", "declare", "--operator", number, "--hours", "3")
+    assert load(tmp_path / "home" / "node").availability_hours == [8, 9, 10, 22]
     assert "class below the tier" in zoo.refused("node", "declare", "--tier", "gold", "--hours", "0-23")
     zoo.json("node", "declare")
     assert zoo.json("node", "show")["hours"] == []

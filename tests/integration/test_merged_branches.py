@@ -79,6 +79,11 @@ def test_branches__of_unequal_work__are_merged_posted_and_checked(
 
     code, told = zoo(capsys, "job", "merge", f"{first.id}", f"{second.id}")
     assert (code, "are no branches of one training" in told["error"]) == (1, True)
+    (tmp_path / "mine.json").write_text("{}")
+    for out, said in (("merged.json", "another ending"), ("mine.safetensors", "tells no parents: it is not replaced")):
+        code, told = zoo(capsys, "job", "merge", f"{first.id}:1", f"{second.id}", "--out", tmp_path / out)
+        assert (code > 0, said in told["error"] + told.get("hint", "")) == (True, True)
+    assert (tmp_path / "mine.json").read_text() == "{}"
     code, told = zoo(capsys, "job", "merge", f"{first.id}:1", f"{second.id}@{network.network_path}")
     assert code == 0
     assert [(b["job"], b["since"], b["round"], b["examples"], b["share"]) for b in told["branches"]] == [

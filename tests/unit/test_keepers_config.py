@@ -31,6 +31,11 @@ def test_a_saved_configuration__reads_back_equal(tmp_path: Path):
         ({"price": "inf"}, "price: expected a positive decimal"),
         ({"roles": ["verifyer"]}, "unknown role 'verifyer'; did you mean 'verifier'"),
         ({"operator": 0}, "register first"),
+        (
+            {"broker": "ftp://x"},
+            "broker: expected 'embedded', or a URL that begins with redis:// or rediss://, got 'ftp://x'",
+        ),
+        ({"broker": ""}, "broker: expected 'embedded'"),
         ({"threads": -1}, "threads: expected 0 to 1024"),
         ({"demand_after_s": -1}, "demand_after_s: expected 0 to 86400"),
         ({"deposits_per_job": "much"}, "deposits_per_job: expected a decimal such as '0.05', or '0' to demand nothing"),

@@ -76,6 +76,29 @@ def test_stopping__ends_every_process(daemon: Daemon):
             os.kill(pid, 0)
 
 
+def test_an_operator_that_runs__is_not_started_again__and_runs_on(daemon: Daemon, config: OperatorConfig):
+    again = Daemon(config)
+    with pytest.raises(ConfigError, match=r"keeper of this operator runs already"):
+        again.start()
+    again.stop()
+    assert not again.children
+    assert all(child.running for child in daemon.children.values())
+    daemon.stop()
+    again.start()
+    assert list(again.children) == ["keeper", "worker-0"]
+    again.stop()
+
+
+def test_parts_of_an_operator__run_beside_each_other(config: OperatorConfig, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(daemon_module, "commands", lambda _: {"keeper": SLEEPER, "worker-0": SLEEPER})
+    parts = [Daemon(config, only=part) for part in ("keeper", "worker")]
+    for part in parts:
+        part.start()
+    assert [list(part.children) for part in parts] == [["keeper"], ["worker-0"]]
+    for part in parts:
+        part.stop()
+
+
 def test_the_parts__are_broker_gateway_keeper_and_workers_in_this_order(config: OperatorConfig):
     assert list(commands(config)) == ["broker", "gateway", "keeper", "worker-0", "worker-1", "worker-moves", "spare-0"]
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from keepers import verifying
-from keepers.verifying import Witness, _todo
+from keepers.verifying import Witness, _check_asked, _todo
 from node.errors import Withheld
 from tests.unit.test_keepers_duties import ME, OTHER, ROOT, view
 from zoo_compute.chain.views import ClaimState, Commit, JobView
+from zoo_compute.errors import UserError
 
 
 def commit(turn: int, operator: int, first: int, count: int) -> Commit:
@@ -35,6 +36,19 @@ def test_turns__are_bounded_on_both_sides_and_final_claims_are_passed_over():
     assert places(seen, (3, None)) == [(3, 0), (4, 0)]
     assert places(seen, (None, None)) == [(2, 0), (3, 0), (4, 0)]
     assert places(seen, (None, None), every=True)[0] == (1, 0)
+
+
+def test_a_turn_or_a_slot_that_is_not_there__is_an_error():
+    seen = view(1, commits=tuple(commit(turn, OTHER, 0, 1) for turn in (2, 4)))
+    for turn, slot in ((None, None), (4, seen.terms.slots - 1)):
+        _check_asked(seen, turn, slot)
+    with pytest.raises(UserError, match="no results of turn 99") as refused:
+        _check_asked(seen, 99, None)
+    assert "turns 2 to 4" in refused.value.hint
+    with pytest.raises(UserError, match="no results of turn 0"):
+        _check_asked(view(1), 0, None)
+    with pytest.raises(UserError, match=f"slots 0 to {seen.terms.slots - 1}, none"):
+        _check_asked(seen, None, seen.terms.slots)
 
 
 def test_a_round_whose_checkpoint_is_gone__is_passed_over_and_told(monkeypatch: pytest.MonkeyPatch):

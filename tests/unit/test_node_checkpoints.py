@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from node import syncer, worker
@@ -12,6 +13,8 @@ from node.training import root_of
 from repops.files import parse_state, state_bytes
 from tests.unit.node_jobs import SmallJob, publish
 from zoo_compute.errors import Retryable
+from zoo_compute.manifest import JobError
+from zoo_compute.outer import OUTER
 
 
 @pytest.fixture
@@ -47,3 +50,14 @@ def test_run_shard__checkpoint_of_other_tensors__is_its_authors_lie_and_tried_ag
         with pytest.raises(FalseCheckpoint, match="this program's tensors") as refused:
             worker.run_shard(job.base | given, job.store)
         assert isinstance(refused.value, Retryable)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_job__does_not_begin_with_a_weight_that_is_not_finite(job: SmallJob, tmp_path: Path, value: float) -> None:
+    weights = parse_state(job.store.read(job.manifest.state.cid, max_bytes=2**30))
+    name = job.programs.graph.exchanged[-1]
+    weights[name] = weights[name].copy()
+    weights[name].reshape(-1)[-1] = value  # of a token, perhaps, that no text has: its loss is as good as before
+    tensors = {each: array for each, array in weights.items() if not each.startswith(OUTER)}
+    with pytest.raises(JobError, match=f"NaN or an infinity in '{name}'"):
+        publish(tmp_path / "again", weights=tensors)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from zoo_compute.store import Store
 
 
+NUMBER = click.IntRange(1, 2**64 - 1)  # of a job, an operator, a dataset or a game
+
+
 @dataclass
 class Settings:
     """The global options, and lazily what follows from them. `ctx.obj` of every command."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoo_compute.cli.context import Command, Group, Settings, pass_settings
+from zoo_compute.cli.context import NUMBER, Command, Group, Settings, pass_settings
 from zoo_compute.errors import UserError
 
 if TYPE_CHECKING:
     from repops.commitments import Array
 
-_job = click.argument("number", type=click.IntRange(min=1), metavar="JOB")
+_job = click.argument("number", type=NUMBER, metavar="JOB")
 
 
 @click.group("dataset", cls=Group)
@@ -62,7 +62,7 @@ def _arrays(path: Path) -> dict[str, Array]:
 
 @click.command(cls=Command)
 @_job
-@click.argument("datasets", type=click.IntRange(min=1), nargs=-1, required=True, metavar="DATASET...")
+@click.argument("datasets", type=NUMBER, nargs=-1, required=True, metavar="DATASET...")
 @pass_settings
 def cite(settings: Settings, number: int, datasets: tuple[int, ...]) -> None:
     """Name the datasets (at most eight) that your job uses: once, before it is over."""

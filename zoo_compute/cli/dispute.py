@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo_compute.amounts import format_amount, format_seconds
-from zoo_compute.cli.context import Group, Settings, pass_settings
+from zoo_compute.cli.context import NUMBER, Group, Settings, pass_settings
 from zoo_compute.cli.output import table
 from zoo_compute.errors import UserError
 from zoo_compute.shown import CHALLENGER, COMMITTER
@@ -24,7 +24,7 @@ def dispute() -> None:
 
 
 @dispute.command("list")
-@click.option("--job", type=click.IntRange(min=1), help="Of one job.")
+@click.option("--job", type=NUMBER, help="Of one job.")
 @click.option("--open", "only_open", is_flag=True, help="Without those that are over.")
 @pass_settings
 def list_(settings: Settings, job: int | None, only_open: bool) -> None:
@@ -44,7 +44,7 @@ def list_(settings: Settings, job: int | None, only_open: bool) -> None:
 
 
 @dispute.command("show")
-@click.argument("number", type=click.IntRange(min=1), metavar="GAME")
+@click.argument("number", type=NUMBER, metavar="GAME")
 @pass_settings
 def show(settings: Settings, number: int) -> None:
     """Where a game stands: its bond, whose move is due, and until when."""
@@ -64,7 +64,7 @@ def show(settings: Settings, number: int) -> None:
 
 
 @dispute.command("replay")
-@click.argument("number", type=click.IntRange(min=1), metavar="GAME")
+@click.argument("number", type=NUMBER, metavar="GAME")
 @pass_settings
 def replay(settings: Settings, number: int) -> None:
     """A game's transcript: which step, which operator, which element, which numbers, and who was wrong.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zoo_compute.amounts import format_amount, format_seconds
-from zoo_compute.cli.context import Group, Settings, pass_settings
+from zoo_compute.cli.context import NUMBER, Group, Settings, pass_settings
 from zoo_compute.cli.output import StatusLine, table
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from zoo_compute.posted import Job, Redundancy
     from zoo_compute.progress import Progress
 
-_number = click.argument("number", type=click.IntRange(min=1), metavar="JOB")
+_number = click.argument("number", type=NUMBER, metavar="JOB")
 _store = click.option(
     "--store", "location", metavar="LOCATION", help="Store to fetch into. [env ZOO_STORE; ~/.zoo/store]"
 )
@@ -33,7 +33,7 @@ def job() -> None:
 
 @job.command("list")
 @click.option("--mine", is_flag=True, help="Only those of --account.")
-@click.option("--limit", default=20, show_default=True, help="The newest so many.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="The newest so many.")
 @pass_settings
 def list_(settings: Settings, mine: bool, limit: int) -> None:
     """The newest jobs, with their state."""

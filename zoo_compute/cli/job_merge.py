@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoo_compute.cli.context import Command, Settings, pass_settings
+from zoo_compute.cli.context import NUMBER, Command, Settings, pass_settings
+from zoo_compute.errors import UserError
 
 if TYPE_CHECKING:
     from zoo_compute.client import Client
@@ -48,6 +49,7 @@ def merge(settings: Settings, branches: tuple[str, ...], out: Path, location: st
         client = _client(settings, found["network"], location)
         return client.job(int(found["job"])), int(found["since"] or 0)
 
+    beside = _beside(out)
     grown = []
     for job, since in [read(each) for each in branches]:
         view = job.view()
@@ -57,7 +59,6 @@ def merge(settings: Settings, branches: tuple[str, ...], out: Path, location: st
         grown.append(job.branch(since))
     out.parent.mkdir(parents=True, exist_ok=True)
     made, _ = merged(grown, out)
-    beside = out.with_suffix(".json")
     beside.write_bytes(made.to_bytes())
     total = sum(branch.examples for branch in made.parents.branches)
     rows = [{**vars(branch), "share": branch.examples / total} for branch in made.parents.branches]
@@ -74,7 +75,7 @@ def merge(settings: Settings, branches: tuple[str, ...], out: Path, location: st
 
 
 @click.command(cls=Command)
-@click.argument("number", type=click.IntRange(min=1), metavar="JOB")
+@click.argument("number", type=NUMBER, metavar="JOB")
 @click.option(
     "--branch-network",
     "networks",
@@ -98,6 +99,25 @@ def parents(settings: Settings, number: int, networks: tuple[str, ...], location
         list(found.differences) or [f"job {number} begins where its branches merge, at {found.start}"],
     )
     return 0 if found.agrees else DIFFERS
+
+
+def _beside(out: Path) -> Path:
+    """Where the parents of the weights at `out` go; not over a file that tells no parents."""
+    from zoo_compute.merging import Merge
+
+    beside = out.with_suffix(".json")
+    if beside == out:
+        raise click.BadParameter(
+            f"{out} is where the parents go; give the weights another ending, such as .safetensors"
+        )
+    if beside.exists():
+        try:
+            Merge.from_bytes(beside.read_bytes())
+        except UserError as error:
+            raise UserError(
+                f"{beside} is there and tells no parents: it is not replaced", hint="choose another --out"
+            ) from error
+    return beside
 
 
 def _client(settings: Settings, network: str | None, location: str | None) -> Client:

@@ -9,6 +9,7 @@ import click
 from zoo_compute.amounts import format_amount, format_seconds, parse_amount
 from zoo_compute.cli.context import Command, Settings, pass_settings
 from zoo_compute.cli.operator_options import folder_of, home_option, number_of, operator_option, operators_of
+from zoo_compute.errors import UserError
 from zoo_compute.gpu import TIERS, hours_of, hours_told
 from zoo_compute.spec.params import GPU_CLASSES
 
@@ -85,7 +86,12 @@ def declare(settings: Settings, tier: str, hours: str, operator: int | None, hom
     The keeper of --home then sends a heartbeat in each of them. Who misses more than its tier allows loses 1 % of its stake.
     """
     operators = operators_of(settings)
-    number = number_of(settings, operators, operator, home)
+    number, known = number_of(settings, operators, operator, home), operators.in_folder(folder_of(home))
+    if known not in (None, number):
+        raise UserError(
+            f"{folder_of(home)} is operator {known}'s, not {number}'s: its keeper would send the heartbeats",
+            hint=f"give --home of operator {number}",
+        )
     periods = hours_of(hours)
     receipt = operators.declare(folder_of(home), number, TIERS[tier], periods)
     settings.emit(

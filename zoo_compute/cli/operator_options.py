@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zoo_compute import home as places
-from zoo_compute.cli.context import Settings
+from zoo_compute.cli.context import NUMBER, Settings
 from zoo_compute.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ home_option = click.option(
     "--home", type=click.Path(file_okay=False, path_type=Path), help="The operator's folder; ~/.zoo/node by default."
 )
 operator_option = click.option(
-    "--operator", type=click.IntRange(min=1), help="Its number; by default that of --home, or of --account."
+    "--operator", type=NUMBER, help="Its number; by default that of --home, or of --account."
 )
 token_option = click.option("--token", metavar="ADDRESS", help="Payment token; ZEN by default.")
 

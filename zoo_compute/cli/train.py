@@ -107,7 +107,7 @@ def _serving(settings: Settings, client: Client, address: str | None) -> Iterato
     gateway = None
     if address is not None:
         host, _, port = address.rpartition(":")
-        if not port.isdigit():
+        if not port.isdecimal() or int(port[:6]) > 65_535:
             raise ConfigError(f"--serve takes HOST:PORT, not {address!r}", hint="for example 127.0.0.1:8600")
         gateway = Gateway(client.store, host=host.strip("[]") or "127.0.0.1", port=int(port))
     else:
