@@ -34,6 +34,7 @@ if __name__ == "__main__":  # beside this file lies one that bears the name of a
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from benchmarks.lab import Faults
+from benchmarks.parameters import parameters_of
 from benchmarks.told import CLAIMS, LOOK_S, Watching
 from keepers.config import save
 from keepers.daemon import Daemon, commands, trains
@@ -325,8 +326,7 @@ def main() -> int:
     else:
         with tempfile.TemporaryDirectory(prefix="churn") as folder:
             made = run(options, Path(folder))
-    parameters = {k: v for k, v in vars(options).items() if k not in ("json", "folder")}
-    result = {"parameters": parameters, **reckon(made, options)}
+    result = {"parameters": parameters_of(options), **reckon(made, options)}
     print(json.dumps(result) if options.json else "\n".join(f"{key:<24} {value}" for key, value in result.items()))
     return 0
 

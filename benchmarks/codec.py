@@ -32,6 +32,7 @@ if __name__ == "__main__":  # benchmarks/repops.py bears a library's name
 
 import numpy as np
 
+from benchmarks.parameters import parameters_of
 from repops.commitments import Array
 from zoo_compute import transport
 
@@ -151,7 +152,7 @@ def main() -> int:
         "compression_ratio": min(row["ratio"] for row in ours),
         "codec_mb_s": min(min(row["encode_mb_s"], row["decode_mb_s"]) for row in ours),
         "exact": all(run[name]["exact"] for run in runs for name in run),
-        "parameters": vars(options) | {"machine": platform.machine()},
+        "parameters": parameters_of(options) | {"machine": platform.machine()},
         "runs": runs,
     }
     print(json.dumps(result) if options.json else table(result))

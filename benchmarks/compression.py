@@ -35,6 +35,7 @@ if __name__ == "__main__":  # beside this file lies one that bears the name of a
 import numpy as np
 
 from benchmarks import powersgd_peer
+from benchmarks.parameters import parameters_of
 from node import syncer
 from node.aggregation import aggregate
 from node.programs import Programs, State
@@ -207,7 +208,7 @@ def summary(options: argparse.Namespace, seeds: Mapping[int, Mapping[str, Any]])
         "kinds": table,
         "seeds": {str(seed): found for seed, found in seeds.items()},
         "settings": {name: KINDS[name] for name in first if name in KINDS},
-        "parameters": {key: value for key, value in vars(options).items() if key not in ("data", "json")},
+        "parameters": parameters_of(options, leave_out=("data",)),
         "parameters_of_the_model": job_of(options, 0, KINDS["dense"]).profile.parameters,
     }
 

@@ -39,6 +39,7 @@ import numpy as np
 from benchmarks import utilisation
 from benchmarks.cost import CLAIMED, costs
 from benchmarks.loss_gap import loss_gap
+from benchmarks.parameters import parameters_of
 from node import syncer
 from node.programs import Programs
 from node.replay import Replay, simulate
@@ -273,7 +274,7 @@ def main() -> int:
         result = finished(options.run, options.config, sequential=sequential)
     elif not options.simulate:
         result = {
-            "parameters": {k: str(v) for k, v in vars(options).items() if k not in ("json", "folder")},
+            "parameters": parameters_of(options),
             **whole(options),
         }
     else:

@@ -19,6 +19,7 @@ if __name__ == "__main__":  # beside this file lies one that bears the name of a
 import torch
 
 import repops
+from benchmarks.parameters import parameters_of
 from node.device import Layout
 from node.parallel.programs import placed_on
 from node.parallel.rank import Gloo
@@ -68,7 +69,7 @@ def main() -> None:
     options = parser.parse_args()
     rows = [row for parts in (1, 4) for row in measure(options, parts)]
     if options.json:
-        print(json.dumps({"parameters": vars(options), "rows": rows}))
+        print(json.dumps({"parameters": parameters_of(options), "rows": rows}))
         return
     print(f"{'layout':12} {'parts':>5}  {'state':26} {'rest':26} sent")
     for row in rows:

@@ -37,6 +37,7 @@ if __name__ == "__main__":  # beside this file lies one that bears the name of a
 from benchmarks.cost import PEAK_TFLOPS, share_of_peak
 from benchmarks.lab import Laboratory, Link, laboratory
 from benchmarks.loss_gap import DECLARED, NETWORKS
+from benchmarks.parameters import parameters_of
 from benchmarks.told import LOOK_S, Watching
 from keepers.config import OperatorConfig
 from keepers.daemon import commands
@@ -291,8 +292,7 @@ def main() -> int:
     add_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
-    parameters = {name: value for name, value in vars(options).items() if name not in ("json", "folder")}
-    result = {"parameters": parameters, **measured(options)}
+    result = {"parameters": parameters_of(options), **measured(options)}
     print(json.dumps(result) if options.json else "\n".join(f"{key:<18} {value}" for key, value in result.items()))
     return 0
 
