@@ -14,13 +14,20 @@ from pathlib import Path
 import requests
 
 from zoo_compute.errors import DevnetError
+from zoo_compute.home import home
 from zoo_compute.processes import free_port, is_free, tied_to_parent
 
+VERSION = "1.7.1"  # of the npm package; the Makefile reads it here
+PROGRAM = Path("node_modules", ".bin", "anvil")  # under the folder that npm installs into
 HOST = "127.0.0.1"
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 20.0
 STATE_INTERVAL_S = 30  # what a killed anvil loses at most; one that is stopped loses nothing
 PORT_ATTEMPTS = 5
+
+
+class AnvilMissing(DevnetError):
+    """No anvil on this machine."""
 
 
 class Anvil:
@@ -78,23 +85,29 @@ class Anvil:
 
 
 def find(environ: Mapping[str, str] = os.environ) -> Path:
-    """The native anvil: ZOO_ANVIL, then PATH, then what `make setup` put into the repository. Raises DevnetError."""
+    """The native anvil: ZOO_ANVIL, then PATH, the repository's (`make setup`), or what `zoo devnet` installed. Raises DevnetError."""
     named = environ.get("ZOO_ANVIL")
     if named:
         if not os.access(named, os.X_OK) or not Path(named).is_file():
             raise DevnetError(f"ZOO_ANVIL is {named!r}, which is no program", hint="name the anvil binary")
-        return _native(Path(named))
-    installed = shutil.which("anvil", path=environ.get("PATH"))
-    local = Path(__file__).resolve().parents[1] / ".anvil" / "node_modules" / ".bin" / "anvil"
-    for candidate in (installed, local):
+        return native(Path(named))
+    onpath = shutil.which("anvil", path=environ.get("PATH"))
+    local = Path(__file__).resolve().parents[1] / ".anvil" / PROGRAM
+    for candidate in (onpath, local, installed() / PROGRAM):
         if candidate and Path(candidate).exists():
-            return _native(Path(candidate))
-    raise DevnetError(
-        "anvil is not installed", hint="run `make setup` in the repository, or install Foundry, or set ZOO_ANVIL"
+            return native(Path(candidate))
+    raise AnvilMissing(
+        "anvil, the local chain, is not installed",
+        hint="`zoo devnet` installs it; or run `make setup` in the repository, install Foundry, or set ZOO_ANVIL",
     )
 
 
-def _native(path: Path) -> Path:
+def installed() -> Path:
+    """Where `zoo devnet` puts this version of anvil."""
+    return home() / "anvil" / VERSION
+
+
+def native(path: Path) -> Path:
     """npm's `anvil` is a Node script around the binary, which lies beside it: signals must reach the binary itself."""
     if not path.resolve().suffix:
         return path
@@ -134,5 +147,5 @@ def _spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
     threading.Thread(target=keep, name="anvil", daemon=True).start()
     ready.wait()
     if isinstance(started[0], OSError):
-        raise DevnetError(f"{command[0]} cannot be started: {started[0]}", hint="run `make setup`") from started[0]
+        raise DevnetError(f"{command[0]} cannot be started: {started[0]}", hint="install it again") from started[0]
     return started[0]

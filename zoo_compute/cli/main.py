@@ -12,7 +12,6 @@ import click
 from zoo_compute.cli import (
     account,
     dataset,
-    devnet,
     dispute,
     doctor,
     job,
@@ -49,13 +48,13 @@ STORE_HINTS: dict[type[Exception], str] = {
 def root() -> None:
     """Train a torch model on strangers' GPUs, with nobody to trust.
 
-    First steps: `zoo devnet` in one terminal, `zoo doctor` and `zoo quote FILE` in another. Every command that a script
+    First steps: `zoo devnet --nodes 3` in one terminal, `zoo doctor` and `zoo train FILE` in another. Every command that a script
     would read takes --json; docs/cli.md lists the keys.
     """
 
 
 for _command in (
-    account.account, dataset.dataset, devnet.devnet, dispute.dispute, doctor.doctor, job.job, network.network, node.node, quote.quote, store.store, train.train,
+    account.account, dataset.dataset, dispute.dispute, doctor.doctor, job.job, network.network, node.node, quote.quote, store.store, train.train,
 ):  # fmt: skip
     root.add_command(_command)
 for _command in (*node_money.COMMANDS, *node_joining.COMMANDS, *node_admission.COMMANDS):
