@@ -26,6 +26,7 @@ from repops.graph import OPTIMIZER, BadProgram, Graph, Node
 from repops.profile import Profile, profile
 from zoo_compute.errors import UserError
 from zoo_compute.models import ARCHITECTURES, RuleSection
+from zoo_compute.models.presets import preset, sized
 from zoo_compute.rounds import batch_nodes
 
 TORCH_MISSING = "pip install 'zoo-compute[node]', or bring a program's file (model.program) with --weights FILE"
@@ -34,12 +35,16 @@ FORM = "expected (module, loss_fn, optimizer): loss_fn(module(inputs), targets) 
 
 @dataclass(frozen=True)
 class ModelSource:
-    """`model:` of a job, one of: function (`path.py:name` or `package.module:name`) with options, parts, program (a path)."""
+    """`model:` of a job, one of: function (`path.py:name` or `package.module:name`) with options, parts, program (a path).
+
+    parameters: of a built-in model, counted without making it; of others None until they are traced.
+    """
 
     function: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     parts: tuple[Any, Any, Any] | None = None
     program: str = ""
+    parameters: int | None = None
 
     @property
     def built_in(self) -> bool:
@@ -78,12 +83,16 @@ def read_model(given: Mapping[str, Any], rule: Mapping[str, Any]) -> ModelSource
 
 
 def _built_in(given: Mapping[str, Any], rule: Mapping[str, Any]) -> ModelSource:
+    if "name" in given:
+        rule = {"learning_rate": preset(given["name"]).learning_rate, **rule}
+    given = sized(given)
     name = given.get("architecture", "gpt")
     if name not in ARCHITECTURES:
         raise BadField(f"model.architecture: unknown {name!r}; {nearest(str(name), ARCHITECTURES)}")
-    options = asdict(read(ARCHITECTURES[name], given, "model")) | asdict(read(RuleSection, rule, "training"))
+    section = read(ARCHITECTURES[name], given, "model")
+    options = asdict(section) | asdict(read(RuleSection, rule, "training"))
     del options["architecture"]
-    return ModelSource(function=f"zoo_compute.models.{name}:build", options=options)
+    return ModelSource(f"zoo_compute.models.{name}:build", options, parameters=section.parameters)
 
 
 def _alone(given: Mapping[str, Any], key: str) -> str:
