@@ -103,10 +103,15 @@ def _alone(given: Mapping[str, Any], key: str) -> str:
 
 @dataclass(frozen=True)
 class Traced:
-    """A step's program. initial: the module's tensors before the first round; None where only a program's file was given."""
+    """A step's program. draw: makes the module's initial tensors; None where only a program's file was given."""
 
     graph: Graph
-    initial: dict[str, Array] | None
+    draw: Callable[[], dict[str, Array]] | None
+
+    @cached_property
+    def initial(self) -> dict[str, Array] | None:
+        """The module's tensors before the first round."""
+        return self.draw() if self.draw else None
 
     @cached_property
     def root(self) -> bytes:
@@ -142,7 +147,10 @@ def load_program(path: Path) -> Traced:
 
 
 def trace_module(source: ModelSource, batch: tuple[Array, Array], rule: Rule, *, seed: int, directory: Path) -> Traced:
-    """Make the module, its initial weights drawn under `seed`, and trace its step on a batch like `batch`. Raises UserError."""
+    """Make the module, its initial weights drawn under `seed`, and trace its step on a batch like `batch`. Raises UserError.
+
+    A built-in model is traced without its weights, which are drawn when they are asked for: a quote of any size fits in memory.
+    """
     try:
         import torch
     except ImportError as error:
@@ -150,9 +158,12 @@ def trace_module(source: ModelSource, batch: tuple[Array, Array], rule: Rule, *,
     import repops
     from repops.tracing import TraceRefused
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        module, loss_fn, optimizer = source.parts or made_by(source, directory)
+    def make(device: str) -> tuple[Any, Any, Any]:
+        with torch.random.fork_rng(devices=[]), torch.device(device):
+            torch.manual_seed(seed)
+            return source.parts or made_by(source, directory)
+
+    module, loss_fn, optimizer = make("meta" if source.built_in else "cpu")
     inputs, targets = (torch.from_numpy(array) for array in batch)
     inputs, targets = (t.long() if t.dtype == torch.int32 else t for t in (inputs, targets))
     rates = None if rule.rates is None else [factor * optimizer.param_groups[0]["lr"] for factor in rule.rates]
@@ -171,9 +182,16 @@ def trace_module(source: ModelSource, batch: tuple[Array, Array], rule: Rule, *,
         raise UserError(f"the module cannot be traced: {where}{refused.what}", hint=refused.hint) from refused
     except Exception as error:
         raise UserError(f"the module does not run on a batch: {_told(error)}") from error
-    state = program.initial_state(module)
     kept = [entry.name for entry in program.graph.state if entry.kind != OPTIMIZER]
-    return Traced(program.graph, {name: np.array(state[name].numpy()) for name in kept})
+
+    def drawn(module: Any) -> dict[str, Array]:
+        state = program.initial_state(module)
+        return {name: np.array(state[name].numpy()) for name in kept}
+
+    if source.built_in:
+        return Traced(program.graph, lambda: drawn(make("cpu")[0]))
+    initial = drawn(module)
+    return Traced(program.graph, lambda: initial)
 
 
 def made_by(source: ModelSource, directory: Path) -> tuple[Any, Any, Any]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from zoo_compute import DistributedTrainer
 from zoo_compute.errors import UserError
 from zoo_compute.job import ComputeJob, JobError
+from zoo_compute.models import gpt
 from zoo_compute.models.presets import MODELS, section_of
 
 TRAINING = {"batch_size": 4, "inner_steps": 6, "rounds": 1, "slots": 1}
@@ -97,3 +100,29 @@ def test_a_trainer__takes_a_name_and_what_goes_over_it(tmp_path: Path) -> None:
     assert (small.context, small.model.options["learning_rate"]) == (32, 3e-4)
     with pytest.raises(UserError, match="did you mean 'llama-160m'"):
         DistributedTrainer(model="lama-160m", **others)
+
+
+def test_a_large_model__is_profiled_without_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its 27 GB are drawn when they are stored, not for a quote."""
+    from zoo_compute.models import llama
+
+    devices = []
+    original = llama.Llama._initialise
+    monkeypatch.setattr(
+        llama.Llama, "_initialise", lambda self: (devices.append(next(self.parameters()).device.type), original(self))
+    )
+    job = job_of({"name": "llama-100k", "layers": 1})
+    assert job.profile.parameters == job.model.parameters
+    assert devices == ["meta"]
+    assert job.traced.initial is not None
+    assert devices == ["meta", "cpu"]
+
+
+def test_initial_weights__are_those_torch_draws_under_the_jobs_seed() -> None:
+    job = job_of({"name": "gpt-100k", "context": 8}, seed=5)
+    torch.manual_seed(5)
+    sizes = {key: value for key, value in MODELS["gpt-100k"].sizes.items() if key != "architecture"}
+    module = gpt.build(**{**sizes, "context": 8})[0]
+    assert job.traced.initial is not None
+    for name, tensor in module.named_parameters():
+        assert np.array_equal(job.traced.initial[name], tensor.detach().numpy()), name
