@@ -59,7 +59,13 @@ def _plan(given: Any, directory: Path, max_budget: str | int | float | None, dat
         section = given.get("data") or {}
         if not isinstance(section, Mapping):
             ComputeJob.from_dict(given)
-        given["data"] = {**section, "path": str(Path(data).expanduser().resolve()), "paths": [], "arrays": None}
+        given["data"] = {
+            **section,
+            "path": str(Path(data).expanduser().resolve()),
+            "paths": [],
+            "arrays": None,
+            "dataset": None,
+        }
     market = given.get("market")
     budget_text = given.get("budget_max")
     if budget_text is None or not isinstance(market, Mapping) or market.get("max_price") is None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from repops.fields import BadField
+from zoo_compute.datasets import is_name
 from zoo_compute.errors import UserError
 from zoo_compute.job import ComputeJob
 from zoo_compute.models.presets import MODELS, preset, sized
@@ -30,14 +31,14 @@ class DistributedTrainer:
     """Train `model` on `dataset` with `nodes` slots until about `budget_tokens` tokens were seen.
 
     model: a name (`zoo_compute.models.presets`), FILE.py:FUNCTION that returns (module, loss, optimizer), or a `model:` section.
-    dataset: text files or folders, or one file of arrays. training: keys of the `training:` section over the defaults.
+    dataset: text files or folders, or one file of arrays; else the name or number of a dataset of the network. training: keys of the `training:` section over the defaults.
     max_budget: whole ZEN. Every other argument is the Client's.
     """
 
     def __init__(
         self,
         model: str | Mapping[str, Any],
-        dataset: str | Path | list[str] | list[Path],
+        dataset: str | int | Path | list[str] | list[Path],
         nodes: int,
         budget_tokens: float,
         *,
@@ -63,16 +64,10 @@ class DistributedTrainer:
                 "no budget given",
                 hint="give max_budget (ZEN), or market={'max_price': ...}; `zoo quote` helps to choose",
             )
-        paths: list[str | Path] = [dataset] if isinstance(dataset, (str, Path)) else [*dataset]
-        for path in paths:
-            if not Path(path).expanduser().exists():
-                raise UserError(
-                    f"no data at {path}", hint="`dataset` is a text file or a folder of text, or a list of them"
-                )
         self.job_description = ComputeJob.from_dict(
             {
                 "model": section,
-                "data": {"paths": [str(Path(path).expanduser().resolve()) for path in paths]},
+                "data": _data(dataset),
                 "training": rule,
                 **{
                     name: dict(value)
@@ -127,6 +122,22 @@ def _section(model: str | Mapping[str, Any]) -> tuple[dict[str, Any], float]:
             str(error),
             hint=f"names are {', '.join(MODELS)}; or bring your own: FILE.py:FUNCTION that returns (module, loss, optimizer)",
         ) from error
+
+
+def _data(dataset: str | int | Path | list[str] | list[Path]) -> dict[str, Any]:
+    """The `data:` section. A string is a path where there is one, else a dataset's name, looked up when the job is posted."""
+    if isinstance(dataset, int):
+        return {"dataset": dataset}
+    if isinstance(dataset, str) and is_name(dataset) and not Path(dataset).expanduser().exists():
+        return {"dataset": dataset}
+    paths: list[str | Path] = [dataset] if isinstance(dataset, (str, Path)) else [*dataset]
+    for path in paths:
+        if not Path(path).expanduser().exists():
+            raise UserError(
+                f"no data at {path}, and that is no name of a dataset",
+                hint="`dataset` is a text file or a folder of text, a list of them, or the name of a dataset of the network (`zoo dataset list`)",
+            )
+    return {"paths": [str(Path(path).expanduser().resolve()) for path in paths]}
 
 
 def _rounds(budget_tokens: float, model: Mapping[str, Any], rule: Mapping[str, Any]) -> int:

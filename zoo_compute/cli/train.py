@@ -55,6 +55,8 @@ def train(
     from zoo_compute.quote import exact
 
     plan = plan_of(file, max_budget, data)
+    if plan.job.data.dataset is not None:
+        settings.client(store=location).bring(plan.job)
     plan.check_budget()
     if plan.budget is None:
         raise ConfigError(
