@@ -113,7 +113,7 @@ def contribute(root: bytes32, cid: bytes32, size: uint256, name: bytes32) -> uin
     assert size > 0 and size <= MAX_SIZE, "datasets: size out of range"
     dataset: uint256 = self.dataset_count + 1
     if name != empty(bytes32):
-        # INVARIANT names: a name leads to one dataset, which keeps it   tests/differential/test_rewards.py
+        # INVARIANT names: a name leads to one dataset, for ever.
         assert self.named[name] == 0, "datasets: name taken"
         self.named[name] = dataset
         self.names[dataset] = name

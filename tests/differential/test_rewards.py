@@ -260,11 +260,13 @@ class Walk:
     def contribute(self) -> None:
         s, who = self.t.s, self.r.choice(self.t.contributors)
         root, size = self.r.choice((ROOT, ROOT, bytes(32))), self.r.choice((0, 1, 500, 2**64 - 1, 2**64))
-        name = NAMED if size == 500 else bytes(32)
+        self.contribute_as(who, root, size, (len(self.t.w.datasets) + 1).to_bytes(32) if size == 500 else bytes(32))
+
+    def contribute_as(self, who: Any, root: bytes, size: int, name: bytes) -> None:
         self.t.call(
             "contribute",
             lambda w: datasets.contribute(w, self.t.message(who), root, ROOT, size, name),
-            lambda: s.datasets.contribute(root, ROOT, size, name, sender=who),
+            lambda: self.t.s.datasets.contribute(root, ROOT, size, name, sender=who),
         )
 
     def advance_job(self) -> None:
@@ -302,6 +304,8 @@ class Walk:
     def a_job_with_data(self) -> None:
         """From the citation to the last claim, with what is refused on the way."""
         t, s, job = self.t, self.t.s, 9
+        for who in (t.contributors[0], t.contributors[-1]):
+            self.contribute_as(who, ROOT, 1, NAMED)
         phases = {
             (JobState.RUNNING, 5): [("cite", ()), ("cite", (2, 1)), ("cite", (1,)), ("cite", (1,)), ("score", (1,))],
             (JobState.ENDED, 0): [("score", ()), ("score", (101,)), ("score", (60,)), ("score", (60,))],
