@@ -18,6 +18,7 @@ from repops.commitments import Array
 from repops.fields import BadField, nearest
 from repops.profile import Profile
 from zoo_compute.amounts import format_amount, parse_amount
+from zoo_compute.arguments import checks_arguments
 from zoo_compute.data import ARRAY_SUFFIXES, INPUTS, TARGETS, TOKENS, Examples, batch_of, prepare_arrays, read_arrays
 from zoo_compute.errors import UserError
 from zoo_compute.manifest import (
@@ -35,6 +36,7 @@ from zoo_compute.modules import ModelSource, Rule, Traced, load_program, read_mo
 from zoo_compute.parents import Parents
 from zoo_compute.rounds import with_residuals
 from zoo_compute.sections import (
+    BUDGET,
     LONGEST_SEGMENT,
     SECTIONS,
     AggregationSection,
@@ -47,7 +49,7 @@ from zoo_compute.sections import (
     read_config,
     read_section,
 )
-from zoo_compute.spec.params import MAX_PRICE, MAX_ROUNDS, escrow_of
+from zoo_compute.spec.params import MAX_PRICE, escrow_of
 
 __all__ = [
     "CheckpointConfig",
@@ -75,9 +77,10 @@ class Prices(NamedTuple):
     aggregator_max_price: int
 
 
+@checks_arguments
 @dataclass
 class ComputeJob:
-    """A job as its submitter describes it: four plain values, and optionally market, limits and checkpoint.
+    """A job as its submitter describes it: four plain values, and optionally the other sections of a job's file (SECTIONS).
 
     model_config: a built-in architecture and its sizes; or `module`, a function `FILE.py:NAME` that returns (module, loss,
     optimizer), and what it takes; or `module`, `loss` and `optimizer` themselves; or `program`, a file.
@@ -92,7 +95,7 @@ class ComputeJob:
     limits_config: dict[str, Any] | None = None
     aggregation_config: dict[str, Any] | None = None
     checkpoint_config: dict[str, Any] | CheckpointConfig | None = None
-    compression_config: dict[str, Any] | None = None
+    compression_config: dict[str, Any] | Compression | None = None
     directory: Path = field(default_factory=Path)
 
     def __post_init__(self) -> None:
@@ -104,14 +107,17 @@ class ComputeJob:
             self.compression: Compression = read_section("compression", self.compression_config)
             self.limits: LimitsSection = read_section("limits", self.limits_config)
             self.aggregation: AggregationSection = read_section("aggregation", self.aggregation_config)
-            given = self.checkpoint_config
-            self.checkpoint = given if isinstance(given, CheckpointConfig) else read_section("checkpoint", given)
-            self.checkpoint.every_rounds(self.training.inner_steps)
+            self.checkpoint: CheckpointConfig = read_section("checkpoint", self.checkpoint_config)
             if self.market.token != "ZEN" and not _ADDRESS.fullmatch(self.market.token):
                 raise BadField(f"market.token: expected 'ZEN' or an address, got {self.market.token!r}")
         self.outline()  # checks every range now, before any data is read
         with refusals_told():
             self.prices: Prices = self._prices()
+
+    @property
+    def budget(self) -> int | None:
+        """`budget_max` in the token's smallest unit."""
+        return None if self.budget_max is None else parse_amount(self.budget_max, what=BUDGET)
 
     @property
     def examples_wanted(self) -> int:
@@ -244,7 +250,7 @@ class ComputeJob:
             redundancy=self.checkpoint.redundancy,
             depth=limits.depth,
             policy=limits.policy,
-            keep_every=min(MAX_ROUNDS, self.checkpoint.every_rounds(training.inner_steps)),
+            keep_every=self.checkpoint.every_rounds(training.inner_steps),
             parents=parents,
         )
 
@@ -265,23 +271,19 @@ class ComputeJob:
             if not isinstance(given, Mapping):
                 raise BadField(f"expected the sections {', '.join(SECTIONS)}, got {given!r}")
             for key in given:
-                if key not in SECTIONS and key != "budget_max":
-                    raise BadField(f"unknown section {key!r}; {nearest(str(key), [*SECTIONS, 'budget_max'])}")
+                if key not in (*SECTIONS, BUDGET):
+                    raise BadField(f"unknown section {key!r}; {nearest(str(key), [*SECTIONS, BUDGET])}")
             for key in ("model", "training"):
                 if key not in given:
                     raise BadField(f"missing section {key!r}")
-        return cls(
-            given["model"],
-            given.get("data") or {},
-            given["training"],
-            given.get("budget_max"),
-            market_config=given.get("market"),
-            limits_config=given.get("limits"),
-            aggregation_config=given.get("aggregation"),
-            checkpoint_config=given.get("checkpoint"),
-            compression_config=given.get("compression"),
-            directory=directory or Path(),
-        )
+        sections = {_field(name): given.get(name) for name in SECTIONS}
+        return cls(**sections, budget_max=given.get(BUDGET), directory=directory or Path())
+
+    @property
+    def sections(self) -> dict[str, Any]:
+        """The sections of a file that says this job."""
+        said = {name: getattr(self, _field(name)) for name in SECTIONS} | {BUDGET: self.budget_max}
+        return {name: section for name, section in said.items() if section is not None}
 
     def _model(self) -> ModelSource:
         given: Mapping[str, Any] = self.model_config
@@ -290,8 +292,7 @@ class ComputeJob:
         return read_model(given, self.training.rule)
 
     def _prices(self) -> Prices:
-        market, training = self.market, self.training
-        budget = None if self.budget_max is None else parse_amount(self.budget_max, what="budget_max")
+        market, training, budget = self.market, self.training, self.budget
         if market.max_price is not None:
             most = parse_amount(market.max_price, what="market.max_price")
         elif budget is not None:
@@ -317,3 +318,8 @@ class ComputeJob:
                 hint="lower market.max_price, market.aggregator_max_price, training.rounds or training.slots",
             )
         return prices
+
+
+def _field(section: str) -> str:
+    """The name of ComputeJob's argument for a section of a file."""
+    return f"{section}_config"
