@@ -6,14 +6,15 @@ trainer.train("model.safetensors")
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from repops.fields import BadField
 from zoo_compute.errors import UserError
 from zoo_compute.job import ComputeJob
+from zoo_compute.models.presets import MODELS, preset, sized
 
 if TYPE_CHECKING:
     from zoo_compute.client import Client
@@ -21,22 +22,14 @@ if TYPE_CHECKING:
     from zoo_compute.progress import Progress
     from zoo_compute.quote import Quote
 
-# Byte-level decoders; sizes are of the parameters with a vocabulary of 256.
-MODELS: dict[str, dict[str, Any]] = {
-    "gpt-100k": {"layers": 2, "heads": 2, "width": 64, "context": 64},
-    "gpt-1m": {"layers": 4, "heads": 4, "width": 128, "context": 128},
-    "gpt-10m": {"layers": 6, "heads": 6, "width": 384, "context": 256},
-    "gpt-85m": {"layers": 12, "heads": 12, "width": 768, "context": 512},
-    "gpt-300m": {"layers": 24, "heads": 16, "width": 1024, "context": 1024},
-}
 TRAINING: dict[str, Any] = {"batch_size": 8, "inner_steps": 50}
-LEARNING_RATE = 1e-3  # of the built-in models
+LEARNING_RATE = 1e-3  # of a built-in model that has no name
 
 
 class DistributedTrainer:
     """Train `model` on `dataset` with `nodes` slots until about `budget_tokens` tokens were seen.
 
-    model: the name of a built-in configuration, FILE.py:FUNCTION that returns (module, loss, optimizer), or a `model:` section.
+    model: a name (`zoo_compute.models.presets`), FILE.py:FUNCTION that returns (module, loss, optimizer), or a `model:` section.
     dataset: text files or folders, or one file of arrays. training: keys of the `training:` section over the defaults.
     max_budget: whole ZEN. Every other argument is the Client's.
     """
@@ -56,11 +49,11 @@ class DistributedTrainer:
         client: Client | None = None,
         **client_options: Any,
     ) -> None:
-        section = _section(model) if isinstance(model, str) else dict(model)
+        section, learning_rate = _section(model)
         built_in = not section.keys() & {"module", "program"}
         rule = {
             **TRAINING,
-            **({"learning_rate": LEARNING_RATE} if built_in else {}),
+            **({"learning_rate": learning_rate} if built_in else {}),
             **(training or {}),
             "slots": nodes,
         }
@@ -119,19 +112,21 @@ class DistributedTrainer:
         return progress
 
 
-def _section(name: str) -> dict[str, Any]:
-    if name in MODELS:
-        return dict(MODELS[name])
-    if ":" in name:
-        path, _, function = name.rpartition(":")
-        return {"module": f"{Path(path).expanduser().resolve() if path.endswith('.py') else path}:{function}"}
-    near = difflib.get_close_matches(name, MODELS, 1)
-    raise UserError(
-        f"unknown model {name!r}; built in are {', '.join(MODELS)}",
-        hint=f"did you mean {near[0]!r}?"
-        if near
-        else "or bring your own: FILE.py:FUNCTION that returns (module, loss, optimizer)",
-    )
+def _section(model: str | Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+    """The `model:` section with its sizes, and the learning rate of a built-in model. Raises UserError."""
+    if isinstance(model, str) and ":" in model:
+        path, _, function = model.rpartition(":")
+        return {"module": f"{Path(path).expanduser().resolve() if path.endswith('.py') else path}:{function}"}, 0.0
+    section = {"name": model} if isinstance(model, str) else dict(model)
+    if "name" not in section or section.keys() & {"module", "program"}:
+        return section, LEARNING_RATE
+    try:
+        return sized(section), preset(section["name"]).learning_rate
+    except BadField as error:
+        raise UserError(
+            str(error),
+            hint=f"names are {', '.join(MODELS)}; or bring your own: FILE.py:FUNCTION that returns (module, loss, optimizer)",
+        ) from error
 
 
 def _rounds(budget_tokens: float, model: Mapping[str, Any], rule: Mapping[str, Any]) -> int:

@@ -187,6 +187,7 @@ def test_the_top_level__is_holds_the_folders_of_the_layout_and_nothing_else():
     wanted |= {
         "repops",
         "zoo_compute",
+        "packages",
         "benchmarks",
         "Makefile",
         "README.md",

@@ -1,4 +1,4 @@
-"""`zoo` (and `gym`): the entry point, and what becomes of an error."""
+"""`zoo` (and zoo-gym's `gym`): the entry point, and what becomes of an error."""
 
 from __future__ import annotations
 
