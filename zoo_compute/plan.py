@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zoo_compute.amounts import parse_amount
 from zoo_compute.errors import UserError
 from zoo_compute.job import ComputeJob, JobError
 from zoo_compute.quote import check_budget, outline_terms
@@ -19,21 +18,27 @@ Config = str | Path | Mapping[str, Any] | ComputeJob
 
 @dataclass(frozen=True)
 class Plan:
-    """A checked job and the most it may put in escrow (None: what its prices come to). budget in wei."""
+    """A checked job and the most it may put in escrow, as it was written (None: what its prices come to)."""
 
     job: ComputeJob
-    budget: int | None
+    most: str | int | float | None
+
+    @property
+    def budget(self) -> int | None:
+        """In the smallest unit of the job's token. Raises UserError."""
+        return None if self.most is None else self.job.token.parse(self.most, what="budget_max")
 
     def check_budget(self) -> None:
         """Raises BudgetTooSmall."""
-        if self.budget is not None:
-            check_budget(self.budget, outline_terms(self.job))
+        budget = self.budget
+        if budget is not None and budget < self.job.escrow:
+            check_budget(budget, outline_terms(self.job), self.job.token)
 
 
 def plan_of(config: Config, max_budget: str | int | float | None = None, data: str | Path | None = None) -> Plan:
     """Read and check. Prices named in `market` stand, and the budget is held against them; without them they follow from it.
 
-    max_budget: whole ZEN, in place of the configuration's budget_max. data: a path in place of the configuration's.
+    max_budget: whole tokens, in place of the configuration's budget_max. data: a path in place of the configuration's.
     Raises JobError, with the file's name where there is one.
     """
     if isinstance(config, ComputeJob):
@@ -63,11 +68,12 @@ def _plan(given: Any, directory: Path, max_budget: str | int | float | None, dat
     market = given.get("market")
     budget_text = given.get("budget_max")
     if budget_text is None or not isinstance(market, Mapping) or market.get("max_price") is None:
-        job = ComputeJob.from_dict(given, directory=directory)
-        return Plan(job, None if budget_text is None else parse_amount(budget_text, what="budget_max"))
-    budget = parse_amount(budget_text, what="budget_max")
+        return Plan(ComputeJob.from_dict(given, directory=directory), budget_text)
     del given["budget_max"]
-    return Plan(ComputeJob.from_dict(given, directory=directory), budget)
+    plan = Plan(ComputeJob.from_dict(given, directory=directory), budget_text)
+    if plan.job.known_token is not None:
+        _ = plan.budget  # refuse what is no amount now
+    return plan
 
 
 def _sections_of(job: ComputeJob) -> dict[str, Any]:
