@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo_compute import home
+from zoo_compute.amounts import ZEN, Token
 from zoo_compute.chain import network as network_file
 from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.sender import Sender
+from zoo_compute.chain.tokens import address_of, token_at
 from zoo_compute.errors import ConfigError, UserError
 from zoo_compute.plan import Config, plan_of
 from zoo_compute.posted import Job
@@ -102,8 +104,11 @@ class Client:
         return Network(client=self)
 
     def quote(self, config: Config, max_budget: str | int | float | None = None) -> Quote:
-        """Work, prices, worst case, locks, durations. Asks nobody."""
-        return quote(plan_of(config, max_budget).job, self.description.params)
+        """Work, prices, worst case, locks, durations. Asks the chain only for the decimals of a token other than ZEN."""
+        job = plan_of(config, max_budget).job
+        if job.market.token != ZEN.symbol:
+            self.pay_in_token_of(job)
+        return quote(job, self.description.params)
 
     def train(
         self,
@@ -116,13 +121,14 @@ class Client:
         again: bool = False,
         unserved: bool = False,
     ) -> Job:
-        """Submit a job and return at once. max_budget: whole ZEN. Interrupted, it goes on where it was when called again.
+        """Submit a job and return at once. max_budget: whole tokens. Interrupted, it goes on where it was when called again.
 
         Raises JobError, BudgetTooSmall, NotFunded, UserError before anything is sent; AlreadyPosted unless `again`.
         unserved: post although no storage peer of the network serves the job's files yet. merge: what made `weights` of
         branches (`zoo_compute.branches.merge`), which the manifest then names.
         """
         plan = plan_of(config, max_budget, data)
+        self.pay_in_token_of(plan.job)
         plan.check_budget()
         prepared = self.prepare(plan.job, weights=Path(weights) if weights else None, merge=merge)
         if not unserved:
@@ -137,11 +143,18 @@ class Client:
 
     def prepare(self, job: ComputeJob, *, weights: Path | None = None, merge: Merge | None = None) -> Prepared:
         """Store and pin a job's files, after checking that the account can pay. Sends nothing."""
-        from zoo_compute.submission import check_funds, prepare, token_of
+        from zoo_compute.submission import check_funds, prepare
 
-        token = token_of(job, self.chain)
-        check_funds(self.chain, self.signer.address, token, job.escrow)
-        return prepare(job, token, self.store, weights=weights, merge=merge, say=self.say)
+        self.pay_in_token_of(job)
+        check_funds(self.chain, self.signer.address, job.token, job.escrow)
+        return prepare(job, self.store, weights=weights, merge=merge, say=self.say)
+
+    def pay_in_token_of(self, job: ComputeJob) -> Token:
+        """The job's payment token as the chain has it; from here on the job's prices are its units."""
+        token = token_at(self.chain, job.market.token, what="market.token")
+        if job.known_token != token:
+            job.pay_in(token)
+        return token
 
     def check_served(self, prepared: Prepared) -> None:
         """Refuse to post what nobody could fetch. Raises UserError."""
@@ -175,7 +188,7 @@ class Client:
 
     def withdraw(self, token: str | None = None) -> int:
         """Take what the task registry owes this account, such as the rest of a job's escrow; how much it was."""
-        address = token or self.description.contracts["zen"]
+        address = address_of(self.chain, token, what="token")
         owed = self.chain.tasks.owed(address, self.signer.address)
         if owed:
             self.sender.send(self.chain.tasks.withdraw(address, self.signer.address))

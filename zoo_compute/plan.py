@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from zoo_compute.amounts import parse_amount
 from zoo_compute.errors import UserError
 from zoo_compute.job import ComputeJob, JobError
 from zoo_compute.quote import check_budget, outline_terms
@@ -22,15 +21,21 @@ PLACES = {field.name for field in fields(DataSection)} - {"heldout", "context"} 
 
 @dataclass(frozen=True)
 class Plan:
-    """A checked job and the most it may put in escrow (None: what its prices come to). budget in wei."""
+    """A checked job and the most it may put in escrow, as it was written (None: what its prices come to)."""
 
     job: ComputeJob
-    budget: int | None
+    most: str | int | float | None
+
+    @property
+    def budget(self) -> int | None:
+        """In the smallest unit of the job's token. Raises UserError."""
+        return None if self.most is None else self.job.token.parse(self.most, what="budget_max")
 
     def check_budget(self) -> None:
         """Raises BudgetTooSmall."""
-        if self.budget is not None:
-            check_budget(self.budget, outline_terms(self.job))
+        budget = self.budget
+        if budget is not None and budget < self.job.escrow:
+            check_budget(budget, outline_terms(self.job), self.job.token)
 
 
 def plan_of(
@@ -38,8 +43,8 @@ def plan_of(
 ) -> Plan:
     """Read and check. Prices named in `market` stand, and the budget is held against them; without them they follow from it.
 
-    A ComputeJob with nothing put over it stays the object it is. max_budget: whole ZEN, in place of the configuration's
-    budget_max. data: a path in place of the configuration's, or keys of its section. sections: each a mapping whose keys are
+    A ComputeJob with nothing put over it stays the object it is. max_budget: whole tokens, in place of the
+    configuration's budget_max. data: a path in place of the configuration's, or keys of its section. sections: each a mapping whose keys are
     put over those of the configuration's section; `model` takes the place of the configuration's.
     Raises JobError, with the file's name where there is one.
     """
@@ -52,7 +57,7 @@ def plan_of(
         raise JobError("no job is given", hint="give a file, a ComputeJob, or the sections `model` and `training`")
     if isinstance(config, ComputeJob):
         if not over:
-            return Plan(config, config.budget)
+            return Plan(config, config.budget_max)
         return _plan(config.sections, config.directory, over)
     if config is None or isinstance(config, Mapping):
         return _plan(config or {}, Path(), over)
@@ -69,11 +74,13 @@ def _plan(given: Any, directory: Path, over: Mapping[str, Any]) -> Plan:
     if not isinstance(given, Mapping):
         ComputeJob.from_dict(given)  # raises: says what is expected
     said = {**given, **{name: _put_over(name, given.get(name), keys) for name, keys in over.items()}}
-    market, budget = said.get("market"), said.get(BUDGET)
-    if budget is not None and isinstance(market, Mapping) and market.get("max_price") is not None:
+    market, most = keys_of("market", said.get("market")), said.get(BUDGET)
+    if most is not None and isinstance(market, Mapping) and market.get("max_price") is not None:
         del said[BUDGET]  # held against the prices by `Plan.check_budget`, so that a quote can say what is short
-    job = ComputeJob.from_dict(said, directory=directory)
-    return Plan(job, None if budget is None else parse_amount(budget, what=BUDGET))
+    plan = Plan(ComputeJob.from_dict(said, directory=directory), most)
+    if plan.job.known_token is not None:
+        _ = plan.budget  # refuse what is no amount now
+    return plan
 
 
 def _put_over(name: str, given: Any, over: Any) -> Any:

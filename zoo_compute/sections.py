@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from repops.fields import BadField, between, nearest, read
+from zoo_compute.amounts import MAX_DECIMALS
 from zoo_compute.arguments import checks_arguments
 from zoo_compute.manifest import MAX_CARRY, POLICIES, Aggregation, Compression, JobError, Outer, refusals_told
 from zoo_compute.models import RULE, GPTSection
@@ -120,13 +121,21 @@ class AggregationSection:
 
 @dataclass(frozen=True)
 class MarketSection:
-    """`market:` prices per slot-round, and per round for the aggregator, in ZEN as decimal text."""
+    """`market:` prices per slot-round, and per round for the aggregator, as decimal text of whole tokens.
+
+    token: ZEN, or the address of another one. decimals: of that one, where no chain is there to ask (a quote without a network).
+    """
 
     reserve: str | float | None = None
     max_price: str | float | None = None
     aggregator_reserve: str | float | None = None
     aggregator_max_price: str | float | None = None
     token: str = "ZEN"
+    decimals: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.decimals is not None:
+            between("market.decimals", self.decimals, 0, MAX_DECIMALS)
 
 
 @dataclass(frozen=True)

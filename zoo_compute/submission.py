@@ -20,7 +20,7 @@ from repops.commitments import state_root
 from repops.graph import STEP
 from zoo_compute import data as texts
 from zoo_compute import home
-from zoo_compute.amounts import format_amount, format_count
+from zoo_compute.amounts import Token, format_count
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain.bindings.task_registry import Terms as PostedTerms
 from zoo_compute.chain.events import scan
@@ -64,19 +64,15 @@ class Prepared:
     manifest: Manifest
     cid: str
     terms: Terms
+    token: Token
 
     @property
     def escrow(self) -> int:
         return params.escrow(self.terms)
 
 
-def token_of(job: ComputeJob, chain: Chain) -> str:
-    """The address of the job's payment token."""
-    return chain.network.contracts["zen"] if job.market.token == "ZEN" else job.market.token
-
-
 def prepare(
-    job: ComputeJob, token: str, store: Store, *, weights: Path | None = None, merge: Merge | None = None, say: Say
+    job: ComputeJob, store: Store, *, weights: Path | None = None, merge: Merge | None = None, say: Say
 ) -> Prepared:
     """Cut the data, trace the module, store and pin all files. Raises UserError, StoreError.
 
@@ -104,7 +100,8 @@ def prepare(
     _try_first_step(job, manifest, dataset, given or job.traced.initial or {})
     cid = store.add(manifest.to_bytes(), pin=True)
     assert digest_of(cid) == manifest.digest, "a manifest is one raw block"
-    return Prepared(manifest, cid, terms_of(manifest, work_of(manifest, job.traced.graph).root, job.prices, token))
+    work_root = work_of(manifest, job.traced.graph).root
+    return Prepared(manifest, cid, terms_of(manifest, work_root, job.prices, job.token.address), job.token)
 
 
 def _dataset(job: ComputeJob, say: Say) -> texts.Dataset:
@@ -160,16 +157,18 @@ def _weights(path: Path, say: Say) -> dict[str, Any]:
     return {name: array for name, array in state.items() if not name.startswith(OUTER)}
 
 
-def check_funds(chain: Chain, account: str, token: str, escrow: int) -> None:
+def check_funds(chain: Chain, account: str, token: Token, escrow: int) -> None:
     """Refuse an account that cannot pay, before anything is stored or sent. Raises NotFunded, UserError."""
-    if not chain.tasks.is_allowed(token):
-        raise UserError(f"the network takes no payment in {token}", hint="leave market.token away to pay in ZEN")
-    held = chain.token(token).balanceOf(account)
-    symbol = "ZEN" if token == chain.network.contracts["zen"] else "of the payment token"
-    if held < escrow:
+    if not chain.tasks.is_allowed(token.address):
+        raise UserError(
+            f"the network takes no payment in {token.symbol} ({token.address})",
+            hint="`zoo network show` lists what it takes; whoever governs it allows another with `zoo network allow`",
+        )
+    balance = chain.token(token.address).balanceOf(account)
+    if balance < escrow:
         raise NotFunded(
-            f"the account {account} has {format_amount(held, symbol)}; the job's escrow is {format_amount(escrow, symbol)}",
-            hint=f"send it {format_amount(escrow - held, symbol)}, or lower the budget",
+            f"the account {account} has {token.format(balance)}; the job's escrow is {token.format(escrow)}",
+            hint=f"send it {token.format(escrow - balance)}, or lower the budget",
         )
     if chain.coin(account) == 0:
         raise NotFunded(f"the account {account} has no coin for gas", hint="send it some of the chain's native coin")
@@ -199,7 +198,7 @@ def post(sender: Sender, prepared: Prepared, *, again: bool = False, say: Say) -
             if job := _posted(sender, prepared, known["since"]):
                 record.write({**known, "job": job})
                 return job
-            say(f"approving {format_amount(prepared.escrow)}")
+            say(f"approving {prepared.token.format(prepared.escrow)}")
             sender.send(token.approve(tasks, prepared.escrow))
         say("posting the job")
         try:

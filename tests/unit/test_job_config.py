@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from zoo_compute.job import CheckpointConfig, ComputeJob, JobError
+from zoo_compute.spec.params import REFERENCE_FLOPS, TIERS
 
 ZEN = 10**18
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,14 +44,40 @@ def test_job__as_four_values__derives_prices_from_the_budget() -> None:
     assert job.escrow == 16 * ZEN
 
 
-def test_job__escrow_above_the_budget__is_refused() -> None:
-    with pytest.raises(JobError, match=r"needs 25 ZEN in escrow, the budget is 24\.9 ZEN"):
+def test_job__with_a_budget_above_the_market__opens_at_what_operators_ask_not_at_the_budget() -> None:
+    given = config()
+    job = ComputeJob(given["model"], given["data"], given["training"], "160")
+    assert job.prices == (ZEN, 10 * ZEN, ZEN, 10 * ZEN)
+
+
+def test_job__with_a_budget_below_the_market__opens_at_its_maximum() -> None:
+    given = config()
+    assert set(ComputeJob(given["model"], given["data"], given["training"], "1.6").prices) == {ZEN // 10}
+
+
+def test_job__of_much_work__opens_at_what_the_work_is_worth(monkeypatch: pytest.MonkeyPatch) -> None:
+    hours = 6
+    monkeypatch.setattr(ComputeJob, "flops", hours * 3_600 * REFERENCE_FLOPS)
+    assert ComputeJob.from_dict(config(market=None)).prices.reserve == hours * TIERS[1].reference_price
+
+
+def test_job__no_price_and_no_budget__pays_up_to_twice_what_the_work_is_worth() -> None:
+    job = ComputeJob.from_dict(config(market=None))
+    assert job.prices == (ZEN, 2 * ZEN, ZEN, 2 * ZEN)
+    assert job.escrow == 4 * (3 + 1) * 2 * ZEN
+
+
+def test_job__is_parsed_without_tracing_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ComputeJob, "traced", property(lambda _: pytest.fail("traced")))
+    assert ComputeJob.from_dict(config(market=None, budget_max=16)).escrow == 16 * ZEN
+    ComputeJob.from_dict(config(market=None))
+    with pytest.raises(JobError, match="needs 25 ZEN"):
         ComputeJob.from_dict(config(budget_max="24.9"))
 
 
-def test_job__no_price_and_no_budget__is_refused() -> None:
-    with pytest.raises(JobError, match=r"market\.max_price: missing"):
-        ComputeJob.from_dict(config(market=None))
+def test_job__escrow_above_the_budget__is_refused() -> None:
+    with pytest.raises(JobError, match=r"needs 25 ZEN in escrow, the budget is 24\.9 ZEN"):
+        ComputeJob.from_dict(config(budget_max="24.9"))
 
 
 def test_job__defaults__are_two_thirds_quorum_and_four_segments() -> None:
