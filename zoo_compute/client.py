@@ -45,7 +45,7 @@ def _silent(_: str) -> None:
 class Client:
     """One account on one network.
 
-    network: a network file's path, or a Network; by default ZOO_NETWORK, ./network.json, ~/.zoo/network.json.
+    network: a network file's path, or a Network; by default ZOO_NETWORK, ./network.json, ~/.zoo/network.json, or the devnet that runs.
     account: a name in ~/.zoo/keystores, a key file, or anything that signs (eth-account's LocalAccount); unlocked when
     first needed, with `passphrase`, ZOO_PASSPHRASE_FILE or ZOO_PASSPHRASE. api_key (or ZOO_API_KEY): authenticates to the hosted
     RPC, and to the hosted signer when the network file names one and no account is given. store: a Store or its location.
@@ -61,10 +61,12 @@ class Client:
         *,
         say: Callable[[str], None] = _silent,
     ) -> None:
-        given = network
-        self.description = (
-            given if isinstance(given, network_file.Network) else network_file.load(home.find_network_file(given))
-        )
+        self._network_path: Path | None = None
+        if isinstance(network, network_file.Network):
+            self.description = network
+        else:
+            self._network_path = home.find_network_file(network)
+            self.description = network_file.load(self._network_path)
         self._account, self._passphrase, self._store = account, passphrase, store
         self._api_key = api_key or os.environ.get("ZOO_API_KEY") or None
         self.say = say
@@ -85,8 +87,10 @@ class Client:
             return RemoteSigner(self.description, self._api_key)
         from zoo_compute.chain import keystore
 
-        path = home.find_keystore(None if self._account is None else str(self._account))
-        passphrase = self._passphrase or keystore.find_passphrase(f"the account {path.stem}", os.environ)
+        path = home.find_keystore(None if self._account is None else str(self._account), self._network_path)
+        passphrase = self._passphrase or keystore.find_passphrase(
+            f"the account {path.stem}", os.environ, file=home.passphrase_file(path)
+        )
         return keystore.unlock(path, passphrase)
 
     @cached_property
@@ -97,7 +101,7 @@ class Client:
     def store(self) -> Store:
         if self._store is not None and not isinstance(self._store, str):
             return self._store
-        return open_store(home.store_location(self._store), tuple(self.description.storage))
+        return open_store(home.store_location(self._store, self._network_path), tuple(self.description.storage))
 
     @cached_property
     def network(self) -> Network:

@@ -19,6 +19,7 @@ from repops.fields import BadField, nearest
 from repops.profile import Profile
 from zoo_compute.amounts import ZEN, Token
 from zoo_compute.arguments import checks_arguments
+from zoo_compute.clocks import SHORTEST, clocks_of
 from zoo_compute.data import ARRAY_SUFFIXES, INPUTS, TARGETS, TOKENS, Examples, batch_of, prepare_arrays, read_arrays
 from zoo_compute.errors import UserError
 from zoo_compute.manifest import (
@@ -231,12 +232,14 @@ class ComputeJob:
         batch = batch_of(first, np.zeros(size, np.int64), self.training.accumulate)
         return batch[INPUTS], batch[TARGETS]
 
-    def outline(self) -> Manifest:
-        """The manifest before its files exist: its numbers are those of the real one, its content addresses are not."""
+    def outline(self, step: Profile | None = None) -> Manifest:
+        """The manifest before its files exist: its numbers are those of the real one, its content addresses are not.
+
+        step: of the traced module; without it, clocks that `limits` does not name are the shortest.
+        """
         cid, root = "b" + "a" * 58, "0" * 64
-        return self.manifest(
-            ProgramFile(cid, root, flops=1), StateFile(cid, root), DataFile(cid, root, examples=1), HeldoutFile(cid)
-        )
+        files = ProgramFile(cid, root, flops=1), StateFile(cid, root), DataFile(cid, root, examples=1), HeldoutFile(cid)
+        return self.manifest(*files, step=step)
 
     def manifest(
         self,
@@ -245,9 +248,12 @@ class ComputeJob:
         data: DataFile,
         heldout: HeldoutFile,
         parents: Parents | None = None,
+        *,
+        step: Profile | None,
     ) -> Manifest:
-        """The job's manifest, once its files are stored."""
+        """The job's manifest, once its files are stored. step: as for `outline`."""
         training, limits = self.training, self.limits
+        clocks = limits.clocks(clocks_of(step, training.inner_steps, training.slots) if step else SHORTEST)
         return Manifest(
             program=program,
             batch_size=training.batch_size,
@@ -266,9 +272,7 @@ class ComputeJob:
             compression=self.compression,
             carry=training.carry_rounds,
             delay=training.delay,
-            slot_s=limits.slot_s,
-            aggregate_s=limits.aggregate_s,
-            reexecute_s=limits.slot_s if limits.reexecute_s is None else limits.reexecute_s,
+            **clocks._asdict(),
             redundancy=self.checkpoint.redundancy,
             depth=limits.depth,
             policy=limits.policy,

@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from repops.profile import Profile
 from zoo_compute.amounts import ZEN, Token
 from zoo_compute.compression import packed_bits
 from zoo_compute.errors import UserError
@@ -97,9 +98,9 @@ def terms_of(manifest: Manifest, work_root: bytes, prices: Prices, token: str) -
     )
 
 
-def outline_terms(job: ComputeJob) -> Terms:
+def outline_terms(job: ComputeJob, step: Profile | None = None) -> Terms:
     """The terms before the job's files exist: as with `ComputeJob.outline`, the numbers count, the roots do not."""
-    return terms_of(job.outline(), bytes(32), job.prices, token="")
+    return terms_of(job.outline(step), bytes(32), job.prices, token="")
 
 
 def attempts_to_maximum(reserve: int, max_reserve: int) -> int:
@@ -115,7 +116,7 @@ def attempts_to_maximum(reserve: int, max_reserve: int) -> int:
 
 def quote(job: ComputeJob, preset: Preset) -> Quote:
     """The quote of a job on a network with this preset."""
-    manifest, prices, terms = job.outline(), job.prices, outline_terms(job)
+    manifest, prices, terms = job.outline(job.profile), job.prices, outline_terms(job, job.profile)
     attempts = max(
         attempts_to_maximum(prices.reserve, prices.max_price),
         attempts_to_maximum(prices.aggregator_reserve, prices.aggregator_max_price),

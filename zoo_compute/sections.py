@@ -13,6 +13,7 @@ import yaml
 from repops.fields import BadField, between, nearest, read
 from zoo_compute.amounts import MAX_DECIMALS
 from zoo_compute.arguments import checks_arguments
+from zoo_compute.clocks import Clocks
 from zoo_compute.manifest import MAX_CARRY, POLICIES, Aggregation, Compression, JobError, Outer, refusals_told
 from zoo_compute.models import RULE, GPTSection
 from zoo_compute.spec.params import MAX_DEPTH, MAX_ROUNDS
@@ -142,13 +143,14 @@ class MarketSection:
 class LimitsSection:
     """`limits:` most seconds a slot, an aggregation and a re-execution of a slot-round may take; how far training runs ahead.
 
+    Seconds that are not given follow from the job's work (zoo_compute/clocks.py).
     depth: turns that may have claims still open to challenge; deeper means that fewer rounds wait for windows, and dearer
     locks. policy: what becomes of the rounds after a worker's lie: `tolerate` them, or `roll back` and do them again.
     """
 
-    slot_s: int = 3_600
-    aggregate_s: int = 1_800
-    reexecute_s: int | None = None  # as slot_s
+    slot_s: int | None = None
+    aggregate_s: int | None = None
+    reexecute_s: int | None = None
     depth: int = 4
     policy: str = "tolerate"
 
@@ -156,6 +158,11 @@ class LimitsSection:
         between("limits.depth", self.depth, 1, MAX_DEPTH)
         if self.policy not in POLICIES:
             raise BadField(f"limits.policy: unknown policy {self.policy!r}; {nearest(self.policy, POLICIES)}")
+
+    def clocks(self, wanted: Clocks) -> Clocks:
+        """What the file says, and else what is `wanted`."""
+        given = (self.slot_s, self.aggregate_s, self.reexecute_s)
+        return Clocks(*(want if own is None else own for own, want in zip(given, wanted, strict=True)))
 
 
 @checks_arguments

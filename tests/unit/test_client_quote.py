@@ -109,7 +109,7 @@ def test_quote__adds_up_as_the_protocol_says() -> None:
     assert (found.steps, found.tokens) == (4 * 6 * 10, 4 * 6 * 10 * 8 * 64)
     assert found.flops == job.flops * 24
     assert (found.auction_s, found.attempts, found.auction_longest_s) == (18, 5, 90)
-    assert found.longest_s == 90 + 20 + 4 * (2 * 60 + 30) + 180
+    assert found.longest_s == 90 + 20 + 4 * (2 * 60 + 30) + 3 * 30
     assert found.update_bytes == found.checkpoint_bytes == 4 * found.parameters
     sparse = quote(ComputeJob.from_dict(sections(compression={"keep": 64, "bits": 2})), DEVNET)
     assert 150 < sparse.checkpoint_bytes / sparse.update_bytes < 220

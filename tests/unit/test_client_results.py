@@ -190,7 +190,7 @@ def test_redundancy__counts_stores_that_keep_every_file_of_the_newest_checkpoint
     model = {"layers": 1, "heads": 1, "width": 8, "context": 8}
     config = ComputeJob.from_dict({"model": model, "budget_max": 9, "checkpoint": {"redundancy": 3}, **sections})
     outline = config.outline()
-    manifest = config.manifest(outline.program, initial, outline.data, outline.heldout)
+    manifest = config.manifest(outline.program, initial, outline.data, outline.heldout, step=None)
     store.add(manifest.to_bytes())
     made = published(store, {"w": np.zeros(2, np.float32)}, ROOT0)
     looked = view(terms=replace(TERMS, manifest=manifest.digest), checkpoint_roots={0: root})

@@ -83,7 +83,7 @@ def test_job__escrow_above_the_budget__is_refused() -> None:
 def test_job__defaults__are_two_thirds_quorum_and_four_segments() -> None:
     job = ComputeJob.from_dict(config(training={"slots": 4}))
     manifest = job.outline()
-    assert (manifest.quorum, manifest.segment_steps, manifest.reexecute_s, manifest.accumulate) == (3, 3, 3600, 1)
+    assert (manifest.quorum, manifest.segment_steps, manifest.reexecute_s, manifest.accumulate) == (3, 3, 30, 1)
     assert (manifest.depth, manifest.policy) == (4, "tolerate")
     longer = ComputeJob.from_dict(config(training={"inner_steps": 100}))
     assert longer.outline().segment_steps == 10, "a dispute replays one segment: no default is longer"

@@ -70,7 +70,7 @@ class Settings:
         return bool(self.api_key() and not chosen and self.network().signer)
 
     def keystore(self) -> Path:
-        return home.find_keystore(self.account_name)
+        return home.find_keystore(self.account_name, home.known_network_file(self.network_file))
 
     def account(self) -> Signer:
         """The unlocked account; asks for its passphrase at most once."""
@@ -82,7 +82,9 @@ class Settings:
             self._cache["account"] = RemoteSigner(self.network(), self.api_key())
         if "account" not in self._cache:
             path = self.keystore()
-            self._cache["account"] = keystore.unlock(path, read_passphrase(f"the account {path.stem}"))
+            self._cache["account"] = keystore.unlock(
+                path, read_passphrase(f"the account {path.stem}", file=home.passphrase_file(path))
+            )
         return self._cache["account"]
 
     def sender(self) -> Sender:
@@ -94,12 +96,14 @@ class Settings:
         """The SDK's client with these settings; without an account it only reads."""
         from zoo_compute.client import Client
 
-        return Client(
-            network=self.network(), account=self.account() if with_account else None, store=store, say=self.say
-        )
+        account = self.account() if with_account else None
+        return Client(network=self.network(), account=account, store=self.store_location(store), say=self.say)
+
+    def store_location(self, given: str | None = None) -> str:
+        return home.store_location(given, home.known_network_file(self.network_file))
 
     def store(self, location: str | None = None) -> Store:
-        """The store at `location`, ZOO_STORE or the home's; asks the network's gateways for what is not there."""
+        """The store at `location`, ZOO_STORE, the devnet's or the home's; asks the network's gateways for what is not there."""
         from zoo_compute.errors import ConfigError
         from zoo_compute.store import open_store
 
@@ -109,7 +113,7 @@ class Settings:
             if self.network_file:
                 raise
             peers = ()
-        return open_store(home.store_location(location), peers)
+        return open_store(self.store_location(location), peers)
 
     def emit(self, data: dict[str, Any], lines: list[str] | str = ()) -> None:  # type: ignore[assignment]
         emit(self.as_json, data, lines)
