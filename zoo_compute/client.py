@@ -16,17 +16,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoo_compute import home
+from zoo_compute import home, shortfall
 from zoo_compute.amounts import ZEN, Token
+from zoo_compute.arguments import check_names, checks_arguments, names_of
 from zoo_compute.chain import network as network_file
 from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.tokens import address_of, token_at
 from zoo_compute.errors import ConfigError, UserError
-from zoo_compute.plan import Config, plan_of
+from zoo_compute.needs import check_network
+from zoo_compute.plan import Amount, Config, Data, plan_of
 from zoo_compute.posted import Job
 from zoo_compute.quote import Quote, quote
+from zoo_compute.sections import SECTIONS
 from zoo_compute.store import BlockStore, Store, confirmations, open_store
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ def _silent(_: str) -> None:
     """Says nothing."""
 
 
+@checks_arguments
 class Client:
     """One account on one network.
 
@@ -107,43 +111,58 @@ class Client:
     def network(self) -> Network:
         return Network(client=self)
 
-    def quote(self, config: Config, max_budget: str | int | float | None = None) -> Quote:
+    def quote(
+        self,
+        config: Config | None = None,
+        max_budget: Amount | None = None,
+        data: Data | None = None,
+        **sections: Any,
+    ) -> Quote:
         """Work, prices, worst case, locks, durations. Asks the chain only for the decimals of a token other than ZEN."""
-        job = plan_of(config, max_budget).job
+        check_names("quote", sections, [*names_of(self.quote), *SECTIONS])
+        job = plan_of(config, max_budget, data, **sections).job
         if job.market.token != ZEN.symbol:
             self.pay_in_token_of(job)
         return quote(job, self.description.params)
 
     def train(
         self,
-        config: Config,
-        max_budget: str | int | float | None = None,
-        data: str | Path | None = None,
+        config: Config | None = None,
+        max_budget: Amount | None = None,
+        data: Data | None = None,
         *,
         weights: str | Path | None = None,
         merge: Merge | None = None,
         again: bool = False,
-        unserved: bool = False,
+        anyway: bool = False,
+        **sections: Any,
     ) -> Job:
-        """Submit a job and return at once. max_budget: whole tokens. Interrupted, it goes on where it was when called again.
+        """Submit a job and return at once. Interrupted, it goes on where it was when called again.
 
+        config: a job's file, its sections as a mapping, or a ComputeJob. max_budget (whole tokens), data (a path, or keys of the
+        section) and sections (`training={"rounds": 3}`) are put over it; without config they are the job.
+        anyway: post although no operator could train the job now, or no storage peer of the network serves its files yet.
+        merge: what made `weights` of branches (`zoo_compute.branches.merge`), which the manifest then names.
         Raises JobError, BudgetTooSmall, NotFunded, UserError before anything is sent; AlreadyPosted unless `again`.
-        unserved: post although no storage peer of the network serves the job's files yet. merge: what made `weights` of
-        branches (`zoo_compute.branches.merge`), which the manifest then names.
         """
-        plan = plan_of(config, max_budget, data)
-        self.pay_in_token_of(plan.job)
+        check_names("train", sections, [*names_of(self.train), *SECTIONS])
+        plan = plan_of(config, max_budget, data, **sections)
+        token = self.pay_in_token_of(plan.job)
         plan.check_budget()
+        offers = () if anyway else shortfall.offers(self.chain, token.address)
+        if not anyway:
+            check_network(plan.job, offers, say=self.say)
         prepared = self.prepare(plan.job, weights=Path(weights) if weights else None, merge=merge)
-        if not unserved:
+        if not anyway:
+            check_network(plan.job, offers, prepared, say=self.say)
             self.check_served(prepared)
         from zoo_compute.submission import post
 
         return Job(self, post(self.sender, prepared, again=again, say=self.say))
 
-    def submit(self, job: ComputeJob) -> int:
-        """Submit a ComputeJob; its number on chain."""
-        return self.train(job).id
+    def submit(self, config: Config | None = None, max_budget: Amount | None = None, **options: Any) -> int:
+        """As `train`; the job's number on chain."""
+        return self.train(config, max_budget, **options).id
 
     def prepare(self, job: ComputeJob, *, weights: Path | None = None, merge: Merge | None = None) -> Prepared:
         """Store and pin a job's files, after checking that the account can pay. Sends nothing."""
@@ -172,7 +191,7 @@ class Client:
             raise UserError(
                 f"no storage peer of the network serves this job's files ({told}): nodes could not fetch them",
                 hint="run `zoo store serve` at an address that the network file's `storage` names, "
-                "use an IPFS daemon (--store kubo:URL), or pass --unserved if they will be served in time",
+                "use an IPFS daemon (--store kubo:URL), or post anyway (--anyway, in Python anyway=True) if they will be served in time",
             )
 
     def job(self, number: int) -> Job:
@@ -224,9 +243,9 @@ class Network:
             raise ConfigError("give a client, or what a client is made of, not both")
         self.client = client or Client(*args, **kwargs)
 
-    async def submit(self, job: ComputeJob) -> int:
-        """Post a ComputeJob; its number. Runs in a thread, so that the event loop goes on."""
-        return await asyncio.to_thread(self.client.submit, job)
+    async def submit(self, config: Config | None = None, max_budget: Amount | None = None, **options: Any) -> int:
+        """Post a ComputeJob, or whatever `Client.train` takes; its number. Runs in a thread, so that the event loop goes on."""
+        return await asyncio.to_thread(self.client.submit, config, max_budget, **options)
 
     def job(self, number: int) -> Job:
         return self.client.job(number)

@@ -48,6 +48,7 @@ class Quote:
     flops: int
     update_bytes: int  # about what one slot-round sends
     checkpoint_bytes: int  # what a node fetches of its parameters where it makes no checkpoint itself
+    checkpoint_every_steps: int  # of a slot: checkpoints at so many steps outlive the job, and the last
     escrow: int  # taken at posting: the worst case
     at_reserve: int  # paid when every seat clears at the first reserve
     expected: int  # the same, under the name that the prices per unit of work go by
@@ -143,6 +144,7 @@ def quote(job: ComputeJob, preset: Preset) -> Quote:
         flops=flops,
         update_bytes=math.ceil(sum(packed_bits(each, manifest.compression) for each in exchanged) / 8),
         checkpoint_bytes=4 * sum(exchanged),
+        checkpoint_every_steps=manifest.keep_every * manifest.inner_steps,
         escrow=params.escrow(terms),
         at_reserve=expected,
         expected=expected,

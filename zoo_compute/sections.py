@@ -205,7 +205,7 @@ def read_config(path: Path) -> Any:
     try:
         if path.stat().st_size > MAX_CONFIG_BYTES:
             raise JobError(f"{path}: larger than a configuration should be ({MAX_CONFIG_BYTES} bytes)")
-        return yaml.load(path.read_text("utf-8"), _Loader)  # noqa: S506 (a safe loader)
+        return yaml.load(path.read_text("utf-8"), _Loader)
     except OSError as error:
         raise JobError(f"{path}: cannot be read ({error.strerror})") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

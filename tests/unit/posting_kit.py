@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from zoo_compute import shortfall, submission
+from zoo_compute import client, shortfall, submission
+from zoo_compute.amounts import ZEN as MONEY
+from zoo_compute.amounts import Token
 from zoo_compute.chain.network import CONTRACTS, Network
 from zoo_compute.client import Client
 from zoo_compute.job import Manifest
@@ -22,7 +24,12 @@ ME = SimpleNamespace(address="0x" + "11" * 20)
 
 
 def offer(vram_gb: int = 24, **changes: Any) -> Offer:
-    return Offer(**{"operator": 1, "vram_gb": vram_gb, "gpu_class": 0, "eligible": True, "free_collateral": PLENTY} | changes)  # type: ignore[arg-type]  # fmt: skip
+    return Offer(**{"operator": 1, "vram_gb": vram_gb, "gpu_class": 1, "eligible": True, "free_collateral": PLENTY} | changes)  # type: ignore[arg-type]  # fmt: skip
+
+
+def token_at(_chain: Any, given: str, **_: Any) -> Token:
+    """ZEN, or a token of 6 decimals."""
+    return Token(MONEY.symbol, MONEY.decimals, ADDRESSES["zen"]) if given == MONEY.symbol else Token("USD", 6, given)
 
 
 class Board:
@@ -58,6 +65,7 @@ def a_board(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Board:
     monkeypatch.setattr(Client, "sender", None)
     monkeypatch.setattr(submission, "post", board.post)
     monkeypatch.setattr(shortfall, "offers", lambda *_: tuple(board.offers))
+    monkeypatch.setattr(client, "token_at", token_at)
     monkeypatch.setattr(Client, "check_served", lambda *_: None)
     return board
 

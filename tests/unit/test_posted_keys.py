@@ -20,6 +20,8 @@ from tests.unit.cli_kit import Zoo, zoo_fixture  # noqa: F401
 from tests.unit.posting_kit import Board, a_board, a_client
 from zoo_compute import ComputeJob, DistributedTrainer
 from zoo_compute.cli.context import Settings
+from zoo_compute.job import JobError
+from zoo_compute.models import ARCHITECTURES
 from zoo_compute.publish import publish_files
 from zoo_compute.quote import terms_of
 from zoo_compute.sections import SECTIONS
@@ -30,7 +32,11 @@ Sections = dict[str, Any]
 
 TEXT = bytes(range(32, 122)) * 60
 TOKEN = "0x" + "ab" * 20
-KEYS = [f"{name}.{each.name}" for name, section in SECTIONS.items() for each in fields(section)]
+MODELS = {field.name for section in ARCHITECTURES.values() for field in fields(section)} | {"name"}
+KEYS = [
+    *(f"{name}.{each.name}" for name, section in SECTIONS.items() if name != "model" for each in fields(section)),
+    *(f"model.{key}" for key in MODELS),
+]
 
 # Every key that a value can be given for, none of them a default. What excludes each other is in the second job.
 ADAMW: Sections = {
@@ -69,6 +75,7 @@ ADAMW: Sections = {
         "aggregator_reserve": "0.5",
         "aggregator_max_price": "1.25",
         "token": TOKEN,
+        "decimals": 6,
     },
     "limits": {"slot_s": 100, "aggregate_s": 50, "reexecute_s": 70, "depth": 3, "policy": "roll back"},
     "checkpoint": {"interval": 12, "storage": "ipfs", "redundancy": 3},
@@ -86,7 +93,13 @@ SGD: Sections = {
     },
     "market": {"max_price": 3},
 }
-JOBS = {"adamw": ADAMW, "sgd": SGD}
+LLAMA: Sections = {
+    "model": {"name": "llama-100k", "heads": 2, "width": 8, "context": 12, "hidden": 6, "kv_heads": 1, "theta": 500.0, "norm_epsilon": 0.001},
+    "data": {"path": "one.txt", "heldout": 6},
+    "training": {"batch_size": 2, "inner_steps": 2, "rounds": 2, "slots": 2},
+    "market": {"max_price": 3},
+}  # fmt: skip
+JOBS = {"adamw": ADAMW, "sgd": SGD, "llama": LLAMA}
 
 # Keys that are in the terms or the manifest as they are written: (where, what stands there where it is not the same).
 PLAIN: dict[str, tuple[str, ...]] = {
@@ -134,16 +147,25 @@ IN_FILES: dict[str, tuple[str, Any]] = {
     "training.weight_decay": ("program", None),
 }
 IN_FILES_OF_SGD = {"training.optimizer": ("program", None)}
+IN_FILES_OF_LLAMA: dict[str, tuple[str, Any]] = {
+    "model.name": ("program", "llama-1m"),
+    "model.hidden": ("program", 8),
+    "model.kv_heads": ("program", 2),
+    "model.theta": ("program", 1000.0),
+    "model.norm_epsilon": ("program", 0.01),
+}
+ALL_IN_FILES = {"adamw": IN_FILES, "sgd": IN_FILES_OF_SGD, "llama": IN_FILES_OF_LLAMA}
 ELSEWHERE = {
     "checkpoint.interval": "test_checkpoint_interval__is_in_the_manifest_as_rounds",
     "data.arrays": "test_arrays__of_python__are_posted; no file can hold them",
-    "model.architecture": "one architecture: nothing else can be said",
+    "model.architecture": "says which other keys of `model` there are: those of the first job are a gpt's, of the last a llama's",
+    "market.decimals": "test_decimals__are_the_tokens_own: a claim about the token, held against the chain",
     "checkpoint.storage": "one storage: nothing else can be said",
 }
 
 
 def test_every_key__has_a_place() -> None:
-    places = [*PLAIN, *IN_TERMS, *IN_FILES, *IN_FILES_OF_SGD, *ELSEWHERE]
+    places = [*PLAIN, *IN_TERMS, *(key for keys in ALL_IN_FILES.values() for key in keys), *ELSEWHERE]
     assert sorted(places) == sorted(set(places))
     assert set(places) == set(KEYS)
     said = {f"{name}.{key}" for job in JOBS.values() for name, section in job.items() for key in section}
@@ -181,10 +203,14 @@ def from_keyword_arguments(board: Board, _folder: Path, name: str) -> None:
 
 
 def from_keywords_over_a_file(board: Board, folder: Path, name: str) -> None:
-    """Each key in the file is another one's: the keywords win."""
-    (folder / "other.json").write_text(json.dumps(JOBS["sgd" if name == "adamw" else "adamw"] | {"training": {}}))
-    kept = {"market": {"token": "ZEN"}} if name == "sgd" else {}
-    (folder / "other.json").write_text(json.dumps({"model": {"module": "no.py:build"}, "data": {"path": "no.txt"}, "training": {"slots": 9}} | kept))  # fmt: skip
+    """What the file says is another's: the keywords win."""
+    other = {
+        "model": {"module": "no.py:build"},
+        "data": {"path": "no.txt", "heldout": 1},
+        "training": {"slots": 9, "rounds": 9},
+        "checkpoint": {"redundancy": 9},
+    }
+    (folder / "other.json").write_text(json.dumps(other))
     a_client(board).train(folder / "other.json", **JOBS[name])
 
 
@@ -225,10 +251,15 @@ def by_zoo_train(board: Board, folder: Path, name: str, zoo: Zoo, monkeypatch: p
 # -- what is posted
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        *(("adamw", way) for way in WAYS),
+        *((n, w) for n in ("sgd", "llama") for w in (from_a_compute_job, from_a_trainer)),
+    ],
+)
 def test_every_key__is_posted(
-    way: Callable[[Board, Path, str], None], name: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, way: Callable[[Board, Path, str], None], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     board = a_board(folder, monkeypatch)
     monkeypatch.chdir(folder)
@@ -257,7 +288,8 @@ def check_posted(board: Board, folder: Path, name: str) -> None:
                     found = found[step]
                 assert found == value, where
             elif where in IN_TERMS:
-                amount = value if key == "token" else int(float(value) * params.ZEN)
+                unit = 10**6 if terms["token"] == TOKEN else params.ZEN
+                amount = value if key == "token" else int(float(value) * unit)
                 assert terms[IN_TERMS[where]] == amount, where
     roots = roots_of(name, folder)
     assert {each: root_in(manifest, each) for each in roots} == roots
@@ -314,11 +346,9 @@ def roots_of(name: str, folder: Path, **changed: Any) -> dict[str, str]:
     return _published(json.dumps(said), folder)
 
 
-@pytest.mark.parametrize(
-    ("name", "key"), [*(("adamw", key) for key in IN_FILES), *(("sgd", key) for key in IN_FILES_OF_SGD)]
-)
+@pytest.mark.parametrize(("name", "key"), [(name, key) for name, keys in ALL_IN_FILES.items() for key in keys])
 def test_a_key__that_is_in_no_field__changes_a_file(name: str, key: str, folder: Path) -> None:
-    file, other = {**IN_FILES, **IN_FILES_OF_SGD}[key]
+    file, other = ALL_IN_FILES[name][key]
     assert roots_of(name, folder)[file] != roots_of(name, folder, **{key.replace(".", "__"): other})[file]
 
 
@@ -351,6 +381,12 @@ def test_a_budget__without_prices__is_the_most_that_is_posted(folder: Path, monk
     a_client(board).train({**rest, "budget_max": 30}, data=folder / "tokens.npz")
     a_client(board).train(ComputeJob.from_dict({**rest, "budget_max": 30}), 60, folder / "tokens.npz")
     assert [params.escrow(terms) // params.ZEN for terms in board.posted] == [60, 30, 60]
+
+
+def test_decimals__are_the_tokens_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = a_client(a_board(folder, monkeypatch))
+    with pytest.raises(JobError, match=r"market\.decimals: USD .* has 6, not 7"):
+        client.train(folder / "adamw.json", market={"decimals": 7})
 
 
 def test_terms_of__says_nothing_that_the_manifest_does_not(folder: Path) -> None:

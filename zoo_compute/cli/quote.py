@@ -55,6 +55,10 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         ),
         ("", f"{format_count(found.tokens)} tokens, {format_count(found.flops, 'FLOP')}"),
         ("network", _network_line(found.update_bytes, found.checkpoint_bytes)),
+        (
+            "checkpoints",
+            f"of every {found.checkpoint_every_steps:,} steps, and the last, outlive the job on {plan.job.checkpoint.redundancy} stores",
+        ),
         ("price", f"{money.format(prices.reserve)} to {money.format(prices.max_price)} a slot-round"),
         (
             "aggregator",

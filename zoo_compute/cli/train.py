@@ -41,13 +41,15 @@ if TYPE_CHECKING:
 )
 @click.option("--store", "location", metavar="LOCATION", help="Where the job's files go. [env ZOO_STORE; ~/.zoo/store]")
 @click.option("--serve", metavar="HOST:PORT", help="Serve the store there while this command runs.")
-@click.option("--unserved", is_flag=True, help="Post although no storage peer of the network serves the files yet.")
+@click.option(
+    "--anyway", is_flag=True, help="Post although no operator could train it, or nobody serves its files yet."
+)
 @click.option("--again", is_flag=True, help="Post this very job a second time.")
 @click.option("--watch/--no-watch", default=True, show_default=True, help="Follow it until it is over.")
 @pass_settings
 def train(
     settings: Settings, file: Path, data: Path | None, max_budget: str | None, weights: Path | None, parents: Path | None,
-    location: str | None, serve: str | None, unserved: bool, again: bool, watch: bool,
+    location: str | None, serve: str | None, anyway: bool, again: bool, watch: bool,
 ) -> None:  # fmt: skip
     """Submit the training job in FILE and follow it.
 
@@ -71,7 +73,7 @@ def train(
     client = settings.client(store=location)
     with _serving(settings, client, serve) as served:
         try:
-            job = client.train(plan.job, weights=weights, merge=merge, again=again, unserved=unserved)
+            job = client.train(plan.job, weights=weights, merge=merge, again=again, anyway=anyway)
         except KeyboardInterrupt:
             settings.say("interrupted before the job was posted, or while it was: the same command goes on from there")
             raise
