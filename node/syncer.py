@@ -392,8 +392,7 @@ def _parsed(data: bytes, what: str) -> State:
 
 def _check_fits(manifest: Manifest, programs: Programs) -> None:
     """Before anything large is fetched: the job fits this machine's memory. Raises NodeOutOfMemory."""
-    needed = needed_bytes(programs.profile) + _data_bytes(manifest, programs.graph)
-    total = memory(CPU)[1]
+    needed, total = needed_bytes(programs.profile) + _data_bytes(manifest, programs.graph), memory(CPU)[1]
     if needed > total:
         raise NodeOutOfMemory(
             f"the job needs about {needed / GB:,.1f} GB with its data, this machine has {total / GB:,.1f} GB",

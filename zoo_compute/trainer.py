@@ -40,7 +40,7 @@ class DistributedTrainer:
     Every other section of a job's file is a parameter too: training, compression, aggregation, market, limits, checkpoint, data
     (heldout, context). All others are the Client's.
 
-    budget_tokens becomes rounds and inner steps; the batch stays. A job gets ROUNDS (100) rounds. Where these would have less
+    budget_tokens becomes rounds and inner steps; the batch stays. A job gets about 100 rounds. Where these would have less
     than 30 inner steps, rounds are fewer; where they would have more than 500, rounds are more; and where rounds would be more
     than a job may have (10,000), they are longer. `training={"rounds": ..., "inner_steps": ...}` wins; with one of them given,
     the other follows. Without a context (arrays that are no tokens), examples count for tokens.
@@ -144,15 +144,16 @@ def _pace(budget_tokens: float, context: Any, training: Mapping[str, Any]) -> di
     if not all(isinstance(size, int) and size > 0 for size in (*sizes, rounds or 1, inner_steps or 1)):
         return {"rounds": rounds or 1, "inner_steps": inner_steps or 1}  # the section's own check says what is wrong
     steps = math.ceil(budget_tokens / math.prod(sizes))  # of every slot
-    if rounds is None:
+    if inner_steps is None:
         wanted = min(max(ROUNDS, _parts(steps, MOST_STEPS)), max(1, steps // LEAST_STEPS), MAX_ROUNDS)
-        rounds = _parts(steps, inner_steps) if inner_steps else wanted
+        inner_steps = _parts(steps, rounds or wanted)
+    rounds = rounds or _parts(steps, inner_steps)
     if rounds > MAX_ROUNDS:
         raise UserError(
             f"{budget_tokens:g} tokens are {rounds:,} rounds of {inner_steps} inner steps; a job has at most {MAX_ROUNDS:,}",
             hint=f"leave training['inner_steps'] away, or give {_parts(steps, MAX_ROUNDS):,} or more",
         )
-    return {"rounds": rounds, "inner_steps": inner_steps or _parts(steps, rounds)}
+    return {"rounds": rounds, "inner_steps": inner_steps}
 
 
 def _parts(whole: int, size: int) -> int:

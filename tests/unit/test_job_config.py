@@ -96,7 +96,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "training: unknown key 'learning_rte'; did you mean 'learning_rate'?",
     ),
     "a key in the wrong section": ({"model": {"rounds": 3}}, "model: unknown key 'rounds'; it belongs to 'training'"),
-    "a rate that YAML reads as text": ({"training": {"learning_rate": "1e-3"}}, "write 1.0e-3"),
+    "a rate in quotes": ({"training": {"learning_rate": "1e-3"}}, "write it without quotes"),
     "a float for a number": ({"training": {"rounds": 2.5}}, "training.rounds: expected a whole number, got 2.5"),
     "another architecture": ({"model": {"architecture": "gtp"}}, "did you mean 'gpt'?"),
     "another optimizer": ({"training": {"optimizer": "adam"}}, "did you mean 'adamw'?"),
@@ -109,7 +109,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a negative price": ({"market": {"max_price": "-1"}}, "market.max_price should be a positive number of ZEN"),
     "too many decimals": ({"market": {"reserve": "0." + "1" * 19}}, "more than 18 decimals"),
     "another token": ({"market": {"token": "USD"}}, "market.token: expected 'ZEN' or an address"),
-    "a checkpoint between rounds": ({"checkpoint": {"interval": 25}}, "no multiple of training.inner_steps = 10"),
     "another storage": ({"checkpoint": {"storage": "s3"}}, "checkpoint.storage: expected 'ipfs'"),
     "no training": ({"training": None}, "training: missing key 'batch_size'"),
     "no learning rate for a built-in model": (
@@ -162,16 +161,28 @@ def test_from_file__yaml_that_would_run_code__is_refused(tmp_path: Path) -> None
         ComputeJob.from_file(tmp_path / "evil.yaml")
 
 
-def test_checkpoint_config__counts_steps_and_keeps_whole_rounds() -> None:
-    assert CheckpointConfig(interval=30).every_rounds(10) == 3
-    assert CheckpointConfig().every_rounds(10) == 1
-    with pytest.raises(ValueError, match="use 10 or 20"):
-        CheckpointConfig(interval=5).every_rounds(10)
+@pytest.mark.parametrize(
+    ("interval", "inner_steps", "rounds"), [(0, 10, 1), (5, 10, 1), (30, 10, 3), (31, 10, 4), (1000, 333, 4), (10**10, 1, 10_000)]
+)  # fmt: skip
+def test_checkpoint_config__counts_steps_and_keeps_the_first_round_that_ends_then(
+    interval: int, inner_steps: int, rounds: int
+) -> None:
+    assert CheckpointConfig(interval=interval).every_rounds(inner_steps) == rounds
+
+
+def test_checkpoint_config__of_python__is_the_jobs() -> None:
     given = config()
     job = ComputeJob(
-        given["model"], given["data"], given["training"], 16, checkpoint_config=CheckpointConfig(20, "ipfs", 3)
+        given["model"], given["data"], given["training"], 16, checkpoint_config=CheckpointConfig(25, "ipfs", 3)
     )
-    assert job.checkpoint.redundancy == 3
+    assert (job.outline().redundancy, job.outline().keep_every) == (3, 3)
+
+
+def test_from_file__a_number_with_an_exponent__is_one(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(json.dumps(config()).replace("0.001", "1e-3").replace('"25"', "2.5e1"))
+    assert ComputeJob.from_file(tmp_path / "job.yaml").training.learning_rate == 0.001
+    (tmp_path / "job.json").write_text(json.dumps(config(training={"learning_rate": 1e-06})))
+    assert ComputeJob.from_file(tmp_path / "job.json").training.learning_rate == 1e-6
 
 
 def test_the_demos_configuration__is_valid() -> None:

@@ -23,10 +23,10 @@ from zoo_compute.cli.context import Settings
 from zoo_compute.job import JobError
 from zoo_compute.models import ARCHITECTURES
 from zoo_compute.publish import publish_files
-from zoo_compute.quote import terms_of
 from zoo_compute.sections import SECTIONS
 from zoo_compute.spec import params
 from zoo_compute.store import BlockStore
+from zoo_compute.submission import _dataset
 
 Sections = dict[str, Any]
 
@@ -175,15 +175,21 @@ def test_every_key__has_a_place() -> None:
 # -- the ways in
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "one.txt").write_bytes(TEXT)
-    (tmp_path / "two.txt").write_bytes(TEXT[::-1])
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("jobs")
+    (made / "one.txt").write_bytes(TEXT)
+    (made / "two.txt").write_bytes(TEXT[::-1])
     tokens = np.arange(26 * 40, dtype=np.int32).reshape(80, 13) % 256
-    np.savez(tmp_path / "tokens.npz", tokens=tokens)
+    np.savez(made / "tokens.npz", tokens=tokens)
     for name, job in JOBS.items():
-        (tmp_path / f"{name}.json").write_text(json.dumps(job))
-    return tmp_path
+        (made / f"{name}.json").write_text(json.dumps(job))
+    return made
+
+
+@pytest.fixture
+def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Board:
+    return a_board(tmp_path, monkeypatch)
 
 
 def from_a_file(board: Board, folder: Path, name: str) -> None:
@@ -243,11 +249,6 @@ WAYS: list[Callable[[Board, Path, str], None]] = [
 ]
 
 
-def by_zoo_train(board: Board, folder: Path, name: str, zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Settings, "client", lambda *_args, **_options: a_client(board))
-    assert zoo.json("train", str(folder / f"{name}.json"), "--max-budget", "1000", "--no-watch")["job"] == 1
-
-
 # -- what is posted
 
 
@@ -259,9 +260,8 @@ def by_zoo_train(board: Board, folder: Path, name: str, zoo: Zoo, monkeypatch: p
     ],
 )
 def test_every_key__is_posted(
-    name: str, way: Callable[[Board, Path, str], None], folder: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, way: Callable[[Board, Path, str], None], folder: Path, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    board = a_board(folder, monkeypatch)
     monkeypatch.chdir(folder)
     way(board, folder, name)
     check_posted(board, folder, name)
@@ -269,10 +269,10 @@ def test_every_key__is_posted(
 
 @pytest.mark.parametrize("name", JOBS)
 def test_every_key__is_posted_by_zoo_train(
-    name: str, folder: Path, zoo: Zoo, monkeypatch: pytest.MonkeyPatch
+    name: str, folder: Path, board: Board, zoo: Zoo, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
-    board = a_board(folder, monkeypatch)
-    by_zoo_train(board, folder, name, zoo, monkeypatch)
+    monkeypatch.setattr(Settings, "client", lambda *_args, **_options: a_client(board))
+    zoo.json("train", str(folder / f"{name}.json"), "--max-budget", "1000", "--no-watch")
     check_posted(board, folder, name)
     check_quoted(board, zoo.json("quote", str(folder / f"{name}.json"), "--preset", "devnet"))
 
@@ -296,7 +296,7 @@ def check_posted(board: Board, folder: Path, name: str) -> None:
     shared = set(manifest) & set(terms) - {"policy"}
     assert {key: terms[key] for key in shared} == {key: manifest[key] for key in shared}
     assert terms["policy"] == board.manifest.policy_bits
-    assert (terms["flops"], terms["work_root"]) == (board.manifest.flops, board.posted[-1].work_root)
+    assert terms["flops"] == board.manifest.flops
 
 
 def check_quoted(board: Board, quoted: dict[str, Any]) -> None:
@@ -329,8 +329,6 @@ def root_in(manifest: dict[str, Any], file: str) -> str:
 @cache
 def _published(told: str, directory: Path) -> dict[str, str]:
     job = ComputeJob.from_dict(json.loads(told), directory=directory)
-    from zoo_compute.submission import _dataset
-
     manifest = asdict(publish_files(job, _dataset(job, print), BlockStore(directory / "expected")))
     return {each: root_in(manifest, each) for each in ("program", "state", "data", "heldout")}
 
@@ -352,8 +350,7 @@ def test_a_key__that_is_in_no_field__changes_a_file(name: str, key: str, folder:
     assert roots_of(name, folder)[file] != roots_of(name, folder, **{key.replace(".", "__"): other})[file]
 
 
-def test_arrays__of_python__are_posted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    board = a_board(folder, monkeypatch)
+def test_arrays__of_python__are_posted(folder: Path, board: Board) -> None:
     tokens = np.load(folder / "tokens.npz")["tokens"]
     rest = {name: section for name, section in SGD.items() if name != "data"}
     client, data = a_client(board), {"arrays": {"tokens": tokens}, "heldout": 6}
@@ -374,8 +371,7 @@ def test_checkpoint_interval__is_in_the_manifest_as_rounds(interval: int, rounds
     assert ComputeJob.from_dict(said, directory=folder).outline().keep_every == rounds
 
 
-def test_a_budget__without_prices__is_the_most_that_is_posted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    board = a_board(folder, monkeypatch)
+def test_a_budget__without_prices__is_the_most_that_is_posted(folder: Path, board: Board) -> None:
     rest = {name: section for name, section in SGD.items() if name != "market"}
     a_client(board).train(rest, max_budget=60, data=folder / "tokens.npz")
     a_client(board).train({**rest, "budget_max": 30}, data=folder / "tokens.npz")
@@ -383,13 +379,7 @@ def test_a_budget__without_prices__is_the_most_that_is_posted(folder: Path, monk
     assert [params.escrow(terms) // params.ZEN for terms in board.posted] == [60, 30, 60]
 
 
-def test_decimals__are_the_tokens_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = a_client(a_board(folder, monkeypatch))
+def test_decimals__are_the_tokens_own(folder: Path, board: Board) -> None:
+    client = a_client(board)
     with pytest.raises(JobError, match=r"market\.decimals: USD .* has 6, not 7"):
         client.train(folder / "adamw.json", market={"decimals": 7})
-
-
-def test_terms_of__says_nothing_that_the_manifest_does_not(folder: Path) -> None:
-    job = ComputeJob.from_dict(ADAMW, directory=folder)
-    terms = terms_of(job.outline(), bytes(32), job.prices, TOKEN)
-    assert (terms.depth, terms.slot_s, terms.token) == (3, 100, TOKEN)
