@@ -24,7 +24,7 @@ from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.tokens import address_of, token_at
-from zoo_compute.errors import ConfigError, UserError
+from zoo_compute.errors import ConfigError, UserError, ZooError
 from zoo_compute.needs import check_network
 from zoo_compute.plan import Amount, Config, Data, plan_of
 from zoo_compute.posted import Job
@@ -152,13 +152,44 @@ class Client:
         offers = () if anyway else shortfall.offers(self.chain, token.address)
         if not anyway:
             check_network(plan.job, offers, say=self.say)
+        dataset = self.bring(plan.job)
         prepared = self.prepare(plan.job, weights=Path(weights) if weights else None, merge=merge)
         if not anyway:
             check_network(plan.job, offers, prepared, say=self.say)
             self.check_served(prepared)
-        from zoo_compute.submission import post
+        from zoo_compute.submission import AlreadyPosted, post
 
-        return Job(self, post(self.sender, prepared, again=again, say=self.say))
+        try:
+            number = post(self.sender, prepared, again=again, say=self.say)
+        except AlreadyPosted as posted:  # perhaps interrupted before it cited
+            self._cite(posted.job, dataset)
+            raise
+        self._cite(number, dataset)
+        return Job(self, number)
+
+    def bring(self, job: ComputeJob) -> int | None:
+        """Fetch the dataset that a job names, once, checked against its root on chain; its number. Raises UserError, StoreError."""
+        if job.data.dataset is None:
+            return None
+        from zoo_compute.datasets import fetch, find
+
+        found = find(self.chain, job.data.dataset)
+        if job.fetched is None:
+            if not self.store.has(found.cid):
+                self.use_peers()
+            job.bring(fetch(found, self.store, self.say))
+        return found.number
+
+    def _cite(self, job: int, dataset: int | None) -> None:
+        """Cite the dataset a job was posted with, unless it cites already. The job goes on whatever becomes of it."""
+        datasets = self.chain.datasets
+        if dataset is None or datasets.citations(job).cited:
+            return
+        try:
+            self.sender.send(datasets.cite(job, [dataset]))
+            self.say(f"job {job} cites dataset {dataset}; score it with `zoo job score` when the job is settled")
+        except ZooError as error:
+            self.say(f"job {job} does not cite dataset {dataset} yet ({error}): `zoo job cite {job} {dataset}`")
 
     def submit(self, config: Config | None = None, max_budget: Amount | None = None, **options: Any) -> int:
         """As `train`; the job's number on chain."""

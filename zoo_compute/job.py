@@ -20,7 +20,17 @@ from repops.profile import Profile
 from zoo_compute.amounts import ZEN, Token
 from zoo_compute.arguments import checks_arguments
 from zoo_compute.clocks import SHORTEST, clocks_of
-from zoo_compute.data import ARRAY_SUFFIXES, INPUTS, TARGETS, TOKENS, Examples, batch_of, prepare_arrays, read_arrays
+from zoo_compute.data import (
+    ARRAY_SUFFIXES,
+    INPUTS,
+    TARGETS,
+    TEXT,
+    TOKENS,
+    Examples,
+    batch_of,
+    prepare_arrays,
+    read_arrays,
+)
 from zoo_compute.errors import UserError
 from zoo_compute.manifest import (
     Compression,
@@ -95,6 +105,7 @@ class ComputeJob:
     def __post_init__(self) -> None:
         with refusals_told():
             self.data: DataSection = read_section("data", self.data_config)
+            self.fetched = None
             self.training: TrainingSection = read_section("training", self.training_config)
             self.model: ModelSource = self._model()
             self.market: MarketSection = read_section("market", self.market_config)
@@ -125,13 +136,38 @@ class ComputeJob:
         if not found:
             raise JobError(
                 "data.context: missing",
-                hint="how many tokens has an example of text? (data of other kinds comes as arrays)",
+                hint="how many tokens has an example of text? (data of other kinds comes as arrays"
+                + (
+                    ", whose shapes are known once the dataset is fetched: `zoo dataset fetch`)"
+                    if self.data.dataset is not None
+                    else ")"
+                ),
             )
         return found
 
-    @cached_property
+    def bring(self, arrays: Examples) -> None:
+        """Take what `data.dataset` names, once it was fetched and checked: it counts as a file of these arrays does."""
+        self.fetched: Examples | None = arrays
+        for derived in ("stored", "traced", "prices"):
+            self.__dict__.pop(derived, None)
+
+    @property
     def arrays(self) -> Examples | None:
         """The data where it comes as arrays; None for text. Raises JobError."""
+        return None if self.stored is None or TEXT in self.stored else self.stored
+
+    @property
+    def text(self) -> bytes | list[Path]:
+        """The data where it is text: the bytes, or files and folders. Raises JobError."""
+        if self.stored is None:
+            return self.data_paths()
+        return self.stored[TEXT].tobytes()
+
+    @cached_property
+    def stored(self) -> Examples | None:
+        """The arrays that the data was stored as; None for files of text, and for a dataset that was not fetched."""
+        if self.data.dataset is not None:
+            return self.fetched
         if self.data.arrays is not None:
             return {name: np.asarray(array) for name, array in self.data.arrays.items()}
         paths = [path for path in self.data_paths() if path.suffix in ARRAY_SUFFIXES] if self._paths else []
@@ -211,8 +247,12 @@ class ComputeJob:
 
     def data_paths(self) -> list[Path]:
         """The files and directories of `data:`, relative ones from the configuration's directory."""
+        if self.data.dataset is not None:
+            raise JobError(
+                f"data.dataset: {self.data.dataset!r} was not fetched", hint="`Client.bring(job)` fetches it"
+            )
         if not self._paths:
-            raise JobError("data: name what to train on with `path` or `paths`")
+            raise JobError("data: name what to train on with `path`, `paths` or `dataset`")
         return [self.directory / Path(path).expanduser() for path in self._paths]
 
     @property

@@ -26,6 +26,7 @@ LONGEST_SEGMENT = 10  # steps, unless a job says otherwise: a dispute replays on
 class DataSection:
     """`data:` text files or directories, or one .npz or .safetensors file of arrays; paths are relative to the configuration.
 
+    dataset: in place of a path, the name or the number of a dataset of the network (`zoo dataset list`).
     heldout: examples not trained on. context: tokens an example of text has, where the model's options do not say it.
     arrays: from Python, in place of a path.
     """
@@ -35,6 +36,11 @@ class DataSection:
     heldout: int = 128
     context: int | None = None
     arrays: dict | None = None
+    dataset: str | int | None = None
+
+    def __post_init__(self) -> None:
+        if self.dataset is not None and (self.path or self.paths or self.arrays is not None):
+            raise BadField("data: dataset excludes path, paths and arrays; give one of them")
 
 
 @dataclass(frozen=True)

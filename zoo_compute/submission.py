@@ -117,7 +117,7 @@ def _dataset(job: ComputeJob, say: Say) -> texts.Dataset:
             if job.arrays is not None:
                 dataset = texts.prepare_arrays(job.arrays, **sizes)
             else:
-                dataset = texts.prepare_text(job.data_paths(), job.context, **sizes)
+                dataset = texts.prepare_text(job.text, job.context, **sizes)
         except UserError:
             raise
         except ValueError as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from repops.fields import BadField
 from zoo_compute.arguments import check_names, checks_arguments, names_of
+from zoo_compute.datasets import is_name
 from zoo_compute.errors import UserError
 from zoo_compute.job import ComputeJob
 from zoo_compute.models.presets import MODELS, preset, sized
@@ -36,7 +37,8 @@ class DistributedTrainer:
     """Train `model` on `dataset` with `nodes` slots until about `budget_tokens` tokens were seen.
 
     model: a name (`zoo_compute.models.presets`), FILE.py:FUNCTION that returns (module, loss, optimizer), or a `model:` section.
-    dataset: text files or folders, one file of arrays, or a mapping of arrays. max_budget: whole tokens.
+    dataset: text files or folders, one file of arrays, or a mapping of arrays; else the name or number of a dataset of the
+    network. max_budget: whole tokens.
     Every other section of a job's file is a parameter too: training, compression, aggregation, market, limits, checkpoint, data
     (heldout, context). All others are the Client's.
 
@@ -49,7 +51,7 @@ class DistributedTrainer:
     def __init__(
         self,
         model: str | Mapping[str, Any],
-        dataset: str | Path | Sequence[str | Path] | Mapping[str, Any],
+        dataset: str | int | Path | Sequence[str | Path] | Mapping[str, Any],
         nodes: int,
         budget_tokens: float,
         *,
@@ -105,15 +107,20 @@ class DistributedTrainer:
         return progress
 
 
-def _data(dataset: str | Path | Sequence[str | Path] | Mapping[str, Any]) -> dict[str, Any]:
-    """The keys of `data:` that say where it is. Raises UserError."""
+def _data(dataset: str | int | Path | Sequence[str | Path] | Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of `data:` that say where it is. A string is a path where there is one, else a dataset's name, looked up when
+    the job is posted. Raises UserError.
+    """
     if isinstance(dataset, Mapping):
         return {"arrays": dict(dataset)}
+    if isinstance(dataset, int) or (is_name(dataset) and not Path(dataset).expanduser().exists()):
+        return {"dataset": dataset}
     paths = [Path(path).expanduser() for path in ([dataset] if isinstance(dataset, (str, Path)) else dataset)]
     for path in paths:
         if not path.exists():
             raise UserError(
-                f"no data at {path}", hint="`dataset` is a text file or a folder of text, or a list of them"
+                f"no data at {path}, and that is no name of a dataset",
+                hint="`dataset` is a text file or a folder of text, a list of them, or the name of a dataset of the network (`zoo dataset list`)",
             )
     return {"paths": [str(path.resolve()) for path in paths]}
 

@@ -23,6 +23,7 @@ from zoo_compute.spec.state import (
     CalledFees,
     Citation,
     Config,
+    Dataset,
     Earned,
     Job,
     JobState,
@@ -38,7 +39,7 @@ JOBS = (1, 2)
 NODES = 3
 FEES = (0, 1, 3, 20, 999, 10**6, 100 * ZEN, 3_000 * ZEN)
 WEIGHTS = (0, 1, 50, 10**12, 10**20)
-ROOT = b"\x01" * 32
+ROOT, NAMED = b"\x01" * 32, b"named".ljust(32, b"\0")
 
 
 class Twin:
@@ -114,6 +115,11 @@ class Twin:
             assert tuple(shown.calls(flow, job, now)) == astuple(call)
         citation = w.citations.get(job, Citation())
         assert tuple(self.s.datasets.citations(job)) == (list(citation.cited), citation.scored)
+        newest = len(w.datasets)
+        assert self.s.datasets.dataset_count() == newest
+        assert tuple(self.s.datasets.datasets(newest)) == astuple(w.datasets.get(newest, Dataset()))
+        for name in (NAMED, bytes(32)):
+            assert self.s.datasets.named(name) == w.dataset_names.get(name, 0)
         check_caps(w)
 
 
@@ -254,10 +260,11 @@ class Walk:
     def contribute(self) -> None:
         s, who = self.t.s, self.r.choice(self.t.contributors)
         root, size = self.r.choice((ROOT, ROOT, bytes(32))), self.r.choice((0, 1, 500, 2**64 - 1, 2**64))
+        name = NAMED if size == 500 else bytes(32)
         self.t.call(
             "contribute",
-            lambda w: datasets.contribute(w, self.t.message(who), root, ROOT, size),
-            lambda: s.datasets.contribute(root, ROOT, size, sender=who),
+            lambda w: datasets.contribute(w, self.t.message(who), root, ROOT, size, name),
+            lambda: s.datasets.contribute(root, ROOT, size, name, sender=who),
         )
 
     def advance_job(self) -> None:
@@ -384,6 +391,7 @@ def test_the_walks__reached_every_function_and_refusal() -> None:
         *("datasets: already cited", "datasets: nothing cited", "datasets: unknown dataset", "datasets: out of order"),
         *("datasets: already scored", "datasets: job not settled", "datasets: one score each"),
         "datasets: score out of range",
+        "datasets: name taken",
     }
     assert expected - set(REASONS) == set()
 

@@ -310,6 +310,6 @@ def test_trainer__derives_rounds_from_the_tokens(tmp_path: Path) -> None:
     job = trainer.job_description
     assert (job.training.slots, job.training.rounds) == (4, 3)  # 4 * 50 * 8 * 64 = 102,400 tokens a round
     with pytest.raises(UserError, match="no data at"):
-        DistributedTrainer(model="gpt-100k", dataset="nowhere", nodes=4, budget_tokens=1, max_budget=1)
+        DistributedTrainer(model="gpt-100k", dataset="./nowhere", nodes=4, budget_tokens=1, max_budget=1)
     with pytest.raises(UserError, match="budget_tokens"):
         DistributedTrainer(model="gpt-100k", dataset=tmp_path / "text", nodes=4, budget_tokens=-1, max_budget=1)

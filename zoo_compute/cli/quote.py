@@ -37,6 +37,10 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
     if plan.job.known_token is None:
         _ask_chain(settings, plan.job)
     money = plan.job.token
+    if plan.job.data.dataset is not None:
+        settings.say(
+            f"dataset {plan.job.data.dataset} is not looked up: quoted as text of {plan.job.context} tokens an example"
+        )
     found = quote_of(plan.job, PRESETS[preset_name])
     prices, budget = plan.job.prices, plan.budget
     covered = budget is None or budget >= found.escrow
