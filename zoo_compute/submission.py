@@ -19,13 +19,13 @@ from repops import backend, files
 from repops.commitments import state_root
 from repops.graph import STEP
 from zoo_compute import data as texts
-from zoo_compute import home
+from zoo_compute import home, permits
 from zoo_compute.amounts import Token, format_count
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain.bindings.task_registry import Terms as PostedTerms
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.views import JobState
-from zoo_compute.errors import NotFunded, TokenRefusal, UserError
+from zoo_compute.errors import BareRevert, NotFunded, Retryable, TokenRefusal, UserError
 from zoo_compute.job import ComputeJob
 from zoo_compute.manifest import Manifest
 from zoo_compute.merging import Merge
@@ -175,7 +175,7 @@ def check_funds(chain: Chain, account: str, token: Token, escrow: int) -> None:
 
 
 def post(sender: Sender, prepared: Prepared, *, again: bool = False, say: Say) -> int:
-    """Approve exactly the escrow and post; the job's number. Running it again after a crash finds what was sent.
+    """Post, with a signed allowance or after approving exactly the escrow; the job's number. Running it again after a crash finds what was sent.
 
     Raises AlreadyPosted when this job was posted before and `again` is not set.
     """
@@ -192,24 +192,66 @@ def post(sender: Sender, prepared: Prepared, *, again: bool = False, say: Say) -
             say("an earlier run had posted it already")
             record.write({**known, "job": job})
             return job
-        token, tasks = chain.token(prepared.terms.token), chain.network.contracts["tasks"]
-        # An exact allowance makes a second post by mistake impossible: the first one uses it up.
-        if token.allowance(sender.address, tasks) != prepared.escrow:
-            if job := _posted(sender, prepared, known["since"]):
-                record.write({**known, "job": job})
-                return job
-            say(f"approving {prepared.token.format(prepared.escrow)}")
-            sender.send(token.approve(tasks, prepared.escrow))
-        say("posting the job")
-        try:
-            receipt = sender.send(chain.tasks.post(PostedTerms(**asdict(prepared.terms))))
-            job = int(receipt.event("JobPosted").args["job"])
-        except TokenRefusal:
-            found = _posted(sender, prepared, known["since"])  # mined between the look above and the sending
-            if found is None:
-                raise
-            job = found
+        job = _post_permitted(sender, prepared, record, known, say)
+        if job is None:
+            job = _post_approved(sender, prepared, known["since"], say)
         record.write({**known, "job": job})
+        return job
+
+
+def _post_permitted(sender: Sender, prepared: Prepared, record: _Record, known: dict[str, Any], say: Say) -> int | None:
+    """Post in one transaction, with a signed allowance; None where token or account cannot.
+
+    What is signed is written down before it is sent. Run again after a crash, this makes the very same transaction, which the
+    sender recognises; and its permit counts once, whatever is mined when: a second post by mistake is impossible.
+    """
+    address, tasks = prepared.terms.token, sender.chain.network.contracts["tasks"]
+    given = known.get("permit")
+    if given is None:
+        if sender.chain.token(address).allowance(sender.address, tasks) >= prepared.escrow:
+            return None  # there already: a permit that fails would go unnoticed
+        terms = permits.terms_now(sender, address)
+        if terms is None:
+            return None
+        if job := _posted(sender, prepared, known["since"]):  # mined between the look before and the token's nonce
+            return job
+        known["permit"] = terms.to_dict()
+        record.write(known)
+    else:
+        terms = permits.Terms(**given)
+    permit = permits.signed(sender, address, tasks, prepared.escrow, terms)
+    if permit is None:
+        return None
+    say("posting the job")
+    try:
+        receipt = sender.send(sender.chain.tasks.post_permitted(PostedTerms(**asdict(prepared.terms)), *permit))
+    except (TokenRefusal, BareRevert):  # used up, too late, or not of this kind
+        job = _posted(sender, prepared, known["since"])
+        if job is None and permits.is_open(sender, address, tasks, prepared.escrow, permit):
+            raise Retryable(
+                "an earlier try to post this job is on its way, and not mined yet", hint="run the same command again"
+            ) from None
+        return job
+    return int(receipt.event("JobPosted").args["job"])
+
+
+def _post_approved(sender: Sender, prepared: Prepared, since: int, say: Say) -> int:
+    """Approve exactly the escrow, then post."""
+    token, tasks = sender.chain.token(prepared.terms.token), sender.chain.network.contracts["tasks"]
+    # An exact allowance makes a second post by mistake impossible: the first one uses it up.
+    if token.allowance(sender.address, tasks) != prepared.escrow:
+        if job := _posted(sender, prepared, since):
+            return job
+        say(f"approving {prepared.token.format(prepared.escrow)}")
+        sender.send(token.approve(tasks, prepared.escrow))
+    say("posting the job")
+    try:
+        receipt = sender.send(sender.chain.tasks.post(PostedTerms(**asdict(prepared.terms))))
+        return int(receipt.event("JobPosted").args["job"])
+    except (TokenRefusal, BareRevert):
+        job = _posted(sender, prepared, since)  # mined between the look above and the sending
+        if job is None:
+            raise
         return job
 
 
@@ -232,7 +274,7 @@ def _posted(sender: Sender, prepared: Prepared, since: int) -> int | None:
 
 
 class _Record:
-    """What this machine knows of one submission: {"since": block, "manifest": CID, "job": number once posted}."""
+    """What this machine knows of one submission: {"since": block, "manifest": CID, "permit": what was signed, "job": number once posted}."""
 
     def __init__(self, sender: Sender, prepared: Prepared) -> None:
         network = sender.chain.network

@@ -79,6 +79,7 @@ def train(
         except KeyboardInterrupt:
             settings.say("interrupted before the job was posted, or while it was: the same command goes on from there")
             raise
+        token = client.pay_in_token_of(plan.job)
         settings.say(f"job {job.id} is posted; {token.format(plan.job.escrow)} in escrow")
         data_out: dict[str, Any] = {"job": job.id, "escrow": str(plan.job.escrow), "token": token.to_dict()}
         if not watch:
