@@ -105,7 +105,7 @@ class Examination:
         yield chain, Check("contracts", True, f"{len(found.contracts)} contracts have the network file's code")
 
     def _keystore(self) -> tuple[str, str]:
-        path = home.find_keystore(self._account)
+        path = home.find_keystore(self._account, home.known_network_file(self._network_file))
         address = keystore.address_of(path)
         return address, f"{path.stem}: {address}"
 
@@ -118,7 +118,7 @@ class Examination:
     def _store(self) -> tuple[None, str]:
         from zoo_compute.store import open_store
 
-        location = home.store_location(self._store_location)
+        location = self._store_at()
         store = open_store(location)
         content = secrets.token_bytes(PROBE_BYTES)
         cid = store.add(content)
@@ -128,6 +128,9 @@ class Examination:
         finally:
             store.unpin(cid)
         return None, f"{location} stores and reads"
+
+    def _store_at(self) -> str:
+        return home.store_location(self._store_location, home.known_network_file(self._network_file))
 
     def _peers(self, found: Network) -> tuple[None, str]:
         import requests
@@ -145,7 +148,7 @@ class Examination:
         return None, f"{len(found.storage) - len(silent)} of {len(found.storage)} answer"
 
     def _disk(self) -> Check:
-        place = Path(home.store_location(self._store_location)).expanduser()
+        place = Path(self._store_at()).expanduser()
         while not place.exists() and place != place.parent:
             place = place.parent
         free = shutil.disk_usage(place).free

@@ -28,15 +28,16 @@ from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.deployment import Web3Deployer, deploy
 from zoo_compute.chain.network import Network, load
 from zoo_compute.chain.sender import Sender
+from zoo_compute.devnet_files import CHAIN_ID, DevnetFiles
 from zoo_compute.errors import ChainError, DevnetError
 from zoo_compute.processes import is_free
 from zoo_compute.spec.params import PRESETS
 
-CHAIN_ID = 31337
 COIN = 10**18  # wei
 DEPLOYER = "deployer"  # holds the ZEN supply
+LOCK_ATTEMPTS, LOCK_PAUSE_S = 5, 0.05
 # The deployer is the first of anvil's own accounts, whose keys everybody knows, so that ape's test accounts work here
-# too: `ape run fund`, `ape console`. Nothing of worth exists on this chain and it listens on loopback only.
+# too: `ape console`, `ape run fund`. Nothing of worth exists on this chain and it listens on loopback only.
 DEPLOYER_KEY = bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80")
 
 
@@ -50,12 +51,13 @@ class Devnet:
     def __init__(self, folder: Path, preset: str = "devnet", block_time: float = 1, port: int = 0) -> None:
         if preset not in PRESETS:
             raise DevnetError(f"no preset {preset!r}", hint=f"choose one of {', '.join(PRESETS)}")
-        self.folder = Path(folder).absolute()
+        self.files = DevnetFiles(Path(folder).absolute())
+        self.folder = self.files.folder
         self.preset = preset
         self.block_time = block_time
         self.port = port
-        self.network_file = self.folder / "network.json"
-        self._state = self.folder / "anvil.json"
+        self.network_file = self.files.network_file
+        self._state = self.files.state
         self._anvil: Anvil | None = None
         self._lock: IO[str] | None = None
         self._chain: Chain | None = None
@@ -87,6 +89,7 @@ class Devnet:
             self._anvil.stop()
             self._anvil = None
         if self._lock is not None:
+            self.files.unsay_ready()
             self._lock.close()
             self._lock = None
         self._chain = None
@@ -118,10 +121,10 @@ class Devnet:
     @property
     def passphrase_file(self) -> Path:
         """Of every key file in the folder; give it as ZOO_PASSPHRASE_FILE."""
-        return self.folder / "passphrase"
+        return self.files.passphrase_file
 
     def key_file(self, name: str) -> Path:
-        return self.folder / "keys" / f"{name}.json"
+        return self.files.key_file(name)
 
     def account(self, name: str, *, coin: int = 100 * COIN, zen: int = 0) -> LocalAccount:
         """The account of this name, made with a key file at its first use, then topped up to `coin` wei and `zen`."""
@@ -163,13 +166,18 @@ class Devnet:
 
     def _hold_folder(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = open(self.folder / "lock", "a")  # noqa: SIM115 (held until stop)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._lock.close()
-            self._lock = None
-            raise DevnetError(f"{self.folder}: a devnet runs there already", hint="stop it, or use another folder") from None  # fmt: skip
+        self._lock = open(self.files.lock, "a")  # noqa: SIM115 (held until stop)
+        for _ in range(LOCK_ATTEMPTS):
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:  # a devnet runs here, or a command looks for one at this very moment
+                time.sleep(LOCK_PAUSE_S)
+            else:
+                self.files.unsay_ready()  # what a killed one said
+                return
+        self._lock.close()
+        self._lock = None
+        raise DevnetError(f"{self.folder}: a devnet runs there already", hint="stop it, or use another folder")
 
     def _deploy(self) -> Chain:
         assert self._anvil is not None

@@ -1,11 +1,18 @@
-"""Where this person's files lie: `~/.zoo` (or `ZOO_HOME`) with keystores, the network file, the store and the submissions."""
+"""Where this person's files lie: `~/.zoo` (or `ZOO_HOME`) with keystores, the network file, the store and the submissions.
+
+What a command works with is found in one order: the option, the environment, ./network.json, ~/.zoo/network.json, and last the
+devnet that runs under ~/.zoo/devnet. A devnet's network file brings its account, passphrase and store along, wherever it lies;
+its keys sign for no other chain.
+"""
 
 from __future__ import annotations
 
 import difflib
+import json
 import os
 from pathlib import Path
 
+from zoo_compute.devnet_files import CHAIN_ID, DevnetFiles, devnet_of, devnet_of_key
 from zoo_compute.errors import ConfigError
 
 NETWORK_FILE = "network.json"
@@ -27,13 +34,22 @@ def keystores() -> Path:
     return home() / "keystores"
 
 
-def store_location(given: str | None = None) -> str:
-    """What `zoo_compute.store.open_store` takes: `given`, ZOO_STORE, or the folder's own store."""
-    return given or os.environ.get("ZOO_STORE") or str(home() / "store")
+def devnet() -> DevnetFiles:
+    """Where `zoo devnet` keeps its files unless it is given a folder."""
+    return DevnetFiles(home() / "devnet")
+
+
+def store_location(given: str | None = None, network: Path | None = None) -> str:
+    """What `zoo_compute.store.open_store` takes: `given`, ZOO_STORE, the devnet's where `network` is its file, or the home's own."""
+    named = given or os.environ.get("ZOO_STORE")
+    if named:
+        return named
+    running = _running(network)
+    return str(running.store if running else home() / "store")
 
 
 def find_network_file(given: str | Path | None = None) -> Path:
-    """`given`, else ZOO_NETWORK, else ./network.json, else the home's. Raises ConfigError."""
+    """`given`, else ZOO_NETWORK, else ./network.json, else the home's, else that of the home's devnet, if it runs. Raises ConfigError."""
     named = given or os.environ.get("ZOO_NETWORK")
     if named:
         path = Path(named).expanduser()
@@ -41,14 +57,53 @@ def find_network_file(given: str | Path | None = None) -> Path:
             raise ConfigError(
                 f"no network file at {path}", hint="check --network and ZOO_NETWORK; `zoo devnet` makes one"
             )
-        return path
+        return _of_a_running_network(path)
     places = (Path(NETWORK_FILE), home() / NETWORK_FILE)
     for path in places:
         if path.is_file():
-            return path
+            return _of_a_running_network(path)
+    files = devnet()
+    if files.account is not None:
+        return files.network_file
+    if files.runs:
+        raise ConfigError(
+            f"the devnet in {files.folder} is still starting", hint="wait until `zoo devnet` says that it is ready"
+        )
+    if files.exists:
+        raise _not_running(files)
     raise ConfigError(
-        f"no network file: looked for {places[0].resolve()} and {places[1]}",
-        hint="pass --network FILE or set ZOO_NETWORK; `zoo devnet` starts a network of your own and makes one",
+        f"no network file: looked for {places[0].resolve()} and {places[1]}, and no devnet runs",
+        hint="to try it on this machine, run `zoo devnet --nodes 3` in another terminal; "
+        "else pass --network FILE or set ZOO_NETWORK",
+    )
+
+
+def known_network_file(given: str | Path | None = None) -> Path | None:
+    """As `find_network_file`, or None: for what can be looked up without a network, too."""
+    try:
+        return find_network_file(given)
+    except ConfigError:
+        return None
+
+
+def _of_a_running_network(path: Path) -> Path:
+    files = devnet_of(path)
+    if files is not None and not files.runs:
+        raise _not_running(files)
+    return path
+
+
+def _running(network: Path | None) -> DevnetFiles | None:
+    """The devnet whose network file this is, if it takes work."""
+    files = devnet_of(network) if network else None
+    return files if files is not None and files.account is not None else None
+
+
+def _not_running(files: DevnetFiles) -> ConfigError:
+    where = "" if files == devnet() else f" --dir {files.folder}"
+    return ConfigError(
+        f"the devnet in {files.folder} is not running",
+        hint=f"start it again in another terminal: zoo devnet --nodes 3{where}",
     )
 
 
@@ -57,22 +112,26 @@ def accounts() -> dict[str, Path]:
     return {path.stem: path for path in sorted(keystores().glob("*.json"))}
 
 
-def find_keystore(given: str | None = None) -> Path:
-    """The key file of `given`, a name in the home or a path; else ZOO_ACCOUNT; else the only one there is. Raises ConfigError."""
-    known = accounts()
+def find_keystore(given: str | None = None, network: Path | None = None) -> Path:
+    """The key file of `given`, a name or a path; else ZOO_ACCOUNT; else the devnet's own account; else the home's only one.
+
+    network: the network file, where there is one; on a devnet, its accounts are known by name. Raises ConfigError.
+    """
+    running = _running(network)
+    known = (running.accounts() if running else {}) | accounts()
     named = given or os.environ.get("ZOO_ACCOUNT")
     if named:
-        if named in known:
-            return known[named]
-        path = Path(named).expanduser()
+        path = known.get(named) or Path(named).expanduser()
         if path.is_file():
-            return path
+            return _usable_here(path, network)
         near = difflib.get_close_matches(named, known, 1)
         there = f"there are: {', '.join(known)}" if known else "make one with `zoo account create`"
         raise ConfigError(
             f"no account {named!r}: neither a name in {keystores()} nor a key file",
             hint=f"did you mean {near[0]!r}?" if near else there,
         )
+    if running and running.account:
+        return running.account
     if len(known) == 1:
         return next(iter(known.values()))
     if not known:
@@ -80,6 +139,28 @@ def find_keystore(given: str | None = None) -> Path:
             f"no account in {keystores()}", hint="make one with `zoo account create`, or pass --account FILE"
         )
     raise ConfigError("several accounts, and none chosen", hint=f"pass --account with one of: {', '.join(known)}")
+
+
+def passphrase_file(key_file: Path) -> Path | None:
+    """Where the passphrase of a devnet's key file lies: beside it, for everybody to read. None for any other key."""
+    files = devnet_of_key(key_file)
+    return files.passphrase_file if files else None
+
+
+def _usable_here(key_file: Path, network: Path | None) -> Path:
+    """A devnet's keys are no secret: what they own on another chain is anybody's."""
+    if network is None or devnet_of_key(key_file) is None:
+        return key_file
+    try:
+        chain_id = json.loads(network.read_text()).get("chain_id")
+    except (OSError, ValueError, AttributeError):  # said where the network is needed
+        return key_file
+    if chain_id != CHAIN_ID:
+        raise ConfigError(
+            f"{key_file} is a key of a devnet, and {network} is another network's",
+            hint="choose an account of your own with --account, or make one with `zoo account create`",
+        )
+    return key_file
 
 
 def new_keystore(name: str) -> Path:

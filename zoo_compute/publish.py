@@ -104,6 +104,7 @@ def publish_files(
         DataFile(store.add(state_bytes(dataset.examples)), state_root(dataset.examples).hex(), counts["examples"]),
         HeldoutFile(store.add(state_bytes(dataset.heldout))),
         parents,
+        step=traced.profile,
     )
 
 

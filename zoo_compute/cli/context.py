@@ -14,6 +14,7 @@ from zoo_compute import home
 from zoo_compute.cli.output import emit, say
 
 if TYPE_CHECKING:
+    from zoo_compute.amounts import Token
     from zoo_compute.chain.connection import Chain
     from zoo_compute.chain.network import Network
     from zoo_compute.chain.sender import Sender, Signer
@@ -53,6 +54,12 @@ class Settings:
             self._cache["chain"] = connect(self.network(), self.api_key())
         return self._cache["chain"]
 
+    def token(self, given: str | None = None) -> Token:
+        """The payment token of a --token option, as the chain has it; ZEN by default. Raises UserError."""
+        from zoo_compute.chain.tokens import token_at
+
+        return token_at(self.chain(), given)
+
     def api_key(self) -> str | None:
         """Of the hosted RPC or signer that the network file names: ZOO_API_KEY, never an option others can read."""
         return os.environ.get("ZOO_API_KEY") or None
@@ -63,7 +70,7 @@ class Settings:
         return bool(self.api_key() and not chosen and self.network().signer)
 
     def keystore(self) -> Path:
-        return home.find_keystore(self.account_name)
+        return home.find_keystore(self.account_name, home.known_network_file(self.network_file))
 
     def account(self) -> Signer:
         """The unlocked account; asks for its passphrase at most once."""
@@ -75,7 +82,9 @@ class Settings:
             self._cache["account"] = RemoteSigner(self.network(), self.api_key())
         if "account" not in self._cache:
             path = self.keystore()
-            self._cache["account"] = keystore.unlock(path, read_passphrase(f"the account {path.stem}"))
+            self._cache["account"] = keystore.unlock(
+                path, read_passphrase(f"the account {path.stem}", file=home.passphrase_file(path))
+            )
         return self._cache["account"]
 
     def sender(self) -> Sender:
@@ -87,12 +96,14 @@ class Settings:
         """The SDK's client with these settings; without an account it only reads."""
         from zoo_compute.client import Client
 
-        return Client(
-            network=self.network(), account=self.account() if with_account else None, store=store, say=self.say
-        )
+        account = self.account() if with_account else None
+        return Client(network=self.network(), account=account, store=self.store_location(store), say=self.say)
+
+    def store_location(self, given: str | None = None) -> str:
+        return home.store_location(given, home.known_network_file(self.network_file))
 
     def store(self, location: str | None = None) -> Store:
-        """The store at `location`, ZOO_STORE or the home's; asks the network's gateways for what is not there."""
+        """The store at `location`, ZOO_STORE, the devnet's or the home's; asks the network's gateways for what is not there."""
         from zoo_compute.errors import ConfigError
         from zoo_compute.store import open_store
 
@@ -102,7 +113,7 @@ class Settings:
             if self.network_file:
                 raise
             peers = ()
-        return open_store(home.store_location(location), peers)
+        return open_store(self.store_location(location), peers)
 
     def emit(self, data: dict[str, Any], lines: list[str] | str = ()) -> None:  # type: ignore[assignment]
         emit(self.as_json, data, lines)

@@ -141,6 +141,38 @@ def _arrays(path: Path) -> dict[str, Array]:
     return {TEXT: np.frombuffer(read_text(path), dtype=np.uint8)}
 
 
+@dataset.command("claim")
+@click.option(
+    "--contributor", metavar="ADDRESS", help="Whose; the account's by default. It is paid, whoever sends this."
+)
+@pass_settings
+def claim_(settings: Settings, contributor: str | None) -> None:
+    """Claim what your datasets earned in epochs that are over. Run again, claims only what is left."""
+    from eth_utils.address import is_address, to_checksum_address
+
+    from zoo_compute.amounts import ZEN
+    from zoo_compute.cli.output import table
+    from zoo_compute.contributions import claim
+
+    if contributor is not None and not is_address(contributor):
+        raise UserError(f"--contributor takes an address, not {contributor!r}")
+    sender = settings.sender()
+    who = str(to_checksum_address(contributor or sender.address))
+    found = claim(sender, who)
+    total = sum(share.amount or 0 for share in found)
+    rows = [
+        (f"job {s.job}", f"epoch {s.epoch}", s.state, ZEN.format(s.amount) if s.amount is not None else "")
+        for s in found
+    ]
+    claims = [{**vars(s), "amount": None if s.amount is None else str(s.amount)} for s in found]
+    settings.emit(
+        {"contributor": who, "amount": str(total), "claims": claims},
+        [f"{ZEN.format(total)} went to {who}", *table(rows)]
+        if found
+        else f"nothing is recorded for {who} that is not claimed",
+    )
+
+
 @click.command(cls=Command)
 @_job
 @click.argument("datasets", type=NUMBER, nargs=-1, required=True, metavar="DATASET...")

@@ -6,9 +6,10 @@ import dataclasses
 
 import click
 
-from zoo_compute.amounts import format_amount, format_seconds
+from zoo_compute.amounts import ZEN, format_amount, format_seconds
 from zoo_compute.cli.context import Group, Settings, pass_settings
 from zoo_compute.cli.output import table
+from zoo_compute.cli.treasury import later, wait_option
 from zoo_compute.errors import ChainError
 from zoo_compute.gpu import CLASSES
 
@@ -62,6 +63,40 @@ def show(settings: Settings, offline: bool) -> None:
         ),
     ]
     settings.emit(data, lines)
+
+
+@network.command()
+@click.argument("token", metavar="TOKEN")
+@click.option(
+    "--window-value",
+    metavar="AMOUNT",
+    help="A round's cost, in TOKEN, from which on claims stand longer. [ZEN: the preset's; else never]",
+)
+@click.option("--disallow", is_flag=True, help="Take TOKEN for new jobs no more.")
+@wait_option
+@pass_settings
+def allow(settings: Settings, token: str, window_value: str | None, disallow: bool, wait: bool) -> None:
+    """Let jobs be paid in TOKEN (an address, or ZEN). On a devnet the deployer may; elsewhere the timelock: run again after its delay.
+
+    Never allow a token that charges for transfers, changes balances by itself, or can call back.
+    """
+    from zoo_compute.timelock import Step, as_governor
+
+    chain, money = settings.chain(), settings.token(token)
+    value = 0 if money.symbol != ZEN.symbol or disallow else chain.params.window_value
+    if window_value is not None:
+        value = money.parse(window_value, what="--window-value")
+    now = (chain.tasks.is_allowed(money.address), chain.tasks.window_values(money.address))
+    step = Step("executed", "", chain.now(), None)
+    if now != (not disallow, value):
+        call = chain.tasks.allow(money.address, not disallow, value)
+        # `again`: what was allowed, and disallowed since, is not a mistake.
+        step = as_governor(settings.sender(), chain.tasks.governor(), call, again=True, wait=wait, say=settings.say)
+    what = f"{money.symbol} ({money.address}, {money.decimals} decimals) is {'not ' * disallow}allowed"
+    settings.emit(
+        {**step.to_dict(), "allowed": not disallow, "window_value": str(value), "token": money.to_dict()},
+        what if step.state == "executed" else later(settings, what, step.ready_at),
+    )
 
 
 def _side_by_side(presets: dict[str, dict[str, int]], used: str) -> list[str]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from zoo_compute import home
 from zoo_compute.cli.context import Group, Settings, pass_settings
 from zoo_compute.errors import ConfigError
 
@@ -92,8 +91,8 @@ def serve(settings: Settings, location: str | None, host: str, port: int) -> Non
     gateway: Any = Gateway(opened, host=host, port=port)
     gateway.start()
     settings.emit(
-        {"url": gateway.url, "store": home.store_location(location)},
-        f"serving {home.store_location(location)} at {gateway.url}",
+        {"url": gateway.url, "store": settings.store_location(location)},
+        f"serving {settings.store_location(location)} at {gateway.url}",
     )
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())

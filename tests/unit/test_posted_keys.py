@@ -1,0 +1,385 @@
+"""What a job says is what is posted: every key of every section, through every way in, read back from terms and manifest.
+
+The keys come from the sections themselves (`SECTIONS`), so a new one that no way carries, or that has no effect, fails here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import asdict, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.unit.cli_kit import Zoo, zoo_fixture  # noqa: F401
+from tests.unit.posting_kit import Board, a_board, a_client
+from zoo_compute import ComputeJob, DistributedTrainer
+from zoo_compute.cli.context import Settings
+from zoo_compute.job import JobError
+from zoo_compute.models import ARCHITECTURES
+from zoo_compute.publish import publish_files
+from zoo_compute.sections import SECTIONS
+from zoo_compute.spec import params
+from zoo_compute.store import BlockStore
+from zoo_compute.submission import _dataset
+
+Sections = dict[str, Any]
+
+TEXT = bytes(range(32, 122)) * 60
+TOKEN = "0x" + "ab" * 20
+MODELS = {field.name for section in ARCHITECTURES.values() for field in fields(section)} | {"name"}
+KEYS = [
+    *(f"{name}.{each.name}" for name, section in SECTIONS.items() if name != "model" for each in fields(section)),
+    *(f"model.{key}" for key in MODELS),
+]
+
+# Every key that a value can be given for, none of them a default. What excludes each other is in the second job.
+ADAMW: Sections = {
+    "model": {"architecture": "gpt", "layers": 2, "heads": 2, "width": 8, "context": 14, "vocab": 128, "tied": False},
+    "data": {"path": "one.txt", "paths": ["two.txt"], "heldout": 9, "context": 12},
+    "training": {
+        "batch_size": 4,
+        "inner_steps": 6,
+        "rounds": 3,
+        "slots": 5,
+        "quorum": 3,
+        "segment_steps": 2,
+        "warmup_steps": 3,
+        "clip_norm": 0.5,
+        "accumulate": 2,
+        "outer_learning_rate": 0.6,
+        "outer_momentum": 0.8,
+        "carry_rounds": 2,
+        "delay": 1,
+        "outer_optimizer": "adamw",
+        "outer_beta2": 0.99,
+        "outer_epsilon": 1e-6,
+        "outer_weight_decay": 0.01,
+        "seed": 7,
+        "learning_rate": 0.002,
+        "beta1": 0.8,
+        "beta2": 0.9,
+        "epsilon": 1e-7,
+        "weight_decay": 0.1,
+    },
+    "compression": {"chunk": 64, "keep": 8, "bits": 4, "decay": 0.5},
+    "aggregation": {"rule": "trimmed_mean", "hostile": 2, "mixing": "nearest"},
+    "market": {
+        "reserve": "1.5",
+        "max_price": 2,
+        "aggregator_reserve": "0.5",
+        "aggregator_max_price": "1.25",
+        "token": TOKEN,
+        "decimals": 6,
+    },
+    "limits": {"slot_s": 100, "aggregate_s": 50, "reexecute_s": 70, "depth": 3, "policy": "roll back"},
+    "checkpoint": {"interval": 12, "storage": "ipfs", "redundancy": 3},
+}
+SGD: Sections = {
+    "model": {"layers": 1, "heads": 2, "width": 8, "context": 12},
+    "data": {"path": "tokens.npz", "heldout": 6},
+    "training": {
+        "batch_size": 2,
+        "inner_steps": 2,
+        "rounds": 2,
+        "slots": 2,
+        "learning_rate": 0.1,
+        "optimizer": "sgd",
+    },
+    "market": {"max_price": 3},
+}
+LLAMA: Sections = {
+    "model": {"name": "llama-100k", "heads": 2, "width": 8, "context": 12, "hidden": 6, "kv_heads": 1, "theta": 500.0, "norm_epsilon": 0.001},
+    "data": {"path": "one.txt", "heldout": 6},
+    "training": {"batch_size": 2, "inner_steps": 2, "rounds": 2, "slots": 2},
+    "market": {"max_price": 3},
+}  # fmt: skip
+JOBS = {"adamw": ADAMW, "sgd": SGD, "llama": LLAMA}
+
+# Keys that are in the terms or the manifest as they are written: (where, what stands there where it is not the same).
+PLAIN: dict[str, tuple[str, ...]] = {
+    **{
+        f"training.{key}": (key,)
+        for key in ("batch_size", "accumulate", "inner_steps", "segment_steps", "rounds", "slots", "quorum", "delay", "seed")
+    },
+    "training.carry_rounds": ("carry",),
+    "training.outer_learning_rate": ("outer", "lr"),
+    "training.outer_momentum": ("outer", "momentum"),
+    "training.outer_optimizer": ("outer", "kind"),
+    "training.outer_beta2": ("outer", "beta2"),
+    "training.outer_epsilon": ("outer", "epsilon"),
+    "training.outer_weight_decay": ("outer", "weight_decay"),
+    **{f"compression.{key}": ("compression", key) for key in ("chunk", "keep", "bits", "decay")},
+    **{f"aggregation.{key}": ("aggregation", key) for key in ("rule", "hostile", "mixing")},
+    **{f"limits.{key}": (key,) for key in ("slot_s", "aggregate_s", "reexecute_s", "depth", "policy")},
+    "checkpoint.redundancy": ("redundancy",),
+}  # fmt: skip
+IN_TERMS = {
+    "market.reserve": "reserve",
+    "market.max_price": "max_price",
+    "market.aggregator_reserve": "aggregator_reserve",
+    "market.aggregator_max_price": "aggregator_max_price",
+    "market.token": "token",
+}
+# Keys of which a file's root follows: it is not the same without them (the key -> the file, and another value).
+IN_FILES: dict[str, tuple[str, Any]] = {
+    "model.layers": ("program", 1),
+    "model.heads": ("program", 1),
+    "model.width": ("program", 4),
+    "model.context": ("program", 13),
+    "model.vocab": ("program", 256),
+    "model.tied": ("program", True),
+    "data.path": ("data", ""),
+    "data.paths": ("data", []),
+    "data.heldout": ("heldout", 8),
+    "data.context": ("program", None),
+    "training.warmup_steps": ("program", 0),
+    "training.clip_norm": ("program", 0.0),
+    "training.learning_rate": ("program", 0.001),
+    "training.beta1": ("program", None),
+    "training.beta2": ("program", None),
+    "training.epsilon": ("program", None),
+    "training.weight_decay": ("program", None),
+}
+IN_FILES_OF_SGD = {"training.optimizer": ("program", None)}
+IN_FILES_OF_LLAMA: dict[str, tuple[str, Any]] = {
+    "model.name": ("program", "llama-1m"),
+    "model.hidden": ("program", 8),
+    "model.kv_heads": ("program", 2),
+    "model.theta": ("program", 1000.0),
+    "model.norm_epsilon": ("program", 0.01),
+}
+ALL_IN_FILES = {"adamw": IN_FILES, "sgd": IN_FILES_OF_SGD, "llama": IN_FILES_OF_LLAMA}
+ELSEWHERE = {
+    "checkpoint.interval": "test_checkpoint_interval__is_in_the_manifest_as_rounds",
+    "data.arrays": "test_arrays__of_python__are_posted; no file can hold them",
+    "model.architecture": "says which other keys of `model` there are: those of the first job are a gpt's, of the last a llama's",
+    "market.decimals": "test_decimals__are_the_tokens_own: a claim about the token, held against the chain",
+    "checkpoint.storage": "one storage: nothing else can be said",
+}
+
+
+def test_every_key__has_a_place() -> None:
+    places = [*PLAIN, *IN_TERMS, *(key for keys in ALL_IN_FILES.values() for key in keys), *ELSEWHERE]
+    assert sorted(places) == sorted(set(places))
+    assert set(places) == set(KEYS)
+    said = {f"{name}.{key}" for job in JOBS.values() for name, section in job.items() for key in section}
+    assert set(KEYS) - said == {"data.arrays"}, "a key that no job of this test says"
+
+
+# -- the ways in
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("jobs")
+    (made / "one.txt").write_bytes(TEXT)
+    (made / "two.txt").write_bytes(TEXT[::-1])
+    tokens = np.arange(26 * 40, dtype=np.int32).reshape(80, 13) % 256
+    np.savez(made / "tokens.npz", tokens=tokens)
+    for name, job in JOBS.items():
+        (made / f"{name}.json").write_text(json.dumps(job))
+    return made
+
+
+@pytest.fixture
+def board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Board:
+    return a_board(tmp_path, monkeypatch)
+
+
+def from_a_file(board: Board, folder: Path, name: str) -> None:
+    a_client(board).train(folder / f"{name}.json")
+
+
+def from_a_file_with_a_budget(board: Board, folder: Path, name: str) -> None:
+    a_client(board).train(str(folder / f"{name}.json"), max_budget=1_000)
+
+
+def from_a_mapping(board: Board, _folder: Path, name: str) -> None:
+    a_client(board).train(JOBS[name])
+
+
+def from_keyword_arguments(board: Board, _folder: Path, name: str) -> None:
+    a_client(board).train(**JOBS[name])
+
+
+def from_keywords_over_a_file(board: Board, folder: Path, name: str) -> None:
+    """What the file says is another's: the keywords win."""
+    other = {
+        "model": {"module": "no.py:build"},
+        "data": {"path": "no.txt", "heldout": 1},
+        "training": {"slots": 9, "rounds": 9},
+        "checkpoint": {"redundancy": 9},
+    }
+    (folder / "other.json").write_text(json.dumps(other))
+    a_client(board).train(folder / "other.json", **JOBS[name])
+
+
+def from_a_compute_job(board: Board, folder: Path, name: str) -> None:
+    job = ComputeJob(**{f"{key}_config": section for key, section in JOBS[name].items()}, directory=folder)
+    asyncio.run(a_client(board).network.submit(job))
+
+
+def from_a_compute_job_with_a_budget(board: Board, folder: Path, name: str) -> None:
+    a_client(board).train(ComputeJob.from_file(folder / f"{name}.json"), max_budget=1_000)
+
+
+def from_a_trainer(board: Board, folder: Path, name: str) -> None:
+    said = {key: dict(section) for key, section in JOBS[name].items()}
+    data = said.pop("data")
+    paths = [folder / data.pop("path"), *(folder / path for path in data.pop("paths", []))]
+    nodes = said["training"].pop("slots")
+    DistributedTrainer(said.pop("model"), paths, nodes, 1e6, client=a_client(board), data=data, **said).submit()
+
+
+WAYS: list[Callable[[Board, Path, str], None]] = [
+    from_a_file,
+    from_a_file_with_a_budget,
+    from_a_mapping,
+    from_keyword_arguments,
+    from_keywords_over_a_file,
+    from_a_compute_job,
+    from_a_compute_job_with_a_budget,
+    from_a_trainer,
+]
+
+
+# -- what is posted
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        *(("adamw", way) for way in WAYS),
+        *((n, w) for n in ("sgd", "llama") for w in (from_a_compute_job, from_a_trainer)),
+    ],
+)
+def test_every_key__is_posted(
+    name: str, way: Callable[[Board, Path, str], None], folder: Path, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    way(board, folder, name)
+    check_posted(board, folder, name)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_every_key__is_posted_by_zoo_train(
+    name: str, folder: Path, board: Board, zoo: Zoo, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr(Settings, "client", lambda *_args, **_options: a_client(board))
+    zoo.json("train", str(folder / f"{name}.json"), "--max-budget", "1000", "--no-watch")
+    check_posted(board, folder, name)
+    check_quoted(board, zoo.json("quote", str(folder / f"{name}.json"), "--preset", "devnet"))
+
+
+def check_posted(board: Board, folder: Path, name: str) -> None:
+    manifest, terms = asdict(board.manifest), asdict(board.posted[-1])
+    for section, keys in JOBS[name].items():
+        for key, value in keys.items():
+            where = f"{section}.{key}"
+            if where in PLAIN:
+                found: Any = manifest
+                for step in PLAIN[where]:
+                    found = found[step]
+                assert found == value, where
+            elif where in IN_TERMS:
+                unit = 10**6 if terms["token"] == TOKEN else params.ZEN
+                amount = value if key == "token" else int(float(value) * unit)
+                assert terms[IN_TERMS[where]] == amount, where
+    roots = roots_of(name, folder)
+    assert {each: root_in(manifest, each) for each in roots} == roots
+    shared = set(manifest) & set(terms) - {"policy"}
+    assert {key: terms[key] for key in shared} == {key: manifest[key] for key in shared}
+    assert terms["policy"] == board.manifest.policy_bits
+    assert terms["flops"] == board.manifest.flops
+
+
+def check_quoted(board: Board, quoted: dict[str, Any]) -> None:
+    """The quote is of what was posted."""
+    manifest, terms = board.manifest, board.posted[-1]
+    steps = terms.rounds * terms.slots * manifest.inner_steps
+    assert (quoted["rounds"], quoted["slots"], quoted["quorum"]) == (terms.rounds, terms.slots, terms.quorum)
+    assert (quoted["inner_steps"], quoted["steps"]) == (manifest.inner_steps, steps)
+    assert quoted["flops"] == terms.flops * terms.rounds * terms.slots
+    assert int(quoted["escrow"]) == params.escrow(terms)
+    assert int(quoted["lock_slot"]) == params.lock_per_slot(terms)
+    assert int(quoted["lock_aggregator"]) == params.aggregator_lock(terms)
+    assert quoted["round_longest_s"] == 2 * terms.slot_s + terms.aggregate_s
+    window_s = params.window_s(params.DEVNET, terms.reexecute_s, params.windows(terms, params.DEVNET.window_value))
+    assert quoted["window_s"] == window_s
+    assert (quoted["update_bytes"] < quoted["checkpoint_bytes"]) == manifest.compression.loses
+    assert quoted["checkpoint_every_steps"] == manifest.keep_every * manifest.inner_steps
+    assert {key: int(value) for key, value in quoted["prices"].items()} == {
+        key: asdict(terms)[key] for key in quoted["prices"]
+    }
+
+
+# -- files
+
+
+def root_in(manifest: dict[str, Any], file: str) -> str:
+    return str(manifest[file].get("root") or manifest[file]["cid"])
+
+
+@cache
+def _published(told: str, directory: Path) -> dict[str, str]:
+    job = ComputeJob.from_dict(json.loads(told), directory=directory)
+    manifest = asdict(publish_files(job, _dataset(job, print), BlockStore(directory / "expected")))
+    return {each: root_in(manifest, each) for each in ("program", "state", "data", "heldout")}
+
+
+def roots_of(name: str, folder: Path, **changed: Any) -> dict[str, str]:
+    """Of the files of a job; changed: keys, as `section__key`, that have another value (None: are not said)."""
+    said = {section: dict(keys) for section, keys in JOBS[name].items()}
+    for where, value in changed.items():
+        section, _, key = where.partition("__")
+        said[section] |= {key: value}
+        if value is None:
+            del said[section][key]
+    return _published(json.dumps(said), folder)
+
+
+@pytest.mark.parametrize(("name", "key"), [(name, key) for name, keys in ALL_IN_FILES.items() for key in keys])
+def test_a_key__that_is_in_no_field__changes_a_file(name: str, key: str, folder: Path) -> None:
+    file, other = ALL_IN_FILES[name][key]
+    assert roots_of(name, folder)[file] != roots_of(name, folder, **{key.replace(".", "__"): other})[file]
+
+
+def test_arrays__of_python__are_posted(folder: Path, board: Board) -> None:
+    tokens = np.load(folder / "tokens.npz")["tokens"]
+    rest = {name: section for name, section in SGD.items() if name != "data"}
+    client, data = a_client(board), {"arrays": {"tokens": tokens}, "heldout": 6}
+    client.train({**rest, "data": data})
+    client.train(rest, data=data)
+    client.train(ComputeJob.from_dict({**rest, "data": data}), max_budget=1_000)
+    training = {key: value for key, value in SGD["training"].items() if key != "slots"}
+    changed = {**rest, "training": training}
+    model = changed.pop("model")
+    DistributedTrainer(model, {"tokens": tokens}, 2, 1e6, client=client, data={"heldout": 6}, **changed).submit()
+    assert len({terms.data_root for terms in board.posted}) == 1 < len(board.posted)
+    assert board.manifest.data.root == roots_of("sgd", folder)["data"]
+
+
+@pytest.mark.parametrize(("interval", "rounds"), [(0, 1), (1, 1), (12, 2), (13, 3), (1000, 167)])
+def test_checkpoint_interval__is_in_the_manifest_as_rounds(interval: int, rounds: int, folder: Path) -> None:
+    said = {**ADAMW, "checkpoint": {"interval": interval}}
+    assert ComputeJob.from_dict(said, directory=folder).outline().keep_every == rounds
+
+
+def test_a_budget__without_prices__is_the_most_that_is_posted(folder: Path, board: Board) -> None:
+    rest = {name: section for name, section in SGD.items() if name != "market"}
+    a_client(board).train(rest, max_budget=60, data=folder / "tokens.npz")
+    a_client(board).train({**rest, "budget_max": 30}, data=folder / "tokens.npz")
+    a_client(board).train(ComputeJob.from_dict({**rest, "budget_max": 30}), 60, folder / "tokens.npz")
+    assert [params.escrow(terms) // params.ZEN for terms in board.posted] == [60, 30, 60]
+
+
+def test_decimals__are_the_tokens_own(folder: Path, board: Board) -> None:
+    client = a_client(board)
+    with pytest.raises(JobError, match=r"market\.decimals: USD .* has 6, not 7"):
+        client.train(folder / "adamw.json", market={"decimals": 7})
