@@ -43,8 +43,8 @@ class Listed(NamedTuple):
         return f"dataset {self.number}" + (f" ({self.name})" if self.name else "")
 
 
-def is_name(text: str) -> bool:
-    return _NAME.fullmatch(text) is not None
+def is_name(text: object) -> bool:
+    return isinstance(text, str) and _NAME.fullmatch(text) is not None
 
 
 def word_of(name: str) -> bytes:

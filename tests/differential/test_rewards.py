@@ -258,7 +258,7 @@ class Walk:
         )
 
     def contribute(self) -> None:
-        s, who = self.t.s, self.r.choice(self.t.contributors)
+        who = self.r.choice(self.t.contributors)
         root, size = self.r.choice((ROOT, ROOT, bytes(32))), self.r.choice((0, 1, 500, 2**64 - 1, 2**64))
         self.contribute_as(who, root, size, (len(self.t.w.datasets) + 1).to_bytes(32) if size == 500 else bytes(32))
 
