@@ -48,7 +48,7 @@ def test_a_contribution__is_kept_and_its_root_is_on_chain(zoo: Zoo, place: Place
 def test_a_job__cites_datasets_once_and_scores_them_when_it_is_settled(zoo: Zoo, place: Place, tmp_path: Path) -> None:
     (tmp_path / "more.txt").write_text("a text")
     first, second = (zoo.json("dataset", "contribute", tmp_path / "more.txt")["dataset"] for _ in range(2))
-    job = zoo.json("train", place.config(), "--data", place.text, "--max-budget", "14", "--no-watch")["job"]
+    job = zoo.json("train", place.config(), "--data", place.text, "--max-budget", "14", "--no-watch", "--anyway")["job"]
     assert "not the submitter" in zoo.refused("job", "cite", job, first, "--account", place.account("somebody"))
     assert zoo.json("job", "cite", job, second, first)["cited"] == [first, second]
     assert list(place.devnet.chain.datasets.citations(job).cited) == [first, second]
@@ -76,10 +76,12 @@ def test_a_named_dataset__is_shown_fetched_trained_on_and_cited(zoo: Zoo, place:
     for which in ("zoo-dataset-v2", told["dataset"]):
         config = _on(place, which)
         zoo.json("quote", config, "--max-budget", "14")
-        job = zoo.json("train", config, "--max-budget", "14", "--no-watch")["job"]
+        job = zoo.json("train", config, "--max-budget", "14", "--no-watch", "--anyway")["job"]
         assert list(place.devnet.chain.datasets.citations(job).cited) == [told["dataset"]]
     missing = _on(place, "zoo-datset-v2")
-    assert "did you mean 'zoo-dataset-v2'" in zoo.refused("train", missing, "--max-budget", "14", "--no-watch")
+    assert "did you mean 'zoo-dataset-v2'" in zoo.refused(
+        "train", missing, "--max-budget", "14", "--no-watch", "--anyway"
+    )
 
 
 def _on(place: Place, dataset: str | int) -> Path:
@@ -90,4 +92,6 @@ def _on(place: Place, dataset: str | int) -> Path:
 
 
 def _another(zoo: Zoo, place: Place) -> int:
-    return int(zoo.json("train", place.config(), "--data", place.text, "--max-budget", "14", "--no-watch")["job"])
+    return int(
+        zoo.json("train", place.config(), "--data", place.text, "--max-budget", "14", "--no-watch", "--anyway")["job"]
+    )

@@ -213,7 +213,7 @@ def test_a_trainers_string__is_a_path_where_there_is_one_else_a_name(
     (tmp_path / "corpus").write_bytes(TEXT)
     assert trainer("corpus").job_description.data_paths() == [tmp_path / "corpus"]
     assert trainer(7).job_description.data.dataset == 7
-    with pytest.raises(UserError, match=r"no data at \./corpse, and that is no name of a dataset") as refused:
+    with pytest.raises(UserError, match=r"no data at corpse, and that is no name of a dataset") as refused:
         trainer("./corpse")
     assert "zoo dataset list" in (refused.value.hint or "")
 
