@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, fields
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import pytest
 
 from tests.unit.cli_kit import Zoo, zoo_fixture  # noqa: F401
 from tests.unit.posting_kit import Board, a_board, a_client
-from zoo_compute import ComputeJob, DistributedTrainer
+from zoo_compute import Client, ComputeJob, DistributedTrainer, datasets
 from zoo_compute.cli.context import Settings
 from zoo_compute.job import JobError
 from zoo_compute.models import ARCHITECTURES
@@ -157,6 +158,7 @@ IN_FILES_OF_LLAMA: dict[str, tuple[str, Any]] = {
 ALL_IN_FILES = {"adamw": IN_FILES, "sgd": IN_FILES_OF_SGD, "llama": IN_FILES_OF_LLAMA}
 ELSEWHERE = {
     "checkpoint.interval": "test_checkpoint_interval__is_in_the_manifest_as_rounds",
+    "data.dataset": "test_a_dataset__of_the_network__is_posted; excludes every other place",
     "data.arrays": "test_arrays__of_python__are_posted; no file can hold them",
     "model.architecture": "says which other keys of `model` there are: those of the first job are a gpt's, of the last a llama's",
     "market.decimals": "test_decimals__are_the_tokens_own: a claim about the token, held against the chain",
@@ -169,7 +171,7 @@ def test_every_key__has_a_place() -> None:
     assert sorted(places) == sorted(set(places))
     assert set(places) == set(KEYS)
     said = {f"{name}.{key}" for job in JOBS.values() for name, section in job.items() for key in section}
-    assert set(KEYS) - said == {"data.arrays"}, "a key that no job of this test says"
+    assert set(KEYS) - said == {"data.arrays", "data.dataset"}, "keys that no job of this test says"
 
 
 # -- the ways in
@@ -363,6 +365,25 @@ def test_arrays__of_python__are_posted(folder: Path, board: Board) -> None:
     DistributedTrainer(model, {"tokens": tokens}, 2, 1e6, client=client, data={"heldout": 6}, **changed).submit()
     assert len({terms.data_root for terms in board.posted}) == 1 < len(board.posted)
     assert board.manifest.data.root == roots_of("sgd", folder)["data"]
+
+
+def test_a_dataset__of_the_network__is_posted(folder: Path, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    cited: list[int | None] = []
+    tokens = np.load(folder / "tokens.npz")["tokens"]
+    monkeypatch.setattr(datasets, "find", lambda _chain, name: SimpleNamespace(cid="b", number=int(name == "words")))
+    monkeypatch.setattr(datasets, "fetch", lambda *_: {"tokens": tokens})
+    monkeypatch.setattr(BlockStore, "has", lambda *_: True)
+    monkeypatch.setattr(Client, "_cite", lambda _self, _job, number: cited.append(number))
+    client, data = a_client(board), {"dataset": "words", "heldout": 6}
+    (folder / "named.json").write_text(json.dumps({**SGD, "data": data}))
+    client.train(folder / "named.json")
+    client.train(folder / "sgd.json", data=data)
+    client.submit(ComputeJob.from_dict({**SGD, "data": data}))
+    training = {key: value for key, value in SGD["training"].items() if key != "slots"}
+    sections = {"training": training, "market": SGD["market"], "data": {"heldout": 6}}
+    DistributedTrainer(SGD["model"], "words", 2, 1e6, client=client, **sections).submit()
+    assert cited == [1, 1, 1, 1]
+    assert {terms.data_root.hex() for terms in board.posted} == {roots_of("sgd", folder)["data"]}
 
 
 @pytest.mark.parametrize(("interval", "rounds"), [(0, 1), (1, 1), (12, 2), (13, 3), (1000, 167)])
