@@ -105,7 +105,7 @@ class ComputeJob:
     def __post_init__(self) -> None:
         with refusals_told():
             self.data: DataSection = read_section("data", self.data_config)
-            self.fetched = None
+            self.fetched: Examples | None = None
             self.training: TrainingSection = read_section("training", self.training_config)
             self.model: ModelSource = self._model()
             self.market: MarketSection = read_section("market", self.market_config)
@@ -147,7 +147,7 @@ class ComputeJob:
 
     def bring(self, arrays: Examples) -> None:
         """Take what `data.dataset` names, once it was fetched and checked: it counts as a file of these arrays does."""
-        self.fetched: Examples | None = arrays
+        self.fetched = arrays
         for derived in ("stored", "traced", "prices"):
             self.__dict__.pop(derived, None)
 
@@ -342,7 +342,7 @@ class ComputeJob:
             for key in ("model", "training"):
                 if key not in given:
                     raise BadField(f"missing section {key!r}")
-        sections = {_field(name): given.get(name) for name in SECTIONS}
+        sections: dict[str, Any] = {_field(name): given.get(name) for name in SECTIONS}
         return cls(**sections, budget_max=given.get(BUDGET), directory=directory or Path())
 
     @property
