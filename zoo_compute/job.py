@@ -342,7 +342,7 @@ class ComputeJob:
             for key in ("model", "training"):
                 if key not in given:
                     raise BadField(f"missing section {key!r}")
-        sections = {_field(name): given.get(name) for name in SECTIONS}
+        sections: dict[str, Any] = {_field(name): given.get(name) for name in SECTIONS}
         return cls(**sections, budget_max=given.get(BUDGET), directory=directory or Path())
 
     @property

@@ -33,7 +33,7 @@ def check_network(
     job: ComputeJob, offers: Sequence[Offer], prepared: Prepared | None = None, *, say: Callable[[str], None]
 ) -> None:
     """Refuse a job that no operator could train, however long it waits; say what else is missing. Raises UserError."""
-    needs = needs_of(job, prepared and prepared.terms)
+    needs = needs_of(job, prepared.terms if prepared else None)
     of_one = Needs(1, needs.memory_bytes, flops=needs.flops)
     lacks = shortfall(of_one, [replace(offer, free_collateral=1) for offer in offers])  # collateral comes and goes
     if lacks:

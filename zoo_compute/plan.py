@@ -43,9 +43,9 @@ def plan_of(
 ) -> Plan:
     """Read and check. Prices named in `market` stand, and the budget is held against them; without them they follow from it.
 
-    A ComputeJob with nothing put over it stays the object it is. max_budget: whole tokens, in place of the
-    configuration's budget_max. data: a path in place of the configuration's, or keys of its section. sections: each a mapping whose keys are
-    put over those of the configuration's section; `model` takes the place of the configuration's.
+    A ComputeJob with nothing put over it stays the object it is. max_budget: whole tokens, in place of the configuration's
+    budget_max. data: a path in place of the configuration's, or keys of its section. sections: each a mapping whose keys
+    are put over those of the configuration's section; `model` takes the place of the configuration's.
     Raises JobError, with the file's name where there is one.
     """
     over = {name: section for name, section in sections.items() if section is not None}

@@ -113,9 +113,8 @@ def _data(dataset: str | int | Path | Sequence[str | Path] | Mapping[str, Any]) 
     """
     if isinstance(dataset, Mapping):
         return {"arrays": dict(dataset)}
-    if isinstance(dataset, int) or (
-        isinstance(dataset, str) and is_name(dataset) and not Path(dataset).expanduser().exists()
-    ):
+    named = isinstance(dataset, str) and is_name(dataset) and not Path(dataset).expanduser().exists()
+    if named or isinstance(dataset, int):
         return {"dataset": dataset}
     paths = [Path(path).expanduser() for path in ([dataset] if isinstance(dataset, (str, Path)) else dataset)]
     for path in paths:

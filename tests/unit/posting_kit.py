@@ -57,6 +57,7 @@ def a_board(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Board:
     network = SimpleNamespace(contracts=ADDRESSES)
     chain = SimpleNamespace(
         network=network,
+        datasets=None,
         tasks=SimpleNamespace(is_allowed=lambda _token: True),
         token=lambda _token: SimpleNamespace(balanceOf=lambda _account: board.zen),
         coin=lambda _account: 1,

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from tests.unit.cli_kit import Zoo, zoo_fixture  # noqa: F401
 from tests.unit.posting_kit import Board, a_board, a_client, offer
 from zoo_compute import CheckpointConfig, Client, ComputeJob, DistributedTrainer, Network
+from zoo_compute.cli.context import Settings
 from zoo_compute.errors import NotFunded, UserError, ZooError
 from zoo_compute.job import JobError
 from zoo_compute.memory import least_bytes, needed_bytes
 from zoo_compute.modules import ModelSource
-from zoo_compute.spec.params import MAX_ROUNDS, ZEN
+from zoo_compute.spec.params import MAX_ROUNDS
 from zoo_compute.trainer import LEAST_STEPS, MOST_STEPS, ROUNDS
 
 TINY = {"layers": 1, "heads": 2, "width": 8, "context": 8}
@@ -197,10 +199,23 @@ def test_a_budget__of_nobodys__is_a_price_and_no_more_than_the_account_has(text:
     board.zen = 0
     with pytest.raises(NotFunded, match="has 0 ZEN; the job's escrow is"):
         DistributedTrainer(TINY, text, 4, 60 * TOKENS_A_STEP, client=client).submit()
-    board.zen, board.offers = 10**6 * ZEN, [offer(vram_gb=400)] * 100
-    with pytest.raises(NotFunded, match="has 1,000,000 ZEN; the job's escrow is"):
-        big(text, board).train()
+    board.zen = client.quote(trainer.job_description).escrow - 1
+    with pytest.raises(NotFunded, match="the job's escrow is"):
+        DistributedTrainer(TINY, text, 4, 60 * TOKENS_A_STEP, client=client).train()
     assert len(board.posted) == 1
+
+
+def test_zoo_train__of_a_model_that_is_too_large__says_what_it_needs_and_how_to_post_anyway(
+    text: Path, board: Board, zoo: Zoo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Settings, "client", lambda *_args, **_options: a_client(board))
+    file = text.with_name("job.yaml")
+    file.write_text("model: {name: llama-7b}\ntraining: {batch_size: 1, inner_steps: 50, rounds: 2, slots: 3}\n")
+    code, _, told = zoo.run("train", str(file), "--data", str(text), "--max-budget", "1000", "--no-watch")
+    assert code == 1
+    assert "no operator has 226 GB; the largest has 24 GB" in told
+    assert "3 slots, each on a GPU with 226 GB" in told
+    assert "--anyway" in told
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])

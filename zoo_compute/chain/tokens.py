@@ -12,6 +12,7 @@ from web3 import Web3
 from web3.exceptions import ContractLogicError
 
 from zoo_compute.amounts import MAX_DECIMALS, ZEN, Token
+from zoo_compute.chain.events import scan
 from zoo_compute.errors import UserError
 
 if TYPE_CHECKING:
@@ -51,6 +52,13 @@ def token_at(chain: Chain, given: str | None = None, *, what: str = "--token") -
             raise UserError(f"the token at {address} has {decimals} decimals; at most {MAX_DECIMALS} are supported")
         chain.tokens[address] = Token(_symbol(_asked(chain, address, SYMBOL), address), decimals, address)
     return chain.tokens[address]
+
+
+def allowed(chain: Chain, block: int) -> list[Token]:
+    """The tokens that new jobs may be paid in, in the order in which they were allowed first."""
+    events = scan(chain, chain.network.first_block, block, names=("TokenAllowed",))
+    addresses = dict.fromkeys(str(event.args["token"]) for event in events)
+    return [token_at(chain, address) for address in addresses if chain.tasks.is_allowed(address, block=block)]
 
 
 def _asked(chain: Chain, address: str, selector: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import click
 
@@ -30,10 +31,17 @@ def show(settings: Settings, offline: bool) -> None:
 
     found = settings.network()
     presets = {name: dataclasses.asdict(preset) for name, preset in PRESETS.items()}
-    head = None
+    head, tokens = None, []
     if not offline:
+        from zoo_compute.chain.tokens import allowed
+
         try:
-            head = settings.chain().head()
+            chain = settings.chain()
+            head = chain.head()
+            tokens = [
+                {**token.to_dict(), "window_value": str(chain.tasks.window_values(token.address, block=head.number))}
+                for token in allowed(chain, head.number)
+            ]
         except ChainError:
             settings.say(
                 f"the file {settings.network_path()} was read; its chain was not reached (--offline shows the file alone)"
@@ -44,6 +52,7 @@ def show(settings: Settings, offline: bool) -> None:
         "rpcs": list(found.rpcs), "storage": list(found.storage), "signer": found.signer,
         "first_block": found.first_block, "contracts": dict(found.contracts),
         "head": head and {"number": head.number, "timestamp": head.timestamp},
+        "tokens": tokens if head else None,
         "presets": {name: {k: str(v) if k in _AMOUNTS else v for k, v in values.items()} for name, values in presets.items()},
         "classes": [dataclasses.asdict(c) for c in CLASSES],
     }  # fmt: skip
@@ -52,6 +61,11 @@ def show(settings: Settings, offline: bool) -> None:
         f"RPC      {', '.join(found.rpcs)}",
         f"storage  {', '.join(found.storage) or 'none named; operators announce theirs on chain'}",
         f"head     block {head.number}, {_utc(head.timestamp)}" if head else "head     not asked",
+        *(
+            [f"paid in  {', '.join(_token_line(token) for token in tokens) or 'nothing yet: zoo network allow'}"]
+            if head
+            else []
+        ),
         "",
         *table(list(found.contracts.items()), header=("contract", "address")),
         "",
@@ -104,6 +118,10 @@ def _side_by_side(presets: dict[str, dict[str, int]], used: str) -> list[str]:
     keys = [key for key, value in presets[names[0]].items() if isinstance(value, int) and not isinstance(value, bool)]
     rows = [(key, *(_readable(key, presets[name][key]) for name in names)) for key in keys]
     return table(rows, header=("number", *(f"{name} (this network)" if name == used else name for name in names)))
+
+
+def _token_line(token: dict[str, Any]) -> str:
+    return f"{token['symbol']} ({token['address']}, {token['decimals']} decimals)"
 
 
 def _readable(key: str, value: int) -> str:
