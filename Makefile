@@ -11,7 +11,7 @@ RERUN  := $(if $(CI),--reruns 1)
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-integration test-long test-network test-ipfs campaign fuzz oracle floats mutate chaos check format artifacts bench docs vectors clean
+.PHONY: help setup demo test test-fast test-ape test-integration test-long test-network test-ipfs campaign fuzz oracle floats mutate chaos check format artifacts bench docs vectors wheels clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -115,5 +115,9 @@ docs: setup ## regenerate what the docs take from the code
 vectors: setup ## write the portable vectors from the specification (tests/vectors)
 	$(BIN)/python scripts/build_vectors.py
 
+wheels: setup ## dist/: the wheels of zoo-compute, for this system, and of zoo-gym, the module and the command gym
+	rm -rf build packages/zoo-gym/build
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . packages/zoo-gym
+
 clean: ## remove what was built (not runs/)
-	rm -rf $(VENV) .anvil .build build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .anvil .build build dist *.egg-info packages/*/build packages/*/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -45,6 +45,8 @@ struct Dataset:
     contributor: address
     root: bytes32
     size: uint256
+    cid: bytes32
+    name: bytes32
 
 
 struct Citation:
@@ -58,6 +60,12 @@ dataset_count: public(uint256)
 owner_words: HashMap[uint256, uint256]
 # dataset -> root of its tensors
 roots: HashMap[uint256, bytes32]
+# dataset -> digest in the CID of its file
+cids: HashMap[uint256, bytes32]
+# dataset -> name; empty without one
+names: HashMap[uint256, bytes32]
+# name -> the dataset that has it, for ever; 0 for none
+named: public(HashMap[bytes32, uint256])
 # job -> scored (1) | eight numbers (31 each), the first lowest
 citation_words: HashMap[uint256, uint256]
 
@@ -68,6 +76,7 @@ event DatasetContributed:
     root: bytes32
     cid: bytes32
     size: uint256
+    name: bytes32
 
 
 event DatasetsCited:
@@ -91,21 +100,28 @@ def __init__(tasks_: address, rewards_: address):
 
 
 @external
-def contribute(root: bytes32, cid: bytes32, size: uint256) -> uint256:
+def contribute(root: bytes32, cid: bytes32, size: uint256, name: bytes32) -> uint256:
     """
-    @notice Offers a dataset in the caller's name.
+    @notice Offers a dataset of the caller's.
     @param root The state root of its tensors.
     @param cid The digest in the CID of its file.
     @param size Bytes.
+    @param name Text from the left, zeros behind it; no other dataset has it. Empty for a dataset without a name.
     @return The dataset's number.
     """
     assert root != empty(bytes32), "datasets: zero root"
     assert size > 0 and size <= MAX_SIZE, "datasets: size out of range"
     dataset: uint256 = self.dataset_count + 1
+    if name != empty(bytes32):
+        # INVARIANT names: a name leads to one dataset, for ever.
+        assert self.named[name] == 0, "datasets: name taken"
+        self.named[name] = dataset
+        self.names[dataset] = name
     self.dataset_count = dataset
     self.owner_words[dataset] = convert(msg.sender, uint256) << 64 | size
     self.roots[dataset] = root
-    log DatasetContributed(dataset=dataset, contributor=msg.sender, root=root, cid=cid, size=size)
+    self.cids[dataset] = cid
+    log DatasetContributed(dataset=dataset, contributor=msg.sender, root=root, cid=cid, size=size, name=name)
     return dataset
 
 
@@ -170,7 +186,13 @@ def datasets(dataset: uint256) -> Dataset:
     @notice Everything stored of a dataset; zeros when there is none.
     """
     owner: uint256 = self.owner_words[dataset]
-    return Dataset(contributor=convert(owner >> 64, address), root=self.roots[dataset], size=owner & MAX_SIZE)
+    return Dataset(
+        contributor=convert(owner >> 64, address),
+        root=self.roots[dataset],
+        size=owner & MAX_SIZE,
+        cid=self.cids[dataset],
+        name=self.names[dataset],
+    )
 
 
 @external

@@ -24,6 +24,10 @@ initializes: intake
 exports: (intake.guardian, intake.paused)
 
 
+# Of EIP-2612: permit(address,address,uint256,uint256,uint8,bytes32,bytes32).
+PERMIT: constant(bytes4) = 0xd505accf
+
+
 treasury: public(immutable(address))
 # Who allows payment tokens: the timelock.
 governor: public(immutable(address))
@@ -171,36 +175,30 @@ def post(terms: terms_of.Terms) -> uint256:
     @notice Posts a job, pulls the most it can cost into escrow, and opens both auctions.
     @return The job's number.
     """
-    assert not intake.paused, "tasks: intake paused"
-    assert self.is_allowed[terms.token], "tasks: token not allowed"
-    terms_of._check(terms)
-    job: uint256 = self.job_count + 1
-    self.job_count = job
-    # INVARIANT escrow: nothing a job pays exceeds max_price a slot-round and aggregator_max_price a round.
-    escrow: uint256 = terms_of._round_price(terms) * terms.rounds
-    self._store(job, terms, escrow)
-    log JobPosted(job=job, submitter=msg.sender, manifest=terms.manifest, terms=terms, escrow=escrow)
+    job: uint256 = 0
+    escrow: uint256 = 0
+    job, escrow = self._open(terms)
+    self._pull(terms.token, escrow)
+    return job
 
-    lock: uint256 = 0
-    aggregator_lock: uint256 = 0
-    lock, aggregator_lock = terms_of._locks(terms)
-    auction: address = self.auction
-    extcall IAuction(auction).open(
-        job, numbers.SLOTS, terms.token, terms.slots, terms.rounds, terms.reserve, terms.max_price, lock
-    )
-    extcall IAuction(auction).open(
-        job,
-        numbers.AGGREGATOR,
+
+@external
+def post_permitted(terms: terms_of.Terms, deadline: uint256, v: uint8, r: bytes32, s: bytes32) -> uint256:
+    """
+    @notice As `post`, with an allowance of exactly the escrow that is signed (EIP-2612) instead of approved before.
+    @dev A permit that the token refuses is no refusal here: anyone may have sent it before, and then the allowance is
+         there already. Where it is not, the transfer is refused.
+    @return The job's number.
+    """
+    job: uint256 = 0
+    escrow: uint256 = 0
+    job, escrow = self._open(terms)
+    taken: bool = raw_call(
         terms.token,
-        1,
-        terms.rounds,
-        terms.aggregator_reserve,
-        terms.aggregator_max_price,
-        aggregator_lock,
+        abi_encode(msg.sender, self, escrow, deadline, v, r, s, method_id=PERMIT),
+        revert_on_failure=False,
     )
-    assert extcall IERC20(terms.token).transferFrom(
-        msg.sender, self, escrow, default_return_value=True
-    ), "tasks: transfer failed"
+    self._pull(terms.token, escrow)
     return job
 
 
@@ -344,6 +342,45 @@ def schedules(job: uint256) -> ITaskRegistry.Schedule:
         self.price_words[job],
         self.state_roots[job],
     )
+
+
+@internal
+def _open(terms: terms_of.Terms) -> (uint256, uint256):
+    assert not intake.paused, "tasks: intake paused"
+    assert self.is_allowed[terms.token], "tasks: token not allowed"
+    terms_of._check(terms)
+    job: uint256 = self.job_count + 1
+    self.job_count = job
+    # INVARIANT escrow: nothing a job pays exceeds max_price a slot-round and aggregator_max_price a round.
+    escrow: uint256 = terms_of._round_price(terms) * terms.rounds
+    self._store(job, terms, escrow)
+    log JobPosted(job=job, submitter=msg.sender, manifest=terms.manifest, terms=terms, escrow=escrow)
+
+    lock: uint256 = 0
+    aggregator_lock: uint256 = 0
+    lock, aggregator_lock = terms_of._locks(terms)
+    auction: address = self.auction
+    extcall IAuction(auction).open(
+        job, numbers.SLOTS, terms.token, terms.slots, terms.rounds, terms.reserve, terms.max_price, lock
+    )
+    extcall IAuction(auction).open(
+        job,
+        numbers.AGGREGATOR,
+        terms.token,
+        1,
+        terms.rounds,
+        terms.aggregator_reserve,
+        terms.aggregator_max_price,
+        aggregator_lock,
+    )
+    return job, escrow
+
+
+@internal
+def _pull(token: address, escrow: uint256):
+    assert extcall IERC20(token).transferFrom(
+        msg.sender, self, escrow, default_return_value=True
+    ), "tasks: transfer failed"
 
 
 @internal

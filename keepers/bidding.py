@@ -1,9 +1,25 @@
-"""Seals of bids. The salt follows from the operator's key, so that a keeper that lost everything else can still reveal."""
+"""What a bid asks, and its seal. The salt follows from the operator's key, so that a keeper that lost everything else can still reveal."""
 
 from __future__ import annotations
 
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
+
+from keepers.config import OperatorConfig
+from zoo_compute.chain.connection import Chain
+from zoo_compute.chain.tokens import token_at
+from zoo_compute.chain.views import Kind
+
+
+def asked(config: OperatorConfig, chain: Chain, address: str) -> tuple[int | None, int | None]:
+    """What the operator asks a slot-round and an aggregation in a token; None where operator.json has no price in it.
+
+    A token without a price is not even looked at: anyone's could answer anything.
+    """
+    if address != chain.network.contracts["zen"] and address not in config.priced:
+        return None, None
+    token = token_at(chain, address)
+    return config.price_in(token, Kind.SLOTS), config.price_in(token, Kind.AGGREGATOR)
 
 
 class Sealer:

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zoo_compute.amounts import format_amount
+from zoo_compute.amounts import Token, format_amount
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.demands import claim_hash
 from zoo_compute.chain.fees import next_base_fee
 from zoo_compute.chain.games import GameView, read_games
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
+from zoo_compute.chain.tokens import token_at
 from zoo_compute.chain.views import Claim, JobView
 from zoo_compute.errors import NeedsOperator, UserError, ZooError
 from zoo_compute.plain import raw
@@ -32,8 +33,8 @@ class Bond:
     coin: int
     tokens: int
 
-    def __str__(self) -> str:
-        return f"{format_amount(self.coin, 'coin')} and {format_amount(self.tokens)} of the job's token"
+    def told(self, token: Token) -> str:
+        return f"{format_amount(self.coin, 'coin')} and {token.format(self.tokens)}"
 
 
 def bond_of(chain: Chain, claim: Claim, games: int) -> Bond:
@@ -58,8 +59,9 @@ def challenge(chain: Chain, sender: Sender, view: JobView, claim: Claim, dispute
             hint="a claim is challenged while its window is open; `zoo job show` has the deadline",
         )
     needed = bond_of(chain, claim, chain.referee.open_against(claim.operator))
-    _provide(chain, sender, view, needed.tokens)
-    log.warning("job %d: challenging operator %d's turn %d, slot %d for %s", view.job, claim.operator, claim.turn, slot, needed)  # fmt: skip
+    token = token_at(chain, view.token)
+    _provide(chain, sender, view, token, needed.tokens)
+    log.warning("job %d: challenging operator %d's turn %d, slot %d for %s", view.job, claim.operator, claim.turn, slot, needed.told(token))  # fmt: skip
     args: Any = (claim.fields, kind, slot, raw(dispute["work"]), raw(dispute["result"]))
     call = chain.referee.challenge(view.job, *args)
     return int(sender.send(call, value=needed.coin).event("GameOpened").args["game"])
@@ -71,18 +73,18 @@ def _is_mine(game: GameView, sender: Sender, kind: int, slot: int) -> bool:
     return game.challenger == sender.address and (game.is_open or is_same)
 
 
-def _provide(chain: Chain, sender: Sender, view: JobView, amount: int) -> None:
+def _provide(chain: Chain, sender: Sender, view: JobView, token: Token, amount: int) -> None:
     """Let the referee take the bond's tokens."""
-    token, referee = chain.token(view.token), chain.referee.address
-    held = token.balanceOf(sender.address)
-    if held < amount:
+    contract, referee = chain.token(token.address), chain.referee.address
+    balance = contract.balanceOf(sender.address)
+    if balance < amount:
         raise NeedsOperator(
-            f"a challenge in job {view.job} needs a bond of {format_amount(amount)} of token {view.token}; "
-            f"{sender.address} has {format_amount(held)}",
+            f"a challenge in job {view.job} needs a bond of {token.format(amount)}; "
+            f"{sender.address} has {token.format(balance)}",
             hint="send it the tokens; they come back when the claim is convicted",
         )
-    if token.allowance(sender.address, referee) < amount:
-        sender.send(token.approve(referee, amount))
+    if contract.allowance(sender.address, referee) < amount:
+        sender.send(contract.approve(referee, amount))
 
 
 class Mismatches:

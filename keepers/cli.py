@@ -11,12 +11,13 @@ from types import FrameType
 from typing import Any
 
 import click
+from eth_utils.address import is_address, to_checksum_address
 
-from keepers.config import FILE, ROLES, OperatorConfig, from_dict, load, save, values_in
+from keepers.config import FILE, PRICE_KEYS, ROLES, OperatorConfig, from_dict, load, save, values_in
 from keepers.daemon import Daemon
 from zoo_compute.cli.context import Command, Group, Settings, pass_settings
 from zoo_compute.cli.operator_options import folder_of, home_option
-from zoo_compute.errors import ConfigError
+from zoo_compute.errors import ConfigError, UserError
 from zoo_compute.home import STATUS
 
 
@@ -25,8 +26,13 @@ from zoo_compute.home import STATUS
 @click.option("--name", help="A name for logs; never leaves this machine.")
 @click.option("--network-file", "network", type=click.Path(exists=True, path_type=Path, resolve_path=True))
 @click.option("--operator", type=int, help="The number `zoo node register` printed; a verifier needs none.")
-@click.option("--price", help="Asked per slot-round, in whole tokens: your cost.")
-@click.option("--aggregator-price", help="Asked per aggregation, in whole tokens.")
+@click.option("--price", help="Asked per slot-round, in whole ZEN (or --token): your cost.")
+@click.option("--aggregator-price", help="Asked per aggregation, in whole ZEN (or --token).")
+@click.option(
+    "--token",
+    metavar="ADDRESS",
+    help="The prices are in this token; ZEN by default. Without prices: bid in it no more.",
+)
 @click.option("--role", "roles", multiple=True, type=click.Choice(ROLES), help="May be repeated.")
 @click.option("--capacity", type=int, help="Slots of one job to hold at once.")
 @click.option(
@@ -41,11 +47,13 @@ from zoo_compute.home import STATUS
 @click.option("--gateway-port", type=int, help="Where the store serves blocks; 0 picks one.")
 @click.option("--endpoint", help="URL at which others reach the gateway; announced on chain.")
 @pass_settings
-def configure(settings: Settings, /, home: Path | None, **given: Any) -> None:
+def configure(settings: Settings, /, home: Path | None, token: str | None, **given: Any) -> None:
     """Change what operator.json says, or write it; what is not given stays as it is."""
     folder = folder_of(home)
     path = folder / FILE
     raw = values_in(folder) or {"name": folder.name}
+    if token is not None and token.upper() != "ZEN":
+        raw["prices"] = _priced(raw.get("prices") or {}, token, {key: given.pop(key) for key in PRICE_KEYS})
     raw |= {key: str(v) if isinstance(v, Path) else v for key, v in given.items() if v not in (None, ())}
     if "roles" in raw:
         raw["roles"] = list(raw["roles"])
@@ -53,6 +61,16 @@ def configure(settings: Settings, /, home: Path | None, **given: Any) -> None:
     save(config)
     told = dataclasses.asdict(config) | {"folder": str(config.folder)}
     settings.emit(told, f"{path}: {config.name}, {', '.join(config.roles)}")
+
+
+def _priced(known: dict[str, Any], token: str, given: dict[str, str | None]) -> dict[str, Any]:
+    """`prices` with what is given of one token; without any price of it, its entry goes."""
+    if not is_address(token):
+        raise UserError(f"--token takes an address, not {token!r}", hint="leave it away for ZEN")
+    prices = {key: text for key, text in given.items() if text is not None}
+    others = {address: entry for address, entry in known.items() if address.lower() != token.lower()}
+    before: dict[str, str] = next((entry for address, entry in known.items() if address not in others), {})
+    return {**others, str(to_checksum_address(token)): {**before, **prices}} if prices else others
 
 
 @click.command("start", cls=Command)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from eth_utils.address import is_address, to_checksum_address
+
 from keepers.broker import EMBEDDED, URLS
 from repops import fields
-from zoo_compute.amounts import parse_amount
+from zoo_compute.amounts import ZEN, Token, parse_amount
 from zoo_compute.atomic import write_atomically
 from zoo_compute.errors import ConfigError, UserError
 from zoo_compute.gpu import PERIODS
@@ -19,11 +22,15 @@ from zoo_compute.home import CONFIG, HOT_KEY, PASSPHRASE
 MOST_SLOTS = 512  # of a seat: their results must fit a bundle of one block
 ROLES = ("provider", "aggregator", "verifier")
 FILE = CONFIG
+PRICE_KEYS = ("price", "aggregator_price")  # by kind of lot
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The keys of operator.json. Paths are relative to the folder, prices are whole tokens as decimal strings."""
+    """The keys of operator.json. Paths are relative to the folder, prices are whole tokens as decimal strings.
+
+    `price` and `aggregator_price` are in ZEN; `prices` has those in other tokens.
+    """
 
     name: str
     network: str  # the network file
@@ -38,6 +45,9 @@ class Settings:
     roles: list[str] = field(default_factory=lambda: ["provider"])
     price: str = "1"  # asked per slot-round; the least the operator accepts
     aggregator_price: str = "1"  # asked per aggregated round
+    prices: dict[str, Any] = field(
+        default_factory=dict
+    )  # by token's address {price, aggregator_price}; without one: no bid
     capacity: int = 4  # slots of one job it can hold at once
     longest_job_days: int = 30  # jobs that could bind collateral for longer are left alone
     standby: bool = True
@@ -76,9 +86,24 @@ class OperatorConfig(Settings):
         """A path of the configuration, made absolute."""
         return (self.folder / relative).resolve()
 
-    def price_wei(self, kind: int) -> int:
-        """What the operator asks, in the token's smallest unit: kind 0 per slot-round, kind 1 per aggregation."""
-        return parse_amount(self.aggregator_price if kind else self.price, what="price")
+    @property
+    def priced(self) -> tuple[str, ...]:
+        """The tokens other than ZEN that have a price, checksummed."""
+        return tuple(to_checksum_address(address) for address in self.prices)
+
+    def price_in(self, token: Token, kind: int) -> int | None:
+        """What the operator asks, in the token's smallest unit: kind 0 per slot-round, kind 1 per aggregation. None: it never
+        bids for that in this token. Raises ConfigError for a price with more decimals than the token has.
+        """
+        key = PRICE_KEYS[kind]
+        asked: Mapping[str, str] = {k: getattr(self, k) for k in PRICE_KEYS}
+        if token.symbol != ZEN.symbol:
+            asked = next((v for k, v in self.prices.items() if k.lower() == token.address.lower()), {})
+        text = asked.get(key)
+        try:
+            return None if text is None else token.parse(text, what=f"{FILE}: {key} in {token.symbol}")
+        except UserError as error:
+            raise ConfigError(str(error), hint="change it with `zoo node configure --token`") from error
 
 
 def load(folder: Path) -> OperatorConfig:
@@ -125,10 +150,17 @@ def _check(settings: Settings) -> None:
     for role in settings.roles:
         if role not in ROLES:
             raise fields.BadField(f"{FILE}: unknown role {role!r}; {fields.nearest(role, ROLES)}")
-    for key in ("price", "aggregator_price"):
-        text = getattr(settings, key)
-        if not _is_price(text):
-            raise fields.BadField(f"{FILE}.{key}: expected a positive decimal such as '0.9', got {text!r}")
+    for key in PRICE_KEYS:
+        _check_price(f"{FILE}.{key}", getattr(settings, key))
+    for address, asked in settings.prices.items():
+        where = f"{FILE}.prices[{address!r}]"
+        if not is_address(address):
+            raise fields.BadField(f"{where}: expected a token's address (the price in ZEN is {FILE}.price)")
+        if not isinstance(asked, dict) or not asked:
+            raise fields.BadField(f'{where}: expected {{"price": "0.8", "aggregator_price": "0.1"}}, or one of them')
+        fields.check_keys(asked, PRICE_KEYS, (), where)
+        for key, text in asked.items():
+            _check_price(f"{where}.{key}", text)
     for key, low, high in _BOUNDS:
         fields.between(f"{FILE}.{key}", getattr(settings, key), low, high)
     if not _is_price(settings.deposits_per_job) and settings.deposits_per_job != "0":
@@ -156,6 +188,11 @@ _BOUNDS = (
     ("sample_rate", 0, 1),
     ("demand_after_s", 0, 86_400),
 )
+
+
+def _check_price(where: str, text: object) -> None:
+    if not isinstance(text, str) or not _is_price(text):
+        raise fields.BadField(f"{where}: expected a positive decimal such as '0.9', got {text!r}")
 
 
 def _is_price(text: str) -> bool:

@@ -19,7 +19,7 @@ from eth_utils.crypto import keccak
 from keepers import deposits
 from keepers.advancing import Ahead
 from keepers.auctioning import wants
-from keepers.bidding import Sealer
+from keepers.bidding import Sealer, asked
 from keepers.challenging import Mismatches
 from keepers.config import OperatorConfig
 from keepers.disputing import Disputing
@@ -109,7 +109,8 @@ class Keeper:
         """One look at every job that is not over; what was seen, for the status file."""
         head = self.chain.head()
         block = head.number
-        operator = read_operator(self.chain, self.config.operator, block) if self.config.operator else None
+        mine, monies = self.config.operator, (self.chain.network.contracts["zen"], *self.config.priced)
+        operator = read_operator(self.chain, mine, block, monies) if mine else None
         status: dict[str, Any] = {"block": block, "jobs": {}, "trouble": []}
         views: list[JobView] = []
         for job in range(1, self.chain.tasks.job_count(block=block) + 1):
@@ -232,12 +233,13 @@ class Keeper:
 
     def _me(self, view: JobView, operator: OperatorView) -> Me:
         config = self.config
+        price, aggregator_price = asked(config, self.chain, view.token)
         return Me(
             operator=operator.operator,
-            provides="provider" in config.roles,
-            aggregates="aggregator" in config.roles,
-            price=config.price_wei(Kind.SLOTS),
-            aggregator_price=config.price_wei(Kind.AGGREGATOR),
+            provides="provider" in config.roles and price is not None,
+            aggregates="aggregator" in config.roles and aggregator_price is not None,
+            price=price or 0,
+            aggregator_price=aggregator_price or 0,
             capacity=config.capacity - sum(slots for job, slots in self._engagements.items() if job != view.job),
             standby=config.standby,
             free=operator.free(view.token) - self._locked_now,

@@ -19,6 +19,7 @@ from repops import backend
 from repops.cuda import driver
 from repops.graph import Graph
 from repops.profile import Profile
+from zoo_compute.memory import needed_bytes
 
 log = logging.getLogger("zoo.node")
 CPU = torch.device("cpu")
@@ -115,11 +116,6 @@ def memory(device: torch.device) -> tuple[int, int]:
     except (ValueError, OSError):
         free = total  # macOS has no such figure
     return free, total
-
-
-def needed_bytes(profile: Profile) -> int:
-    """The state, what a step makes beside it, the checkpoint it started from and the update."""
-    return profile.state_bytes + profile.activation_bytes + 12 * profile.parameters
 
 
 @contextmanager

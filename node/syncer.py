@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from node import prover
-from node.device import CPU, GB, computes_on, layout, memory, needed_bytes, pick, threads
+from node.device import CPU, GB, computes_on, layout, memory, pick, threads
 from node.errors import BadInputs, FalseCheckpoint, NodeOutOfMemory
 from node.fetching import absent_place, checkpoint_or_withheld
 from node.parallel.programs import RankedPrograms
@@ -23,6 +23,7 @@ from repops.graph import OPTIMIZER, BadProgram, Graph, Node
 from zoo_compute import updates
 from zoo_compute.data import Examples
 from zoo_compute.manifest import MAX_MANIFEST_BYTES, Manifest
+from zoo_compute.memory import needed_bytes
 from zoo_compute.outer import OUTER
 from zoo_compute.publish import unlike, unlike_batch
 from zoo_compute.records import MAX_POINTER_BYTES, BadRecord
@@ -391,8 +392,7 @@ def _parsed(data: bytes, what: str) -> State:
 
 def _check_fits(manifest: Manifest, programs: Programs) -> None:
     """Before anything large is fetched: the job fits this machine's memory. Raises NodeOutOfMemory."""
-    needed = needed_bytes(programs.profile) + _data_bytes(manifest, programs.graph)
-    total = memory(CPU)[1]
+    needed, total = needed_bytes(programs.profile) + _data_bytes(manifest, programs.graph), memory(CPU)[1]
     if needed > total:
         raise NodeOutOfMemory(
             f"the job needs about {needed / GB:,.1f} GB with its data, this machine has {total / GB:,.1f} GB",

@@ -22,7 +22,7 @@ from typing import Any
 
 from node import private, syncer
 from node.aggregation import aggregate
-from node.device import memory, memory_errors_told, needed_bytes
+from node.device import memory, memory_errors_told
 from node.disputing import aggregation_dispute, dispute_of, result_in
 from node.errors import BadInputs, NodeOutOfMemory, Place, Withheld
 from node.fetching import NOT_HAD, absent_update
@@ -33,6 +33,7 @@ from node.reporter import ShardReport
 from node.training import Progress, ShardResult, probe_losses, root_of, train_shard
 from node.verify import Mismatch, verify_slot
 from zoo_compute.data import batch_of
+from zoo_compute.memory import needed_bytes
 from zoo_compute.plain import finite, raw
 from zoo_compute.retention import round_tag
 from zoo_compute.rounds import tokens_of

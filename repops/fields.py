@@ -90,7 +90,7 @@ def value_of(kind: Any, value: object, where: str) -> Any:
     if origin is dict and isinstance(value, Mapping):
         return dict(value)
     if origin is float and isinstance(value, str) and _is_number(value):
-        raise BadField(f"{where}: expected a number, got the text {value!r} (YAML reads 1e-3 as text: write 1.0e-3)")
+        raise BadField(f"{where}: expected a number, got the text {value!r}; write it without quotes")
     if not _is(origin, value):
         raise BadField(f"{where}: expected {_WORDS.get(origin, origin)}, got {value!r}")
     if origin is float:

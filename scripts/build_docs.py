@@ -1,4 +1,4 @@
-"""Writes what the docs take from the code: docs/transactions.md, and the operator table in repops/README.md.
+"""Writes what the docs take from the code: docs/transactions.md, the operators in repops/README.md, the models in docs/cli.md.
 
     python scripts/build_docs.py [--check]
 
@@ -22,11 +22,12 @@ from typing import Any
 from operator_table import table
 
 from zoo_compute.chain import bindings
+from zoo_compute.models.presets import MODELS, section_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "transactions.md"
 LIBRARY = ROOT / "repops" / "README.md"
-TABLE_BEGIN, TABLE_END = "<!-- operators -->", "<!-- end of operators -->"
+MANUAL = ROOT / "docs" / "cli.md"
 PROTOCOL = ROOT / "docs" / "protocol.md"
 CONTRACTS = (
     "ZenToken",
@@ -131,11 +132,25 @@ def page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def with_table(text: str) -> str:
-    """repops/README.md with the operator table between its marks."""
-    before, _, rest = text.partition(TABLE_BEGIN)
-    _, _, after = rest.partition(TABLE_END)
-    return f"{before}{TABLE_BEGIN}\n\n{table()}\n{TABLE_END}{after}"
+def with_table(text: str, subject: str, table: str) -> str:
+    """A page with the table between its marks."""
+    begin, end = f"<!-- {subject} -->", f"<!-- end of {subject} -->"
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n\n{table}\n{end}{after}"
+
+
+def models() -> str:
+    """The built-in models by name."""
+    lines = [
+        "| name | architecture | parameters | context | vocabulary | learning rate | sizes of |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, preset in MODELS.items():
+        section = section_of(name)
+        sizes = f"{section.parameters:,} | {section.context:,} | {section.vocab:,} | {preset.learning_rate:g}"
+        lines.append(f"| `{name}` | {section.architecture} | {sizes} | {preset.source} |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:
@@ -143,7 +158,12 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="exit 1 when a page is stale")
     arguments = parser.parse_args()
     stale = []
-    for path, text in ((PAGE, page()), (LIBRARY, with_table(LIBRARY.read_text()))):
+    pages = {
+        PAGE: page(),
+        LIBRARY: with_table(LIBRARY.read_text(), "operators", table()),
+        MANUAL: with_table(MANUAL.read_text(), "models", models()),
+    }
+    for path, text in pages.items():
         if path.exists() and path.read_text() == text:
             continue
         stale.append(str(path.relative_to(ROOT)))

@@ -1,52 +1,96 @@
-"""Amounts of a token with 18 decimals: read from people, shown to people, passed as integers of the smallest unit."""
+"""Amounts of money: read from people, shown to people, passed as integers of the token's smallest unit."""
 
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from dataclasses import asdict, dataclass
+from decimal import Context, Decimal
+from typing import Any
 
 from zoo_compute.errors import UserError
 
 DECIMALS = 18
 WEI = 10**DECIMALS
-_WHOLE = re.compile(r"^(?:\d+(?:_\d+)*)(?:\.\d+)?(?:[eE]\+?\d+)?$|^\.\d+$")
+MAX_DECIMALS = 36  # of a token: one whole of it still fits 128 bits
+MAX_UNITS = 2**128 - 1  # of any amount in the protocol
+_WHOLE = re.compile(r"^(?:\d{1,60}(?:_\d{1,60})*)(?:\.\d{1,60})?(?:[eE]\+?\d{1,3})?$|^\.\d{1,60}$", re.ASCII)
+_SMALLEST = re.compile(r"^(\d{1,60})\s*(?:wei|units?)$", re.ASCII)
+_EXACT = Context(prec=200)
+
+
+@dataclass(frozen=True)
+class Token:
+    """What an amount is of. ZEN is one; others are read from the chain (zoo_compute/chain/tokens.py).
+
+    decimals: one whole token is 10**decimals of the smallest unit. address: empty where no chain was asked.
+    """
+
+    symbol: str
+    decimals: int
+    address: str = ""
+
+    def parse(self, text: str | int | float | Decimal, *, what: str = "amount") -> int:
+        """The smallest units in `text`: whole tokens such as `12.5` or `1_000 ZEN`; `7wei` or `7 units` are smallest units.
+
+        Raises UserError. Numbers are taken as written: 0.1 is a tenth, not the nearest binary fraction.
+        """
+        raw = str(text).strip()
+        lowered = raw.lower().removesuffix(self.symbol.lower()).strip()
+        if smallest := _SMALLEST.match(lowered):
+            return self._within(int(smallest[1]), raw, what)
+        if not _WHOLE.match(lowered):
+            raise UserError(
+                f"{what} should be a positive number of {self}, not {raw!r}",
+                hint=f"write whole {self.symbol}, such as 250 or 12.5; add `wei` for the smallest unit",
+            )
+        units = Decimal(lowered.replace("_", "")).scaleb(self.decimals, _EXACT)
+        if units != units.to_integral_value(context=_EXACT):
+            raise UserError(
+                f"{what} has more than {self.decimals} decimals: {raw!r}", hint=f"{self.symbol} has {self.decimals}"
+            )
+        return self._within(int(units), raw, what)
+
+    def format(self, units: int, *, places: int = 6, symbol: bool = True) -> str:
+        """`units` as whole tokens, exact up to `places` decimals (`~` in front when digits were left off)."""
+        sign, magnitude = ("-", -units) if units < 0 else ("", units)
+        whole, fraction = divmod(magnitude, 10**self.decimals)
+        digits = f"{fraction:0{self.decimals}d}" if self.decimals else ""
+        shown = digits[:places].rstrip("0")
+        cut = "~" if digits[places:].strip("0") else ""
+        if cut and not whole and not shown:
+            smallest = "wei" if self.decimals == DECIMALS else f"smallest units of {self.symbol}"
+            return f"{sign}{magnitude} {smallest}"
+        named = f" {self.symbol}" if symbol and self.symbol else ""
+        return f"{cut}{sign}{whole:,}{'.' + shown if shown else ''}{named}"
+
+    def exact(self, units: int) -> str:
+        """An amount as `parse` reads it back, without loss."""
+        return self.format(units, places=self.decimals, symbol=False).replace(",", "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """For scripts: symbol, decimals, address."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return self.symbol if self.decimals == DECIMALS else f"{self.symbol} ({self.decimals} decimals)"
+
+    def _within(self, units: int, raw: str, what: str) -> int:
+        if units > MAX_UNITS:
+            raise UserError(f"{what} is larger than the protocol can hold: {raw!r}")
+        return units
+
+
+ZEN = Token("ZEN", DECIMALS)
 
 
 def parse_amount(text: str | int | float | Decimal, *, what: str = "amount") -> int:
-    """The smallest units in `text`, whole tokens such as `12.5` or `1_000 ZEN`; `7wei` is taken as it stands.
-
-    Raises UserError. Numbers are taken as written: 0.1 is a tenth, not the nearest binary fraction.
-    """
-    raw = str(text).strip()
-    lowered = raw.lower().removesuffix("zen").strip()
-    if lowered.endswith("wei"):
-        digits = lowered.removesuffix("wei").strip()
-        if digits.isdigit():
-            return int(digits)
-        raise UserError(f"{what} should be a whole number of wei, not {raw!r}")
-    if not _WHOLE.match(lowered):
-        raise UserError(
-            f"{what} should be a positive number of ZEN, not {raw!r}",
-            hint="write whole tokens, such as 250 or 12.5; add `wei` for the smallest unit",
-        )
-    units = Decimal(lowered.replace("_", "")).scaleb(DECIMALS)
-    if units != units.to_integral_value():
-        raise UserError(f"{what} has more than {DECIMALS} decimals: {raw!r}")
-    if units >= 2**128:
-        raise UserError(f"{what} is larger than the protocol can hold: {raw!r}")
-    return int(units)
+    """The smallest units of ZEN, or of the chain's coin, in `text`. Raises UserError."""
+    return ZEN.parse(text, what=what)
 
 
 def format_amount(units: int, symbol: str = "ZEN", *, places: int = 6) -> str:
-    """`units` as whole tokens, exact up to `places` decimals (`~` in front when digits were left off)."""
-    sign, magnitude = ("-", -units) if units < 0 else ("", units)
-    whole, fraction = divmod(magnitude, WEI)
-    digits = f"{fraction:018d}"
-    shown = digits[:places].rstrip("0")
-    cut = "~" if digits[places:].strip("0") else ""
-    if cut and not whole and not shown:
-        return f"{sign}{magnitude} wei"
-    return f"{cut}{sign}{whole:,}{'.' + shown if shown else ''}{' ' + symbol if symbol else ''}"
+    """`units` of ZEN, or of the chain's coin, as `Token.format` writes them."""
+    return Token(symbol, DECIMALS).format(units, places=places)
 
 
 def format_seconds(seconds: float) -> str:

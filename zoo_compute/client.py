@@ -16,15 +16,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoo_compute import home
+from zoo_compute import home, shortfall
+from zoo_compute.amounts import ZEN, Token
+from zoo_compute.arguments import check_names, checks_arguments, names_of
 from zoo_compute.chain import network as network_file
 from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.sender import Sender
-from zoo_compute.errors import ConfigError, UserError
-from zoo_compute.plan import Config, plan_of
+from zoo_compute.chain.tokens import address_of, token_at
+from zoo_compute.errors import ConfigError, UserError, ZooError
+from zoo_compute.needs import check_network
+from zoo_compute.plan import Amount, Config, Data, plan_of
 from zoo_compute.posted import Job
 from zoo_compute.quote import Quote, quote
+from zoo_compute.sections import SECTIONS
 from zoo_compute.store import BlockStore, Store, confirmations, open_store
 
 if TYPE_CHECKING:
@@ -40,6 +45,7 @@ def _silent(_: str) -> None:
     """Says nothing."""
 
 
+@checks_arguments
 class Client:
     """One account on one network.
 
@@ -105,47 +111,104 @@ class Client:
     def network(self) -> Network:
         return Network(client=self)
 
-    def quote(self, config: Config, max_budget: str | int | float | None = None) -> Quote:
-        """Work, prices, worst case, locks, durations. Asks nobody."""
-        return quote(plan_of(config, max_budget).job, self.description.params)
+    def quote(
+        self,
+        config: Config | None = None,
+        max_budget: Amount | None = None,
+        data: Data | None = None,
+        **sections: Any,
+    ) -> Quote:
+        """Work, prices, worst case, locks, durations. Asks the chain only for the decimals of a token other than ZEN."""
+        check_names("quote", sections, [*names_of(self.quote), *SECTIONS])
+        job = plan_of(config, max_budget, data, **sections).job
+        if job.market.token != ZEN.symbol:
+            self.pay_in_token_of(job)
+        return quote(job, self.description.params)
 
     def train(
         self,
-        config: Config,
-        max_budget: str | int | float | None = None,
-        data: str | Path | None = None,
+        config: Config | None = None,
+        max_budget: Amount | None = None,
+        data: Data | None = None,
         *,
         weights: str | Path | None = None,
         merge: Merge | None = None,
         again: bool = False,
-        unserved: bool = False,
+        anyway: bool = False,
+        **sections: Any,
     ) -> Job:
-        """Submit a job and return at once. max_budget: whole ZEN. Interrupted, it goes on where it was when called again.
+        """Submit a job and return at once. Interrupted, it goes on where it was when called again.
 
+        config: a job's file, its sections as a mapping, or a ComputeJob. max_budget (whole tokens), data (a path, or keys of the
+        section) and sections (`training={"rounds": 3}`) are put over it; without config they are the job.
+        anyway: post although no operator could train the job now, or no storage peer of the network serves its files yet.
+        merge: what made `weights` of branches (`zoo_compute.branches.merge`), which the manifest then names.
         Raises JobError, BudgetTooSmall, NotFunded, UserError before anything is sent; AlreadyPosted unless `again`.
-        unserved: post although no storage peer of the network serves the job's files yet. merge: what made `weights` of
-        branches (`zoo_compute.branches.merge`), which the manifest then names.
         """
-        plan = plan_of(config, max_budget, data)
+        check_names("train", sections, [*names_of(self.train), *SECTIONS])
+        plan = plan_of(config, max_budget, data, **sections)
+        token = self.pay_in_token_of(plan.job)
         plan.check_budget()
+        offers = () if anyway else shortfall.offers(self.chain, token.address)
+        if not anyway:
+            check_network(plan.job, offers, say=self.say)
+        dataset = self.bring(plan.job)
         prepared = self.prepare(plan.job, weights=Path(weights) if weights else None, merge=merge)
-        if not unserved:
+        if not anyway:
+            check_network(plan.job, offers, prepared, say=self.say)
             self.check_served(prepared)
-        from zoo_compute.submission import post
+        from zoo_compute.submission import AlreadyPosted, post
 
-        return Job(self, post(self.sender, prepared, again=again, say=self.say))
+        try:
+            number = post(self.sender, prepared, again=again, say=self.say)
+        except AlreadyPosted as posted:  # perhaps interrupted before it cited
+            self._cite(posted.job, dataset)
+            raise
+        self._cite(number, dataset)
+        return Job(self, number)
 
-    def submit(self, job: ComputeJob) -> int:
-        """Submit a ComputeJob; its number on chain."""
-        return self.train(job).id
+    def bring(self, job: ComputeJob) -> int | None:
+        """Fetch the dataset that a job names, once, checked against its root on chain; its number. Raises UserError, StoreError."""
+        if job.data.dataset is None:
+            return None
+        from zoo_compute.datasets import fetch, find
+
+        found = find(self.chain, job.data.dataset)
+        if job.fetched is None:
+            if not self.store.has(found.cid):
+                self.use_peers()
+            job.bring(fetch(found, self.store, self.say))
+        return found.number
+
+    def _cite(self, job: int, dataset: int | None) -> None:
+        """Cite the dataset a job was posted with, unless it cites already. The job goes on whatever becomes of it."""
+        datasets = self.chain.datasets
+        if dataset is None or datasets.citations(job).cited:
+            return
+        try:
+            self.sender.send(datasets.cite(job, [dataset]))
+            self.say(f"job {job} cites dataset {dataset}; score it with `zoo job score` when the job is settled")
+        except ZooError as error:
+            self.say(f"job {job} does not cite dataset {dataset} yet ({error}): `zoo job cite {job} {dataset}`")
+
+    def submit(self, config: Config | None = None, max_budget: Amount | None = None, **options: Any) -> int:
+        """As `train`; the job's number on chain."""
+        return self.train(config, max_budget, **options).id
 
     def prepare(self, job: ComputeJob, *, weights: Path | None = None, merge: Merge | None = None) -> Prepared:
         """Store and pin a job's files, after checking that the account can pay. Sends nothing."""
-        from zoo_compute.submission import check_funds, prepare, token_of
+        from zoo_compute.submission import check_funds, prepare
 
-        token = token_of(job, self.chain)
-        check_funds(self.chain, self.signer.address, token, job.escrow)
-        return prepare(job, token, self.store, weights=weights, merge=merge, say=self.say)
+        self.pay_in_token_of(job)
+        check_funds(self.chain, self.signer.address, job.token, job.escrow)
+        return prepare(job, self.store, weights=weights, merge=merge, say=self.say)
+
+    def pay_in_token_of(self, job: ComputeJob) -> Token:
+        """The job's payment token as the chain has it; from here on the job's prices are its units."""
+        token = token_at(self.chain, job.market.token, what="market.token")
+        if job.known_token != token:
+            job.pay_in(token)
+        return token
 
     def check_served(self, prepared: Prepared) -> None:
         """Refuse to post what nobody could fetch. Raises UserError."""
@@ -159,7 +222,7 @@ class Client:
             raise UserError(
                 f"no storage peer of the network serves this job's files ({told}): nodes could not fetch them",
                 hint="run `zoo store serve` at an address that the network file's `storage` names, "
-                "use an IPFS daemon (--store kubo:URL), or pass --unserved if they will be served in time",
+                "use an IPFS daemon (--store kubo:URL), or post anyway (--anyway, in Python anyway=True) if they will be served in time",
             )
 
     def job(self, number: int) -> Job:
@@ -179,7 +242,7 @@ class Client:
 
     def withdraw(self, token: str | None = None) -> int:
         """Take what the task registry owes this account, such as the rest of a job's escrow; how much it was."""
-        address = token or self.description.contracts["zen"]
+        address = address_of(self.chain, token, what="token")
         owed = self.chain.tasks.owed(address, self.signer.address)
         if owed:
             self.sender.send(self.chain.tasks.withdraw(address, self.signer.address))
@@ -211,9 +274,9 @@ class Network:
             raise ConfigError("give a client, or what a client is made of, not both")
         self.client = client or Client(*args, **kwargs)
 
-    async def submit(self, job: ComputeJob) -> int:
-        """Post a ComputeJob; its number. Runs in a thread, so that the event loop goes on."""
-        return await asyncio.to_thread(self.client.submit, job)
+    async def submit(self, config: Config | None = None, max_budget: Amount | None = None, **options: Any) -> int:
+        """Post a ComputeJob, or whatever `Client.train` takes; its number. Runs in a thread, so that the event loop goes on."""
+        return await asyncio.to_thread(self.client.submit, config, max_budget, **options)
 
     def job(self, number: int) -> Job:
         return self.client.job(number)

@@ -18,6 +18,7 @@ from repops.commitments import Array
 from repops.files import FileRefused, load_state
 
 TOKENS, INPUTS, TARGETS = "tokens", "inputs", "targets"
+TEXT = "bytes"  # the one array that a text is, where arrays are stored: a contributed dataset, or a file
 ARRAY_SUFFIXES = (".npz", ".safetensors")
 TEXT_SUFFIXES = frozenset({".py", ".txt", ".md", ".rst", ".text", ".json", ".yaml", ".c", ".h"})
 SKIPPED = frozenset({"site-packages", "dist-packages", "node_modules", "__pycache__"})

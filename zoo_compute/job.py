@@ -10,16 +10,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from repops.commitments import Array
 from repops.fields import BadField, nearest
 from repops.profile import Profile
-from zoo_compute.amounts import format_amount, parse_amount
+from zoo_compute.amounts import ZEN, Token
+from zoo_compute.arguments import checks_arguments
 from zoo_compute.clocks import SHORTEST, clocks_of
-from zoo_compute.data import ARRAY_SUFFIXES, INPUTS, TARGETS, TOKENS, Examples, batch_of, prepare_arrays, read_arrays
+from zoo_compute.data import (
+    ARRAY_SUFFIXES,
+    INPUTS,
+    TARGETS,
+    TEXT,
+    TOKENS,
+    Examples,
+    batch_of,
+    prepare_arrays,
+    read_arrays,
+)
 from zoo_compute.errors import UserError
 from zoo_compute.manifest import (
     Compression,
@@ -34,8 +45,10 @@ from zoo_compute.manifest import (
 )
 from zoo_compute.modules import ModelSource, Rule, Traced, load_program, read_model, trace_module
 from zoo_compute.parents import Parents
+from zoo_compute.prices import Given, Prices, complete, given_prices
 from zoo_compute.rounds import with_residuals
 from zoo_compute.sections import (
+    BUDGET,
     LONGEST_SEGMENT,
     SECTIONS,
     AggregationSection,
@@ -48,7 +61,7 @@ from zoo_compute.sections import (
     read_config,
     read_section,
 )
-from zoo_compute.spec.params import MAX_PRICE, MAX_ROUNDS, escrow_of
+from zoo_compute.spec.params import escrow_of
 
 __all__ = [
     "CheckpointConfig",
@@ -67,22 +80,15 @@ __all__ = [
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 
 
-class Prices(NamedTuple):
-    """In the token's smallest unit; the first two per slot-round, the others per round."""
-
-    reserve: int
-    max_price: int
-    aggregator_reserve: int
-    aggregator_max_price: int
-
-
+@checks_arguments
 @dataclass
 class ComputeJob:
-    """A job as its submitter describes it: four plain values, and optionally market, limits and checkpoint.
+    """A job as its submitter describes it: four plain values, and optionally the other sections of a job's file (SECTIONS).
 
     model_config: a built-in architecture and its sizes; or `module`, a function `FILE.py:NAME` that returns (module, loss,
     optimizer), and what it takes; or `module`, `loss` and `optimizer` themselves; or `program`, a file.
-    budget_max: the most ZEN the job may put in escrow, as decimal text; prices that `market` lacks follow from it.
+    budget_max: the most of its token (ZEN) the job may put in escrow, as decimal text; prices that `market` lacks follow from
+    it, or from the work (zoo_compute/prices.py).
     """
 
     model_config: dict[str, Any]
@@ -93,26 +99,24 @@ class ComputeJob:
     limits_config: dict[str, Any] | None = None
     aggregation_config: dict[str, Any] | None = None
     checkpoint_config: dict[str, Any] | CheckpointConfig | None = None
-    compression_config: dict[str, Any] | None = None
+    compression_config: dict[str, Any] | Compression | None = None
     directory: Path = field(default_factory=Path)
 
     def __post_init__(self) -> None:
         with refusals_told():
             self.data: DataSection = read_section("data", self.data_config)
+            self.fetched: Examples | None = None
             self.training: TrainingSection = read_section("training", self.training_config)
             self.model: ModelSource = self._model()
             self.market: MarketSection = read_section("market", self.market_config)
             self.compression: Compression = read_section("compression", self.compression_config)
             self.limits: LimitsSection = read_section("limits", self.limits_config)
             self.aggregation: AggregationSection = read_section("aggregation", self.aggregation_config)
-            given = self.checkpoint_config
-            self.checkpoint = given if isinstance(given, CheckpointConfig) else read_section("checkpoint", given)
-            self.checkpoint.every_rounds(self.training.inner_steps)
-            if self.market.token != "ZEN" and not _ADDRESS.fullmatch(self.market.token):
-                raise BadField(f"market.token: expected 'ZEN' or an address, got {self.market.token!r}")
+            self.checkpoint: CheckpointConfig = read_section("checkpoint", self.checkpoint_config)
+            self.known_token: Token | None = self._token_given()
         self.outline()  # checks every range now, before any data is read
-        with refusals_told():
-            self.prices: Prices = self._prices()
+        if self.known_token is not None:
+            _ = self._given
 
     @property
     def examples_wanted(self) -> int:
@@ -132,13 +136,38 @@ class ComputeJob:
         if not found:
             raise JobError(
                 "data.context: missing",
-                hint="how many tokens has an example of text? (data of other kinds comes as arrays)",
+                hint="how many tokens has an example of text? (data of other kinds comes as arrays"
+                + (
+                    ", whose shapes are known once the dataset is fetched: `zoo dataset fetch`)"
+                    if self.data.dataset is not None
+                    else ")"
+                ),
             )
         return found
 
-    @cached_property
+    def bring(self, arrays: Examples) -> None:
+        """Take what `data.dataset` names, once it was fetched and checked: it counts as a file of these arrays does."""
+        self.fetched = arrays
+        for derived in ("stored", "traced", "prices"):
+            self.__dict__.pop(derived, None)
+
+    @property
     def arrays(self) -> Examples | None:
         """The data where it comes as arrays; None for text. Raises JobError."""
+        return None if self.stored is None or TEXT in self.stored else self.stored
+
+    @property
+    def text(self) -> bytes | list[Path]:
+        """The data where it is text: the bytes, or files and folders. Raises JobError."""
+        if self.stored is None:
+            return self.data_paths()
+        return self.stored[TEXT].tobytes()
+
+    @cached_property
+    def stored(self) -> Examples | None:
+        """The arrays that the data was stored as; None for files of text, and for a dataset that was not fetched."""
+        if self.data.dataset is not None:
+            return self.fetched
         if self.data.arrays is not None:
             return {name: np.asarray(array) for name, array in self.data.arrays.items()}
         paths = [path for path in self.data_paths() if path.suffix in ARRAY_SUFFIXES] if self._paths else []
@@ -176,15 +205,54 @@ class ComputeJob:
         return self.profile.flops * self.training.inner_steps
 
     @property
+    def token(self) -> Token:
+        """What the job is paid in. Raises JobError where only a chain can say how many decimals that has."""
+        if self.known_token is None:
+            raise JobError(
+                f"market.token: how many decimals {self.market.token} has, only its chain says",
+                hint="name the network (--network FILE), or write market.decimals, such as 6",
+            )
+        return self.known_token
+
+    def pay_in(self, token: Token) -> None:
+        """Take the token as the chain has it. Raises JobError where the file says otherwise."""
+        if self.market.decimals not in (None, token.decimals):
+            raise JobError(
+                f"market.decimals: {token.symbol} at {token.address} has {token.decimals}, not {self.market.decimals}"
+            )
+        self.known_token = token
+        self.__dict__.pop("_given", None)
+        self.__dict__.pop("prices", None)
+        _ = self._given
+
+    @cached_property
+    def prices(self) -> Prices:
+        """In the smallest unit of `token`. A reserve that the file leaves away takes tracing the module. Raises JobError."""
+        with refusals_told():
+            return complete(self._given, self.token, lambda: self.flops)
+
+    @cached_property
+    def _given(self) -> Given:
+        with refusals_told():
+            return given_prices(self.market, self.budget_max, self.token, self.training.rounds, self.training.slots)
+
+    @property
     def escrow(self) -> int:
-        """What posting pulls."""
-        prices, training = self.prices, self.training
+        """What posting pulls. Traces nothing where the file or the budget says the maxima."""
+        training, given = self.training, self._given
+        prices = self.prices if None in (given.max_price, given.aggregator_max_price) else given
+        assert prices.max_price is not None
+        assert prices.aggregator_max_price is not None
         return escrow_of(training.rounds, training.slots, prices.max_price, prices.aggregator_max_price)
 
     def data_paths(self) -> list[Path]:
         """The files and directories of `data:`, relative ones from the configuration's directory."""
+        if self.data.dataset is not None:
+            raise JobError(
+                f"data.dataset: {self.data.dataset!r} was not fetched", hint="`Client.bring(job)` fetches it"
+            )
         if not self._paths:
-            raise JobError("data: name what to train on with `path` or `paths`")
+            raise JobError("data: name what to train on with `path`, `paths` or `dataset`")
         return [self.directory / Path(path).expanduser() for path in self._paths]
 
     @property
@@ -248,7 +316,7 @@ class ComputeJob:
             redundancy=self.checkpoint.redundancy,
             depth=limits.depth,
             policy=limits.policy,
-            keep_every=min(MAX_ROUNDS, self.checkpoint.every_rounds(training.inner_steps)),
+            keep_every=self.checkpoint.every_rounds(training.inner_steps),
             parents=parents,
         )
 
@@ -269,23 +337,19 @@ class ComputeJob:
             if not isinstance(given, Mapping):
                 raise BadField(f"expected the sections {', '.join(SECTIONS)}, got {given!r}")
             for key in given:
-                if key not in SECTIONS and key != "budget_max":
-                    raise BadField(f"unknown section {key!r}; {nearest(str(key), [*SECTIONS, 'budget_max'])}")
+                if key not in (*SECTIONS, BUDGET):
+                    raise BadField(f"unknown section {key!r}; {nearest(str(key), [*SECTIONS, BUDGET])}")
             for key in ("model", "training"):
                 if key not in given:
                     raise BadField(f"missing section {key!r}")
-        return cls(
-            given["model"],
-            given.get("data") or {},
-            given["training"],
-            given.get("budget_max"),
-            market_config=given.get("market"),
-            limits_config=given.get("limits"),
-            aggregation_config=given.get("aggregation"),
-            checkpoint_config=given.get("checkpoint"),
-            compression_config=given.get("compression"),
-            directory=directory or Path(),
-        )
+        sections: dict[str, Any] = {_field(name): given.get(name) for name in SECTIONS}
+        return cls(**sections, budget_max=given.get(BUDGET), directory=directory or Path())
+
+    @property
+    def sections(self) -> dict[str, Any]:
+        """The sections of a file that says this job."""
+        said = {name: getattr(self, _field(name)) for name in SECTIONS} | {BUDGET: self.budget_max}
+        return {name: section for name, section in said.items() if section is not None}
 
     def _model(self) -> ModelSource:
         given: Mapping[str, Any] = self.model_config
@@ -293,31 +357,18 @@ class ComputeJob:
             given = own_keys("model", given)
         return read_model(given, self.training.rule)
 
-    def _prices(self) -> Prices:
-        market, training = self.market, self.training
-        budget = None if self.budget_max is None else parse_amount(self.budget_max, what="budget_max")
-        if market.max_price is not None:
-            most = parse_amount(market.max_price, what="market.max_price")
-        elif budget is not None:
-            most = budget // (training.rounds * (training.slots + 1))
-        else:
-            raise JobError(
-                "market.max_price: missing",
-                hint="give a budget to derive it from (--max-budget, or budget_max in the file), or market.max_price",
-            )
-        reserve = most if market.reserve is None else parse_amount(market.reserve, what="market.reserve")
-        given = market.aggregator_max_price
-        most_a = most if given is None else parse_amount(given, what="market.aggregator_max_price")
-        given = market.aggregator_reserve
-        reserve_a = min(reserve, most_a) if given is None else parse_amount(given, what="market.aggregator_reserve")
-        for name, low, high in (("", reserve, most), ("aggregator_", reserve_a, most_a)):
-            if not 1 <= low <= high <= MAX_PRICE:
-                raise JobError(f"market.{name}reserve: expected more than 0 and at most {name}max_price")
-        prices = Prices(reserve, most, reserve_a, most_a)
-        escrow = escrow_of(training.rounds, training.slots, most, most_a)
-        if budget is not None and escrow > budget:
-            raise JobError(
-                f"budget_max: the job needs {format_amount(escrow)} in escrow, the budget is {format_amount(budget)}",
-                hint="lower market.max_price, market.aggregator_max_price, training.rounds or training.slots",
-            )
-        return prices
+    def _token_given(self) -> Token | None:
+        """What the file alone says of the token; None where a chain must."""
+        given, decimals = self.market.token, self.market.decimals
+        if given == ZEN.symbol:
+            if decimals not in (None, ZEN.decimals):
+                raise BadField(f"market.decimals: ZEN has {ZEN.decimals}, not {decimals}")
+            return ZEN
+        if not _ADDRESS.fullmatch(given):
+            raise BadField(f"market.token: expected 'ZEN' or an address, got {given!r}")
+        return None if decimals is None else Token(f"token@{given[:10]}", decimals, given)
+
+
+def _field(section: str) -> str:
+    """The name of ComputeJob's argument for a section of a file."""
+    return f"{section}_config"

@@ -13,6 +13,7 @@ from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState, Commit, JobView
 from zoo_compute.chain.views import Claim as OnChain
 
 if TYPE_CHECKING:
+    from zoo_compute.amounts import Token
     from zoo_compute.chain.connection import Chain
 
 CAUSES = {
@@ -28,17 +29,20 @@ CAUSES_KEPT = 4_096  # transactions whose cause is remembered: what is mined sta
 
 @dataclass(frozen=True)
 class Balances:
-    """Of an account, in the smallest unit. owed: what `TaskRegistry.withdraw` would send it."""
+    """Of an account, in the smallest unit. balance: of the token asked for; owed: what `TaskRegistry.withdraw` would send of it."""
 
     coin: int
     zen: int
+    balance: int
     owed: int
 
 
-def balances(chain: Chain, account: str) -> Balances:
-    """Coin for gas, ZEN, and ZEN owed by the task registry."""
-    zen = chain.network.contracts["zen"]
-    return Balances(chain.coin(account), chain.zen.balanceOf(account), chain.tasks.owed(zen, account))
+def balances(chain: Chain, account: str, token: Token) -> Balances:
+    """Coin for gas, ZEN, and the balance of a payment token with what the task registry owes of it."""
+    balance = chain.token(token.address).balanceOf(account)
+    return Balances(
+        chain.coin(account), chain.zen.balanceOf(account), balance, chain.tasks.owed(token.address, account)
+    )
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ _CID = re.compile(r"b[a-z2-7]{58}")
 _ROOT = re.compile(r"[0-9a-f]{64}")
 
 
-class JobError(UserError, ValueError):
+class JobError(UserError, BadField):
     """A manifest or a job's configuration is wrong: says the key, what was found and what was expected."""
 
 

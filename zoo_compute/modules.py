@@ -26,6 +26,7 @@ from repops.graph import OPTIMIZER, BadProgram, Graph, Node
 from repops.profile import Profile, profile
 from zoo_compute.errors import UserError
 from zoo_compute.models import ARCHITECTURES, RuleSection
+from zoo_compute.models.presets import preset, sized
 from zoo_compute.rounds import batch_nodes
 
 TORCH_MISSING = "pip install 'zoo-compute[node]', or bring a program's file (model.program) with --weights FILE"
@@ -34,12 +35,16 @@ FORM = "expected (module, loss_fn, optimizer): loss_fn(module(inputs), targets) 
 
 @dataclass(frozen=True)
 class ModelSource:
-    """`model:` of a job, one of: function (`path.py:name` or `package.module:name`) with options, parts, program (a path)."""
+    """`model:` of a job, one of: function (`path.py:name` or `package.module:name`) with options, parts, program (a path).
+
+    parameters: of a built-in model, counted without making it; of others None until they are traced.
+    """
 
     function: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     parts: tuple[Any, Any, Any] | None = None
     program: str = ""
+    parameters: int | None = None
 
     @property
     def built_in(self) -> bool:
@@ -78,12 +83,16 @@ def read_model(given: Mapping[str, Any], rule: Mapping[str, Any]) -> ModelSource
 
 
 def _built_in(given: Mapping[str, Any], rule: Mapping[str, Any]) -> ModelSource:
+    if "name" in given:
+        rule = {"learning_rate": preset(given["name"]).learning_rate, **rule}
+    given = sized(given)
     name = given.get("architecture", "gpt")
     if name not in ARCHITECTURES:
         raise BadField(f"model.architecture: unknown {name!r}; {nearest(str(name), ARCHITECTURES)}")
-    options = asdict(read(ARCHITECTURES[name], given, "model")) | asdict(read(RuleSection, rule, "training"))
+    section = read(ARCHITECTURES[name], given, "model")
+    options = asdict(section) | asdict(read(RuleSection, rule, "training"))
     del options["architecture"]
-    return ModelSource(function=f"zoo_compute.models.{name}:build", options=options)
+    return ModelSource(f"zoo_compute.models.{name}:build", options, parameters=section.parameters)
 
 
 def _alone(given: Mapping[str, Any], key: str) -> str:
@@ -94,10 +103,15 @@ def _alone(given: Mapping[str, Any], key: str) -> str:
 
 @dataclass(frozen=True)
 class Traced:
-    """A step's program. initial: the module's tensors before the first round; None where only a program's file was given."""
+    """A step's program. draw: makes the module's initial tensors; None where only a program's file was given."""
 
     graph: Graph
-    initial: dict[str, Array] | None
+    draw: Callable[[], dict[str, Array]] | None
+
+    @cached_property
+    def initial(self) -> dict[str, Array] | None:
+        """The module's tensors before the first round."""
+        return self.draw() if self.draw else None
 
     @cached_property
     def root(self) -> bytes:
@@ -133,7 +147,10 @@ def load_program(path: Path) -> Traced:
 
 
 def trace_module(source: ModelSource, batch: tuple[Array, Array], rule: Rule, *, seed: int, directory: Path) -> Traced:
-    """Make the module, its initial weights drawn under `seed`, and trace its step on a batch like `batch`. Raises UserError."""
+    """Make the module, its initial weights drawn under `seed`, and trace its step on a batch like `batch`. Raises UserError.
+
+    A built-in model is traced without its weights, which are drawn when they are asked for: a quote of any size fits in memory.
+    """
     try:
         import torch
     except ImportError as error:
@@ -141,9 +158,12 @@ def trace_module(source: ModelSource, batch: tuple[Array, Array], rule: Rule, *,
     import repops
     from repops.tracing import TraceRefused
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        module, loss_fn, optimizer = source.parts or made_by(source, directory)
+    def make(device: str) -> tuple[Any, Any, Any]:
+        with torch.random.fork_rng(devices=[]), torch.device(device):
+            torch.manual_seed(seed)
+            return source.parts or made_by(source, directory)
+
+    module, loss_fn, optimizer = make("meta" if source.built_in else "cpu")
     inputs, targets = (torch.from_numpy(array) for array in batch)
     inputs, targets = (t.long() if t.dtype == torch.int32 else t for t in (inputs, targets))
     rates = None if rule.rates is None else [factor * optimizer.param_groups[0]["lr"] for factor in rule.rates]
@@ -162,9 +182,16 @@ def trace_module(source: ModelSource, batch: tuple[Array, Array], rule: Rule, *,
         raise UserError(f"the module cannot be traced: {where}{refused.what}", hint=refused.hint) from refused
     except Exception as error:
         raise UserError(f"the module does not run on a batch: {_told(error)}") from error
-    state = program.initial_state(module)
     kept = [entry.name for entry in program.graph.state if entry.kind != OPTIMIZER]
-    return Traced(program.graph, {name: np.array(state[name].numpy()) for name in kept})
+
+    def drawn(module: Any) -> dict[str, Array]:
+        state = program.initial_state(module)
+        return {name: np.array(state[name].numpy()) for name in kept}
+
+    if source.built_in:
+        return Traced(program.graph, lambda: drawn(make("cpu")[0]))
+    initial = drawn(module)
+    return Traced(program.graph, lambda: initial)
 
 
 def made_by(source: ModelSource, directory: Path) -> tuple[Any, Any, Any]:

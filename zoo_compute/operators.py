@@ -17,6 +17,7 @@ from zoo_compute.chain.events import scan
 from zoo_compute.chain.reads import Read, read_all
 from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.chain.snapshot import read_job, read_operator
+from zoo_compute.chain.tokens import address_of, token_at
 from zoo_compute.errors import ConfigError, NotFunded, Refusal, UserError
 from zoo_compute.home import CONFIG, DRAINING, HOT_KEY, PASSPHRASE
 from zoo_compute.ledger import job_account
@@ -94,11 +95,7 @@ class Operators:
 
     def token(self, address: str | None) -> str:
         """The payment token's address; ZEN by default. Raises UserError."""
-        if address is None or address.upper() == "ZEN":
-            return self._zen
-        if not is_address(address):
-            raise UserError(f"--token takes an address, not {address!r}")
-        return str(to_checksum_address(address))
+        return address_of(self.chain, address)
 
     # -- joining
 
@@ -119,7 +116,7 @@ class Operators:
         if known:
             number = int(known[-1].args["operator"])
         else:
-            self._check_zen(stake, "the stake")
+            self._check_held(self._zen, stake, "the stake")
             self._approve(self._zen, "registry", stake)
             say(f"registering with {format_amount(stake)} at stake")
             receipt = self.sender.send(self.chain.registry.register(address, gpu.id, vram_gb, stake, endpoint))
@@ -154,7 +151,7 @@ class Operators:
                 f"{expected[1]} on chain {expected[0]}"
             )
         stake = int(agreed.stake)
-        self._check_zen(stake, "the stake")
+        self._check_held(self._zen, stake, "the stake")
         self._approve(self._zen, "registry", stake)
         say(f"registering {agreed.owner} with {format_amount(stake)} at stake")
         receipt = self.sender.send(agreed.call(self.chain))
@@ -208,13 +205,12 @@ class Operators:
     # -- money
 
     def add_stake(self, number: int, amount: int) -> Receipt:
-        self._check_zen(amount, "the stake")
+        self._check_held(self._zen, amount, "the stake")
         self._approve(self._zen, "registry", amount)
         return self.sender.send(self.chain.registry.add_stake(number, amount))
 
     def deposit(self, number: int, token: str, amount: int) -> Receipt:
-        if token == self._zen:
-            self._check_zen(amount, "the deposit")
+        self._check_held(token, amount, "the deposit")
         self._approve(token, "registry", amount)
         return self.sender.send(self.chain.registry.deposit(number, token, amount))
 
@@ -269,12 +265,13 @@ class Operators:
         if binding.allowance(self.sender.address, spender) != amount:
             self.sender.send(binding.approve(spender, amount))
 
-    def _check_zen(self, amount: int, what: str) -> None:
-        held = self.chain.zen.balanceOf(self.sender.address)
-        if held < amount:
+    def _check_held(self, address: str, amount: int, what: str) -> None:
+        token = token_at(self.chain, address)
+        balance = self.chain.token(address).balanceOf(self.sender.address)
+        if balance < amount:
             raise NotFunded(
-                f"the account {self.sender.address} has {format_amount(held)}; {what} is {format_amount(amount)}",
-                hint=f"send it {format_amount(amount - held)}",
+                f"the account {self.sender.address} has {token.format(balance)}; {what} is {token.format(amount)}",
+                hint=f"send it {token.format(amount - balance)}",
             )
 
     # -- leaving

@@ -1,86 +1,109 @@
-"""What the user asked for: a configuration file (or its sections), and what the command line puts over it."""
+"""One way from what the user wrote to a checked job: a file, a mapping, a ComputeJob, and what is put over it."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from zoo_compute.amounts import parse_amount
 from zoo_compute.errors import UserError
 from zoo_compute.job import ComputeJob, JobError
 from zoo_compute.quote import check_budget, outline_terms
-from zoo_compute.sections import read_config
+from zoo_compute.sections import BUDGET, SECTIONS, DataSection, keys_of, read_config
 
 Config = str | Path | Mapping[str, Any] | ComputeJob
+Amount = str | int | float
+Data = str | Path | Mapping[str, Any]  # a path, or keys of the section
+
+PLACES = {field.name for field in fields(DataSection)} - {"heldout", "context"}  # each says alone where the data is
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A checked job and the most it may put in escrow (None: what its prices come to). budget in wei."""
+    """A checked job and the most it may put in escrow, as it was written (None: what its prices come to)."""
 
     job: ComputeJob
-    budget: int | None
+    most: str | int | float | None
+
+    @property
+    def budget(self) -> int | None:
+        """In the smallest unit of the job's token. Raises UserError."""
+        return None if self.most is None else self.job.token.parse(self.most, what="budget_max")
 
     def check_budget(self) -> None:
         """Raises BudgetTooSmall."""
-        if self.budget is not None:
-            check_budget(self.budget, outline_terms(self.job))
+        budget = self.budget
+        if budget is not None and budget < self.job.escrow:
+            check_budget(budget, outline_terms(self.job), self.job.token)
 
 
-def plan_of(config: Config, max_budget: str | int | float | None = None, data: str | Path | None = None) -> Plan:
+def plan_of(
+    config: Config | None = None, max_budget: Amount | None = None, data: Data | None = None, **sections: Any
+) -> Plan:
     """Read and check. Prices named in `market` stand, and the budget is held against them; without them they follow from it.
 
-    max_budget: whole ZEN, in place of the configuration's budget_max. data: a path in place of the configuration's.
+    A ComputeJob with nothing put over it stays the object it is. max_budget: whole tokens, in place of the configuration's
+    budget_max. data: a path in place of the configuration's, or keys of its section. sections: each a mapping whose keys
+    are put over those of the configuration's section; `model` takes the place of the configuration's.
     Raises JobError, with the file's name where there is one.
     """
+    over = {name: section for name, section in sections.items() if section is not None}
+    if data is not None:
+        over["data"] = _data(data)
+    if max_budget is not None:
+        over[BUDGET] = max_budget
+    if config is None and not over:
+        raise JobError("no job is given", hint="give a file, a ComputeJob, or the sections `model` and `training`")
     if isinstance(config, ComputeJob):
-        return _plan(_sections_of(config), config.directory, max_budget, data)
-    if isinstance(config, Mapping):
-        return _plan(dict(config), Path(), max_budget, data)
+        if not over:
+            return Plan(config, config.budget_max)
+        return _plan(config.sections, config.directory, over)
+    if config is None or isinstance(config, Mapping):
+        return _plan(config or {}, Path(), over)
     path = Path(config).expanduser()
     try:
-        return _plan(read_config(path), path.parent, max_budget, data)
+        return _plan(read_config(path), path.parent, over)
     except UserError as error:
         raise JobError(
             str(error) if str(error).startswith(str(path)) else f"{path}: {error}", hint=error.hint
         ) from error
 
 
-def _plan(given: Any, directory: Path, max_budget: str | int | float | None, data: str | Path | None) -> Plan:
-    if not isinstance(given, dict):
+def _plan(given: Any, directory: Path, over: Mapping[str, Any]) -> Plan:
+    if not isinstance(given, Mapping):
         ComputeJob.from_dict(given)  # raises: says what is expected
-    given = copy.copy(given)
-    if max_budget is not None:
-        given["budget_max"] = max_budget
-    if data is not None:
-        section = given.get("data") or {}
-        if not isinstance(section, Mapping):
-            ComputeJob.from_dict(given)
-        given["data"] = {**section, "path": str(Path(data).expanduser().resolve()), "paths": [], "arrays": None}
-    market = given.get("market")
-    budget_text = given.get("budget_max")
-    if budget_text is None or not isinstance(market, Mapping) or market.get("max_price") is None:
-        job = ComputeJob.from_dict(given, directory=directory)
-        return Plan(job, None if budget_text is None else parse_amount(budget_text, what="budget_max"))
-    budget = parse_amount(budget_text, what="budget_max")
-    del given["budget_max"]
-    return Plan(ComputeJob.from_dict(given, directory=directory), budget)
+    said = {**given, **{name: _put_over(name, given.get(name), keys) for name, keys in over.items()}}
+    market, most = keys_of("market", said.get("market")), said.get(BUDGET)
+    if most is not None and isinstance(market, Mapping) and market.get("max_price") is not None:
+        del said[BUDGET]  # held against the prices by `Plan.check_budget`, so that a quote can say what is short
+    plan = Plan(ComputeJob.from_dict(said, directory=directory), most)
+    if plan.job.known_token is not None:
+        _ = plan.budget  # refuse what is no amount now
+    return plan
 
 
-def _sections_of(job: ComputeJob) -> dict[str, Any]:
-    """The sections a ComputeJob was made of."""
-    checkpoint = job.checkpoint_config
-    sections = {
-        "model": job.model_config,
-        "data": job.data_config,
-        "training": job.training_config,
-        "market": job.market_config,
-        "limits": job.limits_config,
-        "aggregation": job.aggregation_config,
-        "checkpoint": checkpoint if isinstance(checkpoint, Mapping) or checkpoint is None else vars(checkpoint),
-        "budget_max": job.budget_max,
-    }
-    return {key: value for key, value in sections.items() if value is not None}
+def _put_over(name: str, given: Any, over: Any) -> Any:
+    """A section with the keys of `over` in place of its own."""
+    given, over = (keys_of(name, section) for section in (given, over))
+    if name not in SECTIONS or name == "model" or not isinstance(given, Mapping) or not isinstance(over, Mapping):
+        return over
+    if name == "data" and over.keys() & PLACES:
+        given = {key: value for key, value in given.items() if key not in PLACES}
+    return {**given, **over}
+
+
+def _data(data: Data) -> Mapping[str, Any]:
+    """Keys of `data:`, whose paths are relative to where the caller is, not to the configuration."""
+    if isinstance(data, (str, Path)):
+        return {"path": _absolute(data)}
+    said = {**data}
+    if isinstance(said.get("path"), (str, Path)):
+        said["path"] = _absolute(said["path"])
+    if isinstance(said.get("paths"), list):
+        said["paths"] = [_absolute(path) for path in said["paths"]]
+    return said
+
+
+def _absolute(path: Any) -> Any:
+    return str(Path(path).expanduser().resolve()) if isinstance(path, (str, Path)) and str(path) else path

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from zoo_compute.chain.history import History
 from zoo_compute.chain.sender import Receipt
 from zoo_compute.chain.snapshot import read_job
+from zoo_compute.chain.tokens import token_at
 from zoo_compute.chain.views import JobState, JobView
 from zoo_compute.errors import Retryable, UserError
 from zoo_compute.ledger import Account, job_account
@@ -63,7 +64,8 @@ class Job:
         self._client.use_peers()
         account = self._account(view)
         spent = account.paid + account.fee
-        return progress_of(view, spent=spent, due=account.committed, losses=self._losses.losses(view))
+        losses, token = self._losses.losses(view), token_at(self._client.chain, view.token)
+        return progress_of(view, spent=spent, due=account.committed, losses=losses, token=token)
 
     def holders(self) -> list[int]:
         """Operators whose stores hold the job's program, data and weights: with some, the submitter may stop serving them."""

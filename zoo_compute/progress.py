@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from zoo_compute.amounts import format_amount, format_seconds
+from zoo_compute.amounts import ZEN, Token, format_seconds
 from zoo_compute.chain.views import ClaimState, JobState, JobView, LotPhase
 from zoo_compute.errors import ZooError
 from zoo_compute.records import MAX_BUNDLE_BYTES, BadRecord, Bundle
@@ -48,6 +48,7 @@ class Progress:
     waiting_for: str
     block: int
     now: int
+    token: Token = ZEN
 
     @property
     def over(self) -> bool:
@@ -91,7 +92,7 @@ class Progress:
             parts.append(f"rolled back {self.rollbacks} time{'s' * (self.rollbacks > 1)}")
         if self.loss is not None:
             parts.append(f"loss {self.loss:.4f}")
-        parts.append(f"spent {format_amount(self.spent, places=3)} + {format_amount(self.due, places=3)} due")
+        parts.append(f"spent {self.token.format(self.spent, places=3)} + {self.token.format(self.due, places=3)} due")
         if self.nodes:
             parts.append(f"{len(self.nodes)} node{'s' * (len(self.nodes) > 1)}")
         if self.waiting_for:
@@ -140,7 +141,9 @@ def _losses_in(data: bytes, job: int) -> dict[int, float]:
     return {r.slot: r.loss[1] for r in bundle.results if r.loss[1] is not None} if bundle.job == job else {}
 
 
-def progress_of(view: JobView, *, spent: int, due: int, losses: Sequence[float | None] = ()) -> Progress:
+def progress_of(
+    view: JobView, *, spent: int, due: int, losses: Sequence[float | None] = (), token: Token = ZEN
+) -> Progress:
     """What a view says, put together. Pure."""
     run = view.run
     terms = view.terms
@@ -169,6 +172,7 @@ def progress_of(view: JobView, *, spent: int, due: int, losses: Sequence[float |
         waiting_for=waiting_for(view),
         block=view.block,
         now=view.now,
+        token=token,
     )
 
 

@@ -7,14 +7,23 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from repops.profile import Profile
-from zoo_compute.amounts import format_amount
+from zoo_compute.amounts import ZEN, Token
 from zoo_compute.compression import packed_bits
 from zoo_compute.errors import UserError
-from zoo_compute.job import ComputeJob, Prices
+from zoo_compute.job import ComputeJob
 from zoo_compute.manifest import Manifest
+from zoo_compute.prices import Prices
 from zoo_compute.rounds import tokens_of
 from zoo_compute.spec import params
 from zoo_compute.spec.params import Preset, Terms
+
+AMOUNTS = {
+    "escrow", "at_reserve", "expected", "per_gpu_hour", "per_million_tokens", "per_pflop", "per_pflop_day", "fee", "lock_slot",
+    "lock_aggregator",
+}  # fmt: skip
+PFLOP = 10**15
+DAY_S = 86_400
+DEAR = 10  # times what the work is worth, from which on a quote says so
 
 
 class BudgetTooSmall(UserError):
@@ -23,7 +32,11 @@ class BudgetTooSmall(UserError):
 
 @dataclass(frozen=True)
 class Quote:
-    """All amounts in wei, all durations in seconds."""
+    """All amounts in the smallest unit of `token`, all durations in seconds.
+
+    expected: what is paid when every seat clears at the first reserve. The market may pay less (the price of the first bid that
+    did not win) or, after re-openings, more, up to `escrow`. The prices per unit of work are of `expected`.
+    """
 
     rounds: int
     slots: int
@@ -35,8 +48,15 @@ class Quote:
     flops: int
     update_bytes: int  # about what one slot-round sends
     checkpoint_bytes: int  # what a node fetches of its parameters where it makes no checkpoint itself
+    checkpoint_every_steps: int  # of a slot: checkpoints at so many steps outlive the job, and the last
     escrow: int  # taken at posting: the worst case
     at_reserve: int  # paid when every seat clears at the first reserve
+    expected: int  # the same, under the name that the prices per unit of work go by
+    gpu_hours: float  # of the reference GPU (spec/params.py, REFERENCE_GPU)
+    per_gpu_hour: int
+    per_million_tokens: int
+    per_pflop: int
+    per_pflop_day: int
     fee: int  # the treasury's part of the worst case
     lock_slot: int
     lock_aggregator: int
@@ -47,11 +67,12 @@ class Quote:
     round_longest_s: int
     window_s: int  # of a payment in ZEN
     longest_s: int
+    warnings: list[str]
+    token: Token
 
     def to_dict(self) -> dict[str, Any]:
-        """For scripts: amounts as decimal strings in wei, the rest as numbers."""
-        amounts = {"escrow", "at_reserve", "fee", "lock_slot", "lock_aggregator"}
-        return {key: str(value) if key in amounts else value for key, value in asdict(self).items()}
+        """For scripts: amounts as decimal strings of the smallest unit, the rest as numbers."""
+        return {key: str(value) if key in AMOUNTS else value for key, value in asdict(self).items()}
 
 
 def terms_of(manifest: Manifest, work_root: bytes, prices: Prices, token: str) -> Terms:
@@ -106,6 +127,11 @@ def quote(job: ComputeJob, preset: Preset) -> Quote:
     round_longest_s = 2 * terms.slot_s + terms.aggregate_s
     graph = job.traced.graph
     exchanged = [graph.nodes[e.before].elements for e in graph.state if e.name in graph.exchanged]
+    expected, flops, tokens = (
+        at_reserve(terms),
+        job.flops * terms.rounds * terms.slots,
+        steps * tokens_of(graph, manifest.batch_size),
+    )
     window_s = params.window_s(preset, terms.reexecute_s, params.windows(terms, preset.window_value))
     return Quote(
         rounds=terms.rounds,
@@ -114,12 +140,19 @@ def quote(job: ComputeJob, preset: Preset) -> Quote:
         inner_steps=manifest.inner_steps,
         parameters=job.profile.parameters,
         steps=steps,
-        tokens=steps * tokens_of(graph, manifest.batch_size),
-        flops=job.flops * terms.rounds * terms.slots,
+        tokens=tokens,
+        flops=flops,
         update_bytes=math.ceil(sum(packed_bits(each, manifest.compression) for each in exchanged) / 8),
         checkpoint_bytes=4 * sum(exchanged),
+        checkpoint_every_steps=manifest.keep_every * manifest.inner_steps,
         escrow=params.escrow(terms),
-        at_reserve=at_reserve(terms),
+        at_reserve=expected,
+        expected=expected,
+        gpu_hours=params.gpu_seconds(flops) / 3_600,
+        per_gpu_hour=expected * 3_600 * params.REFERENCE_FLOPS // flops,
+        per_million_tokens=expected * 10**6 // tokens,
+        per_pflop=expected * PFLOP // flops,
+        per_pflop_day=expected * PFLOP * DAY_S // flops,
         fee=params.fee_of(params.escrow(terms)),
         lock_slot=params.lock_per_slot(terms),
         lock_aggregator=params.aggregator_lock(terms),
@@ -130,7 +163,34 @@ def quote(job: ComputeJob, preset: Preset) -> Quote:
         round_longest_s=round_longest_s,
         window_s=window_s,
         longest_s=auction_s * attempts + preset.ready_window_s + terms.rounds * round_longest_s + window_s,
+        warnings=[*_narrow(prices, job.token), *_dear(expected, flops, job.token)],
+        token=job.token,
     )
+
+
+def _narrow(prices: Prices, token: Token) -> list[str]:
+    """A market that cannot find a price."""
+    pairs = (
+        ("slot-round", "", prices.reserve, prices.max_price),
+        ("aggregation", "aggregator_", prices.aggregator_reserve, prices.aggregator_max_price),
+    )
+    return [
+        f"the reserve of a{'n' * (what[0] == 'a')} {what} equals its maximum, {token.format(most)}: where nobody bids against a "
+        f"node, it is paid all of that, and a re-opened auction cannot offer more; set market.{name}reserve lower, or raise the maximum"
+        for what, name, reserve, most in pairs
+        if reserve == most
+    ]
+
+
+def _dear(expected: int, flops: int, token: Token) -> list[str]:
+    """A price that pays for turning up rather than for work; ZEN alone has a reference price."""
+    worth = params.reference_price(flops)
+    if token.symbol != ZEN.symbol or expected < DEAR * worth:
+        return []
+    return [
+        f"this work is worth {token.format(worth)} at the reference price, but operators ask for a slot-round, however small: "
+        "fewer rounds with more inner_steps cost less"
+    ]
 
 
 def at_reserve(terms: Terms) -> int:
@@ -138,23 +198,18 @@ def at_reserve(terms: Terms) -> int:
     return (terms.reserve * terms.slots + terms.aggregator_reserve) * terms.rounds
 
 
-def check_budget(budget: int, terms: Terms) -> None:
+def check_budget(budget: int, terms: Terms, token: Token = ZEN) -> None:
     """Refuse a budget below the worst case, before anything is sent. Raises BudgetTooSmall with both numbers."""
-    held, least = params.escrow(terms), at_reserve(terms)
-    if budget >= held:
+    most, least = params.escrow(terms), at_reserve(terms)
+    if budget >= most:
         return
     if budget < least:
         raise BudgetTooSmall(
-            f"the budget of {format_amount(budget)} is below the reserve: {terms.rounds} rounds of {terms.slots} slots cost "
-            f"{format_amount(least)} at the first reserve, and {format_amount(held)} at most",
-            hint=f"give --max-budget {exact(held)}, or lower rounds, slots or the market's prices",
+            f"the budget of {token.format(budget)} is below the reserve: {terms.rounds} rounds of {terms.slots} slots cost "
+            f"{token.format(least)} at the first reserve, and {token.format(most)} at most",
+            hint=f"give --max-budget {token.exact(most)}, or lower rounds, slots or the market's prices",
         )
     raise BudgetTooSmall(
-        f"the budget of {format_amount(budget)} is below the worst case of {format_amount(held)}, which is held in escrow",
-        hint=f"give --max-budget {exact(held)} (what is not spent comes back), or lower the market's maximum prices",
+        f"the budget of {token.format(budget)} is below the worst case of {token.format(most)}, which is held in escrow",
+        hint=f"give --max-budget {token.exact(most)} (what is not spent comes back), or lower the market's maximum prices",
     )
-
-
-def exact(units: int) -> str:
-    """An amount as `parse_amount` reads it back, without loss."""
-    return format_amount(units, "", places=18).replace(",", "")

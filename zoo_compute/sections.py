@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 import yaml
 
 from repops.fields import BadField, between, nearest, read
+from zoo_compute.amounts import MAX_DECIMALS
+from zoo_compute.arguments import checks_arguments
 from zoo_compute.clocks import Clocks
-from zoo_compute.manifest import MAX_CARRY, POLICIES, Aggregation, Compression, JobError, Outer
+from zoo_compute.manifest import MAX_CARRY, POLICIES, Aggregation, Compression, JobError, Outer, refusals_told
 from zoo_compute.models import RULE, GPTSection
-from zoo_compute.spec.params import MAX_DEPTH
+from zoo_compute.spec.params import MAX_DEPTH, MAX_ROUNDS
 
 MAX_CONFIG_BYTES = 1024 * 1024
 LONGEST_SEGMENT = 10  # steps, unless a job says otherwise: a dispute replays one segment
@@ -23,6 +26,7 @@ LONGEST_SEGMENT = 10  # steps, unless a job says otherwise: a dispute replays on
 class DataSection:
     """`data:` text files or directories, or one .npz or .safetensors file of arrays; paths are relative to the configuration.
 
+    dataset: in place of a path, the name or the number of a dataset of the network (`zoo dataset list`).
     heldout: examples not trained on. context: tokens an example of text has, where the model's options do not say it.
     arrays: from Python, in place of a path.
     """
@@ -32,6 +36,11 @@ class DataSection:
     heldout: int = 128
     context: int | None = None
     arrays: dict | None = None
+    dataset: str | int | None = None
+
+    def __post_init__(self) -> None:
+        if self.dataset is not None and (self.path or self.paths or self.arrays is not None):
+            raise BadField("data: dataset excludes path, paths and arrays; give one of them")
 
 
 @dataclass(frozen=True)
@@ -119,13 +128,21 @@ class AggregationSection:
 
 @dataclass(frozen=True)
 class MarketSection:
-    """`market:` prices per slot-round, and per round for the aggregator, in ZEN as decimal text."""
+    """`market:` prices per slot-round, and per round for the aggregator, as decimal text of whole tokens.
+
+    token: ZEN, or the address of another one. decimals: of that one, where no chain is there to ask (a quote without a network).
+    """
 
     reserve: str | float | None = None
     max_price: str | float | None = None
     aggregator_reserve: str | float | None = None
     aggregator_max_price: str | float | None = None
     token: str = "ZEN"
+    decimals: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.decimals is not None:
+            between("market.decimals", self.decimals, 0, MAX_DECIMALS)
 
 
 @dataclass(frozen=True)
@@ -154,12 +171,14 @@ class LimitsSection:
         return Clocks(*(want if own is None else own for own, want in zip(given, wanted, strict=True)))
 
 
+@checks_arguments
 @dataclass(frozen=True)
 class CheckpointConfig:
     """`checkpoint:` which checkpoints are kept, where, and on how many stores.
 
     A checkpoint is made at the end of every round, that is every `inner_steps` steps; `interval` counts steps of a slot
-    and says which of them outlive the job: every `interval / inner_steps`-th, and always the last. 0 keeps all.
+    and says which of them outlive the job: that of the first round to end at or after `interval` steps, every so many
+    rounds, and always the last. 0 keeps all. A quote says what it comes to (`checkpoint_every_steps`).
     """
 
     interval: int = 0
@@ -167,20 +186,24 @@ class CheckpointConfig:
     redundancy: int = 2
 
     def __post_init__(self) -> None:
-        between("checkpoint.interval", self.interval, 0, 10**10)
-        between("checkpoint.redundancy", self.redundancy, 1, 256)
-        if self.storage != "ipfs":
-            raise BadField(f"checkpoint.storage: expected 'ipfs' (embedded or a daemon), got {self.storage!r}")
+        with refusals_told():
+            between("checkpoint.interval", self.interval, 0, 10**10)
+            between("checkpoint.redundancy", self.redundancy, 1, 256)
+            if self.storage != "ipfs":
+                raise BadField(f"checkpoint.storage: expected 'ipfs' (embedded or a daemon), got {self.storage!r}")
 
     def every_rounds(self, inner_steps: int) -> int:
-        """Keep the checkpoint of every n-th round. Raises BadField when no round ends at `interval`."""
-        if self.interval % inner_steps:
-            below = max(1, self.interval // inner_steps) * inner_steps
-            raise BadField(
-                f"checkpoint.interval: {self.interval} steps is no multiple of training.inner_steps = {inner_steps}, "
-                f"where rounds end; use {below} or {below + inner_steps}"
-            )
-        return max(1, self.interval // inner_steps)
+        """Keep the checkpoint of every n-th round."""
+        return min(MAX_ROUNDS, max(1, -(-self.interval // inner_steps)))
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2's numbers, which are JSON's: 1e-3 is one. To YAML 1.1 it is text."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), [*"-+0123456789"]
+)
 
 
 def read_config(path: Path) -> Any:
@@ -188,7 +211,7 @@ def read_config(path: Path) -> Any:
     try:
         if path.stat().st_size > MAX_CONFIG_BYTES:
             raise JobError(f"{path}: larger than a configuration should be ({MAX_CONFIG_BYTES} bytes)")
-        return yaml.safe_load(path.read_text("utf-8"))
+        return yaml.load(path.read_text("utf-8"), _Loader)
     except OSError as error:
         raise JobError(f"{path}: cannot be read ({error.strerror})") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -205,16 +228,24 @@ SECTIONS: dict[str, type] = {
     "limits": LimitsSection,
     "checkpoint": CheckpointConfig,
 }
+BUDGET = "budget_max"  # beside the sections
 
 
-def read_section(name: str, given: Mapping[str, Any] | None) -> Any:
+def read_section(name: str, given: object) -> Any:
     """Read one section; a key that belongs to another section is told so."""
     return read(SECTIONS[name], own_keys(name, given), name)
 
 
-def own_keys(name: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The section as it is, after refusing keys that belong elsewhere."""
-    given = {} if given is None else given
+def keys_of(name: str, given: Any) -> Any:
+    """A section's keys: none where it is absent, those of its class where it is an object."""
+    if given is None and name in SECTIONS:
+        return {}
+    return vars(given) if name in SECTIONS and isinstance(given, SECTIONS[name]) else given
+
+
+def own_keys(name: str, given: object) -> Mapping[str, Any]:
+    """The section's keys as they are, after refusing those that belong elsewhere."""
+    given = keys_of(name, given)
     if not isinstance(given, Mapping):
         raise BadField(f"{name}: expected a mapping, got {given!r}")
     own = {f.name for f in fields(SECTIONS[name])}

@@ -19,13 +19,13 @@ from repops import backend, files
 from repops.commitments import state_root
 from repops.graph import STEP
 from zoo_compute import data as texts
-from zoo_compute import home
-from zoo_compute.amounts import format_amount, format_count
+from zoo_compute import home, permits
+from zoo_compute.amounts import Token, format_count
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain.bindings.task_registry import Terms as PostedTerms
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.views import JobState
-from zoo_compute.errors import NotFunded, TokenRefusal, UserError
+from zoo_compute.errors import BareRevert, NotFunded, Retryable, TokenRefusal, UserError
 from zoo_compute.job import ComputeJob
 from zoo_compute.manifest import Manifest
 from zoo_compute.merging import Merge
@@ -64,19 +64,15 @@ class Prepared:
     manifest: Manifest
     cid: str
     terms: Terms
+    token: Token
 
     @property
     def escrow(self) -> int:
         return params.escrow(self.terms)
 
 
-def token_of(job: ComputeJob, chain: Chain) -> str:
-    """The address of the job's payment token."""
-    return chain.network.contracts["zen"] if job.market.token == "ZEN" else job.market.token
-
-
 def prepare(
-    job: ComputeJob, token: str, store: Store, *, weights: Path | None = None, merge: Merge | None = None, say: Say
+    job: ComputeJob, store: Store, *, weights: Path | None = None, merge: Merge | None = None, say: Say
 ) -> Prepared:
     """Cut the data, trace the module, store and pin all files. Raises UserError, StoreError.
 
@@ -104,7 +100,8 @@ def prepare(
     _try_first_step(job, manifest, dataset, given or job.traced.initial or {})
     cid = store.add(manifest.to_bytes(), pin=True)
     assert digest_of(cid) == manifest.digest, "a manifest is one raw block"
-    return Prepared(manifest, cid, terms_of(manifest, work_of(manifest, job.traced.graph).root, job.prices, token))
+    work_root = work_of(manifest, job.traced.graph).root
+    return Prepared(manifest, cid, terms_of(manifest, work_root, job.prices, job.token.address), job.token)
 
 
 def _dataset(job: ComputeJob, say: Say) -> texts.Dataset:
@@ -120,7 +117,7 @@ def _dataset(job: ComputeJob, say: Say) -> texts.Dataset:
             if job.arrays is not None:
                 dataset = texts.prepare_arrays(job.arrays, **sizes)
             else:
-                dataset = texts.prepare_text(job.data_paths(), job.context, **sizes)
+                dataset = texts.prepare_text(job.text, job.context, **sizes)
         except UserError:
             raise
         except ValueError as error:
@@ -160,23 +157,25 @@ def _weights(path: Path, say: Say) -> dict[str, Any]:
     return {name: array for name, array in state.items() if not name.startswith(OUTER)}
 
 
-def check_funds(chain: Chain, account: str, token: str, escrow: int) -> None:
+def check_funds(chain: Chain, account: str, token: Token, escrow: int) -> None:
     """Refuse an account that cannot pay, before anything is stored or sent. Raises NotFunded, UserError."""
-    if not chain.tasks.is_allowed(token):
-        raise UserError(f"the network takes no payment in {token}", hint="leave market.token away to pay in ZEN")
-    held = chain.token(token).balanceOf(account)
-    symbol = "ZEN" if token == chain.network.contracts["zen"] else "of the payment token"
-    if held < escrow:
+    if not chain.tasks.is_allowed(token.address):
+        raise UserError(
+            f"the network takes no payment in {token.symbol} ({token.address})",
+            hint="`zoo network show` lists what it takes; whoever governs it allows another with `zoo network allow`",
+        )
+    balance = chain.token(token.address).balanceOf(account)
+    if balance < escrow:
         raise NotFunded(
-            f"the account {account} has {format_amount(held, symbol)}; the job's escrow is {format_amount(escrow, symbol)}",
-            hint=f"send it {format_amount(escrow - held, symbol)}, or lower the budget",
+            f"the account {account} has {token.format(balance)}; the job's escrow is {token.format(escrow)}",
+            hint=f"send it {token.format(escrow - balance)}, or lower the budget",
         )
     if chain.coin(account) == 0:
         raise NotFunded(f"the account {account} has no coin for gas", hint="send it some of the chain's native coin")
 
 
 def post(sender: Sender, prepared: Prepared, *, again: bool = False, say: Say) -> int:
-    """Approve exactly the escrow and post; the job's number. Running it again after a crash finds what was sent.
+    """Post, with a signed allowance or after approving exactly the escrow; the job's number. Running it again after a crash finds what was sent.
 
     Raises AlreadyPosted when this job was posted before and `again` is not set.
     """
@@ -193,24 +192,66 @@ def post(sender: Sender, prepared: Prepared, *, again: bool = False, say: Say) -
             say("an earlier run had posted it already")
             record.write({**known, "job": job})
             return job
-        token, tasks = chain.token(prepared.terms.token), chain.network.contracts["tasks"]
-        # An exact allowance makes a second post by mistake impossible: the first one uses it up.
-        if token.allowance(sender.address, tasks) != prepared.escrow:
-            if job := _posted(sender, prepared, known["since"]):
-                record.write({**known, "job": job})
-                return job
-            say(f"approving {format_amount(prepared.escrow)}")
-            sender.send(token.approve(tasks, prepared.escrow))
-        say("posting the job")
-        try:
-            receipt = sender.send(chain.tasks.post(PostedTerms(**asdict(prepared.terms))))
-            job = int(receipt.event("JobPosted").args["job"])
-        except TokenRefusal:
-            found = _posted(sender, prepared, known["since"])  # mined between the look above and the sending
-            if found is None:
-                raise
-            job = found
+        job = _post_permitted(sender, prepared, record, known, say)
+        if job is None:
+            job = _post_approved(sender, prepared, known["since"], say)
         record.write({**known, "job": job})
+        return job
+
+
+def _post_permitted(sender: Sender, prepared: Prepared, record: _Record, known: dict[str, Any], say: Say) -> int | None:
+    """Post in one transaction, with a signed allowance; None where token or account cannot.
+
+    What is signed is written down before it is sent. Run again after a crash, this makes the very same transaction, which the
+    sender recognises; and its permit counts once, whatever is mined when: a second post by mistake is impossible.
+    """
+    address, tasks = prepared.terms.token, sender.chain.network.contracts["tasks"]
+    given = known.get("permit")
+    if given is None:
+        if sender.chain.token(address).allowance(sender.address, tasks) >= prepared.escrow:
+            return None  # there already: a permit that fails would go unnoticed
+        terms = permits.terms_now(sender, address)
+        if terms is None:
+            return None
+        if job := _posted(sender, prepared, known["since"]):  # mined between the look before and the token's nonce
+            return job
+        known["permit"] = terms.to_dict()
+        record.write(known)
+    else:
+        terms = permits.Terms(**given)
+    permit = permits.signed(sender, address, tasks, prepared.escrow, terms)
+    if permit is None:
+        return None
+    say("posting the job")
+    try:
+        receipt = sender.send(sender.chain.tasks.post_permitted(PostedTerms(**asdict(prepared.terms)), *permit))
+    except (TokenRefusal, BareRevert):  # used up, too late, or not of this kind
+        job = _posted(sender, prepared, known["since"])
+        if job is None and permits.is_open(sender, address, tasks, prepared.escrow, permit):
+            raise Retryable(
+                "an earlier try to post this job is on its way, and not mined yet", hint="run the same command again"
+            ) from None
+        return job
+    return int(receipt.event("JobPosted").args["job"])
+
+
+def _post_approved(sender: Sender, prepared: Prepared, since: int, say: Say) -> int:
+    """Approve exactly the escrow, then post."""
+    token, tasks = sender.chain.token(prepared.terms.token), sender.chain.network.contracts["tasks"]
+    # An exact allowance makes a second post by mistake impossible: the first one uses it up.
+    if token.allowance(sender.address, tasks) != prepared.escrow:
+        if job := _posted(sender, prepared, since):
+            return job
+        say(f"approving {prepared.token.format(prepared.escrow)}")
+        sender.send(token.approve(tasks, prepared.escrow))
+    say("posting the job")
+    try:
+        receipt = sender.send(sender.chain.tasks.post(PostedTerms(**asdict(prepared.terms))))
+        return int(receipt.event("JobPosted").args["job"])
+    except (TokenRefusal, BareRevert):
+        job = _posted(sender, prepared, since)  # mined between the look above and the sending
+        if job is None:
+            raise
         return job
 
 
@@ -233,7 +274,7 @@ def _posted(sender: Sender, prepared: Prepared, since: int) -> int | None:
 
 
 class _Record:
-    """What this machine knows of one submission: {"since": block, "manifest": CID, "job": number once posted}."""
+    """What this machine knows of one submission: {"since": block, "manifest": CID, "permit": what was signed, "job": number once posted}."""
 
     def __init__(self, sender: Sender, prepared: Prepared) -> None:
         network = sender.chain.network

@@ -6,14 +6,19 @@ trainer.train("model.safetensors")
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from repops.fields import BadField
+from zoo_compute.arguments import check_names, checks_arguments, names_of
+from zoo_compute.datasets import is_name
 from zoo_compute.errors import UserError
 from zoo_compute.job import ComputeJob
+from zoo_compute.models.presets import MODELS, preset, sized
+from zoo_compute.sections import BUDGET, SECTIONS, keys_of
+from zoo_compute.spec.params import MAX_ROUNDS
 
 if TYPE_CHECKING:
     from zoo_compute.client import Client
@@ -21,75 +26,58 @@ if TYPE_CHECKING:
     from zoo_compute.progress import Progress
     from zoo_compute.quote import Quote
 
-# Byte-level decoders; sizes are of the parameters with a vocabulary of 256.
-MODELS: dict[str, dict[str, Any]] = {
-    "gpt-100k": {"layers": 2, "heads": 2, "width": 64, "context": 64},
-    "gpt-1m": {"layers": 4, "heads": 4, "width": 128, "context": 128},
-    "gpt-10m": {"layers": 6, "heads": 6, "width": 384, "context": 256},
-    "gpt-85m": {"layers": 12, "heads": 12, "width": 768, "context": 512},
-    "gpt-300m": {"layers": 24, "heads": 16, "width": 1024, "context": 1024},
-}
-TRAINING: dict[str, Any] = {"batch_size": 8, "inner_steps": 50}
-LEARNING_RATE = 1e-3  # of the built-in models
+BATCH = 8
+LEARNING_RATE = 1e-3  # of a built-in model that has no name
+ROUNDS = 100  # that a budget of tokens is cut into, while a round has LEAST_STEPS to MOST_STEPS inner steps
+LEAST_STEPS, MOST_STEPS = 30, 500  # DiLoCo's own is 500 (Douillard et al. 2023)
 
 
+@checks_arguments
 class DistributedTrainer:
     """Train `model` on `dataset` with `nodes` slots until about `budget_tokens` tokens were seen.
 
-    model: the name of a built-in configuration, FILE.py:FUNCTION that returns (module, loss, optimizer), or a `model:` section.
-    dataset: text files or folders, or one file of arrays. training: keys of the `training:` section over the defaults.
-    max_budget: whole ZEN. Every other argument is the Client's.
+    model: a name (`zoo_compute.models.presets`), FILE.py:FUNCTION that returns (module, loss, optimizer), or a `model:` section.
+    dataset: text files or folders, one file of arrays, or a mapping of arrays; else the name or number of a dataset of the
+    network. max_budget: whole tokens.
+    Every other section of a job's file is a parameter too: training, compression, aggregation, market, limits, checkpoint, data
+    (heldout, context). All others are the Client's.
+
+    budget_tokens becomes rounds and inner steps; the batch stays. A job gets about 100 rounds. Where these would have less
+    than 30 inner steps, rounds are fewer; where they would have more than 500, rounds are more; and where rounds would be more
+    than a job may have (10,000), they are longer. `training={"rounds": ..., "inner_steps": ...}` wins; with one of them given,
+    the other follows. Without a context (arrays that are no tokens), examples count for tokens.
     """
 
     def __init__(
         self,
         model: str | Mapping[str, Any],
-        dataset: str | Path | list[str] | list[Path],
+        dataset: str | int | Path | Sequence[str | Path] | Mapping[str, Any],
         nodes: int,
         budget_tokens: float,
         *,
         max_budget: str | int | float | None = None,
-        training: Mapping[str, Any] | None = None,
-        market: Mapping[str, Any] | None = None,
-        limits: Mapping[str, Any] | None = None,
-        checkpoint: Mapping[str, Any] | None = None,
         client: Client | None = None,
-        **client_options: Any,
+        **others: Any,
     ) -> None:
-        section = _section(model) if isinstance(model, str) else dict(model)
-        built_in = not section.keys() & {"module", "program"}
-        rule = {
-            **TRAINING,
-            **({"learning_rate": LEARNING_RATE} if built_in else {}),
-            **(training or {}),
-            "slots": nodes,
-        }
-        rule.setdefault("rounds", _rounds(budget_tokens, section, rule))
-        if max_budget is None and not (market or {}).get("max_price"):
-            raise UserError(
-                "no budget given",
-                hint="give max_budget (ZEN), or market={'max_price': ...}; `zoo quote` helps to choose",
-            )
-        paths: list[str | Path] = [dataset] if isinstance(dataset, (str, Path)) else [*dataset]
-        for path in paths:
-            if not Path(path).expanduser().exists():
-                raise UserError(
-                    f"no data at {path}", hint="`dataset` is a text file or a folder of text, or a list of them"
-                )
+        from zoo_compute.client import Client
+
+        check_names("DistributedTrainer", others, [*names_of(type(self)), *SECTIONS, *names_of(Client)])
+        given = {name: keys_of(name, others.pop(name)) for name in SECTIONS if others.get(name) is not None}
+        if client is not None and others:
+            raise UserError(f"give a client, or what one is made of ({', '.join(others)}), not both")
+        section, learning_rate = _section(model)
+        data = {**_data(dataset), **given.get("data", {})}
+        rule = {"batch_size": BATCH, "slots": nodes, **given.get("training", {})}
+        if not section.keys() & {"module", "program"}:
+            rule.setdefault("learning_rate", learning_rate)
+        if rule["slots"] != nodes:
+            raise UserError(f"training.slots is {rule['slots']!r}, nodes is {nodes!r}", hint="give nodes alone")
+        context = data.get("context") or section.get("context", 1)
+        rule |= _pace(budget_tokens, context, rule)
         self.job_description = ComputeJob.from_dict(
-            {
-                "model": section,
-                "data": {"paths": [str(Path(path).expanduser().resolve()) for path in paths]},
-                "training": rule,
-                **{
-                    name: dict(value)
-                    for name, value in (("market", market), ("limits", limits), ("checkpoint", checkpoint))
-                    if value is not None
-                },
-                **({} if max_budget is None else {"budget_max": max_budget}),
-            }
+            {**given, "model": section, "data": data, "training": rule, BUDGET: max_budget}
         )
-        self._client, self._options = client, client_options
+        self._client, self._options = client, others
         self.job: Job | None = None
 
     @property
@@ -104,41 +92,77 @@ class DistributedTrainer:
         """What it will cost and take. Asks nobody."""
         return self.client.quote(self.job_description)
 
-    def submit(self) -> Job:
-        """Post the job and return at once; called again, the same job."""
+    def submit(self, *, anyway: bool = False) -> Job:
+        """Post the job and return at once; called again, the same job. anyway: as in `Client.train`."""
         if self.job is None:
-            self.job = self.client.train(self.job_description)
+            self.job = self.client.train(self.job_description, anyway=anyway)
         return self.job
 
-    def train(self, out: str | Path | None = None) -> Progress:
+    def train(self, out: str | Path | None = None, *, anyway: bool = False) -> Progress:
         """Post the job, wait until it is over, and write the model to `out` if it is given."""
-        job = self.submit()
+        job = self.submit(anyway=anyway)
         progress = job.join()
         if out is not None and progress.state == "ended":
             job.result(out)
         return progress
 
 
-def _section(name: str) -> dict[str, Any]:
-    if name in MODELS:
-        return dict(MODELS[name])
-    if ":" in name:
-        path, _, function = name.rpartition(":")
-        return {"module": f"{Path(path).expanduser().resolve() if path.endswith('.py') else path}:{function}"}
-    near = difflib.get_close_matches(name, MODELS, 1)
-    raise UserError(
-        f"unknown model {name!r}; built in are {', '.join(MODELS)}",
-        hint=f"did you mean {near[0]!r}?"
-        if near
-        else "or bring your own: FILE.py:FUNCTION that returns (module, loss, optimizer)",
-    )
+def _data(dataset: str | int | Path | Sequence[str | Path] | Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of `data:` that say where it is. A string is a path where there is one, else a dataset's name, looked up when
+    the job is posted. Raises UserError.
+    """
+    if isinstance(dataset, Mapping):
+        return {"arrays": dict(dataset)}
+    named = isinstance(dataset, str) and is_name(dataset) and not Path(dataset).expanduser().exists()
+    if named or isinstance(dataset, int):
+        return {"dataset": dataset}
+    paths = [Path(path).expanduser() for path in ([dataset] if isinstance(dataset, (str, Path)) else dataset)]
+    for path in paths:
+        if not path.exists():
+            raise UserError(
+                f"no data at {path}, and that is no name of a dataset",
+                hint="`dataset` is a text file or a folder of text, a list of them, or the name of a dataset of the network (`zoo dataset list`)",
+            )
+    return {"paths": [str(path.resolve()) for path in paths]}
 
 
-def _rounds(budget_tokens: float, model: Mapping[str, Any], rule: Mapping[str, Any]) -> int:
-    """Rounds until `budget_tokens` were trained on, at least one. Without a context, examples count for tokens."""
-    sizes = [rule.get("slots"), rule.get("inner_steps"), rule.get("batch_size"), model.get("context", 1)]
-    if not all(isinstance(size, int) and size > 0 for size in sizes):
-        return 1  # the section's own check says what is wrong
+def _section(model: str | Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+    """The `model:` section with its sizes, and the learning rate of a built-in model. Raises UserError."""
+    if isinstance(model, str) and ":" in model:
+        path, _, function = model.rpartition(":")
+        return {"module": f"{Path(path).expanduser().resolve() if path.endswith('.py') else path}:{function}"}, 0.0
+    section = {"name": model} if isinstance(model, str) else dict(model)
+    if "name" not in section or section.keys() & {"module", "program"}:
+        return section, LEARNING_RATE
+    try:
+        return sized(section), preset(section["name"]).learning_rate
+    except BadField as error:
+        raise UserError(
+            str(error),
+            hint=f"names are {', '.join(MODELS)}; or bring your own: FILE.py:FUNCTION that returns (module, loss, optimizer)",
+        ) from error
+
+
+def _pace(budget_tokens: float, context: Any, training: Mapping[str, Any]) -> dict[str, int]:
+    """`rounds` and `inner_steps`, those of them that `training` leaves away. Raises UserError."""
     if not (isinstance(budget_tokens, (int, float)) and math.isfinite(budget_tokens) and budget_tokens > 0):
         raise UserError(f"budget_tokens should be a positive number of tokens, not {budget_tokens!r}")
-    return max(1, math.ceil(budget_tokens / math.prod(int(size) for size in sizes if size)))
+    sizes = [training.get("slots"), training.get("batch_size"), context]
+    rounds, inner_steps = training.get("rounds"), training.get("inner_steps")
+    if not all(isinstance(size, int) and size > 0 for size in (*sizes, rounds or 1, inner_steps or 1)):
+        return {"rounds": rounds or 1, "inner_steps": inner_steps or 1}  # the section's own check says what is wrong
+    steps = math.ceil(budget_tokens / math.prod(sizes))  # of every slot
+    if inner_steps is None:
+        wanted = min(max(ROUNDS, _parts(steps, MOST_STEPS)), max(1, steps // LEAST_STEPS), MAX_ROUNDS)
+        inner_steps = _parts(steps, rounds or wanted)
+    rounds = rounds or _parts(steps, inner_steps)
+    if rounds > MAX_ROUNDS:
+        raise UserError(
+            f"{budget_tokens:g} tokens are {rounds:,} rounds of {inner_steps} inner steps; a job has at most {MAX_ROUNDS:,}",
+            hint=f"leave training['inner_steps'] away, or give {_parts(steps, MAX_ROUNDS):,} or more",
+        )
+    return {"rounds": rounds, "inner_steps": inner_steps}
+
+
+def _parts(whole: int, size: int) -> int:
+    return -(-whole // size)

@@ -167,6 +167,7 @@ def jobs_outside_the_terms_are_refused_in_order(s: Stage) -> None:
         s.no("tasks: unknown policy", "tasks", "post", "submitter", replace(good, policy=policy))
     s.post(policy=1)
     s.post(policy=3)
+    s.ok("tasks", "post_permitted", "submitter", good, s.now, 27, b"r" * 32, b"s" * 32)  # let before: needs no permit
     s.ok("tasks", "allow", "deployer", s.tokens["usd"], False, 0)
     s.no("tasks: token not allowed", "tasks", "post", "submitter", s.terms(token="usd"))
 

@@ -13,6 +13,7 @@ from .stage import Offer, Stage
 
 GBPS = 125_000_000  # bytes a second
 ROOT = b"r" * 32
+NAME, NO_NAME = b"zoo-dataset-v2".ljust(32, b"\0"), bytes(32)
 
 
 def worked(s: Stage, **changes: int) -> tuple[int, int]:
@@ -138,11 +139,12 @@ def audits_and_data_are_paid_from_their_jobs_own_fees(s: Stage) -> None:
     s.register_all()
     s.ok("rewards", "fund", "stranger", 10_000)
     submitter, erin, dave = s.accounts["submitter"], s.ids["erin"], s.ids["dave"]
-    s.no("datasets: zero root", "datasets", "contribute", "guardian", bytes(32), ROOT, 0)
+    s.no("datasets: zero root", "datasets", "contribute", "guardian", bytes(32), ROOT, 0, NAME)
     for size in (0, 2**64):
-        s.no("datasets: size out of range", "datasets", "contribute", "guardian", ROOT, ROOT, size)
-    first = s.ok("datasets", "contribute", "guardian", ROOT, ROOT, 300)
-    second = s.ok("datasets", "contribute", "stranger", ROOT, ROOT, 100)
+        s.no("datasets: size out of range", "datasets", "contribute", "guardian", ROOT, ROOT, size, NAME)
+    first = s.ok("datasets", "contribute", "guardian", ROOT, ROOT, 300, NAME)
+    s.no("datasets: name taken", "datasets", "contribute", "stranger", ROOT, ROOT, 100, NAME)
+    second = s.ok("datasets", "contribute", "stranger", ROOT, ROOT, 100, NO_NAME)
     for name in ("erin", "dave"):
         s.ok("audits", "enlist", f"{name} owner", s.ids[name], s.preset.audit_bond)
     job = s.running(SLOTS, AGGREGATORS, rounds=1)
@@ -179,7 +181,7 @@ def audits_and_data_are_paid_from_their_jobs_own_fees(s: Stage) -> None:
 def a_dataset_is_paid_by_a_tenth_of_the_fee_of_the_job_that_cites_it(s: Stage) -> None:
     s.register_all()
     s.ok("rewards", "fund", "stranger", 10_000)
-    dataset = s.ok("datasets", "contribute", "guardian", ROOT, ROOT, 2**64 - 1)
+    dataset = s.ok("datasets", "contribute", "guardian", ROOT, ROOT, 2**64 - 1, NO_NAME)
     prices = dict.fromkeys(("reserve", "max_price", "aggregator_reserve", "aggregator_max_price"), 5_000)
     job = s.awarded({"alice": Offer(4_000, 4), "bob": Offer(4_500, 4)}, AGGREGATORS, rounds=1, **prices)
     s.ok("datasets", "cite", "submitter", job, (dataset,))

@@ -23,6 +23,7 @@ from zoo_compute.spec.state import (
     CalledFees,
     Citation,
     Config,
+    Dataset,
     Earned,
     Job,
     JobState,
@@ -38,7 +39,7 @@ JOBS = (1, 2)
 NODES = 3
 FEES = (0, 1, 3, 20, 999, 10**6, 100 * ZEN, 3_000 * ZEN)
 WEIGHTS = (0, 1, 50, 10**12, 10**20)
-ROOT = b"\x01" * 32
+ROOT, NAMED = b"\x01" * 32, b"named".ljust(32, b"\0")
 
 
 class Twin:
@@ -114,6 +115,10 @@ class Twin:
             assert tuple(shown.calls(flow, job, now)) == astuple(call)
         citation = w.citations.get(job, Citation())
         assert tuple(self.s.datasets.citations(job)) == (list(citation.cited), citation.scored)
+        newest = len(w.datasets)
+        assert self.s.datasets.dataset_count() == newest
+        assert tuple(self.s.datasets.datasets(newest)) == astuple(w.datasets.get(newest, Dataset()))
+        assert self.s.datasets.named(NAMED) == w.dataset_names.get(NAMED, 0)
         check_caps(w)
 
 
@@ -252,13 +257,13 @@ class Walk:
         )
 
     def contribute(self) -> None:
-        s, who = self.t.s, self.r.choice(self.t.contributors)
+        who, name = self.r.choice(self.t.contributors), bytes([len(self.t.w.datasets) + 1]) * 32
         root, size = self.r.choice((ROOT, ROOT, bytes(32))), self.r.choice((0, 1, 500, 2**64 - 1, 2**64))
-        self.t.call(
-            "contribute",
-            lambda w: datasets.contribute(w, self.t.message(who), root, ROOT, size),
-            lambda: s.datasets.contribute(root, ROOT, size, sender=who),
-        )
+        self.contribute_as(who, root, ROOT, size, name if size == 500 else bytes(32))
+
+    def contribute_as(self, who: Any, *given: Any) -> None:
+        ours, theirs, message = datasets.contribute, self.t.s.datasets.contribute, self.t.message(who)
+        self.t.call("contribute", lambda w: ours(w, message, *given), lambda: theirs(*given, sender=who))
 
     def advance_job(self) -> None:
         """TaskRegistry's part: a job is opened, ends, and is settled."""
@@ -295,6 +300,8 @@ class Walk:
     def a_job_with_data(self) -> None:
         """From the citation to the last claim, with what is refused on the way."""
         t, s, job = self.t, self.t.s, 9
+        for who in (t.contributors[0], t.contributors[-1]):
+            self.contribute_as(who, ROOT, ROOT, 1, NAMED)
         phases = {
             (JobState.RUNNING, 5): [("cite", ()), ("cite", (2, 1)), ("cite", (1,)), ("cite", (1,)), ("score", (1,))],
             (JobState.ENDED, 0): [("score", ()), ("score", (101,)), ("score", (60,)), ("score", (60,))],
@@ -383,7 +390,7 @@ def test_the_walks__reached_every_function_and_refusal() -> None:
         *("datasets: zero root", "datasets: size out of range", "datasets: not the submitter", "datasets: job is over"),
         *("datasets: already cited", "datasets: nothing cited", "datasets: unknown dataset", "datasets: out of order"),
         *("datasets: already scored", "datasets: job not settled", "datasets: one score each"),
-        "datasets: score out of range",
+        *("datasets: score out of range", "datasets: name taken"),
     }
     assert expected - set(REASONS) == set()
 

@@ -230,6 +230,7 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "pairs": _record("rewards", "pairs", lambda w, key: w.pairs.get(key, Traffic())),
     "signed": _record("rewards", "signed", lambda w, key: w.signed.get(key, Signed())),
     "datasets": _record("datasets", "datasets", lambda w, key: w.datasets.get(key, Dataset())),
+    "dataset_names": _record("datasets", "named", lambda w, key: w.dataset_names.get(key, 0)),
     "citations": lambda w, key: iter((View("datasets", "citations", (key,), _citation(w, key)),)),
     "demands": _demand_views,
     "certified": _of_claim("availability", "certified_at", lambda w, key: w.certified.get(key, 0)),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.integration.parties import Party
 from zoo_compute.cli import main as cli
 from zoo_compute.devnet import Devnet
 from zoo_compute.spec.params import ZEN
@@ -69,6 +70,7 @@ def a_place(folder: Path) -> Iterator[Place]:
         gateway.start()
         try:
             dataclasses.replace(devnet.network, storage=(gateway.url,)).save(devnet.network_file)
+            Party(devnet, "somebody", price=1)  # a network without operators takes no job
             yield Place(devnet, gateway, folder)
         finally:
             gateway.stop()

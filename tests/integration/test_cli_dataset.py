@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,8 @@ def test_a_contribution__is_kept_and_its_root_is_on_chain(zoo: Zoo, place: Place
         assert told["cid"] in store.pins()
         assert len(store.read(told["cid"], max_bytes=10**6)) == kept.size
         assert len(digest_of(told["cid"])) == 32
+    (tmp_path / "long.txt").write_bytes(bytes(range(250)) * 2_000)  # more than one block
+    assert zoo.json("dataset", "contribute", tmp_path / "long.txt")["size"] > 500_000
     np.savez(tmp_path / "odd.npz", inputs=np.zeros(3, np.complex64))
     assert "cannot be committed" in zoo.refused("dataset", "contribute", tmp_path / "odd.npz")
 
@@ -45,7 +48,7 @@ def test_a_contribution__is_kept_and_its_root_is_on_chain(zoo: Zoo, place: Place
 def test_a_job__cites_datasets_once_and_scores_them_when_it_is_settled(zoo: Zoo, place: Place, tmp_path: Path) -> None:
     (tmp_path / "more.txt").write_text("a text")
     first, second = (zoo.json("dataset", "contribute", tmp_path / "more.txt")["dataset"] for _ in range(2))
-    job = zoo.json("train", place.config(), "--data", place.text, "--max-budget", "14", "--no-watch")["job"]
+    job = zoo.json("train", place.config(), "--data", place.text, "--max-budget", "14", "--no-watch", "--anyway")["job"]
     assert "not the submitter" in zoo.refused("job", "cite", job, first, "--account", place.account("somebody"))
     assert zoo.json("job", "cite", job, second, first)["cited"] == [first, second]
     assert list(place.devnet.chain.datasets.citations(job).cited) == [first, second]
@@ -57,5 +60,38 @@ def test_a_job__cites_datasets_once_and_scores_them_when_it_is_settled(zoo: Zoo,
     assert (code, "0<=x<=100" in err) == (2, True)
 
 
+def test_a_named_dataset__is_shown_fetched_trained_on_and_cited(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+    text = place.text.read_bytes()
+    told = zoo.json("dataset", "contribute", place.text, "--name", "zoo-dataset-v2")
+    assert "name taken" in zoo.refused("dataset", "contribute", place.text, "--name", "zoo-dataset-v2")
+    assert "is no name" in zoo.refused("dataset", "contribute", place.text, "--name", "Zoo Dataset")
+    shown = zoo.json("dataset", "show", "zoo-dataset-v2")
+    assert shown == zoo.json("dataset", "show", str(told["dataset"])) == zoo.json("dataset", "list")["datasets"][-1]
+    assert {key: told[key] for key in ("dataset", "name", "root", "cid", "size")} == {
+        key: shown[key] for key in ("dataset", "name", "root", "cid", "size")
+    }
+    assert "did you mean 'zoo-dataset-v2'" in zoo.refused("dataset", "show", "zoo-datset-v2")
+    zoo.json("dataset", "fetch", "zoo-dataset-v2", "--out", tmp_path / "again.txt")
+    assert (tmp_path / "again.txt").read_bytes() == text
+    for which in ("zoo-dataset-v2", told["dataset"]):
+        config = _on(place, which)
+        zoo.json("quote", config, "--max-budget", "14")
+        job = zoo.json("train", config, "--max-budget", "14", "--no-watch", "--anyway")["job"]
+        assert list(place.devnet.chain.datasets.citations(job).cited) == [told["dataset"]]
+    missing = _on(place, "zoo-datset-v2")
+    assert "did you mean 'zoo-dataset-v2'" in zoo.refused(
+        "train", missing, "--max-budget", "14", "--no-watch", "--anyway"
+    )
+
+
+def _on(place: Place, dataset: str | int) -> Path:
+    """A job's file of its own, on a dataset of the network."""
+    path = place.config()
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"data": {"dataset": dataset, "heldout": 4}}))
+    return path
+
+
 def _another(zoo: Zoo, place: Place) -> int:
-    return int(zoo.json("train", place.config(), "--data", place.text, "--max-budget", "14", "--no-watch")["job"])
+    return int(
+        zoo.json("train", place.config(), "--data", place.text, "--max-budget", "14", "--no-watch", "--anyway")["job"]
+    )

@@ -137,7 +137,7 @@ def test_files_that_nobody_serves__are_refused_before_any_escrow(zoo: Zoo, place
     )
     assert "no storage peer of the network serves" in told
     assert jobs(place) == before
-    unserved = zoo.json(
+    anyway = zoo.json(
         "train",
         place.config(),
         "--data",
@@ -146,10 +146,10 @@ def test_files_that_nobody_serves__are_refused_before_any_escrow(zoo: Zoo, place
         "14",
         "--store",
         tmp_path / "private",
-        "--unserved",
+        "--anyway",
         "--no-watch",
     )
-    assert unserved["job"] == before + 1
+    assert anyway["job"] == before + 1
 
 
 def test_train__serves_the_store_itself_when_the_networks_address_is_free(

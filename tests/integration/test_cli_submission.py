@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from tests.integration.cli_kit import ESCROW, Place, Zoo, a_place, jobs, zoo_fixture  # noqa: F401
-from zoo_compute import Client, ComputeJob, DistributedTrainer, Network
+from zoo_compute import Client, ComputeJob, DistributedTrainer, Network, permits
+from zoo_compute.chain import keystore
 from zoo_compute.chain.network import load
 from zoo_compute.chain.sender import Sender
-from zoo_compute.errors import Unreachable
+from zoo_compute.errors import Retryable, Unreachable
 from zoo_compute.spec.params import ZEN
 from zoo_compute.submission import AlreadyPosted, _Record
 
@@ -42,7 +43,8 @@ def test_train__posts_once_and_cancel_returns_every_wei(zoo: Zoo, place: Place) 
     me = zoo.json("account", "show")
     config = place.config()
     posted = zoo.json("train", config, "--data", place.text, "--max-budget", "14", "--no-watch")
-    assert posted == {"job": jobs(place), "escrow": str(ESCROW)}
+    zen = {"symbol": "ZEN", "decimals": 18, "address": place.devnet.network.contracts["zen"]}
+    assert posted == {"job": jobs(place), "escrow": str(ESCROW), "token": zen}
     assert int(me["zen"]) - int(zoo.json("account", "show")["zen"]) == ESCROW
 
     told = zoo.refused("train", config, "--data", place.text, "--max-budget", "14", "--no-watch")
@@ -66,28 +68,6 @@ def test_train__posts_once_and_cancel_returns_every_wei(zoo: Zoo, place: Place) 
     )
 
 
-def test_train__killed_between_approve_and_post__posts_once_when_run_again(
-    client: Client, place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config, before = place.config(), jobs(place)
-    send, sent = Sender.send, []
-
-    def dies_before_post(self: Sender, call: Any, **options: Any) -> Any:
-        sent.append(call.function)
-        if call.function == "post":
-            raise KeyboardInterrupt
-        return send(self, call, **options)
-
-    monkeypatch.setattr(Sender, "send", dies_before_post)
-    with pytest.raises(KeyboardInterrupt):
-        client.train(config, 14, place.text)
-    assert (sent, jobs(place)) == (["approve", "post"], before)
-    monkeypatch.setattr(Sender, "send", send)
-    job = client.train(config, 14, place.text)
-    assert (job.id, jobs(place)) == (before + 1, before + 1)
-    assert place.devnet.chain.zen.allowance(client.signer.address, place.devnet.network.contracts["tasks"]) == 0
-
-
 def test_train__killed_after_post_before_it_was_recorded__finds_its_job(
     client: Client, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +89,137 @@ def test_train__killed_after_post_before_it_was_recorded__finds_its_job(
         client.train(config, 14, place.text)
     assert client.train(config, 14, place.text, again=True).id == before + 2
     assert jobs(place) == before + 2
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The functions that are sent, in order."""
+    send, functions = Sender.send, []
+
+    def noted(self: Sender, call: Any, **options: Any) -> Any:
+        functions.append(call.function)
+        return send(self, call, **options)
+
+    monkeypatch.setattr(Sender, "send", noted)
+    return functions
+
+
+def allowance(client: Client) -> int:
+    chain = client.chain
+    return chain.zen.allowance(client.signer.address, chain.network.contracts["tasks"])
+
+
+class SignsTransactions:
+    """An account that signs nothing else, as a hosted signer does."""
+
+    def __init__(self, account: Any) -> None:
+        self.address, self.sign_transaction = account.address, account.sign_transaction
+
+
+def test_train__by_a_key_that_signs_permits__is_one_transaction(client: Client, place: Place, sent: list[str]) -> None:
+    before = jobs(place)
+    assert client.train(place.config(), 14, place.text).id == before + 1
+    assert sent == ["post_permitted"]
+    assert allowance(client) == 0
+
+
+def test_train__by_a_signer_of_transactions_alone__approves_and_posts(
+    client: Client, place: Place, sent: list[str]
+) -> None:
+    hosted = Client(account=SignsTransactions(client.signer), say=print)
+    hosted.train(place.config(), 14, place.text)
+    assert sent == ["approve", "post"]
+    assert allowance(client) == 0
+
+
+@pytest.mark.parametrize("signs", [True, False])
+@pytest.mark.parametrize("when", ["before it is sent", "before it is mined"])
+def test_train__killed_at_its_last_transaction__posts_once_when_run_again(
+    client: Client, place: Place, monkeypatch: pytest.MonkeyPatch, signs: bool, when: str
+) -> None:
+    by = client if signs else Client(account=SignsTransactions(client.signer), say=print)
+    config, before, last = place.config(), jobs(place), "post_permitted" if signs else "post"
+    send, wait = Sender.send, Sender._wait
+
+    def dies_before_it_is_sent(self: Sender, call: Any, **options: Any) -> Any:
+        if call.function == last:
+            raise KeyboardInterrupt
+        return send(self, call, **options)
+
+    def dies_before_it_is_mined(self: Sender, entry: Any) -> Any:
+        if entry.operation == f"TaskRegistry.{last}":
+            entry.sender_pid = None
+            with self._outbox.locked() as box:
+                box.put(entry)
+            raise KeyboardInterrupt
+        return wait(self, entry)
+
+    with monkeypatch.context() as dying:
+        if when == "before it is sent":
+            dying.setattr(Sender, "send", dies_before_it_is_sent)
+        else:
+            dying.setattr(Sender, "_wait", dies_before_it_is_mined)
+        with pytest.raises(KeyboardInterrupt):
+            by.train(config, 14, place.text)
+    assert by.train(config, 14, place.text).id == before + 1
+    assert (jobs(place), allowance(client)) == (before + 1, 0)
+
+
+def test_train__run_again_before_its_first_try_is_mined__posts_nothing_else(
+    client: Client, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first try is under way and unknown to the outbox: an approval now would let a second one be paid."""
+    config, before = place.config(), jobs(place)
+    rpc = client.chain.w3.provider.make_request
+    wait = Sender._wait
+
+    def dies(self: Sender, entry: Any) -> Any:
+        raise KeyboardInterrupt  # and the outbox still holds it for this process, so that it is not recognised
+
+    rpc("evm_setAutomine", [False])  # type: ignore[arg-type]
+    rpc("evm_setIntervalMining", [0])  # type: ignore[arg-type]
+    try:
+        monkeypatch.setattr(Sender, "_wait", dies)
+        with pytest.raises(KeyboardInterrupt):
+            client.train(config, 14, place.text)
+        for _ in range(2):
+            with pytest.raises(Retryable, match="on its way"):
+                client.train(config, 14, place.text)
+    finally:
+        monkeypatch.setattr(Sender, "_wait", wait)
+        rpc("evm_mine", [])  # type: ignore[arg-type]
+        rpc("evm_setAutomine", [True])  # type: ignore[arg-type]
+        rpc("evm_setIntervalMining", [1])  # type: ignore[arg-type]
+    assert client.train(config, 14, place.text).id == before + 1
+    assert (jobs(place), allowance(client)) == (before + 1, 0)
+
+
+def test_train__whose_permit_a_stranger_used__posts_all_the_same(
+    client: Client, place: Place, sent: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, chain = jobs(place), client.chain
+    stranger = Sender(chain, keystore.unlock(place.account("stranger"), place.devnet.passphrase_file.read_text()))
+    signed = permits.signed
+
+    def used(sender: Sender, token: str, spender: str, value: int, terms: permits.Terms) -> Any:
+        made = signed(sender, token, spender, value, terms)
+        assert made is not None
+        Sender.send(stranger, chain.zen.permit(sender.address, spender, value, *made))
+        return made
+
+    monkeypatch.setattr(permits, "signed", used)
+    assert client.train(place.config(), 14, place.text).id == before + 1
+    assert sent[-2:] == ["permit", "post_permitted"]
+    assert allowance(client) == 0
+
+
+def test_train__whose_permit_is_too_late__approves_and_posts(
+    client: Client, place: Place, sent: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(permits, "HOLDS_S", -1)
+    before = jobs(place)
+    assert client.train(place.config(), 14, place.text).id == before + 1
+    assert sent == ["post_permitted", "approve", "post"]
 
 
 def test_network_submit_and_wait__can_be_left_and_taken_up_again(client: Client, place: Place) -> None:

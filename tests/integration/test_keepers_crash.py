@@ -143,7 +143,7 @@ class Trial:
         client = Client(network=devnet.network_file, account=submitter, store=str(folder / "store"))
         path = folder / "job.json"
         path.write_text(json.dumps(CONFIG))
-        self.job = client.train(config=path, data=text(folder), max_budget=200, unserved=True).id
+        self.job = client.train(config=path, data=text(folder), max_budget=200, anyway=True).id
         self.store = BlockStore(folder / "store")
         self.liar, other = Party(devnet, "liar", ZEN // 2), Party(devnet, "other", ZEN * 9 // 10)
         self._award(other)

@@ -434,7 +434,7 @@ def farm(price: int, *, helped: bool = True, **changes: int) -> tuple[int, int]:
         {name: Offer(price, 2) for name in ("alice", "bob", "carol")},
         {"dave": Offer(price), "erin": Offer(price)},
     )
-    dataset = s.ok("datasets", "contribute", "submitter", b"d" * 32, b"c" * 32, 10**6)
+    dataset = s.ok("datasets", "contribute", "submitter", b"d" * 32, b"c" * 32, 10**6, bytes(32))
     job = s.awarded(*offers, **changes)
     s.ok("datasets", "cite", "submitter", job, (dataset,))
     for name in offers[0]:

@@ -92,3 +92,16 @@ def test_the_reserve_grows_by_a_quarter_up_to_its_maximum() -> None:
 
 def test_a_slash_is_a_tenth_rounded_down() -> None:
     assert [params.slash_of(lock) for lock in (9, 10, 19, 960)] == [0, 1, 1, 96]
+
+
+def test_work_is_worth_the_reference_price_of_its_gpu_hours() -> None:
+    hour = 3_600 * params.REFERENCE_FLOPS
+    assert params.gpu_seconds(hour) == 3_600
+    assert params.reference_price(10 * hour) == 10 * params.TIERS[1].reference_price
+    assert params.reference_price(10**15) == 138_888_888_888_888_889  # a PFLOP
+    assert [params.reference_price(flops) for flops in (0, 1)] == [0, 139]
+
+
+def test_a_default_reserve_is_never_below_what_operators_ask() -> None:
+    assert params.default_reserve(1) == params.LEAST_PRICE
+    assert params.default_reserve(10**18) == params.reference_price(10**18) > params.LEAST_PRICE

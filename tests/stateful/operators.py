@@ -28,7 +28,7 @@ class Operators(Walk):
             ("registry", "announce", operator, "http://elsewhere"),
             ("audits", "resign", operator),
             ("audits", "enlist", operator, amount * 10**15),
-            ("datasets", "contribute", b"r" * 32, b"c" * 32, amount),
+            ("datasets", "contribute", b"r" * 32, b"c" * 32, amount, b"n" * 32 if amount == 1 else bytes(32)),
         ]
         contract, function, *args = calls[what]
         self.s.attempt(contract, function, owner, *args)

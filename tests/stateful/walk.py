@@ -89,7 +89,7 @@ def prepared() -> Stage:
     for name in ("bob", "carol"):
         shown(stage, name)
     for size in (300, 2**64 - 1):
-        stage.ok("datasets", "contribute", "guardian", b"r" * 32, b"c" * 32, size)
+        stage.ok("datasets", "contribute", "guardian", b"r" * 32, b"c" * 32, size, bytes(32))
     stage.ok("registry", "withdraw", "erin owner", stage.ids["erin"], stage.tokens["zen"], 998_000)  # poor in ZEN
     stage.ok("rewards", "fund", "stranger", 50)
     stage.ok("rewards", "fund", "stranger", 10 * ZEN)

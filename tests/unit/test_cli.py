@@ -132,6 +132,16 @@ def test_quote__needs_no_network_and_says_whether_the_budget_covers_it(zoo: Zoo,
     assert "production" in err
 
 
+def test_quote__in_another_token_without_a_network__asks_for_its_decimals(zoo: Zoo, tmp_path: Path) -> None:
+    market = "market: {token: '0x00000000000000000000000000000000000000AA', reserve: 1, max_price: 2"
+    (tmp_path / "job.yaml").write_text(CONFIG[: CONFIG.index("market:")] + market + "}")
+    code, _, err = zoo.run("quote", "job.yaml")
+    assert (code, "how many decimals" in err, "market.decimals" in err) == (1, True, True)
+    (tmp_path / "job.yaml").write_text(CONFIG[: CONFIG.index("market:")] + market + ", decimals: 6}")
+    told = zoo.json("quote", "job.yaml", "--max-budget", "56")
+    assert (told["escrow"], told["budget"], told["token"]["decimals"]) == (str(56 * 10**6), str(56 * 10**6), 6)
+
+
 def test_quote__of_a_mistyped_key__names_the_nearest(zoo: Zoo, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(CONFIG.replace("inner_steps", "iner_steps"))
     code, _, err = zoo.run("quote", "job.yaml")

@@ -168,3 +168,16 @@ def test_doctor__unreachable_broker__is_told(zoo: Zoo, monkeypatch: pytest.Monke
     assert (code, broker["ok"], broker["needed"]) == (1, False, True)
     assert "127.0.0.1:1" in broker["found"]
     assert "secret" not in out
+
+
+def test_configure__with_a_token__prices_that_token_and_leaves_zen_s_price(zoo: Zoo, tmp_path: Path) -> None:
+    home, coin = str(tmp_path / "node"), "0x00000000000000000000000000000000000000AA"
+    (tmp_path / "network.json").write_text("{}")
+    configure = ("node", "configure", "--home", home)
+    zoo.json(*configure, "--network-file", "network.json", "--operator", "3", "--price", "0.9")
+    zoo.json(*configure, "--price", "0.8", "--token", coin.lower())
+    told = zoo.json(*configure, "--aggregator-price", "0.1", "--token", coin)
+    assert (told["price"], told["prices"]) == ("0.9", {coin: {"price": "0.8", "aggregator_price": "0.1"}})
+    assert zoo.json(*configure, "--token", coin)["prices"] == {}
+    code, _, err = zoo.run(*configure, "--price", "1", "--token", "USDC")
+    assert (code, "--token takes an address, not 'USDC'" in err) == (1, True)

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from zoo_compute.amounts import WEI, format_amount, format_count, format_seconds, parse_amount
+from keepers.config import Settings
+from zoo_compute.amounts import WEI, ZEN, format_amount, format_count, format_seconds, parse_amount
 from zoo_compute.errors import UserError
 from zoo_compute.gpu import check_memory, class_named, class_of, hours_of, hours_told, parse_memory
 from zoo_compute.job import ComputeJob
 from zoo_compute.manifest import JobError
 from zoo_compute.plan import plan_of
-from zoo_compute.quote import BudgetTooSmall, attempts_to_maximum, exact, outline_terms, quote
-from zoo_compute.spec.params import DEVNET, PRODUCTION, escrow
+from zoo_compute.quote import BudgetTooSmall, attempts_to_maximum, outline_terms, quote
+from zoo_compute.spec.params import DEVNET, LEAST_PRICE, PRODUCTION, REFERENCE_FLOPS, escrow
+from zoo_compute.spec.pricing import RevealedBid, critical_prices
 
 SECTIONS: dict[str, Any] = {
     "model": {"layers": 2, "heads": 2, "width": 64, "context": 64},
@@ -22,6 +24,9 @@ SECTIONS: dict[str, Any] = {
     "limits": {"slot_s": 60, "aggregate_s": 30},
     "market": {"reserve": 1, "max_price": 2, "aggregator_max_price": 1},
 }
+
+
+ASKED = LEAST_PRICE
 
 
 def sections(**changes: Any) -> dict[str, Any]:
@@ -55,7 +60,7 @@ def test_amount__that_is_none__is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("units", [0, 1, 999, WEI // 3, WEI, 123_456 * WEI + 1, 2**100])
 def test_exact__is_read_back_without_loss(units: int) -> None:
-    assert parse_amount(exact(units) if units >= 1 else "0") == units
+    assert parse_amount(ZEN.exact(units) if units >= 1 else "0") == units
 
 
 def test_format_amount__says_when_digits_were_left_off() -> None:
@@ -112,6 +117,54 @@ def test_quote__adds_up_as_the_protocol_says() -> None:
     assert all(isinstance(found.to_dict()[key], str) for key in ("escrow", "fee", "lock_slot"))
 
 
+def test_quote__shows_what_a_unit_of_work_costs() -> None:
+    job = ComputeJob.from_dict(sections())
+    found = quote(job, DEVNET)
+    told = found.to_dict()
+    assert found.expected == found.at_reserve == 28 * WEI
+    assert found.gpu_hours == pytest.approx(found.flops / REFERENCE_FLOPS / 3_600)
+    assert int(told["per_gpu_hour"]) / WEI == pytest.approx(28 / found.gpu_hours)
+    assert int(told["per_million_tokens"]) / WEI == pytest.approx(28e6 / found.tokens)
+    assert int(told["per_pflop"]) / WEI == pytest.approx(28 / (found.flops / 1e15))
+    assert int(told["per_pflop_day"]) / WEI == pytest.approx(86_400 * 28 / (found.flops / 1e15))
+    assert told["expected"] == str(28 * WEI)
+    assert told["token"] == {"symbol": "ZEN", "decimals": 18, "address": ""}
+
+
+def test_quote__of_a_reserve_that_is_the_maximum__warns() -> None:
+    equal = quote(
+        ComputeJob.from_dict(sections(market={"reserve": 2, "max_price": 2, "aggregator_reserve": 1})), DEVNET
+    )
+    assert "the reserve of a slot-round equals its maximum, 2 ZEN" in equal.warnings[0]
+    assert not any("aggregation" in text for text in equal.warnings)
+    apart = quote(ComputeJob.from_dict(sections(market={"reserve": 1, "max_price": 2})), DEVNET)
+    assert not any("equals" in text for text in apart.warnings)
+
+
+def test_quote__of_a_small_job__says_that_it_pays_for_slot_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = ComputeJob.from_dict(sections(market={"reserve": 1, "max_price": 2}))
+    assert any("more inner_steps cost less" in text for text in quote(job, DEVNET).warnings)
+    monkeypatch.setattr(ComputeJob, "flops", 3_600 * REFERENCE_FLOPS)
+    assert quote(job, DEVNET).warnings == []
+
+
+@pytest.mark.parametrize("budget", [50, 60, 5_000])
+def test_the_readme_s_job__clears_at_once_where_operators_ask_one_zen__and_pays_that(budget: int) -> None:
+    training = {"learning_rate": 0.001, "batch_size": 8, "inner_steps": 20, "rounds": 4, "slots": 4}
+    prices = plan_of({"model": SECTIONS["model"], "training": training}, budget).job.prices
+    alone = [RevealedBid(1, ASKED, 0, 4)]
+    assert prices.reserve >= ASKED
+    assert prices.aggregator_reserve >= ASKED
+    assert critical_prices(alone, 4, prices.reserve) == {1: ASKED}
+    rivals = [RevealedBid(1, ASKED // 2, 0, 4), RevealedBid(2, ASKED * 6 // 10, 0, 4)]
+    assert critical_prices(rivals, 4, prices.reserve) == {1: ASKED * 6 // 10}
+
+
+def test_what_operators_ask_unless_they_decide_otherwise__is_the_least_reserve() -> None:
+    asked = Settings(name="alpha", network="network.json", operator=1)
+    assert {parse_amount(asked.price), parse_amount(asked.aggregator_price)} == {LEAST_PRICE}
+
+
 def test_attempts__of_a_reserve_too_small_to_grow__end() -> None:
     assert attempts_to_maximum(1, 100) == 1
     assert attempts_to_maximum(100, 100) == 1
@@ -123,7 +176,7 @@ def test_budget__below_the_reserve_or_the_worst_case__is_refused_with_both_numbe
         plan_of(sections(), 20).check_budget()
     assert "--max-budget 52" in refused.value.hint
     with pytest.raises(BudgetTooSmall, match=r"51\.999999.* is below the worst case of 52 ZEN"):
-        plan_of(sections(), exact(52 * WEI - 1)).check_budget()
+        plan_of(sections(), ZEN.exact(52 * WEI - 1)).check_budget()
     plan_of(sections(), 52).check_budget()
 
 
@@ -136,7 +189,8 @@ def test_plan__without_prices__derives_them_within_the_budget() -> None:
 def test_plan__of_a_compute_job__keeps_it_and_takes_the_overrides(tmp_path: Path) -> None:
     job = ComputeJob.from_dict(sections(budget_max=60, data={"path": "texts"}), directory=tmp_path)
     plan = plan_of(job)
-    assert (plan.budget, plan.job.prices) == (60 * WEI, job.prices)
+    assert plan.job is job
+    assert plan.budget == 60 * WEI
     assert plan.job.data_paths() == [tmp_path / "texts"]
     other = tmp_path / "other.txt"
     assert plan_of(job, 70, other).job.data_paths() == [other]

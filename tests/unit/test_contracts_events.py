@@ -242,8 +242,9 @@ def test_rewards__tell_of_receipts_and_of_those_that_are_void(s):
 
 def test_datasets__tell_of_data_its_citation_and_its_score(s):
     datasets = s.datasets
-    number = datasets.contribute(b"\x01" * 32, b"\x02" * 32, 77, sender=s.anyone)
+    number = datasets.contribute(b"\x01" * 32, b"\x02" * 32, 77, b"\x03" * 32, sender=s.anyone)
     contributed = {"dataset": number, "contributor": s.anyone, "root": b"\x01" * 32, "cid": b"\x02" * 32, "size": 77}
+    contributed["name"] = b"\x03" * 32
     assert told(datasets) == [("DatasetContributed", contributed)]
 
     s.tasks.set_job(1, s.submitter, 3, 0)

@@ -8,6 +8,7 @@ from tests.unit.rewards_kit import DATA, DEVNET, VERIFICATION, ZEN, RewardsStage
 EMISSION = DEVNET.emission_per_epoch
 RICH = 100_000 * ZEN  # a fee that caps nothing
 ROOT, CID = b"\x01" * 32, b"\x02" * 32
+NO_NAME = bytes(32)
 OPEN, RUNNING, ENDED, CANCELLED = 1, 3, 4, 5
 
 
@@ -99,7 +100,7 @@ def cited(s):
     """Job 1 cites datasets 1 (of ada, 300 bytes) and 3 (of bob, 100 bytes), ended and is settled."""
     contributors = [boa.env.generate_address(name) for name in ("ada", "eve", "bob")]
     for contributor, size in zip(contributors, (300, 1, 100), strict=True):
-        s.datasets.contribute(ROOT, CID, size, sender=contributor)
+        s.datasets.contribute(ROOT, CID, size, NO_NAME, sender=contributor)
     s.tasks.set_job(1, s.submitter, RUNNING, 10)
     s.datasets.cite(1, [1, 3], sender=s.submitter)
     s.tasks.set_job(1, s.submitter, ENDED, 0)
@@ -109,19 +110,34 @@ def cited(s):
 def test_contribute__is_numbered_and_named_after_its_sender(s):
     ada = boa.env.generate_address("ada")
     with s.refused("datasets: zero root"):
-        s.datasets.contribute(bytes(32), CID, 0, sender=ada)
+        s.datasets.contribute(bytes(32), CID, 0, NO_NAME, sender=ada)
     for size in (0, 2**64):
         with s.refused("datasets: size out of range"):
-            s.datasets.contribute(ROOT, CID, size, sender=ada)
-    assert s.datasets.contribute(ROOT, CID, 2**64 - 1, sender=ada) == 1
-    assert s.datasets.contribute(ROOT, CID, 1, sender=s.anyone) == 2
-    assert tuple(s.datasets.datasets(1)) == (ada, ROOT, 2**64 - 1)
+            s.datasets.contribute(ROOT, CID, size, NO_NAME, sender=ada)
+    assert s.datasets.contribute(ROOT, CID, 2**64 - 1, NO_NAME, sender=ada) == 1
+    assert s.datasets.contribute(ROOT, CID, 1, NO_NAME, sender=s.anyone) == 2
+    assert tuple(s.datasets.datasets(1)) == (ada, ROOT, 2**64 - 1, CID, NO_NAME)
     assert s.datasets.dataset_count() == 2
+
+
+def test_a_name__belongs_to_the_first_that_asks_and_leads_to_its_dataset(s):
+    name, other = b"zoo-dataset-v2".ljust(32, b"\0"), b"\xff" * 32
+    assert s.datasets.contribute(ROOT, CID, 1, NO_NAME, sender=s.anyone) == 1
+    assert s.datasets.named(NO_NAME) == 0
+    assert s.datasets.contribute(ROOT, CID, 5, name, sender=s.anyone) == 2
+    assert (s.datasets.named(name), s.datasets.named(other)) == (2, 0)
+    assert tuple(s.datasets.datasets(2)) == (s.anyone, ROOT, 5, CID, name)
+    for sender in (s.anyone, s.submitter):
+        with s.refused("datasets: name taken"):
+            s.datasets.contribute(CID, ROOT, 7, name, sender=sender)
+    assert s.datasets.contribute(ROOT, CID, 1, other, sender=s.submitter) == 3
+    assert (s.datasets.named(name), s.datasets.named(other), s.datasets.dataset_count()) == (2, 3, 3)
+    assert tuple(s.datasets.datasets(4)) == ("0x" + 40 * "0", bytes(32), 0, bytes(32), bytes(32))
 
 
 def test_cite__refusals__in_their_order(s):
     for _ in range(9):
-        s.datasets.contribute(ROOT, CID, 1, sender=s.anyone)
+        s.datasets.contribute(ROOT, CID, 1, NO_NAME, sender=s.anyone)
     with s.refused("datasets: not the submitter"):
         s.datasets.cite(1, [], sender=s.submitter)  # no such job
     for state in (ENDED, CANCELLED):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from zoo_compute.job import CheckpointConfig, ComputeJob, JobError
+from zoo_compute.spec.params import REFERENCE_FLOPS, TIERS
 
 ZEN = 10**18
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,14 +44,40 @@ def test_job__as_four_values__derives_prices_from_the_budget() -> None:
     assert job.escrow == 16 * ZEN
 
 
-def test_job__escrow_above_the_budget__is_refused() -> None:
-    with pytest.raises(JobError, match=r"needs 25 ZEN in escrow, the budget is 24\.9 ZEN"):
+def test_job__with_a_budget_above_the_market__opens_at_what_operators_ask_not_at_the_budget() -> None:
+    given = config()
+    job = ComputeJob(given["model"], given["data"], given["training"], "160")
+    assert job.prices == (ZEN, 10 * ZEN, ZEN, 10 * ZEN)
+
+
+def test_job__with_a_budget_below_the_market__opens_at_its_maximum() -> None:
+    given = config()
+    assert set(ComputeJob(given["model"], given["data"], given["training"], "1.6").prices) == {ZEN // 10}
+
+
+def test_job__of_much_work__opens_at_what_the_work_is_worth(monkeypatch: pytest.MonkeyPatch) -> None:
+    hours = 6
+    monkeypatch.setattr(ComputeJob, "flops", hours * 3_600 * REFERENCE_FLOPS)
+    assert ComputeJob.from_dict(config(market=None)).prices.reserve == hours * TIERS[1].reference_price
+
+
+def test_job__no_price_and_no_budget__pays_up_to_twice_what_the_work_is_worth() -> None:
+    job = ComputeJob.from_dict(config(market=None))
+    assert job.prices == (ZEN, 2 * ZEN, ZEN, 2 * ZEN)
+    assert job.escrow == 4 * (3 + 1) * 2 * ZEN
+
+
+def test_job__is_parsed_without_tracing_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ComputeJob, "traced", property(lambda _: pytest.fail("traced")))
+    assert ComputeJob.from_dict(config(market=None, budget_max=16)).escrow == 16 * ZEN
+    ComputeJob.from_dict(config(market=None))
+    with pytest.raises(JobError, match="needs 25 ZEN"):
         ComputeJob.from_dict(config(budget_max="24.9"))
 
 
-def test_job__no_price_and_no_budget__is_refused() -> None:
-    with pytest.raises(JobError, match=r"market\.max_price: missing"):
-        ComputeJob.from_dict(config(market=None))
+def test_job__escrow_above_the_budget__is_refused() -> None:
+    with pytest.raises(JobError, match=r"needs 25 ZEN in escrow, the budget is 24\.9 ZEN"):
+        ComputeJob.from_dict(config(budget_max="24.9"))
 
 
 def test_job__defaults__are_two_thirds_quorum_and_four_segments() -> None:
@@ -69,7 +96,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         "training: unknown key 'learning_rte'; did you mean 'learning_rate'?",
     ),
     "a key in the wrong section": ({"model": {"rounds": 3}}, "model: unknown key 'rounds'; it belongs to 'training'"),
-    "a rate that YAML reads as text": ({"training": {"learning_rate": "1e-3"}}, "write 1.0e-3"),
+    "a rate in quotes": ({"training": {"learning_rate": "1e-3"}}, "write it without quotes"),
     "a float for a number": ({"training": {"rounds": 2.5}}, "training.rounds: expected a whole number, got 2.5"),
     "another architecture": ({"model": {"architecture": "gtp"}}, "did you mean 'gpt'?"),
     "another optimizer": ({"training": {"optimizer": "adam"}}, "did you mean 'adamw'?"),
@@ -82,7 +109,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a negative price": ({"market": {"max_price": "-1"}}, "market.max_price should be a positive number of ZEN"),
     "too many decimals": ({"market": {"reserve": "0." + "1" * 19}}, "more than 18 decimals"),
     "another token": ({"market": {"token": "USD"}}, "market.token: expected 'ZEN' or an address"),
-    "a checkpoint between rounds": ({"checkpoint": {"interval": 25}}, "no multiple of training.inner_steps = 10"),
     "another storage": ({"checkpoint": {"storage": "s3"}}, "checkpoint.storage: expected 'ipfs'"),
     "no training": ({"training": None}, "training: missing key 'batch_size'"),
     "no learning rate for a built-in model": (
@@ -135,16 +161,28 @@ def test_from_file__yaml_that_would_run_code__is_refused(tmp_path: Path) -> None
         ComputeJob.from_file(tmp_path / "evil.yaml")
 
 
-def test_checkpoint_config__counts_steps_and_keeps_whole_rounds() -> None:
-    assert CheckpointConfig(interval=30).every_rounds(10) == 3
-    assert CheckpointConfig().every_rounds(10) == 1
-    with pytest.raises(ValueError, match="use 10 or 20"):
-        CheckpointConfig(interval=5).every_rounds(10)
+@pytest.mark.parametrize(
+    ("interval", "inner_steps", "rounds"), [(0, 10, 1), (5, 10, 1), (30, 10, 3), (31, 10, 4), (1000, 333, 4), (10**10, 1, 10_000)]
+)  # fmt: skip
+def test_checkpoint_config__counts_steps_and_keeps_the_first_round_that_ends_then(
+    interval: int, inner_steps: int, rounds: int
+) -> None:
+    assert CheckpointConfig(interval=interval).every_rounds(inner_steps) == rounds
+
+
+def test_checkpoint_config__of_python__is_the_jobs() -> None:
     given = config()
     job = ComputeJob(
-        given["model"], given["data"], given["training"], 16, checkpoint_config=CheckpointConfig(20, "ipfs", 3)
+        given["model"], given["data"], given["training"], 16, checkpoint_config=CheckpointConfig(25, "ipfs", 3)
     )
-    assert job.checkpoint.redundancy == 3
+    assert (job.outline().redundancy, job.outline().keep_every) == (3, 3)
+
+
+def test_from_file__a_number_with_an_exponent__is_one(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(json.dumps(config()).replace("0.001", "1e-3").replace('"25"', "2.5e1"))
+    assert ComputeJob.from_file(tmp_path / "job.yaml").training.learning_rate == 0.001
+    (tmp_path / "job.json").write_text(json.dumps(config(training={"learning_rate": 1e-06})))
+    assert ComputeJob.from_file(tmp_path / "job.json").training.learning_rate == 1e-6
 
 
 def test_the_demos_configuration__is_valid() -> None:

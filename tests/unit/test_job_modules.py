@@ -225,10 +225,10 @@ def test_prepare__a_first_step_that_would_be_skipped__is_refused(folder: Path, v
     store, said = BlockStore(folder / "store"), []
     if refused:
         with pytest.raises(UserError, match="first step would be skipped") as refusal:
-            prepare(job, "0xZ", store, say=said.append)
+            prepare(job, store, say=said.append)
         assert "tokens or classes beyond" in refusal.value.hint
     else:
-        assert prepare(job, "0xZ", store, say=said.append).terms.flops == job.flops
+        assert prepare(job, store, say=said.append).terms.flops == job.flops
         assert any("48 examples of tokens int32 (9,); 8 held out" in line for line in said)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from keepers.config import from_dict, load, save
+from zoo_compute.amounts import ZEN, Token
 from zoo_compute.errors import ConfigError
 
 GOOD = {"name": "alpha", "network": "network.json", "operator": 3}
@@ -17,7 +18,7 @@ def test_a_saved_configuration__reads_back_equal(tmp_path: Path):
     config = from_dict({**GOOD, "price": "0.85", "roles": ["provider", "verifier"]}, tmp_path)
     save(config)
     assert load(tmp_path) == config
-    assert config.price_wei(0) == 85 * 10**16
+    assert config.price_in(ZEN, 0) == 85 * 10**16
 
 
 @pytest.mark.parametrize(
@@ -61,3 +62,37 @@ def test_a_missing_or_broken_file__says_what_to_do(tmp_path: Path):
 
 def test_a_verifier__needs_no_registration(tmp_path: Path):
     assert from_dict({"name": "eye", "network": "n", "roles": ["verifier"]}, tmp_path).operator == 0
+
+
+TOKEN = "0x00000000000000000000000000000000000000AA"
+USDC = Token("USDC", 6, TOKEN)
+
+
+def test_a_price__is_of_its_token(tmp_path: Path):
+    config = from_dict({**GOOD, "price": "1", "prices": {TOKEN.lower(): {"price": "0.8"}}}, tmp_path)
+    assert (config.price_in(ZEN, 0), config.price_in(ZEN, 1)) == (10**18, 10**18)
+    assert (config.price_in(USDC, 0), config.price_in(USDC, 1)) == (800_000, None)
+    assert config.price_in(Token("DAI", 18, "0x" + "bb" * 20), 0) is None
+    assert config.priced == (TOKEN,)
+
+
+def test_a_price_finer_than_its_token__needs_the_operator(tmp_path: Path):
+    config = from_dict({**GOOD, "prices": {TOKEN: {"price": "0.0000001"}}}, tmp_path)
+    with pytest.raises(ConfigError, match="price in USDC has more than 6 decimals"):
+        config.price_in(USDC, 0)
+
+
+@pytest.mark.parametrize(
+    ("prices", "message"),
+    [
+        ({"ZEN": {"price": "1"}}, "expected a token's address"),
+        ({TOKEN: "1"}, "or one of them"),
+        ({TOKEN: {}}, "or one of them"),
+        ({TOKEN: {"prise": "1"}}, "unknown key 'prise'; did you mean 'price'"),
+        ({TOKEN: {"price": 1}}, "expected a positive decimal"),
+        ({TOKEN: {"price": "0"}}, "expected a positive decimal"),
+    ],
+)
+def test_a_wrong_price_in_a_token__is_refused_with_what_was_expected(prices, message, tmp_path: Path):
+    with pytest.raises(ConfigError, match=message):
+        from_dict({**GOOD, "prices": prices}, tmp_path)

@@ -11,12 +11,16 @@ import pytest
 from eth_account import Account
 
 from keepers import keeper as keeper_module
+from keepers.bidding import asked
 from keepers.config import from_dict
 from keepers.keeper import Keeper
 from keepers.work import WorkStatus
 from tests.unit.test_keepers_duties import BID, LOT, ME, SEAT, awarded, opening
+from zoo_compute.amounts import Token
 from zoo_compute.chain.views import JobView
 from zoo_compute.errors import Refusal, Unreachable
+
+COIN = "0x00000000000000000000000000000000000000AA"
 
 
 class Recorder:
@@ -73,7 +77,10 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
         tasks=SimpleNamespace(job_count=lambda block: len(views), withdraw=recorder.withdraw),
         params=SimpleNamespace(epoch_s=60, answer_s=3, move_s=10),
         w3=SimpleNamespace(eth=SimpleNamespace(get_block=lambda _: {"baseFeePerGas": 8 * 10**9})),
-        network=SimpleNamespace(first_block=1, storage=(), params=SimpleNamespace(ready_window_s=20)),
+        network=SimpleNamespace(
+            first_block=1, storage=(), params=SimpleNamespace(ready_window_s=20), contracts={"zen": "0xT"}
+        ),
+        tokens={COIN: Token("USDC", 6, COIN)},
         auction=recorder,
         settlement=recorder,
         availability=recorder,
@@ -126,6 +133,37 @@ def test_collateral__is_not_bid_twice_in_one_tick(setup):
     views |= {job: numbered(opening(1_000, lots=lots), job) for job in (1, 2)}
     keeper.tick()
     assert bids(recorder) == [(1, 2)]
+
+
+def test_a_job_in_a_token_without_a_price__is_never_bid_on(setup):
+    keeper, views, recorder, _ = setup
+    views[1] = replace(opening(1_000), token=COIN)
+    assert keeper.tick()["trouble"] == []
+    assert bids(recorder) == []
+
+
+@pytest.mark.parametrize(
+    ("setup", "bid"),
+    [
+        ({"prices": {COIN: {"price": "0.00008"}}}, [(1, 4)]),
+        ({"prices": {COIN: {"price": "0.000102"}}}, []),  # above the lot's reserve
+        ({"prices": {COIN: {"aggregator_price": "0.00008"}}}, []),
+    ],
+    indirect=["setup"],
+)
+def test_a_job_in_another_token__is_bid_on_at_that_token_s_price(setup, bid):
+    keeper, views, recorder, _ = setup
+    views[1] = replace(opening(1_000), token=COIN)
+    keeper.tick()
+    assert bids(recorder) == bid
+    assert asked(keeper.config, keeper.chain, COIN)[0] in (80, 102, None)
+
+
+@pytest.mark.parametrize("setup", [{"prices": {COIN: {"price": "0.0000001"}}}], indirect=["setup"])
+def test_a_price_finer_than_its_token__is_told_to_the_operator(setup):
+    keeper, views, _, _ = setup
+    views[1] = replace(opening(1_000), token=COIN)
+    assert "price in USDC has more than 6 decimals" in keeper.tick()["trouble"][0]
 
 
 @pytest.mark.parametrize("trouble", [ValueError("hostile"), Unreachable("no RPC"), Refusal("auction: not due")])

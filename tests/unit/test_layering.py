@@ -36,6 +36,7 @@ LONG_FOR_A_REASON = {
     "contracts/Referee.vy": _ONE_MACHINE,
     "contracts/Rewards.vy": _ONE_MACHINE,
     "contracts/Settlement.vy": _ONE_MACHINE,
+    "contracts/TaskRegistry.vy": _ONE_MACHINE,
     "tests/spec/attacks.py": "the attacks of one table, each told as a story",
     "tests/referee/test_referee_moves.py": "one contract, function by function",
     "tests/unit/test_contracts_admissions.py": "one contract, function by function",
@@ -187,6 +188,7 @@ def test_the_top_level__is_holds_the_folders_of_the_layout_and_nothing_else():
     wanted |= {
         "repops",
         "zoo_compute",
+        "packages",
         "benchmarks",
         "Makefile",
         "README.md",

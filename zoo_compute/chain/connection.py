@@ -21,6 +21,7 @@ from zoo_compute.errors import Unreachable, WrongDeployment
 if TYPE_CHECKING:
     from web3.contract import Contract
 
+    from zoo_compute.amounts import Token
     from zoo_compute.chain.games import Games
     from zoo_compute.chain.history import History
     from zoo_compute.chain.views import JobView
@@ -62,6 +63,7 @@ class Chain:
         self.histories: dict[tuple[str, int], History] = {}  # snapshot.py: the events of a job, read once
         self.views: dict[int, tuple[bytes, JobView]] = {}  # snapshot.py: of each job the last one, and its block's hash
         self.games: Games | None = None  # games.py: as far as they were read
+        self.tokens: dict[str, Token] = {}  # tokens.py: by address
         self.causes: dict[str, str] = {}  # ledger.py: by transaction, why collateral was taken
 
     @property

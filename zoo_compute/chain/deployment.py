@@ -190,7 +190,11 @@ def _allow_zen(
     call = allow_zen_operation(at, params)
     if deployer.address in governors:
         deployer.call("Timelock", at["timelock"], "schedule", *call, params.timelock_s)
-    return (f"TaskRegistry.allow(ZEN): execute in the timelock {params.timelock_s} s after it was scheduled",)
+    scheduled = deployer.address in governors
+    return (
+        "jobs cannot be paid in ZEN yet: a governor runs `zoo network allow ZEN`, "
+        + (f"{params.timelock_s} s from now" if scheduled else f"and again {params.timelock_s} s later"),
+    )
 
 
 def allow_zen_operation(at: Mapping[str, str], params: Preset) -> tuple[str, int, bytes, bytes, bytes]:

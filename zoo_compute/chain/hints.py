@@ -156,6 +156,7 @@ HINTS: dict[str, str] = {
     # -- Datasets
     "datasets: zero root": "give the state root of the dataset's tensors",
     "datasets: size out of range": "give the dataset's size in bytes, 1 to 2^64 - 1",
+    "datasets: name taken": "another dataset has this name (`zoo dataset show NAME`); choose another",
     "datasets: not the submitter": "only the job's submitter cites and scores its datasets",
     "datasets: job is over": "a job cites its datasets before it ends",
     "datasets: already cited": "a job cites its datasets once",

@@ -72,8 +72,9 @@ def list_(settings: Settings) -> None:
 
 
 @account.command()
+@click.option("--token", metavar="ADDRESS", help="And the balance of this payment token.")
 @pass_settings
-def show(settings: Settings) -> None:
+def show(settings: Settings, token: str | None) -> None:
     """Address and balances; needs no passphrase."""
     from zoo_compute.chain import keystore
 
@@ -84,14 +85,24 @@ def show(settings: Settings) -> None:
     try:
         from zoo_compute.ledger import balances
 
-        held = balances(settings.chain(), address)
+        money = settings.token(token)
+        held = balances(settings.chain(), address, money)
     except ZooError as error:
+        if token is not None:
+            raise
         settings.say(f"balances unknown: {error}")
     else:
         data |= {"coin": str(held.coin), "zen": str(held.zen), "owed": str(held.owed)}
+        data |= {"balance": str(held.balance), "token": money.to_dict()}
         lines += [f"coin for gas: {format_amount(held.coin, '')}", f"ZEN: {format_amount(held.zen)}"]
+        option = ""
+        if token is not None:
+            lines.append(f"{money.symbol}: {money.format(held.balance)}")
+            option = f" --token {money.address}"
         if held.owed:
-            lines.append(f"owed to this account: {format_amount(held.owed)} (take it with `zoo account withdraw`)")
+            lines.append(
+                f"owed to this account: {money.format(held.owed)} (take it with `zoo account withdraw{option}`)"
+            )
     settings.emit(data, lines)
 
 
@@ -100,9 +111,9 @@ def show(settings: Settings) -> None:
 @pass_settings
 def withdraw(settings: Settings, token: str | None) -> None:
     """Take what is owed to the account: what is left of a job's escrow, or payments to an operator's owner."""
-    client = settings.client()
-    took = client.withdraw(token)
+    money, client = settings.token(token), settings.client()
+    took = client.withdraw(money.address)
     settings.emit(
-        {"address": client.signer.address, "withdrawn": str(took)},
-        f"{format_amount(took)} came to {client.signer.address}" if took else "nothing is owed to this account",
+        {"address": client.signer.address, "withdrawn": str(took), "token": money.to_dict()},
+        f"{money.format(took)} came to {client.signer.address}" if took else "nothing is owed to this account",
     )

@@ -14,6 +14,7 @@ from zoo_compute import home
 from zoo_compute.cli.output import emit, say
 
 if TYPE_CHECKING:
+    from zoo_compute.amounts import Token
     from zoo_compute.chain.connection import Chain
     from zoo_compute.chain.network import Network
     from zoo_compute.chain.sender import Sender, Signer
@@ -52,6 +53,12 @@ class Settings:
         if "chain" not in self._cache:
             self._cache["chain"] = connect(self.network(), self.api_key())
         return self._cache["chain"]
+
+    def token(self, given: str | None = None) -> Token:
+        """The payment token of a --token option, as the chain has it; ZEN by default. Raises UserError."""
+        from zoo_compute.chain.tokens import token_at
+
+        return token_at(self.chain(), given)
 
     def api_key(self) -> str | None:
         """Of the hosted RPC or signer that the network file names: ZOO_API_KEY, never an option others can read."""

@@ -1,63 +1,176 @@
-"""`zoo dataset contribute`, `zoo job cite` and `zoo job score`: whose data a job uses, and what it was worth to it."""
+"""`zoo dataset`, `zoo job cite` and `zoo job score`: whose data a job uses, and what it was worth to it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from zoo_compute.amounts import format_count
 from zoo_compute.cli.context import NUMBER, Command, Group, Settings, pass_settings
+from zoo_compute.cli.output import table
 from zoo_compute.errors import UserError
 
 if TYPE_CHECKING:
     from repops.commitments import Array
+    from zoo_compute.datasets import Listed
 
+_which = click.argument("which", metavar="NAME|NUMBER")
 _job = click.argument("number", type=NUMBER, metavar="JOB")
 
 
 @click.group("dataset", cls=Group)
 def dataset() -> None:
-    """Datasets that jobs may cite."""
+    """Datasets that jobs train on and cite."""
 
 
 @dataset.command()
 @click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE")
+@click.option("--name", default="", metavar="NAME", help="What jobs may call it: unique on the network, for ever.")
 @click.option("--store", "location", metavar="LOCATION", help="Where the file is kept. [env ZOO_STORE; ~/.zoo/store]")
 @pass_settings
-def contribute(settings: Settings, path: Path, location: str | None) -> None:
+def contribute(settings: Settings, path: Path, name: str, location: str | None) -> None:
     """Offer FILE (.npz or safetensors arrays, or text) in your name: it is stored and pinned, and its root goes on chain.
 
-    You are its contributor as long as the chain lasts; serve the store, so that jobs can use it.
+    You are its contributor as long as the chain lasts; serve the store, so that jobs can use it. A name belongs to the
+    first that asks for it and proves nothing: publish the root that this prints.
     """
     from repops.commitments import state_root
     from repops.files import state_bytes
-    from zoo_compute.store import digest_of
+    from zoo_compute.datasets import word_of
+    from zoo_compute.store.cid import file_digest
 
+    word = word_of(name)
     arrays = _arrays(path)
     try:
         data, root = state_bytes(arrays), state_root(arrays)
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: holds what cannot be committed to: {error}") from error
     cid = settings.store(location).add(data)
-    receipt = settings.sender().send(settings.chain().datasets.contribute(root, digest_of(cid), len(data)))
+    receipt = settings.sender().send(settings.chain().datasets.contribute(root, file_digest(cid), len(data), word))
     number = int(receipt.event("DatasetContributed").args["dataset"])
-    told = {"dataset": number, "root": "0x" + root.hex(), "cid": cid, "size": len(data)}
+    told = {"dataset": number, "name": name or None, "root": "0x" + root.hex(), "cid": cid, "size": len(data)}
     settings.emit(
         {**told, "transaction": receipt.transaction_hash},
-        [f"dataset {number}: {len(data):,} bytes, {cid}", f"a job of yours cites it with `zoo job cite JOB {number}`"],
+        [
+            f"dataset {number}{f' ({name})' if name else ''}: {len(data):,} bytes, {cid}",
+            f"root 0x{root.hex()}",
+            f"a job trains on it with `data: {{dataset: {name or number}}}`; serve it to them with `zoo store serve`",
+        ],
     )
+
+
+@dataset.command("list")
+@pass_settings
+def list_(settings: Settings) -> None:
+    """The datasets of the network, oldest first."""
+    from zoo_compute.datasets import listed
+
+    found = listed(settings.chain())
+    rows = [
+        (
+            str(each.number),
+            each.name or "-",
+            format_count(each.size, "B"),
+            each.contributor,
+            f"0x{each.root.hex()[:16]}…",
+        )
+        for each in found
+    ]
+    lines = (
+        table(rows, header=("number", "name", "size", "contributor", "root")) if found else ["there is no dataset yet"]
+    )
+    settings.emit({"datasets": [_told(each) for each in found]}, lines)
+
+
+@dataset.command()
+@_which
+@pass_settings
+def show(settings: Settings, which: str) -> None:
+    """Who contributed a dataset, and the root and the CID of its file. A name proves nothing; the root does."""
+    from zoo_compute.datasets import find
+
+    told = _told(find(settings.chain(), which))
+    rows = [
+        (key, f"{value:,} bytes" if key == "size" else str(value)) for key, value in told.items() if value is not None
+    ]
+    settings.emit(told, table(rows))
+
+
+@dataset.command()
+@_which
+@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Where its file goes.")
+@click.option("--store", "location", metavar="LOCATION", help="Where it is kept. [env ZOO_STORE; ~/.zoo/store]")
+@pass_settings
+def fetch(settings: Settings, which: str, out: Path, location: str | None) -> None:
+    """Fetch a dataset, checked against its root: a text as it was, arrays as a safetensors file."""
+    from repops.files import state_bytes
+    from zoo_compute import datasets
+    from zoo_compute.atomic import write_atomically
+    from zoo_compute.data import TEXT
+
+    client = settings.client(store=location, with_account=False)
+    found = datasets.find(client.chain, which)
+    if not client.store.has(found.cid):
+        client.use_peers()
+    arrays = datasets.fetch(found, client.store, settings.say)
+    write_atomically(out, arrays[TEXT].tobytes() if TEXT in arrays else state_bytes(arrays), mode=0o644)
+    settings.emit({**_told(found), "path": str(out)}, str(out))
+
+
+def _told(each: Listed) -> dict[str, Any]:
+    return {
+        "dataset": each.number,
+        "name": each.name or None,
+        "contributor": each.contributor,
+        "root": "0x" + each.root.hex(),
+        "cid": each.cid,
+        "size": each.size,
+    }
 
 
 def _arrays(path: Path) -> dict[str, Array]:
     """Arrays by name; a text is one array of bytes, `bytes`."""
     import numpy as np
 
-    from zoo_compute.data import ARRAY_SUFFIXES, read_arrays, read_text
+    from zoo_compute.data import ARRAY_SUFFIXES, TEXT, read_arrays, read_text
 
     if path.suffix in ARRAY_SUFFIXES:
         return read_arrays(path)
-    return {"bytes": np.frombuffer(read_text(path), dtype=np.uint8)}
+    return {TEXT: np.frombuffer(read_text(path), dtype=np.uint8)}
+
+
+@dataset.command("claim")
+@click.option(
+    "--contributor", metavar="ADDRESS", help="Whose; the account's by default. It is paid, whoever sends this."
+)
+@pass_settings
+def claim_(settings: Settings, contributor: str | None) -> None:
+    """Claim what your datasets earned in epochs that are over. Run again, claims only what is left."""
+    from eth_utils.address import is_address, to_checksum_address
+
+    from zoo_compute.amounts import ZEN
+    from zoo_compute.cli.output import table
+    from zoo_compute.contributions import claim
+
+    if contributor is not None and not is_address(contributor):
+        raise UserError(f"--contributor takes an address, not {contributor!r}")
+    sender = settings.sender()
+    who = str(to_checksum_address(contributor or sender.address))
+    found = claim(sender, who)
+    total = sum(share.amount or 0 for share in found)
+    rows = [
+        (f"job {s.job}", f"epoch {s.epoch}", s.state, ZEN.format(s.amount) if s.amount is not None else "")
+        for s in found
+    ]
+    claims = [{**vars(s), "amount": None if s.amount is None else str(s.amount)} for s in found]
+    settings.emit(
+        {"contributor": who, "amount": str(total), "claims": claims},
+        [f"{ZEN.format(total)} went to {who}", *table(rows)]
+        if found
+        else f"nothing is recorded for {who} that is not claimed",
+    )
 
 
 @click.command(cls=Command)

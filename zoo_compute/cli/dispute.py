@@ -48,11 +48,15 @@ def list_(settings: Settings, job: int | None, only_open: bool) -> None:
 @pass_settings
 def show(settings: Settings, number: int) -> None:
     """Where a game stands: its bond, whose move is due, and until when."""
+    from zoo_compute.chain.tokens import token_at
+
     chain = settings.chain()
     head = chain.head()
     game = _required(settings, head, number)
     told = _told(game, head)
-    bond = f"{format_amount(game.coin, 'coin')} and {format_amount(game.tokens)} of the job's token"
+    bond = (
+        f"{format_amount(game.coin, 'coin')} and {token_at(chain, chain.tasks.token_of(game.job)).format(game.tokens)}"
+    )
     rows = [
         ("about", _about(told)),
         ("challenger", game.challenger),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo_compute.amounts import format_amount, format_seconds
+from zoo_compute.amounts import Token, format_seconds
 from zoo_compute.cli.context import NUMBER, Group, Settings, pass_settings
 from zoo_compute.cli.output import StatusLine, table
 
@@ -38,6 +38,7 @@ def job() -> None:
 def list_(settings: Settings, mine: bool, limit: int) -> None:
     """The newest jobs, with their state."""
     from zoo_compute.chain import keystore
+    from zoo_compute.chain.tokens import token_at
     from zoo_compute.chain.views import JobState
 
     client = settings.client(with_account=False)
@@ -51,6 +52,7 @@ def list_(settings: Settings, mine: bool, limit: int) -> None:
             {
                 "job": number, "state": JobState(found.state).name.lower(), "round": run.round, "rounds": run.rounds,
                 "submitter": found.submitter, "escrow": str(found.escrow),
+                "token": token_at(client.chain, found.token).to_dict(),
             }
         )  # fmt: skip
     shown = [
@@ -58,7 +60,7 @@ def list_(settings: Settings, mine: bool, limit: int) -> None:
             r["job"],
             r["state"],
             f"{r['round']}/{r['rounds']}" if r["rounds"] else "",
-            format_amount(int(r["escrow"])),
+            Token(**r["token"]).format(int(r["escrow"])),
             r["submitter"],
         )
         for r in rows
@@ -81,7 +83,9 @@ def show(settings: Settings, number: int, location: str | None) -> None:
     data = {
         **progress.to_dict(),
         "submitter": view.submitter,
-        "token": view.token,
+        "token": view.token,  # its address, as it always was; the rest of what `token` is elsewhere follows
+        "symbol": progress.token.symbol,
+        "decimals": progress.token.decimals,
         "checkpoints": {str(r): "0x" + root.hex() for r, root in sorted(view.checkpoint_roots.items())},
         "seats": {
             str(number): {
@@ -99,8 +103,8 @@ def show(settings: Settings, number: int, location: str | None) -> None:
         "account": account.to_dict(),
     }
     lines = [progress.line(), f"submitter {view.submitter}", *_losses(progress), *_line_of(view), _kept(kept)]
-    lines += _seats(view)
-    settings.emit(data, [*lines, *_money(account, view.now)])
+    lines += _seats(view, progress.token)
+    settings.emit(data, [*lines, *_money(account, view.now, progress.token)])
 
 
 def _kept(found: Redundancy | None) -> str:
@@ -135,7 +139,7 @@ def _claim(claim: Claim) -> str:
     return f"{work} of operator {claim.operator} in turn {claim.turn} (round {claim.round})"
 
 
-def _seats(view: JobView) -> list[str]:
+def _seats(view: JobView, token: Token) -> list[str]:
     """Who holds what, at which price."""
     from zoo_compute.chain.views import AGGREGATOR_SEAT
 
@@ -144,7 +148,7 @@ def _seats(view: JobView) -> list[str]:
             "aggregator" if number == AGGREGATOR_SEAT else f"seat {number}",
             "" if number == AGGREGATOR_SEAT else _run_of(seat.slots),
             f"operator {seat.operator}" if seat.operator else "vacant",
-            format_amount(seat.price + seat.pot_price) + (" (part of it from the pot)" if seat.pot_price else ""),
+            token.format(seat.price + seat.pot_price) + (" (part of it from the pot)" if seat.pot_price else ""),
         )
         for number, seat in sorted(view.seats.items())
     ]
@@ -160,25 +164,25 @@ def _losses(progress: Progress) -> list[str]:
     return [f"loss by round, as told by the nodes: {', '.join(known)}"] if known else []
 
 
-def _money(account: Account, now: int) -> list[str]:
+def _money(account: Account, now: int, token: Token) -> list[str]:
     rows = [
-        ("escrowed", format_amount(account.escrowed)),
-        *([("restored", f"{format_amount(account.restored)} out of convicted locks")] if account.restored else []),
-        ("paid to nodes", format_amount(account.paid)),
-        ("fee to treasury", format_amount(account.fee)),
-        ("refunded", format_amount(account.refunded)),
-        ("still held", f"{format_amount(account.held)}, of which {format_amount(account.committed)} for accepted work"),
-        ("slashed", f"{format_amount(account.slashed)}; {format_amount(account.from_pot)} of it paid to standbys"),
+        ("escrowed", token.format(account.escrowed)),
+        *([("restored", f"{token.format(account.restored)} out of convicted locks")] if account.restored else []),
+        ("paid to nodes", token.format(account.paid)),
+        ("fee to treasury", token.format(account.fee)),
+        ("refunded", token.format(account.refunded)),
+        ("still held", f"{token.format(account.held)}, of which {token.format(account.committed)} for accepted work"),
+        ("slashed", f"{token.format(account.slashed)}; {token.format(account.from_pot)} of it paid to standbys"),
     ]
     claims = [
         (
             c.turn, c.round, c.operator, "aggregation" if c.kind == "aggregation" else f"slots {_run_of(c.slots)}", c.state
-            + (f", {format_seconds(c.deadline - now)} left" if c.state == "challenge window" else ""), format_amount(c.amount),
+            + (f", {format_seconds(c.deadline - now)} left" if c.state == "challenge window" else ""), token.format(c.amount),
         )
         for c in account.claims
     ]  # fmt: skip
     penalties = [
-        (p.operator, p.why, "" if p.seat is None else f"seat {p.seat}", format_amount(p.amount))
+        (p.operator, p.why, "" if p.seat is None else f"seat {p.seat}", token.format(p.amount))
         for p in account.penalties
     ]
     lines = ["", *table(rows)]
@@ -233,13 +237,22 @@ def follow(settings: Settings, found: Job, *, until_settled: bool = False) -> Pr
 @pass_settings
 def cancel(settings: Settings, number: int) -> None:
     """Cancel a job that was not awarded yet and take its escrow back."""
+    from zoo_compute.chain.tokens import token_at
+
     client = settings.client()
     found = client.job(number)
-    escrow = found.view().escrow
+    view = found.view()
+    escrow, token = view.escrow, token_at(client.chain, view.token)
     receipt = found.cancel()
     settings.emit(
-        {"job": number, "cancelled": True, "refunded": str(escrow), "transaction": receipt.transaction_hash},
-        f"job {number} is cancelled; {format_amount(escrow)} came back",
+        {
+            "job": number,
+            "cancelled": True,
+            "refunded": str(escrow),
+            "transaction": receipt.transaction_hash,
+            "token": token.to_dict(),
+        },
+        f"job {number} is cancelled; {token.format(escrow)} came back",
     )
 
 

@@ -1,4 +1,4 @@
-"""`zoo` (and `gym`): the entry point, and what becomes of an error."""
+"""`zoo` (and zoo-gym's `gym`): the entry point, and what becomes of an error."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from zoo_compute.cli import (
     quote,
     store,
     train,
+    treasury,
 )
 from zoo_compute.cli.context import Group, Settings
 from zoo_compute.errors import ZooError
@@ -54,7 +55,7 @@ def root() -> None:
 
 
 for _command in (
-    account.account, dataset.dataset, dispute.dispute, doctor.doctor, job.job, network.network, node.node, quote.quote, store.store, train.train,
+    account.account, dataset.dataset, dispute.dispute, doctor.doctor, job.job, network.network, node.node, quote.quote, store.store, train.train, treasury.treasury,
 ):  # fmt: skip
     root.add_command(_command)
 for _command in (*node_money.COMMANDS, *node_joining.COMMANDS, *node_admission.COMMANDS):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import click
 
-from zoo_compute.amounts import format_amount, format_seconds
+from zoo_compute.amounts import ZEN, format_amount, format_seconds
 from zoo_compute.cli.context import Group, Settings, pass_settings
 from zoo_compute.cli.output import table
+from zoo_compute.cli.treasury import later, wait_option
 from zoo_compute.errors import ChainError
 from zoo_compute.gpu import CLASSES
 
@@ -29,10 +31,17 @@ def show(settings: Settings, offline: bool) -> None:
 
     found = settings.network()
     presets = {name: dataclasses.asdict(preset) for name, preset in PRESETS.items()}
-    head = None
+    head, tokens = None, []
     if not offline:
+        from zoo_compute.chain.tokens import allowed
+
         try:
-            head = settings.chain().head()
+            chain = settings.chain()
+            head = chain.head()
+            tokens = [
+                {**token.to_dict(), "window_value": str(chain.tasks.window_values(token.address, block=head.number))}
+                for token in allowed(chain, head.number)
+            ]
         except ChainError:
             settings.say(
                 f"the file {settings.network_path()} was read; its chain was not reached (--offline shows the file alone)"
@@ -43,6 +52,7 @@ def show(settings: Settings, offline: bool) -> None:
         "rpcs": list(found.rpcs), "storage": list(found.storage), "signer": found.signer,
         "first_block": found.first_block, "contracts": dict(found.contracts),
         "head": head and {"number": head.number, "timestamp": head.timestamp},
+        "tokens": tokens if head else None,
         "presets": {name: {k: str(v) if k in _AMOUNTS else v for k, v in values.items()} for name, values in presets.items()},
         "classes": [dataclasses.asdict(c) for c in CLASSES],
     }  # fmt: skip
@@ -51,6 +61,11 @@ def show(settings: Settings, offline: bool) -> None:
         f"RPC      {', '.join(found.rpcs)}",
         f"storage  {', '.join(found.storage) or 'none named; operators announce theirs on chain'}",
         f"head     block {head.number}, {_utc(head.timestamp)}" if head else "head     not asked",
+        *(
+            [f"paid in  {', '.join(_token_line(token) for token in tokens) or 'nothing yet: zoo network allow'}"]
+            if head
+            else []
+        ),
         "",
         *table(list(found.contracts.items()), header=("contract", "address")),
         "",
@@ -64,11 +79,49 @@ def show(settings: Settings, offline: bool) -> None:
     settings.emit(data, lines)
 
 
+@network.command()
+@click.argument("token", metavar="TOKEN")
+@click.option(
+    "--window-value",
+    metavar="AMOUNT",
+    help="A round's cost, in TOKEN, from which on claims stand longer. [ZEN: the preset's; else never]",
+)
+@click.option("--disallow", is_flag=True, help="Take TOKEN for new jobs no more.")
+@wait_option
+@pass_settings
+def allow(settings: Settings, token: str, window_value: str | None, disallow: bool, wait: bool) -> None:
+    """Let jobs be paid in TOKEN (an address, or ZEN). On a devnet the deployer may; elsewhere the timelock: run again after its delay.
+
+    Never allow a token that charges for transfers, changes balances by itself, or can call back.
+    """
+    from zoo_compute.timelock import Step, as_governor
+
+    chain, money = settings.chain(), settings.token(token)
+    value = 0 if money.symbol != ZEN.symbol or disallow else chain.params.window_value
+    if window_value is not None:
+        value = money.parse(window_value, what="--window-value")
+    now = (chain.tasks.is_allowed(money.address), chain.tasks.window_values(money.address))
+    step = Step("executed", "", chain.now(), None)
+    if now != (not disallow, value):
+        call = chain.tasks.allow(money.address, not disallow, value)
+        # `again`: what was allowed, and disallowed since, is not a mistake.
+        step = as_governor(settings.sender(), chain.tasks.governor(), call, again=True, wait=wait, say=settings.say)
+    what = f"{money.symbol} ({money.address}, {money.decimals} decimals) is {'not ' * disallow}allowed"
+    settings.emit(
+        {**step.to_dict(), "allowed": not disallow, "window_value": str(value), "token": money.to_dict()},
+        what if step.state == "executed" else later(settings, what, step.ready_at),
+    )
+
+
 def _side_by_side(presets: dict[str, dict[str, int]], used: str) -> list[str]:
     names = list(presets)
     keys = [key for key, value in presets[names[0]].items() if isinstance(value, int) and not isinstance(value, bool)]
     rows = [(key, *(_readable(key, presets[name][key]) for name in names)) for key in keys]
     return table(rows, header=("number", *(f"{name} (this network)" if name == used else name for name in names)))
+
+
+def _token_line(token: dict[str, Any]) -> str:
+    return f"{token['symbol']} ({token['address']}, {token['decimals']} decimals)"
 
 
 def _readable(key: str, value: int) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoo_compute.amounts import format_amount, format_seconds, parse_amount
+from zoo_compute.amounts import Token, format_amount, format_seconds, parse_amount
 from zoo_compute.cli.context import Group, Settings, pass_settings
 from zoo_compute.cli.operator_options import (
     folder_of,
@@ -115,9 +115,10 @@ def announce(settings: Settings, url: str, operator: int | None, home: Path | No
 @pass_settings
 def show(settings: Settings, token: str | None, operator: int | None, home: Path | None) -> None:
     """An operator as the chain sees it; needs no passphrase."""
-    operators = operators_of(settings, signing=False)
+    money, operators = settings.token(token), operators_of(settings, signing=False)
     standing = operators.standing(number_of(settings, operators, operator, home), token)
-    settings.emit(standing.to_dict(), table(_about(standing)))
+    data = {**standing.to_dict(), "symbol": money.symbol, "decimals": money.decimals}
+    settings.emit(data, table(_about(standing, money)))
 
 
 @node.command()
@@ -161,7 +162,7 @@ def _promise(tier: int, hours: list[int]) -> str:
     return hours_told(hours) + (f", tier {names[tier]}" if tier else "") if hours else "none"
 
 
-def _about(standing: Standing) -> list[tuple[str, str]]:
+def _about(standing: Standing, money: Token) -> list[tuple[str, str]]:
     view = standing.view
     gpu_class = GPU_CLASSES[view.gpu_class]
     exits = f"requested; stake free {'now' if view.now >= view.exit_at else 'in ' + format_seconds(view.exit_at - view.now)}"
@@ -175,9 +176,9 @@ def _about(standing: Standing) -> list[tuple[str, str]]:
         ("may bid", "yes" if view.eligible else "no"),
         (
             "collateral",
-            f"{format_amount(standing.collateral)}, {format_amount(standing.locked)} locked in {view.locks} lots",
+            f"{money.format(standing.collateral)}, {money.format(standing.locked)} locked in {view.locks} lots",
         ),
-        ("owed", format_amount(standing.owed)),
+        ("owed", money.format(standing.owed)),
         ("reputation", f"{view.reputation} (discount {view.discount_bps / 100:.2f} %)"),
         ("store", view.endpoint or "not announced"),
         ("promise", _promise(view.tier, list(slots_in(view.hours)))),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from zoo_compute.amounts import format_amount, format_seconds, parse_amount
+from zoo_compute.amounts import ZEN, format_amount, format_seconds, parse_amount
 from zoo_compute.cli.context import Command, Settings, pass_settings
 from zoo_compute.cli.operator_options import home_option, number_of, operator_option, operators_of, token_option
 from zoo_compute.cli.output import table
@@ -69,13 +69,18 @@ def unstake(settings: Settings, operator: int | None, home: Path | None) -> None
 @pass_settings
 def deposit(settings: Settings, amount: str, token: str | None, operator: int | None, home: Path | None) -> None:
     """Add collateral: what stands behind the slots an operator bids for."""
-    operators = operators_of(settings)
-    number, units = number_of(settings, operators, operator, home), parse_amount(amount, what="the deposit")
-    operators.deposit(number, operators.token(token), units)
+    money, operators = settings.token(token), operators_of(settings)
+    number, units = number_of(settings, operators, operator, home), money.parse(amount, what="the deposit")
+    operators.deposit(number, money.address, units)
     standing = operators.standing(number, token)
     settings.emit(
-        {"operator": number, "collateral": str(standing.collateral), "locked": str(standing.locked)},
-        f"operator {number} has {format_amount(standing.collateral)} of collateral, {format_amount(standing.locked)} of it locked",
+        {
+            "operator": number,
+            "collateral": str(standing.collateral),
+            "locked": str(standing.locked),
+            "token": money.to_dict(),
+        },
+        f"operator {number} has {money.format(standing.collateral)} of collateral, {money.format(standing.locked)} of it locked",
     )
 
 
@@ -86,20 +91,20 @@ def deposit(settings: Settings, amount: str, token: str | None, operator: int | 
 @pass_settings
 def earnings(settings: Settings, token: str | None, operator: int | None, home: Path | None) -> None:
     """What was earned: paid, ready to withdraw, still in its challenge window, and what was slashed and why."""
-    operators = operators_of(settings, signing=False)
+    money, operators = settings.token(token), operators_of(settings, signing=False)
     number = number_of(settings, operators, operator, home)
     standing, found = operators.standing(number, token), operators.earnings(number, token)
-    claims = [(c.job, c.round, c.what, c.state, format_amount(c.amount)) for c in found.claims]
+    claims = [(c.job, c.round, c.what, c.state, money.format(c.amount)) for c in found.claims]
     settings.emit(
-        {"operator": number, **found.to_dict(), "owed": str(standing.owed)},
+        {"operator": number, **found.to_dict(), "owed": str(standing.owed), "token": money.to_dict()},
         [
             *table(
                 [
-                    ("paid so far", format_amount(found.paid)),
-                    ("ready to withdraw", f"{format_amount(standing.owed)} (`zoo node withdraw`)"),
-                    ("in challenge windows", format_amount(found.pending)),
+                    ("paid so far", money.format(found.paid)),
+                    ("ready to withdraw", f"{money.format(standing.owed)} (`zoo node withdraw`)"),
+                    ("in challenge windows", money.format(found.pending)),
                     ("network rewards", f"{format_amount(found.rewards)} claimed"),
-                    ("slashed", format_amount(found.slashed)),
+                    ("slashed", money.format(found.slashed)),
                 ]
             ),
             *(["", *table(claims, header=("job", "round", "work", "state", "amount"))] if claims else []),
@@ -107,7 +112,7 @@ def earnings(settings: Settings, token: str | None, operator: int | None, home: 
                 [
                     "",
                     *table(
-                        [(p.why, format_amount(p.amount)) for p in found.penalties],
+                        [(p.why, money.format(p.amount)) for p in found.penalties],
                         header=("slashed because it", "amount"),
                     ),
                 ]
@@ -128,16 +133,20 @@ def withdraw(
     settings: Settings, collateral: str | None, token: str | None, operator: int | None, home: Path | None
 ) -> None:
     """Send what is owed to the owner: payments, network rewards and, with --collateral, free collateral."""
-    operators = operators_of(settings)
+    money, operators = settings.token(token), operators_of(settings)
     number = number_of(settings, operators, operator, home)
     standing = operators.standing(number, token)
     units = 0
     if collateral is not None:
-        units = standing.free if collateral == "all" else parse_amount(collateral, what="--collateral")
-    took = operators.withdraw(number, operators.token(token), units, say=settings.say)
+        units = standing.free if collateral == "all" else money.parse(collateral, what="--collateral")
+    took = operators.withdraw(number, money.address, units, say=settings.say)
     settings.emit(
-        {"operator": number, **{key: str(value) for key, value in took.items()}},
-        [f"{format_amount(value)} of {key} went to {standing.view.owner}" for key, value in took.items() if value]
+        {"operator": number, **{key: str(value) for key, value in took.items()}, "token": money.to_dict()},
+        [
+            f"{(ZEN if key == 'rewards' else money).format(value)} of {key} went to {standing.view.owner}"
+            for key, value in took.items()
+            if value
+        ]
         or ["nothing is owed and no collateral was asked for"],
     )
 

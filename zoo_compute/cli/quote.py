@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from zoo_compute.amounts import format_amount, format_count, format_seconds
+from zoo_compute.amounts import Token, format_count, format_seconds
 from zoo_compute.cli.context import Command, Settings, pass_settings
 from zoo_compute.cli.output import table
 from zoo_compute.errors import ConfigError
+from zoo_compute.spec.params import REFERENCE_FLOPS, REFERENCE_GPU
+
+if TYPE_CHECKING:
+    from zoo_compute.job import ComputeJob
+
+REFERENCE = f"{REFERENCE_GPU} at {format_count(REFERENCE_FLOPS, 'FLOP/s')}"
 
 
 @click.command(cls=Command)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--max-budget", metavar="ZEN", help="Budget instead of the file's.")
+@click.option("--max-budget", metavar="AMOUNT", help="Budget (ZEN, or market.token) instead of the file's.")
 @click.option(
     "--preset", type=click.Choice(["devnet", "production"]), help="Without a network file: whose windows to use."
 )
 @pass_settings
 def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | None) -> None:
-    """Work, price range, worst-case escrow, locks and durations of the job in FILE. Needs no account and no chain."""
+    """Work, price range, worst-case escrow, locks and durations of the job in FILE. Needs no account, and no chain for ZEN."""
     from zoo_compute.plan import plan_of
     from zoo_compute.quote import quote as quote_of
     from zoo_compute.spec.params import PRESETS
 
     preset_name = preset or _preset_of(settings)
     plan = plan_of(file, max_budget)
+    if plan.job.known_token is None:
+        _ask_chain(settings, plan.job)
+    money = plan.job.token
+    if plan.job.data.dataset is not None:
+        settings.say(
+            f"dataset {plan.job.data.dataset} is not looked up: quoted as text of {plan.job.context} tokens an example"
+        )
     found = quote_of(plan.job, PRESETS[preset_name])
     prices, budget = plan.job.prices, plan.budget
     covered = budget is None or budget >= found.escrow
@@ -45,20 +59,30 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         ),
         ("", f"{format_count(found.tokens)} tokens, {format_count(found.flops, 'FLOP')}"),
         ("network", _network_line(found.update_bytes, found.checkpoint_bytes)),
-        ("price", f"{format_amount(prices.reserve)} to {format_amount(prices.max_price)} a slot-round"),
+        (
+            "checkpoints",
+            f"of every {found.checkpoint_every_steps:,} steps, and the last, outlive the job on {plan.job.checkpoint.redundancy} stores",
+        ),
+        ("price", f"{money.format(prices.reserve)} to {money.format(prices.max_price)} a slot-round"),
         (
             "aggregator",
-            f"{format_amount(prices.aggregator_reserve)} to {format_amount(prices.aggregator_max_price)} a round",
+            f"{money.format(prices.aggregator_reserve)} to {money.format(prices.aggregator_max_price)} a round",
         ),
         (
             "escrow",
-            f"{format_amount(found.escrow)} at worst, of which the treasury's fee is {format_amount(found.fee)}",
+            f"{money.format(found.escrow)} at worst, of which the treasury's fee is {money.format(found.fee)}",
         ),
-        ("at reserve", f"{format_amount(found.at_reserve)}; what is not spent comes back"),
-        ("budget", _budget_line(budget, covered, found.escrow)),
+        (
+            "expected",
+            f"{money.format(found.expected)}, where the market clears at the first reserve; what is not spent comes back",
+        ),
+        ("", f"{money.format(found.per_gpu_hour)} a GPU-hour, of {_hours(found.gpu_hours)} on an {REFERENCE}"),
+        ("", f"{money.format(found.per_million_tokens)} a million tokens"),
+        ("", f"{money.format(found.per_pflop)} a PFLOP, {money.format(found.per_pflop_day)} a PFLOP-day"),
+        ("budget", _budget_line(budget, covered, found.escrow, money)),
         (
             "locks",
-            f"{format_amount(found.lock_slot)} a slot, {format_amount(found.lock_aggregator)} for the aggregator, put up by operators",
+            f"{money.format(found.lock_slot)} a slot, {money.format(found.lock_aggregator)} for the aggregator, put up by operators",
         ),
         (
             "auction",
@@ -69,8 +93,24 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
             f"{format_seconds(found.round_longest_s)} at most; final {format_seconds(found.window_s)} after its claims",
         ),
         ("all of it", f"{format_seconds(found.longest_s)} at most, on preset {preset_name}"),
+        *(("warning", text) for text in found.warnings),
     ]
     settings.emit(data, table(rows))
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.1f} GPU-hours" if hours >= 0.1 else format_seconds(max(0.1, hours * 3_600))
+
+
+def _ask_chain(settings: Settings, job: ComputeJob) -> None:
+    """How many decimals the job's token has. Without a network file, `job.token` says what is missing."""
+    try:
+        settings.network()
+    except ConfigError:
+        if settings.network_file:
+            raise
+        _ = job.token
+    settings.client(with_account=False).pay_in_token_of(job)
 
 
 def _network_line(update_bytes: int, checkpoint_bytes: int) -> str:
@@ -82,10 +122,10 @@ def _network_line(update_bytes: int, checkpoint_bytes: int) -> str:
     return f"about {format_count(update_bytes, 'B')} a slot-round{told}: {format_seconds(sent_s)} at 100 Mbit/s"
 
 
-def _budget_line(budget: int | None, covered: bool, escrow: int) -> str:
+def _budget_line(budget: int | None, covered: bool, escrow: int, money: Token) -> str:
     if budget is None:
         return "none given; the prices are the file's"
-    return f"{format_amount(budget)} {'covers it' if covered else f'does NOT cover it: {format_amount(escrow - budget)} short'}"
+    return f"{money.format(budget)} {'covers it' if covered else f'does NOT cover it: {money.format(escrow - budget)} short'}"
 
 
 def _preset_of(settings: Settings) -> str:

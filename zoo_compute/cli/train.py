@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from zoo_compute.amounts import format_amount
+from zoo_compute.amounts import ZEN
 from zoo_compute.cli.context import Command, Settings, pass_settings
 from zoo_compute.cli.job import follow
 from zoo_compute.errors import ConfigError
@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, path_type=Path),
     help="Text to train on, a file or a folder, instead of FILE's.",
 )
-@click.option("--max-budget", metavar="ZEN", help="The most to put in escrow, instead of FILE's budget_max.")
+@click.option(
+    "--max-budget",
+    metavar="AMOUNT",
+    help="The most to put in escrow (ZEN, or market.token), instead of FILE's budget_max.",
+)
 @click.option(
     "--weights", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Initial weights (safetensors)."
 )
@@ -37,13 +41,15 @@ if TYPE_CHECKING:
 )
 @click.option("--store", "location", metavar="LOCATION", help="Where the job's files go. [env ZOO_STORE; ~/.zoo/store]")
 @click.option("--serve", metavar="HOST:PORT", help="Serve the store there while this command runs.")
-@click.option("--unserved", is_flag=True, help="Post although no storage peer of the network serves the files yet.")
+@click.option(
+    "--anyway", is_flag=True, help="Post although no operator could train it, or nobody serves its files yet."
+)
 @click.option("--again", is_flag=True, help="Post this very job a second time.")
 @click.option("--watch/--no-watch", default=True, show_default=True, help="Follow it until it is over.")
 @pass_settings
 def train(
     settings: Settings, file: Path, data: Path | None, max_budget: str | None, weights: Path | None, parents: Path | None,
-    location: str | None, serve: str | None, unserved: bool, again: bool, watch: bool,
+    location: str | None, serve: str | None, anyway: bool, again: bool, watch: bool,
 ) -> None:  # fmt: skip
     """Submit the training job in FILE and follow it.
 
@@ -52,25 +58,30 @@ def train(
     """
     from zoo_compute.merging import Merge
     from zoo_compute.plan import plan_of
-    from zoo_compute.quote import exact
 
     plan = plan_of(file, max_budget, data)
+    if plan.job.market.token != ZEN.symbol:
+        settings.client(with_account=False).pay_in_token_of(plan.job)
+    if plan.budget is None and plan.job.data.dataset is not None:
+        settings.client(store=location).bring(plan.job)
+    token = plan.job.token
     plan.check_budget()
     if plan.budget is None:
         raise ConfigError(
             "no budget given",
-            hint=f"give --max-budget {exact(plan.job.escrow)} (the worst case), or budget_max in {file}",
+            hint=f"give --max-budget {token.exact(plan.job.escrow)} (the worst case), or budget_max in {file}",
         )
     merge = Merge.from_bytes(parents.read_bytes()) if parents else None
     client = settings.client(store=location)
     with _serving(settings, client, serve) as served:
         try:
-            job = client.train(plan.job, weights=weights, merge=merge, again=again, unserved=unserved)
+            job = client.train(plan.job, weights=weights, merge=merge, again=again, anyway=anyway)
         except KeyboardInterrupt:
             settings.say("interrupted before the job was posted, or while it was: the same command goes on from there")
             raise
-        settings.say(f"job {job.id} is posted; {format_amount(plan.job.escrow)} in escrow")
-        data_out: dict[str, Any] = {"job": job.id, "escrow": str(plan.job.escrow)}
+        token = client.pay_in_token_of(plan.job)
+        settings.say(f"job {job.id} is posted; {token.format(plan.job.escrow)} in escrow")
+        data_out: dict[str, Any] = {"job": job.id, "escrow": str(plan.job.escrow), "token": token.to_dict()}
         if not watch:
             settings.emit(data_out, str(job.id))
             return

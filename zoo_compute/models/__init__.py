@@ -1,6 +1,7 @@
 """Built-in models, and what a job's file says about them, checked without torch.
 
-Each is a module like a submitter's own: `architecture: gpt` names `gpt.build`, as `module: model.py:build` names yours.
+Each is a module like a submitter's own: `architecture: gpt` names `gpt.build`, as `module: model.py:build` names yours;
+`name: llama-160m` names an architecture with its sizes (`presets.MODELS`).
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ OPTIMIZERS = ("adamw", "sgd")
 MAX_PARAMETERS = 2**34
 
 
-@dataclass(frozen=True)
-class GPTSection:
-    """`model:` with `architecture: gpt`; `tied`: the head is the token embedding."""
+@dataclass(frozen=True, kw_only=True)
+class DecoderSection:
+    """What the sections of all built-in decoders have; `tied`: the head is the token embedding.
+
+    Text is bytes: with a larger `vocab` the ids from 256 on stay unused, unless the data comes as arrays of `tokens`.
+    """
 
     layers: int
     heads: int
@@ -23,7 +27,7 @@ class GPTSection:
     context: int
     vocab: int = 256
     tied: bool = True
-    architecture: str = "gpt"
+    architecture: str = ""
 
     def __post_init__(self) -> None:
         between("model.vocab", self.vocab, 2, 2**20)
@@ -31,10 +35,28 @@ class GPTSection:
         between("model.layers", self.layers, 1, 512)
         between("model.heads", self.heads, 1, 512)
         between("model.width", self.width, 1, 2**16)
-        if self.width % self.heads:
-            raise BadField(f"model.width: {self.width} is no multiple of heads = {self.heads}")
+        self._check()
         if self.parameters > MAX_PARAMETERS:
             raise BadField(f"model: {self.parameters:,} parameters exceed {MAX_PARAMETERS:,}")
+
+    def _check(self) -> None:
+        """What only this architecture asks for. Raises BadField."""
+
+    @property
+    def parameters(self) -> int:
+        """Those of the module, counted without making it."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTSection(DecoderSection):
+    """`model:` with `architecture: gpt`, the default."""
+
+    architecture: str = "gpt"
+
+    def _check(self) -> None:
+        if self.width % self.heads:
+            raise BadField(f"model.width: {self.width} is no multiple of heads = {self.heads}")
 
     @property
     def parameters(self) -> int:
@@ -42,6 +64,37 @@ class GPTSection:
         block = 12 * width * width + 13 * width  # qkv, projection, two of the MLP, their biases, two norms
         head = 0 if self.tied else self.vocab * width
         return (self.vocab + self.context) * width + self.layers * block + 2 * width + head
+
+
+@dataclass(frozen=True, kw_only=True)
+class LlamaSection(DecoderSection):
+    """`model:` with `architecture: llama`. hidden: width of the MLP. kv_heads: heads of keys and values, as many as heads
+    unless given. theta: base of the rotary positions."""
+
+    hidden: int
+    kv_heads: int | None = None
+    vocab: int = 32_000
+    tied: bool = False
+    theta: float = 10_000.0
+    norm_epsilon: float = 1e-5
+    architecture: str = "llama"
+
+    def _check(self) -> None:
+        between("model.hidden", self.hidden, 1, 2**18)
+        between("model.theta", self.theta, 1.0, 1e9)
+        between("model.norm_epsilon", self.norm_epsilon, 1e-12, 1.0)
+        if self.width % (2 * self.heads):
+            raise BadField(f"model.width: {self.width} is no multiple of twice heads = {self.heads}")
+        if self.kv_heads is not None:
+            between("model.kv_heads", self.kv_heads, 1, 512)
+            if self.heads % self.kv_heads:
+                raise BadField(f"model.kv_heads: {self.kv_heads} do not divide heads = {self.heads}")
+
+    @property
+    def parameters(self) -> int:
+        width, keys = self.width, self.width // self.heads * (self.kv_heads or self.heads)
+        layer = 2 * width * width + 2 * width * keys + 3 * width * self.hidden + 2 * width
+        return (1 if self.tied else 2) * self.vocab * width + self.layers * layer + width
 
 
 @dataclass(frozen=True)
@@ -69,5 +122,5 @@ class RuleSection:
             raise BadField("training.weight_decay: the built-in sgd has none; use adamw, or a module of your own")
 
 
-ARCHITECTURES: dict[str, type[GPTSection]] = {"gpt": GPTSection}
+ARCHITECTURES: dict[str, type[DecoderSection]] = {"gpt": GPTSection, "llama": LlamaSection}
 RULE = tuple(f.name for f in fields(RuleSection))

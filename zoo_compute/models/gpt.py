@@ -1,4 +1,4 @@
-"""`architecture: gpt`: a decoder with learned positions, pre-LayerNorm and GELU. Copy it to start a model of your own.
+"""`architecture: gpt`: a decoder with learned positions, pre-LayerNorm and GELU, as GPT-2. Copy it to start a model of your own.
 
 Shape legend: B batch, T positions, W width, H heads, D width of a head, V vocabulary.
 """
@@ -6,13 +6,13 @@ Shape legend: B batch, T positions, W width, H heads, D width of a head, V vocab
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.optim import SGD, AdamW, Optimizer
+
+from zoo_compute.models.decoder import Decoder, Step, refuse_below_one, scale_of
 
 
 def build(
@@ -23,32 +23,10 @@ def build(
     vocab: int = 256,
     tied: bool = True,
     learning_rate: float = 1e-3,
-    optimizer: str = "adamw",
-    beta1: float = 0.9,
-    beta2: float = 0.95,
-    epsilon: float = 1e-8,
-    weight_decay: float = 0.0,
-) -> tuple[GPT, Callable[[Tensor, Tensor], Tensor], Optimizer]:
-    """What a job's module function returns: the module with its initial weights, the loss, the optimiser.
-
-    tied: the head is the token embedding. weight_decay: AdamW's, of matrices only.
-    """
-    model = GPT(layers, heads, width, context, vocab, tied)
-    if optimizer == "sgd":
-        return model, next_token_loss, SGD(model.parameters(), lr=learning_rate)
-    matrices = [parameter for parameter in model.parameters() if parameter.dim() > 1]
-    others = [parameter for parameter in model.parameters() if parameter.dim() <= 1]
-    groups: list[dict[str, Any]] = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
-    return (
-        model,
-        next_token_loss,
-        AdamW(groups, lr=learning_rate, betas=(beta1, beta2), eps=epsilon, weight_decay=weight_decay),
-    )
-
-
-def next_token_loss(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
-    """Mean over all positions, in nats per token."""
-    return functional.cross_entropy(logits_BTV.flatten(0, 1), targets_BT.flatten())
+    **rule: Any,
+) -> Step:
+    """The module, its loss and its optimiser. tied: the head is the token embedding. rule: as `Decoder.with_rule`."""
+    return GPT(layers, heads, width, context, vocab, tied).with_rule(learning_rate, **rule)
 
 
 class Attention(nn.Module):
@@ -86,20 +64,12 @@ class Block(nn.Module):
         return out
 
 
-class GPT(nn.Module):
+class GPT(Decoder):
     """Token and position embeddings, blocks, a last norm, and the head."""
 
     def __init__(self, layers: int, heads: int, width: int, context: int, vocab: int, tied: bool) -> None:
         super().__init__()
-        for name, size in {
-            "layers": layers,
-            "heads": heads,
-            "width": width,
-            "context": context,
-            "vocab": vocab,
-        }.items():
-            if size < 1:
-                raise ValueError(f"{name}: expected at least 1, got {size}")
+        refuse_below_one({"layers": layers, "heads": heads, "width": width, "context": context, "vocab": vocab})
         if width % heads:
             raise ValueError(f"width: {width} is no multiple of heads = {heads}")
         self.context = context
@@ -137,25 +107,10 @@ class GPT(nn.Module):
             elif name == "positions.weight" and self.head is not None:
                 parameter.copy_(_sinusoids(*parameter.shape))
             else:
-                scale = embeddings.get(name, 1.0 / math.sqrt(parameter.shape[-1]))
-                if name.endswith(("projection.weight", "contract.weight")):
-                    scale /= math.sqrt(2 * len(self.blocks))
-                parameter.normal_().mul_(scale)
-
-    @torch.no_grad()
-    def generate(self, prompt: bytes, length: int, seed: int, temperature: float = 0.8) -> bytes:
-        """Continue `prompt` by `length` bytes, sampled with a seeded generator; temperature 0 takes the likeliest."""
-        generator = torch.Generator(device="cpu").manual_seed(seed)
-        text = list(prompt or b"\n")
-        for _ in range(length):
-            window = torch.tensor([text[-self.context :]], dtype=torch.int64)
-            logits = self(window)[0, -1, :256].double()
-            if temperature <= 0:
-                text.append(int(logits.argmax()))
-                continue
-            odds = torch.softmax(logits / temperature, dim=-1)
-            text.append(int(torch.multinomial(odds, 1, generator=generator)))
-        return bytes(text[len(text) - length :]) if length else b""
+                outputs = ("projection.weight", "contract.weight")
+                parameter.normal_().mul_(
+                    scale_of(name, parameter, len(self.blocks), embeddings=embeddings, outputs=outputs)
+                )
 
 
 def _sinusoids(positions: int, width: int) -> Tensor:

@@ -8,11 +8,14 @@ from zoo_compute.spec.refusal import require
 from zoo_compute.spec.state import EMPTY_BYTES32, Citation, Dataset, JobState, Message, World
 
 
-def contribute(w: World, msg: Message, root: bytes, cid: bytes, size: int) -> int:
+def contribute(w: World, msg: Message, root: bytes, cid: bytes, size: int, name: bytes) -> int:
     require(root != EMPTY_BYTES32, "datasets: zero root")
     require(0 < size <= MAX_DATASET_BYTES, "datasets: size out of range")
+    require(name not in w.dataset_names, "datasets: name taken")
     dataset = len(w.datasets) + 1
-    w.datasets[dataset] = Dataset(msg.sender, root, size)
+    w.datasets[dataset] = Dataset(msg.sender, root, size, cid, name)
+    if name != EMPTY_BYTES32:
+        w.dataset_names[name] = dataset
     return dataset
 
 

@@ -204,6 +204,12 @@ TIERS: dict[int, Tier] = {
     3: Tier(3, "gold", "8x H100-80", 80, 1_024, 400, 50, 8 * ZEN),
 }
 DATACENTER: int = 3  # the class that a tier needs
+# The reference GPU, with which work is turned into GPU-hours and GPU-hours into a price. Binds nobody, and no contract knows it.
+# A quarter of the 19.5 TFLOP/s float32 peak of its data sheet, rounded: benchmarks/cost.py says how a share of a peak is measured.
+REFERENCE_GPU: str = "A100-40"
+REFERENCE_FLOPS: int = 5 * 10**12  # FLOP/s that it sustains in the network's programs
+LEAST_PRICE: int = ZEN  # of a slot-round, as a default reserve: what an operator asks unless it decides otherwise
+MAXIMUM_MULTIPLE: int = 2  # of the reserve, as a default maximum: five auctions find a price up to it
 UNSHOWN_PERCENT: int = 100  # the most that compute weighs of an operator that is not admitted: a consumer's
 
 
@@ -290,6 +296,26 @@ def fee_of(amount: int) -> int:
 def slash_of(lock: int) -> int:
     """What a timeout or a decline takes of a lock."""
     return lock * SLASH_BPS // BPS
+
+
+def gpu_seconds(flops: int) -> float:
+    """How long the reference GPU takes for so much work."""
+    return flops / REFERENCE_FLOPS
+
+
+def reference_price(flops: int) -> int:
+    """What work is worth in ZEN at Bronze's price of a GPU-hour: about 0.139 ZEN a PFLOP. At least 1 unit."""
+    return -(-TIERS[1].reference_price * flops // (3_600 * REFERENCE_FLOPS))
+
+
+def default_reserve(flops: int) -> int:
+    """Of a slot-round of so much work, in ZEN: what it is worth, and at least LEAST_PRICE.
+
+    A small job is worth next to nothing, but nobody works for that: operators ask a price per slot-round, 1 ZEN unless they
+    decide otherwise. From a reserve of its worth the auction would have to be re-opened dozens of times (+25 % each) before the
+    first of them could bid; a part of the budget would have a lone operator paid the budget instead of what it asked.
+    """
+    return max(LEAST_PRICE, reference_price(flops))
 
 
 def grown_reserve(reserve: int, max_reserve: int) -> int:

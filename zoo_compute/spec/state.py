@@ -386,6 +386,8 @@ class Dataset:
     contributor: str = ZERO_ADDRESS
     root: bytes = EMPTY_BYTES32
     size: int = 0
+    cid: bytes = EMPTY_BYTES32
+    name: bytes = EMPTY_BYTES32
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,6 +465,7 @@ class World:
     signed: dict[tuple[int, int], Signed] = field(default_factory=dict)  # (client, epoch)
     # Datasets
     datasets: dict[int, Dataset] = field(default_factory=dict)
+    dataset_names: dict[bytes, int] = field(default_factory=dict)
     citations: dict[int, Citation] = field(default_factory=dict)  # by job
     # Availability
     demands: dict[tuple[int, Claim, int], Demand] = field(default_factory=dict)  # (job, claim, lane)

@@ -87,7 +87,10 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         ),
         "set_paused": set_paused("registry"),
     },
-    "tasks": {**_named(tasks.allow, tasks.post, tasks.cancel, tasks.withdraw), "set_paused": set_paused("tasks")},
+    "tasks": {
+        **_named(tasks.allow, tasks.post, tasks.post_permitted, tasks.cancel, tasks.withdraw),
+        "set_paused": set_paused("tasks"),
+    },
     "auction": {
         **_named(
             auction.bid,

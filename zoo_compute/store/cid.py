@@ -5,9 +5,9 @@ from pathlib import Path
 
 from zoo_compute.store import unixfs
 from zoo_compute.store.errors import BadCid
-from zoo_compute.store.multiformats import RAW, Cid
+from zoo_compute.store.multiformats import DAG_PB, RAW, Cid
 
-__all__ = ["cid_of", "digest_of", "normalise", "raw_cid"]
+__all__ = ["cid_of", "digest_of", "file_cid", "file_digest", "normalise", "raw_cid"]
 
 
 def cid_of(content: Path | bytes) -> str:
@@ -33,6 +33,18 @@ def digest_of(cid: str) -> bytes:
             f"{cid} is a file of several blocks; only a file of at most {unixfs.CHUNK} bytes fits in 32 bytes on chain"
         )
     return parsed.digest
+
+
+def file_digest(cid: str) -> bytes:
+    """The digest in the CID of a file of any size: with the size, `file_cid` makes the CID of it again."""
+    return Cid.parse(cid).digest
+
+
+def file_cid(digest: bytes, size: int) -> str:
+    """The CID of the file of `size` bytes with this digest: a raw block where it fits in one, else a tree of them."""
+    if len(digest) != 32:
+        raise BadCid(f"a digest has 32 bytes, this one {len(digest)}")
+    return Cid(RAW if size <= unixfs.CHUNK else DAG_PB, bytes(digest)).text
 
 
 def normalise(cid: str) -> str:

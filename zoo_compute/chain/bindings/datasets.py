@@ -16,6 +16,8 @@ class Dataset(NamedTuple):
     contributor: str
     root: bytes
     size: int
+    cid: bytes
+    name: bytes
 
 
 class Citation(NamedTuple):
@@ -30,15 +32,16 @@ class Datasets(Binding):
 
     NAME = "Datasets"
 
-    def contribute(self, root: bytes, cid: bytes, size: int) -> Call:
-        """Offers a dataset in the caller's name.
+    def contribute(self, root: bytes, cid: bytes, size: int, name: bytes) -> Call:
+        """Offers a dataset of the caller's.
 
         root: The state root of its tensors.
         cid: The digest in the CID of its file.
         size: Bytes.
+        name: Text from the left, zeros behind it; no other dataset has it. Empty for a dataset without a name.
         Returns: The dataset's number.
         """
-        return self._call("contribute", (root, cid, size))
+        return self._call("contribute", (root, cid, size, name))
 
     def cite(self, job: int, cited: Sequence[int]) -> Call:
         """Names the datasets that the caller's job uses, once, before the job is over.
@@ -77,4 +80,9 @@ class Datasets(Binding):
     def dataset_count(self, block: BlockIdentifier | None = None) -> int:
         """Datasets are numbered 1..dataset_count."""
         values: int = self._view("dataset_count", (), block)
+        return values
+
+    def named(self, name: bytes, block: BlockIdentifier | None = None) -> int:
+        """name -> the dataset that has it, for ever; 0 for none."""
+        values: int = self._view("named", (name,), block)
         return values

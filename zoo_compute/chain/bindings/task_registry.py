@@ -102,6 +102,15 @@ class TaskRegistry(Binding):
         """
         return self._call("post", (terms,))
 
+    def post_permitted(self, terms: Terms, deadline: int, v: int, r: bytes, s: bytes) -> Call:
+        """As `post`, with an allowance of exactly the escrow that is signed (EIP-2612) instead of approved before.
+
+        A permit that the token refuses is no refusal here: anyone may have sent it before, and then the allowance
+        is there already. Where it is not, the transfer is refused.
+        Returns: The job's number.
+        """
+        return self._call("post_permitted", (terms, deadline, v, r, s))
+
     def cancel(self, job: int) -> Call:
         """Takes back a job before its auctions clear; the whole escrow is owed to the submitter."""
         return self._call("cancel", (job,))

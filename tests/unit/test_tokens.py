@@ -1,0 +1,162 @@
+"""Tokens as the chain has them: symbols of strangers, decimals other than 18, and what a job in one of them needs."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from eth_abi.abi import encode
+from web3.exceptions import ContractLogicError
+
+from zoo_compute.amounts import ZEN, Token
+from zoo_compute.chain.connection import Chain
+from zoo_compute.chain.tokens import DECIMALS, token_at
+from zoo_compute.errors import UserError
+from zoo_compute.job import ComputeJob
+from zoo_compute.manifest import JobError
+from zoo_compute.plan import plan_of
+from zoo_compute.quote import BudgetTooSmall, quote
+from zoo_compute.spec.params import PRODUCTION
+
+COIN = "0x00000000000000000000000000000000000000AA"
+USDC = Token("USDC", 6, COIN)
+MODEL = {"layers": 1, "heads": 2, "width": 8, "context": 16}
+TRAINING = {"learning_rate": 0.001, "batch_size": 2, "inner_steps": 10, "rounds": 4, "slots": 3}
+
+
+def chain_with(symbol: Any, decimals: Any) -> Chain:
+    """A chain of one token that answers so; an exception is raised."""
+    asked: list[str] = []
+
+    def call(transaction: dict[str, str]) -> bytes:
+        asked.append(transaction["data"])
+        answer = decimals if transaction["data"] == DECIMALS else symbol
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    network = SimpleNamespace(contracts={"zen": "0x" + "11" * 20})
+    return cast(
+        Chain,
+        SimpleNamespace(w3=SimpleNamespace(eth=SimpleNamespace(call=call)), network=network, tokens={}, asked=asked),
+    )
+
+
+def text(value: str) -> bytes:
+    return encode(["string"], [value])
+
+
+def word(value: int) -> bytes:
+    return value.to_bytes(32, "big")
+
+
+def job_in(token: str, **market: Any) -> dict[str, Any]:
+    return {"model": MODEL, "training": TRAINING, "data": {"path": "a.txt"}, "market": {"token": token, **market}}
+
+
+def test_two_of_a_coin_with_six_decimals__are_two_million_units_not_2e18() -> None:
+    assert USDC.parse("2") == USDC.parse("2 USDC") == USDC.parse("2000000 units") == 2_000_000
+    assert USDC.format(2_000_000) == "2 USDC"
+    assert USDC.format(1) == "0.000001 USDC"
+    assert USDC.parse(USDC.exact(1_234_567_891)) == 1_234_567_891
+    assert Token("JPYC", 0).format(12) == "12 JPYC"
+    assert Token("WBTC", 8).format(1) == "1 smallest units of WBTC"
+
+
+@pytest.mark.parametrize("given", ["2 ZEN", "0.0000001", "-1", "1e70", "٣"])
+def test_an_amount_that_is_none__is_refused_with_the_token_and_its_decimals(given: str) -> None:
+    with pytest.raises(UserError, match=r"6 decimals|larger than the protocol"):
+        USDC.parse(given, what="the deposit")
+
+
+def test_a_token__is_read_once() -> None:
+    chain = chain_with(text("USDC"), word(6))
+    assert token_at(chain, COIN) == token_at(chain, COIN.lower()) == USDC
+    assert len(chain.asked) == 2  # type: ignore[attr-defined]
+    assert token_at(chain).symbol == "ZEN"
+
+
+@pytest.mark.parametrize(
+    ("symbol", "shown"),
+    [
+        (text("USDC.e"), "USDC.e"),
+        (b"MKR".ljust(32, b"\0"), "MKR"),
+        (text("ZEN"), "ZEN@0x00000000"),
+        (text("zen"), "zen@0x00000000"),
+        (text("\u0396EN"), "EN@0x00000000"),
+        (text("\x1b[2JUSDC\n"), "2JUSDC@0x00000000"),
+        (text("US DC"), "USDC@0x00000000"),
+        (text("A" * 4_000), "AAAAAAAAAAAA@0x00000000"),
+        (text(""), "token@0x00000000"),
+        (b"", "token@0x00000000"),
+        (word(32) + word(2**255) + b"x" * 32, "token@0x00000000"),
+        (ContractLogicError("reverted"), "token@0x00000000"),
+    ],
+)
+def test_a_hostile_symbol__is_never_shown_as_another_token_nor_to_the_terminal(symbol: Any, shown: str) -> None:
+    assert token_at(chain_with(symbol, word(18)), COIN).symbol == shown
+
+
+@pytest.mark.parametrize("decimals", [b"", ContractLogicError("reverted"), word(256), word(2**255)])
+def test_an_address_that_is_no_token__is_refused(decimals: Any) -> None:
+    with pytest.raises(UserError, match=r"no token at"):
+        token_at(chain_with(text("X"), decimals), COIN)
+
+
+def test_a_token_with_absurd_decimals__is_refused() -> None:
+    with pytest.raises(UserError, match="has 77 decimals"):
+        token_at(chain_with(text("X"), word(77)), COIN)
+
+
+def test_a_job_in_another_token__waits_for_its_decimals() -> None:
+    job = ComputeJob.from_dict(job_in(COIN, reserve=1, max_price=2))
+    with pytest.raises(JobError, match="how many decimals") as refused:
+        _ = job.prices
+    assert "market.decimals" in refused.value.hint
+    job.pay_in(USDC)
+    assert job.prices == (1_000_000, 2_000_000, 1_000_000, 2_000_000)
+    assert job.escrow == 4 * (3 * 2 + 2) * 10**6
+
+
+def test_a_job_whose_file_says_the_decimals__is_quoted_without_a_chain() -> None:
+    found = quote(ComputeJob.from_dict(job_in(COIN, reserve=1, max_price=2, decimals=6)), PRODUCTION)
+    assert (found.escrow, found.token.decimals) == (32 * 10**6, 6)
+    assert found.to_dict()["token"] == {"symbol": found.token.symbol, "decimals": 6, "address": COIN}
+
+
+def test_a_job_whose_file_says_other_decimals_than_the_chain__is_refused() -> None:
+    job = ComputeJob.from_dict(job_in(COIN, reserve=1, max_price=2, decimals=18))
+    with pytest.raises(JobError, match=r"USDC at .* has 6, not 18"):
+        job.pay_in(USDC)
+    with pytest.raises(JobError, match="ZEN has 18, not 6"):
+        ComputeJob.from_dict(job_in("ZEN", decimals=6))
+
+
+def test_a_price_with_more_decimals_than_its_token__is_refused_when_the_chain_is_known() -> None:
+    job = ComputeJob.from_dict(job_in(COIN, max_price="0.0000001"))
+    with pytest.raises(UserError, match=r"market\.max_price has more than 6 decimals"):
+        job.pay_in(USDC)
+
+
+def test_a_budget_in_another_token__is_compared_in_it() -> None:
+    plan = plan_of(job_in(COIN, reserve=1, max_price=2, decimals=6), 31)
+    with pytest.raises(BudgetTooSmall, match=r"31 .* is below the worst case of 32 token@"):
+        plan.check_budget()
+    plan_of(job_in(COIN, reserve=1, max_price=2, decimals=6), 32).check_budget()
+
+
+def test_a_job_in_another_token_without_a_price__asks_half_its_budget_s_maximum_at_first() -> None:
+    prices = ComputeJob.from_dict({**job_in(COIN, decimals=6), "budget_max": 32}).prices
+    assert (prices.reserve, prices.max_price) == (10**6, 2 * 10**6)
+
+
+def test_a_job_in_another_token_without_price_and_budget__is_refused() -> None:
+    with pytest.raises(JobError, match=r"market\.max_price: missing; work has no reference price in token@"):
+        _ = ComputeJob.from_dict(job_in(COIN, decimals=6)).prices
+
+
+def test_zen__is_a_token_like_others() -> None:
+    assert ZEN.parse("1_000 ZEN") == 1_000 * 10**18
+    assert str(ZEN) == "ZEN"
+    assert str(USDC) == "USDC (6 decimals)"

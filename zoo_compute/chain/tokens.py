@@ -1,0 +1,82 @@
+"""Payment tokens as the chain has them: their symbol and decimals, each read once a connection."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from eth_abi.abi import decode
+from eth_abi.exceptions import DecodingError
+from eth_utils.address import is_address, to_checksum_address
+from web3 import Web3
+from web3.exceptions import ContractLogicError
+
+from zoo_compute.amounts import MAX_DECIMALS, ZEN, Token
+from zoo_compute.chain.events import scan
+from zoo_compute.errors import UserError
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Chain
+
+SYMBOL = "0x95d89b41"  # symbol()
+DECIMALS = "0x313ce567"  # decimals()
+LONGEST_SYMBOL = 12
+_UNSAFE = re.compile(r"[^A-Za-z0-9.$_-]")
+_OURS = ("ZEN", "COIN", "WEI", "UNIT", "UNITS")
+
+
+def address_of(chain: Chain, given: str | None, *, what: str = "--token") -> str:
+    """The payment token's address; ZEN by default. Raises UserError."""
+    zen = chain.network.contracts["zen"]
+    if given is None or given == zen or given.upper() == ZEN.symbol:
+        return zen
+    if not is_address(given):
+        raise UserError(f"{what} takes an address, not {given!r}", hint="leave it away for ZEN")
+    return str(to_checksum_address(given))
+
+
+def token_at(chain: Chain, given: str | None = None, *, what: str = "--token") -> Token:
+    """The token at an address; ZEN by default. Raises UserError where there is none."""
+    address = address_of(chain, given, what=what)
+    if address == chain.network.contracts["zen"]:
+        return Token(ZEN.symbol, ZEN.decimals, address)
+    if address not in chain.tokens:
+        raw = _asked(chain, address, DECIMALS)
+        try:
+            (decimals,) = decode(["uint8"], raw)
+        except DecodingError:
+            raise UserError(
+                f"no token at {address}: it does not say its decimals", hint="check the address and the network file"
+            ) from None
+        if decimals > MAX_DECIMALS:
+            raise UserError(f"the token at {address} has {decimals} decimals; at most {MAX_DECIMALS} are supported")
+        chain.tokens[address] = Token(_symbol(_asked(chain, address, SYMBOL), address), decimals, address)
+    return chain.tokens[address]
+
+
+def allowed(chain: Chain, block: int) -> list[Token]:
+    """The tokens that new jobs may be paid in, in the order in which they were allowed first."""
+    events = scan(chain, chain.network.first_block, block, names=("TokenAllowed",))
+    addresses = dict.fromkeys(str(event.args["token"]) for event in events)
+    return [token_at(chain, address) for address in addresses if chain.tasks.is_allowed(address, block=block)]
+
+
+def _asked(chain: Chain, address: str, selector: str) -> bytes:
+    try:
+        return bytes(chain.w3.eth.call({"to": Web3.to_checksum_address(address), "data": selector}))  # type: ignore[typeddict-item]
+    except ContractLogicError:
+        return b""
+
+
+def _symbol(raw: bytes, address: str) -> str:
+    """What is shown of a symbol. Anyone can give a token any: what could be mistaken for another, or moves a terminal's
+    cursor, is shown with the token's address.
+    """
+    try:
+        text = decode(["string"], raw)[0]
+    except (DecodingError, UnicodeDecodeError, OverflowError):
+        text = raw[:32].rstrip(b"\0").decode("ascii", "replace")  # old tokens return 32 bytes
+    clean = _UNSAFE.sub("", text)[:LONGEST_SYMBOL]
+    if clean and clean == text and clean.upper() not in _OURS:
+        return clean
+    return f"{clean or 'token'}@{address[:10]}"

@@ -1,0 +1,90 @@
+"""`zoo treasury`: the protocol's fees. Anyone may look and collect; only the timelock spends."""
+
+from __future__ import annotations
+
+import click
+
+from zoo_compute.amounts import format_seconds
+from zoo_compute.cli.context import Group, Settings, pass_settings
+from zoo_compute.cli.operator_options import token_option
+from zoo_compute.cli.output import table
+from zoo_compute.errors import UserError
+
+again_option = click.option("--again", is_flag=True, help="Although the very same was executed before.")
+wait_option = click.option("--wait", is_flag=True, help="Wait for the timelock's delay, and execute.")
+
+
+@click.group("treasury", cls=Group)
+def treasury() -> None:
+    """The protocol's fees: show, collect, spend."""
+
+
+@treasury.command()
+@token_option
+@pass_settings
+def show(settings: Settings, token: str | None) -> None:
+    """What each bucket holds, and what `collect` would take in."""
+    from zoo_compute.treasury import held
+
+    chain, money = settings.chain(), settings.token(token)
+    found, governor, delay = held(chain, money), chain.treasury.governor(), chain.timelock.get_minimum_delay()
+    data = {
+        "buckets": {name: str(amount) for name, amount in found.buckets.items()}, "arrived": str(found.arrived),
+        "owed": str(found.owed), "governor": governor, "delay_s": delay, "token": money.to_dict(),
+    }  # fmt: skip
+    rows = [
+        *((name, money.format(amount)) for name, amount in found.buckets.items()),
+        ("to collect", money.format(found.arrived + found.owed)),
+        ("spends", f"{governor}, {format_seconds(delay)} after it was scheduled"),
+    ]
+    settings.emit(data, table(rows))
+
+
+@treasury.command()
+@token_option
+@pass_settings
+def collect(settings: Settings, token: str | None) -> None:
+    """Fetch the fees that the treasury is owed and split them among its buckets. Any account may."""
+    from zoo_compute.treasury import collect as collect_of
+    from zoo_compute.treasury import held
+
+    money = settings.token(token)
+    took = collect_of(settings.sender(), money)
+    buckets = held(settings.chain(), money).buckets
+    settings.emit(
+        {"collected": str(took), "buckets": {k: str(v) for k, v in buckets.items()}, "token": money.to_dict()},
+        [
+            f"{money.format(took)} came in" if took else "nothing was to be collected",
+            *table([(name, money.format(amount)) for name, amount in buckets.items()]),
+        ],
+    )
+
+
+@treasury.command()
+@click.option("--to", required=True, metavar="ADDRESS", help="Who is paid.")
+@click.option("--amount", required=True, metavar="AMOUNT", help="Whole tokens.")
+@click.option("--from", "bucket", required=True, type=click.Choice(["development", "audits", "grants"]))
+@token_option
+@wait_option
+@again_option
+@pass_settings
+def spend(settings: Settings, to: str, amount: str, bucket: str, token: str | None, wait: bool, again: bool) -> None:
+    """Pay from a bucket, from an account that governs the timelock: schedules it; run again after the delay, executes it."""
+    from eth_utils.address import is_address, to_checksum_address
+
+    from zoo_compute.treasury import spend as spend_of
+
+    if not is_address(to):
+        raise UserError(f"--to takes an address, not {to!r}")
+    money = settings.token(token)
+    units, payee = money.parse(amount, what="--amount"), str(to_checksum_address(to))
+    step = spend_of(settings.sender(), money, bucket, payee, units, again=again, wait=wait, say=settings.say)
+    data = {**step.to_dict(), "to": payee, "amount": str(units), "from": bucket, "token": money.to_dict()}
+    told = f"{money.format(units)} from {bucket} to {payee}"
+    settings.emit(data, f"paid: {told}" if step.state == "executed" else later(settings, told, step.ready_at))
+
+
+def later(settings: Settings, what: str, ready_at: int) -> str:
+    """What is said of a call that the timelock does not make yet."""
+    left = format_seconds(max(1, ready_at - settings.chain().now()))
+    return f"scheduled: {what}; run this again in {left} to execute it"

@@ -1,0 +1,83 @@
+"""Calls that only the timelock may make: scheduled, public for its delay, then executed. Run again, each goes on where it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from zoo_compute.amounts import format_seconds
+from zoo_compute.errors import UserError
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.call import Call
+    from zoo_compute.chain.sender import Sender
+
+NO_PREDECESSOR = bytes(32)
+UNKNOWN, DONE = 0, 1  # what the timelock tells in place of a time
+POLL_S = 2.0
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where a call stands. state: `scheduled` (executable from `ready_at` on) or `executed`."""
+
+    state: str
+    operation: str
+    ready_at: int
+    transaction: str | None  # of this run; None where nothing was due
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+def through(sender: Sender, call: Call, *, again: bool = False, wait: bool = False, say: Callable[[str], None]) -> Step:
+    """Schedule the call, or execute it once its delay is over. What was executed before is made again only with `again`.
+
+    An operation is known by its call and a number, so that a second run finds what the first one scheduled. Raises UserError for
+    one that was executed already; Refusal for an account without the role.
+    """
+    chain, timelock = sender.chain, sender.chain.timelock
+    args, name = (call.address, 0, call.encode(), NO_PREDECESSOR), f"{call.contract}.{call.function}"
+    for number in count():
+        salt = number.to_bytes(32, "big")
+        operation = timelock.hash_operation(*args, salt)
+        ready_at = timelock.get_timestamp(operation)
+        if ready_at != DONE:
+            break
+    transaction = None
+    if ready_at == UNKNOWN:
+        if number and not again:
+            raise UserError(
+                f"this {name} was executed already, {number} time{'s' * (number > 1)}",
+                hint="--again schedules it once more",
+            )
+        receipt = sender.send(timelock.schedule(*args, salt, timelock.get_minimum_delay()))
+        transaction, ready_at = receipt.transaction_hash, timelock.get_timestamp(operation)
+        say(f"{name} is scheduled: operation 0x{operation.hex()}")
+    left = ready_at - chain.now()
+    if left > 0 and not wait:
+        return Step("scheduled", "0x" + operation.hex(), ready_at, transaction)
+    if left > 0:
+        say(f"waiting for the timelock, {format_seconds(left)}")
+    while chain.now() < ready_at:
+        time.sleep(POLL_S if left > 60 else POLL_S / 4)
+    receipt = sender.send(timelock.execute(*args, salt))
+    return Step("executed", "0x" + operation.hex(), ready_at, receipt.transaction_hash)
+
+
+def as_governor(
+    sender: Sender, governor: str, call: Call, *, again: bool, wait: bool, say: Callable[[str], None]
+) -> Step:
+    """The call, by whoever governs its contract: the account itself (on a devnet), or the timelock. Raises UserError."""
+    if governor == sender.address:
+        receipt = sender.send(call)
+        return Step("executed", "", sender.chain.now(), receipt.transaction_hash)
+    if governor == sender.chain.timelock.address:
+        return through(sender, call, again=again, wait=wait, say=say)
+    raise UserError(
+        f"only {governor} may call {call.contract}.{call.function}; this account is {sender.address}",
+        hint="choose its account with --account; on a devnet it is `deployer`",
+    )
