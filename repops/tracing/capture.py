@@ -25,6 +25,7 @@ from repops.tracing import families
 from repops.tracing.lower import LOWERINGS, dtype_of
 from repops.tracing.refusals import HINTS, TraceRefused
 from repops.tracing.sources import SourceMode
+from repops.tracing.substitutes import substituted
 
 Loss = Callable[[Any, Any], Tensor]
 assert families.LOADED
@@ -99,7 +100,7 @@ class _Traced:
         leaves = [p.detach().requires_grad_() for p in parameters]
         own = [b.clone() for b in buffers]  # in-place updates of running statistics land here
         tensors = dict(zip(self.parameters, leaves, strict=True)) | dict(zip(self.buffers, own, strict=True))
-        with torch.enable_grad(), self.source:
+        with torch.enable_grad(), substituted(), self.source:
             loss = self.forward(tensors, batch)
         if not isinstance(loss, Tensor) or loss.dim() or loss.dtype != torch.float32:
             raise TraceRefused(f"the loss is {_description(loss)}", hint="return one float32 number, such as a mean")
@@ -107,8 +108,8 @@ class _Traced:
             raise TraceRefused(
                 "the loss does not depend on any parameter", hint="no detach or no_grad on the way to the loss"
             )
-        with self.source.backward():
-            gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
+        self.source.backward(loss)
+        gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
         return [loss.detach(), *gradients, *(tensors[name].detach() for name in self.buffers)]
 
 
@@ -130,10 +131,37 @@ def _flat(step: _Traced, inputs: list[dict[str, Tensor]]) -> fx.GraphModule:
 
 
 def _functional(code: fx.GraphModule, source: SourceMode, fakes: list[Tensor]) -> fx.GraphModule:
-    """The same without mutation: what is written in place becomes a new tensor."""
-    inner = fx.Interpreter(code)
-    functional = functionalize(lambda *tensors: inner.run(*tensors), remove="mutations_and_views")
-    return _refusing(source, lambda: make_fx(functional, _decompositions())(*fakes))
+    """The same without mutation: what is written in place becomes a new tensor.
+
+    Tensors of the user's source go in as arguments, so that what is made from them is seen as well.
+    """
+    held = {node.target: getattr(code, str(node.target)) for node in code.graph.nodes if node.op == "get_attr"}
+    flat = functionalize(_Interpreter(code, list(held)).run, remove="mutations_and_views")
+    copies = [torch.empty(tuple(t.shape), dtype=t.dtype) for t in held.values()]
+    traced = _refusing(source, lambda: make_fx(flat, _decompositions())(*fakes, *copies))
+    places = [node for node in traced.graph.nodes if node.op == "placeholder"]
+    for place, (name, tensor) in zip(places[len(fakes) :], held.items(), strict=True):
+        setattr(traced, f"held_{name}", tensor)
+        with traced.graph.inserting_before(place):
+            place.replace_all_uses_with(traced.graph.get_attr(f"held_{name}"))
+        traced.graph.erase_node(place)
+    return traced
+
+
+class _Interpreter(fx.Interpreter):
+    """Runs a graph with its own tensors as further arguments."""
+
+    def __init__(self, code: fx.GraphModule, names: list[Any]) -> None:
+        super().__init__(code)
+        self.names = names
+
+    def run(self, *tensors: Any) -> Any:
+        count = len(tensors) - len(self.names)
+        self.held = dict(zip(self.names, tensors[count:], strict=True))
+        return super().run(*tensors[:count])
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return self.held[target]
 
 
 def _is_mutable(node: fx.Node) -> bool:
