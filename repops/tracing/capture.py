@@ -22,12 +22,12 @@ from torch.fx.traceback import preserve_node_meta
 
 from repops.batches import named
 from repops.tracing import families
+from repops.tracing.losses import Loss, loss_of
 from repops.tracing.lower import LOWERINGS, dtype_of
 from repops.tracing.refusals import HINTS, TraceRefused
 from repops.tracing.sources import SourceMode
 from repops.tracing.substitutes import substituted
 
-Loss = Callable[[Any, Any], Tensor]
 assert families.LOADED
 
 
@@ -64,7 +64,7 @@ def filled(name: str, tree: Any, tensors: dict[str, Tensor]) -> Any:
     return tensors[name]
 
 
-def capture(module: torch.nn.Module, loss_fn: Loss, inputs: Any, targets: Any) -> Captured:
+def capture(module: torch.nn.Module, loss_fn: Loss | None, inputs: Any, targets: Any) -> Captured:
     """Trace loss_fn(module(inputs), targets) and its gradients. Raises TraceRefused.
 
     A tuple of inputs is passed as positional arguments, a dict as keyword arguments; targets are passed as they are.
@@ -83,7 +83,7 @@ def capture(module: torch.nn.Module, loss_fn: Loss, inputs: Any, targets: Any) -
         entries = dict(zip(batch, given, strict=True))
         x, y = filled("inputs", inputs, entries), filled("targets", targets, entries)
         args, kwargs = (x, {}) if isinstance(x, tuple) else ((), x) if isinstance(x, dict) else ((x,), {})
-        return loss_fn(functional_call(module, tensors, args, kwargs), y)
+        return loss_of(loss_fn, functional_call(module, tensors, args, kwargs), y)
 
     code = _flat(_Traced(module, forward, list(parameters), list(buffers)), [parameters, buffers, batch])
     return Captured(code, parameters, buffers, batch)
@@ -141,7 +141,7 @@ def _functional(code: fx.GraphModule, source: SourceMode, fakes: list[Tensor]) -
     traced = _refusing(source, lambda: make_fx(flat, _decompositions())(*fakes, *copies))
     places = [node for node in traced.graph.nodes if node.op == "placeholder"]
     for place, (name, tensor) in zip(places[len(fakes) :], held.items(), strict=True):
-        setattr(traced, f"held_{name}", tensor)
+        traced.register_buffer(f"held_{name}", tensor)
         with traced.graph.inserting_before(place):
             place.replace_all_uses_with(traced.graph.get_attr(f"held_{name}"))
         traced.graph.erase_node(place)

@@ -14,6 +14,19 @@ from repops.tracing.reduction import reduced
 from repops.tracing.refusals import TraceRefused
 from repops.tracing.shaping import pad
 from repops.tracing.value import Axis, Value
+from repops.words import signed
+
+
+def bounds_of(c: Context, index: Value) -> tuple[int, int] | None:
+    """Least and greatest element of an index that no data decides, else None."""
+    node = c.builder.nodes[index.node]
+    if node.op == "scalar":
+        value = signed(node.attributes[0])
+        return value, value
+    if node.op == "constant":
+        words = np.frombuffer(c.builder.constants[index.node], np.int32)
+        return (int(words.min()), int(words.max())) if words.size else (0, 0)
+    return positions(c, index)
 
 
 def positions(c: Context, index: Value) -> tuple[int, int] | None:
@@ -27,11 +40,7 @@ def positions(c: Context, index: Value) -> tuple[int, int] | None:
 
 def checked(c: Context, index: Value, extent: int, legal: Value | None = None) -> None:
     """Index checks cost nodes only where data decides."""
-    known = positions(c, index)
-    node = c.builder.nodes[index.node]
-    if node.op == "constant":
-        words = np.frombuffer(c.builder.constants[index.node], np.int32)
-        known = (int(words.min()), int(words.max())) if words.size else (0, 0)
+    known = bounds_of(c, index)
     if known is None or legal is not None:
         c.check(index, extent, legal)
     elif not 0 <= known[0] <= known[1] < extent:
@@ -201,16 +210,25 @@ def scatter(c: Context, node: Any, x: Value, dim: int, index: Value, source: Any
 # --- tensors as indices
 
 
+def wrapped(c: Context, index: Value, extent: int) -> Value:
+    """An index that may count from the end, as torch's square brackets allow."""
+    known = bounds_of(c, index)
+    if known is not None and known[0] >= 0:
+        return index
+    return c.map("where", c.map("ilt", index, 0), c.map("iadd", index, extent), index)
+
+
 def _joined(c: Context, x: Value, indices: Sequence[Any]) -> tuple[Value, Value, int, int]:
     """x with its indexed axes, which are neighbours, in front as one; the joint index; where they stood, how many."""
     at = [axis for axis, index in enumerate(indices) if index is not None]
     if not at or at != list(range(at[0], at[-1] + 1)):
         raise TraceRefused("indices on axes that are not neighbours", hint="permute first, or gather")
+    own = {axis: wrapped(c, indices[axis], x.shape[axis]) for axis in at}
     for axis in at:
-        checked(c, indices[axis], x.shape[axis])
-    linear = indices[at[0]]
+        checked(c, own[axis], x.shape[axis])
+    linear = own[at[0]]
     for axis in at[1:]:
-        linear = c.map("iadd", c.map("imul", linear, x.shape[axis]), indices[axis])
+        linear = c.map("iadd", c.map("imul", linear, x.shape[axis]), own[axis])
     rest = [axis for axis in range(x.rank) if axis not in at]
     front = x.permute([*at, *rest])
     flat = c.reshape(front, [math.prod(x.shape[axis] for axis in at), *(x.shape[axis] for axis in rest)])

@@ -5,6 +5,7 @@ own random numbers, or looks at data. Each gives what torch's documentation says
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -96,15 +97,34 @@ _PLACES: list[tuple[Any, str, Any]] = [
     (checkpoint, "CheckpointFunction", _Kept),
 ]
 
+# Hugging Face's models look at the batch for a warning, and for a shortcut that they leave out while something compiles.
+_OF_TRANSFORMERS = [
+    (
+        "transformers.modeling_utils",
+        "PreTrainedModel",
+        "warn_if_padding_and_no_attention_mask",
+        lambda *rest, **named: None,
+    ),
+    ("transformers.modeling_attn_mask_utils", "", "is_torchdynamo_compiling", lambda: True),
+]
+
+
+def _places() -> Iterator[tuple[Any, str, Any]]:
+    yield from _PLACES
+    for module, holder, name, plain in _OF_TRANSFORMERS:
+        owner = getattr(sys.modules.get(module), "__dict__", {}).get(holder) if holder else sys.modules.get(module)
+        if hasattr(owner, name):
+            yield owner, name, plain
+
 
 @contextmanager
 def substituted() -> Iterator[None]:
     """Torch's modules with the plain functions in place, until the end."""
-    before = [getattr(module, name) for module, name, _ in _PLACES]
-    for module, name, plain in _PLACES:
-        setattr(module, name, plain)
+    before = [(owner, name, getattr(owner, name), plain) for owner, name, plain in _places()]
+    for owner, name, _, plain in before:
+        setattr(owner, name, plain)
     try:
         yield
     finally:
-        for (module, name, _), own in zip(_PLACES, before, strict=True):
-            setattr(module, name, own)
+        for owner, name, own, _ in before:
+            setattr(owner, name, own)
