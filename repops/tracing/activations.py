@@ -113,3 +113,8 @@ def softplus(c: Context, node: Any, x: Value, beta: float = 1, threshold: float 
     result = c.map("add", c.map("max", scaled, 0.0), tail)
     result = result if beta == 1 else c.map("div", result, float(beta))
     return c.map("where", c.map("lt", float(threshold), scaled), x, result, dtype=F32)
+
+
+@lowers("softshrink_backward", "hardshrink_backward")
+def shrink_backward(c: Context, node: Any, g: Value, x: Value, width: float) -> Value:
+    return c.map("where", c.map("le", c.map("abs", x), float(width)), 0.0, g)

@@ -16,6 +16,10 @@ FAMILIES = (
     "pooling",
     "randomness",
     "reduction",
+    "resampling",
+    "scans",
     "shaping",
+    "sorting",
+    "trigonometry",
 )
 LOADED = [import_module(f"repops.tracing.{name}") for name in FAMILIES]

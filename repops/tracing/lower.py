@@ -17,7 +17,7 @@ from torch import fx
 from repops.builder import Builder, Scalar, View, broadcast
 from repops.graph import F32, I32, MAX_RANK
 from repops.tracing.refusals import DTYPE_HINT, TraceRefused, hint_of
-from repops.tracing.value import Axis, Value, refine
+from repops.tracing.value import Axis, Value, merged, refine
 
 Lowering = Callable[..., Any]
 Written = TypeVar("Written", bound=Lowering)
@@ -92,14 +92,25 @@ class Context:
         """With one run to each axis: itself, or a copy."""
         if value.is_plain:
             return value
-        copied = Value.of(self.builder.copy(value.view)).reshape(value.shape)
+        copied = self._copied(value).reshape(value.shape)
         assert copied is not None
         return copied
+
+    def _copied(self, value: Value) -> Value:
+        """All elements in a row. Runs beyond the table's rank are copied one by one."""
+        runs = merged(value.axes)
+        if len(runs) <= MAX_RANK:
+            view = View(value.node, value.dtype, tuple(e for e, _ in runs), value.offset, tuple(s for _, s in runs))
+            return Value.of(self.builder.copy(view))
+        (extent, stride), rest = runs[0], tuple((run,) for run in runs[1:])
+        parts = [Value(value.node, value.dtype, value.offset + at * stride, rest) for at in range(extent)]
+        rows = [self._copied(part).reshape((1, part.elements)) for part in parts]
+        return Value.of(self.builder.concat([row.view for row in rows if row is not None], 0))
 
     def reshape(self, value: Value, shape: Sequence[int]) -> Value:
         found = value.reshape(shape)
         if found is None:
-            found = Value.of(self.builder.copy(value.view)).reshape(shape)
+            found = self._copied(value).reshape(shape)
         assert found is not None
         return found
 

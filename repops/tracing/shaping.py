@@ -9,7 +9,6 @@ from typing import Any
 from repops.builder import Scalar
 from repops.graph import MAX_RANK
 from repops.tracing.lower import Context, dtype_of, lowers, meta
-from repops.tracing.refusals import TraceRefused
 from repops.tracing.value import Value, refine
 
 
@@ -246,9 +245,16 @@ def slice_scatter(
 ) -> Value:
     axis = dim % x.rank
     first, last = bounds(x.shape[axis], start, end)
+    source = source.expand((*x.shape[:axis], -(-(last - first) // step), *x.shape[axis + 1 :]))
     if step != 1:
-        raise TraceRefused("assignment to a slice with a step", hint="torch.where with a mask of the positions")
-    source = source.expand((*x.shape[:axis], last - first, *x.shape[axis + 1 :]))
+        # The source between what stays, then whole positions chosen.
+        wide = pad(c, spaced(c, source, axis, step, last - first), axis, first, x.shape[axis] - last)
+        place = c.map("isub", Value.of(c.builder.iota(x.shape[axis])), first)
+        inside = c.map("and", c.map("ilt", -1, place), c.map("ilt", place, last - first))
+        hit = c.map("and", inside, c.map("ieq", c.map("imod", place, step), 0))
+        for _ in range(x.rank - axis - 1):
+            hit = hit.unsqueeze(1)
+        return c.map("where", hit, wide, x)
     pieces = [c.slice(x, axis, 0, first), source, c.slice(x, axis, last, x.shape[axis])]
     return concat(c, [piece for piece in pieces if piece.shape[axis]], axis)
 
@@ -263,3 +269,18 @@ def select_scatter(c: Context, node: Any, x: Value, source: Value, dim: int, ind
 @lowers("copy")
 def copy(c: Context, node: Any, x: Value, source: Value, *rest: Any) -> Value:
     return c.typed(source, x.dtype).expand(x.shape)
+
+
+@lowers("replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward")
+def replication_pad_backward(c: Context, node: Any, g: Value, x: Value, widths: Sequence[int]) -> Value:
+    """What was copied beyond an edge is added onto it."""
+    for at in range(0, len(widths), 2):
+        axis, (before, after) = g.rank - 1 - at // 2, widths[at : at + 2]
+        extent = g.shape[axis] - before - after
+        for start, stop, edge in ((0, before, 0), (before + extent, g.shape[axis], extent - 1)):
+            if stop > start:
+                summed = c.reduce("sum", c.slice(g, axis, start, stop), [axis]).unsqueeze(axis)
+                onto = pad(c, summed, axis, before + edge, g.shape[axis] - before - edge - 1)
+                g = c.map("add", g, onto)
+        g = c.slice(g, axis, before, before + extent)
+    return g

@@ -62,7 +62,9 @@ class SourceMode(TorchFunctionMode):
         """From now on, what is traced stems from differentiating the loss: at the line whose gradient it is, where known."""
         self._say(GRADIENT)
         for node, site in _backward_nodes(loss.grad_fn):
-            node.register_prehook(lambda gradients, site=site: self._say(f"the gradient of {site}" if site else GRADIENT))
+            node.register_prehook(
+                lambda gradients, site=site: self._say(f"the gradient of {site}" if site else GRADIENT)
+            )
 
     def _say(self, site: str) -> None:
         self.site = site
