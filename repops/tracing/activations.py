@@ -18,6 +18,8 @@ NORMAL_PEAK = 1.0 / math.sqrt(2.0 * math.pi)
 
 @lowers("relu")
 def relu(c: Context, node: Any, x: Value) -> Value:
+    if x.dtype != F32:
+        return c.map("where", c.map("ilt", x, 0), 0, x)
     closed = c.map("le", x, 0.0)  # false for NaN, which passes
     result = c.map("where", closed, 0.0, x)
     c.facts["closed", result] = closed

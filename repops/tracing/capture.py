@@ -23,7 +23,7 @@ from torch.fx.traceback import preserve_node_meta
 from repops.batches import named
 from repops.tracing import families
 from repops.tracing.losses import Loss, loss_of
-from repops.tracing.lower import LOWERINGS, dtype_of
+from repops.tracing.lower import LOWERINGS, dtype_of, plain_name
 from repops.tracing.refusals import HINTS, TraceRefused
 from repops.tracing.sources import SourceMode
 from repops.tracing.substitutes import substituted
@@ -76,6 +76,8 @@ def capture(module: torch.nn.Module, loss_fn: Loss | None, inputs: Any, targets:
             dtype_of(tensor.dtype)
         except TraceRefused as refusal:
             raise TraceRefused(f"{name} is {tensor.dtype}", hint=refusal.hint) from None
+    if any(isinstance(child, torch.jit.ScriptModule) for child in module.modules()):
+        raise TraceRefused("a module of torch.jit", hint="the Python module that it was made from")
     if not parameters:
         raise TraceRefused("the module has no parameter that requires a gradient")
 
@@ -188,8 +190,20 @@ def _refusing(source: SourceMode, trace: Callable[[], fx.GraphModule]) -> fx.Gra
         raise TraceRefused(what, hint=HINTS.get(name, HINTS["_local_scalar_dense"]), site=source.site) from None
     except fake_tensor.UnsupportedOperatorException as error:
         raise TraceRefused(f"the operator {error} cannot be traced", site=source.site) from None
+    except fake_tensor.FakeTensorDeviceMismatchError:
+        what = "a nested derivative whose tensors torch puts on no device"
+        raise TraceRefused(
+            what, hint="torch.func.grad or jacrev alone, without a second one", site=source.site
+        ) from None
     except TraceRefused as refusal:
         raise refusal.at(source.site) from None
+    except RuntimeError as error:
+        if "dynamo-optimized" not in str(error):
+            raise
+        what = "what torch.compile made"
+        raise TraceRefused(
+            what, hint="the module or function as it was before torch.compile", site=source.site
+        ) from None
 
 
 @cache
@@ -201,7 +215,7 @@ def _decompositions() -> dict[Any, Any]:
         for operator, rule in {**aten, **core_aten_decompositions()}.items()
         if isinstance(operator, torch._ops.OpOverload)
         and not operator._schema.is_mutable
-        and operator._schema.name.removeprefix("aten::").removesuffix("_copy") not in LOWERINGS
+        and plain_name(operator) not in LOWERINGS
     }
 
 
@@ -215,7 +229,9 @@ def _no_writes_to_batch(code: fx.GraphModule, names: list[str]) -> None:
                 written = written.args[0]
             if written in own:
                 what = f"{own[written]} is changed in place by {node.target._schema.name.removeprefix('aten::')}"
-                raise TraceRefused(what, hint="clone it first", site=node.stack_trace or "")
+                raise TraceRefused(
+                    what, hint=HINTS.get(plain_name(node.target), "clone it first"), site=node.stack_trace or ""
+                )
 
 
 def _is_alias(node: fx.Node) -> bool:

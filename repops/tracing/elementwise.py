@@ -236,7 +236,7 @@ def _whole_power(c: Context, times: str, base: Argument, exponent: int) -> Argum
 def shift(c: Context, node: Any, x: Argument, by: Argument) -> Value:
     """Integers; to the right keeping the sign."""
     x, by = (c.number(each, I32) for each in (x, by))
-    if "l" in node.target._schema.name.removeprefix("aten::bitwise_")[:4]:
+    if node.target._schema.name in ("aten::__lshift__", "aten::bitwise_left_shift"):
         return c.map("shl", x, by)
     flipped = c.map("isub", 0, c.map("ilt", x, 0)) if isinstance(x, Value) else -int(x < 0)
     return c.map("xor", c.map("shr", c.map("xor", x, flipped), by), flipped)

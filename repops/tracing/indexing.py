@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from repops.graph import F32
+from repops.graph import F32, MAX_RANK
 from repops.tracing.lower import Context, lowers, meta
 from repops.tracing.reduction import reduced
 from repops.tracing.refusals import TraceRefused
@@ -74,6 +74,10 @@ def rows(c: Context, table: Value, index: Value) -> Value:
 def take(c: Context, table: Value, index: Value) -> Value:
     """table (..., V) at index (...), broadcast against each other."""
     shape = np.broadcast_shapes(table.shape[:-1], index.shape)
+    if len(shape) >= MAX_RANK:
+        flat, wide = math.prod(shape), table.expand((*shape, table.shape[-1]))
+        found = take(c, c.reshape(wide, [flat, table.shape[-1]]), c.reshape(index.expand(shape), [flat]))
+        return c.reshape(found, shape)
     table, index = c.plain(table), c.plain(index)
     return Value.of(c.builder.take(table.expand((*shape, table.shape[-1])).view, index.expand(shape).view))
 

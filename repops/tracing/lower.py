@@ -16,7 +16,7 @@ from torch import fx
 
 from repops.builder import Builder, Scalar, View, broadcast
 from repops.graph import F32, I32, MAX_RANK
-from repops.tracing.refusals import DTYPE_HINT, TraceRefused, hint_of
+from repops.tracing.refusals import TraceRefused, dtype_hint, hint_of
 from repops.tracing.value import Axis, Value, merged, refine
 
 Lowering = Callable[..., Any]
@@ -43,7 +43,7 @@ def dtype_of(dtype: torch.dtype) -> str:
         return F32
     if dtype in INTEGERS:
         return I32
-    raise TraceRefused(f"a tensor of {dtype}", hint=DTYPE_HINT)
+    raise TraceRefused(f"a tensor of {dtype}", hint=dtype_hint(dtype))
 
 
 @dataclass
@@ -230,8 +230,13 @@ def _call(context: Context, node: fx.Node) -> Any:
 def aten_name(node: fx.Node) -> str:
     """`aten::view_copy` and `aten::view` are both `view`."""
     target = node.target
-    name = target._schema.name if isinstance(target, torch._ops.OpOverload) else str(target)
-    return name.removeprefix("aten::").removesuffix("_copy")
+    return plain_name(target) if isinstance(target, torch._ops.OpOverload) else str(target)
+
+
+def plain_name(operator: torch._ops.OpOverload) -> str:
+    name = str(operator._schema.name).removeprefix("aten::")
+    copies = torch.Tag.view_copy in operator.tags or name == "lift_fresh_copy"
+    return name.removesuffix("_copy") if copies else name
 
 
 def produced_by(node: fx.Node) -> list[torch.Tensor]:

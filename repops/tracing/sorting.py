@@ -156,3 +156,13 @@ def searchsorted(
     else:
         before = c.map("ieq", c.map("ilt", wide, sequence), 0) if upper else c.map("ilt", sequence, wide)
     return reduced(c, "isum", before, -1, False)
+
+
+@lowers("repeat_interleave")
+def repeat_interleave(c: Context, node: Any, repeats: Value, output_size: int | None = None, **named: Any) -> Value:
+    """The number of each element, as often as `repeats` says: how many ends lie at or before each place."""
+    count = repeats.shape[0]
+    earlier = c.map("ilt", along(c, count, 2, 0), c.map("iadd", along(c, count, 2, 1), 1))
+    ends = c.reduce("isum", c.map("imul", earlier, repeats.unsqueeze(1)), [0])
+    place = along(c, meta(node).shape[0], 2, 0)
+    return c.reduce("isum", c.map("ieq", c.map("ilt", place, ends), 0), [1])

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from repops.tracing.substitutes import PLAIN
 
 GRADIENT = "the gradient of the loss"
-_OWN = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.path.abspath(torch.__file__)))
+_OWN = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.path.abspath(torch.__file__)), "<frozen ")
 
 
 class SourceMode(TorchFunctionMode):

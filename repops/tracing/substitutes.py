@@ -162,6 +162,12 @@ def _kept(*rest: Any, **named: Any) -> Iterator[None]:
     yield
 
 
+def _no_choice(*rest: Any, **named: Any) -> Any:
+    raise TraceRefused(
+        "torch.cond chooses by data", hint="torch.where on both results; a program is the same for all data"
+    )
+
+
 class _Kept:
     """The same for `use_reentrant=True`."""
 
@@ -188,6 +194,7 @@ _PLACES: list[tuple[Any, str, Any]] = [
     (functional, "scaled_dot_product_attention", attention),
     (functional, "dropout", dropout),
     (torch, "grid_sampler", grid_sampler),
+    (torch, "cond", _no_choice),
     (transformer, "_detect_is_causal_mask", _causal_as_said),
     (checkpoint, "_checkpoint_without_reentrant_generator", _kept),
     (checkpoint, "CheckpointFunction", _Kept),
