@@ -24,7 +24,7 @@ from repops.batches import named
 from repops.tracing import families
 from repops.tracing.losses import Loss, loss_of
 from repops.tracing.lower import LOWERINGS, dtype_of, plain_name
-from repops.tracing.refusals import HINTS, TraceRefused
+from repops.tracing.refusals import HINTS, TraceRefused, spoken
 from repops.tracing.sources import SourceMode
 from repops.tracing.substitutes import substituted
 
@@ -87,19 +87,23 @@ def capture(module: torch.nn.Module, loss_fn: Loss | None, inputs: Any, targets:
         args, kwargs = (x, {}) if isinstance(x, tuple) else ((), x) if isinstance(x, dict) else ((x,), {})
         return loss_of(loss_fn, functional_call(module, tensors, args, kwargs), y)
 
-    code = _flat(_Traced(module, forward, list(parameters), list(buffers)), [parameters, buffers, batch])
+    code = _flat(_Traced(module, forward, parameters, list(buffers)), [parameters, buffers, batch])
     return Captured(code, parameters, buffers, batch)
 
 
 class _Traced:
     """The whole step before the optimizer as a function of three lists of tensors."""
 
-    def __init__(self, module: torch.nn.Module, forward: Any, parameters: list[str], buffers: list[str]) -> None:
+    def __init__(
+        self, module: torch.nn.Module, forward: Any, parameters: dict[str, Tensor], buffers: list[str]
+    ) -> None:
         self.source = SourceMode(module)
         self.forward, self.parameters, self.buffers = forward, parameters, buffers
 
     def __call__(self, parameters: list[Tensor], buffers: list[Tensor], batch: list[Tensor]) -> Any:
         leaves = [p.detach().requires_grad_() for p in parameters]
+        for leaf, (name, own_parameter) in zip(leaves, self.parameters.items(), strict=True):
+            _hook(leaf, name, own_parameter)
         own = [b.clone() for b in buffers]  # in-place updates of running statistics land here
         tensors = dict(zip(self.parameters, leaves, strict=True)) | dict(zip(self.buffers, own, strict=True))
         with torch.enable_grad(), substituted(), self.source:
@@ -113,6 +117,15 @@ class _Traced:
         self.source.backward(loss)
         gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
         return [loss.detach(), *gradients, *(tensors[name].detach() for name in self.buffers)]
+
+
+def _hook(leaf: Tensor, name: str, own: Any) -> None:
+    """The hooks of the module's parameter on the tensor that stands for it."""
+    if own._post_accumulate_grad_hooks:
+        what = f"a hook that runs after the gradient of {name} is there"
+        raise TraceRefused(what, hint="parameter.register_hook, which gives the gradient itself")
+    for hook in (own._backward_hooks or {}).values():
+        leaf.register_hook(hook)
 
 
 def _description(loss: Any) -> str:
@@ -186,7 +199,7 @@ def _refusing(source: SourceMode, trace: Callable[[], fx.GraphModule]) -> fx.Gra
         return trace()
     except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException) as error:
         name = error.func._schema.name.removeprefix("aten::")
-        what = f"{name} makes the program depend on data"
+        what = f"{spoken(name)} makes the program depend on data"
         raise TraceRefused(what, hint=HINTS.get(name, HINTS["_local_scalar_dense"]), site=source.site) from None
     except fake_tensor.UnsupportedOperatorException as error:
         raise TraceRefused(f"the operator {error} cannot be traced", site=source.site) from None

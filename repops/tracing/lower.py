@@ -16,7 +16,7 @@ from torch import fx
 
 from repops.builder import Builder, Scalar, View, broadcast
 from repops.graph import F32, I32, MAX_RANK
-from repops.tracing.refusals import TraceRefused, dtype_hint, hint_of
+from repops.tracing.refusals import TraceRefused, dtype_hint, hint_of, spoken
 from repops.tracing.value import Axis, Value, merged, refine
 
 Lowering = Callable[..., Any]
@@ -121,6 +121,13 @@ class Context:
         assert found is not None
         return found
 
+    def strided(self, row: Value, size: Sequence[int], stride: Sequence[int], offset: int) -> Value:
+        """Elements of a row, `stride` apart along each axis."""
+        view = self.plain(row).view
+        step = view.strides[0]
+        strides = tuple(0 if extent == 1 else each * step for extent, each in zip(size, stride, strict=True))
+        return Value.of(View(view.node, view.dtype, tuple(size), view.offset + offset * step, strides))
+
     def typed(self, value: Value, dtype: str) -> Value:
         """As float32 or integer: integers become floats, floats integers towards zero."""
         if value.dtype == dtype:
@@ -153,6 +160,8 @@ class Context:
 
     def dot(self, a: Value, b: Value) -> Value:
         """(batch..., M, K) times (batch..., K, N), the batch axes equal: read where they lie, whatever their strides."""
+        if not a.shape[-1]:
+            return self.scalar(0.0, F32).expand((*a.shape[:-1], b.shape[-1]))
         batch = a.rank - 2
         pairs = [refine([a.axes[at], b.axes[at]]) for at in range(batch)]
         inner = refine([a.axes[-1], b.axes[-2]])
@@ -203,7 +212,9 @@ def run(module: fx.GraphModule, context: Context, inputs: Sequence[Value]) -> An
             if node.op == "placeholder":
                 context.environment[node] = next(given)
             elif node.op == "get_attr":
-                context.environment[node] = constant(context, getattr(module, node.target))
+                held = getattr(module, node.target)
+                node.meta.setdefault("val", held)
+                context.environment[node] = constant(context, held)
             elif node.op == "output":
                 return fx.map_arg(node.args[0], context.environment.__getitem__)
             else:
@@ -223,7 +234,7 @@ def _call(context: Context, node: fx.Node) -> Any:
         dtype_of(produced.dtype)
     lowering = LOWERINGS.get(name)
     if lowering is None:
-        raise TraceRefused(f"the operator {name} is not supported", hint=hint_of(name))
+        raise TraceRefused(f"the operator {spoken(name)} is not supported", hint=hint_of(name))
     return lowering(context, node, *arguments, **named)
 
 

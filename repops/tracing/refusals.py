@@ -62,7 +62,6 @@ HINTS = {
     "_fft_c2c": FOURIER,
     "_fft_c2r": FOURIER,
     "stft": FOURIER,
-    "as_strided": "x.unfold, narrow, expand or permute",
     "hamming_window": "0.54 - 0.46 * torch.cos(2 * math.pi * torch.arange(n) / n)",
     # linear algebra
     **dict.fromkeys(
@@ -114,6 +113,13 @@ _DTYPES = {
     torch.bfloat16: "leave out bfloat16 and torch.autocast; a program computes in float32 alone, at the same price",
     torch.float64: "leave out double() and dtype=torch.float64; a program computes in float32 alone",
 }
+
+
+def spoken(operator: str) -> str:
+    """An operator as a user knows it."""
+    if operator == "_local_scalar_dense":
+        return "reading a number out of a tensor (if, while, .item(), float())"
+    return operator.strip("_").replace("linalg_", "linalg.").removesuffix("_ex")
 
 
 def hint_of(operator: str) -> str:

@@ -6,9 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from repops.builder import Scalar
 from repops.graph import MAX_RANK
 from repops.tracing.lower import Context, dtype_of, lowers, meta
+from repops.tracing.refusals import TraceRefused
 from repops.tracing.value import Value, refine
 
 
@@ -284,3 +287,42 @@ def replication_pad_backward(c: Context, node: Any, g: Value, x: Value, widths: 
                 g = c.map("add", g, onto)
         g = c.slice(g, axis, before, before + extent)
     return g
+
+
+# --- strides of the user's own
+
+
+@lowers("as_strided")
+def as_strided(
+    c: Context, node: Any, x: Value, size: Sequence[int], stride: Sequence[int], offset: int | None = None
+) -> Value:
+    """Of a tensor whose elements lie in a row, as torch keeps it."""
+    return c.strided(_in_a_row(c, node, x), size, stride, offset or 0)
+
+
+def _in_a_row(c: Context, node: Any, x: Value) -> Value:
+    given = meta(node.args[0])
+    if not given.is_contiguous() or given.storage_offset():
+        raise TraceRefused("as_strided of a view", hint="x.unfold, narrow, expand or permute; or x.contiguous() first")
+    return c.reshape(x, [x.elements])
+
+
+@lowers("as_strided_scatter")
+def as_strided_scatter(
+    c: Context,
+    node: Any,
+    x: Value,
+    source: Value,
+    size: Sequence[int],
+    stride: Sequence[int],
+    offset: int | None = None,
+) -> Value:
+    flat = _in_a_row(c, node, x)
+    places = np.full(tuple(size), offset or 0, np.int32)
+    for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
+        places += (np.arange(extent, dtype=np.int32) * step).reshape([-1] + [1] * (len(size) - axis - 1))
+    if (places.reshape(-1) == np.arange(x.elements)).all() if places.size == x.elements else False:
+        return c.reshape(source, x.shape)
+    index = Value.of(c.builder.constant(places.reshape(-1)))
+    terms = c.plain(c.reshape(source, [places.size]))
+    return c.reshape(Value.of(c.builder.scatter(c.plain(flat).view, 0, index.view, terms.view, adds=False)), x.shape)

@@ -43,13 +43,17 @@ class SourceMode(TorchFunctionMode):
         return result
 
     def mark(self, frame: FrameType | None) -> None:
-        """Note the innermost frame of the user's, and the module whose method it is."""
+        """Note the innermost frame of the user's, and the module whose method it is; of a module of torch's alone, its name."""
+        owner = None
         while frame is not None and frame.f_code.co_filename.startswith(_OWN):
+            own = frame.f_locals.get("self")
+            owner = own if owner is None and id(own) in self._names else owner
             frame = frame.f_back
-        if frame is None:
-            return
-        self.site = self._describe(frame)
-        fx_traceback.current_meta["stack_trace"] = self.site
+        if frame is not None and not _is_make_fx(frame):
+            self._say(self._describe(frame))
+        elif owner is not None:
+            name = self._names[id(owner)]
+            self._say(f"{name} ({type(owner).__name__})" if name else type(owner).__name__)
 
     def _describe(self, frame: FrameType) -> str:
         name = self._names.get(id(frame.f_locals.get("self")), "")
@@ -98,6 +102,11 @@ def _backward_nodes(start: Any) -> list[tuple[Any, str]]:
             seen[node] = node.metadata.get("site", "")
             waiting += [before for before, _ in node.next_functions]
     return list(seen.items())
+
+
+def _is_make_fx(frame: FrameType) -> bool:
+    """The function that make_fx writes around what it traces: no line of the user's lies further out."""
+    return frame.f_code.co_filename == "<string>" and "fn" in frame.f_globals
 
 
 def _line(file: str, number: int) -> str:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 Loss = Callable[[Any, Any], Tensor]
+SCALE = torch.tensor(0.5)
 
 
 def weighted(out: Any, scale: Tensor) -> Tensor:
@@ -31,7 +32,7 @@ class Case:
 
     make: Callable[[], nn.Module]
     inputs: Any
-    targets: Any = torch.tensor(0.5)
+    targets: Any = SCALE
     loss: Loss | None = weighted
     expected: Loss | None = None
     chance: bool = False

@@ -26,7 +26,7 @@ CASES: dict[str, Case] = {
         lambda x: torch.sort(x, dim=0, descending=True, stable=True)[0] ** 2
     ),
     "x.sort() of equal elements keeps their order": of(
-        lambda x: x * (x * 2).round().sort(-1, stable=True).indices.float()
+        lambda x: x * (x * 2).round().sort(dim=-1, stable=True).indices.float()
     ),
     "x.argsort() of integers": of(lambda x: x * (x * 3e8).long().argsort(dim=-1, stable=True).float()),
     "x.topk(2)": of(lambda x: x.topk(2).values ** 2 + x.topk(2).indices * x[:, :2]),
@@ -79,6 +79,7 @@ CASES: dict[str, Case] = {
             x * functional.one_hot((x[:, 0] > 0).long(), 4).float() * torch.isin(x.long(), torch.tensor([0, 1])).float()
         )
     ),
+    "x.as_strided()": of(lambda x: x.as_strided((2, 2), (4, 2), 1) ** 2),
     "x.atan(), torch.atan2": of(lambda x: x.atan() * torch.atan2(x, x.flip(0))),
     "x.asin(), x.acos(), x.tan()": of(lambda x: (x.tanh() * 0.9).asin() * (x.tanh() * 0.9).acos() + (x * 0.3).tan()),
     "x.sinh(), x.cosh(), x.asinh(), x.acosh(), x.atanh()": of(
