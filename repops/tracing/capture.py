@@ -81,7 +81,7 @@ def capture(module: torch.nn.Module, loss_fn: Loss | None, inputs: Any, targets:
     if not parameters:
         raise TraceRefused("the module has no parameter that requires a gradient")
 
-    def forward(tensors: dict[str, Tensor], given: Sequence[Tensor]) -> Tensor:
+    def forward(tensors: dict[str, Tensor], given: Sequence[Tensor]) -> Any:
         entries = dict(zip(batch, given, strict=True))
         x, y = filled("inputs", inputs, entries), filled("targets", targets, entries)
         args, kwargs = (x, {}) if isinstance(x, tuple) else ((), x) if isinstance(x, dict) else ((x,), {})
@@ -125,7 +125,7 @@ def _hook(leaf: Tensor, name: str, own: Any) -> None:
         what = f"a hook that runs after the gradient of {name} is there"
         raise TraceRefused(what, hint="parameter.register_hook, which gives the gradient itself")
     for hook in (own._backward_hooks or {}).values():
-        leaf.register_hook(hook)
+        leaf.register_hook(hook)  # type: ignore[no-untyped-call]
 
 
 def _description(loss: Any) -> str:
@@ -151,7 +151,7 @@ def _functional(code: fx.GraphModule, source: SourceMode, fakes: list[Tensor]) -
     Tensors of the user's source go in as arguments, so that what is made from them is seen as well.
     """
     held = {node.target: getattr(code, str(node.target)) for node in code.graph.nodes if node.op == "get_attr"}
-    flat = functionalize(_Interpreter(code, list(held)).run, remove="mutations_and_views")
+    flat = functionalize(_Interpreter(code, list(held)).run_on, remove="mutations_and_views")
     copies = [torch.empty(tuple(t.shape), dtype=t.dtype) for t in held.values()]
     traced = _refusing(source, lambda: make_fx(flat, _decompositions())(*fakes, *copies))
     places = [node for node in traced.graph.nodes if node.op == "placeholder"]
@@ -170,10 +170,10 @@ class _Interpreter(fx.Interpreter):
         super().__init__(code)
         self.names = names
 
-    def run(self, *tensors: Any) -> Any:
+    def run_on(self, *tensors: Any) -> Any:
         count = len(tensors) - len(self.names)
         self.held = dict(zip(self.names, tensors[count:], strict=True))
-        return super().run(*tensors[:count])
+        return self.run(*tensors[:count])
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         return self.held[target]

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
 from repops.graph import F32, MAX_RANK
-from repops.tracing.lower import Context, lowers, meta
+from repops.tracing.lower import Context, lowers
 from repops.tracing.reduction import reduced
 from repops.tracing.refusals import TraceRefused
 from repops.tracing.shaping import pad
@@ -193,28 +192,6 @@ def index_select(c: Context, node: Any, x: Value, dim: int, index: Value) -> Val
     return found.permute([*range(1, axis + 1), 0, *range(axis + 1, x.rank)])
 
 
-@lowers("scatter", "scatter_add")
-def scatter(c: Context, node: Any, x: Value, dim: int, index: Value, source: Any, *rest: Any, **named: Any) -> Value:
-    if rest or named:
-        raise TraceRefused("scatter with a reduction", hint="scatter_add")
-    return _scattered(c, x, dim, index, source, node.target._schema.name == "aten::scatter_add")
-
-
-def _scattered(c: Context, x: Value, dim: int, index: Value, source: Any, adds: bool) -> Value:
-    axis = dim % x.rank
-    checked(c, index, x.shape[axis])
-    if not isinstance(source, Value):
-        source = c.scalar(source, x.dtype).expand(index.shape)
-    others = [a for a in range(x.rank) if a != axis]
-    for a, extent in enumerate(index.shape):
-        source = c.slice(source, a, 0, extent)
-    for a in others:  # where the index does not reach, nothing is hit
-        missing = x.shape[a] - index.shape[a]
-        index, source = pad(c, index, a, 0, missing, -1), pad(c, source, a, 0, missing)
-    turned = [c.plain(value.permute([axis, *others])).view for value in (index, source)]
-    return Value.of(c.builder.scatter(c.plain(x).view, axis, *turned, adds=adds))
-
-
 # --- tensors as indices
 
 
@@ -226,7 +203,7 @@ def wrapped(c: Context, index: Value, extent: int) -> Value:
     return c.map("where", c.map("ilt", index, 0), c.map("iadd", index, extent), index)
 
 
-def _joined(c: Context, x: Value, indices: Sequence[Any]) -> tuple[Value, Value, list[int], int]:
+def joined(c: Context, x: Value, indices: Sequence[Any]) -> tuple[Value, Value, list[int], int]:
     """x with its indexed axes in front as one; the joint index; which axes they are; before which other axis its own go."""
     at = [axis for axis, index in enumerate(indices) if index is not None]
     own = {axis: wrapped(c, indices[axis], x.shape[axis]) for axis in at}
@@ -244,80 +221,18 @@ def _joined(c: Context, x: Value, indices: Sequence[Any]) -> tuple[Value, Value,
 
 @lowers("index", "_unsafe_index")
 def index(c: Context, node: Any, x: Value, indices: Sequence[Any]) -> Value:
-    flat, linear, _, first = _joined(c, x, indices)
+    flat, linear, _, first = joined(c, x, indices)
     found = rows(c, flat, linear)
     before = range(linear.rank, linear.rank + first)
     return found.permute([*before, *range(linear.rank), *range(linear.rank + first, found.rank)])
 
 
-@lowers("index_put", "_unsafe_index_put")
-def index_put(
-    c: Context, node: Any, x: Value, indices: Sequence[Any], source: Value, accumulate: bool = False
-) -> Value:
-    given = node.args[1]
-    if any(index is not None and meta(index).dtype == torch.bool for index in given):
-        return _masked_put(c, node, x, indices, source, accumulate)
-    flat, linear, at, first = _joined(c, x, indices)
-    rest = [axis for axis in range(x.rank) if axis not in at]
-    shape = [x.shape[axis] for axis in rest]
-    # source: (before..., index..., after...) and broadcast; terms: (index..., before..., after...)
-    full = source.expand((*shape[:first], *linear.shape, *shape[first:]))
-    order = [*range(first, first + linear.rank), *range(first), *range(first + linear.rank, full.rank)]
-    written = scatter_rows(c, flat, linear, full.permute(order), adds=accumulate)
-    front = c.reshape(written, [*(x.shape[axis] for axis in at), *shape])
-    order = [*at, *rest]
-    return front.permute([order.index(axis) for axis in range(x.rank)])
-
-
-def _masked_put(c: Context, node: Any, x: Value, indices: Sequence[Any], source: Value, accumulate: bool) -> Value:
-    """One number written where a mask says, which is a choice."""
-    if source.elements != 1 or len([index for index in indices if index is not None]) > 1:
-        raise TraceRefused("values assigned by a mask", hint="torch.where(mask, values, x), values of x's shape")
-    mask = next(index for index in indices if index is not None)
-    for _ in range(x.rank - mask.rank - indices.index(mask)):
-        mask = mask.unsqueeze(mask.rank)
-    value = c.reshape(source, ())
-    return c.map("where", mask, c.map("add", x, value) if accumulate else value, x)
-
-
-# --- as if flat
-
-
 @lowers("take")
 def take_flat(c: Context, node: Any, x: Value, index: Value) -> Value:
     index = wrapped(c, index, x.elements)
-    return rows(c, _checked_row(c, x, index), index)
+    return rows(c, checked_row(c, x, index), index)
 
 
-def _checked_row(c: Context, x: Value, index: Value) -> Value:
+def checked_row(c: Context, x: Value, index: Value) -> Value:
     checked(c, index, x.elements)
     return c.reshape(x, [x.elements])
-
-
-@lowers("put")
-def put(c: Context, node: Any, x: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
-    index = wrapped(c, index, x.elements)
-    flat = _checked_row(c, x, index)
-    terms = [c.reshape(value, [index.elements]) for value in (index, source)]
-    return c.reshape(scatter_rows(c, flat, *terms, adds=accumulate), x.shape)
-
-
-@lowers("scatter_reduce")
-def scatter_reduce(
-    c: Context, node: Any, x: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True
-) -> Value:
-    if reduce not in ("sum", "mean"):
-        raise TraceRefused(
-            f"scatter_reduce({reduce!r})", hint="reduce='sum' or 'mean', or amax over a mask of fixed shape"
-        )
-    ones = c.scalar(1.0, F32)
-    base = x
-    if not include_self:
-        touched = _scattered(c, c.scalar(0.0, F32).expand(x.shape), dim, index, ones.expand(source.shape), False)
-        base = c.map("where", c.map("eq", touched, 0.0), x, 0.0)
-    added = _scattered(c, base, dim, index, source, True)
-    if reduce == "sum":
-        return added
-    start = c.scalar(1.0 if include_self else 0.0, F32).expand(x.shape)
-    count = _scattered(c, start, dim, index, ones.expand(source.shape), True)
-    return c.map("div", added, c.map("max", count, 1.0))

@@ -135,13 +135,19 @@ def _mean_pool_backward(c: Context, g: Value, x: Value, geometry: Geometry, divi
     return c.reshape(c.reduce("sum", grown, [4, 5]), x.shape)
 
 
+def _completed(settings: Sequence[Any]) -> Sequence[Any]:
+    """kernel, stride, padding, ceil_mode, count_include_pad, divisor_override: torch's defaults where they are left out."""
+    defaults: list[Any] = [(), (0,), False, True, None]
+    return [*settings, *defaults[len(settings) - 1 :]]
+
+
 def _full(given: Sequence[int], rank: int) -> list[int]:
     return list(given) * (rank // len(given))
 
 
 def _means(extents: Sequence[int], out: Sequence[int], settings: Sequence[Any]) -> tuple[list[Matrix], float]:
     """The matrix of each axis, and what their product is multiplied by (where the divisor is given)."""
-    kernel, stride, padding, _, counts, divisor = [*settings, *((), (0,), False, True, None)[len(settings) - 1 :]]
+    kernel, stride, padding, _, counts, divisor = _completed(settings)
     rank = len(out)
     sizes = _full(kernel, rank)
     sides = zip(extents, out, sizes, _full(stride or kernel, rank), _full(padding, rank), strict=True)
@@ -153,10 +159,7 @@ def _means(extents: Sequence[int], out: Sequence[int], settings: Sequence[Any]) 
 
 def _averaging(extents: Sequence[int], settings: Sequence[Any]) -> tuple[Geometry, float] | None:
     """The windows and their divisor where all are alike; None where some overhang."""
-    kernel, stride, padding, ceil_mode, counts, divisor = [
-        *settings,
-        *((), (0,), False, True, None)[len(settings) - 1 :],
-    ]
+    kernel, stride, padding, ceil_mode, counts, divisor = _completed(settings)
     if len(extents) != 2 or ceil_mode or (any(padding) and not counts):
         return None
     geometry = _geometry(kernel, stride, padding)

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from repops.builder import Scalar
 from repops.graph import MAX_RANK
 from repops.tracing.lower import Context, dtype_of, lowers, meta
@@ -122,23 +120,6 @@ def diagonal(c: Context, node: Any, x: Value, offset: int = 0, dim1: int = 0, di
     return Value(flat.node, flat.dtype, flat.offset, (*kept, ((count, stride),)))
 
 
-@lowers("diagonal_scatter")
-def diagonal_scatter(
-    c: Context, node: Any, x: Value, source: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> Value:
-    """x with its diagonal replaced: element i of the source stands in row i, or i - offset below the main diagonal."""
-    first, second = dim1 % x.rank, dim2 % x.rank
-    order = [axis for axis in range(x.rank) if axis not in (first, second)] + [first, second]
-    turned = x.permute(order)
-    rows, columns = turned.shape[-2:]
-    above = max(0, -offset)
-    spread = pad(c, source, source.rank - 1, above, rows - above - source.shape[-1], 0).unsqueeze(source.rank)
-    row, column = Value.of(c.builder.iota(rows)).unsqueeze(1), Value.of(c.builder.iota(columns))
-    hit = c.map("ieq", c.map("iadd", row, offset), column)
-    result = c.map("where", hit, spread, turned)
-    return result.permute([order.index(axis) for axis in range(x.rank)])
-
-
 @lowers("repeat")
 def repeat(c: Context, node: Any, x: Value, repeats: Sequence[int]) -> Value:
     for _ in range(len(repeats) - x.rank):
@@ -242,33 +223,6 @@ def select_backward(c: Context, node: Any, g: Value, sizes: Sequence[int], dim: 
     return pad(c, g.unsqueeze(axis), axis, at, sizes[axis] - at - 1)
 
 
-@lowers("slice_scatter")
-def slice_scatter(
-    c: Context, node: Any, x: Value, source: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
-) -> Value:
-    axis = dim % x.rank
-    first, last = bounds(x.shape[axis], start, end)
-    source = source.expand((*x.shape[:axis], -(-(last - first) // step), *x.shape[axis + 1 :]))
-    if step != 1:
-        # The source between what stays, then whole positions chosen.
-        wide = pad(c, spaced(c, source, axis, step, last - first), axis, first, x.shape[axis] - last)
-        place = c.map("isub", Value.of(c.builder.iota(x.shape[axis])), first)
-        inside = c.map("and", c.map("ilt", -1, place), c.map("ilt", place, last - first))
-        hit = c.map("and", inside, c.map("ieq", c.map("imod", place, step), 0))
-        for _ in range(x.rank - axis - 1):
-            hit = hit.unsqueeze(1)
-        return c.map("where", hit, wide, x)
-    pieces = [c.slice(x, axis, 0, first), source, c.slice(x, axis, last, x.shape[axis])]
-    return concat(c, [piece for piece in pieces if piece.shape[axis]], axis)
-
-
-@lowers("select_scatter")
-def select_scatter(c: Context, node: Any, x: Value, source: Value, dim: int, index: int) -> Value:
-    axis = dim % x.rank
-    at = index % x.shape[axis]
-    return slice_scatter(c, node, x, source.unsqueeze(axis), axis, at, at + 1)
-
-
 @lowers("copy")
 def copy(c: Context, node: Any, x: Value, source: Value, *rest: Any) -> Value:
     return c.typed(source, x.dtype).expand(x.shape)
@@ -297,32 +251,11 @@ def as_strided(
     c: Context, node: Any, x: Value, size: Sequence[int], stride: Sequence[int], offset: int | None = None
 ) -> Value:
     """Of a tensor whose elements lie in a row, as torch keeps it."""
-    return c.strided(_in_a_row(c, node, x), size, stride, offset or 0)
+    return c.strided(in_a_row(c, node, x), size, stride, offset or 0)
 
 
-def _in_a_row(c: Context, node: Any, x: Value) -> Value:
+def in_a_row(c: Context, node: Any, x: Value) -> Value:
     given = meta(node.args[0])
     if not given.is_contiguous() or given.storage_offset():
         raise TraceRefused("as_strided of a view", hint="x.unfold, narrow, expand or permute; or x.contiguous() first")
     return c.reshape(x, [x.elements])
-
-
-@lowers("as_strided_scatter")
-def as_strided_scatter(
-    c: Context,
-    node: Any,
-    x: Value,
-    source: Value,
-    size: Sequence[int],
-    stride: Sequence[int],
-    offset: int | None = None,
-) -> Value:
-    flat = _in_a_row(c, node, x)
-    places = np.full(tuple(size), offset or 0, np.int32)
-    for axis, (extent, step) in enumerate(zip(size, stride, strict=True)):
-        places += (np.arange(extent, dtype=np.int32) * step).reshape([-1] + [1] * (len(size) - axis - 1))
-    if (places.reshape(-1) == np.arange(x.elements)).all() if places.size == x.elements else False:
-        return c.reshape(source, x.shape)
-    index = Value.of(c.builder.constant(places.reshape(-1)))
-    terms = c.plain(c.reshape(source, [places.size]))
-    return c.reshape(Value.of(c.builder.scatter(c.plain(flat).view, 0, index.view, terms.view, adds=False)), x.shape)

@@ -49,9 +49,7 @@ def along(c: Context, extent: int, rank: int, axis: int) -> Value:
 
 def _taken(c: Context, x: Value, index: Value, axis: int) -> Value:
     """x at an index along the axis; both of one shape, the index surely inside."""
-    others = [a for a in range(x.rank) if a != axis]
     table = x.unsqueeze(axis).permute([*range(axis + 1), *range(axis + 2, x.rank + 1), axis + 1])
-    assert len(others) == x.rank - 1
     shape = (*index.shape, x.shape[axis])
     return Value.of(c.builder.take(c.plain(table.expand(shape)).view, c.plain(index).view))
 
@@ -89,7 +87,8 @@ def sort(
 
 @lowers("argsort")
 def argsort(c: Context, node: Any, x: Value, *settings: Any, **named: Any) -> Value:
-    return sort(c, node, x, *settings, **named)[1]
+    index: Value = sort(c, node, x, *settings, **named)[1]
+    return index
 
 
 @lowers("topk")

@@ -77,12 +77,13 @@ class SourceMode(TorchFunctionMode):
 
 def _note(result: Any, site: str) -> None:
     """Write the line on the backward nodes that a call added: those that no earlier call has written on."""
-    waiting = [each.grad_fn for each in _tensors(result)]
+    waiting: list[Any] = [each.grad_fn for each in _tensors(result)]
     while waiting:
         node = waiting.pop()
-        if node is None or "site" in node.metadata:
+        notes: Any = {} if node is None else node.metadata
+        if node is None or "site" in notes:
             continue
-        node.metadata["site"] = site
+        notes["site"] = site
         waiting += [before for before, _ in node.next_functions]
 
 

@@ -40,7 +40,7 @@ def atan(c: Context, node: Any, x: Value) -> Value:
 @lowers("atan2")
 def atan2(c: Context, node: Any, y: Value, x: Value) -> Value:
     """Of the smaller over the larger, so that no quotient overflows; 0 at the origin."""
-    _, (y, x) = joint(c, node, y, x)
+    y, x = c.typed(y, F32), c.typed(x, F32)
     rise, run = c.map("abs", y), c.map("abs", x)
     steep = c.map("lt", run, rise)
     low, high = c.map("min", rise, run), c.map("max", rise, run)
