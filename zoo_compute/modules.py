@@ -30,7 +30,7 @@ from zoo_compute.models.presets import preset, sized
 from zoo_compute.rounds import batch_nodes
 
 TORCH_MISSING = "pip install 'zoo-compute[node]', or bring a program's file (model.program) with --weights FILE"
-FORM = "expected (module, loss_fn, optimizer): loss_fn(module(inputs), targets) is what a step minimises"
+FORM = "expected (module, loss_fn, optimizer): loss_fn(module(inputs), targets) is what a step minimises; None as loss_fn: the cross entropy of a Hugging Face model's logits"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from repops.program import Program
-from repops.tracing.capture import Loss
+from repops.tracing.losses import Loss
 from repops.tracing.refusals import TraceRefused
 from repops.tracing.step import trace_graph
 
@@ -17,7 +17,7 @@ __all__ = ["TraceRefused", "trace"]
 
 def trace(
     module: torch.nn.Module,
-    loss_fn: Loss,
+    loss_fn: Loss | None,
     optimizer: torch.optim.Optimizer,
     example: tuple[Any, Any],
     *,
@@ -29,6 +29,8 @@ def trace(
 
     example: (inputs, targets) of the shapes every batch will have; its values do not matter. A tuple of inputs becomes
     positional arguments, a dict keyword arguments. The module is traced in the mode it is in (train or eval).
+    loss_fn: a loss of torch's own takes a Hugging Face output's `logits`, classes last. None: the cross entropy of such an
+    output, or what a module that returns its own loss returned.
     clip_norm: greatest L2 norm of all gradients together, as torch.nn.utils.clip_grad_norm_.
     learning_rates: the rate of each step, the last one for ever, instead of the optimizer's; parameter groups keep
     their proportion to the first. accumulate: micro-batches in a step, along a leading axis of every tensor of the

@@ -18,6 +18,8 @@ NORMAL_PEAK = 1.0 / math.sqrt(2.0 * math.pi)
 
 @lowers("relu")
 def relu(c: Context, node: Any, x: Value) -> Value:
+    if x.dtype != F32:
+        return c.map("where", c.map("ilt", x, 0), 0, x)
     closed = c.map("le", x, 0.0)  # false for NaN, which passes
     result = c.map("where", closed, 0.0, x)
     c.facts["closed", result] = closed
@@ -113,3 +115,8 @@ def softplus(c: Context, node: Any, x: Value, beta: float = 1, threshold: float 
     result = c.map("add", c.map("max", scaled, 0.0), tail)
     result = result if beta == 1 else c.map("div", result, float(beta))
     return c.map("where", c.map("lt", float(threshold), scaled), x, result, dtype=F32)
+
+
+@lowers("softshrink_backward", "hardshrink_backward")
+def shrink_backward(c: Context, node: Any, g: Value, x: Value, width: float) -> Value:
+    return c.map("where", c.map("le", c.map("abs", x), float(width)), 0.0, g)

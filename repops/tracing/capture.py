@@ -22,11 +22,12 @@ from torch.fx.traceback import preserve_node_meta
 
 from repops.batches import named
 from repops.tracing import families
-from repops.tracing.lower import LOWERINGS, dtype_of
-from repops.tracing.refusals import HINTS, TraceRefused
+from repops.tracing.losses import Loss, loss_of
+from repops.tracing.lower import LOWERINGS, dtype_of, plain_name
+from repops.tracing.refusals import HINTS, TraceRefused, spoken
 from repops.tracing.sources import SourceMode
+from repops.tracing.substitutes import substituted
 
-Loss = Callable[[Any, Any], Tensor]
 assert families.LOADED
 
 
@@ -63,7 +64,7 @@ def filled(name: str, tree: Any, tensors: dict[str, Tensor]) -> Any:
     return tensors[name]
 
 
-def capture(module: torch.nn.Module, loss_fn: Loss, inputs: Any, targets: Any) -> Captured:
+def capture(module: torch.nn.Module, loss_fn: Loss | None, inputs: Any, targets: Any) -> Captured:
     """Trace loss_fn(module(inputs), targets) and its gradients. Raises TraceRefused.
 
     A tuple of inputs is passed as positional arguments, a dict as keyword arguments; targets are passed as they are.
@@ -75,31 +76,37 @@ def capture(module: torch.nn.Module, loss_fn: Loss, inputs: Any, targets: Any) -
             dtype_of(tensor.dtype)
         except TraceRefused as refusal:
             raise TraceRefused(f"{name} is {tensor.dtype}", hint=refusal.hint) from None
+    if any(isinstance(child, torch.jit.ScriptModule) for child in module.modules()):
+        raise TraceRefused("a module of torch.jit", hint="the Python module that it was made from")
     if not parameters:
         raise TraceRefused("the module has no parameter that requires a gradient")
 
-    def forward(tensors: dict[str, Tensor], given: Sequence[Tensor]) -> Tensor:
+    def forward(tensors: dict[str, Tensor], given: Sequence[Tensor]) -> Any:
         entries = dict(zip(batch, given, strict=True))
         x, y = filled("inputs", inputs, entries), filled("targets", targets, entries)
         args, kwargs = (x, {}) if isinstance(x, tuple) else ((), x) if isinstance(x, dict) else ((x,), {})
-        return loss_fn(functional_call(module, tensors, args, kwargs), y)
+        return loss_of(loss_fn, functional_call(module, tensors, args, kwargs), y)
 
-    code = _flat(_Traced(module, forward, list(parameters), list(buffers)), [parameters, buffers, batch])
+    code = _flat(_Traced(module, forward, parameters, list(buffers)), [parameters, buffers, batch])
     return Captured(code, parameters, buffers, batch)
 
 
 class _Traced:
     """The whole step before the optimizer as a function of three lists of tensors."""
 
-    def __init__(self, module: torch.nn.Module, forward: Any, parameters: list[str], buffers: list[str]) -> None:
+    def __init__(
+        self, module: torch.nn.Module, forward: Any, parameters: dict[str, Tensor], buffers: list[str]
+    ) -> None:
         self.source = SourceMode(module)
         self.forward, self.parameters, self.buffers = forward, parameters, buffers
 
     def __call__(self, parameters: list[Tensor], buffers: list[Tensor], batch: list[Tensor]) -> Any:
         leaves = [p.detach().requires_grad_() for p in parameters]
+        for leaf, (name, own_parameter) in zip(leaves, self.parameters.items(), strict=True):
+            _hook(leaf, name, own_parameter)
         own = [b.clone() for b in buffers]  # in-place updates of running statistics land here
         tensors = dict(zip(self.parameters, leaves, strict=True)) | dict(zip(self.buffers, own, strict=True))
-        with torch.enable_grad(), self.source:
+        with torch.enable_grad(), substituted(), self.source:
             loss = self.forward(tensors, batch)
         if not isinstance(loss, Tensor) or loss.dim() or loss.dtype != torch.float32:
             raise TraceRefused(f"the loss is {_description(loss)}", hint="return one float32 number, such as a mean")
@@ -107,9 +114,18 @@ class _Traced:
             raise TraceRefused(
                 "the loss does not depend on any parameter", hint="no detach or no_grad on the way to the loss"
             )
-        with self.source.backward():
-            gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
+        self.source.backward(loss)
+        gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
         return [loss.detach(), *gradients, *(tensors[name].detach() for name in self.buffers)]
+
+
+def _hook(leaf: Tensor, name: str, own: Any) -> None:
+    """The hooks of the module's parameter on the tensor that stands for it."""
+    if own._post_accumulate_grad_hooks:
+        what = f"a hook that runs after the gradient of {name} is there"
+        raise TraceRefused(what, hint="parameter.register_hook, which gives the gradient itself")
+    for hook in (own._backward_hooks or {}).values():
+        leaf.register_hook(hook)  # type: ignore[no-untyped-call]
 
 
 def _description(loss: Any) -> str:
@@ -130,10 +146,37 @@ def _flat(step: _Traced, inputs: list[dict[str, Tensor]]) -> fx.GraphModule:
 
 
 def _functional(code: fx.GraphModule, source: SourceMode, fakes: list[Tensor]) -> fx.GraphModule:
-    """The same without mutation: what is written in place becomes a new tensor."""
-    inner = fx.Interpreter(code)
-    functional = functionalize(lambda *tensors: inner.run(*tensors), remove="mutations_and_views")
-    return _refusing(source, lambda: make_fx(functional, _decompositions())(*fakes))
+    """The same without mutation: what is written in place becomes a new tensor.
+
+    Tensors of the user's source go in as arguments, so that what is made from them is seen as well.
+    """
+    held = {node.target: getattr(code, str(node.target)) for node in code.graph.nodes if node.op == "get_attr"}
+    flat = functionalize(_Interpreter(code, list(held)).run_on, remove="mutations_and_views")
+    copies = [torch.empty(tuple(t.shape), dtype=t.dtype) for t in held.values()]
+    traced = _refusing(source, lambda: make_fx(flat, _decompositions())(*fakes, *copies))
+    places = [node for node in traced.graph.nodes if node.op == "placeholder"]
+    for place, (name, tensor) in zip(places[len(fakes) :], held.items(), strict=True):
+        traced.register_buffer(f"held_{name}", tensor)
+        with traced.graph.inserting_before(place):
+            place.replace_all_uses_with(traced.graph.get_attr(f"held_{name}"))
+        traced.graph.erase_node(place)
+    return traced
+
+
+class _Interpreter(fx.Interpreter):
+    """Runs a graph with its own tensors as further arguments."""
+
+    def __init__(self, code: fx.GraphModule, names: list[Any]) -> None:
+        super().__init__(code)
+        self.names = names
+
+    def run_on(self, *tensors: Any) -> Any:
+        count = len(tensors) - len(self.names)
+        self.held = dict(zip(self.names, tensors[count:], strict=True))
+        return self.run(*tensors[:count])
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return self.held[target]
 
 
 def _is_mutable(node: fx.Node) -> bool:
@@ -156,12 +199,24 @@ def _refusing(source: SourceMode, trace: Callable[[], fx.GraphModule]) -> fx.Gra
         return trace()
     except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException) as error:
         name = error.func._schema.name.removeprefix("aten::")
-        what = f"{name} makes the program depend on data"
+        what = f"{spoken(name)} makes the program depend on data"
         raise TraceRefused(what, hint=HINTS.get(name, HINTS["_local_scalar_dense"]), site=source.site) from None
     except fake_tensor.UnsupportedOperatorException as error:
         raise TraceRefused(f"the operator {error} cannot be traced", site=source.site) from None
+    except fake_tensor.FakeTensorDeviceMismatchError:
+        what = "a nested derivative whose tensors torch puts on no device"
+        raise TraceRefused(
+            what, hint="torch.func.grad or jacrev alone, without a second one", site=source.site
+        ) from None
     except TraceRefused as refusal:
         raise refusal.at(source.site) from None
+    except RuntimeError as error:
+        if "dynamo-optimized" not in str(error):
+            raise
+        what = "what torch.compile made"
+        raise TraceRefused(
+            what, hint="the module or function as it was before torch.compile", site=source.site
+        ) from None
 
 
 @cache
@@ -173,7 +228,7 @@ def _decompositions() -> dict[Any, Any]:
         for operator, rule in {**aten, **core_aten_decompositions()}.items()
         if isinstance(operator, torch._ops.OpOverload)
         and not operator._schema.is_mutable
-        and operator._schema.name.removeprefix("aten::").removesuffix("_copy") not in LOWERINGS
+        and plain_name(operator) not in LOWERINGS
     }
 
 
@@ -187,7 +242,9 @@ def _no_writes_to_batch(code: fx.GraphModule, names: list[str]) -> None:
                 written = written.args[0]
             if written in own:
                 what = f"{own[written]} is changed in place by {node.target._schema.name.removeprefix('aten::')}"
-                raise TraceRefused(what, hint="clone it first", site=node.stack_trace or "")
+                raise TraceRefused(
+                    what, hint=HINTS.get(plain_name(node.target), "clone it first"), site=node.stack_trace or ""
+                )
 
 
 def _is_alias(node: fx.Node) -> bool:

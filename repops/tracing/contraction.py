@@ -29,3 +29,11 @@ def addmm(c: Context, node: Any, bias: Value, a: Value, b: Value, *, beta: Scala
     if beta != 1:
         bias = c.map("mul", bias, float(beta))
     return c.map("add", product, bias)
+
+
+@lowers("addbmm")
+def addbmm(c: Context, node: Any, bias: Value, a: Value, b: Value, *, beta: Scalar = 1, alpha: Scalar = 1) -> Value:
+    """All products of the batch added: one product of them side by side."""
+    count, rows, inner = a.shape
+    wide = c.reshape(a.permute([1, 0, 2]), [rows, count * inner])
+    return addmm(c, node, bias, wide, c.reshape(b, [count * inner, b.shape[2]]), beta=beta, alpha=alpha)

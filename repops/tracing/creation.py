@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from repops.builder import Scalar
 from repops.graph import F32
 from repops.tracing.lower import Context, dtype_of, lowers, meta
@@ -66,3 +68,10 @@ def triangle(c: Context, node: Any, x: Value, diagonal: int = 0) -> Value:
         return c.map("where", above, c.scalar(0, x.dtype), x)
     inside = c.map("ilt", column, row if not diagonal else c.map("iadd", row, diagonal))
     return c.map("where", inside, c.scalar(0, x.dtype), x)
+
+
+@lowers("tril_indices", "triu_indices")
+def triangle_indices(c: Context, node: Any, rows: int, columns: int, offset: int = 0, **named: Any) -> Value:
+    lower = node.target._schema.name == "aten::tril_indices"
+    found = np.tril_indices(rows, offset, columns) if lower else np.triu_indices(rows, offset, columns)
+    return Value.of(c.builder.constant(np.stack(found).astype(np.int32)))

@@ -87,9 +87,13 @@ def divide(c: Context, a: Argument, b: Argument) -> Value:
 def div(c: Context, node: Any, a: Argument, b: Argument, rounding_mode: str | None = None) -> Value:
     dtype, (a, b) = joint(c, node, a, b)
     if dtype == I32:
-        if rounding_mode != "floor":
-            raise TraceRefused("integer division towards zero", hint="use // (towards minus infinity)")
-        return c.map("idiv", a, b)
+        below = c.map("idiv", a, b)
+        if rounding_mode == "floor":
+            return below
+        # Towards zero: one more where the quotient is negative and something is left.
+        left = c.map("ieq", c.map("imul", below, b), a)
+        lifts = c.map("and", c.map("ilt", below, 0), c.map("ieq", left, 0))
+        return c.map("iadd", below, lifts)
     quotient = divide(c, a, b)
     if rounding_mode == "floor":
         return c.map("floor", quotient)
@@ -170,6 +174,10 @@ def log2(c: Context, node: Any, x: Value) -> Value:
 
 @lowers("log1p")
 def log1p(c: Context, node: Any, x: Value) -> Value:
+    return log_of_one_more(c, x)
+
+
+def log_of_one_more(c: Context, x: Value) -> Value:
     """log(u) * x / (u - 1) with u = 1 + x: what rounding u lost is given back (Kahan)."""
     u = c.map("add", 1.0, x)
     exact = c.map("eq", u, 1.0)
@@ -195,12 +203,12 @@ def power(c: Context, node: Any, base: Argument, exponent: Argument) -> Argument
     """Whole exponents by products, halves by roots, others by exp(exponent * log(base))."""
     dtype, (base, exponent) = joint(c, node, base, exponent)
     if not isinstance(exponent, Value) or dtype == I32:
-        return _fixed_power(c, dtype, base, node.args[1])
+        return fixed_power(c, dtype, base, node.args[1])
     logarithm = c.map("log", base if isinstance(base, Value) else c.scalar(base, F32))
     return c.map("exp", c.map("mul", exponent, logarithm))
 
 
-def _fixed_power(c: Context, dtype: str, base: Argument, exponent: Any) -> Argument:
+def fixed_power(c: Context, dtype: str, base: Argument, exponent: Any) -> Argument:
     if not isinstance(exponent, (int, float)):
         raise TraceRefused("an integer power with a tensor as exponent", hint="cast the base to float32")
     times = "mul" if dtype == F32 else "imul"
@@ -222,3 +230,13 @@ def _whole_power(c: Context, times: str, base: Argument, exponent: int) -> Argum
     half = _whole_power(c, times, base, exponent // 2)
     whole = c.map(times, half, half)
     return c.map(times, whole, base) if exponent % 2 else whole
+
+
+@lowers("bitwise_left_shift", "__lshift__", "bitwise_right_shift", "__rshift__")
+def shift(c: Context, node: Any, x: Argument, by: Argument) -> Value:
+    """Integers; to the right keeping the sign."""
+    x, by = (c.number(each, I32) for each in (x, by))
+    if node.target._schema.name in ("aten::__lshift__", "aten::bitwise_left_shift"):
+        return c.map("shl", x, by)
+    flipped = c.map("isub", 0, c.map("ilt", x, 0)) if isinstance(x, Value) else -int(x < 0)
+    return c.map("xor", c.map("shr", c.map("xor", x, flipped), by), flipped)

@@ -6,6 +6,7 @@ from importlib import import_module
 
 FAMILIES = (
     "activations",
+    "assigning",
     "choice",
     "contraction",
     "convolution",
@@ -16,6 +17,10 @@ FAMILIES = (
     "pooling",
     "randomness",
     "reduction",
+    "resampling",
+    "scans",
     "shaping",
+    "sorting",
+    "trigonometry",
 )
 LOADED = [import_module(f"repops.tracing.{name}") for name in FAMILIES]

@@ -8,12 +8,25 @@ from typing import Any
 
 import numpy as np
 
-from repops.graph import F32
+from repops.graph import F32, MAX_RANK
 from repops.tracing.lower import Context, lowers
 from repops.tracing.reduction import reduced
 from repops.tracing.refusals import TraceRefused
 from repops.tracing.shaping import pad
 from repops.tracing.value import Axis, Value
+from repops.words import signed
+
+
+def bounds_of(c: Context, index: Value) -> tuple[int, int] | None:
+    """Least and greatest element of an index that no data decides, else None."""
+    node = c.builder.nodes[index.node]
+    if node.op == "scalar":
+        value = signed(node.attributes[0])
+        return value, value
+    if node.op == "constant":
+        words = np.frombuffer(c.builder.constants[index.node], np.int32)
+        return (int(words.min()), int(words.max())) if words.size else (0, 0)
+    return positions(c, index)
 
 
 def positions(c: Context, index: Value) -> tuple[int, int] | None:
@@ -27,11 +40,7 @@ def positions(c: Context, index: Value) -> tuple[int, int] | None:
 
 def checked(c: Context, index: Value, extent: int, legal: Value | None = None) -> None:
     """Index checks cost nodes only where data decides."""
-    known = positions(c, index)
-    node = c.builder.nodes[index.node]
-    if node.op == "constant":
-        words = np.frombuffer(c.builder.constants[index.node], np.int32)
-        known = (int(words.min()), int(words.max())) if words.size else (0, 0)
+    known = bounds_of(c, index)
     if known is None or legal is not None:
         c.check(index, extent, legal)
     elif not 0 <= known[0] <= known[1] < extent:
@@ -64,6 +73,10 @@ def rows(c: Context, table: Value, index: Value) -> Value:
 def take(c: Context, table: Value, index: Value) -> Value:
     """table (..., V) at index (...), broadcast against each other."""
     shape = np.broadcast_shapes(table.shape[:-1], index.shape)
+    if len(shape) >= MAX_RANK:
+        flat, wide = math.prod(shape), table.expand((*shape, table.shape[-1]))
+        found = take(c, c.reshape(wide, [flat, table.shape[-1]]), c.reshape(index.expand(shape), [flat]))
+        return c.reshape(found, shape)
     table, index = c.plain(table), c.plain(index)
     return Value.of(c.builder.take(table.expand((*shape, table.shape[-1])).view, index.expand(shape).view))
 
@@ -179,62 +192,47 @@ def index_select(c: Context, node: Any, x: Value, dim: int, index: Value) -> Val
     return found.permute([*range(1, axis + 1), 0, *range(axis + 1, x.rank)])
 
 
-@lowers("scatter", "scatter_add")
-def scatter(c: Context, node: Any, x: Value, dim: int, index: Value, source: Any, *rest: Any, **named: Any) -> Value:
-    if rest or named:
-        raise TraceRefused("scatter with a reduction", hint="scatter_add")
-    axis = dim % x.rank
-    checked(c, index, x.shape[axis])
-    if not isinstance(source, Value):
-        source = c.scalar(source, x.dtype).expand(index.shape)
-    others = [a for a in range(x.rank) if a != axis]
-    for a, extent in enumerate(index.shape):
-        source = c.slice(source, a, 0, extent)
-    for a in others:  # where the index does not reach, nothing is hit
-        missing = x.shape[a] - index.shape[a]
-        index, source = pad(c, index, a, 0, missing, -1), pad(c, source, a, 0, missing)
-    turned = [c.plain(value.permute([axis, *others])).view for value in (index, source)]
-    adds = node.target._schema.name == "aten::scatter_add"
-    return Value.of(c.builder.scatter(c.plain(x).view, axis, *turned, adds=adds))
-
-
 # --- tensors as indices
 
 
-def _joined(c: Context, x: Value, indices: Sequence[Any]) -> tuple[Value, Value, int, int]:
-    """x with its indexed axes, which are neighbours, in front as one; the joint index; where they stood, how many."""
+def wrapped(c: Context, index: Value, extent: int) -> Value:
+    """An index that may count from the end, as torch's square brackets allow."""
+    known = bounds_of(c, index)
+    if known is not None and known[0] >= 0:
+        return index
+    return c.map("where", c.map("ilt", index, 0), c.map("iadd", index, extent), index)
+
+
+def joined(c: Context, x: Value, indices: Sequence[Any]) -> tuple[Value, Value, list[int], int]:
+    """x with its indexed axes in front as one; the joint index; which axes they are; before which other axis its own go."""
     at = [axis for axis, index in enumerate(indices) if index is not None]
-    if not at or at != list(range(at[0], at[-1] + 1)):
-        raise TraceRefused("indices on axes that are not neighbours", hint="permute first, or gather")
+    own = {axis: wrapped(c, indices[axis], x.shape[axis]) for axis in at}
     for axis in at:
-        checked(c, indices[axis], x.shape[axis])
-    linear = indices[at[0]]
+        checked(c, own[axis], x.shape[axis])
+    linear = own[at[0]]
     for axis in at[1:]:
-        linear = c.map("iadd", c.map("imul", linear, x.shape[axis]), indices[axis])
+        linear = c.map("iadd", c.map("imul", linear, x.shape[axis]), own[axis])
     rest = [axis for axis in range(x.rank) if axis not in at]
     front = x.permute([*at, *rest])
     flat = c.reshape(front, [math.prod(x.shape[axis] for axis in at), *(x.shape[axis] for axis in rest)])
-    return flat, linear, at[0], len(at)
+    neighbours = at == list(range(at[0], at[-1] + 1))
+    return flat, linear, at, at[0] if neighbours else 0
 
 
 @lowers("index", "_unsafe_index")
 def index(c: Context, node: Any, x: Value, indices: Sequence[Any]) -> Value:
-    flat, linear, first, _ = _joined(c, x, indices)
+    flat, linear, _, first = joined(c, x, indices)
     found = rows(c, flat, linear)
     before = range(linear.rank, linear.rank + first)
     return found.permute([*before, *range(linear.rank), *range(linear.rank + first, found.rank)])
 
 
-@lowers("index_put", "_unsafe_index_put")
-def index_put(
-    c: Context, node: Any, x: Value, indices: Sequence[Any], source: Value, accumulate: bool = False
-) -> Value:
-    flat, linear, first, count = _joined(c, x, indices)
-    rest = [axis for axis in range(x.rank) if not first <= axis < first + count]
-    shape = [x.shape[axis] for axis in rest]
-    # source: (before..., index..., after...) and broadcast; terms: (index..., before..., after...)
-    full = source.expand((*shape[:first], *linear.shape, *shape[first:]))
-    order = [*range(first, first + linear.rank), *range(first), *range(first + linear.rank, full.rank)]
-    written = scatter_rows(c, flat, linear, full.permute(order), adds=accumulate)
-    front = c.reshape(written, [*(x.shape[axis] for axis in range(first, first + count)), *shape])
-    return front.permute([*range(count, count + first), *range(count), *range(count + first, x.rank)])
+@lowers("take")
+def take_flat(c: Context, node: Any, x: Value, index: Value) -> Value:
+    index = wrapped(c, index, x.elements)
+    return rows(c, checked_row(c, x, index), index)
+
+
+def checked_row(c: Context, x: Value, index: Value) -> Value:
+    checked(c, index, x.elements)
+    return c.reshape(x, [x.elements])

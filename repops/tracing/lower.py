@@ -16,8 +16,8 @@ from torch import fx
 
 from repops.builder import Builder, Scalar, View, broadcast
 from repops.graph import F32, I32, MAX_RANK
-from repops.tracing.refusals import DTYPE_HINT, TraceRefused, hint_of
-from repops.tracing.value import Axis, Value, refine
+from repops.tracing.refusals import TraceRefused, dtype_hint, hint_of, spoken
+from repops.tracing.value import Axis, Value, merged, refine
 
 Lowering = Callable[..., Any]
 Written = TypeVar("Written", bound=Lowering)
@@ -43,7 +43,7 @@ def dtype_of(dtype: torch.dtype) -> str:
         return F32
     if dtype in INTEGERS:
         return I32
-    raise TraceRefused(f"a tensor of {dtype}", hint=DTYPE_HINT)
+    raise TraceRefused(f"a tensor of {dtype}", hint=dtype_hint(dtype))
 
 
 @dataclass
@@ -92,14 +92,25 @@ class Context:
         """With one run to each axis: itself, or a copy."""
         if value.is_plain:
             return value
-        copied = Value.of(self.builder.copy(value.view)).reshape(value.shape)
+        copied = self._copied(value).reshape(value.shape)
         assert copied is not None
         return copied
+
+    def _copied(self, value: Value) -> Value:
+        """All elements in a row. Runs beyond the table's rank are copied one by one."""
+        runs = merged(value.axes)
+        if len(runs) <= MAX_RANK:
+            view = View(value.node, value.dtype, tuple(e for e, _ in runs), value.offset, tuple(s for _, s in runs))
+            return Value.of(self.builder.copy(view))
+        (extent, stride), rest = runs[0], tuple((run,) for run in runs[1:])
+        parts = [Value(value.node, value.dtype, value.offset + at * stride, rest) for at in range(extent)]
+        rows = [self._copied(part).reshape((1, part.elements)) for part in parts]
+        return Value.of(self.builder.concat([row.view for row in rows if row is not None], 0))
 
     def reshape(self, value: Value, shape: Sequence[int]) -> Value:
         found = value.reshape(shape)
         if found is None:
-            found = Value.of(self.builder.copy(value.view)).reshape(shape)
+            found = self._copied(value).reshape(shape)
         assert found is not None
         return found
 
@@ -109,6 +120,13 @@ class Context:
             found = self.plain(value).slice(axis, start, stop, step)
         assert found is not None
         return found
+
+    def strided(self, row: Value, size: Sequence[int], stride: Sequence[int], offset: int) -> Value:
+        """Elements of a row, `stride` apart along each axis."""
+        view = self.plain(row).view
+        step = view.strides[0]
+        strides = tuple(0 if extent == 1 else each * step for extent, each in zip(size, stride, strict=True))
+        return Value.of(View(view.node, view.dtype, tuple(size), view.offset + offset * step, strides))
 
     def typed(self, value: Value, dtype: str) -> Value:
         """As float32 or integer: integers become floats, floats integers towards zero."""
@@ -142,6 +160,8 @@ class Context:
 
     def dot(self, a: Value, b: Value) -> Value:
         """(batch..., M, K) times (batch..., K, N), the batch axes equal: read where they lie, whatever their strides."""
+        if not a.shape[-1]:
+            return self.scalar(0.0, F32).expand((*a.shape[:-1], b.shape[-1]))
         batch = a.rank - 2
         pairs = [refine([a.axes[at], b.axes[at]]) for at in range(batch)]
         inner = refine([a.axes[-1], b.axes[-2]])
@@ -192,7 +212,9 @@ def run(module: fx.GraphModule, context: Context, inputs: Sequence[Value]) -> An
             if node.op == "placeholder":
                 context.environment[node] = next(given)
             elif node.op == "get_attr":
-                context.environment[node] = constant(context, getattr(module, node.target))
+                held = getattr(module, node.target)
+                node.meta.setdefault("val", held)
+                context.environment[node] = constant(context, held)
             elif node.op == "output":
                 return fx.map_arg(node.args[0], context.environment.__getitem__)
             else:
@@ -212,15 +234,20 @@ def _call(context: Context, node: fx.Node) -> Any:
         dtype_of(produced.dtype)
     lowering = LOWERINGS.get(name)
     if lowering is None:
-        raise TraceRefused(f"the operator {name} is not supported", hint=hint_of(name))
+        raise TraceRefused(f"the operator {spoken(name)} is not supported", hint=hint_of(name))
     return lowering(context, node, *arguments, **named)
 
 
 def aten_name(node: fx.Node) -> str:
     """`aten::view_copy` and `aten::view` are both `view`."""
     target = node.target
-    name = target._schema.name if isinstance(target, torch._ops.OpOverload) else str(target)
-    return name.removeprefix("aten::").removesuffix("_copy")
+    return plain_name(target) if isinstance(target, torch._ops.OpOverload) else str(target)
+
+
+def plain_name(operator: torch._ops.OpOverload) -> str:
+    name = str(operator._schema.name).removeprefix("aten::")
+    copies = torch.Tag.view_copy in operator.tags or name == "lift_fresh_copy"
+    return name.removesuffix("_copy") if copies else name
 
 
 def produced_by(node: fx.Node) -> list[torch.Tensor]:

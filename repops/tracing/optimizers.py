@@ -1,4 +1,4 @@
-"""SGD, Adam and AdamW as nodes: torch's arithmetic with every scalar of a step precomputed and rounded once to float32.
+"""SGD, Adam, AdamW, RMSprop and Adagrad as nodes: torch's arithmetic with every scalar of a step precomputed and rounded once to float32.
 
 What depends on the step (rates, bias corrections) comes from committed tables, made with products, quotients and roots
 of float64 alone, which every platform rounds alike. A table ends where its last entry holds for ever.
@@ -21,7 +21,7 @@ from repops.tracing.refusals import TraceRefused
 from repops.words import word
 
 MAX_TABLE = 1 << 18
-OTHERS = "use torch.optim.SGD, Adam or AdamW"
+OTHERS = "use torch.optim.SGD, Adam, AdamW, RMSprop or Adagrad"
 
 
 @dataclass(frozen=True)
@@ -101,11 +101,12 @@ def _rate(settings: dict[str, Any]) -> float:
 def _allowed(kind: type, settings: dict[str, Any]) -> None:
     for flag, hint in (
         ("maximize", "negate the loss"),
-        ("amsgrad", "leave it False"),
         ("differentiable", "leave it False"),
+        ("lr_decay", "leave it 0; the job's own table of rates falls as you like"),
+        ("initial_accumulator_value", "leave it 0; an optimiser starts at zero"),
     ):
         if settings.get(flag):
-            raise TraceRefused(f"{kind.__name__}({flag}=True)", hint=hint)
+            raise TraceRefused(f"{kind.__name__}({flag}={settings[flag]})", hint=hint)
 
 
 # --- stochastic gradient descent
@@ -141,7 +142,7 @@ def _adam(rates: tuple[float, ...], settings: dict[str, Any]) -> Group:
     for beta in settings["betas"]:
         if not 0.0 <= float(beta) < 1.0:
             raise TraceRefused(f"Adam's beta {beta}", hint="betas from 0 to below 1")
-    return Group(rates, settings, _update_adam, ("m", "v"))
+    return Group(rates, settings, _update_adam, ("m", "v", "top") if settings.get("amsgrad") else ("m", "v"))
 
 
 def _adamw(rates: tuple[float, ...], settings: dict[str, Any]) -> Group:
@@ -196,14 +197,56 @@ def _update_adam(step: Step, group: Group, p: View, g: View, state: dict[str, Vi
         p = b.map("mul", p, step.table(survivals, group.rates, decay))
     state["m"] = b.map("fma", b.map("sub", g, state["m"]), 1.0 - beta1, state["m"])
     state["v"] = b.map("fma", b.map("mul", g, g), 1.0 - beta2, b.map("mul", state["v"], beta2))
+    spread = state["v"]
+    if settings.get("amsgrad"):
+        spread = state["top"] = b.map("max", state["top"], spread)
     correction = step.table(root_corrections, beta2)
-    root = b.map("fma", b.map("sqrt", state["v"]), correction, float(settings["eps"]))
+    root = b.map("fma", b.map("sqrt", spread), correction, float(settings["eps"]))
     size = step.table(step_sizes, group.rates, beta1)
     return b.map("fma", b.map("div", state["m"], root), size, p)
+
+
+# --- rules that divide by the root of what they have seen
+
+
+def _rmsprop(rates: tuple[float, ...], settings: dict[str, Any]) -> Group:
+    slots = ("v", *(("a",) if settings["centered"] else ()), *(("m",) if settings["momentum"] else ()))
+    return Group(rates, settings, _update_rmsprop, slots)
+
+
+def _update_rmsprop(step: Step, group: Group, p: View, g: View, state: dict[str, View]) -> View:
+    """New parameter; `state` takes the mean square v, the mean gradient a (centered), the momentum m."""
+    b, settings = step.builder, group.settings
+    alpha = float(settings["alpha"])
+    if settings["weight_decay"]:
+        g = b.map("fma", p, float(settings["weight_decay"]), g)
+    state["v"] = spread = b.map("fma", b.map("mul", g, g), 1.0 - alpha, b.map("mul", state["v"], alpha))
+    if settings["centered"]:
+        state["a"] = b.map("fma", b.map("sub", g, state["a"]), 1.0 - alpha, state["a"])
+        spread = b.map("fma", b.map("neg", state["a"]), state["a"], spread)
+    way = b.map("div", g, b.map("add", b.map("sqrt", spread), float(settings["eps"])))
+    if settings["momentum"]:
+        state["m"] = way = b.map("fma", state["m"], float(settings["momentum"]), way)
+    return b.map("fma", way, step.table(falls, group.rates), p)
+
+
+def _adagrad(rates: tuple[float, ...], settings: dict[str, Any]) -> Group:
+    return Group(rates, settings, _update_adagrad, ("v",))
+
+
+def _update_adagrad(step: Step, group: Group, p: View, g: View, state: dict[str, View]) -> View:
+    b, settings = step.builder, group.settings
+    if settings["weight_decay"]:
+        g = b.map("fma", p, float(settings["weight_decay"]), g)
+    state["v"] = b.map("fma", g, g, state["v"])
+    root = b.map("add", b.map("sqrt", state["v"]), float(settings["eps"]))
+    return b.map("fma", b.map("div", g, root), step.table(falls, group.rates), p)
 
 
 _RULES: dict[type, Callable[[tuple[float, ...], dict[str, Any]], Group]] = {
     torch.optim.SGD: _sgd,
     torch.optim.Adam: _adam,
     torch.optim.AdamW: _adamw,
+    torch.optim.RMSprop: _rmsprop,
+    torch.optim.Adagrad: _adagrad,
 }

@@ -1,4 +1,7 @@
-"""Pooling over sliding windows. Where windows tile the input exactly, gradients are broadcasts; else they are summed."""
+"""Pooling over sliding windows. Where windows tile the input exactly, gradients are broadcasts; else they are summed.
+
+Means over windows that differ are products with small matrices (`resampling.py`).
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from repops.graph import F32
 from repops.tracing.convolution import Geometry, spread_windows, windows
 from repops.tracing.elementwise import divide
 from repops.tracing.lower import Context, lowers, meta
 from repops.tracing.refusals import TraceRefused
+from repops.tracing.resampling import Matrix, adaptive, averaging, resampled
 from repops.tracing.value import Value
 
 
@@ -130,51 +135,102 @@ def _mean_pool_backward(c: Context, g: Value, x: Value, geometry: Geometry, divi
     return c.reshape(c.reduce("sum", grown, [4, 5]), x.shape)
 
 
-def _averaging(
-    kernel: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,),
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> tuple[Geometry, float]:
+def _completed(settings: Sequence[Any]) -> Sequence[Any]:
+    """kernel, stride, padding, ceil_mode, count_include_pad, divisor_override: torch's defaults where they are left out."""
+    defaults: list[Any] = [(), (0,), False, True, None]
+    return [*settings, *defaults[len(settings) - 1 :]]
+
+
+def _full(given: Sequence[int], rank: int) -> list[int]:
+    return list(given) * (rank // len(given))
+
+
+def _means(extents: Sequence[int], out: Sequence[int], settings: Sequence[Any]) -> tuple[list[Matrix], float]:
+    """The matrix of each axis, and what their product is multiplied by (where the divisor is given)."""
+    kernel, stride, padding, _, counts, divisor = _completed(settings)
+    rank = len(out)
+    sizes = _full(kernel, rank)
+    sides = zip(extents, out, sizes, _full(stride or kernel, rank), _full(padding, rank), strict=True)
+    matrices = [averaging(*side, counts_padding=counts and not divisor) for side in sides]
+    if divisor:  # the sum of what is inside, over a number of the user's
+        matrices = [matrix * (matrix > 0).sum(1, keepdims=True) for matrix in matrices]
+    return matrices, 1.0 / divisor if divisor else 1.0
+
+
+def _averaging(extents: Sequence[int], settings: Sequence[Any]) -> tuple[Geometry, float] | None:
+    """The windows and their divisor where all are alike; None where some overhang."""
+    kernel, stride, padding, ceil_mode, counts, divisor = _completed(settings)
+    if len(extents) != 2 or ceil_mode or (any(padding) and not counts):
+        return None
     geometry = _geometry(kernel, stride, padding)
-    if ceil_mode or (any(geometry.padding) and not count_include_pad):
-        raise TraceRefused("avg_pool2d with windows that overhang", hint="ceil_mode=False, count_include_pad=True")
-    return geometry, float(divisor_override or math.prod(geometry.kernel))
+    return geometry, float(divisor or math.prod(geometry.kernel))
 
 
-@lowers("avg_pool2d")
+@lowers("avg_pool2d", "avg_pool3d")
 def avg_pool(c: Context, node: Any, x: Value, *settings: Any) -> Value:
-    return _mean_pool(c, x, *_averaging(*settings), meta(node).shape)
+    rank = 3 if "3d" in node.target._schema.name else 2
+    even = _averaging(x.shape[-rank:], settings)
+    if even is not None:
+        return _mean_pool(c, x, *even, meta(node).shape)
+    matrices, factor = _means(x.shape[-rank:], meta(node).shape[-rank:], settings)
+    out = resampled(c, x, matrices)
+    return out if factor == 1.0 else c.map("mul", out, factor)
 
 
-@lowers("avg_pool2d_backward")
+@lowers("avg_pool2d_backward", "avg_pool3d_backward")
 def avg_pool_backward(c: Context, node: Any, g: Value, x: Value, *settings: Any) -> Value:
-    return _mean_pool_backward(c, g, x, *_averaging(*settings))
+    rank = 3 if "3d" in node.target._schema.name else 2
+    even = _averaging(x.shape[-rank:], settings)
+    if even is not None:
+        return _mean_pool_backward(c, g, x, *even)
+    matrices, factor = _means(x.shape[-rank:], g.shape[-rank:], settings)
+    out = resampled(c, g, [matrix.T for matrix in matrices])
+    return out if factor == 1.0 else c.map("mul", out, factor)
 
 
-def _adaptive(x: Value, out: Sequence[int]) -> Geometry:
-    kernel = []
-    for extent, wanted in zip(x.shape[-2:], out, strict=True):
-        if extent % wanted:
-            raise TraceRefused(f"adaptive pooling from {extent} to {wanted}", hint="a size that divides the input's")
-        kernel.append(extent // wanted)
-    return _geometry(kernel, (), ())
+def _adaptive(extents: Sequence[int], out: Sequence[int]) -> Geometry | None:
+    """The windows where all are alike; None where the sizes do not divide."""
+    if len(out) != 2 or any(extent % wanted for extent, wanted in zip(extents, out, strict=True)):
+        return None
+    return _geometry([extent // wanted for extent, wanted in zip(extents, out, strict=True)], (), ())
 
 
-@lowers("_adaptive_avg_pool2d")
+@lowers("_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
 def adaptive_avg_pool(c: Context, node: Any, x: Value, out: Sequence[int]) -> Value:
-    geometry = _adaptive(x, out)
-    return _mean_pool(c, x, geometry, float(math.prod(geometry.kernel)), meta(node).shape)
+    extents = x.shape[-len(out) :]
+    geometry = _adaptive(extents, out)
+    if geometry is not None:
+        return _mean_pool(c, x, geometry, float(math.prod(geometry.kernel)), meta(node).shape)
+    return resampled(c, x, [adaptive(*side) for side in zip(extents, out, strict=True)])
 
 
-@lowers("_adaptive_avg_pool2d_backward")
+@lowers("_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d_backward")
 def adaptive_avg_pool_backward(c: Context, node: Any, g: Value, x: Value) -> Value:
-    geometry = _adaptive(x, g.shape[-2:])
-    return _mean_pool_backward(c, g, x, geometry, float(math.prod(geometry.kernel)))
+    rank = 3 if "3d" in node.target._schema.name else 2
+    extents, out = x.shape[-rank:], g.shape[-rank:]
+    geometry = _adaptive(extents, out)
+    if geometry is not None:
+        return _mean_pool_backward(c, g, x, geometry, float(math.prod(geometry.kernel)))
+    return resampled(c, g, [adaptive(*side).T for side in zip(extents, out, strict=True)])
 
 
 @lowers("adaptive_max_pool2d")
 def adaptive_max_pool(c: Context, node: Any, x: Value, out: Sequence[int]) -> Any:
-    return _max_pool(c, x, _adaptive(x, out), node.meta["val"][0].shape)
+    geometry = _adaptive(x.shape[-2:], out)
+    if geometry is None:
+        raise TraceRefused(
+            f"adaptive max pooling from {tuple(x.shape[-2:])} to {tuple(out)}",
+            hint="sizes that divide the input's, or adaptive_avg_pool2d, which takes any",
+        )
+    return _max_pool(c, x, geometry, node.meta["val"][0].shape)
+
+
+@lowers("max_pool3d_with_indices_backward")
+def max_pool3d_backward(c: Context, node: Any, g: Value, x: Value, *rest: Any) -> Value:
+    """Each gradient goes where its maximum stood."""
+    place, area = rest[-1], math.prod(x.shape[-3:])
+    rows, count = math.prod(x.shape[:-3]), math.prod(g.shape[-3:])
+    index, terms = (c.plain(c.reshape(v, [rows, count]).permute([1, 0])) for v in (place, g))
+    base = c.plain(c.scalar(0.0, F32).expand((rows, area)))
+    added = Value.of(c.builder.scatter(base.view, 1, index.view, terms.view, adds=True))
+    return c.reshape(added, x.shape)

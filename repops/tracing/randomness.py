@@ -13,7 +13,9 @@ from typing import Any
 from repops.builder import Builder, View
 from repops.graph import F32
 from repops.tracing.lower import Context, lowers, meta
+from repops.tracing.reduction import first_place, reduced
 from repops.tracing.refusals import TraceRefused
+from repops.tracing.sorting import ordered
 from repops.tracing.value import Value
 from repops.words import MASK
 
@@ -114,3 +116,38 @@ def randint(c: Context, node: Any, *bounds: Any, **named: Any) -> Value:
     low, high = (bounds[0], bounds[1]) if isinstance(bounds[1], int) else (0, bounds[0])
     words = c.map("imulh", c.random(meta(node).shape), high - low)
     return c.map("iadd", words, low) if low else words
+
+
+@lowers("exponential")
+def exponential(c: Context, node: Any, x: Value, rate: float = 1.0, **named: Any) -> Value:
+    """-log(u) / rate, u above 0 and below 1."""
+    return c.map("mul", c.map("log", _inside(c, x.shape)), -1.0 / rate)
+
+
+def _inside(c: Context, shape: Sequence[int]) -> Value:
+    """Uniform above 0 and below 1."""
+    return c.map("add", uniform(c, shape), 2.0**-25)
+
+
+@lowers("randperm")
+def randperm(c: Context, node: Any, count: int, **named: Any) -> Value:
+    """The order of as many random numbers."""
+    return ordered(c, uniform(c, (count,)), 0, False)[1]
+
+
+@lowers("multinomial")
+def multinomial(c: Context, node: Any, weights: Value, count: int, replacement: bool = False, **named: Any) -> Value:
+    """Without replacement: the greatest of log(weight) + Gumbel noise. With it: as often as asked for, one at a time."""
+    axis = weights.rank - 1
+    logarithm = c.map("log", weights)
+    if not replacement:
+        return c.slice(ordered(c, _noisy(c, logarithm, weights.shape), axis, True)[1], axis, 0, count)
+    draws = logarithm.unsqueeze(axis).expand((*weights.shape[:-1], count, weights.shape[-1]))
+    noisy = _noisy(c, draws, draws.shape)
+    top = reduced(c, "reduce_max", noisy, noisy.rank - 1, True)
+    return first_place(c, noisy, top, noisy.rank - 1)
+
+
+def _noisy(c: Context, logarithm: Value, shape: Sequence[int]) -> Value:
+    gumbel = c.map("neg", c.map("log", c.map("neg", c.map("log", _inside(c, shape)))))
+    return c.map("add", logarithm, gumbel)

@@ -10,13 +10,10 @@ import torch
 
 from repops.graph import F32
 from repops.tracing.choice import negation, truth
-from repops.tracing.elementwise import divide
+from repops.tracing.elementwise import divide, fixed_power
 from repops.tracing.lower import Context, dtype_of, lowers, meta
 from repops.tracing.refusals import TraceRefused
-from repops.tracing.shaping import concat
 from repops.tracing.value import Value
-
-MAX_FACTORS = 64
 
 
 def axes_of(value: Value, dim: Any) -> list[int]:
@@ -145,48 +142,15 @@ def vector_norm(
         return reduced(c, "sum", size, dim, keepdim)
     if order in (math.inf, -math.inf):
         return _extreme(c, size, dim, keepdim, order > 0)
+    if order == 0:
+        return c.map("to_float", reduced(c, "isum", truth(c, x), dim, keepdim))
     if order != 2:
-        raise TraceRefused(f"the norm of order {order}", hint="order 1, 2 or infinity")
+        powers = fixed_power(c, F32, size, float(order))
+        assert isinstance(powers, Value)
+        root = fixed_power(c, F32, reduced(c, "sum", powers, dim, keepdim), 1.0 / order)
+        assert isinstance(root, Value)
+        return root
     return c.map("sqrt", reduced(c, "sum", c.map("mul", x, x), dim, keepdim))
-
-
-@lowers("prod")
-def product(c: Context, node: Any, x: Value, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Value:
-    if dim is None:
-        x, dim = c.reshape(x, [x.elements]), 0
-    return c.reshape(_products(c, x, dim % max(1, x.rank))[-1], meta(node).shape)
-
-
-@lowers("cumprod")
-def cumprod(c: Context, node: Any, x: Value, dim: int, dtype: Any = None) -> Value:
-    axis = dim % max(1, x.rank)
-    return concat(c, _products(c, x, axis), axis)
-
-
-def _products(c: Context, x: Value, axis: int) -> list[Value]:
-    """One factor after another: for short axes."""
-    count = x.shape[axis]
-    if not 0 < count <= MAX_FACTORS:
-        raise TraceRefused(
-            f"a product of {count} factors", hint=f"at most {MAX_FACTORS}, or exp of a sum of logarithms"
-        )
-    out = [c.slice(x, axis, 0, 1)]
-    for at in range(1, count):
-        out.append(c.map("mul" if x.dtype == F32 else "imul", out[-1], c.slice(x, axis, at, at + 1)))
-    return out
-
-
-@lowers("cumsum")
-def cumsum(c: Context, node: Any, x: Value, dim: int, dtype: Any = None) -> Value:
-    """Each element the sum of a window that starts before the axis: quadratic in its extent, in order."""
-    word = dtype_of(meta(node).dtype)
-    converted = c.typed(x, word)
-    if not x.rank:
-        return converted
-    axis, extent = dim % x.rank, x.shape[dim]
-    padded = c.builder.pad(c.plain(converted).view, axis, extent - 1, 0)
-    windows = Value.of(padded.window(axis, extent))
-    return c.reduce("sum_sequential" if word == F32 else "isum", windows, [windows.rank - 1])
 
 
 # --- softmax

@@ -120,23 +120,6 @@ def diagonal(c: Context, node: Any, x: Value, offset: int = 0, dim1: int = 0, di
     return Value(flat.node, flat.dtype, flat.offset, (*kept, ((count, stride),)))
 
 
-@lowers("diagonal_scatter")
-def diagonal_scatter(
-    c: Context, node: Any, x: Value, source: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> Value:
-    """x with its diagonal replaced: element i of the source stands in row i, or i - offset below the main diagonal."""
-    first, second = dim1 % x.rank, dim2 % x.rank
-    order = [axis for axis in range(x.rank) if axis not in (first, second)] + [first, second]
-    turned = x.permute(order)
-    rows, columns = turned.shape[-2:]
-    above = max(0, -offset)
-    spread = pad(c, source, source.rank - 1, above, rows - above - source.shape[-1], 0).unsqueeze(source.rank)
-    row, column = Value.of(c.builder.iota(rows)).unsqueeze(1), Value.of(c.builder.iota(columns))
-    hit = c.map("ieq", c.map("iadd", row, offset), column)
-    result = c.map("where", hit, spread, turned)
-    return result.permute([order.index(axis) for axis in range(x.rank)])
-
-
 @lowers("repeat")
 def repeat(c: Context, node: Any, x: Value, repeats: Sequence[int]) -> Value:
     for _ in range(len(repeats) - x.rank):
@@ -240,26 +223,39 @@ def select_backward(c: Context, node: Any, g: Value, sizes: Sequence[int], dim: 
     return pad(c, g.unsqueeze(axis), axis, at, sizes[axis] - at - 1)
 
 
-@lowers("slice_scatter")
-def slice_scatter(
-    c: Context, node: Any, x: Value, source: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
-) -> Value:
-    axis = dim % x.rank
-    first, last = bounds(x.shape[axis], start, end)
-    if step != 1:
-        raise TraceRefused("assignment to a slice with a step", hint="torch.where with a mask of the positions")
-    source = source.expand((*x.shape[:axis], last - first, *x.shape[axis + 1 :]))
-    pieces = [c.slice(x, axis, 0, first), source, c.slice(x, axis, last, x.shape[axis])]
-    return concat(c, [piece for piece in pieces if piece.shape[axis]], axis)
-
-
-@lowers("select_scatter")
-def select_scatter(c: Context, node: Any, x: Value, source: Value, dim: int, index: int) -> Value:
-    axis = dim % x.rank
-    at = index % x.shape[axis]
-    return slice_scatter(c, node, x, source.unsqueeze(axis), axis, at, at + 1)
-
-
 @lowers("copy")
 def copy(c: Context, node: Any, x: Value, source: Value, *rest: Any) -> Value:
     return c.typed(source, x.dtype).expand(x.shape)
+
+
+@lowers("replication_pad1d_backward", "replication_pad2d_backward", "replication_pad3d_backward")
+def replication_pad_backward(c: Context, node: Any, g: Value, x: Value, widths: Sequence[int]) -> Value:
+    """What was copied beyond an edge is added onto it."""
+    for at in range(0, len(widths), 2):
+        axis, (before, after) = g.rank - 1 - at // 2, widths[at : at + 2]
+        extent = g.shape[axis] - before - after
+        for start, stop, edge in ((0, before, 0), (before + extent, g.shape[axis], extent - 1)):
+            if stop > start:
+                summed = c.reduce("sum", c.slice(g, axis, start, stop), [axis]).unsqueeze(axis)
+                onto = pad(c, summed, axis, before + edge, g.shape[axis] - before - edge - 1)
+                g = c.map("add", g, onto)
+        g = c.slice(g, axis, before, before + extent)
+    return g
+
+
+# --- strides of the user's own
+
+
+@lowers("as_strided")
+def as_strided(
+    c: Context, node: Any, x: Value, size: Sequence[int], stride: Sequence[int], offset: int | None = None
+) -> Value:
+    """Of a tensor whose elements lie in a row, as torch keeps it."""
+    return c.strided(in_a_row(c, node, x), size, stride, offset or 0)
+
+
+def in_a_row(c: Context, node: Any, x: Value) -> Value:
+    given = meta(node.args[0])
+    if not given.is_contiguous() or given.storage_offset():
+        raise TraceRefused("as_strided of a view", hint="x.unfold, narrow, expand or permute; or x.contiguous() first")
+    return c.reshape(x, [x.elements])

@@ -15,7 +15,8 @@ import torch
 from repops.batches import named
 from repops.builder import Builder, View
 from repops.graph import BATCH_ROLE, BUFFER, F32, I32, OPTIMIZER, PARAMETER, SEED, STATE_ROLE, STEP, Graph
-from repops.tracing.capture import Captured, Loss, capture, filled
+from repops.tracing.capture import Captured, capture, filled
+from repops.tracing.losses import Loss
 from repops.tracing.lower import Context, dtype_of, run
 from repops.tracing.optimizers import Step, groups_of
 from repops.tracing.randomness import Sites
@@ -25,7 +26,7 @@ from repops.tracing.value import Value
 
 def trace_graph(
     module: torch.nn.Module,
-    loss_fn: Loss,
+    loss_fn: Loss | None,
     optimizer: torch.optim.Optimizer,
     example: tuple[Any, Any],
     *,

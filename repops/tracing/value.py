@@ -30,6 +30,11 @@ def _axis(runs: Sequence[Run]) -> Axis:
     return tuple(out) or ((1, 0),)
 
 
+def merged(axes: Sequence[Axis]) -> Axis:
+    """Runs of all axes in order, as few as there can be."""
+    return _axis([run for axis in axes for run in axis])
+
+
 def _extent(axis: Axis) -> int:
     return math.prod(extent for extent, _ in axis)
 
@@ -126,7 +131,7 @@ class Value:
         """The same elements in another shape, or None when the runs do not divide that way."""
         if 0 in shape or 0 in self.shape:
             return replace(self, axes=tuple(((extent, 0),) for extent in shape))
-        runs = list(_axis([run for axis in self.axes for run in axis]))
+        runs = list(merged(self.axes))
         axes: list[Axis] = []
         for extent in reversed(shape):
             axis: list[Run] = []

@@ -71,6 +71,14 @@ def choosy():
     return module, lambda y, t: y, torch.optim.SGD(module.parameters(), lr=0.1)
 
 NUMBER = 5
+
+def gpt2(loss=functional.cross_entropy):
+    from transformers import GPT2Config, GPT2LMHeadModel
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=256, n_positions=8, n_embd=8, n_layer=1, n_head=2))
+    return model, loss, torch.optim.AdamW(model.parameters(), lr=0.01)
+
+def gpt2_alone():
+    return gpt2(None)
 """
 TRAINING: dict[str, Any] = {
     "batch_size": 4, "inner_steps": 3, "rounds": 2, "slots": 2, "segment_steps": 2, "warmup_steps": 2, "clip_norm": 1.0,
@@ -106,6 +114,14 @@ def test_a_module_of_the_submitters__goes_all_the_way(folder: Path) -> None:
     report = worker.run_shard(request | {"slot": 1, "start_root": manifest.state.root}, store)
     assert report["end_root"] == run.results[1].end_root.hex()
     assert report["tokens"] == 3 * 4 * 8
+
+
+def test_a_bare_model_of_hugging_face__with_torchs_cross_entropy_or_none__is_a_job(folder: Path) -> None:
+    jobs = [job_of(folder, {"module": f"model.py:{name}"}, {"context": 8}) for name in ("gpt2", "gpt2_alone")]
+    assert jobs[0].traced.root == jobs[1].traced.root
+    manifest, store = published(jobs[0], folder)
+    run = replay(manifest, store, [0b11, 0b11])
+    assert run.losses[2] < run.losses[0] < 6
 
 
 def module_of(job: ComputeJob) -> nn.Module:
