@@ -32,12 +32,14 @@ import torch  # noqa: E402
 import repops  # noqa: E402
 from benchmarks.models import MEDIUM, SMALL, Size, Task, language  # noqa: E402
 from repops.backend import NoBackend, Runner, prepare  # noqa: E402
+from repops.conformance.compare import bits  # noqa: E402
+from repops.conformance.programs import Sample, product  # noqa: E402
 from repops.cuda import plan as plans  # noqa: E402
 from repops.cuda.driver import gpu  # noqa: E402
 from repops.cuda.runner import Loaded  # noqa: E402
 from repops.cuda.runner import prepare as prepare_cuda  # noqa: E402
 from repops.operators import TABLE  # noqa: E402
-from tests.repops.table_programs import Sample, assert_elements, bits, product, table  # noqa: E402
+from tests.repops.table_programs import assert_elements, table  # noqa: E402
 
 Figures = dict[str, Any]
 TARGET = 0.8

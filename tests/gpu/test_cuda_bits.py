@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from repops.backend import NoBackend, prepare
+from repops.conformance.programs import product
 from repops.cuda import runner as cuda
 from repops.cuda.driver import OutOfMemory, gpu
 from repops.graph import Graph
 from tests.repops.random_programs import fill, random_program
-from tests.repops.table_programs import assert_agree, assert_elements, product, table
+from tests.repops.table_programs import assert_agree, assert_elements, table
 
 
 def missing() -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from repops.backend import NoBackend
 from repops.builder import Builder, View
+from repops.conformance.programs import Sample, exchange, kept_by, ordinary, product
 from repops.cuda import dots, nvrtc, reductions
 from repops.cuda import plan as plans
 from repops.cuda.runner import CudaRunner
@@ -20,16 +21,7 @@ from repops.words import PRIMITIVES
 from tests.repops import samples
 from tests.repops.cuda_emulator import Emulator, compiler
 from tests.repops.random_programs import fill, random_program
-from tests.repops.table_programs import (
-    Sample,
-    assert_agree,
-    assert_elements,
-    exchange,
-    kept_by,
-    ordinary,
-    product,
-    table,
-)
+from tests.repops.table_programs import assert_agree, assert_elements, table
 
 emulated = pytest.mark.skipif(compiler() is None, reason="no g++ here to compile the generated kernels for the CPU")
 
