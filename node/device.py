@@ -1,6 +1,6 @@
 """Which device a node has, which kernels run programs on it, and whether a job fits its memory.
 
-A program gives the same bits on every device and thread count, so nothing here changes a result.
+A program gives the same bits on every device and thread count; a device that does not is not used.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import cache
 
 import torch
 
+from node import conformance
 from node.errors import NodeOutOfMemory, NoDevice
 from repops import backend
 from repops.cuda import driver
@@ -70,16 +71,20 @@ def pick(name: str | None = None) -> torch.device:
 
 @cache
 def computes_on(device: torch.device) -> torch.device:
-    """The device itself where programs have kernels for it, else the CPU, said once in the log."""
+    """The device itself where it computed the CPU's bits on this machine, else the CPU, said once in the log.
+
+    A device that was never checked is checked now, which takes a minute or more (node.conformance).
+    """
     if device.type == "cpu":
         return CPU
+    found = conformance.check(device)
+    if not found.conformed:
+        log.warning("%s", found.line)
+        return CPU
     try:
-        if device.type != "cuda":
-            raise backend.NoBackend(f"this release has no kernels for {device.type}")
         driver.gpu(device.index or 0)
-        backend.backend("cuda").check()
     except (ImportError, RuntimeError) as error:
-        log.warning("%s: programs run on the CPU, with the same bits", error)
+        log.warning("%s: %s; programs run on the CPU, with the same bits", found.name, error)
         return CPU
     return device
 

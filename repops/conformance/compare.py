@@ -25,7 +25,7 @@ def compare(sample: Sample, ours: Runner, theirs: Runner, *, traced: bool = True
     for runner in (ours, theirs):
         for name, array in state.items():
             runner.state[name][...] = array
-    cases = {}
+    cases: Cases = {}
     if traced:
         cases |= _operators(graph, ours.trace(batch, threads=threads), theirs.trace(batch, threads=threads))
     cases["loss"] = same_number(ours.loss(batch, threads=threads), theirs.loss(batch, threads=threads))
