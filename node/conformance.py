@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import logging
 import os
@@ -16,8 +15,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from importlib import metadata, resources
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ import torch
 
 from node import examiner
 from repops import backend, native
+from repops.conformance import source_digest
 from repops.cuda import driver
 from zoo_compute import home
 from zoo_compute.atomic import write_atomically
@@ -32,7 +31,6 @@ from zoo_compute.atomic import write_atomically
 log = logging.getLogger("zoo.node")
 
 TRIES = 2  # runs that did not come to an end, after which a device is left alone
-SOURCES = (".py", ".cuh", ".cpp", ".h")
 CHECKING = (
     "checking that it computes the CPU's bits, once for a card and driver: a minute or more",
     "checking its kernels",
@@ -139,15 +137,6 @@ def facts_of(device: torch.device) -> dict[str, str]:
             kernels += f" {os.environ.get('REPOPS_ISA') or native.available()[0]}"
         return {"name": f"CPU {_cpu_name()}", "driver": kernels, **ours}
     return {**driver.facts(device.index or 0), **ours}
-
-
-@cache
-def source_digest() -> str:
-    """Of everything the kernels come from."""
-    root, digest = Path(str(resources.files("repops"))), hashlib.sha256()
-    for path in sorted(each for each in root.rglob("*") if each.suffix in SOURCES):
-        digest.update(f"{path.relative_to(root).as_posix()}\0".encode() + path.read_bytes() + b"\0")
-    return digest.hexdigest()
 
 
 def _release() -> str:

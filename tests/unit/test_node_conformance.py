@@ -21,6 +21,7 @@ from node.conformance import Verdict, check, kept
 from node.device import computes_on
 from node.errors import NoDevice
 from repops.backend import NoBackend
+from repops.conformance import source_digest
 from repops.cuda import driver
 from zoo_compute.cli.context import Settings
 
@@ -382,12 +383,11 @@ def test_line__of_a_cpu_with_wrong_kernels__names_another_backend() -> None:
     assert "REPOPS_BACKEND=numba" in found.line
 
 
-def test_source_digest__follows_every_source_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conformance.resources, "files", lambda package: tmp_path)
+def test_source_digest__follows_every_source_and_nothing_else(tmp_path: Path) -> None:
     seen = set()
     for name, text in [("a.cuh", "x"), ("a.cuh", "y"), ("b.py", "x"), ("b.so", "x")]:
         (tmp_path / name).write_text(text)
-        conformance.source_digest.cache_clear()
-        seen.add(conformance.source_digest())
-    conformance.source_digest.cache_clear()
+        source_digest.cache_clear()
+        seen.add(source_digest(tmp_path))
+    source_digest.cache_clear()
     assert len(seen) == 3
