@@ -207,6 +207,8 @@ class Examination:
         if device == "cpu":
             return None, f"{name}: {why}; `zoo node conformance` checks it"
         hint = "`zoo node conformance` checks it; `zoo node start` does so before it takes work"
+        if "no kernels" in why:
+            hint = "docs/hardware.md lists what has kernels"
         raise ZooError(f"{name}: {why}; programs run on the CPU, with the same bits", hint=hint)
 
     def _broker(self) -> tuple[None, str]:
