@@ -54,6 +54,8 @@ def pick(name: str | None = None) -> torch.device:
         return CPU
     if name is None:
         found = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+        if found == "cpu":
+            _say_unused()
         return torch.device(found)
     try:
         device = torch.device(name)
@@ -67,6 +69,23 @@ def pick(name: str | None = None) -> torch.device:
     if not present.get(device.type, False):
         raise NoDevice(f"device {name!r} is not on this machine", hint="leave it out to take the best there is")
     return device
+
+
+@cache
+def _say_unused() -> None:
+    """One line about a GPU that is here and cannot be picked."""
+    if torch.xpu.is_available():
+        log.warning("Intel GPU: this release has no kernels for it; programs run on the CPU, with the same bits")
+    try:
+        name = driver.name_of(0)
+    except (RuntimeError, OSError, AttributeError):
+        return
+    log.warning(
+        "%s: torch %s cannot use it; programs run on the CPU, with the same bits. Install torch for CUDA %s",
+        name,
+        torch.__version__,
+        "and a driver that is new enough for it" if torch.version.cuda else "in place of this one",
+    )
 
 
 @cache
@@ -87,6 +106,14 @@ def computes_on(device: torch.device) -> torch.device:
         log.warning("%s: %s; programs run on the CPU, with the same bits", found.name, error)
         return CPU
     return device
+
+
+def make_ready(name: str | None) -> None:
+    """Check the device now, if it never was. One that is not there is told by the first work that asks for it, too."""
+    try:
+        log.info("programs run on %s", computes_on(pick(name)))
+    except NoDevice as error:
+        log.error("%s", error)
 
 
 def runner(graph: Graph, device: torch.device) -> backend.Runner:

@@ -148,6 +148,12 @@ def _initialise() -> None:
         raise NoBackend(f"the NVIDIA driver finds no usable GPU: {error}") from error
 
 
+def name_of(ordinal: int) -> str:
+    """Such as NVIDIA H100 80GB HBM3. Raises NoBackend."""
+    _initialise()
+    return _name(_integer("cuDeviceGet", ordinal))
+
+
 def _name(device: int) -> str:
     text = ctypes.create_string_buffer(128)
     _call("cuDeviceGetName", text, len(text), device)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from node import conformance, examiner
+from node import conformance, device, examiner
 from node.cli import conformance as command
 from node.conformance import Verdict, check, kept
 from node.device import computes_on
@@ -64,6 +64,20 @@ def test_a_device__that_computes_the_cpus_bits__is_used_and_not_checked_again(
             assert computes_on(CUDA) == CUDA
     assert examine.runs == 1
     assert caplog.text == ""
+
+
+def test_a_worker__checks_its_card_before_work_and_outlives_one_that_is_absent(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(examiner, "examine", examine := Examiner(RIGHT))
+    monkeypatch.setattr(device, "pick", lambda name: CUDA)
+    with caplog.at_level("INFO"):
+        device.make_ready(None)
+    assert examine.runs == 1
+    assert "programs run on cuda:0" in caplog.text
+    monkeypatch.undo()
+    device.make_ready("gpu0")
+    assert "device 'gpu0': expected cpu" in caplog.text
 
 
 def test_a_device__with_one_wrong_bit__leaves_the_work_to_the_cpu_and_says_why_in_one_line(
@@ -223,6 +237,22 @@ def test_a_driver_that_is_missing_or_fails__computes_on_the_cpu_and_says_so(
     with caplog.at_level("WARNING"):
         assert computes_on(CUDA) == torch.device("cpu")
     assert "NVIDIA Imaginary: no NVIDIA driver here for 0; programs run on the CPU" in caplog.text
+
+
+@pytest.mark.parametrize(("built_for", "advice"), [(None, "in place of this one"), ("12.4", "new enough for it")])
+def test_a_card_that_torch_cannot_use__is_named_once(
+    built_for: str | None, advice: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(driver, "name_of", lambda ordinal: "NVIDIA Imaginary")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", built_for)
+    device._say_unused.cache_clear()
+    with caplog.at_level("WARNING"):
+        assert device.pick() == device.pick() == torch.device("cpu")
+    device._say_unused.cache_clear()
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith(f"NVIDIA Imaginary: torch {torch.__version__} cannot use it; programs run on the CPU")
+    assert advice in line
 
 
 # --- the process of its own
