@@ -12,25 +12,28 @@ Exit code 0 where all parts ran and agree, 1 where not. Where there is no GPU: 0
 
 from __future__ import annotations
 
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[0] = str(ROOT)
+sys.path[0] = str(ROOT)  # benchmarks/ holds files that bear the names of packages
 
-import argparse  # noqa: E402
-import json  # noqa: E402
-import os  # noqa: E402
-import platform  # noqa: E402
-import re  # noqa: E402
-import subprocess  # noqa: E402
-import tempfile  # noqa: E402
-import time  # noqa: E402
-from collections.abc import Callable, Sequence  # noqa: E402
-from dataclasses import dataclass, field  # noqa: E402
-from importlib import metadata  # noqa: E402
-from typing import Any  # noqa: E402
-from xml.etree import ElementTree  # noqa: E402
+from repops.backend import NoBackend  # noqa: E402
+from repops.conformance import source_digest  # noqa: E402
+from repops.cuda import driver  # noqa: E402
 
 RESULT = ROOT / "benchmarks" / "results" / "gpu.json"
 BUDGET_S = 560.0  # of all parts, of ten minutes
@@ -230,8 +233,6 @@ def agrees(result: Found) -> bool:
 
 
 def versions() -> Found:
-    from repops.conformance import source_digest
-
     found = {"python": platform.python_version(), "source": source_digest()}
     for name in ("torch", "numpy", "zoo-compute"):
         try:
@@ -244,7 +245,6 @@ def versions() -> Found:
 def about() -> Found:
     """The machine. Raises NoBackend where there is no GPU."""
     from benchmarks.reproducible import cpu_name
-    from repops.cuda import driver
 
     facts = {key: value for key, value in driver.facts(0).items() if key != "uuid"}
     facts["target"] = driver.gpu(0).target
@@ -269,8 +269,6 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"unknown part {sorted(unknown)[0]!r}; expected some of {', '.join(map(repr, PARTS))}")
-    from repops.backend import NoBackend
-
     try:
         result = about()
     except NoBackend as error:

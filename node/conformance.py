@@ -1,4 +1,4 @@
-"""A device computes only after it gave the CPU's bits on this machine; what was found is kept in `~/.zoo/conformance`.
+"""A device computes only after it gave the CPU's bits on this machine; the result is kept in `~/.zoo/conformance`.
 
 The programs run in a process of their own, so that a driver that crashes or hangs takes no worker with it. They run again
 when anything changes that their bits could depend on: card, driver, compiler, torch, or our own source.
@@ -70,7 +70,7 @@ class Verdict:
 
 
 def check(device: torch.device, *, again: bool = False, say: Say = log.info, examine: Examine | None = None) -> Verdict:
-    """What is kept of the device, else what a run finds now, which takes a minute or more. Raises nothing on purpose.
+    """The result that is kept of the device, else that of a run now, which takes a minute or more. Raises nothing on purpose.
 
     again: run although a result is kept.
     """
@@ -89,7 +89,7 @@ def check(device: torch.device, *, again: bool = False, say: Say = log.info, exa
 
 
 def kept(device: torch.device) -> Verdict:
-    """What an earlier run found, if nothing changed since; runs nothing."""
+    """The result of an earlier run, if nothing changed since; runs nothing."""
     known = _known(device)
     if isinstance(known, Verdict):
         return known
@@ -208,7 +208,7 @@ def _run(where: str, path: Path, facts: dict[str, str], deaths: int, say: Say, e
     say(f"{facts['name']}: {CHECKING[where == 'cpu']}")
     try:
         found = examine(where, say)
-    except BaseException:  # who interrupts it learned nothing of the device
+    except BaseException:  # an interrupted check says nothing about the device
         path.unlink(missing_ok=True)
         raise
     record = {**began, "checked_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}

@@ -109,7 +109,7 @@ def computes_on(device: torch.device) -> torch.device:
 
 
 def make_ready(name: str | None) -> None:
-    """Check the device now, if it never was. One that is not there is told by the first work that asks for it, too."""
+    """Check the device now, if it never was. One that is absent fails the first work that asks for it, too."""
     try:
         log.info("programs run on %s", computes_on(pick(name)))
     except NoDevice as error:

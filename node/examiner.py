@@ -16,7 +16,7 @@ from threading import Thread
 from typing import IO, Any
 
 SILENCE_S = 180.0  # without a word of a program, which takes seconds; compiling its kernels on a slow machine more
-TOLD_EVERY = 5  # programs
+SAY_EVERY = 5  # programs
 
 Answer = dict[str, Any]  # cases and differing; or error and out_of_memory; or died
 
@@ -67,17 +67,17 @@ def _follow(child: subprocess.Popen[str], say: Callable[[str], None]) -> tuple[A
         if line is None:
             return answer, at
         try:
-            told = json.loads(line)
+            message = json.loads(line)
         except ValueError:
             continue
-        if not isinstance(told, dict):
+        if not isinstance(message, dict):
             continue
-        if "program" in told:
-            at = f"program {told['program']!r}"
-            if told["done"] and told["done"] % TOLD_EVERY == 0:
-                say(f"checked {told['done']} of {told['of']} programs")
+        if "program" in message:
+            at = f"program {message['program']!r}"
+            if message["done"] and message["done"] % SAY_EVERY == 0:
+                say(f"checked {message['done']} of {message['of']} programs")
         else:
-            answer = told
+            answer = message
 
 
 def _read(stream: IO[str], lines: Queue[str | None]) -> None:
