@@ -78,7 +78,7 @@ def check(device: torch.device, *, again: bool = False, say: Say = log.info, exa
     if isinstance(known, Verdict):
         return known
     where, facts = _named(device), known
-    path = kept_at(where)
+    path = kept_at(facts)
     with _alone(path, lambda: say(f"{facts['name']}: another process checks it; waiting for the result")):
         record = {} if again else _read(path, facts)
         if record.get("status") == "running" and record.get("boot") == _boot():
@@ -93,9 +93,8 @@ def kept(device: torch.device) -> Verdict:
     known = _known(device)
     if isinstance(known, Verdict):
         return known
-    where = _named(device)
-    record = _read(kept_at(where), known) or {"why": UNCHECKED}
-    return _verdict(where, kept_at(where), known, record)
+    path = kept_at(known)
+    return _verdict(_named(device), path, known, _read(path, known) or {"why": UNCHECKED})
 
 
 def _known(device: torch.device) -> dict[str, str] | Verdict:
@@ -109,8 +108,10 @@ def _known(device: torch.device) -> dict[str, str] | Verdict:
         return Verdict(where, device_name(device), "", False, why=str(error))
 
 
-def kept_at(where: str) -> Path:
-    return home.home() / "conformance" / f"{where.replace(':', '-')}.json"
+def kept_at(facts: dict[str, str]) -> Path:
+    """By card and not by number, which CUDA_VISIBLE_DEVICES changes."""
+    name = f"cuda-{facts['uuid'][:12]}" if "uuid" in facts else "cpu"
+    return home.home() / "conformance" / f"{name}.json"
 
 
 def without_kernels(device: torch.device) -> str:

@@ -119,6 +119,14 @@ def test_the_check__is_repeated__when_our_kernels_or_torch_change(
     assert examine.runs == 2
 
 
+def test_two_cards__that_take_turns_as_number_0__keep_a_result_each(card: dict[str, str]) -> None:
+    examine = Examiner(RIGHT)
+    for uuid in ("aa" * 16, "bb" * 16, "aa" * 16, "bb" * 16):
+        card["uuid"] = uuid
+        assert check(CUDA, examine=examine).conformed
+    assert examine.runs == 2
+
+
 def test_the_check__asked_for_again__runs_although_a_result_is_kept() -> None:
     examine = Examiner(WRONG)
     check(CUDA, examine=examine)
@@ -141,11 +149,11 @@ def test_a_check_that_dies__is_tried_once_more_and_then_no_more() -> None:
 
 def test_a_machine_that_goes_down_in_the_check__counts_as_not_conformed(monkeypatch: pytest.MonkeyPatch) -> None:
     def goes_down(device: str, say: Callable[[str], None]) -> dict[str, Any]:
-        conformance.kept_at("cuda:0").with_suffix(".bak").write_bytes(conformance.kept_at("cuda:0").read_bytes())
+        conformance.kept_at(FACTS).with_suffix(".bak").write_bytes(conformance.kept_at(FACTS).read_bytes())
         return RIGHT
 
     def after_reboot(number: int) -> None:
-        os.replace(conformance.kept_at("cuda:0").with_suffix(".bak"), conformance.kept_at("cuda:0"))
+        os.replace(conformance.kept_at(FACTS).with_suffix(".bak"), conformance.kept_at(FACTS))
         monkeypatch.setattr(conformance, "_boot", lambda: f"boot {number}")
 
     for number in range(conformance.TRIES):
@@ -169,7 +177,7 @@ def test_a_check_whose_process_was_ended__runs_again_and_blames_nobody() -> None
 
 def test_a_check_killed_with_its_whole_process__runs_again_on_the_same_boot() -> None:
     check(CUDA, examine=Examiner(RIGHT))
-    path = conformance.kept_at("cuda:0")
+    path = conformance.kept_at(FACTS)
     for deaths in range(1, 4):
         path.write_text(json.dumps({**json.loads(path.read_text()), "status": "running", "deaths": deaths}))
         assert check(CUDA, examine=Examiner(RIGHT)).conformed
@@ -187,8 +195,8 @@ def test_too_little_free_memory__is_of_the_moment_and_not_kept() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"no json", b"[]", b"\xff"])
 def test_a_damaged_record__is_as_none(content: bytes) -> None:
-    conformance.kept_at("cuda:0").parent.mkdir(parents=True)
-    conformance.kept_at("cuda:0").write_bytes(content)
+    conformance.kept_at(FACTS).parent.mkdir(parents=True)
+    conformance.kept_at(FACTS).write_bytes(content)
     assert check(CUDA, examine=Examiner(RIGHT)).conformed
 
 
@@ -258,7 +266,7 @@ import sys, time, pathlib, torch
 from node import conformance
 from repops.cuda import driver
 from zoo_compute.cli.context import Settings
-driver.facts = lambda ordinal: {"name": "card", "driver": "1"}
+driver.facts = lambda ordinal: {"name": "card", "uuid": "ab", "driver": "1"}
 def examine(device, say):
     with pathlib.Path(sys.argv[1]).open("a") as file:
         file.write("run\\n")
