@@ -87,7 +87,7 @@ def test_a_device__with_one_wrong_bit__leaves_the_work_to_the_cpu_and_says_why_i
     (record,) = caplog.records
     assert record.getMessage() == (
         "NVIDIA Imaginary: 3 of 212 cases differ from the CPU (exp, dot); programs run on the CPU, with the same bits. "
-        f"Please report it with {conformance.kept_at('cuda:0')}"
+        f"Please report it with {conformance.kept_at(FACTS)}"
     )
     assert examine.runs == 1
     computes_on.cache_clear()
