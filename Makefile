@@ -11,7 +11,7 @@ RERUN  := $(if $(CI),--reruns 1)
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-integration test-long test-network test-ipfs campaign fuzz oracle floats mutate chaos check format artifacts bench docs vectors wheels clean
+.PHONY: help setup demo test test-fast test-ape test-integration test-long test-network test-ipfs campaign fuzz oracle floats mutate chaos check format artifacts bench gpu docs vectors wheels clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -105,6 +105,9 @@ bench: setup ## gas, training efficiency, reproducible arithmetic beside torch
 	$(BIN)/python benchmarks/repops.py $(ARGS)
 	$(BIN)/python benchmarks/dispute.py $(ARGS)
 	$(BIN)/python benchmarks/scale.py $(ARGS)
+
+gpu: setup ## every GPU test and benchmark there is, into benchmarks/results/gpu.json (ten minutes; ARGS="--required" fails where there is no GPU)
+	$(BIN)/python benchmarks/gpu.py $(ARGS)
 
 docs: setup ## regenerate what the docs take from the code
 	$(BIN)/python scripts/build_docs.py

@@ -1,13 +1,15 @@
-"""Does a GPU give the CPU's bits, and how fast? Measured beside torch on the same GPU, interleaved, medians.
+"""Does a GPU give the CPU's bits, and how fast? Measured beside torch on the same GPU, interleaved, medians; then on the CPU.
 
 Prints a table, and with --json one object:
   bits_operators      whether every operator gave the reference's bits; bits_wrong names those that did not
   bits_gpt            whether the state after 20 steps of the small GPT is that of the CPU backend named in bits_gpt_peer
-  matmul_N            speed of the N x N x N product over cuBLAS's in float32, TF32 off (higher is better; target 0.8)
+  matmul_N            speed of the N x N x N product over cuBLAS's in float32, TF32 off (higher is better; the target is 0.8)
   matmul_N_tflops     of ours
+  *_over_cpu          time over that of the CPU's kernels on all cores (lower is better)
   step_gpt_small      time of a training step over native eager torch's with fused AdamW (lower is better)
   step_gpt_13m        the same at 13M parameters; *_ms: ours
   compile_gpt_small_s seconds to compile the small GPT's kernels when nothing is cached
+Where torch has no CUDA, the figures beside torch are left out.
 """
 
 from __future__ import annotations
@@ -31,16 +33,19 @@ import torch  # noqa: E402
 
 import repops  # noqa: E402
 from benchmarks.models import MEDIUM, SMALL, Size, Task, language  # noqa: E402
+from benchmarks.reproducible import product as cpu_product  # noqa: E402
 from repops.backend import NoBackend, Runner, prepare  # noqa: E402
+from repops.conformance.compare import bits  # noqa: E402
+from repops.conformance.programs import Sample, product  # noqa: E402
 from repops.cuda import plan as plans  # noqa: E402
 from repops.cuda.driver import gpu  # noqa: E402
 from repops.cuda.runner import Loaded  # noqa: E402
 from repops.cuda.runner import prepare as prepare_cuda  # noqa: E402
 from repops.operators import TABLE  # noqa: E402
-from tests.repops.table_programs import Sample, assert_elements, bits, product, table  # noqa: E402
+from tests.repops.table_programs import assert_elements, table  # noqa: E402
 
 Figures = dict[str, Any]
-TARGET = 0.8
+CORES = os.cpu_count() or 1
 
 
 def wrong_operators(sample: Sample) -> set[str]:
@@ -61,18 +66,34 @@ def operators() -> Figures:
     return {"bits_operators": not wrong, "bits_wrong": sorted(wrong)}
 
 
+def wait() -> None:
+    """Until the GPU has done what it was given."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    gpu().synchronize()
+
+
+def on_cpu(run: Callable[[], object], rounds: int = 3) -> float:
+    """Median seconds, after one that prepares."""
+    run()
+    seconds = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - began)
+    return statistics.median(seconds)
+
+
 def interleaved(timed: dict[str, Callable[[], object]], rounds: int, repeats: int) -> dict[str, float]:
     """Median seconds of one run of each; `repeats` are queued before the GPU is waited for."""
     seconds: dict[str, list[float]] = {name: [] for name in timed}
     for turn in range(rounds + 2):
         for name, run in timed.items():
-            torch.cuda.synchronize()
-            gpu().synchronize()
+            wait()
             began = time.perf_counter()
             for _ in range(repeats):
                 run()
-            torch.cuda.synchronize()
-            gpu().synchronize()
+            wait()
             if turn >= 2:
                 seconds[name].append((time.perf_counter() - began) / repeats)
     return {name: statistics.median(taken) for name, taken in seconds.items()}
@@ -87,17 +108,23 @@ def matmul(n: int) -> Figures:
     for name, at in graph.batch:
         device.write(memory[at].address, batch[name].reshape(-1).view(np.uint32))
     loaded = Loaded(graph, device, plan, {at: held.address for at, held in memory.items()})
-    x, y = (torch.from_numpy(batch[name][0]).cuda() for name in ("a", "b"))
-    out = torch.empty(n, n, device="cuda")
-    peer: Callable[[], object] = lambda: torch.mm(x, y, out=out)  # noqa: E731
-    taken = interleaved({"own": loaded.run, "torch": peer}, 12, max(5, 40 * 1024 // n))
+    timed: dict[str, Callable[[], object]] = {"own": loaded.run}
+    if torch.cuda.is_available():
+        x, y = (torch.from_numpy(batch[name][0]).cuda() for name in ("a", "b"))
+        out = torch.empty(n, n, device="cuda")
+        timed["torch"] = lambda: torch.mm(x, y, out=out)
+    taken = interleaved(timed, 12, min(40, max(5, 40 * 1024 // n)))
     result = device.read(loaded.address(graph.state[0].after), n * n).view(np.float32)
     assert_elements(graph, batch, result, 8)
-    return {
-        f"matmul_{n}": taken["torch"] / taken["own"],
-        f"matmul_{n}_tflops": 2 * n**3 / taken["own"] / 1e12,
-        f"matmul_{n}_cublas_tflops": 2 * n**3 / taken["torch"] / 1e12,
-    }
+    a, b = (torch.from_numpy(batch[name][0]).contiguous() for name in ("a", "b"))
+    cpu_s = on_cpu(cpu_product(a, b, CORES))
+    figures = {f"matmul_{n}_tflops": 2 * n**3 / taken["own"] / 1e12, f"matmul_{n}_over_cpu": taken["own"] / cpu_s}
+    if "torch" in taken:
+        figures |= {
+            f"matmul_{n}": taken["torch"] / taken["own"],
+            f"matmul_{n}_cublas_tflops": 2 * n**3 / taken["torch"] / 1e12,
+        }
+    return figures
 
 
 def traced(task: Task) -> tuple[repops.Program, dict[str, np.ndarray], Callable[[int], dict[str, np.ndarray]]]:
@@ -158,8 +185,14 @@ def step(name: str, size: Size) -> Figures:
     task = language(name, size)
     program, state, batch = traced(task)
     ours, given = filled(prepare_cuda(program.graph), state), batch(0)
-    taken = interleaved({"own": lambda: ours.step(given), "torch": eager(task)}, 20, 3)
-    return {f"step_{name}": taken["own"] / taken["torch"], f"step_{name}_ms": 1e3 * taken["own"]}
+    timed: dict[str, Callable[[], object]] = {"own": lambda: ours.step(given)}
+    if torch.cuda.is_available():
+        timed["torch"] = eager(task)
+    taken = interleaved(timed, 20, 3)
+    theirs = filled(cpu(program)[1], state)
+    cpu_s = on_cpu(lambda: theirs.step(given, threads=CORES))
+    figures = {f"step_{name}_ms": 1e3 * taken["own"], f"step_{name}_over_cpu": taken["own"] / cpu_s}
+    return figures | ({f"step_{name}": taken["own"] / taken["torch"]} if "torch" in taken else {})
 
 
 def compile_seconds() -> Figures:

@@ -47,6 +47,10 @@ def run_worker(config: OperatorConfig, name: str, queue: str, tasks: Mapping[str
     if presence:
         presence.start()
     store = open_store(config.store_location)
+    if queue == WORK_QUEUE:
+        from node.device import make_ready
+
+        make_ready(config.device or None)  # a GPU's first check takes a minute: before work, not within it
     worker.bind(app, worklog, store, bodies, presence=presence, device=config.device, threads=config.threads)
     worker_ready.connect(say_ready, weak=False)
     worker.start(app, worker_name(config.name, name), queue)

@@ -18,6 +18,7 @@ from importlib.resources import files
 import numpy as np
 import torch
 
+from node import conformance
 from node.device import CPU, GB, computes_on, memory, memory_errors_told, pick, threads
 from node.errors import NodeError, NoDevice
 from node.programs import Programs, State
@@ -39,12 +40,14 @@ WARM_STEPS = 2
 class Benchmark:
     """gpu_class, class_id: None where the network has no class for the device (the CPU, too little memory).
 
-    computes_on: what ran the program, `device` or the CPU; threads: of the CPU. step_s: median of the timed steps;
+    computes_on: what ran the program, `device` or the CPU; conformed: whether the device computes the CPU's bits
+    (node.conformance; None for the CPU); threads: of the CPU. step_s: median of the timed steps;
     flops_per_s: of the fixed program; root: of its state after them, the same on every machine.
     """
 
     device: str
     computes_on: str
+    conformed: bool | None
     threads: int
     name: str
     gpu_class: str | None
@@ -87,10 +90,12 @@ def run(device_name: str | None = None, *, steps: int = 10, devnet: bool = False
     name, total = _describe(device)
     gpu_class = classify(name, total / GB, device.type)
     programs = Programs(fixed_program(), computes_on(device))
+    found = None if device.type == "cpu" else conformance.kept(device)
     step_s, root = timed(programs, steps)
     return Benchmark(
         device=str(device),
         computes_on=str(programs.device),
+        conformed=None if found is None else found.conformed,
         threads=threads(),
         name=name,
         gpu_class=gpu_class.name if gpu_class else None,
@@ -103,7 +108,7 @@ def run(device_name: str | None = None, *, steps: int = 10, devnet: bool = False
         step_s=step_s,
         flops_per_s=programs.profile.flops / step_s,
         root=root.hex(),
-        note="CPU: devnet only, no GPU class" if device.type == "cpu" else "",
+        note="CPU: devnet only, no GPU class" if found is None else "" if found.conformed else found.line,
     )
 
 

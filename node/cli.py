@@ -1,10 +1,13 @@
-"""`zoo node benchmark`: the one command of the torch side. Torch is loaded when it runs, not for the help."""
+"""`zoo node benchmark` and `zoo node conformance`: the commands of the torch side. Torch is loaded when one runs, not for the help."""
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
+
+from zoo_compute.cli.context import Command, Settings, pass_settings
 
 
 @click.command("benchmark")
@@ -18,3 +21,28 @@ def benchmark(device: str | None, steps: int, as_json: bool, devnet: bool) -> No
 
     flags = [*(["--json"] if as_json else []), *(["--devnet"] if devnet else [])]
     sys.exit(admission.main([*(["--device", device] if device else []), "--steps", str(steps), *flags]))
+
+
+@click.command("conformance", cls=Command)
+@click.option("--device", help="cpu, cuda, cuda:N or mps; the best there is when left out.")
+@click.option("--again", is_flag=True, help="Check again, although a result is kept.")
+@pass_settings
+def conformance(settings: Settings, device: str | None, again: bool) -> int:
+    """Check that a device computes the CPU's bits; the result is kept.
+
+    A GPU is used only after it did. `zoo node start` checks a card that is new, or whose driver is.
+    """
+    from node.conformance import check
+    from node.device import pick
+
+    found = check(pick(device), again=again, say=settings.say)
+    answer = vars(found) | {"differing": list(found.differing)}
+    answer["computes_on"] = found.device if found.conformed else "cpu"
+    settings.emit(answer, [f"{key:<12} {_text(value)}" for key, value in answer.items()])
+    return 0 if found.conformed or not found.kept else 1
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return (", ".join(value) if isinstance(value, list) else str(value)) or "-"

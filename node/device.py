@@ -1,6 +1,6 @@
 """Which device a node has, which kernels run programs on it, and whether a job fits its memory.
 
-A program gives the same bits on every device and thread count, so nothing here changes a result.
+A program gives the same bits on every device and thread count; a device that does not is not used.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import cache
 
 import torch
 
+from node import conformance
 from node.errors import NodeOutOfMemory, NoDevice
 from repops import backend
 from repops.cuda import driver
@@ -54,6 +55,8 @@ def pick(name: str | None = None) -> torch.device:
         return CPU
     if name is None:
         found = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+        if found == "cpu":
+            _say_unused()
         return torch.device(found)
     try:
         device = torch.device(name)
@@ -70,19 +73,48 @@ def pick(name: str | None = None) -> torch.device:
 
 
 @cache
+def _say_unused() -> None:
+    """One line about a GPU that is here and cannot be picked."""
+    if torch.xpu.is_available():
+        log.warning("Intel GPU: this release has no kernels for it; programs run on the CPU, with the same bits")
+    try:
+        name = driver.name_of(0)
+    except (RuntimeError, OSError, AttributeError):
+        return
+    log.warning(
+        "%s: torch %s cannot use it; programs run on the CPU, with the same bits. Install torch for CUDA %s",
+        name,
+        torch.__version__,
+        "and a driver that is new enough for it" if torch.version.cuda else "in place of this one",
+    )
+
+
+@cache
 def computes_on(device: torch.device) -> torch.device:
-    """The device itself where programs have kernels for it, else the CPU, said once in the log."""
+    """The device itself where it computed the CPU's bits on this machine, else the CPU, said once in the log.
+
+    A device that was never checked is checked now, which takes a minute or more (node.conformance).
+    """
     if device.type == "cpu":
         return CPU
+    found = conformance.check(device)
+    if not found.conformed:
+        log.warning("%s", found.line)
+        return CPU
     try:
-        if device.type != "cuda":
-            raise backend.NoBackend(f"this release has no kernels for {device.type}")
         driver.gpu(device.index or 0)
-        backend.backend("cuda").check()
     except (ImportError, RuntimeError) as error:
-        log.warning("%s: programs run on the CPU, with the same bits", error)
+        log.warning("%s: %s; programs run on the CPU, with the same bits", found.name, error)
         return CPU
     return device
+
+
+def make_ready(name: str | None) -> None:
+    """Check the device now, if it never was. One that is absent fails the first work that asks for it, too."""
+    try:
+        log.info("programs run on %s", computes_on(pick(name)))
+    except NoDevice as error:
+        log.error("%s", error)
 
 
 def runner(graph: Graph, device: torch.device) -> backend.Runner:

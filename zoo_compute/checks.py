@@ -69,6 +69,8 @@ class Examination:
         if chain is not None:
             yield self._clock(chain)
         yield self._attempt("torch", self._torch, needed=self._node)[1]
+        if self._node and importlib.util.find_spec("torch") is not None:
+            yield self._attempt("kernels", self._kernels, needed=False)[1]
         yield self._attempt("broker", self._broker, needed=self._node)[1]
 
     def _attempt(self, name: str, question: Callable[[], tuple[Any, str]], *, needed: bool = True) -> tuple[Any, Check]:
@@ -187,6 +189,30 @@ class Examination:
             )
         version, device = json.loads(answer.stdout)
         return None, f"{version}, {device or 'no GPU: the CPU is used'}"
+
+    def _kernels(self) -> tuple[None, str]:
+        """What is kept of the device's last check (node.conformance): this runs none."""
+        question = (
+            "import json; from node.device import pick; from node.conformance import kept; found = kept(pick());"
+            "print(json.dumps([found.device, found.name, found.conformed, found.cases, found.why]))"
+        )
+        answer = subprocess.run(
+            [sys.executable, "-c", question], capture_output=True, text=True, timeout=120, check=False
+        )
+        if answer.returncode:
+            raise ZooError(
+                f"the kernels cannot be loaded: {answer.stderr.strip().splitlines()[-1:]}",
+                hint="`zoo node conformance` says more",
+            )
+        device, name, conformed, cases, why = json.loads(answer.stdout.strip().splitlines()[-1])
+        if conformed:
+            return None, f"{name}: all {cases} cases have the right bits"
+        if device == "cpu":
+            return None, f"{name}: {why}; `zoo node conformance` checks it"
+        hint = "`zoo node conformance` checks it; `zoo node start` does so before it takes work"
+        if "no kernels" in why:
+            hint = "docs/hardware.md lists what has kernels"
+        raise ZooError(f"{name}: {why}; programs run on the CPU, with the same bits", hint=hint)
 
     def _broker(self) -> tuple[None, str]:
         config = self._folder / home.CONFIG

@@ -60,7 +60,8 @@ def dot_kernels(node: Node, at: int, home: Home) -> tuple[list[Kernel], list[int
     batches, rows, columns = sizes = tuple(_size(node, axes) for axes in (found.batches, found.rows, found.columns))
     blocks = max(1, -(-terms(node) // BLOCK))
     splittable = blocks > 1 and blocks * node.elements <= MOST_SCRATCH
-    tile = _tile(rows, columns, batches * (blocks if splittable else 1))
+    # A tile is written where a block of terms ends: without terms it would never be.
+    tile = _tile(rows, columns, batches * (blocks if splittable else 1)) if terms(node) else None
     if tile is None:
         split = splittable and node.elements < ENOUGH_UNITS * THREADS
         threads, count = 64, blocks_for(node.elements * (blocks if split else 1), 64)

@@ -126,14 +126,57 @@ def _integer(name: str, *arguments: object) -> int:
     return found.value
 
 
+def facts(ordinal: int) -> dict[str, str]:
+    """What a GPU's bits could depend on besides our source: card, driver, compiler. Takes no memory there. Raises NoBackend."""
+    _initialise()
+    device, version = _integer("cuDeviceGet", ordinal), _integer("cuDriverGetVersion")
+    identity = (ctypes.c_ubyte * 16)()
+    _call("cuDeviceGetUuid_v2", ctypes.byref(identity), device)
+    return {
+        "name": _name(device),
+        "uuid": bytes(identity).hex(),
+        "driver": _driver_version() or f"of CUDA {version // 1000}.{version % 1000 // 10}",
+        "cuda": f"{version // 1000}.{version % 1000 // 10}",
+        "nvrtc": ".".join(map(str, nvrtc.compiler(version // 1000).version)),
+    }
+
+
+def _initialise() -> None:
+    try:
+        _call("cuInit", 0)
+    except CudaError as error:
+        raise NoBackend(f"the NVIDIA driver finds no usable GPU: {error}") from error
+
+
+def name_of(ordinal: int) -> str:
+    """Such as NVIDIA H100 80GB HBM3. Raises NoBackend."""
+    _initialise()
+    return _name(_integer("cuDeviceGet", ordinal))
+
+
+def _name(device: int) -> str:
+    text = ctypes.create_string_buffer(128)
+    _call("cuDeviceGetName", text, len(text), device)
+    return text.value.decode()
+
+
+def _driver_version() -> str:
+    """Such as 550.54.15; empty where the driver's management library is absent."""
+    try:
+        library = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
+        text = ctypes.create_string_buffer(80)
+        if library.nvmlInit_v2() or library.nvmlSystemGetDriverVersion(text, len(text)):
+            return ""
+    except (OSError, AttributeError):
+        return ""
+    return text.value.decode()
+
+
 class Gpu:
     """One device, its primary context (shared with torch in the same process), and a stream of ours."""
 
     def __init__(self, ordinal: int) -> None:
-        try:
-            _call("cuInit", 0)
-        except CudaError as error:
-            raise NoBackend(f"the NVIDIA driver finds no usable GPU: {error}") from error
+        _initialise()
         self.version = _integer("cuDriverGetVersion")
         self._device = _integer("cuDeviceGet", ordinal)
         self._context, self._stream = ctypes.c_void_p(), ctypes.c_void_p()
@@ -148,9 +191,7 @@ class Gpu:
 
     @property
     def name(self) -> str:
-        text = ctypes.create_string_buffer(128)
-        _call("cuDeviceGetName", text, len(text), self._device)
-        return text.value.decode()
+        return _name(self._device)
 
     def _attribute(self, which: int) -> int:
         return _integer("cuDeviceGetAttribute", which, self._device)

@@ -5,25 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from repops.backend import NoBackend, prepare
+from repops.backend import prepare
+from repops.conformance.programs import product
 from repops.cuda import runner as cuda
 from repops.cuda.driver import OutOfMemory, gpu
 from repops.graph import Graph
 from tests.repops.random_programs import fill, random_program
-from tests.repops.table_programs import assert_agree, assert_elements, product, table
+from tests.repops.table_programs import assert_agree, assert_elements, table
 
-
-def missing() -> str:
-    """Why there is nothing to test here; empty where there is a GPU."""
-    try:
-        cuda.check()
-    except NoBackend as error:
-        return str(error)
-    return ""
-
-
-REASON = missing()
-pytestmark = pytest.mark.skipif(bool(REASON), reason=f"no CUDA backend here: {REASON}")
 SAMPLES = table()
 
 

@@ -16,6 +16,7 @@ R cuInit(unsigned flags) { return flags ? INVALID : OK; }
 R cuDriverGetVersion(int *version) { *version = 13000; return OK; }
 R cuDeviceGet(int *device, int ordinal) { *device = 7 + ordinal; return OK; }
 R cuDeviceGetName(char *name, int length, int device) { strncpy(name, "fake", length); return device == 7 ? OK : INVALID; }
+R cuDeviceGetUuid_v2(unsigned char *uuid, int device) { memset(uuid, 0xab, 16); return device == 7 ? OK : INVALID; }
 R cuDeviceGetAttribute(int *value, int which, int device) {
     *value = which == 75 ? 9 : which == 76 ? 0 : which == 89 ? 1 : -1;
     return device == 7 ? OK : INVALID;

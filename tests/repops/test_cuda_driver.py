@@ -93,6 +93,14 @@ def test_words__written__are_read_back(fake: ctypes.CDLL) -> None:
     assert (device.read(memory.address, 5) == words).all()
 
 
+def test_facts__of_a_gpu__take_no_context(fake: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "_driver_version", lambda: "550.54.15")
+    assert driver.facts(0) == {
+        "name": "fake", "uuid": "ab" * 16, "driver": "550.54.15", "cuda": "13.0", "nvrtc": "13.0",
+    }  # fmt: skip
+    assert not driver.gpu.cache_info().currsize
+
+
 def test_gpu__that_is_not_there__says_what_is_missing(fake: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing() -> ctypes.CDLL:
         raise NoBackend("no NVIDIA driver here")

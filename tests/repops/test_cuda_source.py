@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from repops.backend import NoBackend
 from repops.builder import Builder, View
+from repops.conformance.programs import Sample, exchange, kept_by, ordinary, product
 from repops.cuda import dots, nvrtc, reductions
 from repops.cuda import plan as plans
 from repops.cuda.runner import CudaRunner
@@ -20,16 +22,7 @@ from repops.words import PRIMITIVES
 from tests.repops import samples
 from tests.repops.cuda_emulator import Emulator, compiler
 from tests.repops.random_programs import fill, random_program
-from tests.repops.table_programs import (
-    Sample,
-    assert_agree,
-    assert_elements,
-    exchange,
-    kept_by,
-    ordinary,
-    product,
-    table,
-)
+from tests.repops.table_programs import assert_agree, assert_elements, table
 
 emulated = pytest.mark.skipif(compiler() is None, reason="no g++ here to compile the generated kernels for the CPU")
 
@@ -73,6 +66,7 @@ def test_samples__between_them__hold_every_operator() -> None:
         (None, False, (1, 40, 600), "tl"),
         (None, True, (5, 3, 600), "xt"),
         (None, False, (3, 2, 0), "tt"),
+        (None, False, (20, 70, 0), "tt"),
     ],
 )
 def test_dot__every_kernel_layout_and_rest__agrees(
@@ -89,6 +83,7 @@ def test_dot__every_kernel_layout_and_rest__agrees(
         monkeypatch.setattr(dots, "TILES", (tile,))
     emulator = Emulator(tmp_path)
     runner = CudaRunner(graph, emulator, fused=True)
+    runner.state["out"][...] = 1  # what is never written shows
     runner.step(batch)
     emulator.check_guards()
     assert (f"gemm<kernel_0_is, {tile[0]}u, {tile[1]}u>" if tile else "dot_alone<kernel_0_is>") in emulator.sources[0]
@@ -174,8 +169,13 @@ def nvrtc_here() -> nvrtc.Compiler | None:
         return None
 
 
-@pytest.mark.skipif(nvrtc_here() is None, reason="no libnvrtc here; `pip install nvidia-cuda-nvrtc` brings one")
-@pytest.mark.parametrize("capability", [80, 90])
+needs_nvrtc = pytest.mark.skipif(
+    nvrtc_here() is None, reason="no libnvrtc here; `pip install nvidia-cuda-nvrtc` brings one"
+)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("capability", [75, 80, 86, 89, 90, 100, 120])
 def test_source__of_every_operator__compiles_to_machine_code(capability: int) -> None:
     tool = nvrtc_here()
     assert tool is not None
@@ -186,6 +186,23 @@ def test_source__of_every_operator__compiles_to_machine_code(capability: int) ->
         texts, _ = distinct([*(kernel for unit in plan.units for kernel in unit.kernels), *plan.copies])
         image = tool.compile("\n".join([templates(), *texts.values()]), f"sm_{capability}")
         assert image.startswith(b"\x7fELF")
+
+
+ROUNDED = re.compile(r"\b(?:add|sub|mul|div|fma|mad|sqrt|rcp|rsqrt|ex2|lg2|sin|cos|tanh)(?:\.\w+)*\.f32\b")
+
+
+@needs_nvrtc
+def test_source__compiled__rounds_to_nearest_and_neither_flushes_nor_approximates() -> None:
+    """What -fmad, -ftz, -prec-div and -prec-sqrt could spoil, read off the machine-independent code."""
+    tool, found = nvrtc_here(), set[str]()
+    assert tool is not None
+    for graph, _, _ in [*SAMPLES.values(), product(256, 256, 512, "tl")]:
+        plan = plans.make(graph, [graph.loss, *(e.after for e in graph.state)], fused=True, updates=True)
+        texts, _ = distinct([*(kernel for unit in plan.units for kernel in unit.kernels), *plan.copies])
+        image = tool.compile("\n".join([templates(), *texts.values()]), f"compute_{tool.architectures()[0]}")
+        found |= set(ROUNDED.findall(image.decode()))
+        assert b".ftz" not in image
+    assert found == {f"{name}.rn.f32" for name in ("add", "sub", "mul", "div", "fma", "sqrt")}
 
 
 def test_compiler__where_there_is_none_the_driver_takes__says_what_to_install() -> None:

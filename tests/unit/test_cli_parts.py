@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -181,3 +182,35 @@ def test_configure__with_a_token__prices_that_token_and_leaves_zen_s_price(zoo: 
     assert zoo.json(*configure, "--token", coin)["prices"] == {}
     code, _, err = zoo.run(*configure, "--price", "1", "--token", "USDC")
     assert (code, "--token takes an address, not 'USDC'" in err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("kept", "ok", "found"),
+    [
+        (["cuda:0", "NVIDIA X", True, 466, ""], True, "NVIDIA X: all 466 cases have the right bits"),
+        (["cuda:0", "NVIDIA X", False, 0, "not checked on this machine yet"], False, "NVIDIA X: not checked on"),
+        (["mps", "Apple GPU (MPS)", False, 0, "this release has no kernels for mps"], False, "programs run on the CPU"),
+        (["cpu", "CPU Y", False, 0, "not checked on this machine yet"], True, "`zoo node conformance` checks it"),
+    ],
+)
+def test_doctor__of_a_node__says_whether_its_device_is_used(
+    zoo: Zoo, monkeypatch: pytest.MonkeyPatch, kept: list[object], ok: bool, found: str
+) -> None:
+    def answered(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(
+            command, 0, json.dumps(kept) if "conformance" in command[2] else "[1, null]", ""
+        )
+
+    monkeypatch.setattr("zoo_compute.checks.subprocess.run", answered)
+    _, out, _ = zoo.run("doctor", "--node", "--json")
+    kernels = next(check for check in json.loads(out)["checks"] if check["name"] == "kernels")
+    assert (kernels["ok"], kernels["needed"]) == (ok, False)
+    assert found in kernels["found"]
+    assert ok or ("docs/hardware.md" if kept[0] == "mps" else "zoo node conformance") in kernels["do"]
+
+
+def test_doctor__of_a_node_that_was_never_checked__reads_that_and_runs_nothing(zoo: Zoo) -> None:
+    _, out, _ = zoo.run("doctor", "--node", "--json")
+    kernels = next(check for check in json.loads(out)["checks"] if check["name"] == "kernels")
+    assert "not checked on this machine yet" in kernels["found"]
+    assert not (zoo.home / "conformance").exists()

@@ -10,12 +10,11 @@ from click.testing import CliRunner
 
 from node import benchmark
 from node.cli import benchmark as command
-from node.device import computes_on, pick
+from node.device import pick
 from node.errors import NoDevice
 from node.programs import Programs
 from node.training import root_of
 from repops import encoding
-from repops.backend import NoBackend
 from zoo_compute.gpu import CONSUMER, PROFESSIONAL, check_memory, class_of
 from zoo_compute.spec.params import GpuClass
 
@@ -86,6 +85,7 @@ def test_benchmark__on_a_cpu__is_labelled_and_only_for_a_devnet(capsys: pytest.C
     assert (found["gpu_class"], found["class_id"]) == (None, None)
     assert "devnet only" in found["note"]
     assert found["flops_per_s"] > 0
+    assert found["conformed"] is None
     assert benchmark.main(["--device", "cpu", "--devnet", "--steps", "1"]) == 0
     assert found["root"] in capsys.readouterr().out, "the same steps gave another state"
     assert found["root"] == AFTER_THREE_STEPS
@@ -98,25 +98,6 @@ def test_the_benchmarks_program__is_the_same_for_every_node() -> None:
     matrices = [array for array in one.values() if array.ndim > 1]
     assert all(-1 <= array.min() < -0.01 < 0.01 < array.max() <= 1 for array in matrices)
     assert len({array.tobytes() for array in matrices}) == len(matrices), "no two draws alike"
-
-
-def test_a_device_without_kernels__computes_on_the_cpu_and_says_so(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def no_driver(ordinal: int) -> None:
-        raise NoBackend(f"no NVIDIA driver here for {ordinal}")
-
-    computes_on.cache_clear()
-    monkeypatch.setattr("repops.cuda.driver.gpu", no_driver)
-    with caplog.at_level("WARNING"):
-        assert computes_on(torch.device("mps")) == computes_on(torch.device("cuda:1")) == torch.device("cpu")
-    assert "no kernels for mps: programs run on the CPU, with the same bits" in caplog.text
-    assert "no NVIDIA driver here for 1: programs run on the CPU" in caplog.text
-    computes_on.cache_clear()
-    monkeypatch.setattr("repops.cuda.driver.gpu", lambda ordinal: None)
-    monkeypatch.setattr("repops.cuda.runner.check", lambda: None)
-    assert computes_on(torch.device("cuda:1")) == torch.device("cuda:1")
-    computes_on.cache_clear()
 
 
 def test_pick__device_that_is_absent_or_nonsense__is_refused() -> None:
