@@ -76,32 +76,31 @@ class Enrolment:
             coin=max(0, wanted.hot_coin - chain.coin(self.hot)),
         )
 
-    def check_funds(self, cost: Cost) -> None:
-        """Before anything is sent: a half-done registration helps nobody. Raises NotFunded."""
+    def check(self, wanted: Wanted, cost: Cost) -> None:
+        """Before anything is sent, since a half-done registration helps nobody. Raises UserError, NotFunded."""
+        if wanted.endpoint:
+            check_url(wanted.endpoint)
+        if self.view is None:
+            self._operators.check_stake(wanted.stake)
         chain, account = self._operators.chain, self._operators.sender.address
         block = chain.w3.eth.get_block("latest")
         gas = GAS * int(block.get("baseFeePerGas", 0)) if any(vars(cost).values()) else 0
-        zen = cost.stake + cost.collateral - chain.zen.balanceOf(account)
-        coin = cost.coin + gas - chain.coin(account)
-        missing = [format_amount(zen)] if zen > 0 else []
-        missing += [f"{format_amount(coin, '', places=4)} coin for gas"] if coin > 0 else []
+        zen, coin = chain.zen.balanceOf(account), chain.coin(account)
+        missing = [format_amount(cost.stake + cost.collateral - zen)] if cost.stake + cost.collateral > zen else []
+        missing += (
+            [f"{format_amount(cost.coin + gas - coin, '', places=4)} coin for gas"] if cost.coin + gas > coin else []
+        )
         if missing:
             raise NotFunded(
-                f"the account {account} lacks {' and '.join(missing)}: the stake is {format_amount(cost.stake)}, "
-                f"the collateral {format_amount(cost.collateral)}",
+                f"the account {account} has {format_amount(zen)} and {format_amount(coin, '', places=4)} coin; it lacks "
+                f"{' and '.join(missing)}: the stake is {format_amount(cost.stake)}, the collateral {format_amount(cost.collateral)}",
                 hint=f"send it to {account} and run the same command again, or choose a smaller --deposit",
             )
 
     def complete(self, wanted: Wanted, cost: Cost, say: Say) -> Registered:
         """Send what is missing, and write operator.json."""
         operators, is_new = self._operators, self.view is None
-        if self.view is None:
-            if wanted.endpoint:
-                check_url(wanted.endpoint)
-            operators.check_stake(wanted.stake)
-            number = self._register(wanted, say)
-        else:
-            number = self.view.operator
+        number = self._register(wanted, say) if self.view is None else self.view.operator
         if self._own_key:  # at once, so that `zoo node status` can say what is missing if the next step fails
             _write_config(self._folder, self._network_file, number, wanted)
         if cost.collateral:
@@ -114,7 +113,6 @@ class Enrolment:
 
     def _register(self, wanted: Wanted, say: Say) -> int:
         operators, chain = self._operators, self._operators.chain
-        operators.check_zen(wanted.stake, "the stake")
         operators.approve(operators.token(None), "registry", wanted.stake)
         say(f"registering with {format_amount(wanted.stake)} at stake")
         call = chain.registry.register(self.hot, wanted.gpu.id, wanted.vram_gb, wanted.stake, wanted.endpoint)

@@ -9,7 +9,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +45,7 @@ class Card:
 
 def cards() -> list[Card]:
     """The GPUs of this machine, as the first source that knows any lists them; empty where there is none."""
-    for source in (_nvidia_smi, _apple, _torch, _amd):
+    for source in _SOURCES:
         if found := source():
             return found
     return []
@@ -141,3 +141,6 @@ def _said(command: Sequence[str]) -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return answer.stdout if answer.returncode == 0 else ""
+
+
+_SOURCES: tuple[Callable[[], list[Card]], ...] = (_nvidia_smi, _apple, _torch, _amd)

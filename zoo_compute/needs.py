@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from zoo_compute.amounts import format_amount
 from zoo_compute.chain.views import OperatorView
+from zoo_compute.store.probe import is_loopback
 
 COLLATERAL = 500  # ZEN that a deposit is proposed with: some 25 slots of a job that pays up to 2 ZEN a slot-round
 WORK = ("provider", "aggregator")  # roles that bid
@@ -168,6 +170,6 @@ def _of_endpoint(setup: Setup, facts: Facts | None, reach: Reach | None) -> Iter
         return
     if reach is None or reach.served:
         return
-    local = setup.gateway_host in ("127.0.0.1", "localhost", "::1") and "//127." not in setup.endpoint
+    local = is_loopback(setup.gateway_host) and not is_loopback(urlsplit(setup.endpoint).hostname or "")
     listen = f"zoo node configure --gateway-host 0.0.0.0{setup.home}, then start again; and " if local else ""
     yield Need(str(reach), f"{listen}open the endpoint's port to this machine, or announce another endpoint")

@@ -127,7 +127,7 @@ class Operators:
                 f"{expected[1]} on chain {expected[0]}"
             )
         stake = int(agreed.stake)
-        self.check_zen(stake, "the stake")
+        self._check_zen(stake, "the stake")
         self.approve(self._zen, "registry", stake)
         say(f"registering {agreed.owner} with {format_amount(stake)} at stake")
         receipt = self.sender.send(agreed.call(self.chain))
@@ -183,13 +183,13 @@ class Operators:
     # -- money
 
     def add_stake(self, number: int, amount: int) -> Receipt:
-        self.check_zen(amount, "the stake")
+        self._check_zen(amount, "the stake")
         self.approve(self._zen, "registry", amount)
         return self.sender.send(self.chain.registry.add_stake(number, amount))
 
     def deposit(self, number: int, token: str, amount: int) -> Receipt:
         if token == self._zen:
-            self.check_zen(amount, "the deposit")
+            self._check_zen(amount, "the deposit")
         self.approve(token, "registry", amount)
         return self.sender.send(self.chain.registry.deposit(number, token, amount))
 
@@ -244,7 +244,7 @@ class Operators:
         if binding.allowance(self.sender.address, spender) != amount:
             self.sender.send(binding.approve(spender, amount))
 
-    def check_zen(self, amount: int, what: str) -> None:
+    def _check_zen(self, amount: int, what: str) -> None:
         held = self.chain.zen.balanceOf(self.sender.address)
         if held < amount:
             raise NotFunded(

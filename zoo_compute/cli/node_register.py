@@ -59,7 +59,7 @@ def register(settings: Settings, /, home: Path | None, yes: bool, **given: str |
         card = Machine(GPU_CLASSES[enrolment.view.gpu_class], enrolment.view.vram_gb)
     wanted = _wanted(settings, choices, enrolment, card or detected(settings, choices), folder)
     cost = enrolment.cost(wanted)
-    enrolment.check_funds(cost)
+    enrolment.check(wanted, cost)
     settings.say(_told(settings, enrolment, wanted, cost))
     if any(vars(cost).values()) and not choices.agrees("Send this?"):
         raise click.Abort
