@@ -184,8 +184,7 @@ def _other(ours: Network, network_file: str | None) -> str:
         used = network.load(path)
     except ConfigError:
         return ""
-    same = (used.chain_id, used.contracts["registry"]) == (ours.chain_id, ours.contracts["registry"])
-    return "" if same else f"{used.name} (chain {used.chain_id}, preset {used.preset}) of {path}"
+    return "" if used.is_same(ours) else f"{used.name} (chain {used.chain_id}, preset {used.preset}) of {path}"
 
 
 def _endpoints(chain: Chain) -> list[str]:

@@ -141,9 +141,10 @@ def _check_network(folder: Path, network_file: Path) -> None:
     except (OSError, ValueError, KeyError, TypeError, ConfigError):
         return  # nothing is there, or its network is gone
     new = network.load(network_file)
-    if (old.chain_id, old.contracts["registry"]) != (new.chain_id, new.contracts["registry"]):
+    if not old.is_same(new):
         raise ConfigError(
-            f"{folder} is an operator's of the network {old.name} (chain {old.chain_id}), not of {new.name} (chain {new.chain_id})",
+            f"{folder} is an operator's of the network {old.name} (chain {old.chain_id}, preset {old.preset}), "
+            f"not of {new.name} (chain {new.chain_id}, preset {new.preset})",
             hint="pass --home FOLDER for an operator of another network",
         )
 

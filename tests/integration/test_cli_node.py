@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from tests.integration.cli_kit import Place, Zoo, a_place
 from zoo_compute import enrolment
 from zoo_compute.chain import keystore
+from zoo_compute.machine import Card
 from zoo_compute.operators import Operators
 from zoo_compute.spec.params import ZEN
 
@@ -23,11 +25,27 @@ def place(tmp_path_factory: pytest.TempPathFactory):
         yield found
 
 
+@pytest.fixture(scope="module")
+def production(tmp_path_factory: pytest.TempPathFactory):
+    with a_place(tmp_path_factory.mktemp("production"), preset="production") as found:
+        yield found
+
+
 @pytest.fixture
 def zoo(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Zoo:
+    return zoo_of(place, tmp_path, capsys, monkeypatch)
+
+
+def zoo_of(
+    place: Place,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    zen: int = 1_000 * ZEN,
+) -> Zoo:
     monkeypatch.setenv("ZOO_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ZOO_NETWORK", str(place.devnet.network_file))
-    monkeypatch.setenv("ZOO_ACCOUNT", str(place.account(f"owner-{tmp_path.name}")))
+    monkeypatch.setenv("ZOO_ACCOUNT", str(place.account(f"owner-{tmp_path.name}", zen=zen)))
     monkeypatch.setenv("ZOO_PASSPHRASE_FILE", str(place.devnet.passphrase_file))
     monkeypatch.chdir(tmp_path)
     return Zoo(place, capsys)
@@ -122,6 +140,73 @@ def test_register__without_options_and_without_a_gpu__makes_a_node_that_may_bid_
     ):
         assert part in sent
     assert zoo.json("node", "status")["needs"] == [{"what": "the node does not run", "do": "zoo node start"}]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+ANSWERS = ("", "", "0.8", "200", "http://203.0.113.7:8600", "")  # class, memory, price, collateral, endpoint, listen
+
+
+def test_register__in_a_terminal__asks_for_what_it_cannot_know_and_sends_when_agreed(
+    production: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zoo = zoo_of(production, tmp_path, capsys, monkeypatch, zen=1_200 * ZEN)
+    card = Card("NVIDIA GeForce RTX 4090", 24, "nvidia", "cuda:0")
+    monkeypatch.setattr("zoo_compute.machine._SOURCES", (lambda: [card],))
+    before = production.devnet.chain.registry.operator_count()
+    monkeypatch.setattr("sys.stdin", Terminal("\n".join((*ANSWERS, "n")) + "\n"))
+    code, _, err = zoo.run("node", "register")
+    assert (code, production.devnet.chain.registry.operator_count()) == (130, before), "nothing is sent without a yes"
+    for asked in ("card: NVIDIA GeForce RTX 4090, 24 GB", "your cost", "which bids lock", "URL at which", "0.0.0.0"):
+        assert asked in err
+    assert "stake 1,000 ZEN and collateral 200 ZEN to the registry" in err
+
+    monkeypatch.setattr("sys.stdin", Terminal("\n".join((*ANSWERS, "")) + "\n"))
+    code, out, err = zoo.run("node", "register")
+    assert code == 0, err
+    assert "stake 1,000 ZEN, collateral 200 ZEN" in out
+    written = json.loads((tmp_path / "home" / "node" / "operator.json").read_text())
+    told = {key: written[key] for key in ("price", "endpoint", "gateway_host", "gateway_port")}
+    assert told == {
+        "price": "0.8", "endpoint": "http://203.0.113.7:8600", "gateway_host": "0.0.0.0", "gateway_port": 8600,
+    }  # fmt: skip
+
+
+def test_register__without_a_terminal_in_production__deposits_only_where_it_is_asked_to(
+    production: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zoo = zoo_of(production, tmp_path, capsys, monkeypatch, zen=1_500 * ZEN)
+    code, out, err = zoo.run("node", "register", *CARD)
+    assert code == 0, err
+    assert "no collateral yet, so it cannot bid: zoo node deposit 500" in out
+    assert "no --endpoint: others cannot fetch" in err
+    assert "gateway_host" not in json.loads((tmp_path / "home" / "node" / "operator.json").read_text())
+    assert zoo.json("node", "register", "--yes")["collateral"] == str(500 * ZEN)
+    told = [need["what"] for need in zoo.json("node", "status")["needs"]]
+    assert "no endpoint is announced, so nobody can fetch your results" in told
+
+
+def test_register__in_a_folder_of_another_network__is_refused(zoo: Zoo, place: Place, production: Place) -> None:
+    register(zoo)
+    network = ("--network", production.devnet.network_file)
+    told = zoo.refused("node", "register", *CARD, *network)
+    assert "pass --home FOLDER for an operator of another network" in told
+    needs = zoo.json("node", "status", *network)["needs"]
+    assert {"export ZOO_NETWORK=" + str(place.devnet.network_file)} & {need["do"] for need in needs}
+
+
+def test_start__on_a_chain_that_was_started_anew__is_refused_and_register_mends_it(
+    zoo: Zoo, place: Place, tmp_path: Path
+) -> None:
+    register(zoo)
+    path = tmp_path / "home" / "node" / "operator.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"operator": 4711}))
+    assert "this network has no operator 4711 | zoo node register" in zoo.refused("node", "start")
+    zoo.json("node", "register")
+    assert json.loads(path.read_text())["operator"] != 4711
 
 
 def test_register__without_the_money__says_how_much_is_missing_and_sends_nothing(zoo: Zoo, place: Place) -> None:
