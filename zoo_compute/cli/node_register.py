@@ -181,7 +181,7 @@ def _told(settings: Settings, enrolment: Enrolment, wanted: Wanted, cost: Cost) 
     coin = f"{format_amount(cost.coin, '')} coin to this node's hot key {enrolment.hot}" if cost.coin else ""
     if not money and not coin:
         return "nothing is left to send"
-    return f"to be sent from {account}: {', '.join(filter(None, (money, coin)))}, and gas. Stake and collateral stay yours, less what is slashed."
+    return f"to be sent from {account}: {', '.join(filter(None, (money, coin)))}, and gas; stake and collateral stay yours, less what is slashed"
 
 
 def _emit(settings: Settings, done: Registered, wanted: Wanted, enrolment: Enrolment, folder: Path) -> None:
