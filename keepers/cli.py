@@ -18,7 +18,7 @@ from zoo_compute.cli.node_status import say_needs, status
 from zoo_compute.cli.operator_options import folder_of, home_option
 from zoo_compute.condition import Condition, condition, wait_for_gateway
 from zoo_compute.errors import ConfigError
-from zoo_compute.needs import Need
+from zoo_compute.operator_needs import Need
 
 
 @click.command("configure", cls=Command)

@@ -18,7 +18,7 @@ from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.snapshot import read_operator
 from zoo_compute.errors import ConfigError, KeystoreError, Unreachable, UserError
-from zoo_compute.needs import Facts, Need, Reach, Setup, needs_of
+from zoo_compute.operator_needs import Facts, Need, Reach, Setup, needs_of
 from zoo_compute.store import BlockStore, Gateway, StoreError, open_store
 from zoo_compute.store.atomic import locked
 

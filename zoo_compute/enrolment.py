@@ -100,7 +100,11 @@ class Enrolment:
     def complete(self, wanted: Wanted, cost: Cost, say: Say) -> Registered:
         """Send what is missing, and write operator.json."""
         operators, is_new = self._operators, self.view is None
-        number = self._register(wanted, say) if self.view is None else self.view.operator
+        if self.view is None:
+            terms = (wanted.gpu, wanted.vram_gb, wanted.stake, wanted.endpoint)
+            number = operators.register(self.hot, *terms, say=say)
+        else:
+            number = self.view.operator
         if self._own_key:  # at once, so that `zoo node status` can say what is missing if the next step fails
             _write_config(self._folder, self._network_file, number, wanted)
         if cost.collateral:
@@ -110,13 +114,6 @@ class Enrolment:
         view = read_operator(operators.chain, number)
         self.view = view
         return Registered(number, view.owner, view.hot, view.stake, is_new)
-
-    def _register(self, wanted: Wanted, say: Say) -> int:
-        operators, chain = self._operators, self._operators.chain
-        operators.approve(operators.token(None), "registry", wanted.stake)
-        say(f"registering with {format_amount(wanted.stake)} at stake")
-        call = chain.registry.register(self.hot, wanted.gpu.id, wanted.vram_gb, wanted.stake, wanted.endpoint)
-        return int(operators.sender.send(call).event("OperatorRegistered").args["operator"])
 
     def _registered(self) -> OperatorView | None:
         known = self._operators.registered(self.hot)

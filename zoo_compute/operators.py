@@ -102,6 +102,13 @@ class Operators:
 
     # -- joining
 
+    def register(self, hot: str, gpu: GpuClass, vram_gb: int, stake: int, endpoint: str, *, say: Say) -> int:
+        """Stake and register; the new operator's number. `enrolment.py` sees to all that belongs to it."""
+        self._approve(self._zen, "registry", stake)
+        say(f"registering with {format_amount(stake)} at stake")
+        receipt = self.sender.send(self.chain.registry.register(hot, gpu.id, vram_gb, stake, endpoint))
+        return int(receipt.event("OperatorRegistered").args["operator"])
+
     def consent(self, folder: Path, gpu: GpuClass, vram_gb: int, stake: int, endpoint: str, holds_s: int) -> Consent:
         """What a sponsor needs to register this account's operator; makes the folder's hot key."""
         from zoo_compute.consent import Consent
@@ -128,7 +135,7 @@ class Operators:
             )
         stake = int(agreed.stake)
         self._check_zen(stake, "the stake")
-        self.approve(self._zen, "registry", stake)
+        self._approve(self._zen, "registry", stake)
         say(f"registering {agreed.owner} with {format_amount(stake)} at stake")
         receipt = self.sender.send(agreed.call(self.chain))
         self.top_up(agreed.hot, hot_coin, say)
@@ -184,13 +191,13 @@ class Operators:
 
     def add_stake(self, number: int, amount: int) -> Receipt:
         self._check_zen(amount, "the stake")
-        self.approve(self._zen, "registry", amount)
+        self._approve(self._zen, "registry", amount)
         return self.sender.send(self.chain.registry.add_stake(number, amount))
 
     def deposit(self, number: int, token: str, amount: int) -> Receipt:
         if token == self._zen:
             self._check_zen(amount, "the deposit")
-        self.approve(token, "registry", amount)
+        self._approve(token, "registry", amount)
         return self.sender.send(self.chain.registry.deposit(number, token, amount))
 
     def withdraw(self, number: int, token: str, collateral: int, *, say: Say) -> dict[str, int]:
@@ -238,7 +245,7 @@ class Operators:
                 jobs.setdefault(epoch, []).append(job)
         return jobs
 
-    def approve(self, token: str, contract: str, amount: int) -> None:
+    def _approve(self, token: str, contract: str, amount: int) -> None:
         spender = self.chain.network.contracts[contract]
         binding = self.chain.token(token)
         if binding.allowance(self.sender.address, spender) != amount:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlencode
 
-from zoo_compute.needs import Reach
+from zoo_compute.operator_needs import Reach
 from zoo_compute.store import Store
 from zoo_compute.store.multiformats import Cid
 from zoo_compute.store.peers import GatewayClient, PeerFailed, Request, is_gateway

@@ -114,7 +114,7 @@ def _price(text: str) -> None:
 
 def _collateral(settings: Settings, choices: Choices, enrolment: Enrolment) -> int:
     """What to have behind bids. Without anybody to ask, money beyond the stake moves on a devnet only."""
-    from zoo_compute.needs import COLLATERAL
+    from zoo_compute.operator_needs import COLLATERAL
 
     view = enrolment.view
     if view is not None and any(balance for balance, _ in view.collateral.values()) and "deposit" not in choices.given:
@@ -186,7 +186,7 @@ def _told(settings: Settings, enrolment: Enrolment, wanted: Wanted, cost: Cost) 
 
 def _emit(settings: Settings, done: Registered, wanted: Wanted, enrolment: Enrolment, folder: Path) -> None:
     from zoo_compute.enrolment import values_of
-    from zoo_compute.needs import COLLATERAL
+    from zoo_compute.operator_needs import COLLATERAL
 
     view = enrolment.view
     assert view is not None, "a completed enrolment has an operator"

@@ -14,7 +14,7 @@ from zoo_compute.cli.operator_options import folder_of, home_option
 from zoo_compute.home import STATUS
 
 if TYPE_CHECKING:
-    from zoo_compute.needs import Need
+    from zoo_compute.operator_needs import Need
 
 
 @click.command(cls=Command)
