@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
+from keepers.keeper import Keeper
 from zoo_compute.reach import reach
 from zoo_compute.store import BlockStore, Gateway, probe
 from zoo_compute.store.cid import cid_of
@@ -247,3 +250,13 @@ def test_where_no_peer_can_say__this_machine_tries_and_says_that_it_was_alone(
     assert (found.served, found.peers) == (True, 0)
     assert "no peer tried" in str(found)
     assert reach("http://127.0.0.1:9", store, []).served is False
+
+
+def test_a_keeper__lists_what_operators_announced_and_nothing_else(tmp_path: Path) -> None:
+    files = SimpleNamespace(set_peers=lambda *_: None)
+    keeper: Any = SimpleNamespace(
+        store=BlockStore(tmp_path), _ahead=SimpleNamespace(files=files), retaining=SimpleNamespace()
+    )
+    announced = {1: "http://203.0.114.7:8600", 2: "ftp://203.0.114.8", 3: "", 4: "http://203.0.114.9:1?x=1"}
+    Keeper.use_peers(keeper, ["http://storage.example", announced[1]], announced)
+    assert json.loads((tmp_path / probe.ENDPOINTS).read_text()) == ["http://203.0.114.7:8600"]
