@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import signal
 import time
 from pathlib import Path
@@ -16,9 +15,11 @@ from eth_utils.address import is_address, to_checksum_address
 from keepers.config import FILE, PRICE_KEYS, ROLES, OperatorConfig, from_dict, load, save, values_in
 from keepers.daemon import Daemon
 from zoo_compute.cli.context import Command, Group, Settings, pass_settings
+from zoo_compute.cli.node_status import say_needs, status
 from zoo_compute.cli.operator_options import folder_of, home_option
+from zoo_compute.condition import Condition, condition, wait_for_gateway
 from zoo_compute.errors import ConfigError, UserError
-from zoo_compute.home import STATUS
+from zoo_compute.operator_needs import Need
 
 
 @click.command("configure", cls=Command)
@@ -45,6 +46,9 @@ from zoo_compute.home import STATUS
 @click.option("--store", help="A folder, or kubo:URL of an IPFS daemon's RPC.")
 @click.option("--broker", help="`embedded`, or a redis:// or rediss:// URL.")
 @click.option("--gateway-port", type=int, help="Where the store serves blocks; 0 picks one.")
+@click.option(
+    "--gateway-host", help="Address the gateway listens on: 127.0.0.1 for this machine alone, 0.0.0.0 for all."
+)
 @click.option("--endpoint", help="URL at which others reach the gateway; announced on chain.")
 @pass_settings
 def configure(settings: Settings, /, home: Path | None, token: str | None, **given: Any) -> None:
@@ -99,23 +103,12 @@ def keeper_start(settings: Settings, role: str, home: Path | None) -> None:
     serve(settings, dataclasses.replace(config, roles=[role]))
 
 
-@keeper.command("status")
-@home_option
-@pass_settings
-def keeper_status(settings: Settings, home: Path | None) -> None:
-    """What the keeper saw at its last look at the chain."""
-    path = load(folder_of(home)).folder / STATUS
-    if not path.exists():
-        raise ConfigError(f"{path} does not exist: this keeper has not looked at the chain yet", hint="zoo node start")
-    status = json.loads(path.read_text())
-    lines = [f"block {status['block']}, {time.time() - path.stat().st_mtime:.0f} s ago"]
-    lines += [f"job {job}: {state}" for job, state in status["jobs"].items()]
-    lines += [f"needs you: {trouble}" for trouble in status["trouble"]]
-    settings.emit(status, lines)
+keeper.add_command(status)
 
 
 def serve(settings: Settings, config: OperatorConfig, *, only: str | None = None) -> None:
-    """Run the daemon until a signal."""
+    """Run the daemon until a signal. What it needs to earn is said once at the start; only what stops everything ends it."""
+    found = None if only not in (None, "keeper") else _check(settings, config)
     daemon = Daemon(config, only=only)
     stopping = False
 
@@ -128,12 +121,37 @@ def serve(settings: Settings, config: OperatorConfig, *, only: str | None = None
     try:
         daemon.start()
         processes = {name: child.process.pid for name, child in daemon.children.items() if child.process}
-        told = {"name": config.name, "home": str(config.folder), "processes": processes}
+        needs = _needs_once_served(found, config)
+        told = {
+            "name": config.name, "home": str(config.folder), "processes": processes,
+            "needs": [need.to_dict() for need in needs],
+        }  # fmt: skip
         runs = f"{config.name} runs as {', '.join(config.roles)}; logs in {config.folder / 'logs'}; Ctrl-C ends it"
         settings.emit(told, runs)
+        if not settings.as_json:
+            say_needs(needs)
         while not stopping:
             daemon.poll()
             time.sleep(0.2)
         click.echo("stopping; work under way is taken up again at the next start", err=True)
     finally:
         daemon.stop()
+
+
+def _check(settings: Settings, config: OperatorConfig) -> Condition:
+    """What the chain says of this operator. Raises ConfigError for what no keeper can work with."""
+    found = condition(config.folder, settings.network_file)
+    found.setup = dataclasses.replace(found.setup, running=True, roles=tuple(config.roles))
+    for need in found.needs:
+        if need.stops:
+            raise ConfigError(need.what, hint=need.do)
+    return found
+
+
+def _needs_once_served(found: Condition | None, config: OperatorConfig) -> list[Need]:
+    """With what peers say of the endpoint, now that the gateway runs."""
+    if found is None:
+        return []
+    wait_for_gateway(config.gateway_host, config.gateway_port)
+    found.try_endpoint()
+    return found.needs

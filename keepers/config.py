@@ -110,7 +110,10 @@ def load(folder: Path) -> OperatorConfig:
     """Read `operator.json` in `folder`. Raises ConfigError with what is wrong and the nearest right key."""
     raw = values_in(folder)
     if raw is None:
-        raise ConfigError(f"no {FILE} in {folder}", hint="run `zoo node configure` there first, or pass --home")
+        raise ConfigError(
+            f"no {FILE} in {folder}",
+            hint="run `zoo node register` first (a verifier: `zoo node configure`), or pass --home",
+        )
     return from_dict(raw, folder)
 
 

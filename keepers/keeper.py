@@ -72,6 +72,7 @@ from zoo_compute.spec.params import aggregator_lock
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.cid import digest_of
 from zoo_compute.store.peers import is_gateway
+from zoo_compute.store.probe import save_endpoints
 
 log = logging.getLogger("zoo.keeper")
 
@@ -182,6 +183,7 @@ class Keeper:
         self._peers = peers
         if isinstance(self.store, BlockStore):
             self.store.set_peers(peers)
+            save_endpoints(self.store.root, filter(is_gateway, endpoints.values()))
         self._ahead.files.set_peers(peers, endpoints)
         self.retaining.endpoints = dict(endpoints)
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +68,8 @@ class Examination:
         yield self._disk()
         if chain is not None:
             yield self._clock(chain)
+        if (self._folder / home.CONFIG).exists():
+            yield from self._operator()
         yield self._attempt("torch", self._torch, needed=self._node)[1]
         if self._node and importlib.util.find_spec("torch") is not None:
             yield self._attempt("kernels", self._kernels, needed=False)[1]
@@ -168,6 +170,28 @@ class Examination:
         return Check(
             "clock", False, told, advice, needed=chain.network.preset != "devnet"
         )  # a devnet's time may be warped
+
+    def _operator(self) -> Iterator[Check]:
+        """What the operator of this folder lacks, and whether others can fetch from it; its gateway is lent if it does not run."""
+        from zoo_compute.condition import condition
+
+        found, check = self._attempt("operator", lambda: (condition(self._folder, self._network_file), ""))
+        if found is None:
+            yield check
+            return
+        found.setup = replace(found.setup, running=True)  # a doctor is asked before the start, too
+        for need in found.needs:
+            yield Check("operator", False, need.what, need.do)
+        if not found.needs:
+            yield Check("operator", True, f"operator {found.setup.operator}: {', '.join(found.setup.roles)}")
+        before = found.needs
+        with found.serving():
+            _, check = self._attempt("endpoint", lambda: (found.try_endpoint(), ""))
+        if not check.ok:
+            yield check
+        elif found.reach is not None:
+            mends = [need.do for need in found.needs if need not in before]
+            yield Check("endpoint", found.reach.served, str(found.reach), *mends)
 
     def _torch(self) -> tuple[None, str]:
         if importlib.util.find_spec("torch") is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from eth_utils.address import is_address, to_checksum_address
+from eth_utils.address import to_checksum_address
 
 from zoo_compute.amounts import format_amount
 from zoo_compute.atomic import write_atomically
@@ -99,41 +99,21 @@ class Operators:
 
     # -- joining
 
-    def register(
-        self, folder: Path, network_file: Path, gpu: GpuClass, vram_gb: int, stake: int, endpoint: str,
-        *, hot: str | None, hot_coin: int, say: Say,
-    ) -> Registered:  # fmt: skip
-        """Make the hot key, stake, register, top the hot key up, write the folder's operator.json. May be run again."""
-        self._check_stake(stake)
-        if endpoint:
-            _check_url(endpoint)
-        address = self._hot_key(folder, hot)
-        known = [
-            e
-            for e in self._events(("OperatorRegistered",))
-            if (e.args["owner"], e.args["hot"]) == (self.sender.address, address)
-        ]
-        if known:
-            number = int(known[-1].args["operator"])
-        else:
-            self._check_held(self._zen, stake, "the stake")
-            self._approve(self._zen, "registry", stake)
-            say(f"registering with {format_amount(stake)} at stake")
-            receipt = self.sender.send(self.chain.registry.register(address, gpu.id, vram_gb, stake, endpoint))
-            number = int(receipt.event("OperatorRegistered").args["operator"])
-        self._top_up(address, hot_coin, say)
-        if hot is None:
-            _write_config(folder, network_file, number, endpoint)
-        return Registered(number, self.sender.address, address, read_operator(self.chain, number).stake, not known)
+    def register(self, hot: str, gpu: GpuClass, vram_gb: int, stake: int, endpoint: str, *, say: Say) -> int:
+        """Stake and register; the new operator's number. `enrolment.py` sees to all that belongs to it."""
+        self._approve(self._zen, "registry", stake)
+        say(f"registering with {format_amount(stake)} at stake")
+        receipt = self.sender.send(self.chain.registry.register(hot, gpu.id, vram_gb, stake, endpoint))
+        return int(receipt.event("OperatorRegistered").args["operator"])
 
     def consent(self, folder: Path, gpu: GpuClass, vram_gb: int, stake: int, endpoint: str, holds_s: int) -> Consent:
         """What a sponsor needs to register this account's operator; makes the folder's hot key."""
         from zoo_compute.consent import Consent
 
-        self._check_stake(stake)
+        self.check_stake(stake)
         if endpoint:
-            _check_url(endpoint)
-        hot = self._hot_key(folder, None)
+            check_url(endpoint)
+        hot = self.hot_key(folder)
         owner = self.sender.address
         agreed = Consent(
             chain_id=self.chain.network.chain_id, registry=self.chain.registry.address, owner=owner, hot=hot,
@@ -155,7 +135,7 @@ class Operators:
         self._approve(self._zen, "registry", stake)
         say(f"registering {agreed.owner} with {format_amount(stake)} at stake")
         receipt = self.sender.send(agreed.call(self.chain))
-        self._top_up(agreed.hot, hot_coin, say)
+        self.top_up(agreed.hot, hot_coin, say)
         number = int(receipt.event("OperatorRegistered").args["operator"])
         return Registered(number, agreed.owner, agreed.hot, stake, new=True)
 
@@ -168,26 +148,28 @@ class Operators:
             write_atomically(path, (json.dumps(values, indent=2) + "\n").encode(), mode=0o644)
         return receipt
 
-    def _check_stake(self, stake: int) -> None:
+    def registered(self, hot: str) -> list[tuple[int, str]]:
+        """The operators that were registered with this hot key: number and owner."""
+        events = self._events(("OperatorRegistered",))
+        return [(int(e.args["operator"]), str(e.args["owner"])) for e in events if e.args["hot"] == hot]
+
+    def check_stake(self, stake: int) -> None:
         least = self.chain.params.min_stake
         if stake < least:
             raise UserError(f"the stake of {format_amount(stake)} is below the network's least, {format_amount(least)}")
         if stake % STAKE_UNIT:
             raise UserError(f"a stake is a multiple of {format_amount(STAKE_UNIT, places=6)}, not {stake} wei")
 
-    def _top_up(self, hot: str, wanted: int, say: Say) -> None:
+    def top_up(self, hot: str, wanted: int, say: Say) -> None:
         missing = wanted - self.chain.coin(hot)
         if missing > 0:
             say(f"topping the hot key up with {format_amount(missing, '')} coin for gas")
             self.sender.send_coin(hot, missing)
 
-    def _hot_key(self, folder: Path, given: str | None) -> str:
+    def hot_key(self, folder: Path) -> str:
+        """The address of the folder's hot key, which is made where there is none."""
         from zoo_compute.chain import keystore
 
-        if given is not None:
-            if not is_address(given):
-                raise UserError(f"--hot takes an address, not {given!r}", hint="leave it away to have a hot key made")
-            return str(to_checksum_address(given))
         path = folder / HOT_KEY
         if path.exists():
             return keystore.address_of(path)
@@ -199,7 +181,7 @@ class Operators:
 
     def announce(self, number: int, url: str) -> Receipt:
         """Where the operator's store serves blocks."""
-        _check_url(url)
+        check_url(url)
         return self.sender.send(self.chain.registry.announce(number, url))
 
     # -- money
@@ -331,22 +313,9 @@ def _work(kind: str, slots: tuple[int, ...]) -> str:
     return "aggregation" if kind == "aggregation" else f"slots {slots[0]}-{slots[-1]}"
 
 
-def _check_url(url: str) -> None:
+def check_url(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or len(url) > MAX_URL:
         raise UserError(
             f"an endpoint is a URL of at most {MAX_URL} characters, such as http://203.0.113.7:8600, not {url!r}"
         )
-
-
-def _write_config(folder: Path, network_file: Path, operator: int, endpoint: str) -> None:
-    """operator.json for `zoo node start`; one that is there keeps everything but the number."""
-    path = folder / CONFIG
-    values: dict[str, Any] = {"name": folder.name, "network": str(network_file.resolve())}
-    if path.exists():
-        values = json.loads(path.read_text())
-    values["operator"] = operator
-    if endpoint and not values.get("endpoint"):
-        values["endpoint"] = endpoint
-        values.setdefault("gateway_port", urlsplit(endpoint).port or 0)
-    write_atomically(path, (json.dumps(values, indent=2) + "\n").encode(), mode=0o644)

@@ -64,8 +64,8 @@ class Place:
 
 
 @contextmanager
-def a_place(folder: Path) -> Iterator[Place]:
-    with Devnet(folder / "chain") as devnet:
+def a_place(folder: Path, preset: str = "devnet") -> Iterator[Place]:
+    with Devnet(folder / "chain", preset=preset) as devnet:
         gateway = Gateway(BlockStore(folder / "chain" / "store"))
         gateway.start()
         try:

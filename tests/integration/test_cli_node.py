@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.integration.cli_kit import Place, Zoo, a_place
+from zoo_compute import enrolment
 from zoo_compute.chain import keystore
-from zoo_compute.chain.sender import Sender
+from zoo_compute.machine import Card
+from zoo_compute.operators import Operators
 from zoo_compute.spec.params import ZEN
 
 pytestmark = pytest.mark.integration
@@ -21,18 +25,37 @@ def place(tmp_path_factory: pytest.TempPathFactory):
         yield found
 
 
+@pytest.fixture(scope="module")
+def production(tmp_path_factory: pytest.TempPathFactory):
+    with a_place(tmp_path_factory.mktemp("production"), preset="production") as found:
+        yield found
+
+
 @pytest.fixture
 def zoo(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Zoo:
+    return zoo_of(place, tmp_path, capsys, monkeypatch)
+
+
+def zoo_of(
+    place: Place,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    zen: int = 1_000 * ZEN,
+) -> Zoo:
     monkeypatch.setenv("ZOO_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ZOO_NETWORK", str(place.devnet.network_file))
-    monkeypatch.setenv("ZOO_ACCOUNT", str(place.account(f"owner-{tmp_path.name}")))
+    monkeypatch.setenv("ZOO_ACCOUNT", str(place.account(f"owner-{tmp_path.name}", zen=zen)))
     monkeypatch.setenv("ZOO_PASSPHRASE_FILE", str(place.devnet.passphrase_file))
     monkeypatch.chdir(tmp_path)
     return Zoo(place, capsys)
 
 
-def register(zoo: Zoo) -> dict[str, object]:
-    return zoo.json("node", "register", "--gpu-type", "rtx4090", "--memory", "24GB")
+CARD = ("--gpu-type", "rtx4090", "--memory", "24GB")
+
+
+def register(zoo: Zoo, *options: str) -> dict[str, object]:
+    return zoo.json("node", "register", *CARD, *(options or ("--deposit", "0")))
 
 
 def test_register__makes_the_hot_key_stakes_and_writes_what_start_needs(zoo: Zoo, place: Place, tmp_path: Path) -> None:
@@ -71,21 +94,150 @@ def test_register__run_again__is_the_same_operator(zoo: Zoo) -> None:
     assert (again["operator"], again["hot"], again["new"]) == (first["operator"], first["hot"], False)
 
 
-def test_register__killed_after_the_transaction__finds_its_operator(
-    zoo: Zoo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("at", "step"),
+    [("deposit", Operators.deposit), ("top_up", Operators.top_up), ("register", enrolment._write_config)],
+)
+def test_register__killed_at_any_step__goes_on_and_registers_once(
+    zoo: Zoo, place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at: str, step: Any
 ) -> None:
-    send_coin = Sender.send_coin
-
     def dies(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Sender, "send_coin", dies)
-    assert zoo.run("node", "register", "--gpu-type", "rtx4090", "--memory", "24GB")[0] == 130
-    assert not (tmp_path / "home" / "node" / "operator.json").exists()
-    monkeypatch.setattr(Sender, "send_coin", send_coin)
-    told = register(zoo)
-    assert told["new"] is False
+    owner, name = (enrolment, "_write_config") if at == "register" else (Operators, at)
+    monkeypatch.setattr(owner, name, dies)
+    before = place.devnet.chain.registry.operator_count()
+    assert zoo.run("node", "register", *CARD)[0] == 130
+    monkeypatch.setattr(owner, name, step)
+    told = zoo.json("node", "register")
+    assert place.devnet.chain.registry.operator_count() == before + 1
+    assert (told["new"], told["stake"], told["collateral"]) == (False, str(100 * ZEN), str(500 * ZEN))
+    assert place.devnet.chain.coin(str(told["hot"])) == 10**18
     assert json.loads((tmp_path / "home" / "node" / "operator.json").read_text())["operator"] == told["operator"]
+
+
+def test_register__without_options_and_without_a_gpu__makes_a_node_that_may_bid_on_a_devnet(
+    zoo: Zoo, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zoo_compute.machine._SOURCES", ())
+    code, out, err = zoo.run("register", "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    assert (told["class"], told["collateral"], told["roles"]) == (
+        "consumer",
+        str(500 * ZEN),
+        ["provider", "aggregator"],
+    )
+    assert "the CPU serves, on a devnet only" in err
+    sent = next(line for line in err.splitlines() if line.startswith("to be sent"))
+    for part in (
+        "stake 100 ZEN",
+        "collateral 500 ZEN",
+        "1 coin",
+        told["owner"],
+        told["hot"],
+        place.devnet.network.contracts["registry"],
+    ):
+        assert part in sent
+    assert zoo.json("node", "status")["needs"] == [{"what": "the node does not run", "do": "zoo node start"}]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+ANSWERS = ("", "", "0.8", "200", "http://203.0.113.7:8600", "")  # class, memory, price, collateral, endpoint, listen
+
+
+def test_register__in_a_terminal__asks_for_what_it_cannot_know_and_sends_when_agreed(
+    production: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zoo = zoo_of(production, tmp_path, capsys, monkeypatch, zen=1_200 * ZEN)
+    card = Card("NVIDIA GeForce RTX 4090", 24, "nvidia", "cuda:0")
+    monkeypatch.setattr("zoo_compute.machine._SOURCES", (lambda: [card],))
+    before = production.devnet.chain.registry.operator_count()
+    monkeypatch.setattr("sys.stdin", Terminal("\n".join((*ANSWERS, "n")) + "\n"))
+    code, _, err = zoo.run("node", "register")
+    assert (code, production.devnet.chain.registry.operator_count()) == (130, before), "nothing is sent without a yes"
+    for asked in ("card: NVIDIA GeForce RTX 4090, 24 GB", "your cost", "which bids lock", "URL at which", "0.0.0.0"):
+        assert asked in err
+    assert "stake 1,000 ZEN and collateral 200 ZEN to the registry" in err
+
+    monkeypatch.setattr("sys.stdin", Terminal("\n".join((*ANSWERS, "")) + "\n"))
+    code, out, err = zoo.run("node", "register")
+    assert code == 0, err
+    assert "stake 1,000 ZEN, collateral 200 ZEN" in out
+    written = json.loads((tmp_path / "home" / "node" / "operator.json").read_text())
+    told = {key: written[key] for key in ("price", "endpoint", "gateway_host", "gateway_port")}
+    assert told == {
+        "price": "0.8", "endpoint": "http://203.0.113.7:8600", "gateway_host": "0.0.0.0", "gateway_port": 8600,
+    }  # fmt: skip
+
+
+def test_register__without_a_terminal_in_production__deposits_only_where_it_is_asked_to(
+    production: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zoo = zoo_of(production, tmp_path, capsys, monkeypatch, zen=1_500 * ZEN)
+    code, out, err = zoo.run("node", "register", *CARD)
+    assert code == 0, err
+    assert "no collateral yet, so it cannot bid: zoo node deposit 500" in out
+    assert "no --endpoint: others cannot fetch" in err
+    assert "gateway_host" not in json.loads((tmp_path / "home" / "node" / "operator.json").read_text())
+    assert zoo.json("node", "register", "--yes")["collateral"] == str(500 * ZEN)
+    told = [need["what"] for need in zoo.json("node", "status")["needs"]]
+    assert "no endpoint is announced, so nobody can fetch your results" in told
+
+
+def test_register__in_a_folder_of_another_network__is_refused(zoo: Zoo, place: Place, production: Place) -> None:
+    register(zoo)
+    network = ("--network", production.devnet.network_file)
+    told = zoo.refused("node", "register", *CARD, *network)
+    assert "pass --home FOLDER for an operator of another network" in told
+    needs = zoo.json("node", "status", *network)["needs"]
+    assert {"export ZOO_NETWORK=" + str(place.devnet.network_file)} & {need["do"] for need in needs}
+
+
+def test_start__on_a_chain_that_was_started_anew__is_refused_and_register_mends_it(
+    zoo: Zoo, place: Place, tmp_path: Path
+) -> None:
+    register(zoo)
+    path = tmp_path / "home" / "node" / "operator.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"operator": 4711}))
+    assert "this network has no operator 4711 | zoo node register" in zoo.refused("node", "start")
+    zoo.json("node", "register")
+    assert json.loads(path.read_text())["operator"] != 4711
+
+
+def test_register__without_the_money__says_how_much_is_missing_and_sends_nothing(zoo: Zoo, place: Place) -> None:
+    poor = ("--account", place.account("poor", zen=150 * ZEN))
+    before = place.devnet.chain.registry.operator_count()
+    told = zoo.refused("node", "register", *CARD, *poor)
+    assert "lacks 450 ZEN: the stake is 100 ZEN, the collateral 500 ZEN" in told
+    assert place.devnet.chain.registry.operator_count() == before
+    assert zoo.json("node", "register", *CARD, "--deposit", "20", *poor)["collateral"] == str(20 * ZEN)
+
+
+def test_register__in_a_folder_of_another_owner__is_refused(zoo: Zoo, place: Place) -> None:
+    number = register(zoo)["operator"]
+    told = zoo.refused("node", "register", *CARD, "--account", place.account("second"))
+    assert f"is operator {number}'s already" in told
+
+
+def test_what_is_missing__is_said_by_status_and_doctor_until_it_is_mended(
+    zoo: Zoo, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zoo_compute.checks.Examination._torch", lambda _: (None, "there"))
+    register(zoo)
+    need = {"what": "no collateral", "do": "zoo node deposit 500"}
+    assert need in zoo.json("node", "status")["needs"]
+    code, out, _ = zoo.run("doctor", "--json")
+    assert (code, json.loads(out)["needs"]) == (1, [need])
+    endpoint = next(check for check in json.loads(out)["checks"] if check["name"] == "endpoint")
+    assert endpoint["ok"], "the doctor lends the gateway that does not run yet"
+    zoo.json("node", "deposit", "500")
+    assert need not in zoo.json("node", "status")["needs"]
+    assert json.loads(zoo.run("doctor", "--json")[1])["needs"] == []
 
 
 def test_stake_and_collateral__move_to_the_wei(zoo: Zoo) -> None:
@@ -160,7 +312,7 @@ def test_declare__promises_hours_and_tells_the_keeper(zoo: Zoo, place: Place, tm
 
     assert load(tmp_path / "home" / "node").availability_hours == [8, 9, 10, 22]
     assert "no hour or span" in zoo.refused("node", "declare", "--hours", "24")
-    other = ("node", "register", "--gpu-type", "rtx4090", "--memory", "24GB", "--home", tmp_path / "other")
+    other = ("node", "register", *CARD, "--deposit", "0", "--home", tmp_path / "other")
     number = str(zoo.json(*other)["operator"])
     assert f"not {number}'s" in zoo.refused("node", "declare", "--operator", number, "--hours", "3")
     assert load(tmp_path / "home" / "node").availability_hours == [8, 9, 10, 22]

@@ -37,28 +37,20 @@ def place(tmp_path_factory: pytest.TempPathFactory):
         yield found
 
 
-def test_one_operator_trains_a_job__from_register_to_unstake(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+def test_register_and_start__are_enough_for_an_operator_to_train_a_job__until_it_unstakes(
+    zoo: Zoo, place: Place, tmp_path: Path
+) -> None:
     home = tmp_path / "node"
     account = ("--account", place.account("operator"))
-    operator = zoo.json("node", "register", "--gpu-type", "rtx4090", "--memory", "24GB", "--home", home, *account)[
-        "operator"
-    ]
-    zoo.json("node", "deposit", "500", "--home", home, *account)
-    path = home / "operator.json"
-    config = json.loads(path.read_text()) | {
-        "roles": ["provider", "aggregator"],
-        "price": "1.5",
-        "aggregator_price": "0.5",
-        "poll_s": 0.5,
-    }
-    path.write_text(json.dumps(config))
-    command = [sys.executable, "-m", "zoo_compute.cli.main", "node", "start", "--home", str(home), "--json"]
+    operator = zoo.json("register", "--home", home, *account)["operator"]
+    command = [sys.executable, "-m", "zoo_compute.cli.main", "start", "--home", str(home), "--json"]
     daemon = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert daemon.stdout is not None
         told = json.loads(daemon.stdout.readline())
         assert told["home"] == str(home)
         assert {"keeper", "worker-0", "spare-0"} <= set(told["processes"])
+        assert told["needs"] == [], "two commands are enough"
         (place.folder / "model.py").write_text(MODULE)
         job = place.config(model={"module": "model.py:build", "context": 16}, rounds=2, slots=2, quorum=1)
         code, out, err = zoo.run("train", job, "--data", place.text, "--max-budget", "10", "--json")

@@ -177,7 +177,7 @@ def test_node_register__refuses_a_gpu_before_asking_for_anything(zoo: Zoo) -> No
     assert "at least 40 GB" in err
     code, _, err = zoo.run("node", "register", "--gpu-type", "rtx409", "--memory", "24GB")
     assert "did you mean 'rtx4090'" in err
-    code, _, err = zoo.run("node", "register", "--memory", "24GB")
+    code, _, err = zoo.run("node", "register", "--gpu-type", "rtx4090", "--gpu-class", "consumer")
     assert code == 2
     assert "--gpu-type" in err
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from keepers.config import from_dict, load, save
+from keepers.daemon import commands
 from zoo_compute.amounts import ZEN, Token
+from zoo_compute.cli import main as cli
 from zoo_compute.errors import ConfigError
 
 GOOD = {"name": "alpha", "network": "network.json", "operator": 3}
@@ -96,3 +98,16 @@ def test_a_price_finer_than_its_token__needs_the_operator(tmp_path: Path):
 def test_a_wrong_price_in_a_token__is_refused_with_what_was_expected(prices, message, tmp_path: Path):
     with pytest.raises(ConfigError, match=message):
         from_dict({**GOOD, "prices": prices}, tmp_path)
+
+
+def test_the_gateway__listens_on_other_addresses_only_when_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZOO_HOME", str(tmp_path))
+    save(from_dict(GOOD, tmp_path / "node"))
+    assert load(tmp_path / "node").gateway_host == "127.0.0.1"
+    told = cli.run(["node", "configure", "--endpoint", "http://203.0.113.7:8600", "--gateway-port", "8600"])
+    assert (told, load(tmp_path / "node").gateway_host) == (0, "127.0.0.1")
+    assert cli.run(["node", "configure", "--gateway-host", "0.0.0.0"]) == 0
+    config = load(tmp_path / "node")
+    assert commands(config)["gateway"][-4:] == ["--host", "0.0.0.0", "--port", "8600"]

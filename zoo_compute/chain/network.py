@@ -69,6 +69,12 @@ class Network:
 
         return PRESETS[self.preset]
 
+    def is_same(self, other: Network) -> bool:
+        """Whether both files describe one deployment. Development chains have equal ids and addresses; presets tell them apart."""
+        return (self.chain_id, self.preset, self.contracts["registry"]) == (
+            other.chain_id, other.preset, other.contracts["registry"],
+        )  # fmt: skip
+
     def save(self, path: Path) -> None:
         """Write atomically: a reader sees the old file or the new one."""
         text = json.dumps({"version": VERSION, **asdict(self)}, indent=2) + "\n"

@@ -64,7 +64,7 @@ class Settings:
         """Of the hosted RPC or signer that the network file names: ZOO_API_KEY, never an option others can read."""
         return os.environ.get("ZOO_API_KEY") or None
 
-    def _hosted(self) -> bool:
+    def hosted(self) -> bool:
         """A hosted signer is used when the network file names one, a key is given, and no account is chosen."""
         chosen = self.account_name or os.environ.get("ZOO_ACCOUNT")
         return bool(self.api_key() and not chosen and self.network().signer)
@@ -76,7 +76,7 @@ class Settings:
         """The unlocked account; asks for its passphrase at most once."""
         from zoo_compute.chain import keystore
 
-        if "account" not in self._cache and self._hosted():
+        if "account" not in self._cache and self.hosted():
             from zoo_compute.chain.signer import RemoteSigner
 
             self._cache["account"] = RemoteSigner(self.network(), self.api_key())

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 )
 @pass_settings
 def doctor(settings: Settings, node: bool, location: str | None, home: Path | None) -> int:
-    """Check network, chain, account, store, clock and machine; say what to do about each thing that is missing."""
+    """Check network, chain, account, store, clock and machine; say what to do about each thing that is missing.
+
+    In an operator's folder also: stake, collateral, coin, and whether a peer can fetch a block from the announced endpoint.
+    """
     from zoo_compute.checks import Examination
 
     folder = home or places.home() / "node"
@@ -33,9 +36,10 @@ def doctor(settings: Settings, node: bool, location: str | None, home: Path | No
             click.echo(_line(check))
             if check.do and not check.ok:
                 click.echo(f"{'':>23}{check.do}")
-    missing = [check.name for check in checks if check.needed and not check.ok]
+    missing = list(dict.fromkeys(check.name for check in checks if check.needed and not check.ok))
     if settings.as_json:
-        settings.emit({"ok": not missing, "checks": [vars(check) for check in checks]})
+        needs = [{"what": check.found, "do": check.do} for check in checks if check.needed and not check.ok]
+        settings.emit({"ok": not missing, "checks": [vars(check) for check in checks], "needs": needs})
     else:
         click.echo(f"\nmissing: {', '.join(missing)}" if missing else "\nall that is needed is there")
     return 1 if missing else 0

@@ -22,6 +22,8 @@ from zoo_compute.cli import (
     node_admission,
     node_joining,
     node_money,
+    node_register,
+    node_status,
     plugins,
     quote,
     store,
@@ -58,7 +60,9 @@ for _command in (
     account.account, dataset.dataset, dispute.dispute, doctor.doctor, job.job, network.network, node.node, quote.quote, store.store, train.train, treasury.treasury,
 ):  # fmt: skip
     root.add_command(_command)
-for _command in (*node_money.COMMANDS, *node_joining.COMMANDS, *node_admission.COMMANDS):
+for _command in (
+    *node_register.COMMANDS, *node_status.COMMANDS, *node_money.COMMANDS, *node_joining.COMMANDS, *node_admission.COMMANDS,
+):  # fmt: skip
     node.node.add_command(_command)
 for _command in (*job_data.COMMANDS, *job_merge.COMMANDS, *dataset.JOB_COMMANDS):
     job.job.add_command(_command)

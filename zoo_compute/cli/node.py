@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoo_compute.amounts import Token, format_amount, format_seconds, parse_amount
+from zoo_compute.amounts import Token, format_amount, format_seconds
 from zoo_compute.cli.context import Group, Settings, pass_settings
 from zoo_compute.cli.operator_options import (
     folder_of,
@@ -19,7 +19,7 @@ from zoo_compute.cli.operator_options import (
     token_option,
 )
 from zoo_compute.cli.output import StatusLine, table
-from zoo_compute.gpu import TIERS, claimed, hours_told
+from zoo_compute.gpu import TIERS, hours_told
 from zoo_compute.spec.bits import slots_in
 from zoo_compute.spec.params import GPU_CLASSES
 
@@ -30,66 +30,6 @@ if TYPE_CHECKING:
 @click.group("node", cls=Group)
 def node() -> None:
     """Provide compute: register, stake, earn, withdraw."""
-
-
-@node.command()
-@click.option("--gpu-type", metavar="NAME", help="Such as rtx4090, a100, m2; decides the class.")
-@click.option(
-    "--gpu-class", metavar="CLASS", help="For a card that is not listed: consumer, professional, datacenter, apple."
-)
-@click.option("--memory", required=True, metavar="SIZE", help="Of the GPU, such as 24GB.")
-@click.option("--stake", metavar="ZEN", help="The network's least stake by default.")
-@click.option(
-    "--endpoint", default="", metavar="URL", help="Where this operator's store serves blocks; may be announced later."
-)
-@click.option("--hot", metavar="ADDRESS", help="An existing hot key; by default one is made in --home.")
-@click.option("--hot-coin", metavar="AMOUNT", help="Coin for gas to top the hot key up to. [1 on a devnet, else 0.02]")
-@home_option
-@pass_settings
-def register(
-    settings: Settings, gpu_type: str | None, gpu_class: str | None, memory: str, stake: str | None,
-    endpoint: str, hot: str | None, hot_coin: str | None, home: Path | None,
-) -> None:  # fmt: skip
-    """Register this machine as an operator. --account is the cold key: it owns the stake and receives the payments."""
-    if (gpu_type is None) == (gpu_class is None):
-        raise click.UsageError("give --gpu-type NAME, or --gpu-class CLASS for a card that is not listed")
-    found, vram_gb = claimed(gpu_type, gpu_class, memory)
-    amount = settings.network().params.min_stake if stake is None else parse_amount(stake, what="--stake")
-    coin = parse_amount(hot_coin or ("1" if settings.network().preset == "devnet" else "0.02"), what="--hot-coin")
-    settings.say(
-        f"class {found.name} (reward multiplier {found.multiplier_percent / 100:.1f}x once admitted), {vram_gb} GB"
-    )
-    endpoint = endpoint or _default_endpoint(settings, hot)
-    done = operators_of(settings).register(
-        folder_of(home), settings.network_path(), found, vram_gb, amount, endpoint,
-        hot=hot, hot_coin=coin, say=settings.say,
-    )  # fmt: skip
-    settings.emit(
-        {
-            "operator": done.operator, "owner": done.owner, "hot": done.hot, "gpu_class": found.id, "class": found.name,
-            "multiplier_percent": found.multiplier_percent, "vram_gb": vram_gb, "stake": str(done.stake),
-            "home": str(folder_of(home)), "new": done.new,
-        },
-        [
-            f"operator {done.operator}: class {found.name}, multiplier {found.multiplier_percent / 100:.1f}x once admitted, {vram_gb} GB, stake {format_amount(done.stake)}"
-            + ("" if done.new else " (was registered before)"),
-            f"owner {done.owner}, hot key {done.hot}, folder {folder_of(home)}",
-            "next: `zoo node deposit AMOUNT` (collateral behind the slots you bid for), then `zoo node start`",
-        ],
-    )  # fmt: skip
-
-
-def _default_endpoint(settings: Settings, hot: str | None) -> str:
-    """A free loopback address on a devnet, where all is one machine; elsewhere only the operator knows its own."""
-    import socket
-
-    if settings.network().preset != "devnet":
-        settings.say("no --endpoint: others cannot fetch this node's results until `zoo node announce URL`")
-    elif hot is None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return f"http://127.0.0.1:{probe.getsockname()[1]}"
-    return ""
 
 
 @node.command()

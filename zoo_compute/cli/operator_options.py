@@ -46,7 +46,5 @@ def number_of(settings: Settings, operators: Operators, operator: int | None, ho
     if len(found) == 1:
         return found[0]
     if not found:
-        raise UserError(
-            "this account has no operator", hint="register one: zoo node register --gpu-type rtx4090 --memory 24GB"
-        )
+        raise UserError("this account has no operator", hint="register one: zoo node register")
     raise UserError(f"this account owns several operators: {', '.join(map(str, found))}", hint="choose with --operator")

@@ -3,6 +3,8 @@
 GET, HEAD /ipfs/CID?format=raw   one block (or `Accept: application/vnd.ipld.raw`)
 GET, HEAD /pins/CID              {"cid": CID, "pinned": true or false}
 GET, HEAD /health                {"ok": true}
+GET /reach?endpoint=URL&cid=CID  {"endpoint": URL, "cid": CID, "served": true or false}: whether an announced endpoint serves
+                                 a small block, within the limits of probe.py
 
     python -m zoo_compute.store.gateway --root DIR [--host 127.0.0.1] [--port 8080]
 """
@@ -27,6 +29,7 @@ from zoo_compute.store.blockstore import BlockStore
 from zoo_compute.store.deadlines import TimedSocket
 from zoo_compute.store.errors import BadCid, ContentTampered, StoreError
 from zoo_compute.store.multiformats import Cid
+from zoo_compute.store.probe import Prober, ProbeRefused, is_loopback
 
 MAX_CONNECTIONS = 64
 REQUEST_S = 15.0  # for a client to send its request, and again to take the answer
@@ -73,6 +76,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
     def __init__(self, store: BlockStore, host: str, port: int) -> None:
         self.store = store
+        self.prober = Prober(store.root, local=is_loopback(host))
         self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
         self._open: set[socket.socket] = set()
         self._open_lock = threading.Lock()
@@ -154,26 +158,43 @@ class _Handler(BaseHTTPRequestHandler):
             return self._say(413, "requests here have no body")
         try:
             parts = urlsplit(self.path)
-            asked_format = parse_qs(parts.query, max_num_fields=8).get("format", [self.headers.get("Accept", "")])[0]
+            query = parse_qs(parts.query, max_num_fields=8)
         except ValueError as error:
             return self._say(400, f"not a request of ours: {error}")
         _, _, kind_and_rest = parts.path.partition("/")
         kind, _, rest = kind_and_rest.partition("/")
         if kind == "health" and not rest:
             return self._json({"ok": True})
+        if kind == "reach" and not rest:
+            return self._reach(query)
         if kind not in ("ipfs", "pins") or not rest:
-            return self._say(404, "expected /ipfs/CID?format=raw, /pins/CID or /health")
+            return self._say(404, "expected /ipfs/CID?format=raw, /pins/CID, /reach or /health")
         try:
             cid = Cid.parse(rest)
         except BadCid as error:
             return self._say(400, str(error))
         if kind == "pins":
             return self._json({"cid": cid.text, "pinned": self.server.store.is_pinned(cid.text)})
+        asked_format = query.get("format", [self.headers.get("Accept", "")])[0]
         if asked_format != "raw" and _RAW_TYPE not in asked_format:
             return self._say(406, f"only single blocks are served: ask with ?format=raw or Accept: {_RAW_TYPE}")
         return self._block(cid)
 
     do_HEAD = do_GET
+
+    def _reach(self, query: dict[str, list[str]]) -> None:
+        """The verdict about somebody's endpoint, and nothing of what it answered."""
+        if self.command != "GET" or not query.keys() >= {"endpoint", "cid"}:
+            return self._say(400, "expected GET /reach?endpoint=URL&cid=CID")
+        endpoint = query["endpoint"][0]
+        try:
+            cid = Cid.parse(query["cid"][0])
+            served = self.server.prober.serves(endpoint, cid)
+        except BadCid as error:
+            return self._say(400, str(error))
+        except ProbeRefused as refused:
+            return self._say(refused.status, str(refused))
+        return self._json({"endpoint": endpoint, "cid": cid.text, "served": served})
 
     def _block(self, cid: Cid) -> None:
         try:

@@ -1,0 +1,175 @@
+"""What an operator lacks before it can earn, and the command that mends it: one pure decision for `start`, `status` and `doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from zoo_compute.amounts import format_amount
+from zoo_compute.chain.views import OperatorView
+from zoo_compute.store.probe import is_loopback
+
+COLLATERAL = 500  # ZEN that a deposit is proposed with: some 25 slots of a job that pays up to 2 ZEN a slot-round
+WORK = ("provider", "aggregator")  # roles that bid
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What lies in the operator's folder. A price is empty where operator.json names none."""
+
+    operator: int = 0
+    roles: tuple[str, ...] = ("provider",)
+    price: str = ""
+    aggregator_price: str = ""
+    gateway_host: str = "127.0.0.1"
+    endpoint: str = ""
+    hot: str = ""  # address of the hot key; empty where its file is missing
+    network: str = ""  # the network file that operator.json names
+    draining: bool = False
+    running: bool = True
+    home: str = ""  # ` --home FOLDER` for every command, unless it is the usual folder
+
+    @property
+    def works(self) -> bool:
+        return any(role in WORK for role in self.roles)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the chain says. view is None where it has no such operator; hot_coin and least_coin are wei."""
+
+    preset: str
+    min_stake: int  # of the network file's preset
+    chain_min_stake: int  # of the contract
+    hot_coin: int
+    least_coin: int
+    view: OperatorView | None = None
+    other: str = ""  # another network that commands run here would use
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Whether others can fetch from the announced endpoint. peers: how many said so; 0: only this machine tried."""
+
+    served: bool
+    peers: int
+    endpoint: str
+
+    def __str__(self) -> str:
+        verb = "fetched" if self.served else "could not fetch"
+        if self.peers:
+            return f"{self.peers} peer{'s' * (self.peers > 1)} {verb} a block from {self.endpoint}"
+        return f"this machine {verb} a block from {self.endpoint}; no peer tried, so others may see it differently"
+
+
+@dataclass(frozen=True)
+class Need:
+    """One thing that is missing. stops: nothing useful can run before it is mended."""
+
+    what: str
+    do: str
+    stops: bool = False
+
+    def __str__(self) -> str:
+        return f"needs you: {self.what}: {self.do}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"what": self.what, "do": self.do}
+
+
+def needs_of(setup: Setup, facts: Facts | None, reach: Reach | None = None) -> list[Need]:
+    """All that is missing, what stops everything first. facts: None where the chain does not answer; reach: None if not tried."""
+    return [*_of_folder(setup), *_of_chain(setup, facts), *_of_endpoint(setup, facts, reach)]
+
+
+def _of_folder(setup: Setup) -> Iterator[Need]:
+    if not setup.hot:
+        yield Need("the hot key's file is missing", f"zoo node register{setup.home}", stops=True)
+    if not setup.running:
+        yield Need("the node does not run", f"zoo node start{setup.home}")
+    if setup.draining:
+        yield Need("the node is draining and takes no new work", f"zoo node drain --undo{setup.home}")
+    for role, price, option in (
+        ("provider", setup.price, "price"),
+        ("aggregator", setup.aggregator_price, "aggregator-price"),
+    ):
+        if role in setup.roles and not price:
+            yield Need(
+                f"no price for the role {role}, so the node asks 1 token",
+                f"zoo node configure --{option} 1{setup.home}",
+            )
+
+
+def _of_chain(setup: Setup, facts: Facts | None) -> Iterator[Need]:
+    if facts is None:
+        yield Need("no RPC of the network answers", f"check the connection, and `rpcs` in {setup.network}")
+        return
+    if facts.chain_min_stake != facts.min_stake:
+        yield Need(
+            f"the network file says preset {facts.preset}, and the contracts were deployed with other numbers",
+            f"get the network's own file: zoo node configure --network-file FILE{setup.home}",
+            stops=True,
+        )
+    if facts.other:
+        yield Need(
+            f"operator.json names another network than commands use here, which is {facts.other}",
+            f"export ZOO_NETWORK={setup.network}",
+        )
+    if not setup.works:
+        yield from _of_coin(setup, facts)
+        return
+    view = facts.view
+    if view is None:
+        yield Need(f"this network has no operator {setup.operator}", f"zoo node register{setup.home}", stops=True)
+    elif setup.hot and view.hot != setup.hot:
+        yield Need(
+            f"operator {setup.operator} signs with {view.hot}, and the hot key in this folder is {setup.hot}",
+            "start the folder that has its key, or zoo node register --home FOLDER",
+            stops=True,
+        )
+    else:
+        yield from _of_money(setup, facts, view)
+
+
+def _of_money(setup: Setup, facts: Facts, view: OperatorView) -> Iterator[Need]:
+    if view.exit_at:
+        yield Need(
+            "the stake is on its way out, so the node cannot bid", f"zoo node register --home FOLDER, or wait: zoo node unstake{setup.home}"
+        )  # fmt: skip
+    elif view.stake < facts.min_stake:
+        missing = format_amount(facts.min_stake - view.stake, "")
+        yield Need(
+            f"the stake of {format_amount(view.stake)} is below the least, {format_amount(facts.min_stake)}",
+            f"zoo node stake {missing.replace(',', '')}{setup.home}",
+        )
+    if not any(balance for balance, _ in view.collateral.values()):
+        yield Need("no collateral", f"zoo node deposit {COLLATERAL}{setup.home}")
+    yield from _of_coin(setup, facts)
+
+
+def _of_coin(setup: Setup, facts: Facts) -> Iterator[Need]:
+    if not setup.hot or facts.hot_coin >= max(1, facts.least_coin):
+        return
+    held = format_amount(facts.hot_coin, "", places=9) if facts.hot_coin else "no"
+    coin = "1" if facts.preset == "devnet" else "0.02"
+    mend = f"zoo node register --hot-coin {coin} --deposit 0{setup.home}" if setup.works else f"send it {coin}"
+    yield Need(f"{held} coin for gas on the hot key {setup.hot}", mend)
+
+
+def _of_endpoint(setup: Setup, facts: Facts | None, reach: Reach | None) -> Iterator[Need]:
+    if not setup.works:
+        return
+    if not setup.endpoint:
+        if facts is not None and facts.view is not None and not facts.view.endpoint:
+            yield Need(
+                "no endpoint is announced, so nobody can fetch your results",
+                f"zoo node configure --endpoint http://YOUR-ADDRESS:8600 --gateway-port 8600 --gateway-host 0.0.0.0{setup.home}",
+            )
+        return
+    if reach is None or reach.served:
+        return
+    local = is_loopback(setup.gateway_host) and not is_loopback(urlsplit(setup.endpoint).hostname or "")
+    listen = f"zoo node configure --gateway-host 0.0.0.0{setup.home}, then start again; and " if local else ""
+    yield Need(str(reach), f"{listen}open the endpoint's port to this machine, or announce another endpoint")
