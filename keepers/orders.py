@@ -17,7 +17,8 @@ class Me:
 
     capacity: slots I can train at once, less what other jobs of mine hold or bid for. other_s: seconds that their slots take
     on the same workers. longest_s: the longest job I bind my collateral for. hours: the periods of an epoch of `epoch_s` in which
-    I am there, a bitmap; 0: always.
+    I am there, a bitmap; 0: always. taken: by kind, another job whose bid of mine has the place that a bid in this one would take.
+    payment: the job's token where that is not ZEN.
     """
 
     operator: int
@@ -43,6 +44,13 @@ class Me:
     gpu_class: int = 1
     hours: int = 0
     epoch_s: int = 86_400
+    taken: Mapping[int, int] = field(default_factory=dict)
+    payment: str = ""
+
+    @property
+    def kinds(self) -> list[int]:
+        """The lots that I bid in."""
+        return [int(Kind.SLOTS)] * self.provides + [int(Kind.AGGREGATOR)] * self.aggregates
 
     def asks(self, kind: int) -> int:
         """My price in a lot."""
@@ -68,7 +76,7 @@ class Progress:
     """My own work on the job.
 
     slot_s: timed seconds of one slot-round (None: not timed). trained, given_up: slots of the open round. failed: the inputs could
-    not be fetched, are not what was committed to, or do not fit this machine. fetched: seats whose claims of the open turn are here.
+    not be fetched, are not what was committed to, or do not fit this machine; why: which of these. fetched: seats whose claims of the open turn are here.
     missing: by seat whose claim it is of; the aggregator's seat: of the checkpoint that the open turn's slots start from; NEWEST: of
     the one that a delayed job's aggregation and next turn do.
     carries: a slot's round goes on from what its last one left. advances: combining a turn's updates takes fewer bytes than the
@@ -86,6 +94,7 @@ class Progress:
     advances: bool = False
     here: frozenset[int] = frozenset()
     advanced: bool = False
+    why: str = ""
 
 
 @dataclass(frozen=True)

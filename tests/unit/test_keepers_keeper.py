@@ -53,6 +53,7 @@ def work_that_is_timed() -> Any:
 @pytest.fixture
 def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
     views: dict[int, Any] = {}
+    clock = {"now": 1_000}
     recorder = Recorder()
     operator = SimpleNamespace(
         operator=ME, now=1_000, eligible=True, owed={}, deposits={}, owner="0xO", hot="0xH", stake=1,
@@ -69,11 +70,14 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
     monkeypatch.setattr(keeper_module, "read_operator", lambda *_: operator)
     monkeypatch.setattr(keeper_module, "Operators", lambda *_: SimpleNamespace(claim_rewards=lambda *a, **k: 0))
     chain = SimpleNamespace(
-        head=lambda: SimpleNamespace(number=5),
+        clock=clock,
+        head=lambda: SimpleNamespace(number=5, timestamp=clock["now"]),
         tasks=SimpleNamespace(job_count=lambda block: len(views), withdraw=recorder.withdraw),
         params=SimpleNamespace(epoch_s=60, answer_s=3, move_s=10),
         w3=SimpleNamespace(eth=SimpleNamespace(get_block=lambda _: {"baseFeePerGas": 8 * 10**9})),
-        network=SimpleNamespace(first_block=1, storage=(), params=SimpleNamespace(ready_window_s=20)),
+        network=SimpleNamespace(
+            contracts={"zen": "0xT"}, first_block=1, storage=(), params=SimpleNamespace(ready_window_s=20)
+        ),
         auction=recorder,
         settlement=recorder,
         availability=recorder,
@@ -145,12 +149,44 @@ def test_a_refused_duty__does_not_keep_the_next_ones_from_being_done(setup):
     assert bids(recorder) == [(1, 4)]
 
 
-def test_an_open_job_that_can_never_be_mine__is_not_looked_at_again(setup):
+def test_an_open_job_that_can_never_be_mine__is_hardly_looked_at_again(setup):
     keeper, views, recorder, _ = setup
     views[1] = numbered(opening(1_000, lots={0: replace(LOT, max_reserve=79, reserve=79)}), 1)
     assert keeper.tick()["jobs"] == {1: "OPEN"}
-    assert keeper.tick()["jobs"] == {}
+    views[1] = ValueError("read again")
+    assert (keeper.tick()["trouble"], keeper.tick()["jobs"]) == ([], {1: "OPEN"})
+    keeper.chain.clock["now"] += 600
+    assert keeper.tick()["trouble"] != []
     assert recorder.sent == []
+
+
+def test_a_keeper_that_cannot_bid__says_why_once_a_job_and_goes_on_saying_it_in_its_status(
+    setup, caplog: pytest.LogCaptureFixture
+):
+    keeper, views, _, operator = setup
+    operator.free = lambda token: 0
+    views[1] = numbered(opening(1_000, lots={0: replace(LOT, lock=12 * 10**18)}), 1)
+    why = "collateral 0 ZEN free, 12 ZEN needed a slot; zoo node deposit 12"
+    for _ in range(3):
+        assert keeper.tick()["not_bidding"] == {1: why}
+        keeper.chain.clock["now"] += 5
+    assert caplog.text.count(f"job 1: cannot bid: {why}") == 1
+    operator.free = lambda token: 10**30
+    assert keeper.tick()["not_bidding"] == {}
+
+
+def test_a_standby_of_a_job_that_runs__does_not_bid_where_its_place_in_the_ring_is_taken(setup):
+    keeper, views, recorder, _ = setup
+    runs = awarded(1_001, seats={}, bids={(0, ME): replace(BID, won=0, first_slot=0)})
+    views |= {1: numbered(runs, 1), 257: numbered(opening(1_000), 257)}
+    keeper.chain.tasks.job_count = lambda block: 257
+    views |= {job: numbered(awarded(1_001, seats={}, bids={}, stakes={}), job) for job in range(2, 257)}
+    assert "the bid in job 1 has its place" in keeper.tick()["not_bidding"][257]
+    assert bids(recorder) == []
+    views[1] = numbered(replace(runs, bids={(0, ME): replace(BID, won=0, standby=False)}), 1)
+    keeper.chain.clock["now"] += 5
+    keeper.tick()
+    assert bids(recorder) == [(257, 4)]
 
 
 def test_payments__are_withdrawn_when_no_job_binds_money_of_mine(setup):

@@ -81,6 +81,15 @@ class Bid:
 
 
 @dataclass(frozen=True)
+class Attempt:
+    """One attempt of a job's auction, which both lots make together, from its events alone: what became of a bid later is not in it."""
+
+    reveal_end: int
+    reserves: Mapping[int, int]  # by kind
+    bids: Mapping[tuple[int, int], int]  # (kind, operator) -> units that were sealed, whether or not they were revealed
+
+
+@dataclass(frozen=True)
 class Run:
     """`Settlement.runs(job)`; all zero before the job is awarded."""
 
@@ -262,6 +271,7 @@ class JobView:
     demands: Sequence[Demand] = ()  # for claims' data, in the order they were made
     closed: bool = False  # what was left of the escrow is owed to the submitter
     bidders: frozenset[int] = frozenset()  # operators that opened a bid, whatever became of it
+    attempts: Sequence[Attempt] = ()  # of the auction: attempt n is the nth
 
     @property
     def over(self) -> bool:
