@@ -14,9 +14,10 @@ from tests.contract_kit import Offer, Operator, Play
 from zoo_compute.chain import snapshot
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import Bid, JobState, JobView, Lot
-from zoo_compute.spec.params import Terms
+from zoo_compute.spec.params import DEVNET, Terms
 
 TOLD = ("LotOpened", "BidSealed", "BidRevealed")
+ATTEMPT_S = DEVNET.bid_window_s + DEVNET.reveal_window_s
 ME = Me(
     0, provides=True, aggregates=False, price=900, aggregator_price=400, capacity=2, standby=True, free=0, turn_s=3,
     ready_window_s=20, move_s=10,
@@ -46,7 +47,9 @@ class Network:
         self.began = play.now
         self.events: list[Event] = []
         self._seen: JobView | None = None
-        self._note(play.kit.tasks)
+        self._free: dict[int, int] = {}  # by operator, its collateral that is not locked
+        self._sent_at = 0
+        self.note(play.kit.tasks)
 
     def node(
         self, name: str, *, deposit: int = 10**9, since: int = 0, until: int = 10**12, reveals: bool = True, **me: Any
@@ -71,7 +74,7 @@ class Network:
 
     @property
     def awarded(self) -> bool:
-        return bool(self.play.kit.tasks.jobs(self.job).state != JobState.OPEN)
+        return self.view().state == JobState.AWARDED
 
     def view(self) -> JobView:
         """The job as `snapshot.read_job` would read it; read again when something was sent."""
@@ -93,17 +96,21 @@ class Network:
             attempts=snapshot._attempts(self.events),
         )  # fmt: skip
 
-    def run(self, until: int, step: int = 1) -> None:
-        """Let every keeper look once every `step` seconds, until the job is awarded or the network's clock says `until`."""
+    def run(self, until: int) -> None:
+        """Let every keeper look once a second, seldom while nothing happens, until the job is awarded or the network's clock says `until`."""
         while not self.awarded and self.at < until:
             for node in self.nodes:
                 if node.since <= self.at < node.until and not self.awarded:
                     self._look(node)
-            self.play.to(self.play.now + step)
+            quiet = self.at - self._sent_at
+            step = 1 if quiet < 2 * ATTEMPT_S else quiet // 16
+            self.play.to(min(self.play.now + step, self.began + max(until, self.at + 1)))
 
     def _look(self, node: Node) -> None:
-        money = self.play.kit.registry.collateral(node.operator.id, self.play.token)
-        me = replace(node.me, free=money.balance - money.locked)
+        if node.operator.id not in self._free:
+            money = self.play.kit.registry.collateral(node.operator.id, self.play.token)
+            self._free[node.operator.id] = money.balance - money.locked
+        me = replace(node.me, free=self._free[node.operator.id])
         for duty in duties(self.view(), me, node.progress):
             try:
                 self._perform(node, duty)
@@ -124,7 +131,7 @@ class Network:
                 node.sent[function] += 1
             case _:
                 return
-        self._note(auction)
+        self.note(auction)
 
     def reopen(self, who: Any) -> bool:
         """Anyone's transaction; whether the contract took it."""
@@ -132,11 +139,12 @@ class Network:
             self.play.kit.auction.reopen(self.job, 0, sender=who)
         except boa.BoaError:
             return False
-        self._note(self.play.kit.auction)
+        self.note(self.play.kit.auction)
         return True
 
-    def _note(self, called: Any) -> None:
-        self._seen = None
+    def note(self, called: Any) -> None:
+        """Take in what a contract told, and read everything again."""
+        self._seen, self._free, self._sent_at = None, {}, self.at
         for entry in called.get_logs():
             name = type(entry).__name__
             if name in TOLD and entry._asdict().get("job") == self.job:
