@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from keepers.orders import Me
-from zoo_compute.chain.views import Attempt, JobView
+from zoo_compute.chain.attempts import Attempt
+from zoo_compute.chain.views import JobView
 from zoo_compute.spec.params import grown_reserve
 
 AT_ONCE = 3

@@ -12,6 +12,7 @@ from keepers.duties import duties
 from keepers.orders import Me, OpenBid, Progress, SealBid, Send
 from tests.contract_kit import Offer, Operator, Play
 from zoo_compute.chain import snapshot
+from zoo_compute.chain.attempts import attempts_of
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import Bid, JobState, JobView, Lot
 from zoo_compute.spec.params import DEVNET, Terms
@@ -93,7 +94,7 @@ class Network:
             lots={kind: snapshot._as(Lot, auction.lots(self.job, kind)._asdict()) for kind in (0, 1)},
             bids={key: bid for key, bid in bids.items() if bid.attempt}, seats={}, stakes={},
             checkpoint_roots={0: b"\2" * 32}, checkpoint_cids={}, commits=(), checkpoints=(),
-            attempts=snapshot._attempts(self.events),
+            attempts=attempts_of(self.events),
         )  # fmt: skip
 
     def run(self, until: int) -> None:

@@ -24,7 +24,8 @@ from tests.unit.test_keepers_duties import (
     sends,
     view,
 )
-from zoo_compute.chain.views import AGGREGATOR_SEAT, Attempt, LotPhase
+from zoo_compute.chain.attempts import Attempt
+from zoo_compute.chain.views import AGGREGATOR_SEAT, LotPhase
 
 
 def test_bidding__fetches_checks_and_times_the_job_before_it_binds_a_lock():

@@ -148,6 +148,17 @@ def test_bids_that_are_never_revealed__cost_those_that_seal_them_and_keep_nobody
     assert all(node.sent["bid"] <= AT_ONCE + 1 for node in honest)
 
 
+def test_bidders_that_could_fill_the_job_with_one_that_is_gone__do_not_bid_whenever_a_stranger_reopens(
+    network: Network, play: Any
+):
+    network.node("gone", reveals=False, until=DEVNET.bid_window_s)
+    honest = [*providers(network, 2), network.aggregator("aggregator")]
+    while network.attempt < 40:
+        network.run(until=network.at + ATTEMPT_S)
+        network.reopen(play.anyone)
+    assert all(node.sent["bid"] <= AT_ONCE + 8 for node in honest)
+
+
 def test_a_provider_whose_place_in_the_ring_has_a_dead_bid__frees_it_and_is_awarded_the_later_job(play: Any):
     first = Network(play, **AT_MAXIMUM, slots=6, quorum=4)
     nodes = [first.node(f"provider {index}") for index in range(3)]

@@ -7,13 +7,13 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from zoo_compute.chain import demands
+from zoo_compute.chain.attempts import attempts_of
 from zoo_compute.chain.connection import Chain, Head
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.history import History
 from zoo_compute.chain.reads import Read, read_all
 from zoo_compute.chain.views import (
     AGGREGATOR_SEAT,
-    Attempt,
     Bid,
     Checkpoint,
     ClaimState,
@@ -169,24 +169,9 @@ def _job_view(
         ],
         closed=any(event.name == "JobClosed" for event in events),
         bidders=frozenset(event.args["operator"] for event in events if event.name == "BidRevealed"),
-        attempts=_attempts(events),
+        attempts=attempts_of(events),
         **made,
     )
-
-
-def _attempts(events: Sequence[Event]) -> list[Attempt]:
-    """Every attempt of the auction: its reserves, its end, and who sealed how many units."""
-    attempts: list[Attempt] = []
-    for event in events:
-        args = event.args
-        if event.name == "LotOpened":
-            reserves = attempts.pop().reserves if len(attempts) == args["attempt"] else {}
-            attempts.append(Attempt(args["reveal_end"], {**reserves, args["kind"]: args["reserve"]}, {}))
-        elif event.name == "BidSealed":
-            newest = attempts[-1]
-            sealed = {**newest.bids, (args["kind"], args["operator"]): args["capacity"]}
-            attempts[-1] = replace(newest, bids=sealed)
-    return attempts
 
 
 def _claims(events: Sequence[Event]) -> tuple[list[Commit], list[Checkpoint]]:

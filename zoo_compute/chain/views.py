@@ -16,6 +16,7 @@ from zoo_compute.spec.state import JobState as JobState
 from zoo_compute.spec.state import Phase
 
 if TYPE_CHECKING:
+    from zoo_compute.chain.attempts import Attempt
     from zoo_compute.chain.demands import Demand
 
 LotPhase = Phase  # of `Auction.lots(job, kind).phase`; whether an open lot is bidding or revealing follows from its ends and `now`
@@ -78,15 +79,6 @@ class Bid:
     first_slot: int
     taken: int
     seal: bytes  # its upper 160 bits, then zeros; all zeros once revealed
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One attempt of a job's auction, which both lots make together, from its events alone: what became of a bid later is not in it."""
-
-    reveal_end: int
-    reserves: Mapping[int, int]  # by kind
-    bids: Mapping[tuple[int, int], int]  # (kind, operator) -> units that were sealed, whether or not they were revealed
 
 
 @dataclass(frozen=True)
