@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from keepers import waiting
 from keepers.obstacles import obstacle, offer
@@ -20,8 +21,10 @@ def while_open(view: JobView, me: Me, progress: Progress) -> Iterator[Duty]:
     for kind, lot in view.lots.items():
         bid = view.bids.get((kind, me.operator))
         if lot.bidding(view.now):
-            if kind in me.kinds:
-                yield from _bid(view, me, progress, kind)
+            for duty in _bid(view, me, progress, kind) if kind in me.kinds else ():
+                yield duty
+                if isinstance(duty, SealBid):  # what it locks is not there for the other lot
+                    me = replace(me, free=me.free - duty.capacity * lot.lock)
         elif lot.revealing(view.now):
             if bid is not None and bid.attempt == lot.attempt and not bid.revealed:
                 yield OpenBid(kind, lot.attempt, bid.capacity, me.asks(kind))

@@ -84,11 +84,22 @@ def _obstacles(view: JobView, me: Me, progress: Progress, kind: int) -> Iterator
         each = " a slot" if kind == Kind.SLOTS else ""
         deposit = exact(least * lot.lock - free(view, me)) + (f" --token {me.payment}" if me.payment else "")
         yield f"collateral {format_amount(free(view, me))} free, {format_amount(lot.lock)} needed{each}; zoo node deposit {deposit}"
-    if kind == Kind.SLOTS and me.capacity < least:
-        yield f"a bid offers at least {least} slots, and this node has {max(0, me.capacity)} free"
-    elif offer(view, me, progress, kind) < least:
-        allowed = format_seconds(view.terms.slot_s)
-        yield f"a slot takes {format_seconds(round(progress.slot_s or 0, 1))} here, and the job allows {allowed} for all of a node's slots"
+    if kind == Kind.SLOTS:
+        yield from _too_slow_or_busy(view, me, progress.slot_s, least)
+
+
+def _too_slow_or_busy(view: JobView, me: Me, slot_s: float | None, least: int) -> Iterator[str]:
+    if me.capacity <= 0:
+        yield "all slots of this node are in other jobs"
+    elif me.capacity < least:
+        yield f"a bid offers at least {least} slots, and this node has {me.capacity} free; capacity in operator.json"
+    if slot_s is None:
+        return
+    takes = f"a slot takes {format_seconds(round(slot_s, 1))} here"
+    if not defensible(view, me, slot_s):
+        yield f"{takes}, too long to do again in a dispute: the job's reexecute_s is {view.terms.reexecute_s}"
+    elif _fitting(view, me, slot_s) < least:
+        yield f"{takes} beside other jobs, too long for the job's slot_s of {view.terms.slot_s}"
 
 
 def longest_s(view: JobView) -> int:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from keepers.duties import duties
-from keepers.obstacles import RECOVERY_S
+from keepers.obstacles import RECOVERY_S, not_bidding
 from keepers.orders import Me, OpenBid, Prepare, Progress, SealBid, Send
 from tests.unit.test_keepers_duties import (
     BID,
@@ -209,3 +209,50 @@ def test_a_bid_smaller_than_the_lot_takes__is_not_sent():
     lots = {0: replace(LOT, units=257)}
     assert duties(opening(1_000, lots=lots), ME_PROVIDER, TIMED) == []
     assert duties(opening(1_000, lots={0: replace(LOT, units=256)}), ME_PROVIDER, TIMED) == [SealBid(0, 1, 4, 80)]
+
+
+@pytest.mark.parametrize(
+    ("me", "progress", "why"),
+    [
+        ({"free": 9}, TIMED, "collateral 9 wei free, 10 wei needed a slot; zoo node deposit 0.000000000000000001"),
+        (
+            {"free": 9, "payment": "0xA"},
+            TIMED,
+            "collateral 9 wei free, 10 wei needed a slot; zoo node deposit 0.000000000000000001 --token 0xA",
+        ),
+        ({"price": 121}, TIMED, "the price is 121 wei a slot-round, and the job pays 120 wei at most"),
+        ({"longest_s": 399}, TIMED, "the job may take 6 min 40 s, and longest_job_days allows 6 min 39 s"),
+        ({"capacity": 0}, TIMED, "all slots of this node are in other jobs"),
+        ({"taken": {0: 257}}, TIMED, "the bid in job 257 has its place on chain, and keeps it until that job is over"),
+        ({}, Progress(failed=True, why="no CUDA"), "its files cannot be used here: no CUDA"),
+        ({}, Progress(slot_s=35), "a slot takes 35 s here beside other jobs, too long for the job's slot_s of 40"),
+        (
+            {},
+            Progress(slot_s=99),
+            "a slot takes 1 min 39 s here, too long to do again in a dispute: the job's reexecute_s is 40",
+        ),
+        ({}, TIMED, ""),
+        ({"price": 110}, TIMED, ""),
+    ],
+)
+def test_what_keeps_an_operator_from_bidding__is_told_in_words_and_agrees_with_its_duties(
+    me: dict, progress: Progress, why: str
+):
+    one = replace(ME_PROVIDER, **me)
+    job = opening(1_000)
+    assert not_bidding(job, one, progress) == why
+    bids = any(isinstance(duty, SealBid) for duty in duties(job, one, progress))
+    assert bids == (not why and one.price <= 100)
+
+
+def test_an_operator_of_two_roles__is_told_which_of_them_cannot_bid():
+    both = replace(ME_PROVIDER, aggregates=True, aggregator_price=130)
+    told = "as aggregator: the price is 130 wei an aggregation, and the job pays 120 wei at most"
+    assert not_bidding(opening(1_000), both, TIMED) == told
+
+
+def test_collateral_for_one_lot__is_not_bid_in_both():
+    both = replace(ME_PROVIDER, aggregates=True, free=45)
+    lots = {0: LOT, 1: replace(LOT, units=1)}
+    assert duties(opening(1_000, lots=lots), both, TIMED) == [SealBid(0, 1, 4, 80)]
+    assert len(duties(opening(1_000, lots=lots), replace(both, free=50), TIMED)) == 2
