@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
+from dataclasses import replace
 
+from keepers import waiting
+from keepers.obstacles import obstacle, offer
 from keepers.orders import Duty, Me, OpenBid, Prepare, Progress, SealBid, Send
-from zoo_compute.chain.views import AGGREGATOR_SEAT, JobView, Kind, LotPhase
-from zoo_compute.spec.params import MAX_CHALLENGERS
+from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind, LotPhase
 from zoo_compute.spec.pricing import RevealedBid, order_bids
-from zoo_compute.spec.schedule import Work, Worker, periods, suits
 
-RECOVERY_S = 6  # in every estimate: a worker killed in the middle is back, and the commitment is mined
 BATCH = 64  # most elements of a contract's list argument
-ATTEMPTS = 6  # of an auction, before I take it that a lot will never fill
 
 
 def while_open(view: JobView, me: Me, progress: Progress) -> Iterator[Duty]:
+    if has_failed(view):
+        yield from _after_failure(view, me, progress)
+        return
     for kind, lot in view.lots.items():
         bid = view.bids.get((kind, me.operator))
         if lot.bidding(view.now):
-            if wants(view, me, kind):
-                yield from _bid(view, me, progress, kind)
+            for duty in _bid(view, me, progress, kind) if kind in me.kinds else ():
+                yield duty
+                if isinstance(duty, SealBid):  # what it locks is not there for the other lot
+                    me = replace(me, free=me.free - duty.capacity * lot.lock)
         elif lot.revealing(view.now):
             if bid is not None and bid.attempt == lot.attempt and not bid.revealed:
                 yield OpenBid(kind, lot.attempt, bid.capacity, me.asks(kind))
@@ -29,78 +32,67 @@ def while_open(view: JobView, me: Me, progress: Progress) -> Iterator[Duty]:
             yield from _settle_lot(view, me, kind)
 
 
-def wants(view: JobView, me: Me, kind: int) -> bool:
-    """Whether I would ever bid in this lot: my role, my class, my price, and a job that ends within my patience."""
-    lot = view.lots[kind]
-    role = me.provides and _is_for_me(view, me) if kind == Kind.SLOTS else me.aggregates
-    return role and me.asks(kind) <= lot.max_reserve and longest_s(view) <= me.longest_s and lot.attempt <= ATTEMPTS
+def dead_bids(view: JobView, me: Me) -> Iterator[Duty]:
+    """End my bids that can win nothing any more: what is locked for them comes free, and their place in the ring."""
+    for (kind, operator), bid in view.bids.items():
+        lot = view.lots[kind]
+        stale = bid.attempt < lot.attempt or view.state == JobState.CANCELLED
+        unrevealed = not bid.revealed and view.now >= lot.reveal_end
+        if operator == me.operator and (stale or unrevealed):
+            yield Send("auction", "reclaim", (view.job, kind, operator))
+        elif operator == me.operator and view.closed:
+            yield Send("auction", "retire", (view.job, kind, operator))
 
 
-def longest_s(view: JobView) -> int:
-    """Seconds that the job's rounds take at most, unless seats are lost."""
-    return view.terms.rounds * (2 * view.terms.slot_s + view.terms.aggregate_s)
+def has_failed(view: JobView) -> bool:
+    """Whether the attempt is over and a lot has too few bids: both are then re-opened, or wait."""
+    lots = view.lots.values()
+    over = all(lot.phase == LotPhase.OPEN and view.now >= lot.reveal_end for lot in lots)
+    return over and not all(lot.enough_bids for lot in lots)
 
 
-def _is_for_me(view: JobView, me: Me, hours: int = 0) -> bool:
-    """Whether the job is no more than my class is for, and I am there in all these hours. What a step needs of memory,
-    preparing it shows."""
-    terms = view.terms
-    work = Work(
-        terms.slots, inner_steps=1, slot_s=terms.slot_s, update_bytes=0, vram_gb=0, flops=terms.flops, hours=hours
+def _after_failure(view: JobView, me: Me, progress: Progress) -> Iterator[Duty]:
+    """Re-open what failed, where I would bid in it now, or where my collateral is bound in it.
+
+    Both lots must be full to be cleared; re-opening is also what frees a bid of mine from a job that never fills.
+    """
+    able = [kind for kind in me.kinds if obstacle(view, me, progress, kind) is None]
+    if able and progress.slot_s is None:
+        yield Prepare()
+        able = []
+    wants = any(waiting.reopens(view, me, kind, offer(view, me, progress, kind)) for kind in able)
+    bound = any(
+        bid.attempt == view.lots[k].attempt and bid.revealed for (k, op), bid in view.bids.items() if op == me.operator
     )
-    return suits(work, Worker(0, me.operator, me.gpu_class, vram_gb=0, step_us=1, kbps=1, hours=me.hours))
+    short, lot = next((kind, lot) for kind, lot in view.lots.items() if not lot.enough_bids)
+    if (wants or bound) and view.now >= lot.reveal_end + turn_of(view, me, lot.attempt):
+        yield Send("auction", "reopen", (view.job, short))
 
 
 def _bid(view: JobView, me: Me, progress: Progress, kind: int) -> Iterator[Duty]:
     """Bid for what I have fetched, checked and timed: a job that cannot be run never gets hold of my lock."""
     lot, price = view.lots[kind], me.asks(kind)
     bid = view.bids.get((kind, me.operator))
-    room = me.capacity if kind == Kind.SLOTS else 1
-    room = min(room, lot.units, me.free // lot.lock if lot.lock else room)
-    if me.drained or room <= 0 or price > lot.reserve or (bid is not None and bid.attempt == lot.attempt):
+    if price > lot.reserve or (bid is not None and bid.attempt == lot.attempt):
         return
-    if kind == Kind.SLOTS and not _is_for_me(view, me, periods(view.now, longest_s(view), me.epoch_s)):
+    if obstacle(view, me, progress, kind) is not None:
         return
     if progress.slot_s is None:
-        if not progress.failed:
-            yield Prepare()
+        yield Prepare()
         return
-    capacity = min(room, _fitting(view, me, progress.slot_s)) if kind == Kind.SLOTS else room
-    if capacity > 0:
-        if bid is not None and bid.attempt:
-            yield Send("auction", "reclaim", (view.job, kind, me.operator))
-        yield SealBid(kind, lot.attempt, capacity, price)
-
-
-def _fitting(view: JobView, me: Me, slot_s: float) -> int:
-    """How many slots of the job my workers can train in its slot time, beside my other jobs."""
-    if not defensible(view, me, slot_s):
-        return 0
-    room_s = view.terms.slot_s - RECOVERY_S - me.other_s
-    return sum(max(0, math.floor(room_s / (slot_s * pace))) for pace in me.paces)
-
-
-def defensible(view: JobView, me: Me, slot_s: float) -> bool:
-    """Whether I can do a slot-round again within the clock of a dispute game, even where a claim has all the games it can have."""
-    return slot_s <= view.terms.reexecute_s + me.move_s // MAX_CHALLENGERS + 2 * RECOVERY_S
+    units = offer(view, me, progress, kind)
+    if waiting.bids(view, me, kind, units):
+        yield SealBid(kind, lot.attempt, units, price)
 
 
 def _settle_lot(view: JobView, me: Me, kind: int) -> Iterator[Duty]:
-    """After the reveal phase: clear in order and award, or re-open what cannot be sold.
-
-    Both lots must be full to be cleared; re-opening is also what frees a standing bid of mine from a job that never fills.
-    """
+    """After the reveal phase: clear in order and award."""
     lot = view.lots[kind]
     revealed = {
         operator: bid
         for (k, operator), bid in view.bids.items()
         if k == kind and bid.attempt == lot.attempt and bid.revealed
     }
-    if lot.phase == LotPhase.OPEN and not all(other.enough_bids for other in view.lots.values()):
-        bound = any((k, me.operator) in view.bids for k in view.lots)
-        if not lot.enough_bids and (bound or wants(view, me, kind)):
-            yield Send("auction", "reopen", (view.job, kind))
-        return
     bids = [RevealedBid(operator, b.price, b.discount_bps, b.capacity) for operator, b in revealed.items()]
     ordered = order_bids(bids)
     order = [bid.operator for bid in ordered]

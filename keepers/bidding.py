@@ -1,4 +1,4 @@
-"""What a bid asks, and its seal. The salt follows from the operator's key, so that a keeper that lost everything else can still reveal."""
+"""The token of a bid, and its seal. The salt follows from the operator's key, so that a keeper that lost everything else can still reveal."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
 from keepers.config import OperatorConfig
+from zoo_compute.amounts import Token
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.tokens import token_at
-from zoo_compute.chain.views import Kind
 
 
-def asked(config: OperatorConfig, chain: Chain, address: str) -> tuple[int | None, int | None]:
-    """What the operator asks a slot-round and an aggregation in a token; None where operator.json has no price in it.
+def priced_token(config: OperatorConfig, chain: Chain, address: str) -> Token | None:
+    """The token at an address; None where operator.json has no price in it.
 
     A token without a price is not even looked at: anyone's could answer anything.
     """
     if address != chain.network.contracts["zen"] and address not in config.priced:
-        return None, None
-    token = token_at(chain, address)
-    return config.price_in(token, Kind.SLOTS), config.price_in(token, Kind.AGGREGATOR)
+        return None
+    return token_at(chain, address)
 
 
 class Sealer:

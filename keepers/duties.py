@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from keepers import asking
-from keepers.auctioning import BATCH, RECOVERY_S, defensible, turn_of, while_open
+from keepers.auctioning import BATCH, dead_bids, turn_of, while_open
+from keepers.obstacles import RECOVERY_S, defensible
 from keepers.orders import (
     Aggregate,
     CommitTrained,
@@ -46,7 +47,7 @@ PAID_WITHIN_S = 86_400  # a claim that can be paid waits no longer for others to
 
 def duties(view: JobView, me: Me, progress: Progress) -> list[Duty]:
     """Everything I should do for the job as of the snapshot's block, in order."""
-    found: list[Duty] = list(asking.ends(view, me, turn_of(view, me, 0)))
+    found: list[Duty] = [*asking.ends(view, me, turn_of(view, me, 0)), *dead_bids(view, me)]
     if view.state == JobState.OPEN:
         found += while_open(view, me, progress)
     elif view.run is not None and view.state == JobState.AWARDED:
@@ -227,21 +228,13 @@ def _replace_aggregator(view: JobView, run: Run, me: Me) -> Iterator[Duty]:
 
 
 def _closing(view: JobView, me: Me) -> Iterator[Duty]:
-    """Finalise what is due (my own first; others' when they are late), release my lock, end my dead bids."""
+    """Finalise what is due (my own first; others' when they are late), release my lock."""
     mine = [claim for claim in view.payable if claim.operator == me.operator]
     left = [claim for claim in view.payable if claim.operator != me.operator and _left_lying(view, me, claim)]
     yield from _finalise(view, [*(mine if _worth_paying(view, mine, me) else ()), *left])
     standing = view.stakes.get(me.operator)
     if standing is not None and _releasable(view, standing):
         yield Send("settlement", "release", (view.job, me.operator))
-    for (kind, operator), bid in view.bids.items():
-        lot = view.lots[kind]
-        stale = bid.attempt < lot.attempt or view.state == JobState.CANCELLED
-        unrevealed = not bid.revealed and view.now >= lot.reveal_end
-        if operator == me.operator and (stale or unrevealed):
-            yield Send("auction", "reclaim", (view.job, kind, operator))
-        elif operator == me.operator and view.closed:  # frees its place in the ring for a later job
-            yield Send("auction", "retire", (view.job, kind, operator))
 
 
 def _finalise(view: JobView, claims: Sequence[Commit | Checkpoint]) -> Iterator[Duty]:

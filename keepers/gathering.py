@@ -28,8 +28,7 @@ def progress_of(work: WorkQueue, view: JobView, operator: int) -> Progress:
     prepared = work.status(prepare_name(view))
     slot_s = float(prepared.result["slot_s"]) if prepared.result else None
     if prepared.state == "failed":
-        log.warning("job %d is not for this operator: %s", view.job, prepared.error)
-        return Progress(failed=True)
+        return Progress(failed=True, why=prepared.error or "")
     if view.run is None or view.state != JobState.RUNNING:
         return Progress(slot_s)
     aggregates, combined = view.run.aggregator == operator, work.status(aggregate_name(view))

@@ -18,13 +18,13 @@ from eth_utils.crypto import keccak
 
 from keepers import deposits
 from keepers.advancing import Ahead
-from keepers.auctioning import wants
-from keepers.bidding import Sealer, asked
+from keepers.bidding import Sealer, priced_token
 from keepers.challenging import Mismatches
 from keepers.config import OperatorConfig
 from keepers.disputing import Disputing
 from keepers.duties import duties, trained_s
 from keepers.gathering import bundle_to_fetch, bundles_fetched, progress_of, trained, training
+from keepers.opened import OpenJobs, places_taken
 from keepers.orders import (
     Advance,
     Aggregate,
@@ -93,6 +93,8 @@ class Keeper:
         shown = partial(shown_result, chain)
         self._verifier = Verifier(config, self._ask, secret, shown) if "verifier" in config.roles else None
         self._finished: set[int] = set()
+        self._open_jobs = OpenJobs()
+        self._views: list[JobView] = []  # of this tick
         self._engagements: dict[int, int] = {}  # job -> slots that it holds of mine, or that I bid for
         self._locked_now = 0  # collateral bound since the snapshot of this tick
         self._slot_seconds: dict[int, float] = {}  # job -> timed seconds of one of its slot-rounds
@@ -112,16 +114,18 @@ class Keeper:
         block = head.number
         mine, monies = self.config.operator, (self.chain.network.contracts["zen"], *self.config.priced)
         operator = read_operator(self.chain, mine, block, monies) if mine else None
-        status: dict[str, Any] = {"block": block, "jobs": {}, "trouble": []}
-        views: list[JobView] = []
+        status: dict[str, Any] = {"block": block, "jobs": {}, "trouble": [], "not_bidding": self._open_jobs.why}
+        self._views = []
         for job in range(1, self.chain.tasks.job_count(block=block) + 1):
-            if job not in self._finished:
+            if self._open_jobs.rests(job, head.timestamp):
+                status["jobs"][job] = JobState.OPEN.name
+            elif job not in self._finished:
                 with self._contained(f"job {job}", status):
-                    views.append(read_job(self.chain, job, head))
+                    self._views.append(read_job(self.chain, job, head))
         # What I am bound to in all jobs is known before anything is decided in one of them.
-        self._engagements = {v.job: _engaged_slots(v, self.config.operator) for v in views}
+        self._engagements = {v.job: _engaged_slots(v, self.config.operator) for v in self._views}
         self._locked_now = 0
-        for view in views:
+        for view in self._views:
             status["jobs"][view.job] = JobState(view.state).name
             with self._contained(f"job {view.job}", status):
                 self._bound[view.job] = self._serve(view, operator)
@@ -198,7 +202,9 @@ class Keeper:
                 self._finished.add(view.job)
             return False
         me = self._me(view, operator)
-        found = duties(view, me, self._progress(view, operator.operator))
+        progress = self._progress(view, operator.operator)
+        found = duties(view, me, progress)
+        self._open_jobs.note(view, me, progress, found)
         needs: NeedsOperator | None = None
         for duty in found:
             try:
@@ -209,8 +215,6 @@ class Keeper:
             raise needs
         standing = view.stakes.get(me.operator)
         bound = standing is not None and standing.lots > 0
-        if not found and not bound and self._is_of_no_interest(view, me):
-            self._finished.add(view.job)
         if (
             view.settled
             and self._keeps_result(view, operator.operator)
@@ -228,14 +232,10 @@ class Keeper:
             return True
         return self._ask("work.keep", keep_name(view), keep_request(view)).state in ("done", "failed")
 
-    def _is_of_no_interest(self, view: JobView, me: Me) -> bool:
-        """An open job in which I have no bid and shall never make one: nothing about it can become my duty."""
-        mine = any(operator == me.operator for _, operator in view.bids)
-        return view.state == JobState.OPEN and not mine and not any(wants(view, me, kind) for kind in view.lots)
-
     def _me(self, view: JobView, operator: OperatorView) -> Me:
         config = self.config
-        price, aggregator_price = asked(config, self.chain, view.token)
+        token = priced_token(config, self.chain, view.token)
+        price, aggregator_price = (config.price_in(token, kind) if token else None for kind in Kind)
         return Me(
             operator=operator.operator,
             provides="provider" in config.roles and price is not None,
@@ -256,6 +256,8 @@ class Keeper:
             move_s=self.chain.params.move_s,
             demand_after_s=config.demand_after_s,
             gpu_class=operator.gpu_class,
+            taken=places_taken(view, self._views, operator.operator),
+            token=token,
             hours=sum(1 << hour for hour in set(config.availability_hours)),
             epoch_s=self.chain.params.epoch_s,
         )

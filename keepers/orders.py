@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from zoo_compute.amounts import ZEN, Token
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Claim, Kind
 
 # No seat: of a delayed job the newest checkpoint, which the open turn's slots do not start from.
@@ -17,7 +18,8 @@ class Me:
 
     capacity: slots I can train at once, less what other jobs of mine hold or bid for. other_s: seconds that their slots take
     on the same workers. longest_s: the longest job I bind my collateral for. hours: the periods of an epoch of `epoch_s` in which
-    I am there, a bitmap; 0: always.
+    I am there, a bitmap; 0: always. taken: by kind, another job whose bid of mine has the place that a bid in this one would take.
+    token: that the job pays in; None where I ask no price in it.
     """
 
     operator: int
@@ -43,6 +45,13 @@ class Me:
     gpu_class: int = 1
     hours: int = 0
     epoch_s: int = 86_400
+    taken: Mapping[int, int] = field(default_factory=dict)
+    token: Token | None = ZEN
+
+    @property
+    def kinds(self) -> list[int]:
+        """The lots that I bid in."""
+        return [int(Kind.SLOTS)] * self.provides + [int(Kind.AGGREGATOR)] * self.aggregates
 
     def asks(self, kind: int) -> int:
         """My price in a lot."""
@@ -68,7 +77,7 @@ class Progress:
     """My own work on the job.
 
     slot_s: timed seconds of one slot-round (None: not timed). trained, given_up: slots of the open round. failed: the inputs could
-    not be fetched, are not what was committed to, or do not fit this machine. fetched: seats whose claims of the open turn are here.
+    not be fetched, are not what was committed to, or do not fit this machine; why: which of these. fetched: seats whose claims of the open turn are here.
     missing: by seat whose claim it is of; the aggregator's seat: of the checkpoint that the open turn's slots start from; NEWEST: of
     the one that a delayed job's aggregation and next turn do.
     carries: a slot's round goes on from what its last one left. advances: combining a turn's updates takes fewer bytes than the
@@ -86,6 +95,7 @@ class Progress:
     advances: bool = False
     here: frozenset[int] = frozenset()
     advanced: bool = False
+    why: str = ""
 
 
 @dataclass(frozen=True)

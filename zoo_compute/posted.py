@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from repops import encoding
+from repops.graph import BadProgram
+from repops.profile import profile
 from zoo_compute.chain.history import History
 from zoo_compute.chain.sender import Receipt
 from zoo_compute.chain.snapshot import read_job
@@ -17,7 +20,9 @@ from zoo_compute.chain.views import JobState, JobView
 from zoo_compute.errors import Retryable, UserError
 from zoo_compute.ledger import Account, job_account
 from zoo_compute.manifest import Manifest
+from zoo_compute.memory import needed_bytes
 from zoo_compute.progress import LossReader, Progress, progress_of
+from zoo_compute.shortfall import Offer, missing, offers
 from zoo_compute.store import StoreError, confirmations, raw_cid
 
 if TYPE_CHECKING:
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
 
 DEFAULT_POLL_S = 2.0
 LOOK_TIMEOUT_S = 10.0  # for a small file that a look needs
+OFFERS_KEPT_S = 30  # of the chain's time
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,8 @@ class Job:
         self._client = client
         self._losses = LossReader(client.store)
         self._history = History(client.chain, job=number)
+        self._offers: tuple[int, Sequence[Offer]] = (0, ())  # the chain's time, and what operators offered then
+        self._memory: int | None = None
 
     def __repr__(self) -> str:
         return f"Job({self.id})"
@@ -65,7 +73,30 @@ class Job:
         account = self._account(view)
         spent = account.paid + account.fee
         losses, token = self._losses.losses(view), token_at(self._client.chain, view.token)
-        return progress_of(view, spent=spent, due=account.committed, losses=losses, token=token)
+        return progress_of(
+            view, spent=spent, due=account.committed, losses=losses, token=token, missing=self._missing(view)
+        )
+
+    def _missing(self, view: JobView) -> list[str]:
+        """What keeps an open job from being awarded. Operators are read seldom, the job's program once."""
+        if view.state != JobState.OPEN:
+            return []
+        at, found = self._offers
+        if view.now >= at + OFFERS_KEPT_S:
+            self._offers = view.now, (found := offers(self._client.chain, view.token, view.block))
+        if self._memory is None:
+            self._memory = self._step_bytes(view)
+        return missing(view, found, self._memory or None)
+
+    def _step_bytes(self, view: JobView) -> int:
+        """Memory of one step; 0 where the job's files cannot be had here."""
+        try:
+            program = self._manifest(view).program
+            data = self._client.store.read(program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=LOOK_TIMEOUT_S)
+            step = profile(encoding.decode(data))
+        except (StoreError, UserError, BadProgram):
+            return 0
+        return needed_bytes(step)
 
     def holders(self) -> list[int]:
         """Operators whose stores hold the job's program, data and weights: with some, the submitter may stop serving them."""

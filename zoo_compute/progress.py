@@ -11,6 +11,7 @@ from zoo_compute.amounts import ZEN, Token, format_seconds
 from zoo_compute.chain.views import ClaimState, JobState, JobView, LotPhase
 from zoo_compute.errors import ZooError
 from zoo_compute.records import MAX_BUNDLE_BYTES, BadRecord, Bundle
+from zoo_compute.spec.params import grown_reserve
 from zoo_compute.store.cid import raw_cid
 from zoo_compute.store.errors import StoreError
 
@@ -46,6 +47,8 @@ class Progress:
     rollbacks: int
     closed: bool  # every claim is final, and the rest of the escrow is owed to the submitter
     waiting_for: str
+    missing: tuple[str, ...]  # what keeps an open job from being awarded: sentences
+    failed_attempts: int  # of the auction, in which a lot found too few bids
     block: int
     now: int
     token: Token = ZEN
@@ -77,11 +80,20 @@ class Progress:
             self.convictions,
             self.rollbacks,
             phase,
+            self.missing,
         )
 
     def to_dict(self) -> dict[str, Any]:
         """For scripts: amounts as decimal strings in wei."""
         return {**asdict(self), "spent": str(self.spent), "due": str(self.due), "escrow": str(self.escrow)}
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """What to tell the submitter of a job that may wait for long."""
+        if not self.missing:
+            return ()
+        cancel = f"to stop waiting, `zoo job cancel {self.job}`: the whole escrow comes back"
+        return (*(f"missing: {each}" for each in self.missing), *((cancel,) if self.failed_attempts else ()))
 
     def line(self) -> str:
         """One line for people."""
@@ -142,7 +154,13 @@ def _losses_in(data: bytes, job: int) -> dict[int, float]:
 
 
 def progress_of(
-    view: JobView, *, spent: int, due: int, losses: Sequence[float | None] = (), token: Token = ZEN
+    view: JobView,
+    *,
+    spent: int,
+    due: int,
+    losses: Sequence[float | None] = (),
+    token: Token = ZEN,
+    missing: Sequence[str] = (),
 ) -> Progress:
     """What a view says, put together. Pure."""
     run = view.run
@@ -170,6 +188,8 @@ def progress_of(
         rollbacks=len(view.rollbacks),
         closed=view.closed,
         waiting_for=waiting_for(view),
+        missing=tuple(missing),
+        failed_attempts=_failed_attempts(view),
         block=view.block,
         now=view.now,
         token=token,
@@ -215,4 +235,16 @@ def _auction(view: JobView) -> str:
         return f"bids are sealed for another {format_seconds(lot.bid_end - view.now)}{again}"
     if lot.revealing(view.now):
         return f"bids are opened for another {format_seconds(lot.reveal_end - view.now)}{again}"
-    return f"clearing the auction{again}" if lot.enough_bids else f"too few bids; re-opening at a higher reserve{again}"
+    short = [lot for lot in lots if not lot.enough_bids]
+    if not short:
+        return f"clearing the auction{again}"
+    if any(grown_reserve(lot.reserve, lot.max_reserve) > lot.reserve for lot in short):
+        return f"too few bids; waiting for an operator that can bid, then the reserve grows by a quarter{again}"
+    return f"too few bids; waiting at the maximum price for an operator that can bid{again}"
+
+
+def _failed_attempts(view: JobView) -> int:
+    lots = view.lots.values()
+    newest = max((lot.attempt for lot in lots), default=0)
+    over = view.state == JobState.OPEN and any(view.now >= lot.reveal_end and not lot.enough_bids for lot in lots)
+    return newest if over else max(0, newest - 1)

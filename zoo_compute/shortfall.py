@@ -1,4 +1,4 @@
-"""What a network lacks for a job, in plain sentences: from registrations and collateral on chain, read only.
+"""What a job lacks, in plain sentences: bids, where it is open, and what the network lacks. From the chain, read only.
 
 The sentences are advice. What a node really takes, its operator's settings say, and those are on no chain.
 """
@@ -6,10 +6,13 @@ The sentences are advice. What a node really takes, its operator's settings say,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zoo_compute.chain.reads import Read, read_all
+from zoo_compute.chain.views import JobState, JobView, Kind, Lot, LotPhase
+from zoo_compute.spec.params import STANDARD_CAP_BIDDERS
+from zoo_compute.spec.pricing import third
 from zoo_compute.spec.schedule import Work, Worker, suits
 
 if TYPE_CHECKING:
@@ -84,6 +87,43 @@ def shortfall(needs: Needs, offers: Sequence[Offer]) -> list[str]:
             "every operator's collateral is locked or empty" if empty else "no operator's free collateral covers a slot"
         )
     return lacks or _too_few(needs, funded)
+
+
+def missing(view: JobView, found: Sequence[Offer], memory_bytes: int | None) -> list[str]:
+    """What keeps an open job from being awarded, so far; empty for any other job, and once both lots have enough bids."""
+    if view.state != JobState.OPEN or any(lot.phase != LotPhase.OPEN for lot in view.lots.values()):
+        return []
+    newest = next((attempt.bids for attempt in reversed(view.attempts) if attempt.bids), {})
+    offered = {kind: sum(newest[key] for key in newest if key[0] == kind) for kind in view.lots}
+    slots = view.lots[Kind.SLOTS]
+    lacks = []
+    if offered[Kind.SLOTS] < slots.units:
+        lacks.append(f"{offered[Kind.SLOTS] or 'none'} of {slots.units} slots have bids")
+    if not offered[Kind.AGGREGATOR]:
+        lacks.append("no aggregator has bid")
+    lacks += [text for kind, lot in view.lots.items() if offered[kind] >= lot.units for text in _not_counted(view, lot)]
+    if offered[Kind.SLOTS] < slots.units:
+        mine = {operator: bid.capacity for (kind, operator), bid in view.bids.items() if kind == Kind.SLOTS}
+        free = [
+            replace(o, free_collateral=o.free_collateral + mine.get(o.operator, 0) * slots.lock) for o in found
+        ]  # what stands behind bids in this very job is not missing in it
+        lacks += shortfall(Needs(slots.units, memory_bytes, slots.lock, view.terms.flops), free)
+    return lacks
+
+
+def _not_counted(view: JobView, lot: Lot) -> list[str]:
+    """Why bids for all units were not enough, once they are opened."""
+    if (
+        view.now < lot.reveal_end
+        or lot.enough_bids
+        or not any(bid.attempt == lot.attempt for bid in view.bids.values())
+    ):
+        return []
+    if lot.units_uncapped >= lot.units and lot.revealed >= STANDARD_CAP_BIDDERS:
+        return [
+            f"{lot.units_capped} of {lot.units} slots have bids: each of {lot.revealed} bidders counts for {third(lot.units)} at most"
+        ]
+    return [f"only {lot.units_uncapped} of {lot.units} units were opened: the rest of the bids stayed sealed"]
 
 
 def _is_for(needs: Needs, offer: Offer) -> bool:

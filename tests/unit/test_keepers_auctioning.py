@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from keepers.auctioning import RECOVERY_S
 from keepers.duties import duties
+from keepers.obstacles import RECOVERY_S, not_bidding
 from keepers.orders import Me, OpenBid, Prepare, Progress, SealBid, Send
 from tests.unit.test_keepers_duties import (
     BID,
@@ -24,6 +24,8 @@ from tests.unit.test_keepers_duties import (
     sends,
     view,
 )
+from zoo_compute.amounts import Token
+from zoo_compute.chain.attempts import Attempt
 from zoo_compute.chain.views import AGGREGATOR_SEAT, LotPhase
 
 
@@ -132,14 +134,16 @@ def test_a_lot_that_is_full__waits_for_the_other_and_frees_my_bid_by_reopening()
     bids = {(0, operator): BID for operator in (1, 2, 3)}
     full = replace(LOT, revealed=3, units_capped=6, units_uncapped=12)
     short = replace(LOT, units=1, max_reserve=1)  # an aggregator's seat nobody can want
-    stuck = opening(1_100, lots={0: full, 1: short}, bids=bids)
+    stuck = opening(
+        1_100, lots={0: full, 1: short}, bids=bids, attempts=[Attempt(1_020, {0: 100, 1: 1}, dict.fromkeys(bids, 4))]
+    )
     assert duties(stuck, ME_PROVIDER, TIMED) == [Send("auction", "reopen", (1, 1))]
-    assert duties(stuck, replace(ME_PROVIDER, operator=9), TIMED) == []
+    pauper = replace(ME_PROVIDER, operator=9, free=0)
+    assert duties(stuck, pauper, TIMED) == []
+    assert duties(stuck, replace(pauper, operator=ME), TIMED) == [Send("auction", "reopen", (1, 1))], "its bid is bound"
 
 
-def test_a_lot_that_never_fills__and_a_job_without_end_get_no_bid():
-    tired = opening(1_000, lots={0: replace(LOT, attempt=7)})
-    assert duties(tired, ME_PROVIDER, TIMED) == []
+def test_a_job_without_end__gets_no_bid():
     endless = opening(1_000, terms=replace(TERMS, rounds=10_000, slot_s=604_800))
     assert duties(endless, ME_PROVIDER, TIMED) == []
 
@@ -162,6 +166,104 @@ def test_awarding__prices_winners_that_have_no_seat_yet():
     assert duties(cleared, ME_PROVIDER, Progress()) == [Send("auction", "award", (1, 0, [2]))]
 
 
-def test_too_few_bids__are_reopened_by_who_would_bid_at_the_maximum_only():
-    assert sends(duties(opening(1_100, lots={0: LOT}), replace(ME_PROVIDER, price=120), Progress())) == ["reopen"]
-    assert duties(opening(1_100, lots={0: LOT}), replace(ME_PROVIDER, price=121), Progress()) == []
+@pytest.mark.parametrize(
+    ("me", "progress", "reopens"),
+    [
+        ({"price": 120}, TIMED, True),
+        (
+            {"token": None, "provides": False},
+            TIMED,
+            "it pays in 0xT, and operator.json has no price in it; zoo node configure --price N --token 0xT",
+        ),
+        ({"price": 121}, TIMED, False),
+        ({"free": 10}, TIMED, True),
+        ({"free": 9}, TIMED, False),
+        ({"drained": True}, TIMED, False),
+        ({"gpu_class": 4}, TIMED, True),
+        ({"capacity": 0}, TIMED, False),
+        ({"taken": {0: 257}}, TIMED, False),
+        ({"provides": False}, TIMED, False),
+        ({}, Progress(failed=True), False),
+        ({}, Progress(slot_s=99), False),
+    ],
+)
+def test_too_few_bids__are_reopened_by_an_operator_that_can_bid_at_the_maximum_only(
+    me: dict, progress: Progress, reopens: bool
+):
+    failed = opening(1_100, lots={0: LOT})
+    assert sends(duties(failed, replace(ME_PROVIDER, **me), progress)) == ["reopen"] * reopens
+
+
+def test_before_it_reopens_an_auction__a_keeper_sees_whether_it_can_run_the_job():
+    assert duties(opening(1_100, lots={0: LOT}), ME_PROVIDER, Progress()) == [Prepare()]
+
+
+def test_a_heavy_job__is_not_reopened_by_a_class_for_light_ones():
+    heavy = opening(1_100, lots={0: LOT}, terms=replace(TERMS, flops=10**15 + 1))
+    assert duties(heavy, replace(ME_PROVIDER, gpu_class=4), TIMED) == []
+
+
+def test_bidding_again__with_all_collateral_in_the_bid_of_the_attempt_before():
+    poor = replace(ME_PROVIDER, free=0)
+    bound = {(0, ME): replace(BID, revealed=True)}
+    reopened = opening(1_000, lots={0: replace(LOT, attempt=2)}, bids=bound)
+    assert duties(reopened, poor, TIMED) == [Send("auction", "reclaim", (1, 0, ME)), SealBid(0, 2, 4, 80)]
+
+
+def test_a_bid_smaller_than_the_lot_takes__is_not_sent():
+    """The contract takes bids for a 64th of a lot at least."""
+    lots = {0: replace(LOT, units=257)}
+    assert duties(opening(1_000, lots=lots), ME_PROVIDER, TIMED) == []
+    assert duties(opening(1_000, lots={0: replace(LOT, units=256)}), ME_PROVIDER, TIMED) == [SealBid(0, 1, 4, 80)]
+
+
+@pytest.mark.parametrize(
+    ("me", "progress", "why"),
+    [
+        ({"free": 9}, TIMED, "collateral 9 wei free, 10 wei needed a slot; zoo node deposit 0.000000000000000001"),
+        (
+            {"free": 9, "token": Token("USDC", 0, "0xA")},
+            TIMED,
+            "collateral 9 USDC free, 10 USDC needed a slot; zoo node deposit 1 --token 0xA",
+        ),
+        (
+            {"token": None, "provides": False},
+            TIMED,
+            "it pays in 0xT, and operator.json has no price in it; zoo node configure --price N --token 0xT",
+        ),
+        ({"price": 121}, TIMED, "the price is 121 wei a slot-round, and the job pays 120 wei at most"),
+        ({"longest_s": 399}, TIMED, "the job may take 6 min 40 s, and longest_job_days allows 6 min 39 s"),
+        ({"capacity": 0}, TIMED, "all slots of this node are in other jobs"),
+        ({"taken": {0: 257}}, TIMED, "the bid in job 257 has its place on chain, and keeps it until that job is over"),
+        ({}, Progress(failed=True, why="no CUDA"), "its files cannot be used here: no CUDA"),
+        ({}, Progress(slot_s=35), "a slot takes 35 s here beside other jobs, too long for the job's slot_s of 40"),
+        (
+            {},
+            Progress(slot_s=99),
+            "a slot takes 1 min 39 s here, too long to do again in a dispute: the job's reexecute_s is 40",
+        ),
+        ({}, TIMED, ""),
+        ({"price": 110}, TIMED, ""),
+    ],
+)
+def test_what_keeps_an_operator_from_bidding__is_told_in_words_and_agrees_with_its_duties(
+    me: dict, progress: Progress, why: str
+):
+    one = replace(ME_PROVIDER, **me)
+    job = opening(1_000)
+    assert not_bidding(job, one, progress) == why
+    bids = any(isinstance(duty, SealBid) for duty in duties(job, one, progress))
+    assert bids == (not why and one.price <= 100)
+
+
+def test_an_operator_of_two_roles__is_told_which_of_them_cannot_bid():
+    both = replace(ME_PROVIDER, aggregates=True, aggregator_price=130)
+    told = "as aggregator: the price is 130 wei an aggregation, and the job pays 120 wei at most"
+    assert not_bidding(opening(1_000), both, TIMED) == told
+
+
+def test_collateral_for_one_lot__is_not_bid_in_both():
+    both = replace(ME_PROVIDER, aggregates=True, free=45)
+    lots = {0: LOT, 1: replace(LOT, units=1)}
+    assert duties(opening(1_000, lots=lots), both, TIMED) == [SealBid(0, 1, 4, 80)]
+    assert len(duties(opening(1_000, lots=lots), replace(both, free=50), TIMED)) == 2

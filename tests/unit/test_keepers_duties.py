@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from keepers.auctioning import RECOVERY_S
 from keepers.duties import duties, estimate_s
+from keepers.obstacles import RECOVERY_S
 from keepers.orders import (
     Aggregate,
     CommitTrained,

@@ -11,7 +11,6 @@ import pytest
 from eth_account import Account
 
 from keepers import keeper as keeper_module
-from keepers.bidding import asked
 from keepers.config import from_dict
 from keepers.keeper import Keeper
 from keepers.work import WorkStatus
@@ -57,6 +56,7 @@ def work_that_is_timed() -> Any:
 @pytest.fixture
 def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
     views: dict[int, Any] = {}
+    clock = {"now": 1_000}
     recorder = Recorder()
     operator = SimpleNamespace(
         operator=ME, now=1_000, eligible=True, owed={}, deposits={}, owner="0xO", hot="0xH", stake=1,
@@ -73,7 +73,8 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
     monkeypatch.setattr(keeper_module, "read_operator", lambda *_: operator)
     monkeypatch.setattr(keeper_module, "Operators", lambda *_: SimpleNamespace(claim_rewards=lambda *a, **k: 0))
     chain = SimpleNamespace(
-        head=lambda: SimpleNamespace(number=5),
+        clock=clock,
+        head=lambda: SimpleNamespace(number=5, timestamp=clock["now"]),
         tasks=SimpleNamespace(job_count=lambda block: len(views), withdraw=recorder.withdraw),
         params=SimpleNamespace(epoch_s=60, answer_s=3, move_s=10),
         w3=SimpleNamespace(eth=SimpleNamespace(get_block=lambda _: {"baseFeePerGas": 8 * 10**9})),
@@ -138,7 +139,9 @@ def test_collateral__is_not_bid_twice_in_one_tick(setup):
 def test_a_job_in_a_token_without_a_price__is_never_bid_on(setup):
     keeper, views, recorder, _ = setup
     views[1] = replace(opening(1_000), token=COIN)
-    assert keeper.tick()["trouble"] == []
+    status = keeper.tick()
+    assert status["trouble"] == []
+    assert "operator.json has no price in it" in status["not_bidding"][1]
     assert bids(recorder) == []
 
 
@@ -156,7 +159,6 @@ def test_a_job_in_another_token__is_bid_on_at_that_token_s_price(setup, bid):
     views[1] = replace(opening(1_000), token=COIN)
     keeper.tick()
     assert bids(recorder) == bid
-    assert asked(keeper.config, keeper.chain, COIN)[0] in (80, 102, None)
 
 
 @pytest.mark.parametrize("setup", [{"prices": {COIN: {"price": "0.0000001"}}}], indirect=["setup"])
@@ -183,12 +185,44 @@ def test_a_refused_duty__does_not_keep_the_next_ones_from_being_done(setup):
     assert bids(recorder) == [(1, 4)]
 
 
-def test_an_open_job_that_can_never_be_mine__is_not_looked_at_again(setup):
+def test_an_open_job_that_can_never_be_mine__is_hardly_looked_at_again(setup):
     keeper, views, recorder, _ = setup
     views[1] = numbered(opening(1_000, lots={0: replace(LOT, max_reserve=79, reserve=79)}), 1)
     assert keeper.tick()["jobs"] == {1: "OPEN"}
-    assert keeper.tick()["jobs"] == {}
+    views[1] = ValueError("read again")
+    assert (keeper.tick()["trouble"], keeper.tick()["jobs"]) == ([], {1: "OPEN"})
+    keeper.chain.clock["now"] += 600
+    assert keeper.tick()["trouble"] != []
     assert recorder.sent == []
+
+
+def test_a_keeper_that_cannot_bid__says_why_once_a_job_and_goes_on_saying_it_in_its_status(
+    setup, caplog: pytest.LogCaptureFixture
+):
+    keeper, views, _, operator = setup
+    operator.free = lambda token: 0
+    views[1] = numbered(opening(1_000, lots={0: replace(LOT, lock=12 * 10**18)}), 1)
+    why = "collateral 0 ZEN free, 12 ZEN needed a slot; zoo node deposit 12"
+    for _ in range(3):
+        assert keeper.tick()["not_bidding"] == {1: why}
+        keeper.chain.clock["now"] += 5
+    assert caplog.text.count(f"job 1: cannot bid: {why}") == 1
+    operator.free = lambda token: 10**30
+    assert keeper.tick()["not_bidding"] == {}
+
+
+def test_a_standby_of_a_job_that_runs__does_not_bid_where_its_place_in_the_ring_is_taken(setup):
+    keeper, views, recorder, _ = setup
+    runs = awarded(1_001, seats={}, bids={(0, ME): replace(BID, won=0, first_slot=0)})
+    views |= {1: numbered(runs, 1), 257: numbered(opening(1_000), 257)}
+    keeper.chain.tasks.job_count = lambda block: 257
+    views |= {job: numbered(awarded(1_001, seats={}, bids={}, stakes={}), job) for job in range(2, 257)}
+    assert "the bid in job 1 has its place" in keeper.tick()["not_bidding"][257]
+    assert bids(recorder) == []
+    views[1] = numbered(replace(runs, bids={(0, ME): replace(BID, won=0, standby=False)}), 1)
+    keeper.chain.clock["now"] += 5
+    keeper.tick()
+    assert bids(recorder) == [(257, 4)]
 
 
 def test_payments__are_withdrawn_when_no_job_binds_money_of_mine(setup):

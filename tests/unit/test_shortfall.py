@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from keepers.config import Settings
+from tests.auction_kit import ATTEMPT_S, Network
 from tests.contract_kit import Offer as Bid
 from zoo_compute import shortfall as module
 from zoo_compute.chain.reads import Read
-from zoo_compute.shortfall import GB, USUAL_SLOTS, Needs, Offer, offers, shortfall
+from zoo_compute.progress import progress_of
+from zoo_compute.shortfall import GB, USUAL_SLOTS, Needs, Offer, missing, offers, shortfall
 from zoo_compute.spec.schedule import APPLE, LIGHT_FLOPS
 
 CARD = Offer(1, vram_gb=24, gpu_class=1, eligible=True, free_collateral=1_000)
@@ -111,3 +113,87 @@ def test_offers__of_a_large_network_cost_a_bounded_number_of_requests(
     monkeypatch.setattr(module, "MOST", 3)
     assert [offer.operator for offer in offers(chain)] == numbers[-3:]
     assert chain.requests == 4
+
+
+# -- an open job
+
+RICH = cards(3, free_collateral=10**9)
+
+
+def opened(play: Any, **terms: Any) -> Network:
+    network = Network(play, **{"slots": 6, "quorum": 4} | terms)
+    network.node("provider", capacity=2)
+    return network
+
+
+def test_an_open_job__says_which_bids_are_missing(play: Any):
+    network = opened(play)
+    assert missing(network.view(), RICH, None)[:2] == ["none of 6 slots have bids", "no aggregator has bid"]
+    network.run(until=5)
+    assert missing(network.view(), RICH, None) == ["2 of 6 slots have bids", "no aggregator has bid"]
+    network.aggregator("aggregator")
+    network.run(until=10)
+    assert missing(network.view(), RICH, 130 * GB) == [
+        "2 of 6 slots have bids",
+        "no operator has 130 GB; the largest has 24 GB",
+    ]
+    for index in range(2):
+        network.node(f"another {index}")
+    network.run(until=100)
+    assert network.awarded
+    assert missing(network.view(), RICH, None) == []
+
+
+def test_what_stands_behind_bids_in_the_job_itself__does_not_count_as_locked(play: Any):
+    network = opened(play)
+    network.run(until=5)
+    lock = network.view().lots[0].lock
+    [bidder] = network.nodes
+    assert not shortfall(Needs(6, None, 3 * lock), [replace(CARD, free_collateral=10 * lock)] * 2)
+    mine = replace(CARD, operator=bidder.operator.id, free_collateral=0)
+    told = missing(network.view(), [mine], None)
+    assert "every operator's collateral is locked or empty" not in told
+    assert "the free collateral of 1 operator covers 2 of 6 slots" in told
+
+
+def test_bids_that_were_not_opened__are_told_from_bids_that_are_not_there(play: Any):
+    network = opened(play)
+    network.nodes.clear()
+    for index in range(3):
+        network.node(f"provider {index}", reveals=index > 0)
+    network.aggregator("aggregator")
+    network.run(until=ATTEMPT_S)
+    assert "only 4 of 6 units were opened: the rest of the bids stayed sealed" in missing(
+        network.view(), cards(3), None
+    )
+
+
+def test_three_bidders_of_which_one_offers_most__are_told_that_each_counts_for_a_third(play: Any):
+    network = opened(play)
+    network.nodes.clear()
+    for index, capacity in enumerate((4, 1, 1)):
+        network.node(f"provider {index}", capacity=capacity)
+    network.aggregator("aggregator")
+    network.run(until=ATTEMPT_S)
+    told = "4 of 6 slots have bids: each of 3 bidders counts for 2 at most"
+    assert missing(network.view(), RICH, None) == [told]
+
+
+def test_a_job_at_its_maximum_price__says_so_and_never_that_it_is_reopened(play: Any):
+    network = opened(play, reserve=1_000, max_price=1_000, aggregator_reserve=500, aggregator_max_price=500)
+    network.run(until=3_600)
+    view = network.view()
+    told = progress_of(view, spent=0, due=0, missing=missing(view, RICH, None))
+    assert told.waiting_for.startswith("too few bids; waiting at the maximum price for an operator that can bid")
+    assert told.failed_attempts >= 3
+    assert told.advice == (
+        "missing: 2 of 6 slots have bids",
+        "missing: no aggregator has bid",
+        f"to stop waiting, `zoo job cancel {network.job}`: the whole escrow comes back",
+    )
+    below = opened(play)
+    below.nodes.clear()
+    below.run(until=ATTEMPT_S)
+    told = progress_of(below.view(), spent=0, due=0)
+    assert "then the reserve grows by a quarter" in told.waiting_for
+    assert told.failed_attempts == 1

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from zoo_compute.chain import demands
+from zoo_compute.chain.attempts import attempts_of
 from zoo_compute.chain.connection import Chain, Head
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.history import History
@@ -168,6 +169,7 @@ def _job_view(
         ],
         closed=any(event.name == "JobClosed" for event in events),
         bidders=frozenset(event.args["operator"] for event in events if event.name == "BidRevealed"),
+        attempts=attempts_of(events),
         **made,
     )
 

@@ -16,6 +16,7 @@ from zoo_compute.spec.state import JobState as JobState
 from zoo_compute.spec.state import Phase
 
 if TYPE_CHECKING:
+    from zoo_compute.chain.attempts import Attempt
     from zoo_compute.chain.demands import Demand
 
 LotPhase = Phase  # of `Auction.lots(job, kind).phase`; whether an open lot is bidding or revealing follows from its ends and `now`
@@ -262,6 +263,7 @@ class JobView:
     demands: Sequence[Demand] = ()  # for claims' data, in the order they were made
     closed: bool = False  # what was left of the escrow is owed to the submitter
     bidders: frozenset[int] = frozenset()  # operators that opened a bid, whatever became of it
+    attempts: Sequence[Attempt] = ()  # of the auction: attempt n is the nth
 
     @property
     def over(self) -> bool:

@@ -102,7 +102,14 @@ def show(settings: Settings, number: int, location: str | None) -> None:
         "redundancy": {"wanted": kept.wanted, "confirmed": kept.confirmed} if kept else None,
         "account": account.to_dict(),
     }
-    lines = [progress.line(), f"submitter {view.submitter}", *_losses(progress), *_line_of(view), _kept(kept)]
+    lines = [
+        progress.line(),
+        *progress.advice,
+        f"submitter {view.submitter}",
+        *_losses(progress),
+        *_line_of(view),
+        _kept(kept),
+    ]
     lines += _seats(view, progress.token)
     settings.emit(data, [*lines, *_money(account, view.now, progress.token)])
 
@@ -215,10 +222,15 @@ def watch(settings: Settings, number: int, location: str | None, settled: bool) 
 def follow(settings: Settings, found: Job, *, until_settled: bool = False) -> Progress | None:
     """Show progress on stderr until the job is over. Ctrl-C says how to take it up again."""
     status, last = StatusLine(), None
+    advised: set[str] = set()
     try:
         looks = found.looks if status.live else found.watch
         for last in looks(poll_s=1.0, until_settled=until_settled):
             status.show(last.line())
+            for text in last.advice if last.failed_attempts else ():
+                if text not in advised:
+                    status.note(text)
+                    advised.add(text)
         status.end()
         if last is not None and last.state == "ended":
             settings.say(

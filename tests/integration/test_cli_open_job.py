@@ -1,0 +1,57 @@
+"""What `zoo job show` and `zoo job watch` say of a job that nobody takes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.integration.cli_kit import ESCROW, Place, Zoo, a_place, zoo_fixture  # noqa: F401
+from zoo_compute.chain.sender import Sender
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory):
+    with a_place(tmp_path_factory.mktemp("place")) as found:
+        yield found
+
+
+def test_a_job_that_nobody_takes__says_what_is_missing_and_how_to_cancel_it(zoo: Zoo, place: Place) -> None:
+    job = zoo.json("train", place.config(), "--data", place.text, "--max-budget", "14", "--no-watch")["job"]
+    bids = ["none of 3 slots have bids", "no aggregator has bid"]
+    assert zoo.json("job", "show", str(job))["missing"] == [*bids, "no operator is registered"]
+
+    zoo.json("node", "register", "--gpu-type", "rtx4090", "--memory", "24GB")
+    place.devnet.warp_to(place.devnet.chain.auction.lots(job, 0).reveal_end + 60)
+    told = zoo.json("job", "show", str(job))
+    assert told["missing"] == [*bids, "every operator's collateral is locked or empty"]
+    assert told["failed_attempts"] == 1
+    assert "the reserve grows by a quarter" in told["waiting_for"]
+
+    stranger = place.devnet.account("stranger")
+    for attempt in range(2, 6):
+        auction = place.devnet.chain.auction
+        Sender(place.devnet.chain, stranger).send(auction.reopen(job, 0))
+        place.devnet.warp_to(auction.lots(job, 0).reveal_end + 60)
+        assert zoo.json("job", "show", str(job))["failed_attempts"] == attempt
+    code, out, err = zoo.run("job", "show", str(job))
+    assert code == 0, err
+    assert "waiting at the maximum price for an operator that can bid" in out
+    assert "missing: no aggregator has bid\n" in out
+    assert f"`zoo job cancel {job}`" in out
+    assert "re-open" not in out
+
+    watching = [sys.executable, "-m", "zoo_compute.cli.main", "job", "watch", str(job)]
+    with subprocess.Popen(watching, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        lines = [process.stderr.readline() for _ in range(5)]
+        process.send_signal(signal.SIGINT)
+    assert "missing: no aggregator has bid\n" in lines
+    assert f"to stop waiting, `zoo job cancel {job}`: the whole escrow comes back\n" in lines
+
+    assert zoo.json("job", "cancel", str(job))["refunded"] == str(ESCROW)
+    assert zoo.json("job", "show", str(job))["missing"] == []
