@@ -133,12 +133,13 @@ def _setup(folder: Path, values: dict[str, Any]) -> Setup:
         hot = keystore.address_of(folder / str(values.get("keystore", home.HOT_KEY)))
     except KeystoreError:
         hot = ""
+    elsewhere = "" if not values.get("prices") else "in other tokens"
     usual = folder.resolve() == (home.home() / "node").resolve()
     return Setup(
         operator=int(values.get("operator", 0)),
         roles=tuple(values.get("roles", ["provider"])),
-        price=str(values.get("price", "")),
-        aggregator_price=str(values.get("aggregator_price", "")),
+        price=str(values.get("price", elsewhere)),
+        aggregator_price=str(values.get("aggregator_price", elsewhere)),
         gateway_host=str(values.get("gateway_host", "127.0.0.1")),
         endpoint=str(values.get("endpoint", "")),
         hot=hot,

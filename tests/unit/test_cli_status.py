@@ -67,7 +67,7 @@ def daemons(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def test_status__of_either_name__shows_the_last_look_and_every_need(zoo: Zoo, node: Any) -> None:
     folder = node(seen(collateral={}))
     (folder / "status.json").write_text(
-        json.dumps({"block": 7, "jobs": {"1": "RUNNING"}, "trouble": ["job 1: the disk is full"]})
+        json.dumps({"block": 7, "jobs": {"1": "RUNNING"}, "not_bidding": {"2": "its slots are too heavy"}, "trouble": ["job 1: the disk is full"]})
     )
     for group in ("node", "keeper"):
         told = zoo.json(group, "status")

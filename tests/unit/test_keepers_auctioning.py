@@ -170,11 +170,6 @@ def test_awarding__prices_winners_that_have_no_seat_yet():
     ("me", "progress", "reopens"),
     [
         ({"price": 120}, TIMED, True),
-        (
-            {"token": None, "provides": False},
-            TIMED,
-            "it pays in 0xT, and operator.json has no price in it; zoo node configure --price N --token 0xT",
-        ),
         ({"price": 121}, TIMED, False),
         ({"free": 10}, TIMED, True),
         ({"free": 9}, TIMED, False),

@@ -43,6 +43,7 @@ def _last_look(folder: Path) -> tuple[dict[str, Any], list[str]]:
     seen = json.loads(path.read_text())
     lines = [f"block {seen['block']}, {time.time() - path.stat().st_mtime:.0f} s ago"]
     lines += [f"job {job}: {state}" for job, state in seen["jobs"].items()]
+    lines += [f"job {job}: cannot bid: {why}" for job, why in seen.get("not_bidding", {}).items()]
     return seen, lines + [f"needs you: {trouble}" for trouble in seen["trouble"]]
 
 
