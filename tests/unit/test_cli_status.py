@@ -67,19 +67,27 @@ def daemons(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def test_status__of_either_name__shows_the_last_look_and_every_need(zoo: Zoo, node: Any) -> None:
     folder = node(seen(collateral={}))
     (folder / "status.json").write_text(
-        json.dumps({"block": 7, "jobs": {"1": "RUNNING"}, "not_bidding": {"2": "its slots are too heavy"}, "trouble": ["job 1: the disk is full"]})
+        json.dumps(
+            {
+                "block": 7,
+                "jobs": {"1": "RUNNING"},
+                "not_bidding": {"2": "its slots are too heavy"},
+                "trouble": ["job 1: the disk is full"],
+            }
+        )
     )
     for group in ("node", "keeper"):
         told = zoo.json(group, "status")
         assert told == {
             "block": 7,
             "jobs": {"1": "RUNNING"},
+            "not_bidding": {"2": "its slots are too heavy"},
             "trouble": ["job 1: the disk is full"],
             "needs": [NO_COLLATERAL],
         }
         lines = zoo.run(group, "status")[1].splitlines()
         assert lines[1:] == [
-            "job 1: RUNNING", "needs you: job 1: the disk is full", f"endpoint: {SERVED}", "needs you: no collateral: zoo node deposit 500",
+            "job 1: RUNNING", "job 2: cannot bid: its slots are too heavy", "needs you: job 1: the disk is full", f"endpoint: {SERVED}", "needs you: no collateral: zoo node deposit 500",
         ]  # fmt: skip
 
 
