@@ -53,6 +53,13 @@ def test_more_work__never_has_shorter_clocks():
     assert found[-1].reexecute_s == MAX_SECONDS, "a clock the contracts refuse is no default"
 
 
+def test_private_state_that_is_carried__is_trained_again_from_where_it_began():
+    step = replace(SMALL, flops=README_JOB_FLOPS)
+    once, carried = (clocks_of(step, inner_steps=100, slots=4, carry=carry) for carry in (1, 8))
+    assert carried.slot_s == once.slot_s
+    assert abs(carried.reexecute_s - 8 * once.reexecute_s) <= 8
+
+
 def test_a_large_model__has_time_to_be_fetched_and_joined():
     large = replace(SMALL, parameters=10**9)  # 4 GB, 800 s at 40 Mbit/s
     assert clocks_of(large, inner_steps=1, slots=8) == Clocks(60 + 800 + 3, 30 + 8 * 800, 30)
