@@ -24,7 +24,7 @@ JOB: dict[str, Any] = {
     "limits": {"reexecute_s": 3},
     "data": {"heldout": 4},
 }
-TOM = "0x00000000000000000000000000000000000070aA"
+TOM = "0x00000000000000000000000000000000000070aa"
 START_S, STOP_S = 150, 60
 
 
