@@ -32,6 +32,7 @@ from zoo_compute.store.atomic import locked
 log = logging.getLogger("zoo.daemon")
 
 MOVES = "worker-moves"
+SERVERS = ("broker", "gateway")  # the other processes need them to the end
 STOP_TIMEOUT_S = 10.0
 FIRST_BACKOFF_S = 0.5
 LONGEST_BACKOFF_S = 60.0
@@ -159,13 +160,21 @@ class Daemon:
         child = self.children[name]
         child.held, child.backoff_s = False, FIRST_BACKOFF_S
 
+    def begin_stop(self) -> None:
+        """Ask keeper and workers to end, all at once: each may take seconds."""
+        for child in self.children.values():
+            if child.name not in SERVERS and child.running and child.process is not None:
+                child.process.send_signal(signal.SIGTERM)
+
     def stop(self) -> None:
         """End all processes, the broker last."""
+        self.begin_stop()
         for child in reversed(self.children.values()):
             if child.running and child.process is not None:
-                child.process.send_signal(signal.SIGTERM)
+                if child.name in SERVERS:
+                    child.process.send_signal(signal.SIGTERM)
                 try:
-                    child.process.wait(STOP_TIMEOUT_S if child.name in ("broker", "gateway") else STOP_TIMEOUT_S / 2)
+                    child.process.wait(STOP_TIMEOUT_S if child.name in SERVERS else STOP_TIMEOUT_S / 2)
                 except subprocess.TimeoutExpired:
                     child.process.kill()
                     child.process.wait()

@@ -150,6 +150,8 @@ class LocalOperators:
     def stop(self) -> None:
         """End every process."""
         for daemon in self.daemons.values():
+            daemon.begin_stop()
+        for daemon in self.daemons.values():
             daemon.stop()
 
 

@@ -107,6 +107,10 @@ def verify(
     checked, games = witness.checked, witness.games()
     liars = list(_lying_auditors(settings.chain(), view, checked))
     lines = [f"{sum(c.agrees for c in checked)} of {len(checked)} slot-rounds agree"]
+    if not checked and not every and view.commits:
+        lines = [
+            f"no claim of job {number} is open to challenge; `zoo verify {number} --all` checks those that are paid"
+        ]
     lines += [f"auditor {each['auditor']} attested a lie: turn {each['turn']}, slot {each['slot']}" for each in liars]
     lines += [f"game {each['game']} against operator {each['operator']}: {each['outcome']}" for each in games]
     told: dict[str, Any] = {"job": number, "checked": [c.to_dict() for c in checked], "auditors": liars, "games": games}

@@ -8,7 +8,7 @@ short clocks on any network, and a large one long clocks:
                  1.5 x its FLOPs at 5 TFLOP/s from where that is more. 1.5 is the margin of a keeper's own timing (node/worker.py).
     transfer_s   the parameters, as float32, at 40 Mbit/s.
 
-    reexecute_s  compute_s: a verifier trains one slot again. It also is what a game's clock gains for the defence, so a keeper
+    reexecute_s  compute_s of `carry_rounds` slot-rounds: a verifier trains a slot again from where its private state began. It also is what a game's clock gains for the defence, so a keeper
                  that needs longer does not bid (keepers/auctioning.py, `defensible`). The challenge window is three times this.
     slot_s       60 s + transfer_s + 3 compute_s: a worker fetches the checkpoint, trains up to three slots one after another
                  (two or three others may share its cores), and its keeper, killed in the middle, is back in seconds.
@@ -48,17 +48,20 @@ class Clocks(NamedTuple):
 SHORTEST = Clocks(LEAST_SLOT_S, LEAST_AGGREGATE_S, LEAST_REEXECUTE_S)
 
 
-def clocks_of(step: Profile, inner_steps: int, slots: int) -> Clocks:
+def clocks_of(step: Profile, inner_steps: int, slots: int, carry: int = 1) -> Clocks:
     """Clocks that suit this work. Exact integers: the same job has the same manifest on every machine."""
     flops = step.flops * inner_steps
-    compute_s = max(min(_seconds(3 * flops, 2 * CPU_FLOPS), CPU_LONGEST_S), _seconds(3 * flops, 2 * GPU_FLOPS))
     transfer_s = _seconds(4 * step.parameters, LINK_BYTES)
     wanted = Clocks(
-        STARTING_S + transfer_s + SLOTS_A_WORKER * compute_s,
+        STARTING_S + transfer_s + SLOTS_A_WORKER * _compute_s(flops),
         JOINING_S + transfer_s * slots,
-        compute_s,
+        _compute_s(flops * carry),
     )
     return Clocks(*(min(max(least, each), MAX_SECONDS) for least, each in zip(SHORTEST, wanted, strict=True)))
+
+
+def _compute_s(flops: int) -> int:
+    return max(min(_seconds(3 * flops, 2 * CPU_FLOPS), CPU_LONGEST_S), _seconds(3 * flops, 2 * GPU_FLOPS))
 
 
 def _seconds(work: int, a_second: int) -> int:

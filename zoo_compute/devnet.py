@@ -134,13 +134,8 @@ class Devnet:
 
     def fund(self, address: str, *, coin: int = 0, zen: int = 0) -> None:
         """Top up an account to at least these balances."""
-        if self.chain.coin(address) < coin:
-            self.rpc("anvil_setBalance", [address, hex(coin)])
-        missing = zen - self.chain.zen.balanceOf(address)
-        if missing > 0:
-            Sender(self.chain, self._unlocked(DEPLOYER), folder=self.folder).send(
-                self.chain.zen.transfer(address, missing)
-            )
+        have = self.chain.coin(address), self.chain.zen.balanceOf(address)
+        give(self.chain, self.files, address, coin=max(0, coin - have[0]), zen=max(0, zen - have[1]))
 
     # -- time, for tests and demonstrations
 
@@ -157,10 +152,7 @@ class Devnet:
 
     def rpc(self, method: str, params: list[Any]) -> Any:
         """Any of anvil's own methods."""
-        answer = self.chain.w3.provider.make_request(RPCEndpoint(method), params)
-        if "error" in answer:
-            raise ChainError(f"{method}: {answer['error']}")
-        return answer.get("result")
+        return rpc(self.chain, method, params)
 
     # -- parts of the start
 
@@ -208,14 +200,35 @@ class Devnet:
         return chain
 
     def _unlocked(self, name: str) -> LocalAccount:
-        path = self.key_file(name)
-        if not self.passphrase_file.exists():
-            write_atomically(self.passphrase_file, secrets.token_hex(16).encode(), mode=0o600)
-        passphrase = self.passphrase_file.read_text()
-        if not path.exists():
-            key = DEPLOYER_KEY if name == DEPLOYER else None
-            keystore.create(path, passphrase, private_key=key, work=keystore.DEVNET_WORK)
-        return keystore.unlock(path, passphrase)
+        return unlocked(self.files, name)
+
+
+def give(chain: Chain, files: DevnetFiles, address: str, *, coin: int, zen: int) -> None:
+    """Add wei of coin, out of nothing, and ZEN, of the supply that the deployer has."""
+    if coin:
+        rpc(chain, "anvil_setBalance", [address, hex(chain.coin(address) + coin)])
+    if zen:
+        Sender(chain, unlocked(files, DEPLOYER), folder=files.folder).send(chain.zen.transfer(address, zen))
+
+
+def rpc(chain: Chain, method: str, params: list[Any]) -> Any:
+    """Any of anvil's own methods."""
+    answer = chain.w3.provider.make_request(RPCEndpoint(method), params)
+    if "error" in answer:
+        raise ChainError(f"{method}: {answer['error']}")
+    return answer.get("result")
+
+
+def unlocked(files: DevnetFiles, name: str) -> LocalAccount:
+    """The devnet's account of this name, made with a key file at its first use."""
+    path = files.key_file(name)
+    if not files.passphrase_file.exists():
+        write_atomically(files.passphrase_file, secrets.token_hex(16).encode(), mode=0o600)
+    passphrase = files.passphrase_file.read_text()
+    if not path.exists():
+        key = DEPLOYER_KEY if name == DEPLOYER else None
+        keystore.create(path, passphrase, private_key=key, work=keystore.DEVNET_WORK)
+    return keystore.unlock(path, passphrase)
 
 
 def _last_port(network_file: Path) -> int:

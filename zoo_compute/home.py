@@ -157,7 +157,7 @@ def _usable_here(key_file: Path, network: Path | None) -> Path:
         return key_file
     if chain_id != CHAIN_ID:
         raise ConfigError(
-            f"{key_file} is a key of a devnet, and {network} is another network's",
+            f"{key_file} is a key of a devnet, chain {CHAIN_ID}, and {network} is of chain {chain_id}",
             hint="choose an account of your own with --account, or make one with `zoo account create`",
         )
     return key_file

@@ -293,7 +293,8 @@ class ComputeJob:
     ) -> Manifest:
         """The job's manifest, once its files are stored. step: as for `outline`."""
         training, limits = self.training, self.limits
-        clocks = limits.clocks(clocks_of(step, training.inner_steps, training.slots) if step else SHORTEST)
+        sizes = training.inner_steps, training.slots, training.carry_rounds
+        clocks = limits.clocks(clocks_of(step, *sizes) if step else SHORTEST)
         return Manifest(
             program=program,
             batch_size=training.batch_size,

@@ -89,7 +89,8 @@ def test_a_taken_port__is_said(tmp_path: Path):
 
 def test_an_absent_anvil__says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("zoo_compute.anvil.__file__", str(tmp_path / "zoo_compute" / "anvil.py"))
-    with pytest.raises(DevnetError, match="anvil is not installed") as caught:
+    monkeypatch.setenv("ZOO_HOME", str(tmp_path / "home"))
+    with pytest.raises(DevnetError, match="anvil, the local chain, is not installed") as caught:
         find({"PATH": str(tmp_path)})
     assert "make setup" in caught.value.hint
     with pytest.raises(DevnetError, match="which is no program"):

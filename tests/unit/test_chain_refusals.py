@@ -111,3 +111,7 @@ def test_an_error_of_web3__is_read_by_its_data_before_its_words():
     assert refusal_of(ContractLogicError("execution reverted: other", data=data), "op").reason == "auction: not due"
     assert refusal_of(ContractLogicError("execution reverted: auction: not due"), "op").reason == "auction: not due"
     assert refusal_of(ContractLogicError("execution reverted"), "op").reason == "execution reverted"
+
+
+def test_a_hint__names_no_command_that_a_plain_install_lacks() -> None:
+    assert [reason for reason, hint in HINTS.items() if "ape " in hint] == []

@@ -97,7 +97,7 @@ def test_a_devnets_key__named_for_another_network__is_refused(
 ):
     other = write(tmp_path / "main.json", json.dumps({"chain_id": 1}))
     key = str(devnet.key_file("deployer"))
-    with pytest.raises(ConfigError, match=r"is a key of a devnet, and .*main.json is another network's"):
+    with pytest.raises(ConfigError, match=r"is a key of a devnet, chain 31337, and .*main.json is of chain 1"):
         home.find_keystore(key, other)
     monkeypatch.setenv("ZOO_ACCOUNT", key)
     with pytest.raises(ConfigError, match="is a key of a devnet"):

@@ -86,7 +86,7 @@ def not_funded(w3: Web3, account: str, needed: int) -> NotFunded:
     have = Web3.from_wei(w3.eth.get_balance(Web3.to_checksum_address(account)), "ether")
     return NotFunded(
         f"{account} has {have} coin and needs {Web3.from_wei(needed, 'ether')} for gas and value",
-        hint=f"send coin to {account}; on a devnet: `ape run fund`",
+        hint=f"send coin to {account}; on a devnet: `zoo account fund ADDRESS`",
     )
 
 

@@ -325,7 +325,7 @@ HINTS: dict[str, str] = {
     "treasury: nothing to collect": _DONE,
     "treasury: transfer failed": _TOKEN,
     # -- snekmate: tokens and timelock (not in docs/protocol.md, reachable all the same)
-    "erc20: transfer amount exceeds balance": "the account has too few tokens; on a devnet: `ape run fund`",
+    "erc20: transfer amount exceeds balance": "the account has too few tokens; on a devnet: `zoo account fund ADDRESS`",
     "erc20: insufficient allowance": "approve the contract for the amount first, then send again",
     "erc20: expired deadline": "sign the permit again with a later deadline",
     "erc20: invalid signature": "sign the permit with the token owner's key, for this chain and nonce",

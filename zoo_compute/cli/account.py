@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from zoo_compute import home
-from zoo_compute.amounts import format_amount
+from zoo_compute.amounts import format_amount, parse_amount
 from zoo_compute.cli.context import Group, Settings, pass_settings, read_passphrase
 from zoo_compute.cli.output import table
 from zoo_compute.errors import ConfigError, ZooError
@@ -104,6 +104,36 @@ def show(settings: Settings, token: str | None) -> None:
                 f"owed to this account: {money.format(held.owed)} (take it with `zoo account withdraw{option}`)"
             )
     settings.emit(data, lines)
+
+
+@account.command()
+@click.argument("receiver", metavar="[NAME|ADDRESS]", required=False)
+@click.option("--zen", default="1000", show_default=True, metavar="N", help="ZEN to add.")
+@click.option("--coin", default="1", show_default=True, metavar="N", help="Coin for gas to add.")
+@pass_settings
+def fund(settings: Settings, receiver: str | None, zen: str, coin: str) -> None:
+    """Give an account coin and ZEN, on a devnet only: there both are made of nothing."""
+    from eth_utils.address import is_address, to_checksum_address
+
+    from zoo_compute.chain import keystore
+    from zoo_compute.devnet import give
+    from zoo_compute.devnet_files import devnet_of
+
+    path = settings.network_path()
+    files = devnet_of(path)
+    if files is None:
+        raise ConfigError(f"{path} is no devnet's: nobody makes coin or ZEN of nothing there", hint="buy some, or ask somebody who has some")  # fmt: skip
+    if receiver is not None and is_address(receiver):
+        address = str(to_checksum_address(receiver))
+    else:
+        address = keystore.address_of(home.find_keystore(receiver or settings.account_name, path))
+    amounts = {name: 0 if text == "0" else parse_amount(text, what=f"--{name}") for name, text in (("coin", coin), ("zen", zen))}  # fmt: skip
+    give(settings.chain(), files, address, **amounts)
+    held = settings.chain().coin(address), settings.chain().zen.balanceOf(address)
+    settings.emit(
+        {"address": address, "coin": str(held[0]), "zen": str(held[1])},
+        f"{address} has {format_amount(held[1])} and {format_amount(held[0], '')} coin for gas",
+    )
 
 
 @account.command()
