@@ -27,7 +27,7 @@ KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE
 def build_wheels(folder: Path) -> list[Path]:
     """The wheels of zoo-compute and zoo-gym, from this checkout."""
     folder.mkdir(parents=True, exist_ok=True)
-    for source in (ROOT, ROOT / "packaging" / "zoo-gym"):
+    for source in (ROOT, ROOT / "packages" / "zoo-gym"):
         command = [
             sys.executable,
             "-m",

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.S | re.M)
-NAMED = re.compile(r"`([\w.-]+\.(?:py|yaml|json))`[^`]*\Z")  # the last file name before the block
+NAMED = re.compile(r"`([\w.-]+\.(py|yaml))`")
+SUFFIX = {"python": "py", "yaml": "yaml"}
 SHELL = ("", "bash", "sh", "console")
 
 
@@ -60,11 +61,6 @@ class Page:
 
 def _block(page: str, text: str, match: re.Match[str]) -> Block:
     before = text[: match.start()].rstrip().rsplit("\n\n", 1)[-1]
-    named = NAMED.search(before)
-    return Block(
-        page,
-        text.count("\n", 0, match.start()) + 2,
-        match[1],
-        match[2],
-        named[1] if named and match[1] in ("python", "yaml", "json") else None,
-    )
+    names = [name for name, suffix in NAMED.findall(before) if suffix == SUFFIX.get(match[1])]
+    line = text.count("\n", 0, match.start()) + 2
+    return Block(page, line, match[1], match[2], names[-1] if names else None)
