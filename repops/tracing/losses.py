@@ -14,7 +14,8 @@ from repops.tracing.refusals import TraceRefused
 Loss = Callable[[Any, Any], Tensor]
 _LOSSES = [function for name, function in vars(functional).items() if name.endswith("_loss") or "cross_entropy" in name]
 LAST_AXIS = (
-    "lambda out, y: torch.nn.functional.cross_entropy(out.flatten(0, -2), y.flatten()), as its classes are on axis 1"
+    "the loss `lambda out, y: torch.nn.functional.cross_entropy(out.flatten(0, -2), y.flatten())`; "
+    "torch's cross entropy expects the classes on axis 1, (N, V, T)"
 )
 
 

@@ -85,12 +85,13 @@ def _extreme(c: Context, x: Value, dim: Any, keepdim: bool, largest: bool) -> Va
     return top if largest else c.map("xor", top, -1)
 
 
-def first_place(c: Context, x: Value, top: Value, axis: int) -> Value:
-    """Where along `axis` the extreme `top` (kept axis) first stands; NaN's place when it is NaN."""
+def first_place(c: Context, x: Value, top: Value, axis: int, among: Value | None = None) -> Value:
+    """Where along `axis` the extreme `top` (kept axis) first stands; NaN's place when it is NaN. among: 1 where it may."""
     extent = x.shape[axis]
     hit = c.map("eq", x, top) if x.dtype == F32 else c.map("ieq", x, top)
     if x.dtype == F32:
         hit = c.map("or", hit, negation(c, c.map("eq", x, x)))
+    hit = hit if among is None else c.map("and", hit, among)
     back = Value.of(c.builder.iota(extent))
     back = c.map("isub", extent - 1, back)
     for _ in range(x.rank - 1 - axis):

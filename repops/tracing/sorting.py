@@ -106,11 +106,13 @@ def _in_rounds(c: Context, x: Value, k: int, axis: int, largest: bool) -> tuple[
     """k times the greatest of what is left: for few of many."""
     left = x if largest else c.map("neg", x)
     count = along(c, x.shape[axis], x.rank, axis)
-    tops, spots = [], []
+    tops, spots, free = [], [], None
     for _ in range(k):
         top = reduced(c, "reduce_max", left, axis, True)
-        spot = first_place(c, left, top, axis).unsqueeze(axis)
-        left = c.map("where", c.map("ieq", count, spot), float("-inf"), left)
+        spot = first_place(c, left, top, axis, free).unsqueeze(axis)
+        other = c.map("ieq", c.map("ieq", count, spot), 0)
+        free = other if free is None else c.map("and", free, other)  # what is -inf itself is found, too
+        left = c.map("where", other, left, float("-inf"))
         tops.append(top if largest else c.map("neg", top))
         spots.append(spot)
     return concat(c, tops, axis), concat(c, spots, axis)
@@ -144,8 +146,10 @@ def searchsorted(
     """How many of the sorted sequence lie before each value."""
     finds = node.target._schema.name == "aten::searchsorted"
     sequence, x = (first, second) if finds else (second, first)
-    for _ in range(x.rank - sequence.rank + 1 if sequence.rank == 1 else 1):
-        sequence = sequence.unsqueeze(0 if sequence.rank == 1 or sequence.rank <= x.rank - 1 else sequence.rank - 1)
+    if sequence.rank == 1:
+        sequence = sequence.expand((*(1,) * x.rank, sequence.shape[0]))
+    else:
+        sequence = sequence.unsqueeze(sequence.rank - 1)
     wide = x.unsqueeze(x.rank)
     dtype = F32 if F32 in (x.dtype, sequence.dtype) else I32
     wide, sequence = c.typed(wide, dtype), c.typed(sequence, dtype)

@@ -20,6 +20,15 @@ def _assigned(x: Tensor) -> Tensor:
     return y * y
 
 
+def _alone(x: Tensor) -> Tensor:
+    """(2, 40), of which one in each row is finite."""
+    return torch.cat([x[:, :1], torch.full((2, 39), float("-inf"))], 1)
+
+
+def _finite(x: Tensor) -> Tensor:
+    return torch.where(x > -1e9, x, 0.0)
+
+
 CASES: dict[str, Case] = {
     "x.sort()": of(lambda x: x.sort(-1).values ** 2),
     "x.sort(dim=0, descending=True, stable=True)": of(
@@ -32,6 +41,7 @@ CASES: dict[str, Case] = {
     "x.topk(2)": of(lambda x: x.topk(2).values ** 2 + x.topk(2).indices * x[:, :2]),
     "x.topk(2, largest=False)": of(lambda x: x.topk(2, 0, largest=False).values ** 2),
     "x.topk(2) of 40": of(lambda x: x.topk(2).values ** 2 + x.topk(2).indices * x[:, :2], 2, 40),
+    "x.topk(2) where all but one are -inf": of(lambda x: _finite(_alone(x).topk(2).values), 2, 3),
     "x.median(), x.kthvalue()": of(lambda x: x.median(-1).values * x.kthvalue(2, -1).values),
     "x.quantile()": of(lambda x: x.quantile(0.3, dim=-1)),
     "torch.searchsorted, bucketize": of(

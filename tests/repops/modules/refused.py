@@ -39,6 +39,13 @@ def _hidden(**settings: Any) -> nn.Module:
     return GPT2Model(GPT2Config(vocab_size=11, n_positions=8, n_embd=8, n_layer=1, n_head=2, **settings))
 
 
+def _experts() -> nn.Module:
+    from transformers import MixtralConfig, MixtralForCausalLM
+
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    return MixtralForCausalLM(MixtralConfig(vocab_size=11, num_key_value_heads=1, num_local_experts=2, **sizes))
+
+
 class Lion(torch.optim.Optimizer):
     """An optimizer of the user's own."""
 
@@ -140,6 +147,9 @@ CASES: dict[str, Case] = {
     ),
     "F.cross_entropy of a model without logits (GPT2Model)": Case(
         _hidden, tokens(2, 3), tokens(2, 3), functional.cross_entropy, refused="last_hidden_state"
+    ),
+    "MixtralForCausalLM, whose experts take what is sent to them": Case(
+        _experts, tokens(2, 3), tokens(2, 3), functional.cross_entropy, refused="nonzero.*mask of fixed shape"
     ),
     "no loss, and a module that returns no logits": Case(
         lambda: nn.Linear(4, 4), X, X, None, refused="a loss, such as"
