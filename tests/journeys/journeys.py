@@ -3,9 +3,11 @@ network of the first is a public network."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from typing import Any
 
-from tests.journeys.walking import Walk
+from tests.journeys.walking import Walk, wait_until
 
 README, CLI, OPERATING, SEEDS = "README.md", "docs/cli.md", "docs/operating.md", "tests/journeys/seeds.md"
 PAGES = (README, CLI, OPERATING, SEEDS)
@@ -30,27 +32,53 @@ def train(walk: Walk) -> None:
 
 def verify(walk: Walk) -> None:
     """Check the work of others (README)."""
-    walk.do(README, "zoo verify 1")
+    walk.do(README, "zoo verify 1 --all")
 
 
 def provide(walk: Walk) -> None:
     """Earn with a node of one's own: it is registered, it runs, it is paid (README)."""
     walk.do(README, "zoo node register")
+    wait_until("the node's first look at the chain", lambda: _status(walk)["block"] is not None, timeout_s=120)
+    walk.type("zoo train job.yaml --max-budget 40 --again")  # somebody's job, in which the node is the cheapest
+    walk.type("zoo job watch 2 --settled")
     walk.do(README, "zoo node status")
+    earned = json.loads(walk.type("zoo node earnings --json").output)
+    assert int(earned["paid"]) > 0, f"the node was paid nothing: {earned}"
+    assert _status(walk)["needs"] == [], f"the node lacks something: {_status(walk)['needs']}"
+
+
+def _status(walk: Walk) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(walk.type("zoo node status --json").output)
+    return found
 
 
 def seeds(walk: Walk) -> None:
     """What the seed documents print, on another machine (tests/journeys/seeds.md)."""
+    _arrive(walk)
     walk.do(SEEDS, "layers: 1")
     walk.do(SEEDS, "model_config = {")
-    walk.do(SEEDS, "pip install zoo-compute")
     walk.do(SEEDS, "ComputeJob(", after=("before.py",))
     walk.do(SEEDS, "checkpoint_config", after=("before.py",))
     walk.do(SEEDS, "client.train(")
     walk.do(SEEDS, "gym register")
     walk.interrupt("gym start")
     walk.do(SEEDS, "gym node register")
-    walk.do(SEEDS, "DistributedTrainer", codes=(1,))
+    walk.type("zoo dataset contribute corpus.txt --name zoo-dataset-v2")
+    [printed] = walk.do(SEEDS, "DistributedTrainer", codes=(1,))
+    assert "no operator has 226 GB" in printed.output, printed.output
+
+
+def _arrive(walk: Walk) -> None:
+    """A newcomer to somebody's network: its file, an account with money, a text."""
+    first = walk.network
+    assert first is not None
+    walk.do(SEEDS, "pip install zoo-compute")
+    devnet = first.machine.home / ".zoo" / "devnet"
+    walk.type(f"mkdir -p ~/.zoo && cp {devnet}/network.json ~/.zoo/network.json")
+    walk.type(f"export ZOO_STORE={devnet}/store")  # as an IPFS daemon that both reach
+    walk.type(f"cp {first.machine.work}/corpus.txt .")
+    account = json.loads(walk.type("zoo account create me --json").output)
+    first.type(f"zoo account fund {account['address']} --zen 50000 --coin 10")
 
 
 FIRST: dict[str, Callable[[Walk], None]] = {"train": train, "verify": verify, "provide": provide}

@@ -18,10 +18,11 @@ PASSPHRASE = "correct horse battery staple"
 ANSWERS = {
     r"(?i)passphrase[^\n]*: ": PASSPHRASE,
     r"\[[yY]/[nN]\]:? ": "y",
+    r"price per slot-round[^\n]*\]: ": "0.3",  # below what a devnet's nodes ask
     r"\[[^\]\n]*\]: \Z": "",
 }
 # Of the surrounding environment, what a newcomer's shell has too. Anything of the project's own would hide a missing step.
-KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CI")
+KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "CI")
 
 
 def build_wheels(folder: Path) -> list[Path]:
@@ -71,9 +72,6 @@ class Machine:
         for each in (self.home, self.work):
             each.mkdir(parents=True)
         subprocess.run([sys.executable, "-m", "venv", str(self.venv)], check=True)
-        # Nothing else may answer to these names, and the registry need not know them yet.
-        pins = "\n".join(f"{wheel.name.split('-')[0].replace('_', '-')} @ {wheel.as_uri()}" for wheel in self.wheels)
-        self.constraints.write_text(pins + "\n")
 
     @property
     def home(self) -> Path:
@@ -88,10 +86,6 @@ class Machine:
         return self.folder / "venv"
 
     @property
-    def constraints(self) -> Path:
-        return self.folder / "constraints.txt"
-
-    @property
     def environment(self) -> dict[str, str]:
         kept = {name: os.environ[name] for name in KEPT if name in os.environ}
         checkout = str(ROOT)
@@ -99,7 +93,7 @@ class Machine:
         return {
             **kept,
             **registries(),
-            "PIP_CONSTRAINT": str(self.constraints),
+            "PIP_FIND_LINKS": " ".join([*registries().get("PIP_FIND_LINKS", "").split(), str(self.wheels[0].parent)]),
             "HOME": str(self.home),
             "VIRTUAL_ENV": str(self.venv),
             "PATH": os.pathsep.join([str(self.venv / "bin"), *outside]),
