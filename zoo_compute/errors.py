@@ -47,6 +47,7 @@ class ZooError(Exception):
         super().__init__(message)
         if hint:
             self.hint = hint
+            self.add_note(hint)  # a traceback shows it too
 
 
 class Retryable(ZooError):

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PASSPHRASE = "correct horse battery staple"
 # What a person types where a command asks: a passphrase, yes, or Enter for what is offered.
 ANSWERS = {
-    r"(?i)passphrase[^\n]*: ": PASSPHRASE,
+    r"(?i)(passphrase|confirmation)[^\n]*: ": PASSPHRASE,
     r"\[[yY]/[nN]\]:? ": "y",
     r"price per slot-round[^\n]*\]: ": "0.3",  # below what a devnet's nodes ask
     r"\[[^\]\n]*\]: \Z": "",

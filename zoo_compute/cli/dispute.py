@@ -54,9 +54,9 @@ def show(settings: Settings, number: int) -> None:
     head = chain.head()
     game = _required(settings, head, number)
     told = _told(game, head)
-    bond = (
-        f"{format_amount(game.coin, 'coin')} and {token_at(chain, chain.tasks.token_of(game.job)).format(game.tokens)}"
-    )
+    bond = format_amount(game.coin, "coin")
+    if game.tokens:  # a game about a trial has a bond in coin alone
+        bond += f" and {token_at(chain, chain.tasks.token_of(game.job)).format(game.tokens)}"
     rows = [
         ("about", _about(told)),
         ("challenger", game.challenger),

@@ -76,9 +76,9 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
             "expected",
             f"{money.format(found.expected)}, where the market clears at the first reserve; what is not spent comes back",
         ),
-        ("", f"{money.format(found.per_gpu_hour)} a GPU-hour, of {_hours(found.gpu_hours)} on an {REFERENCE}"),
-        ("", f"{money.format(found.per_million_tokens)} a million tokens"),
-        ("", f"{money.format(found.per_pflop)} a PFLOP, {money.format(found.per_pflop_day)} a PFLOP-day"),
+        ("", f"{_about(found.per_gpu_hour, money)} a GPU-hour, of {_hours(found.gpu_hours)} on an {REFERENCE}"),
+        ("", f"{_about(found.per_million_tokens, money)} a million tokens"),
+        ("", f"{_about(found.per_pflop, money)} a PFLOP, {_about(found.per_pflop_day, money)} a PFLOP-day"),
         ("budget", _budget_line(budget, covered, found.escrow, money)),
         (
             "locks",
@@ -111,6 +111,12 @@ def _ask_chain(settings: Settings, job: ComputeJob) -> None:
             raise
         _ = job.token
     settings.client(with_account=False).pay_in_token_of(job)
+
+
+def _about(units: int, money: Token) -> str:
+    """An amount to three significant digits: prices of a unit of work are ratios."""
+    places = max(0, len(str(units)) - 3)
+    return "about " + money.format(round(units, -places), places=money.decimals)
 
 
 def _network_line(update_bytes: int, checkpoint_bytes: int) -> str:
