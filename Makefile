@@ -11,7 +11,7 @@ RERUN  := $(if $(CI),--reruns 1)
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-integration test-long test-network test-ipfs campaign fuzz oracle floats mutate chaos check format artifacts bench gpu docs vectors wheels clean
+.PHONY: help setup demo test test-fast test-ape test-integration test-long test-network test-ipfs campaign fuzz oracle floats mutate chaos journeys check format artifacts bench gpu docs vectors wheels clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -76,6 +76,9 @@ mutate: setup ## mutants of the contracts, each of which a test must notice (hou
 
 chaos: setup ## kill every role in the middle of a job, and a side at every move of a game; withhold what was committed
 	$(BIN)/python -m pytest -q -s -rR tests/chaos -m chaos $(RERUN) $(ARGS)
+
+journeys: setup ## what the docs print, run as a newcomer would from built wheels in empty folders (ten minutes)
+	$(BIN)/python -m tests.journeys $(ARGS)
 
 check: setup ## format, lint, types, layering, stale artifacts
 	$(BIN)/ruff format --check .
