@@ -72,8 +72,8 @@ def devnet(
         with Devnet(folder or home.devnet().folder, preset=preset, block_time=block_time, port=port) as chain:
             accounts = {name: str(chain.account(name, zen=amount).address) for name in users}
             with _gateway(chain) as gateway, _operators(settings, chain, plans) as operators:
+                ready = True  # before it is said: whoever reads that may send the signal at once
                 _tell(settings, chain, gateway.url, accounts, amount, operators)
-                ready = True
                 while True:
                     if operators:
                         operators.poll()

@@ -70,7 +70,8 @@ def test_the_deployed_referee__judges_what_the_deployed_contracts_keep(devnet: D
     assert game.state.move_s == DEVNET.move_s + 100
     with pytest.raises(RefereeRefusal, match="time left"):
         two.send(referee.time_out(3, false.fields, frame))  # type: ignore[arg-type]
-    devnet.warp_to(max(game.state.at + game.state.move_s, false.deadline) + 1)
+    last = max(false.deadline, dispute.claim(AGGREGATOR_SEAT).deadline)
+    devnet.warp_to(max(game.state.at + game.state.move_s, last) + 1)
     with pytest.raises(SettlementRefusal, match="in dispute"):
         two.send(chain.settlement.finalise(dispute.job, [false.fields]))  # type: ignore[list-item]
     two.send(referee.time_out(3, false.fields, frame))  # type: ignore[arg-type]
