@@ -47,7 +47,11 @@ def test_a_job_that_nobody_takes__says_what_is_missing_and_how_to_cancel_it(zoo:
     watching = [sys.executable, "-m", "zoo_compute.cli.main", "job", "watch", str(job)]
     with subprocess.Popen(watching, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        lines = [process.stderr.readline() for _ in range(5)]
+        lines: list[str] = []
+        for line in process.stderr:
+            lines.append(line)
+            if "to stop waiting" in line:
+                break
         process.send_signal(signal.SIGINT)
     assert "missing: no aggregator has bid\n" in lines
     assert f"to stop waiting, `zoo job cancel {job}`: the whole escrow comes back\n" in lines

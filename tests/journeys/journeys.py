@@ -39,7 +39,7 @@ def provide(walk: Walk) -> None:
     walk.do(README, "zoo node register")
     wait_until("the node's first look at the chain", lambda: _status(walk)["block"] is not None, timeout_s=120)
     walk.type("zoo train job.yaml --max-budget 40 --again")  # somebody's job, in which the node is the cheapest
-    walk.type("zoo job watch 2 --settled")
+    walk.type("zoo job watch 3 --settled")
     walk.do(README, "zoo node status")
     earned = _json(walk, "zoo node earnings")
     assert int(earned["paid"]) > 0, f"the node was paid nothing: {earned}"
