@@ -163,9 +163,21 @@ def quote(job: ComputeJob, preset: Preset) -> Quote:
         round_longest_s=round_longest_s,
         window_s=window_s,
         longest_s=auction_s * attempts + preset.ready_window_s + terms.rounds * round_longest_s + window_s,
-        warnings=[*_narrow(prices, job.token), *_dear(expected, flops, job.token)],
+        warnings=[*_low(prices, job.token), *_narrow(prices, job.token), *_dear(expected, flops, job.token)],
         token=job.token,
     )
+
+
+def _low(prices: Prices, token: Token) -> list[str]:
+    """Maximum prices below what operators ask unless they decide otherwise; known in ZEN alone."""
+    usual = params.LEAST_PRICE
+    pairs = (("slot-round", prices.max_price), ("aggregation", prices.aggregator_max_price))
+    return [
+        f"operators ask {token.format(usual)} unless they decide otherwise, and this job pays {token.format(most)} at most for a{'n' * (what[0] == 'a')} {what}: "
+        "perhaps nobody bids; raise the budget, or lower rounds or slots"
+        for what, most in pairs
+        if token.symbol == ZEN.symbol and most < usual
+    ]
 
 
 def _narrow(prices: Prices, token: Token) -> list[str]:

@@ -141,6 +141,18 @@ def test_quote__of_a_reserve_that_is_the_maximum__warns() -> None:
     assert not any("equals" in text for text in apart.warnings)
 
 
+def test_quote__of_a_maximum_below_what_operators_ask__says_that_nobody_may_bid() -> None:
+    low = quote(ComputeJob.from_dict(sections(market={"max_price": 0.3, "aggregator_max_price": 1})), DEVNET)
+    told = [text for text in low.warnings if "perhaps nobody bids" in text]
+    assert len(told) == 1
+    assert (
+        "operators ask 1 ZEN unless they decide otherwise, and this job pays 0.3 ZEN at most for a slot-round"
+        in told[0]
+    )
+    usual = quote(ComputeJob.from_dict(sections(market={"max_price": 1, "aggregator_max_price": 1})), DEVNET)
+    assert not any("perhaps nobody bids" in text for text in usual.warnings)
+
+
 def test_quote__of_a_small_job__says_that_it_pays_for_slot_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     job = ComputeJob.from_dict(sections(market={"reserve": 1, "max_price": 2}))
     assert any("more inner_steps cost less" in text for text in quote(job, DEVNET).warnings)
