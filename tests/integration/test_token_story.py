@@ -51,7 +51,6 @@ def test_a_budget__is_what_a_job_may_cost_and_not_what_it_costs(zoo: Zoo, place:
     coin.mint(zoo.json("account", "show", *account)["address"], 100 * USDC)
     zoo.json("network", "allow", coin.address, *deployer(place))
     zoo.json("node", "register", "--gpu-type", "rtx4090", "--memory", "24GB", *home, *account)
-    zoo.json("node", "deposit", "500", *home, *account)
     zoo.json("node", "deposit", "100", "--token", coin.address, *home, *account)
     zoo.json("node", "configure", "--role", "provider", "--role", "aggregator", *home)
     zoo.json("node", "configure", "--price", "0.8", "--aggregator-price", "0.1", "--token", coin.address, *home)
