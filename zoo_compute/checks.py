@@ -203,15 +203,7 @@ class Examination:
             "import json, torch; gpu = torch.cuda.is_available(); mps = torch.backends.mps.is_available();"
             "print(json.dumps([torch.__version__, torch.cuda.get_device_name(0) if gpu else 'MPS' if mps else None]))"
         )
-        # In a process of its own: a broken driver must not take the doctor with it.
-        answer = subprocess.run(
-            [sys.executable, "-c", question], capture_output=True, text=True, timeout=120, check=False
-        )
-        if answer.returncode:
-            raise ZooError(
-                f"torch cannot be loaded: {answer.stderr.strip().splitlines()[-1:]}", hint="install torch again"
-            )
-        version, device = json.loads(answer.stdout)
+        version, device = _asked(question, "torch cannot be loaded", hint="install torch again")
         return None, f"{version}, {device or 'no GPU: the CPU is used'}"
 
     def _kernels(self) -> tuple[None, str]:
@@ -220,15 +212,9 @@ class Examination:
             "import json; from node.device import pick; from node.conformance import kept; found = kept(pick());"
             "print(json.dumps([found.device, found.name, found.conformed, found.cases, found.why]))"
         )
-        answer = subprocess.run(
-            [sys.executable, "-c", question], capture_output=True, text=True, timeout=120, check=False
+        device, name, conformed, cases, why = _asked(
+            question, "the kernels cannot be loaded", hint="`zoo node conformance` says more"
         )
-        if answer.returncode:
-            raise ZooError(
-                f"the kernels cannot be loaded: {answer.stderr.strip().splitlines()[-1:]}",
-                hint="`zoo node conformance` says more",
-            )
-        device, name, conformed, cases, why = json.loads(answer.stdout.strip().splitlines()[-1])
         if conformed:
             return None, f"{name}: all {cases} cases have the right bits"
         if device == "cpu":
@@ -260,3 +246,11 @@ class Examination:
                 f"no Redis answers at {where}: {error}", hint=f"start it, or change `broker` in {config}"
             ) from None
         return None, f"{url.rpartition('@')[2]} answers"
+
+
+def _asked(question: str, failure: str, *, hint: str) -> Any:
+    """What a line of Python prints as JSON, in a process of its own: a broken driver must not take the doctor with it."""
+    answer = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, timeout=120, check=False)
+    if answer.returncode:
+        raise ZooError(f"{failure}: {answer.stderr.strip().splitlines()[-1:]}", hint=hint)
+    return json.loads(answer.stdout.strip().splitlines()[-1])
