@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from node.programs import Programs
+from tests.unit.models_kit import assert_training_follows_torch
 from zoo_compute.job import ComputeJob, JobError
 from zoo_compute.models import GPTSection, gpt
 
@@ -72,32 +72,9 @@ def test_module__refuses_sizes_that_do_not_fit() -> None:
     "rule", [{"weight_decay": 0.1}, {"optimizer": "sgd", "clip_norm": 0.5}], ids=["adamw", "sgd, clipped"]
 )
 def test_training__follows_torchs_own(rule: dict[str, Any]) -> None:
-    job = job_of(**rule)
-    assert job.traced.initial is not None
-    programs = Programs(job.traced.graph)
-    state = programs.begin(job.traced.initial)
-    module, loss_fn, optimizer = gpt.build(
-        **SIZES, learning_rate=0.01, **{k: v for k, v in rule.items() if k != "clip_norm"}
-    )
-    module.load_state_dict({name: torch.from_numpy(array) for name, array in job.traced.initial.items()})
-    for step in range(6):
-        tokens = tokens_of(step)
-        ours, taken = programs.advance({"inputs": tokens[:, :-1].copy(), "targets": tokens[:, 1:].copy()})
-        for group in optimizer.param_groups:
-            group["lr"] = 0.01 * min(1.0, (step + 1) / 3)
-        whole = torch.from_numpy(tokens).long()
-        loss = loss_fn(module(whole[:, :-1]), whole[:, 1:])
-        optimizer.zero_grad()
-        loss.backward()
-        if "clip_norm" in rule:
-            torch.nn.utils.clip_grad_norm_(module.parameters(), rule["clip_norm"])
-        optimizer.step()
-        assert taken
-        assert ours == pytest.approx(loss.item(), rel=2e-5)
-    for name, value in module.named_parameters():
-        # AdamW's first steps have the size of the rate whatever the gradient, and so carry its last bit's sign.
-        close = 1e-5 if rule.get("optimizer") == "sgd" else 3e-3
-        torch.testing.assert_close(torch.from_numpy(state[name]), value.detach(), rtol=1e-3, atol=close)
+    options = {name: value for name, value in rule.items() if name != "clip_norm"}
+    built = gpt.build(**SIZES, learning_rate=0.01, **options)
+    assert_training_follows_torch(job_of(**rule), built, tokens_of, rule)
 
 
 def test_module__sees_no_future() -> None:
