@@ -24,9 +24,9 @@ from node.errors import BadInputs
 from zoo_compute import transport
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit, JobState, JobView
 from zoo_compute.errors import ZooError
-from zoo_compute.retention import round_tag
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.cid import digest_of, raw_cid
+from zoo_compute.tags import round_tag
 from zoo_compute.updates import Parts
 
 log = logging.getLogger("zoo.keeper")

@@ -23,7 +23,7 @@ from zoo_compute.home import DRAINING
 from zoo_compute.manifest import MAX_MANIFEST_BYTES, Manifest
 from zoo_compute.posted import confirmed
 from zoo_compute.records import MAX_POINTER_BYTES, BadRecord, Pointer
-from zoo_compute.retention import first_needed, outliving, place_of, round_tag
+from zoo_compute.retention import first_needed, outliving
 from zoo_compute.rounds import checkpoint_bytes
 from zoo_compute.spec.retention import repairers
 from zoo_compute.store import Store
@@ -31,6 +31,7 @@ from zoo_compute.store.cid import raw_cid
 from zoo_compute.store.errors import BadCid
 from zoo_compute.store.multiformats import Cid
 from zoo_compute.store.peers import is_gateway
+from zoo_compute.tags import place_of, round_tag
 
 log = logging.getLogger("zoo.retaining")
 

@@ -28,7 +28,6 @@ from zoo_compute.outer import OUTER
 from zoo_compute.publish import unlike, unlike_batch
 from zoo_compute.records import MAX_POINTER_BYTES, BadRecord
 from zoo_compute.records import Pointer as Pointer
-from zoo_compute.retention import round_tag
 from zoo_compute.rounds import (
     HEADER_ROOM,
     RESIDUAL,
@@ -41,6 +40,7 @@ from zoo_compute.rounds import (
 from zoo_compute.store.blockstore import BlockStore
 from zoo_compute.store.dag import ahead
 from zoo_compute.store.interface import Store
+from zoo_compute.tags import round_tag
 from zoo_compute.transport import TransportRefused
 from zoo_compute.updates import Parts, Received
 from zoo_compute.work import work_of

@@ -35,11 +35,11 @@ from node.verify import Mismatch, verify_slot
 from zoo_compute.data import batch_of
 from zoo_compute.memory import needed_bytes
 from zoo_compute.plain import finite, raw
-from zoo_compute.retention import round_tag
 from zoo_compute.rounds import tokens_of
 from zoo_compute.scores import harmful, scores_of
 from zoo_compute.spec.games import Result
 from zoo_compute.store.interface import Store
+from zoo_compute.tags import round_tag
 
 log = logging.getLogger("zoo.worker")
 

@@ -6,22 +6,9 @@ the checkpoints that outlive it are pinned without a tag.
 
 from __future__ import annotations
 
-import re
-
 from zoo_compute.chain.views import JobView
 from zoo_compute.manifest import Manifest
 from zoo_compute.spec import retention
-
-
-def round_tag(job: int, round_: int) -> str:
-    """Of a round's updates, what its slots left, and the checkpoint that it starts from."""
-    return f"job-{job}-round-{round_}"
-
-
-def place_of(tag: str) -> tuple[int, int] | None:
-    """Job and round of a tag; None where it is no round's."""
-    found = re.fullmatch(r"job-(\d+)-round-(\d+)", tag)
-    return (int(found[1]), int(found[2])) if found else None
 
 
 def first_needed(view: JobView, manifest: Manifest, now: int) -> int:

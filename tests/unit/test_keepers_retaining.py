@@ -18,8 +18,8 @@ from tests.unit.test_retention import LATE, closed, job
 from zoo_compute.chain.views import JobView
 from zoo_compute.home import DRAINING
 from zoo_compute.records import Pointer
-from zoo_compute.retention import round_tag
 from zoo_compute.store import BlockStore, Gateway, digest_of, raw_cid
+from zoo_compute.tags import round_tag
 
 JOB = 5  # of the views
 ME, OTHER, AGGREGATOR = 1, 2, 9  # who has claims in them

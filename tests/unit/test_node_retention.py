@@ -6,8 +6,8 @@ from pathlib import Path
 
 from node import recent, worker
 from tests.unit.node_jobs import SmallJob, publish
-from zoo_compute.retention import round_tag
 from zoo_compute.store import BlockStore, Gateway
+from zoo_compute.tags import round_tag
 
 
 def of_three(folder: Path) -> SmallJob:
