@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 ANVIL  := .anvil/node_modules/.bin/anvil
-ANVIL_VERSION := $(shell sed -n 's/^VERSION = "\([0-9.]*\)".*/\1/p' zoo_compute/anvil.py)
+ANVIL_VERSION := $(shell sed -n 's/^VERSION = "\([0-9.]*\)".*/\1/p' zoo_compute/devnet/anvil.py)
 ARGS   ?=
 FAST   := tests/unit tests/spec tests/differential tests/stateful tests/repops tests/referee
 # Tests of real processes wait for clocks, and CI's machine is shared: there, one that fails is run once more and listed.

@@ -32,18 +32,18 @@ from sklearn.datasets import load_digits
 
 from benchmarks import byzfl_peer, rule_times
 from benchmarks.attacks import ATTACKS, Rule, Scene
-from node import syncer
-from node.aggregation import aggregate
+from node.compute.aggregation import aggregate
+from node.compute.programs import Programs, State
+from node.compute.training import heldout_loss
 from node.device import use_threads
-from node.programs import Programs, State
-from node.training import heldout_loss
+from node.inputs import syncer
 from repops.backend import Runner
 from repops.commitments import Array
-from zoo_compute.data import Dataset, Examples, batch_of, prepare_arrays, prepare_text
-from zoo_compute.job import ComputeJob
-from zoo_compute.manifest import Aggregation, Joining, Manifest
-from zoo_compute.publish import initial_checkpoint, publish_files
+from zoo_compute.formats.manifest import Aggregation, Joining, Manifest
+from zoo_compute.jobs.config import ComputeJob
+from zoo_compute.jobs.files import initial_checkpoint, publish_files
 from zoo_compute.store import BlockStore
+from zoo_compute.training.examples import Dataset, Examples, batch_of, prepare_arrays, prepare_text
 
 SLOTS, HOSTILE = 17, 4
 RECOMMENDED = "trimmed_mean+nearest"
@@ -106,7 +106,7 @@ class Lab:
         return self.batches[round_, slot]
 
     def trained(self, checkpoint: State, round_: int, slot: int) -> State:
-        """A slot-round as `node.training.train_shard` runs it, without its roots, which take longer than such small steps."""
+        """A slot-round as `node.compute.training.train_shard` runs it, without its roots, which take longer than such small steps."""
         if round_ == 0 and slot in self.first:
             return self.first[slot]
         manifest, programs = self.manifest, self.programs

@@ -37,8 +37,8 @@ from benchmarks.lab import Faults
 from benchmarks.parameters import parameters_of
 from benchmarks.told import CLAIMS, LOOK_S, Watching
 from keepers.config import save
-from keepers.daemon import Daemon, commands, trains
-from keepers.localnet import LocalNetwork, OperatorPlan
+from keepers.processes.daemon import Daemon, commands, trains
+from keepers.processes.local_network import LocalNetwork, OperatorPlan
 from tests.integration.network_kit import submit
 from zoo_compute.chain.events import Event
 

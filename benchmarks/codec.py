@@ -4,7 +4,7 @@
 of random tensors: 64 of each 4096 words at random places with one of two magnitudes a chunk, where nothing can be learnt, and
 dense ones of int8 levels. Packings:
 
-  ours       zoo_compute.transport, to bytes and back
+  ours       zoo_compute.codec, to bytes and back
   fixed      an index of 12 bits and a value of 2 for each word kept, and a chunk's magnitudes as bfloat16s (Templar's packing)
   zlib, lzma of the float32 words
   zlib, lzma of `fixed`
@@ -34,7 +34,7 @@ import numpy as np
 
 from benchmarks.parameters import parameters_of
 from repops.commitments import Array
-from zoo_compute import transport
+from zoo_compute import codec
 
 CHUNK = 4096
 
@@ -42,8 +42,8 @@ CHUNK = 4096
 def codec_figures(state: Mapping[str, Array], *, repeats: int = 3) -> dict[str, Any]:
     """Bytes, ratio to float32, and MB/s of each packing of one update; of ours also whether it came back to the bit."""
     raw, shapes = sum(array.nbytes for array in state.values()), {name: array.shape for name, array in state.items()}
-    data, encode_s = _timed(lambda: transport.encode(state), repeats)
-    back, decode_s = _timed(lambda: transport.decode(data, shapes), repeats)
+    data, encode_s = _timed(lambda: codec.encode(state), repeats)
+    back, decode_s = _timed(lambda: codec.decode(data, shapes), repeats)
     words = b"".join(np.ascontiguousarray(array).tobytes() for array in state.values())
     fixed = fixed_packing(state)
     found = {"ours": _row(raw, len(data), encode_s, decode_s)}

@@ -36,18 +36,18 @@ import numpy as np
 
 from benchmarks import powersgd_peer
 from benchmarks.parameters import parameters_of
-from node import syncer
-from node.aggregation import aggregate
-from node.programs import Programs, State
-from node.training import heldout_loss, train_shard
+from node.compute.aggregation import aggregate
+from node.compute.programs import Programs, State
+from node.compute.training import heldout_loss, train_shard
+from node.inputs import syncer
 from repops.commitments import tensor_roots
-from zoo_compute import transport
-from zoo_compute.data import Dataset, batch_of, prepare_text
-from zoo_compute.job import ComputeJob, Manifest
-from zoo_compute.publish import publish_files
+from zoo_compute import codec
+from zoo_compute.codec.files import Parts
+from zoo_compute.codec.pruning import prune
+from zoo_compute.jobs.config import ComputeJob, Manifest
+from zoo_compute.jobs.files import publish_files
 from zoo_compute.store import BlockStore
-from zoo_compute.transport.pruning import prune
-from zoo_compute.updates import Parts
+from zoo_compute.training.examples import Dataset, batch_of, prepare_text
 
 KINDS: dict[str, dict[str, Any]] = {
     "dense": {"outer": (0.7, 0.6), "compression": None, "rule": "mean"},
@@ -142,18 +142,18 @@ def network(manifest: Manifest, files: syncer.JobFiles, weights: State) -> Run:
 
 def through_codec(run: Run, update: State, parts: Parts, *, check: bool) -> State:
     """What others get of an update. check: time the codec, and see that not a bit is lost."""
-    head = transport.Head(parts.chunk)
-    if parts.kept:  # as zoo_compute.updates writes it: hashes for the tensors that stay, and where those are
+    head = codec.Head(parts.chunk)
+    if parts.kept:  # as zoo_compute.codec.files writes it: hashes for the tensors that stay, and where those are
         head = replace(head, hashes=prune(tensor_roots(update), parts.kept), note=bytes(NOTE_BYTES))
     sent = {name: update[name] for name in parts.shapes}
     began = time.process_time()
-    data = transport.encode(sent, head)
+    data = codec.encode(sent, head)
     encoded = time.process_time()
     run.sent, run.update = run.sent + len(data), sum(array.nbytes for array in sent.values())
     if not check:
         return sent
     began_back = time.process_time()
-    _, back = transport.unpack(io.BytesIO(data), parts.shapes, parts.hashes)
+    _, back = codec.unpack(io.BytesIO(data), parts.shapes, parts.hashes)
     run.encode_s.append(max(encoded - began, 1e-9))
     run.decode_s.append(max(time.process_time() - began_back, 1e-9))
     assert all(back[name].tobytes() == array.tobytes() for name, array in sent.items()), "the codec lost a bit"

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from node.programs import Programs
-from zoo_compute.job import ComputeJob
+from node.compute.programs import Programs
+from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.spec.params import TIERS, ZEN
 
 PEAK_TFLOPS = {

@@ -14,13 +14,13 @@ from requests import Session
 from benchmarks.gas import Bench
 from node.disputes.moves import Move
 from tests.referee.computed import plain
-from zoo_compute.chain.bindings.task_registry import Terms
 from zoo_compute.chain.call import Call, functions_of
-from zoo_compute.devnet import Devnet
-from zoo_compute.manifest import Manifest
+from zoo_compute.chain.generated.bindings.task_registry import Terms
+from zoo_compute.devnet.devnet import Devnet
+from zoo_compute.formats.manifest import Manifest
 from zoo_compute.spec.games import Frame, Kind, Outcome, Position, Result, Work
 from zoo_compute.spec.params import ZEN
-from zoo_compute.spec.refusal import Refused
+from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim
 
 PRICE = ZEN // 1_000

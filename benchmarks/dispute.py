@@ -36,20 +36,20 @@ import numpy as np
 from benchmarks.court import Court, Spent
 from benchmarks.dispute_programs import PROGRAMS, Program, seven_billion, slot_round
 from benchmarks.lies import BEGIN, Aggregated, Kept, Lie, Nearby, Plan, Told, lies_of, result_of
-from node.disputes.before import Seated
 from node.disputes.board import Board, Played, play
 from node.disputes.challenger import Challenger
+from node.disputes.defender import Prover
 from node.disputes.moves import Move
-from node.disputes.prover import Prover
+from node.disputes.previous_turn import Seated
 from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
 from repops.commitments import state_root, state_root_of
 from repops.operators import TABLE
 from tests.referee.judging import Job, Judge
-from zoo_compute.devnet import Devnet
+from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.spec.games import Frame, Game, Kind, Position, Result
 from zoo_compute.spec.referee import begun
-from zoo_compute.spec.refusal import Refused
+from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim
 
 EACH = 20  # lies told of an operator, and of each other kind

@@ -12,18 +12,18 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from node.compute.programs import Programs
 from node.disputes.computation import SlotRound
 from node.disputes.depth import Depth, depth
-from node.programs import Programs
 from repops.graph import Node, Operand
 from repops.parts import part_count
 from tests.referee.lies import ROUND, ROWS, Case, case_of, mlp
 from tests.referee.table_cases import Given, TableCase, sample
 from tests.repops import models
-from zoo_compute.data import RepeatedData, prepare_text
-from zoo_compute.job import ComputeJob
-from zoo_compute.publish import initial_checkpoint
-from zoo_compute.sections import read_config
+from zoo_compute.jobs.config import ComputeJob
+from zoo_compute.jobs.files import initial_checkpoint
+from zoo_compute.jobs.sections import read_config
+from zoo_compute.training.examples import RepeatedData, prepare_text
 
 CONFIG = Path(__file__).resolve().parents[1] / "scripts" / "demo.yaml"
 ALONE = {"slots": 1, "slot": 0}

@@ -40,16 +40,16 @@ from benchmarks import utilisation
 from benchmarks.cost import CLAIMED, costs
 from benchmarks.loss_gap import loss_gap
 from benchmarks.parameters import parameters_of
-from node import syncer
-from node.programs import Programs
+from node.compute.programs import Programs
+from node.compute.training import heldout_loss, root_of, train_shard
+from node.inputs import syncer
 from node.replay import Replay, simulate
-from node.training import heldout_loss, root_of, train_shard
 from repops.commitments import Array
-from zoo_compute.data import batch_of, prepare_text
-from zoo_compute.job import ComputeJob, Manifest
-from zoo_compute.publish import publish_files
-from zoo_compute.rounds import tokens_of
+from zoo_compute.jobs.config import ComputeJob, Manifest
+from zoo_compute.jobs.files import publish_files
 from zoo_compute.store import BlockStore
+from zoo_compute.training.examples import batch_of, prepare_text
+from zoo_compute.training.rounds import tokens_of
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -198,7 +198,7 @@ def finished(folder: Path, config: Path, *, sequential: bool) -> dict[str, Any]:
     """Figures of a run folder: manifest.json, its stores, and report.json with
 
     losses (held-out, of every checkpoint), masks (one a closed round) and checkpoint_root: compared with a replay here;
-    shard_reports: the workers' reports (node.reporter).
+    shard_reports: the workers' reports (node.compute.report).
     """
     manifest = Manifest.from_bytes((folder / "manifest.json").read_bytes())
     report = json.loads((folder / "report.json").read_text())

@@ -23,8 +23,8 @@ from web3 import Web3
 from repops.graph import Node
 from scripts.build_artifacts import compile_contract
 from tests.referee.sparse import FORMS, asked
-from zoo_compute.anvil import Anvil
-from zoo_compute.evidence import encode
+from zoo_compute.devnet.anvil import Anvil
+from zoo_compute.disputes.evidence import encode
 
 CHAIN_ID = 31337
 

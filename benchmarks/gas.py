@@ -26,10 +26,10 @@ if __name__ == "__main__":  # beside this file lies one that bears the name of a
 
 from eth_account.signers.local import LocalAccount
 
-from keepers.bidding import Sealer
-from zoo_compute.chain.bindings.task_registry import Terms
+from keepers.services.bidding import Sealer
+from zoo_compute.chain.generated.bindings.task_registry import Terms
 from zoo_compute.chain.sender import Receipt, Sender
-from zoo_compute.devnet import Devnet
+from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.spec.params import ZEN
 from zoo_compute.spec.pricing import RevealedBid, order_bids
 

@@ -125,7 +125,7 @@ def kernels(tools: Tools) -> Found:
 
 
 def conformance(tools: Tools) -> Found:
-    command = ["-m", "repops.conformance", "--device", "cuda:0", "--training", "node/benchmark.repops"]
+    command = ["-m", "repops.conformance", "--device", "cuda:0", "--training", "node/generated/benchmark.repops"]
     found = last_object(tools.python(*command, most_s=200))
     return {"conformance": {key: found[key] for key in ("cases", "differing")}}
 
@@ -176,7 +176,7 @@ def long_run(tools: Tools) -> Found:
 def node_step(tools: Tools) -> Found:
     """What an operator's node reports of this card, over its CPU's. It is checked anew, in a home of its own."""
     with tempfile.TemporaryDirectory() as home:
-        command = ["-m", "node.benchmark", "--json", "--device"]
+        command = ["-m", "node.admission.benchmark", "--json", "--device"]
         card = last_object(tools.python(*command, "cuda:0", most_s=200, ZOO_HOME=home))
         cpu = last_object(tools.python(*command, "cpu", "--devnet", most_s=100, ZOO_HOME=home))
     figures = {"node_bits": card["root"] == cpu["root"], "node_flops_per_s": card["flops_per_s"]}

@@ -22,8 +22,8 @@ from repops.graph import BATCH_ROLE, MAX_RANK, OPTIMIZER, Graph
 from repops.merkle import Tree
 from repops.parts import part_count
 from tests.referee.hostile import Hostile
-from zoo_compute.evidence import Evidence
-from zoo_compute.evidence import Update as UpdateEvidence
+from zoo_compute.disputes.evidence import Evidence
+from zoo_compute.disputes.evidence import Update as UpdateEvidence
 from zoo_compute.spec.games import Frame, Game, Kind, Phase, Result, span_of
 from zoo_compute.spec.state import Claim
 

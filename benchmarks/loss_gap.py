@@ -29,16 +29,16 @@ if __name__ == "__main__":  # beside this file lies one that bears the name of a
 
 import numpy as np
 
-from node import syncer
+from node.compute.programs import Programs, State
+from node.compute.training import heldout_loss
 from node.device import use_threads
-from node.programs import Programs, State
+from node.inputs import syncer
 from node.replay import simulate
-from node.training import heldout_loss
-from zoo_compute.data import Dataset, batch_of, prepare_text
-from zoo_compute.job import ComputeJob, Manifest
-from zoo_compute.publish import publish_files
-from zoo_compute.rounds import tokens_of
+from zoo_compute.jobs.config import ComputeJob, Manifest
+from zoo_compute.jobs.files import publish_files
 from zoo_compute.store import BlockStore
+from zoo_compute.training.examples import Dataset, batch_of, prepare_text
+from zoo_compute.training.rounds import tokens_of
 
 MODEL = {"layers": 2, "heads": 4, "width": 32, "context": 32, "tied": False}
 TRAINING = {"batch_size": 8, "inner_steps": 30, "slots": 4, "warmup_steps": 20}

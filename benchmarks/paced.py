@@ -1,6 +1,6 @@
 """A worker whose slot-rounds take a given time, for benchmarks of machines that one machine has not enough cores for.
 
-    python -m benchmarks.paced --slot-s S --log FILE ...     other options are those of `keepers.process worker`
+    python -m benchmarks.paced --slot-s S --log FILE ...     other options are those of `keepers.processes.run worker`
 
 The work is real and its results are; what is left of the time is slept. FILE gets a line of JSON an event: when it had its imports,
 was ready, began a slot-round and ended one.
@@ -19,9 +19,9 @@ from typing import Any
 from celery.signals import worker_ready
 
 from benchmarks.told import teller
-from keepers import process
-from node import syncer
-from node.worker import prepare, run_shard
+from keepers.processes import run
+from node.inputs import syncer
+from node.tasks import prepare, run_shard
 from zoo_compute.store import Store
 
 IMPORTED_AT = time.time()
@@ -70,7 +70,7 @@ def main() -> int:
     worker_ready.connect(lambda **_: tell("ready"), weak=False)
     paced = Paced(options.slot_s, tell)
     tasks = {"work.prepare": _named(paced.prepare, "prepare"), "work.train": _named(paced.train, "run_shard")}
-    return process.main(["worker", *of_worker], tasks)
+    return run.main(["worker", *of_worker], tasks)
 
 
 def _named(body: Callable[..., Any], name: str) -> Callable[..., Any]:

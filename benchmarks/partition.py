@@ -4,7 +4,7 @@ Of a job's four slots some are cut off for ROUNDS rounds. Both sides train on, o
 the same weights; then all four slots train AFTER more rounds:
   undivided   as if there had been no partition: one job of ROUNDS + AFTER rounds
   branches    each side's checkpoint at the end of the partition
-  merged      base + sum of share * (branch - base), shares as the sides' examples (zoo_compute.merging); even: shares of one half
+  merged      base + sum of share * (branch - base), shares as the sides' examples (zoo_compute.training.merge); even: shares of one half
   after       AFTER rounds of a new job that begins there, or at the larger branch where the other's work is thrown away
 Model, text and settings are those of benchmarks/loss_gap.py (dense updates).
 """
@@ -24,12 +24,12 @@ if __name__ == "__main__":  # beside this file lies one that bears the name of a
 import numpy as np
 
 from benchmarks.loss_gap import NETWORKS, PRETRAINED, TEXT, data_of, job_of, published, weights_of
+from node.compute.programs import State
 from node.device import use_threads
-from node.programs import State
 from node.replay import simulate
-from zoo_compute.data import Dataset
-from zoo_compute.job import ComputeJob
-from zoo_compute.merging import merged
+from zoo_compute.jobs.config import ComputeJob
+from zoo_compute.training.examples import Dataset
+from zoo_compute.training.merge import merged
 
 SLOTS, ROUNDS, AFTER = 4, 6, 6
 KIND = NETWORKS["dense"]

@@ -18,9 +18,9 @@ from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersg
 from torch.nn.parallel import DistributedDataParallel
 
 from repops.commitments import Array
-from zoo_compute.data import INPUTS, TARGETS, Dataset, batch_of
-from zoo_compute.job import ComputeJob
-from zoo_compute.modules import made_by
+from zoo_compute.jobs.config import ComputeJob
+from zoo_compute.jobs.model_source import made_by
+from zoo_compute.training.examples import INPUTS, TARGETS, Dataset, batch_of
 
 PROCESSES = 2
 

@@ -23,7 +23,7 @@ from web3 import Web3
 
 from scripts.build_artifacts import compile_contract
 from tests.referee.computed import Computed, Described, Tree, plain
-from zoo_compute.anvil import Anvil
+from zoo_compute.devnet.anvil import Anvil
 from zoo_compute.spec import referee as rules
 from zoo_compute.spec.games import Awaits, Game, Kind, Phase, Work
 from zoo_compute.spec.state import Claim, Message, Operator, World

@@ -15,8 +15,8 @@ from repops.backend import Runner, prepare
 from repops.builder import Builder
 from repops.commitments import Array
 from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, Graph
-from zoo_compute.manifest import Aggregation
-from zoo_compute.rules import join, judge, products
+from zoo_compute.formats.manifest import Aggregation
+from zoo_compute.training.robust_rules import join, judge, products
 
 TIMED, LEAST_S = 3, 0.5  # the best of so many or as many as fit, after one that is not counted
 

@@ -21,10 +21,10 @@ sys.path[0] = str(ROOT)  # beside this file lie some that bear the names of pack
 from benchmarks import rule_times
 from benchmarks.attacks import ATTACKS
 from benchmarks.byzantine import HOSTILE, RECOMMENDED, RULES, SLOTS, Lab, digits, gpt
+from node.compute.programs import State
+from node.compute.training import probe_losses
 from node.device import use_threads
-from node.programs import State
-from node.training import probe_losses
-from zoo_compute.scores import harmful, scores_of
+from zoo_compute.training.outliers import harmful, scores_of
 
 BY = ("scores", "probe", "either")
 

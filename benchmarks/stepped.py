@@ -1,6 +1,6 @@
 """A process of an operator whose inner steps take a given time, and whose ways to other machines are given.
 
-    python -m benchmarks.stepped --step-s S --log FILE --routes FILE keeper|worker ...     the rest is that of `keepers.process`
+    python -m benchmarks.stepped --step-s S --log FILE --routes FILE keeper|worker ...     the rest is that of `keepers.processes.run`
 
 A worker's steps are real, and what is left of each step's time is slept: that is the time of a GPU which this machine has not. FILE
 gets a line of JSON an event. Routes name, for each announced gateway, where this operator reaches it (benchmarks/utilisation.py).
@@ -18,14 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.told import teller
-from keepers import process
+from keepers.processes import run
 
 Tell = Callable[..., None]
 
 
 def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
     """The bodies of training and of what leads to it: as they are, told and with steps of that time."""
-    from node import programs, syncer, worker
+    from node import tasks
+    from node.compute import programs
+    from node.inputs import syncer
 
     advance = programs.Programs.advance
     steps = {"began": 0.0, "inner_s": 0.0, "paced": 0.0}
@@ -50,7 +52,7 @@ def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
 
         return do
 
-    @functools.wraps(worker.run_shard)
+    @functools.wraps(tasks.run_shard)
     def train(request: dict[str, Any], store: Any, progress: Callable[[int, float], None]) -> Any:
         began, last = time.time(), 0.0
         steps.update(began=0.0, inner_s=0.0, paced=1.0)
@@ -60,30 +62,31 @@ def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
             last = time.time()
             progress(step, loss)
 
-        answer = worker.run_shard(request, store, progress=after)
+        answer = tasks.run_shard(request, store, progress=after)
         place = {"round": request["round"], "slot": request["slot"], "computed_s": steps["inner_s"]}
         tell("train", **place, began=began, first=steps["began"], last=last, ended=time.time(), update=answer["update"])
         return answer
 
-    @functools.wraps(worker.prepare)
+    @functools.wraps(tasks.prepare)
     def prepare(request: dict[str, Any], store: Any) -> Any:
         """Not paced: auctions do not wait for it."""
         steps["paced"] = 0.0
-        answer, manifest = worker.prepare(request, store), syncer.fetch_manifest(store, request["manifest"])
-        return {**answer, "slot_s": answer["slot_s"] + worker.MARGIN * step_s * manifest.inner_steps}
+        answer, manifest = tasks.prepare(request, store), syncer.fetch_manifest(store, request["manifest"])
+        return {**answer, "slot_s": answer["slot_s"] + tasks.MARGIN * step_s * manifest.inner_steps}
 
     return {
         "work.prepare": prepare,
         "work.train": train,
-        "work.advance": told("advance", worker.run_advance),
-        "work.aggregate": told("aggregate", worker.run_aggregation),
-        "work.fetch": told("fetch", worker.run_fetching),
+        "work.advance": told("advance", tasks.run_advance),
+        "work.aggregate": told("aggregate", tasks.run_aggregation),
+        "work.fetch": told("fetch", tasks.run_fetching),
     }
 
 
 def shaped_keeper(path: Path) -> None:
     """Have this process's keeper reach others' gateways by its own links, once they are there."""
-    from keepers import keeper, keeping
+    from keepers import keeper
+    from keepers.processes import keeper_process
 
     class Shaped(keeper.Keeper):
         ways: Mapping[int, str] = {}
@@ -98,7 +101,7 @@ def shaped_keeper(path: Path) -> None:
             self.ways = {operator: routes[url] for operator, url in endpoints.items() if url in routes}
             super().use_peers([routes[url] for url in peers if url in routes], self.ways)
 
-    keeping.Keeper = Shaped  # type: ignore[misc]
+    keeper_process.Keeper = Shaped  # type: ignore[misc]
 
 
 def main() -> int:
@@ -109,8 +112,8 @@ def main() -> int:
     options, of_process = parser.parse_known_args()
     if of_process[0] == "keeper":
         shaped_keeper(options.routes)
-        return process.main(of_process)
-    return process.main(of_process, worker_tasks(options.step_s, teller(options.log)))
+        return run.main(of_process)
+    return run.main(of_process, worker_tasks(options.step_s, teller(options.log)))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # a worker loads nothing of the chain
-    from keepers.localnet import LocalNetwork
+    from keepers.processes.local_network import LocalNetwork
     from zoo_compute.chain.events import Event
 
 LOOK_S = 0.05

@@ -40,13 +40,13 @@ from benchmarks.loss_gap import DECLARED, NETWORKS
 from benchmarks.parameters import parameters_of
 from benchmarks.told import LOOK_S, Watching
 from keepers.config import OperatorConfig
-from keepers.daemon import commands
-from keepers.localnet import LocalNetwork, OperatorPlan
+from keepers.processes.daemon import commands
+from keepers.processes.local_network import LocalNetwork, OperatorPlan
 from repops.profile import Profile
 from tests.integration.network_kit import submit
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.network import load, write_atomically
-from zoo_compute.job import ComputeJob
+from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.store import BlockStore
 
 CONTEXT = 64  # tokens of a step: a batch of one example
@@ -110,7 +110,7 @@ class Shaped(LocalNetwork):
         stepped += ["--log", str(self.log(plan.name)), "--routes", str(self.routes(plan.name))]
         self.log(plan.name).touch()
         return {
-            part: [*stepped, *command[command.index("keepers.process") + 1 :]]
+            part: [*stepped, *command[command.index("keepers.processes.run") + 1 :]]
             for part, command in commands(config).items()
             if part in ("keeper", "worker-0")
         }

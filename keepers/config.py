@@ -11,13 +11,13 @@ from typing import Any
 
 from eth_utils.address import is_address, to_checksum_address
 
-from keepers.broker import EMBEDDED, URLS
+from keepers.queue.broker import EMBEDDED, URLS
 from repops import fields
 from zoo_compute.amounts import ZEN, Token, parse_amount
 from zoo_compute.atomic import write_atomically
 from zoo_compute.errors import ConfigError, UserError
-from zoo_compute.gpu import PERIODS
-from zoo_compute.home import CONFIG, HOT_KEY, PASSPHRASE
+from zoo_compute.gpus import PERIODS
+from zoo_compute.paths import CONFIG, HOT_KEY, PASSPHRASE
 
 MOST_SLOTS = 512  # of a seat: their results must fit a bundle of one block
 ROLES = ("provider", "aggregator", "verifier")
@@ -59,7 +59,7 @@ class Settings:
     sample_rate: float = 0.25  # share of slot-rounds a verifier re-executes
     poll_s: float = 1.0
     # A store that is restarted is back in seconds, and a demand too early costs its deposit: 30 s spare both. In short windows
-    # less is waited, so that there is time left to demand in (keepers/asking.py).
+    # less is waited, so that there is time left to demand in (keepers/decisions/demands.py).
     demand_after_s: float = 30
     deposits_per_job: str = "0.05"  # most of the chain's coin that demands of one job may cost: about eight at 10 gwei
 

@@ -16,16 +16,10 @@ from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
 from eth_utils.crypto import keccak
 
-from keepers import deposits
-from keepers.advancing import Ahead
-from keepers.bidding import Sealer, priced_token
-from keepers.challenging import Mismatches
 from keepers.config import OperatorConfig
-from keepers.disputing import Disputing
-from keepers.duties import duties, trained_s
-from keepers.gathering import bundle_to_fetch, bundles_fetched, progress_of, trained, training
-from keepers.opened import OpenJobs, places_taken
-from keepers.orders import (
+from keepers.decisions.duties import duties, trained_s
+from keepers.decisions.open_jobs import OpenJobs, places_taken
+from keepers.decisions.orders import (
     Advance,
     Aggregate,
     CommitTrained,
@@ -41,7 +35,7 @@ from keepers.orders import (
     Send,
     Train,
 )
-from keepers.requests import (
+from keepers.decisions.requests import (
     advancing,
     aggregate_name,
     aggregate_request,
@@ -53,11 +47,17 @@ from keepers.requests import (
     prepare_request,
     present,
 )
-from keepers.retaining import Retaining
-from keepers.verifier import REPORTS, Verifier
-from keepers.work import WorkQueue, WorkStatus
-from node import prover
-from zoo_compute.chain.answers import shown_result
+from keepers.queue.work import WorkQueue, WorkStatus
+from keepers.services import deposits
+from keepers.services.bidding import Sealer, priced_token
+from keepers.services.challenging import Mismatches
+from keepers.services.disputing import Disputing
+from keepers.services.precompute import Ahead
+from keepers.services.progress import bundle_to_fetch, bundles_fetched, progress_of, trained, training
+from keepers.services.retention import Retaining
+from keepers.services.verification import REPORTS, Verifier
+from node.inputs import bundles
+from zoo_compute.chain.answered_results import shown_result
 from zoo_compute.chain.call import Call
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import scan
@@ -65,9 +65,9 @@ from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind, OperatorView
 from zoo_compute.errors import NeedsOperator, Refusal, Retryable
-from zoo_compute.gpu import PERIODS
-from zoo_compute.home import DRAINING
-from zoo_compute.operators import Operators
+from zoo_compute.gpus import PERIODS
+from zoo_compute.operators.account import Operators
+from zoo_compute.paths import DRAINING
 from zoo_compute.spec.params import aggregator_lock
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.cid import digest_of
@@ -354,11 +354,11 @@ class Keeper:
     def _commit(self, view: JobView, seat: int) -> None:
         assert view.run is not None, "a seat is committed while the job runs"
         reports = [trained(self.work, view, slot).result for slot in view.seats[seat].slots]
-        results = [prover.result_of(report) for report in reports if report is not None]
+        results = [bundles.result_of(report) for report in reports if report is not None]
         assert len(results) == view.seats[seat].count, "CommitTrained follows the last slot's training"
-        bundle = prover.bundle_bytes(view.job, view.run.round, self.config.operator, results)
+        bundle = bundles.bundle_bytes(view.job, view.run.round, self.config.operator, results)
         digest = digest_of(self.store.add(bundle))
-        root = prover.round_root(results)
+        root = bundles.round_root(results)
         self._send(view, self.chain.settlement.commit(view.job, seat, view.run.turn, root, digest))
 
     def _post_checkpoint(self, view: JobView, mask: int) -> None:

@@ -3,7 +3,7 @@
 python -m keepers.liar --round R --slot S --tensor NAME ...    one bit of the update, which it cannot defend
 python -m keepers.liar --round R --slot S --step H ...         one bit of one number in a step; it goes on from there,
                                                                and defends it in a dispute game as if it were right
-Its other options are those of `keepers.process worker`.
+Its other options are those of `keepers.processes.run worker`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from keepers import process, worker
-from keepers.work import MOVE
+from keepers.processes import run, worker
+from keepers.queue.work import MOVE
 from node.disputes.computation import SlotRound
-from node.disputing import run_move
+from node.disputes.player import run_move
 from node.faults import Lie, flip_bit
-from node.worker import run_shard
+from node.tasks import run_shard
 from zoo_compute.store import Store
 
 
@@ -53,7 +53,7 @@ def main() -> int:
     parser.add_argument("--step", type=int, default=0, help="the inner step in which it lies")
     parser.add_argument("--op", default="dot", help="the operator; of its nodes the one in the middle lies")
     arguments, of_worker = parser.parse_known_args()
-    return process.main(["worker", *of_worker], bodies(arguments))
+    return run.main(["worker", *of_worker], bodies(arguments))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from zoo_compute.cli.context import Command, Settings, pass_settings
 @click.option("--devnet", is_flag=True, help="Accept a CPU, labelled as such.")
 def benchmark(device: str | None, steps: int, as_json: bool, devnet: bool) -> None:
     """Time this machine's training step and tell its GPU class."""
-    from node import benchmark as admission
+    from node.admission import benchmark as admission
 
     flags = [*(["--json"] if as_json else []), *(["--devnet"] if devnet else [])]
     sys.exit(admission.main([*(["--device", device] if device else []), "--steps", str(steps), *flags]))
@@ -32,7 +32,7 @@ def conformance(settings: Settings, device: str | None, again: bool) -> int:
 
     A GPU is used only after it did. `zoo node start` checks a card that is new, or whose driver is.
     """
-    from node.conformance import check
+    from node.admission.conformance import check
     from node.device import pick
 
     found = check(pick(device), again=again, say=settings.say)

@@ -14,13 +14,13 @@ from functools import cache
 
 import torch
 
-from node import conformance
+from node.admission import conformance
 from node.errors import NodeOutOfMemory, NoDevice
 from repops import backend
 from repops.cuda import driver
 from repops.graph import Graph
 from repops.profile import Profile
-from zoo_compute.memory import needed_bytes
+from zoo_compute.training.memory import needed_bytes
 
 log = logging.getLogger("zoo.node")
 CPU = torch.device("cpu")
@@ -93,7 +93,7 @@ def _say_unused() -> None:
 def computes_on(device: torch.device) -> torch.device:
     """The device itself where it computed the CPU's bits on this machine, else the CPU, said once in the log.
 
-    A device that was never checked is checked now, which takes a minute or more (node.conformance).
+    A device that was never checked is checked now, which takes a minute or more (node.admission.conformance).
     """
     if device.type == "cpu":
         return CPU

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from node.compute.programs import Programs
+from node.compute.training import ShardResult, root_of
 from node.disputes.computation import Computation, Roots, SlotRound, Training
-from node.programs import Programs
-from node.syncer import Inputs
-from node.training import ShardResult, root_of
+from node.inputs.syncer import Inputs
 from repops import commitments, streaming
 from repops.commitments import Array, canonical
 

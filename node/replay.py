@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from node import syncer
-from node.aggregation import aggregate
+from node.compute.aggregation import aggregate
+from node.compute.programs import Programs, State
+from node.compute.training import ShardResult, heldout_loss, root_of, train_shard
 from node.errors import BadInputs
-from node.programs import Programs, State
-from node.training import ShardResult, heldout_loss, root_of, train_shard
-from zoo_compute.data import Examples
-from zoo_compute.manifest import Manifest
+from node.inputs import syncer
+from zoo_compute.formats.manifest import Manifest
 from zoo_compute.store.interface import Store
+from zoo_compute.training.examples import Examples
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Compile the contracts into `zoo_compute/chain/artifacts` and generate their typed bindings.
+"""Compile the contracts into `zoo_compute/chain/generated/artifacts` and generate their typed bindings.
 
 python scripts/build_artifacts.py            write what changed
 python scripts/build_artifacts.py --check    exit 1 when something committed is stale
@@ -35,8 +35,8 @@ from vyper.semantics.types import (
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "contracts"
-ARTIFACTS = ROOT / "zoo_compute" / "chain" / "artifacts"
-BINDINGS = ROOT / "zoo_compute" / "chain" / "bindings"
+ARTIFACTS = ROOT / "zoo_compute" / "chain" / "generated" / "artifacts"
+BINDINGS = ROOT / "zoo_compute" / "chain" / "generated" / "bindings"
 # In the order of deployment.
 CONTRACTS = (
     "ZenToken",

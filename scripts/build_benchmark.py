@@ -1,4 +1,4 @@
-"""Write the program of the admission benchmark (node/benchmark.repops), or say whether the file is what it would be: --check.
+"""Write the program of the admission benchmark (node/generated/benchmark.repops), or say whether the file is what it would be: --check.
 
 Shipped as a file, so that every node runs the same program whatever version of torch it has.
 """
@@ -13,11 +13,11 @@ import torch
 from torch.nn import functional
 
 import repops
-from node import benchmark
-from node.programs import Programs
+from node.admission import benchmark
+from node.compute.programs import Programs
 from zoo_compute.models import gpt
 
-FILE = Path(__file__).resolve().parents[1] / "node" / "benchmark.repops"
+FILE = Path(__file__).resolve().parents[1] / "node" / "generated" / "benchmark.repops"
 BATCH, CONTEXT = 8, 128
 DROPOUT = 0.1
 
@@ -41,7 +41,7 @@ def main() -> int:
     if not options.check:
         repops.save(program, FILE)
         print(f"{FILE}: {FILE.stat().st_size:,} bytes")
-        print(f"node/benchmark.py                  PROGRAM_ROOT = {program.root.hex()}")
+        print(f"node/admission/benchmark.py                  PROGRAM_ROOT = {program.root.hex()}")
         print(
             f"tests/unit/test_node_benchmark.py  AFTER_THREE_STEPS = {benchmark.timed(Programs(program.graph), 1)[1].hex()}"
         )

@@ -10,8 +10,8 @@ from game_moves import descent
 
 from node.disputes.depth import depth_of
 from repops.parts import part_count
-from zoo_compute.job import ComputeJob
-from zoo_compute.sections import read_config
+from zoo_compute.jobs.config import ComputeJob
+from zoo_compute.jobs.sections import read_config
 from zoo_compute.spec.games import Phase, height_of
 from zoo_compute.spec.params import WORDS_A_LEAF
 

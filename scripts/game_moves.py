@@ -15,7 +15,7 @@ from tests.referee.computed import AGGREGATION, UPDATE, Computed, Described, Tre
 from zoo_compute.spec import referee
 from zoo_compute.spec.games import Awaits, Game, Hashes, Kind, Phase, Work
 from zoo_compute.spec.merkle import climb
-from zoo_compute.spec.refusal import Refused
+from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim, Config, Message, Operator, World
 
 COMMITTER, CHALLENGER, ANYBODY = "the committer", "the challenger", "anybody"

@@ -8,11 +8,11 @@ from typing import Any
 
 import boa
 
-from keepers.duties import duties
-from keepers.orders import Me, OpenBid, Progress, SealBid, Send
+from keepers.decisions.duties import duties
+from keepers.decisions.orders import Me, OpenBid, Progress, SealBid, Send
 from tests.contract_kit import Offer, Operator, Play
 from zoo_compute.chain import snapshot
-from zoo_compute.chain.attempts import attempts_of
+from zoo_compute.chain.auction_attempts import attempts_of
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import Bid, JobState, JobView, Lot
 from zoo_compute.spec.params import DEVNET, Terms

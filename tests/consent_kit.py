@@ -12,7 +12,7 @@ from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from eth_utils.crypto import keccak
 
-from zoo_compute.consent import DOMAIN, REGISTRATION
+from zoo_compute.operators.consent import DOMAIN, REGISTRATION
 
 CHAIN_ID = 1  # of titanoboa's chain
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141  # of secp256k1

@@ -11,14 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from zoo_compute.client import Client, Network
+    from zoo_compute.client.client import Client, Network
+    from zoo_compute.client.job import Job
+    from zoo_compute.client.progress import Progress
+    from zoo_compute.client.results import Result
+    from zoo_compute.client.trainer import DistributedTrainer
     from zoo_compute.errors import ZooError
-    from zoo_compute.job import CheckpointConfig, ComputeJob
-    from zoo_compute.posted import Job
-    from zoo_compute.progress import Progress
-    from zoo_compute.quote import Quote
-    from zoo_compute.results import Result
-    from zoo_compute.trainer import DistributedTrainer
+    from zoo_compute.jobs.config import CheckpointConfig, ComputeJob
+    from zoo_compute.jobs.quote import Quote
 
 __all__ = [
     "CheckpointConfig",
@@ -34,15 +34,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CheckpointConfig": "job",
-    "Client": "client",
-    "ComputeJob": "job",
-    "DistributedTrainer": "trainer",
-    "Job": "posted",
-    "Network": "client",
-    "Progress": "progress",
-    "Quote": "quote",
-    "Result": "results",
+    "CheckpointConfig": "jobs.config",
+    "Client": "client.client",
+    "ComputeJob": "jobs.config",
+    "DistributedTrainer": "client.trainer",
+    "Job": "client.job",
+    "Network": "client.client",
+    "Progress": "client.progress",
+    "Quote": "jobs.quote",
+    "Result": "client.results",
     "ZooError": "errors",
 }
 

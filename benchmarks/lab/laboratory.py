@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.lab.link import DEVICE, MTU, Link
-from zoo_compute.processes import LOOPBACK, free_port, tied_to_parent
+from zoo_compute.subprocesses import LOOPBACK, free_port, tied_to_parent
 
 ROOT = Path(__file__).resolve().parents[2]
 PREFIX = "zoolab"

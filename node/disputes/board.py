@@ -9,10 +9,10 @@ from typing import Protocol
 from node.disputes.moves import ENTERED, Move, after
 from repops.encoding import read_descriptor
 from repops.parts import part_count
-from zoo_compute.shown import Shown
+from zoo_compute.disputes.revealed import Shown
 from zoo_compute.spec import referee
 from zoo_compute.spec.games import Frame, Game, Position
-from zoo_compute.spec.refusal import Refused, require
+from zoo_compute.spec.revert import Refused, require
 from zoo_compute.spec.state import Config, Message, Operator, World
 
 COMMITTER, CHALLENGER, GAME = "the committer", "the challenger", 1

@@ -14,9 +14,9 @@ from repops.commitments import canonical, state_leaves
 from repops.graph import BATCH_ROLE, OPTIMIZER, Node
 from repops.merkle import Tree
 from repops.parts import part_count, parts
-from zoo_compute import evidence
-from zoo_compute.evidence import Evidence, WholeTensor, entry_of
-from zoo_compute.shown import Shown
+from zoo_compute.disputes import evidence
+from zoo_compute.disputes.evidence import Evidence, WholeTensor, entry_of
+from zoo_compute.disputes.revealed import Shown
 from zoo_compute.spec.games import Awaits, Frame, Game, Hashes, Phase
 from zoo_compute.spec.params import WORDS_A_LEAF
 from zoo_compute.spec.trials import TRIALS
@@ -170,7 +170,7 @@ class Challenger:
 
 @dataclass(frozen=True)
 class _Results:
-    """The parts' results, as `zoo_compute.evidence.Committed`: own words, which are the committer's up to the disputed one."""
+    """The parts' results, as `zoo_compute.disputes.evidence.Committed`: own words, which are the committer's up to the disputed one."""
 
     data: bytes
     seen: Seen

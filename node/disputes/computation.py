@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 
+from node.compute.programs import Programs, State
 from node.device import CPU, runner, threads
-from node.programs import Programs, State
 from repops import streaming
 from repops.commitments import Array, canonical, state_root_of, tensor_roots
 from repops.files import load_state, save_state, write_file
@@ -27,14 +27,14 @@ from repops.graph import F32, SEED, STATE_ROLE, Graph
 from repops.proofs import prove_tensor
 from repops.recipes import canonical as canonical_word
 from repops.reference import results
-from zoo_compute.data import TARGETS, TOKENS, Examples, batch_of
-from zoo_compute.evidence import Begin, Data, Entry, Evidence, Tensor, WholeTensor, words_of
-from zoo_compute.manifest import Manifest
-from zoo_compute.rounds import batch_nodes
+from zoo_compute.disputes.evidence import Begin, Data, Entry, Evidence, Tensor, WholeTensor, words_of
+from zoo_compute.formats.manifest import Manifest
 from zoo_compute.spec.state import Claim
+from zoo_compute.training.examples import TARGETS, TOKENS, Examples, batch_of
+from zoo_compute.training.rounds import batch_nodes
 
 if TYPE_CHECKING:
-    from node.disputes.before import Before
+    from node.disputes.previous_turn import Before
 
 log = logging.getLogger("zoo.disputes")
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from repops.merkle import Tree
-from zoo_compute.shown import Shown
+from zoo_compute.disputes.revealed import Shown
 from zoo_compute.spec.games import Hashes, Phase
 
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import numpy as np
 
-from node.disputes.before import Seated
+from node.compute.programs import State
 from node.disputes.computation import Asked, Computation, Roots, SlotRound
-from node.programs import State
+from node.disputes.previous_turn import Seated
 from repops.commitments import Array, tensor_roots
 from repops.graph import STATE_ROLE, Graph
-from zoo_compute import evidence
-from zoo_compute.evidence import Evidence, Present, WholeTensor, Words, words_of
-from zoo_compute.manifest import Manifest
-from zoo_compute.rounds import PRESENT, UPDATES, aggregation_batch, aggregation_program, update_program
+from zoo_compute.codec.pruning import PrunedTree
+from zoo_compute.disputes import evidence
+from zoo_compute.disputes.evidence import Evidence, Present, WholeTensor, Words, words_of
+from zoo_compute.formats.manifest import Manifest
 from zoo_compute.spec.games import Result
 from zoo_compute.spec.state import Claim
-from zoo_compute.transport.pruning import PrunedTree
+from zoo_compute.training.rounds import PRESENT, UPDATES, aggregation_batch, aggregation_program, update_program
 
 
 class OneStep(Computation):

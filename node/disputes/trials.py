@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
+from node.admission.trial import Loaded, draws, no_batch
+from node.compute.programs import State
 from node.disputes.computation import Asked, Roots, Training
-from node.programs import State
-from node.trial import Loaded, draws, no_batch
-from zoo_compute.evidence import Data, Evidence
+from zoo_compute.disputes.evidence import Data, Evidence
 
 
 class Trial(Training):

@@ -5,5 +5,5 @@ The worker leads: it holds no tensors of the step, tells the ranks what to do, a
 ranks.py     the processes, seen from the worker: starting, asking, ending them
 rank.py      one process: its part of the program, its messages by torch.distributed (gloo)
 runner.py    all ranks as one `backend.Runner`
-programs.py  a job's programs on ranks, in the place of `node.programs.Programs`
+programs.py  a job's programs on ranks, in the place of `node.compute.programs.Programs`
 """

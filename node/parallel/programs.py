@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from node.compute.programs import Programs
 from node.device import Layout, threads
 from node.errors import BadInputs
 from node.parallel.ranks import ANSWER_S
 from node.parallel.runner import RankedRunner
-from node.programs import Programs
 from repops.commitments import state_root_of
 from repops.graph import Graph
 from repops.parallel.owners import data, pipeline

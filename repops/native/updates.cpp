@@ -1,4 +1,4 @@
-// Words of updates in transport: zoo_compute/transport/words.py says what the bits are, and this writes and reads the same.
+// Words of updates in transport: zoo_compute/codec/context_model.py says what the bits are, and this writes and reads the same.
 //
 // The two directions are one template, so that reader and writer cannot part. A reader is given bytes of strangers: it looks
 // at none behind their end, and does a bounded number of steps a word.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from repops.graph import Graph, needed
-from repops.plan import single
+from repops.plan import lowering
 from repops.plan.fuse import Fuser
 from repops.plan.ir import Item
 from repops.plan.order import Step, whole_step
@@ -16,7 +16,7 @@ def plan(graph: Graph, roots: Sequence[int], *, fused: bool) -> list[Item]:
     if fused:
         return Fuser(graph, roots).run()
     wanted = needed(graph.nodes, roots)
-    return [item for at in range(len(graph.nodes)) if wanted[at] for item in single.items_of(graph.nodes, at)]
+    return [item for at in range(len(graph.nodes)) if wanted[at] for item in lowering.items_of(graph.nodes, at)]
 
 
 def step(graph: Graph, *, fused: bool) -> Step:

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from repops.graph import Graph, Node, Operand, needed
 from repops.operators import TABLE, terms
-from repops.plan import single
+from repops.plan import lowering
 from repops.plan.access import axes_of, split, uniform
-from repops.plan.growing import Open, made, one_per_row, order_of_group
+from repops.plan.buffer_placement import Place, fitted, wanted_places, whole
+from repops.plan.fusion_group import Open, made, one_per_row, order_of_group
 from repops.plan.ir import Argument, Group, Instruction, Item, Literal, Made, Memory, Side
-from repops.plan.places import Place, fitted, wanted_places, whole
 from repops.plan.views import see_through
 
 LITTLE = 64  # words: groups this small are joined even when they share nothing, to save items
@@ -77,7 +77,7 @@ class Fuser:
         return True
 
     def _is_column_fold(self, node: Node) -> bool:
-        return TABLE[node.op].is_fold and terms(node) > 0 and node.elements > 0 and single.by_columns(node)
+        return TABLE[node.op].is_fold and terms(node) > 0 and node.elements > 0 and lowering.by_columns(node)
 
     def _order(self) -> Iterator[int]:
         """The graph's order, but what is small and depends on no large value first: updates then wait for no scalar."""
@@ -135,7 +135,7 @@ class Fuser:
         elif self._fits_a_group(node):
             self._join(at)
         else:
-            self._append(at, single.items_of(self.nodes, at))
+            self._append(at, lowering.items_of(self.nodes, at))
 
     def _append(self, at: int, items: list[Item]) -> None:
         self.items += items
@@ -156,17 +156,17 @@ class Fuser:
         if node.op == "copy" and elsewhere:
             return False
         for number in elsewhere:
-            self._append(at, [single.part(self.nodes, at, number, own)])
+            self._append(at, [lowering.part(self.nodes, at, number, own)])
         if own.storage != at:
             self.placed[at] = own
         return True
 
     def _product(self, at: int) -> None:
-        product = single.product(self.nodes, at)
+        product = lowering.product(self.nodes, at)
         place = self.wanted.get(at)
         parts = fitted(self.nodes[at].shape, place.axes) if place else None
         if place and parts is not None:
-            roles = single.roles_of(self.nodes[at])
+            roles = lowering.roles_of(self.nodes[at])
             pick = [tuple(pair for axis in roles[name] for pair in parts[axis]) for name in ("batch", "row", "column")]
             product.c = Side(place.storage, place.offset, tuple(pick))
             self.placed[at] = place
@@ -285,7 +285,7 @@ class Fuser:
         return out
 
     def _argument(self, opened: Open, node: Node, operand: Operand, full: bool, indexed: bool) -> Argument | None:
-        word = single.literal(self.nodes, operand)
+        word = lowering.literal(self.nodes, operand)
         if word is not None:
             return word
         shape = node.shape if TABLE[node.op].name == "take" else node.shape + node.reduced

@@ -24,19 +24,19 @@ import report
 from narration import Narrator
 from replaying import Replaying
 
-from keepers import broker
-from keepers.localnet import LocalNetwork, OperatorPlan
-from keepers.verifying import LIES_FOUND
+from keepers.cli.verify import LIES_FOUND
+from keepers.processes.local_network import LocalNetwork, OperatorPlan
+from keepers.queue import broker
 from zoo_compute import Client
 from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.views import JobState, JobView
 from zoo_compute.errors import ZooError
-from zoo_compute.home import STATUS
-from zoo_compute.job import ComputeJob
-from zoo_compute.processes import tied_to_parent
+from zoo_compute.jobs.config import ComputeJob
+from zoo_compute.paths import STATUS
 from zoo_compute.spec.params import ZEN
 from zoo_compute.store.cid import raw_cid
+from zoo_compute.subprocesses import tied_to_parent
 
 HERE = Path(__file__).resolve().parent
 CONFIG = HERE.parent / "demo.yaml"

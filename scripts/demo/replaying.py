@@ -13,11 +13,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from node import syncer
 from node.device import use_threads
+from node.inputs import syncer
 from node.replay import replay
-from zoo_compute.processes import tied_to_parent
 from zoo_compute.store import BlockStore
+from zoo_compute.subprocesses import tied_to_parent
 
 NICENESS = 5  # who trains comes first
 

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from replaying import Replaying
 
-from keepers import broker
-from keepers.localnet import LocalNetwork
-from node import syncer
-from node.programs import State
+from keepers.processes.local_network import LocalNetwork
+from keepers.queue import broker
+from node.compute.programs import State
+from node.compute.training import heldout_loss
+from node.inputs import syncer
 from node.replay import replay
-from node.training import heldout_loss
 from repops.files import save_state
 from zoo_compute.amounts import format_amount
 from zoo_compute.chain.connection import Chain
@@ -27,11 +27,11 @@ from zoo_compute.chain.games import read_games
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Checkpoint, JobView
-from zoo_compute.job import ComputeJob, Manifest
-from zoo_compute.modules import made_by
+from zoo_compute.client.dispute_transcript import ENDS, Transcript, lines_of
+from zoo_compute.jobs.config import ComputeJob, Manifest
+from zoo_compute.jobs.model_source import made_by
 from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import raw_cid
-from zoo_compute.transcript import ENDS, Transcript, lines_of
 
 QUESTIONS_A_REQUEST = 100
 

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from node import worker
+from node import tasks
 from tests.unit import node_jobs
 from tests.unit.node_jobs import SmallJob
 from zoo_compute.store import BlockStore
@@ -52,7 +52,7 @@ def live(job: SmallJob, folder: Path, at: int) -> dict[str, Any]:
     mine.commit(7, [0, 2])
     mine.commit(9, [1])
     made = mine.aggregate()
-    worker.run_keeping(job.base | {"checkpoint": made["pointer"]}, mine.store)
+    tasks.run_keeping(job.base | {"checkpoint": made["pointer"]}, mine.store)
     cids = [mine.reports[slot]["update"] for slot in range(3)] + [made["state"], made["pointer"]]
     sizes = [len(mine.store.read(cid, max_bytes=10**7)) for cid in cids]
     return {"points": killer.passed, "cids": cids, "root": made["root"], "sizes": sizes}

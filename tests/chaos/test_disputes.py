@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from keepers.challenging import challenge
-from keepers.localnet import LocalNetwork, OperatorPlan
-from keepers.requests import verify_request
-from node import syncer
+from keepers.decisions.requests import verify_request
+from keepers.processes.local_network import LocalNetwork, OperatorPlan
+from keepers.services.challenging import challenge
+from node.compute.programs import Programs
 from node.disputes.board import Board, play
 from node.disputes.computation import SlotRound
-from node.disputes.prover import Prover
+from node.disputes.defender import Prover
+from node.disputes.player import dispute_of, result_in
 from node.disputes.trees import Trees
-from node.disputing import dispute_of, result_in
-from node.programs import Programs
+from node.inputs import syncer
 from node.replay import replay
 from tests.integration.network_kit import TINY, submit
 from tests.referee.hostile import Hostile
@@ -31,16 +31,16 @@ from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import ClaimState, JobState, JobView
+from zoo_compute.client.dispute_transcript import Transcript
 from zoo_compute.errors import Refusal
-from zoo_compute.plain import plain, raw
+from zoo_compute.json_codec import plain, raw
 from zoo_compute.spec.games import Frame, Kind, Outcome, Phase, Position, Result, Work
 from zoo_compute.spec.params import COIN, ZEN
 from zoo_compute.spec.referee import begun
-from zoo_compute.spec.refusal import Refused
+from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim
 from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import raw_cid
-from zoo_compute.transcript import Transcript
 
 pytestmark = pytest.mark.chaos
 

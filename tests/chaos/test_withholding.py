@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from keepers.daemon import Daemon
-from keepers.localnet import LocalNetwork
+from keepers.processes.daemon import Daemon
+from keepers.processes.local_network import LocalNetwork
 from tests.integration.demand_kit import PLANS, number_of, post, until
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState, JobState
 

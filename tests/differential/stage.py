@@ -13,7 +13,7 @@ from eth_utils.crypto import keccak
 from zoo_compute.spec import auction, seats
 from zoo_compute.spec.availability import least_deposit
 from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, STRANGERS_LANE, ZEN, Preset, Terms
-from zoo_compute.spec.refusal import Refused
+from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim, ClaimStatus, Config, Operator, Seal, World
 from zoo_compute.spec.world import Call, apply
 

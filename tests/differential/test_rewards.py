@@ -16,9 +16,9 @@ import pytest
 
 from tests.contract_kit import reason_of
 from tests.unit.rewards_kit import DEVNET, EPOCH_S, GBPS, RewardsStage
-from zoo_compute.spec import datasets, promises, registry, rewards
+from zoo_compute.spec import datasets, node_registry, promises, rewards
 from zoo_compute.spec.params import FEE_BPS, REWARD_CAP_BPS, REWARD_FLOW_BPS, ZEN, Flow
-from zoo_compute.spec.refusal import Refused
+from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import (
     CalledFees,
     Citation,
@@ -59,7 +59,7 @@ class Twin:
             self.w.balances[config.zen, str(account)] = 10**9 * ZEN
         for node in self.nodes:
             args = (node.hot.address, 3, 80, DEVNET.min_stake, "http://node")
-            assert registry.register(self.w, self.message(node.owner), *args) == node.id
+            assert node_registry.register(self.w, self.message(node.owner), *args) == node.id
         self.contributors = [str(boa.env.generate_address(f"contributor {i}")) for i in range(2)]
         self.reasons: Counter[str] = Counter()
         self.accepted: Counter[str] = Counter()

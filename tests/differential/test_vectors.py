@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from zoo_compute.spec.params import PRESETS
-from zoo_compute.spec.refusal import Refused
+from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Config, World
 from zoo_compute.spec.world import EXTERNAL, apply
 

@@ -8,7 +8,7 @@ from typing import Any
 from eth_abi import encode
 from eth_utils import keccak
 
-from zoo_compute.spec import admissions, registry, rewards, seats, watching
+from zoo_compute.spec import admissions, node_registry, rewards, seats, watching
 from zoo_compute.spec.params import AGGREGATOR_SEAT, Flow
 from zoo_compute.spec.state import (
     EMPTY_BYTES32,
@@ -79,7 +79,7 @@ def _operator_views(w: World, key: int) -> Iterator[View]:
     is_eligible = record.exit_at == 0 and record.stake >= w.config.preset.min_stake
     yield View("registry", "is_eligible", (key, record.hot), is_eligible)
     yield View("registry", "is_admitted", (key,), record.is_admitted)
-    yield View("registry", "multiplier_of", (key,), registry.multiplier_of(w, key))
+    yield View("registry", "multiplier_of", (key,), node_registry.multiplier_of(w, key))
     yield View("registry", "vram_of", (key,), record.vram_gb)
     yield View("registry", "is_eligible", (key, w.config.registry), False)
     yield View("registry", "operator_count", (), len(w.operators))

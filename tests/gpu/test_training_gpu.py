@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from node import benchmark, syncer
+from node.admission import benchmark
+from node.compute.programs import Programs
+from node.compute.training import train_shard
 from node.device import CPU
-from node.programs import Programs
-from node.training import train_shard
+from node.inputs import syncer
 from tests.unit.node_jobs import publish
 from tests.unit.test_node_benchmark import AFTER_THREE_STEPS
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.parties import Party
 from zoo_compute.cli import main as cli
-from zoo_compute.devnet import Devnet
+from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.spec.params import ZEN
 from zoo_compute.store import BlockStore, Gateway
 

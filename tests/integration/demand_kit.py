@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from keepers.localnet import LocalNetwork, OperatorPlan
+from keepers.processes.local_network import LocalNetwork, OperatorPlan
 from tests.integration.network_kit import TINY, submit
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import JobView

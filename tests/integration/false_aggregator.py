@@ -1,15 +1,15 @@
-"""An aggregator's worker whose checkpoints differ in one number. Options are those of `keepers.process worker`."""
+"""An aggregator's worker whose checkpoints differ in one number. Options are those of `keepers.processes.run worker`."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-from keepers import process
-from node import worker
-from node.programs import State
+from keepers.processes import run
+from node import tasks
+from node.compute.programs import State
 
-honest = worker.aggregate
+honest = tasks.aggregate
 
 
 def false(*given: Any) -> State:
@@ -21,5 +21,5 @@ def false(*given: Any) -> State:
 
 
 if __name__ == "__main__":
-    worker.aggregate = false
-    sys.exit(process.main(["worker", *sys.argv[1:]]))
+    tasks.aggregate = false
+    sys.exit(run.main(["worker", *sys.argv[1:]]))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keepers.localnet import LocalNetwork, OperatorPlan
+from keepers.processes.local_network import LocalNetwork, OperatorPlan
 from zoo_compute import Client
 from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.snapshot import read_job, read_operator

@@ -9,13 +9,13 @@ from eth_account.signers.local import LocalAccount
 from eth_utils.crypto import keccak
 
 from repops.merkle import merkle_root
-from zoo_compute.chain.bindings.referee import Result, Work
-from zoo_compute.chain.bindings.task_registry import Terms
+from zoo_compute.chain.generated.bindings.referee import Result, Work
+from zoo_compute.chain.generated.bindings.task_registry import Terms
 from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Claim as Posted
 from zoo_compute.chain.views import Kind
-from zoo_compute.devnet import Devnet
+from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.spec import games, merkle
 from zoo_compute.spec.params import ZEN
 from zoo_compute.spec.referee import bond

@@ -1,4 +1,4 @@
-"""A worker whose slot-rounds last an hour and whose moves last no time. Options are those of `keepers.process worker`."""
+"""A worker whose slot-rounds last an hour and whose moves last no time. Options are those of `keepers.processes.run worker`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import sys
 import time
 from typing import Any
 
-from keepers import process
-from keepers.work import MOVE
+from keepers.processes import run
+from keepers.queue.work import MOVE
 
 SLOT_ROUND_S = 3_600
 
@@ -22,4 +22,4 @@ def move(request: dict[str, Any], store: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(process.main(["worker", *sys.argv[1:]], {"work.train": train, MOVE: move}))
+    sys.exit(run.main(["worker", *sys.argv[1:]], {"work.train": train, MOVE: move}))

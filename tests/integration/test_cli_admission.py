@@ -10,16 +10,16 @@ from typing import Any, cast
 
 import pytest
 
-from keepers.disputing import Disputing
-from keepers.work import WorkStatus
-from node.disputing import run_move
+from keepers.queue.work import WorkStatus
+from keepers.services.disputing import Disputing
+from node.disputes.player import run_move
 from tests.integration.cli_kit import Place, Zoo, a_place
-from zoo_compute.admission import SEAT, answered
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.sender import Sender
-from zoo_compute.cli.operator_options import folder_of
-from zoo_compute.operators import hot_account
+from zoo_compute.cli.node.options import folder_of
+from zoo_compute.operators.account import hot_account
+from zoo_compute.operators.admission import SEAT, answered
 from zoo_compute.spec.admissions import work_of
 from zoo_compute.spec.trials import TRIALS, Workload
 

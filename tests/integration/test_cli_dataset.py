@@ -10,8 +10,8 @@ import pytest
 
 from repops.commitments import state_root
 from tests.integration.cli_kit import Place, Zoo, a_place, zoo_fixture  # noqa: F401
-from zoo_compute.data import read_arrays
 from zoo_compute.store import BlockStore, digest_of
+from zoo_compute.training.examples import read_arrays
 
 pytestmark = pytest.mark.integration
 

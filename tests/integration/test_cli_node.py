@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.integration.cli_kit import Place, Zoo, a_place
-from zoo_compute import enrolment
 from zoo_compute.chain import keystore
-from zoo_compute.machine import Card
-from zoo_compute.operators import Operators
+from zoo_compute.operators import registration
+from zoo_compute.operators.account import Operators
+from zoo_compute.operators.machine import Card
 from zoo_compute.spec.params import ZEN
 
 pytestmark = pytest.mark.integration
@@ -96,7 +96,7 @@ def test_register__run_again__is_the_same_operator(zoo: Zoo) -> None:
 
 @pytest.mark.parametrize(
     ("at", "step"),
-    [("deposit", Operators.deposit), ("top_up", Operators.top_up), ("register", enrolment._write_config)],
+    [("deposit", Operators.deposit), ("top_up", Operators.top_up), ("register", registration._write_config)],
 )
 def test_register__killed_at_any_step__goes_on_and_registers_once(
     zoo: Zoo, place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at: str, step: Any
@@ -104,7 +104,7 @@ def test_register__killed_at_any_step__goes_on_and_registers_once(
     def dies(*_: object) -> None:
         raise KeyboardInterrupt
 
-    owner, name = (enrolment, "_write_config") if at == "register" else (Operators, at)
+    owner, name = (registration, "_write_config") if at == "register" else (Operators, at)
     monkeypatch.setattr(owner, name, dies)
     before = place.devnet.chain.registry.operator_count()
     assert zoo.run("node", "register", *CARD)[0] == 130
@@ -119,7 +119,7 @@ def test_register__killed_at_any_step__goes_on_and_registers_once(
 def test_register__without_options_and_without_a_gpu__makes_a_node_that_may_bid_on_a_devnet(
     zoo: Zoo, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zoo_compute.machine._SOURCES", ())
+    monkeypatch.setattr("zoo_compute.operators.machine._SOURCES", ())
     code, out, err = zoo.run("register", "--json")
     assert code == 0, err
     told = json.loads(out)
@@ -155,7 +155,7 @@ def test_register__in_a_terminal__asks_for_what_it_cannot_know_and_sends_when_ag
 ) -> None:
     zoo = zoo_of(production, tmp_path, capsys, monkeypatch, zen=1_200 * ZEN)
     card = Card("NVIDIA GeForce RTX 4090", 24, "nvidia", "cuda:0")
-    monkeypatch.setattr("zoo_compute.machine._SOURCES", (lambda: [card],))
+    monkeypatch.setattr("zoo_compute.operators.machine._SOURCES", (lambda: [card],))
     before = production.devnet.chain.registry.operator_count()
     monkeypatch.setattr("sys.stdin", Terminal("\n".join((*ANSWERS, "n")) + "\n"))
     code, _, err = zoo.run("node", "register")
@@ -227,7 +227,7 @@ def test_register__in_a_folder_of_another_owner__is_refused(zoo: Zoo, place: Pla
 def test_what_is_missing__is_said_by_status_and_doctor_until_it_is_mended(
     zoo: Zoo, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zoo_compute.checks.Examination._torch", lambda _: (None, "there"))
+    monkeypatch.setattr("zoo_compute.cli.doctor_checks.Examination._torch", lambda _: (None, "there"))
     register(zoo)
     need = {"what": "no collateral", "do": "zoo node deposit 500"}
     assert need in zoo.json("node", "status")["needs"]

@@ -188,7 +188,7 @@ def test_no_torch__is_told_and_weights_take_its_place(
 
     from repops import encoding
     from repops.files import save_state
-    from zoo_compute.plan import plan_of
+    from zoo_compute.jobs.loading import plan_of
 
     config = place.config()
     traced = plan_of(config, 14).job.traced
@@ -233,7 +233,7 @@ def test_network_show__has_both_presets_side_by_side(zoo: Zoo, place: Place) -> 
 
 
 def test_doctor__finds_everything(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zoo_compute.checks.Examination._torch", lambda _: (None, "there"))
+    monkeypatch.setattr("zoo_compute.cli.doctor_checks.Examination._torch", lambda _: (None, "there"))
     code, out, _ = zoo.run("doctor")
     assert code == 0, out
     assert "all that is needed is there" in out

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from tests.integration.cli_kit import ESCROW, Place, Zoo, a_place, jobs, zoo_fixture  # noqa: F401
-from zoo_compute import Client, ComputeJob, DistributedTrainer, Network, permits
-from zoo_compute.chain import keystore
+from zoo_compute import Client, ComputeJob, DistributedTrainer, Network
+from zoo_compute.chain import keystore, permits
 from zoo_compute.chain.network import load
 from zoo_compute.chain.sender import Sender
 from zoo_compute.errors import Retryable, Unreachable
+from zoo_compute.jobs.submission import AlreadyPosted, _Record
 from zoo_compute.spec.params import ZEN
-from zoo_compute.submission import AlreadyPosted, _Record
 
 pytestmark = pytest.mark.integration
 

@@ -12,7 +12,7 @@ from vyper import compile_code
 
 from tests.integration.cli_kit import CONFIG, Place, Zoo, a_place, zoo_fixture  # noqa: F401
 from zoo_compute.chain.deployment import Web3Deployer, deploy
-from zoo_compute.devnet import CHAIN_ID
+from zoo_compute.devnet.devnet import CHAIN_ID
 from zoo_compute.spec.params import DEVNET, ZEN
 
 pytestmark = pytest.mark.integration

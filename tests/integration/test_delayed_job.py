@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from keepers.localnet import LocalNetwork
-from node import syncer
+from keepers.processes.local_network import LocalNetwork
+from node.inputs import syncer
 from node.replay import replay
 from tests.integration.network_kit import PLANS, TINY, follow, submit
 from zoo_compute.chain.network import load as load_network

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from web3 import Web3
 
-from zoo_compute.anvil import find
 from zoo_compute.chain import keystore
-from zoo_compute.chain.bindings.task_registry import Terms
 from zoo_compute.chain.connection import connect
 from zoo_compute.chain.deployment import Web3Deployer, allow_zen_operation, deploy
+from zoo_compute.chain.generated.bindings.task_registry import Terms
 from zoo_compute.chain.network import load
 from zoo_compute.chain.sender import Sender
-from zoo_compute.devnet import COIN, Devnet
+from zoo_compute.devnet.anvil import find
+from zoo_compute.devnet.devnet import COIN, Devnet
 from zoo_compute.errors import DevnetError, Refusal
 from zoo_compute.spec.params import PRESETS, ZEN
 
@@ -88,7 +88,7 @@ def test_a_taken_port__is_said(tmp_path: Path):
 
 
 def test_an_absent_anvil__says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("zoo_compute.anvil.__file__", str(tmp_path / "zoo_compute" / "anvil.py"))
+    monkeypatch.setattr("zoo_compute.devnet.anvil.__file__", str(tmp_path / "zoo_compute" / "devnet" / "anvil.py"))
     monkeypatch.setenv("ZOO_HOME", str(tmp_path / "home"))
     with pytest.raises(DevnetError, match="anvil, the local chain, is not installed") as caught:
         find({"PATH": str(tmp_path)})
@@ -114,7 +114,7 @@ def test_a_used_devnet_that_is_not_started__says_so(tmp_path: Path):
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_no_anvil__outlives_its_starter(tmp_path: Path, ending: signal.Signals):
     script = (
-        "import sys, time; from zoo_compute.devnet import Devnet\n"
+        "import sys, time; from zoo_compute.devnet.devnet import Devnet\n"
         "d = Devnet(sys.argv[1]).start(); print(d._anvil.process.pid, flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]

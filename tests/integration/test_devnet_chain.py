@@ -14,15 +14,15 @@ import requests
 from web3 import Web3
 
 from tests.integration.parties import post
-from zoo_compute.anvil import Anvil
 from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.deployment import Web3Deployer, deploy
+from zoo_compute.chain.event_log import History
 from zoo_compute.chain.events import Event, scan
-from zoo_compute.chain.history import History
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.signer import RemoteSigner
 from zoo_compute.chain.snapshot import read_job, read_operator
-from zoo_compute.devnet import CHAIN_ID, Devnet
+from zoo_compute.devnet.anvil import Anvil
+from zoo_compute.devnet.devnet import CHAIN_ID, Devnet
 from zoo_compute.errors import ConfigError, Unreachable, UserError, WrongChain, WrongDeployment
 from zoo_compute.spec.params import PRESETS, ZEN
 
@@ -238,7 +238,7 @@ def test_a_history__asks_only_for_what_is_new(devnet: Devnet, monkeypatch: pytes
         asked.append((start, end))
         return scan(chain, start, end, **wanted)
 
-    monkeypatch.setattr("zoo_compute.chain.history.scan", counted)
+    monkeypatch.setattr("zoo_compute.chain.event_log.scan", counted)
     pay(devnet, 21, 22)
     first = devnet.chain.head()
     assert paid(history.upto(first))[-2:] == [21, 22]
@@ -264,7 +264,7 @@ def test_a_history__of_which_a_read_failed_half_way__tells_each_event_once(
         yield next(scan(*given, **wanted))
         raise Unreachable("gone")
 
-    monkeypatch.setattr("zoo_compute.chain.history.scan", broken)
+    monkeypatch.setattr("zoo_compute.chain.event_log.scan", broken)
     with pytest.raises(Unreachable):
         history.upto(head)
     monkeypatch.undo()
@@ -321,7 +321,7 @@ def test_a_node_that_lags__makes_a_history_forget_nothing(devnet: Devnet, monkey
     newest = devnet.chain.head()
     known = paid(history.upto(newest))
     assert paid(history.upto(behind)) == known[:-1]
-    monkeypatch.setattr("zoo_compute.chain.history.scan", None)  # nothing is asked again
+    monkeypatch.setattr("zoo_compute.chain.event_log.scan", None)  # nothing is asked again
     assert paid(history.upto(newest)) == known
 
 

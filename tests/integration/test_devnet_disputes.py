@@ -9,12 +9,12 @@ import pytest
 
 from repops.merkle import merkle_proof
 from tests.integration.parties import AGGREGATION, STATES, TRAINING, WORK, Dispute
-from zoo_compute.chain.bindings.referee import Frame
+from zoo_compute.chain.generated.bindings.referee import Frame
 from zoo_compute.chain.sender import Receipt
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState
-from zoo_compute.devnet import Devnet
+from zoo_compute.devnet.devnet import Devnet
+from zoo_compute.disputes.evidence import End, encode
 from zoo_compute.errors import EvidenceRefusal, RefereeRefusal, SettlementRefusal
-from zoo_compute.evidence import End, encode
 from zoo_compute.spec.params import COIN, DEVNET
 
 pytestmark = pytest.mark.integration

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.parties import SALT, Party, post
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState, JobState, JobView, Kind, LotPhase
-from zoo_compute.devnet import Devnet
+from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.errors import Refusal
 from zoo_compute.spec.params import PRODUCTION
 

@@ -19,7 +19,7 @@ from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import connect
 from zoo_compute.chain.network import load
 from zoo_compute.chain.sender import Sender
-from zoo_compute.devnet import COIN, Devnet
+from zoo_compute.devnet.devnet import COIN, Devnet
 from zoo_compute.errors import FeeTooHigh, NotFunded, RegistryRefusal, TokenRefusal, TransactionPending, ZooError
 from zoo_compute.spec.params import ZEN
 

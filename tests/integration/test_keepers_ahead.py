@@ -13,8 +13,8 @@ from benchmarks import utilisation
 from benchmarks.lab import Link, laboratory
 from benchmarks.utilisation import AGGREGATOR, SUBMITTER, Shaped, plans
 from keepers.config import OperatorConfig
-from keepers.daemon import commands
-from keepers.localnet import OperatorPlan
+from keepers.processes.daemon import commands
+from keepers.processes.local_network import OperatorPlan
 from tests.integration.network_kit import submit
 from zoo_compute.chain.snapshot import read_job
 

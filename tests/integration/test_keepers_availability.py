@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from keepers.localnet import LocalNetwork
+from keepers.processes.local_network import LocalNetwork
 from tests.integration.demand_kit import PLANS, post, until
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState, JobState

@@ -15,14 +15,15 @@ from typing import Any
 import pytest
 from eth_account.signers.local import LocalAccount
 
-from keepers.challenging import challenge
-from keepers.disputing import FOLDER, Disputing
-from keepers.requests import train_request, verify_request
-from keepers.work import WorkStatus
-from node import disputing, prover
+from keepers.decisions.requests import train_request, verify_request
+from keepers.queue.work import WorkStatus
+from keepers.services.challenging import challenge
+from keepers.services.disputing import FOLDER, Disputing
+from node.disputes import player
 from node.disputes.computation import SlotRound
 from node.faults import Lie
-from node.worker import run_shard, run_verification
+from node.inputs import bundles
+from node.tasks import run_shard, run_verification
 from tests.integration.network_kit import TINY, text
 from tests.integration.parties import Party
 from zoo_compute import Client
@@ -32,13 +33,13 @@ from zoo_compute.chain.games import GameView, read_games
 from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobView, Kind
-from zoo_compute.devnet import Devnet
+from zoo_compute.client.dispute_transcript import Transcript
+from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.errors import Refusal
 from zoo_compute.spec.games import Outcome, Phase
 from zoo_compute.spec.params import ZEN
 from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import digest_of
-from zoo_compute.transcript import Transcript
 
 pytestmark = pytest.mark.integration
 
@@ -96,7 +97,7 @@ class Side:
     lasts: Iterator[str] = field(default_factory=lambda: cycle(AFTER))
 
     def look(self, death: str = "") -> None:
-        disputing._trees.clear()
+        player._trees.clear()
         chain = self.connect()
         sender = DyingSender(chain, self.account, folder=self.folder)
         sender.death = death
@@ -112,8 +113,8 @@ class Side:
         if death == "by half":
             shutil.rmtree(self.folder / FOLDER, ignore_errors=True)  # so that there is something to compute
             with pytest.raises(MemoryError):
-                disputing.run_move(request, self.store, made=self._failing)
-        result = disputing.run_move(request, self.store, made=self.made)
+                player.run_move(request, self.store, made=self._failing)
+        result = player.run_move(request, self.store, made=self.made)
         if death == "disk lost":
             shutil.rmtree(self.folder / FOLDER)
         if death in ("computed", "disk lost"):
@@ -174,9 +175,9 @@ class Trial:
     def _commit(self) -> None:
         view = self.view
         report = run_shard(train_request(view, 0), self.store, tamper=LIE)
-        results = [prover.result_of(report)]
-        digest = digest_of(self.store.add(prover.bundle_bytes(self.job, 0, self.liar.id, results)))
-        self.liar.send(self.chain.settlement.commit(self.job, 0, 0, prover.round_root(results), digest))
+        results = [bundles.result_of(report)]
+        digest = digest_of(self.store.add(bundles.bundle_bytes(self.job, 0, self.liar.id, results)))
+        self.liar.send(self.chain.settlement.commit(self.job, 0, 0, bundles.round_root(results), digest))
 
     def _challenge(self) -> None:
         view = self.view

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from keepers.localnet import LocalNetwork, OperatorPlan
-from node import syncer
+from keepers.processes.local_network import LocalNetwork, OperatorPlan
+from node.inputs import syncer
 from node.replay import replay
 from tests.integration.network_kit import TINY, Finished, follow, submit
 from zoo_compute.chain.games import GameView, read_games
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.views import ClaimState
+from zoo_compute.client.dispute_transcript import Transcript
 from zoo_compute.spec.games import Outcome
 from zoo_compute.spec.params import ZEN
 from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import raw_cid
-from zoo_compute.transcript import Transcript
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
 

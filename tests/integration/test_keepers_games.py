@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from keepers.challenging import Mismatches, challenge
-from keepers.disputing import Disputing
-from keepers.work import WorkStatus
+from keepers.queue.work import WorkStatus
+from keepers.services.challenging import Mismatches, challenge
+from keepers.services.disputing import Disputing
 from tests.integration.cli_kit import Place, Zoo, a_place, zoo_fixture  # noqa: F401
 from tests.integration.parties import RESULT, WORK, Dispute
 from zoo_compute.chain.games import GameView, read_games
@@ -19,7 +19,7 @@ from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import ClaimState
 from zoo_compute.errors import NeedsOperator, UserError
-from zoo_compute.plain import plain
+from zoo_compute.json_codec import plain
 from zoo_compute.spec.games import Outcome
 from zoo_compute.spec.params import COIN, ZEN
 

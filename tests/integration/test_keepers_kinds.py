@@ -12,12 +12,12 @@ from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 from web3.types import RPCEndpoint
 
-from keepers.challenging import challenge
-from keepers.disputing import Disputing
-from keepers.requests import check_request, verify_request
-from keepers.verifying import LIES_FOUND
-from keepers.work import WorkStatus
-from node import disputing
+from keepers.cli.verify import LIES_FOUND
+from keepers.decisions.requests import check_request, verify_request
+from keepers.queue.work import WorkStatus
+from keepers.services.challenging import challenge
+from keepers.services.disputing import Disputing
+from node.disputes import player
 from tests.integration.parties import SALT, Dispute
 from tests.integration.trained import SLOT, LyingAggregation, LyingUpdate, Trained, computed, lying
 from zoo_compute.chain.games import read_games
@@ -25,9 +25,9 @@ from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState
 from zoo_compute.cli import main as cli
-from zoo_compute.devnet import Devnet
+from zoo_compute.client.dispute_transcript import Transcript
+from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.spec.games import Kind, Outcome
-from zoo_compute.transcript import Transcript
 
 pytestmark = pytest.mark.integration
 
@@ -55,8 +55,8 @@ def test_a_keeper__convicts_a_false_claim_that_another_keeper_defends(
 
     def false(task: str, name: str, request: dict[str, Any]) -> WorkStatus:
         with monkeypatch.context() as patch:
-            patch.setattr(disputing, "Update", lambda *args, **options: lying(LyingUpdate(*args, **options)))
-            patch.setattr(disputing, "Aggregation", lambda *args, **options: lying(LyingAggregation(*args, **options)))
+            patch.setattr(player, "Update", lambda *args, **options: lying(LyingUpdate(*args, **options)))
+            patch.setattr(player, "Aggregation", lambda *args, **options: lying(LyingAggregation(*args, **options)))
             return computed(work.store, task, request)
 
     request = check_request(view, claim) if kind == Kind.AGGREGATION else verify_request(view, claim, SLOT, None)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from keepers import broker
-from keepers.app import make_app
 from keepers.config import OperatorConfig, from_dict, save
-from keepers.daemon import Daemon, commands
-from keepers.work import MOVE, WorkQueue
+from keepers.processes.daemon import Daemon, commands
+from keepers.queue import broker
+from keepers.queue.app import make_app
+from keepers.queue.work import MOVE, WorkQueue
 
 pytestmark = pytest.mark.integration
 

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from keepers.config import from_dict
-from keepers.requests import keep_request
-from keepers.retaining import Retaining
-from node import worker
+from keepers.decisions.requests import keep_request
+from keepers.services.retention import Retaining
+from node import tasks
 from tests.integration.parties import Dispute, Party
 from tests.unit.node_jobs import SmallJob, publish
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind
-from zoo_compute.devnet import Devnet
-from zoo_compute.posted import Job, Redundancy
-from zoo_compute.records import Pointer
+from zoo_compute.client.job import Job, Redundancy
+from zoo_compute.devnet.devnet import Devnet
+from zoo_compute.formats.bundles import Pointer
 from zoo_compute.spec.retention import SPARE_S
 from zoo_compute.store import BlockStore, Gateway
 from zoo_compute.store.cid import digest_of, raw_cid
@@ -191,7 +191,7 @@ def test_a_job__keeps_what_its_claims_need__then_what_outlives_it__and_its_redun
     between = stage.files(3)[1]
     stage.finalise(3)
     assert stage.view.closed
-    worker.run_keeping(keep_request(stage.view), one)  # as its keeper asks for when the job is closed
+    tasks.run_keeping(keep_request(stage.view), one)  # as its keeper asks for when the job is closed
     stage.look(0, 1)
     assert not any(store.has(between) for store in (one, two))
     assert not any(store.tags() for store in (one, two))
@@ -229,5 +229,5 @@ def _verified(stage: Stage, request: dict[str, Any]) -> list[dict[str, Any]]:
     reports = []
     for commit in commits:
         asked = {"slot": commit.first, "operator": commit.operator, "bundle": raw_cid(commit.bundle)}
-        reports.append(worker.run_verification(request | asked | {"root": commit.root.hex()}, store))
+        reports.append(tasks.run_verification(request | asked | {"root": commit.root.hex()}, store))
     return reports

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from keepers import broker
-from keepers.app import make_app
 from keepers.config import from_dict, save
-from keepers.presence import Presence, speeds_of
-from keepers.work import WorkQueue
+from keepers.queue import broker
+from keepers.queue.app import make_app
+from keepers.queue.presence import Presence, speeds_of
+from keepers.queue.work import WorkQueue
 
 pytestmark = pytest.mark.integration
 
 FLOPS = 10**12
 WORKER = """
 import sys, time
-from keepers import process
+from keepers.processes import run as process
 seconds = float(sys.argv[1])
 def train(request, store, progress):
     time.sleep(seconds)

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from hexbytes import HexBytes
 
-from keepers.answering import Answering, opening_of
-from keepers.challenging import Mismatches
 from keepers.config import from_dict
-from keepers.verifier import REPORTS, Verifier, read_reports
-from keepers.work import WorkStatus
+from keepers.queue.work import WorkStatus
+from keepers.services.challenging import Mismatches
+from keepers.services.demand_responder import Answering, opening_of
+from keepers.services.verification import REPORTS, Verifier, read_reports
 from tests.integration.parties import Dispute
 from tests.integration.trained import SLOT, Trained, computed
-from zoo_compute.chain.answers import shown_result
+from zoo_compute.chain.answered_results import shown_result
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.games import read_games
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Commit
-from zoo_compute.devnet import Devnet
+from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.spec.games import Kind
 from zoo_compute.spec.params import STRANGERS_LANE
 from zoo_compute.store import BlockStore

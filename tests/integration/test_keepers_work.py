@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from keepers import broker, work
-from keepers.app import KEEPER_QUEUE, WORK_QUEUE, make_app
-from keepers.broker import BrokerUnreachable
 from keepers.config import from_dict
-from keepers.work import WorkLog, WorkQueue
-from keepers.worker import run
+from keepers.processes.worker import run
+from keepers.queue import broker, work
+from keepers.queue.app import KEEPER_QUEUE, WORK_QUEUE, make_app
+from keepers.queue.broker import BrokerUnreachable
+from keepers.queue.work import WorkLog, WorkQueue
 from node.errors import Withheld
 from zoo_compute.store import BlockStore
 from zoo_compute.store.errors import ContentMissing

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from keepers.localnet import LocalNetwork, OperatorPlan
+from keepers.processes.local_network import LocalNetwork, OperatorPlan
 from repops.files import load_state, save_state
 from tests.integration.network_kit import TINY, text
 from zoo_compute import Client, Job
 from zoo_compute.cli import main as cli
-from zoo_compute.merging import Merge
-from zoo_compute.results import checkpoint, tensors_of
+from zoo_compute.client.results import checkpoint, tensors_of
 from zoo_compute.spec.params import ZEN
+from zoo_compute.training.merge import Merge
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
 

@@ -61,7 +61,7 @@ def test_the_wheels__hold_their_licences_and_own_different_files(wheels: list[Pa
 def test_an_installation__has_both_commands_and_the_trainer(place: Path) -> None:
     python = place / "bin" / "python"
     told = run(python, "-c", "from gym import DistributedTrainer as T; import gym; print(T, gym.__file__)", cwd=place)
-    assert "zoo_compute.trainer.DistributedTrainer" in told
+    assert "zoo_compute.client.trainer.DistributedTrainer" in told
     assert str(place) in told
     assert "not OpenAI Gym" in run(python, "-c", "import gym; gym.make('CartPole-v1')", cwd=place, fails=True)
     for command in ("zoo", "gym"):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from keepers.work import WorkStatus
-from node import disputing, worker
+from keepers.queue.work import WorkStatus
+from node import tasks
+from node.compute.programs import Programs
+from node.disputes import player
 from node.disputes.computation import SlotRound
 from node.disputes.rounds import Aggregation, Update
 from node.faults import Lie, Lies
-from node.programs import Programs
 from repops.commitments import state_root_of
 from tests.unit.node_jobs import publish
 from zoo_compute.spec.games import Kind
@@ -20,9 +21,9 @@ from zoo_compute.store.errors import ContentMissing
 
 SLOT, STEP = 0, 2
 TASKS = {
-    "work.verify": worker.run_verification,
-    "work.check": worker.run_aggregation_check,
-    "work.move": disputing.run_move,
+    "work.verify": tasks.run_verification,
+    "work.check": tasks.run_aggregation_check,
+    "work.move": player.run_move,
 }
 
 
@@ -78,7 +79,7 @@ class Trained:
 
     @property
     def _inputs(self) -> Any:
-        return disputing.syncer.fetch_inputs(self.store, self.job.base)
+        return tasks.syncer.fetch_inputs(self.store, self.job.base)
 
     def _slot_round(self) -> SlotRound:
         inputs = self._inputs

@@ -8,22 +8,22 @@ from functools import cached_property, lru_cache
 from types import SimpleNamespace
 from typing import Any
 
-from node.disputes.before import Before, Seated
+from node.compute.programs import Programs, State
+from node.compute.training import private_of
 from node.disputes.board import Played
 from node.disputes.challenger import Challenger
 from node.disputes.computation import SlotRound
-from node.disputes.prover import Prover
+from node.disputes.defender import Prover
+from node.disputes.previous_turn import Before, Seated
 from node.disputes.trees import Trees
-from node.programs import Programs, State
-from node.training import private_of
 from repops.commitments import state_root, tensor_roots
 from repops.merkle import Tree
-from zoo_compute.manifest import Compression
-from zoo_compute.rounds import with_residuals
-from zoo_compute.spec.carrying import claim_before, is_restart
+from zoo_compute.formats.manifest import Compression
+from zoo_compute.spec.carry import claim_before, is_restart
 from zoo_compute.spec.games import Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.state import Claim
+from zoo_compute.training.rounds import with_residuals
 
 from .judged import deploy
 from .judging import Judge

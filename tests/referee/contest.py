@@ -21,7 +21,7 @@ from tests.differential.stage import DEPOSIT, Offer, Stage
 from zoo_compute.spec.games import Frame, Game, Kind, Position, Result, Work, claim_hash, span_of
 from zoo_compute.spec.params import COIN, PRESETS, Preset
 from zoo_compute.spec.referee import bond
-from zoo_compute.spec.refusal import Refused
+from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim, Config, World
 from zoo_compute.spec.world import Call
 

@@ -28,7 +28,7 @@ from repops.words import PRIMITIVES, SIGN, number
 from tests.contract_kit import load
 from tests.referee.test_float32 import BATCH, BATCHED
 from tests.repops.primitives import RATIONAL, SOFTFLOAT, cases, nearest
-from zoo_compute.anvil import Anvil
+from zoo_compute.devnet.anvil import Anvil
 
 AT = "0x" + "f3" * 20  # where eth_call is told the harness lies
 SELECTOR = keccak(b"batch(uint256,uint256[],uint256[],uint256[])")[:4]

@@ -15,12 +15,12 @@ from node.disputes.trees import Trees
 from repops.graph import BATCH_ROLE
 from repops.merkle import Tree
 from repops.parts import part_count
-from zoo_compute import evidence
-from zoo_compute.evidence import Evidence, entry_of
-from zoo_compute.shown import Shown
+from zoo_compute.disputes import evidence
+from zoo_compute.disputes.evidence import Evidence, entry_of
+from zoo_compute.disputes.revealed import Shown
 from zoo_compute.spec.games import Awaits, Game, Phase, span_of
 from zoo_compute.spec.params import WORDS_A_LEAF
-from zoo_compute.spec.refusal import Refused
+from zoo_compute.spec.revert import Refused
 
 
 class Hostile(Challenger):

@@ -9,7 +9,7 @@ import boa
 import numpy as np
 
 from tests.contract_kit import load, reason_of
-from zoo_compute.evidence import Evidence, encode
+from zoo_compute.disputes.evidence import Evidence, encode
 from zoo_compute.spec.games import Frame, Position
 
 MANIFEST = bytes(range(32))

@@ -12,31 +12,40 @@ import numpy as np
 import torch
 
 import repops
-from node.disputes.before import Seated
+from node.compute.programs import Programs, State
 from node.disputes.board import Answers, Asks, Board, Played, play
 from node.disputes.challenger import Challenger
 from node.disputes.computation import SlotRound
-from node.disputes.prover import Prover
+from node.disputes.defender import Prover
+from node.disputes.previous_turn import Seated
 from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
 from node.faults import Liar, Lies
-from node.programs import Programs, State
 from repops.backend import DTYPE
 from repops.commitments import state_root, state_root_of
 from repops.encoding import root as program_root
 from repops.graph import OPTIMIZER, Graph
 from repops.merkle import Tree
 from tests.repops import models
-from zoo_compute.data import Examples
-from zoo_compute.manifest import Aggregation as Rule
-from zoo_compute.manifest import Compression, DataFile, HeldoutFile, Joining, Manifest, Outer, ProgramFile, StateFile
-from zoo_compute.publish import initial_checkpoint
+from zoo_compute.formats.manifest import Aggregation as Rule
+from zoo_compute.formats.manifest import (
+    Compression,
+    DataFile,
+    HeldoutFile,
+    Joining,
+    Manifest,
+    Outer,
+    ProgramFile,
+    StateFile,
+)
+from zoo_compute.jobs.files import initial_checkpoint
 from zoo_compute.spec.games import Frame, Kind, Phase, Result, Work
 from zoo_compute.spec.merkle import result_root
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.referee import begun
 from zoo_compute.spec.state import Claim
-from zoo_compute.work import work_of
+from zoo_compute.training.examples import Examples
+from zoo_compute.training.work_root import work_of
 
 from .judging import Job, Judge
 

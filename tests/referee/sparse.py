@@ -12,8 +12,8 @@ from eth_utils.crypto import keccak
 from repops.encoding import descriptor
 from repops.graph import F32, Node, Operand
 from repops.parts import Part, parts
-from zoo_compute.evidence import CARRIED, WORDS_A_LEAF, Committed, part_of
-from zoo_compute.evidence import Part as Evidence
+from zoo_compute.disputes.evidence import CARRIED, WORDS_A_LEAF, Committed, part_of
+from zoo_compute.disputes.evidence import Part as Evidence
 from zoo_compute.spec.games import Frame, Hashes, Phase, Position, height_of
 
 

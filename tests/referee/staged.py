@@ -11,7 +11,7 @@ from node.disputes.board import Answers, Asks, part_count_of
 from node.disputes.moves import Shown
 from tests.contract_kit import load, reason_of
 from zoo_compute.spec.games import Frame, Game, Position
-from zoo_compute.spec.refusal import Refused
+from zoo_compute.spec.revert import Refused
 
 from .computed import plain
 from .contest import Contest, RefereeMirror

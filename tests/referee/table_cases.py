@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from node.compute.programs import Programs, State
 from node.disputes.computation import SlotRound
 from node.faults import Liar
-from node.programs import Programs, State
 from repops.backend import DTYPE
 from repops.commitments import Array
 from repops.graph import OPTIMIZER
 from tests.repops.table_programs import table
-from zoo_compute.manifest import Joining
-from zoo_compute.publish import initial_checkpoint
+from zoo_compute.formats.manifest import Joining
+from zoo_compute.jobs.files import initial_checkpoint
 
 from .lies import OUTER, ROUND, SLOTS, Case
 

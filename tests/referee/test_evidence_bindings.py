@@ -17,12 +17,12 @@ from tests.contract_kit import load
 from tests.referee.judged import MANIFEST, deploy, flips, verdict
 from tests.referee.traced import HERE, Traced, at_entry, step_program, tensor_in
 from tests.repops.random_programs import fill
-from zoo_compute.evidence import Begin, Constant, End, Evidence, Input, Output, WholeTensor, encode, entry_of
-from zoo_compute.manifest import Compression, Joining, Outer
-from zoo_compute.rounds import aggregation_program, begin, checkpoint_nodes, update_program
+from zoo_compute.disputes.evidence import Begin, Constant, End, Evidence, Input, Output, WholeTensor, encode, entry_of
+from zoo_compute.formats.manifest import Compression, Joining, Outer
 from zoo_compute.spec.games import Frame, Kind, Phase, Position
 from zoo_compute.spec.merkle import climb
 from zoo_compute.spec.trials import TRIALS
+from zoo_compute.training.rounds import aggregation_program, begin, checkpoint_nodes, update_program
 
 JOINING = Joining(2, Outer(0.5, 0.5))
 GRAPH = step_program()

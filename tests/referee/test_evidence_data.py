@@ -13,10 +13,10 @@ from repops.commitments import state_root
 from repops.graph import BATCH_ROLE, F32, I32, PARAMETER, STATE_ROLE, Graph
 from tests.referee.judged import SLOTS, deploy, flips, verdict
 from tests.referee.traced import HERE, Traced, changed, shown, words_in
-from zoo_compute.data import batch_of
-from zoo_compute.evidence import Data, Words, encode, entry_of
+from zoo_compute.disputes.evidence import Data, Words, encode, entry_of
 from zoo_compute.spec.games import Frame, Kind, Phase, Position
 from zoo_compute.spec.trials import TRIALS
+from zoo_compute.training.examples import batch_of
 
 STEPS, ROWS, EXAMPLES = 7, 4, 29
 ROUND, SLOT, STEP = 2, 3, 5

@@ -12,7 +12,7 @@ from tests.referee.judged import deploy, flips, verdict
 from tests.referee.sparse import FORMS, asked
 from tests.referee.traced import Traced, step_program
 from tests.repops.random_programs import fill, random_program
-from zoo_compute.evidence import CARRIED, Leaf, Part, Source, encode
+from zoo_compute.disputes.evidence import CARRIED, Leaf, Part, Source, encode
 from zoo_compute.spec.games import Phase
 
 pytestmark = pytest.mark.long

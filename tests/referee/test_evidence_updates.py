@@ -12,12 +12,12 @@ from repops.commitments import result_root, state_root
 from repops.merkle import merkle_proof, merkle_root
 from tests.referee.judged import deploy, flips, verdict
 from tests.referee.traced import HERE, Traced, changed, shown, step_program, words_in
-from zoo_compute.evidence import Present, Update, Words, encode, entry_of
-from zoo_compute.manifest import Joining, Outer
-from zoo_compute.rounds import aggregation_batch, aggregation_program, checkpoint_nodes
+from zoo_compute.disputes.evidence import Present, Update, Words, encode, entry_of
+from zoo_compute.formats.manifest import Joining, Outer
 from zoo_compute.spec.games import Frame, Kind, Phase, Position, Result, claim_hash
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.state import Claim, ClaimStatus
+from zoo_compute.training.rounds import aggregation_batch, aggregation_program, checkpoint_nodes
 
 SLOTS, TURN, JOB = 8, 6, 1
 # seat -> its slots. Seat 3 was split off seat 0; seats 2 and 4 are absent.

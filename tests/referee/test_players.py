@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from node.disputes.challenger import Challenger
+from node.disputes.defender import Prover
 from node.disputes.depth import depth_of
-from node.disputes.prover import Prover
 from node.disputes.trees import Trees
-from zoo_compute.shown import Shown
+from zoo_compute.disputes.revealed import Shown
 from zoo_compute.spec.games import Awaits, Frame, Game, Phase
 
 from .lies import Case, LeafOnly, Liar, LyingAggregation, LyingUpdate, Rule, after_root, mlp

@@ -8,15 +8,15 @@ import pytest
 
 from node.disputes.challenger import Challenger
 from node.disputes.computation import tensor_in
-from node.disputes.prover import Prover
+from node.disputes.defender import Prover
 from node.disputes.trees import Trees
 from repops.commitments import state_root
 from repops.graph import OPTIMIZER
-from zoo_compute.evidence import NO_CLAIM, NO_RESULT, Begin, Present, Tensor, encode, entry_of
-from zoo_compute.rounds import RESIDUAL
+from zoo_compute.disputes.evidence import NO_CLAIM, NO_RESULT, Begin, Present, Tensor, encode, entry_of
 from zoo_compute.spec.games import Frame, Kind, Phase, Position, claim_hash
 from zoo_compute.spec.params import AGGREGATOR_SEAT
-from zoo_compute.spec.refusal import Refused
+from zoo_compute.spec.revert import Refused
+from zoo_compute.training.rounds import RESIDUAL
 
 from .carrying import SCENES, Carrying, carrying, with_bit, without
 from .judged import deploy, flips, verdict

@@ -7,16 +7,16 @@ from dataclasses import replace
 import boa
 import pytest
 
-from node.disputes.before import Before
+from node.compute.programs import State
 from node.disputes.challenger import Challenger
-from node.disputes.prover import Prover
+from node.disputes.defender import Prover
+from node.disputes.previous_turn import Before
 from node.disputes.trees import Trees
-from node.programs import State
 from repops.commitments import state_root, tensor_roots
 from repops.merkle import Tree
 from tests.differential.coverage import Coverage
 from tests.differential.mirror import deployed
-from zoo_compute.evidence import Begin
+from zoo_compute.disputes.evidence import Begin
 from zoo_compute.spec.games import Kind, Result
 from zoo_compute.spec.params import PRESETS
 from zoo_compute.spec.state import ClaimStatus

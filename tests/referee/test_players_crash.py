@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 import torch
 
+from node.compute.programs import Programs
 from node.disputes.board import Answers, Asks, Board, Played, play
 from node.disputes.challenger import Challenger
 from node.disputes.computation import Computation, SlotRound
+from node.disputes.defender import Prover
 from node.disputes.moves import Move
-from node.disputes.prover import Prover
 from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
 from node.faults import Liar
-from node.programs import Programs
 from repops.commitments import state_root_of
 from repops.parts import part_count
 from tests.repops import models
 from zoo_compute.spec.games import Game, Kind, Phase, Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.referee import begun
-from zoo_compute.spec.refusal import Refused
+from zoo_compute.spec.revert import Refused
 
 from .crashing import Full, Mortal, Torn
 from .lies import ROUND, ROWS, SEATS, Case, LyingAggregation, LyingUpdate, case_of

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.dispute_programs import seven_billion
+from node.disputes.defender import Prover
 from node.disputes.depth import depth_of
-from node.disputes.prover import Prover
 from node.disputes.trees import Trees
 from repops.parts import part_count
 from tests.unit.node_jobs import small_job

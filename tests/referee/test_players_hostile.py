@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from node.disputes.board import Board, play
-from node.disputes.prover import Prover
+from node.disputes.defender import Prover
 from node.disputes.trees import Trees
 from zoo_compute.spec.games import Awaits, Kind, Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT

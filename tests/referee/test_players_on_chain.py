@@ -12,9 +12,9 @@ from typing import Any
 import boa
 import pytest
 
-from node.disputes.before import Seated
 from node.disputes.challenger import Challenger
-from node.disputes.prover import Prover
+from node.disputes.defender import Prover
+from node.disputes.previous_turn import Seated
 from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
 from repops.commitments import state_root, state_root_of

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from node.disputes.challenger import Challenger
+from node.disputes.defender import Prover
 from node.disputes.depth import depth_of
-from node.disputes.prover import Prover
 from node.disputes.trees import Trees
 from repops.commitments import tensor_root_of
 from repops.graph import BATCH_ROLE, F32

@@ -16,15 +16,15 @@ import torch
 from torch import nn
 
 import repops
-from node import benchmark
+from node.admission import benchmark
+from node.admission.trial import Loaded, draws
+from node.compute.programs import Programs
 from node.disputes.board import Board, play
 from node.disputes.challenger import Challenger
-from node.disputes.prover import Prover
+from node.disputes.defender import Prover
 from node.disputes.trees import Trees
 from node.disputes.trials import Trial
 from node.faults import LyingTraining
-from node.programs import Programs
-from node.trial import Loaded, draws
 from repops.graph import Graph
 from tests.differential.admitting import enter, seed
 from tests.differential.coverage import Coverage

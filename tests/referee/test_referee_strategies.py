@@ -10,7 +10,7 @@ import pytest
 
 from tests.differential.coverage import Coverage
 from zoo_compute.spec.games import Awaits, Game, Phase
-from zoo_compute.spec.refusal import Refused
+from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim, ClaimStatus, World
 from zoo_compute.spec.world import Call, apply
 

@@ -15,7 +15,7 @@ from typing import Any
 from zoo_compute.spec import merkle
 from zoo_compute.spec.games import Awaits, Frame, Game, Kind, Phase, Position, Result, Work
 from zoo_compute.spec.params import WORDS_A_LEAF
-from zoo_compute.spec.refusal import require
+from zoo_compute.spec.revert import require
 
 from .computed import Computed, Described, Tree, noise, words, words_tree
 

@@ -18,8 +18,8 @@ from repops.commitments import Array, sorted_names, state_leaf, state_leaves, st
 from repops.graph import BATCH_ROLE, BUFFER, F32, I32, OPTIMIZER, PARAMETER, STATE_ROLE, Graph
 from repops.merkle import merkle_proof, merkle_root
 from repops.parts import Part, parts
-from zoo_compute import evidence
-from zoo_compute.evidence import CARRIED, WORDS_A_LEAF, Tensor, WholeTensor, Words, words_of
+from zoo_compute.disputes import evidence
+from zoo_compute.disputes.evidence import CARRIED, WORDS_A_LEAF, Tensor, WholeTensor, Words, words_of
 from zoo_compute.spec.games import Frame, Hashes, Phase, Position
 
 State = Mapping[str, Array]

@@ -24,7 +24,7 @@ from repops.graph import Graph
 from tests.repops.cuda_emulator import Emulator, compiler
 from tests.repops.flipped import Flipped
 
-TRAINING = Path(__file__).parents[2] / "node" / "benchmark.repops"
+TRAINING = Path(__file__).parents[2] / "node" / "generated" / "benchmark.repops"
 SAMPLES: dict[str, Sample] = {name: make() for name, make in SMALL.items()}
 
 

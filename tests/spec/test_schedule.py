@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoo_compute.spec import schedule as s
-from zoo_compute.spec.refusal import Refused
+from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.schedule import APPLE, CONSUMER, DATACENTER, PROFESSIONAL, Bounds, Pace, Size, Work, Worker
 
 WORK = Work(slots=24, inner_steps=30, slot_s=600, update_bytes=20_000, vram_gb=8, flops=10**16, slots_a_chunk=3)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from zoo_compute.spec import auction, pricing
 from zoo_compute.spec.params import AGGREGATOR_SEAT, PRESETS
-from zoo_compute.spec.refusal import Refused
+from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import JobState, Phase
 from zoo_compute.spec.world import EXTERNAL, PROTOCOL_ONLY, Call, apply
 

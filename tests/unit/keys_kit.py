@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from zoo_compute.jobs.sections import SECTIONS
 from zoo_compute.models import ARCHITECTURES
-from zoo_compute.sections import SECTIONS
 
 Sections = dict[str, Any]
 

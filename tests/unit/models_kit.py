@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from node.programs import Programs
-from zoo_compute.job import ComputeJob
+from node.compute.programs import Programs
+from zoo_compute.jobs.config import ComputeJob
 
 
 def assert_training_follows_torch(

@@ -9,16 +9,18 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from node import prover, syncer, worker
-from node.programs import Programs
+from node import tasks
+from node.compute.programs import Programs
+from node.inputs import bundles as prover
+from node.inputs import syncer
 from repops.commitments import Array
-from zoo_compute.data import prepare_text
-from zoo_compute.job import ComputeJob, Manifest
-from zoo_compute.parents import Parents
-from zoo_compute.publish import publish_files
+from zoo_compute.codec.files import Received
+from zoo_compute.formats.lineage import Parents
+from zoo_compute.jobs.config import ComputeJob, Manifest
+from zoo_compute.jobs.files import publish_files
 from zoo_compute.store import BlockStore
-from zoo_compute.updates import Received
-from zoo_compute.work import work_of
+from zoo_compute.training.examples import prepare_text
+from zoo_compute.training.work_root import work_of
 
 TEXT = Path(json.__file__).read_bytes() * 3
 MODEL = {"layers": 2, "heads": 2, "width": 32, "context": 16}
@@ -47,7 +49,7 @@ class SmallJob:
     bundles: list[dict[str, Any]] = field(default_factory=list)
 
     def train(self, slot: int, **options: Any) -> dict[str, Any]:
-        report = worker.run_shard(self.base | {"slot": slot}, self.store, **options)
+        report = tasks.run_shard(self.base | {"slot": slot}, self.store, **options)
         self.reports[slot] = json.loads(json.dumps(report))  # as it would come through the broker
         return self.reports[slot]
 
@@ -73,11 +75,11 @@ class SmallJob:
 
     def aggregate(self) -> dict[str, Any]:
         request = self.base | {"bundles": self.bundles}
-        return worker.run_aggregation(request, self.store)
+        return tasks.run_aggregation(request, self.store)
 
     def verify(self, slot: int, **changes: Any) -> dict[str, Any]:
         commit = next(c for c in self.bundles if slot in c["slots"])
-        return worker.run_verification(self.base | commit | {"slot": slot} | changes, self.store)
+        return tasks.run_verification(self.base | commit | {"slot": slot} | changes, self.store)
 
     def advance(self) -> dict[str, Any]:
         for slot in range(3):

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from zoo_compute import client, shortfall, submission
 from zoo_compute.amounts import ZEN as MONEY
 from zoo_compute.amounts import Token
 from zoo_compute.chain.network import CONTRACTS, Network
-from zoo_compute.client import Client
-from zoo_compute.job import Manifest
-from zoo_compute.shortfall import Offer
+from zoo_compute.client import client
+from zoo_compute.client.client import Client
+from zoo_compute.jobs import shortfall, submission
+from zoo_compute.jobs.config import Manifest
+from zoo_compute.jobs.shortfall import Offer
 from zoo_compute.spec.params import ZEN, Terms
 from zoo_compute.store import BlockStore, raw_cid
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from zoo_compute import anvil
-from zoo_compute.anvil_install import PACKAGE, ensure
+from zoo_compute.devnet import anvil
+from zoo_compute.devnet.anvil_install import PACKAGE, ensure
 from zoo_compute.errors import DevnetError
 
 # Does what npm does with the package: a program under --prefix, or fails as told by the file `how` beside it.
@@ -32,7 +32,7 @@ chmod +x "$2/node_modules/.bin/anvil"
 def environ_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """A machine without anvil, with a pretended npm."""
     monkeypatch.setenv("ZOO_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("zoo_compute.anvil.__file__", str(tmp_path / "zoo_compute" / "anvil.py"))
+    monkeypatch.setattr("zoo_compute.devnet.anvil.__file__", str(tmp_path / "zoo_compute" / "devnet" / "anvil.py"))
     folder = tmp_path / "npm"
     folder.mkdir()
     (folder / "npm").write_text(NPM)

@@ -10,9 +10,9 @@ import pytest
 from benchmarks.attacks import ATTACKS
 from benchmarks.byzantine import HOSTILE, RECOMMENDED, SLOTS, Lab, digits
 from benchmarks.rule_times import named, rule_of
-from node.aggregation import aggregate
-from zoo_compute.manifest import Aggregation, Outer
-from zoo_compute.publish import initial_checkpoint
+from node.compute.aggregation import aggregate
+from zoo_compute.formats.manifest import Aggregation, Outer
+from zoo_compute.jobs.files import initial_checkpoint
 
 SEED = 100
 RULE = named(RECOMMENDED, HOSTILE)

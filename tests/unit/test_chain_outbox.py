@@ -17,7 +17,7 @@ from web3.exceptions import Web3RPCError
 from web3.types import BlockData
 
 from zoo_compute.chain import fees
-from zoo_compute.chain.outbox import Entry, Outbox
+from zoo_compute.chain.pending_transactions import Entry, Outbox
 from zoo_compute.errors import ConfigError, FeeTooHigh
 
 ADDRESS = "0x" + "Ab" * 20

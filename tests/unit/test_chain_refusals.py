@@ -11,7 +11,7 @@ from eth_abi import encode
 from web3.exceptions import ContractLogicError
 
 from zoo_compute import errors
-from zoo_compute.chain.refusals import CLASSES, HINTS, reason_of, refusal, refusal_of
+from zoo_compute.chain.reverts import CLASSES, HINTS, reason_of, refusal, refusal_of
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = (

@@ -229,7 +229,7 @@ def test_client_and_command_line__load_no_torch() -> None:
         "import sys; sys.modules['torch'] = None\n"
         "import zoo_compute.cli.main as cli, zoo_compute\n"
         "[getattr(zoo_compute, name) for name in zoo_compute.__all__]\n"
-        "import zoo_compute.checks, zoo_compute.operators, zoo_compute.submission, zoo_compute.results\n"
+        "import zoo_compute.cli.doctor_checks, zoo_compute.operators.account, zoo_compute.jobs.submission, zoo_compute.client.results\n"
         "assert cli.run(['store', '--help']) == 0\n"
         "assert cli.run(['node', '--help']) == 0\n"
         "assert cli.run(['node', 'benchmark', '--help']) == 0\n"

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from tests.unit.cli_kit import Zoo, zoo_fixture  # noqa: F401
-from zoo_compute import machine
 from zoo_compute.chain.network import CONTRACTS, load
 from zoo_compute.cli import main as cli
 from zoo_compute.cli.context import Settings
-from zoo_compute.cli.register_choices import Choices, Machine, detected
-from zoo_compute.gpu import APPLE, CONSUMER, DATACENTER
-from zoo_compute.machine import Card
+from zoo_compute.cli.node.register_choices import Choices, Machine, detected
+from zoo_compute.gpus import APPLE, CONSUMER, DATACENTER
+from zoo_compute.operators import machine
+from zoo_compute.operators.machine import Card
 
 RTX = Card("NVIDIA GeForce RTX 4090", 24, "nvidia", "cuda:0")
 A100 = Card("NVIDIA A100-SXM4-80GB", 80, "nvidia", "cuda:1")

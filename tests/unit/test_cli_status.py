@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from keepers import cli as keepers_cli
+from keepers.cli import node as keepers_cli
 from keepers.config import from_dict, save
 from tests.unit.cli_kit import Zoo, zoo_fixture  # noqa: F401
 from tests.unit.test_operator_needs import FACTS, SERVED, SETUP, seen
-from zoo_compute import condition as conditions
-from zoo_compute.condition import Condition
-from zoo_compute.operator_needs import Reach
-from zoo_compute.store.atomic import locked
+from zoo_compute.operators import condition as conditions
+from zoo_compute.operators.condition import Condition
+from zoo_compute.operators.needs import Reach
+from zoo_compute.store.durable_files import locked
 
 NO_COLLATERAL = {"what": "no collateral", "do": "zoo node deposit 500"}
 

@@ -9,9 +9,9 @@ from web3.exceptions import TransactionNotFound, Web3ValueError
 
 from tests.unit.test_client_results import aggregation, commit, view
 from zoo_compute.chain.events import Event
+from zoo_compute.chain.ledger import job_account
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState
 from zoo_compute.errors import Unreachable
-from zoo_compute.ledger import job_account
 
 
 class Chain:
@@ -57,7 +57,7 @@ def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: py
         event(8, "JobFunded", amount=6),
         event(9, "SeatVacated", "0xa", operator=9, turn=1, seat=AGGREGATOR_SEAT, slashed=2),
     ]
-    monkeypatch.setattr("zoo_compute.ledger.scan", lambda *_, **__: iter(events))
+    monkeypatch.setattr("zoo_compute.chain.ledger.scan", lambda *_, **__: iter(events))
     commits = (
         commit(0, state=ClaimState.PAID), commit(0, 1, disputes=2), commit(1), commit(1, 1, state=ClaimState.CONVICTED),
     )  # fmt: skip

@@ -10,11 +10,11 @@ import pytest
 from keepers.config import Settings
 from zoo_compute.amounts import WEI, ZEN, format_amount, format_count, format_seconds, parse_amount
 from zoo_compute.errors import UserError
-from zoo_compute.gpu import check_memory, class_named, class_of, hours_of, hours_told, parse_memory
-from zoo_compute.job import ComputeJob
-from zoo_compute.manifest import JobError
-from zoo_compute.plan import plan_of
-from zoo_compute.quote import BudgetTooSmall, attempts_to_maximum, outline_terms, quote
+from zoo_compute.formats.manifest import JobError
+from zoo_compute.gpus import check_memory, class_named, class_of, hours_of, hours_told, parse_memory
+from zoo_compute.jobs.config import ComputeJob
+from zoo_compute.jobs.loading import plan_of
+from zoo_compute.jobs.quote import BudgetTooSmall, attempts_to_maximum, outline_terms, quote
 from zoo_compute.spec.params import DEVNET, LEAST_PRICE, PRODUCTION, REFERENCE_FLOPS, escrow
 from zoo_compute.spec.pricing import RevealedBid, critical_prices
 

@@ -26,13 +26,13 @@ from zoo_compute.chain.views import (
     Standing,
     Terms,
 )
+from zoo_compute.client.job import Job, Redundancy
+from zoo_compute.client.progress import LossReader, progress_of, waiting_for
+from zoo_compute.client.results import fetch
 from zoo_compute.errors import UserError
-from zoo_compute.job import ComputeJob
-from zoo_compute.manifest import StateFile
-from zoo_compute.posted import Job, Redundancy
-from zoo_compute.progress import LossReader, progress_of, waiting_for
-from zoo_compute.records import MAX_POINTER_BYTES, Bundle, Pointer, SlotResult
-from zoo_compute.results import fetch
+from zoo_compute.formats.bundles import MAX_POINTER_BYTES, Bundle, Pointer, SlotResult
+from zoo_compute.formats.manifest import StateFile
+from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.store import BlockStore, ContentMissing, ContentTampered, digest_of
 from zoo_compute.store.errors import ContentRefused
 
@@ -202,8 +202,8 @@ def test_redundancy__counts_stores_that_keep_every_file_of_the_newest_checkpoint
         asked.append(cid)
         return urls[: 2 if len(asked) == 1 else 1]  # the second store has the pointer alone
 
-    monkeypatch.setattr("zoo_compute.posted.confirmations", confirmed)
-    monkeypatch.setattr("zoo_compute.posted.read_job", lambda *_: looked)
+    monkeypatch.setattr("zoo_compute.client.job.confirmations", confirmed)
+    monkeypatch.setattr("zoo_compute.client.job.read_job", lambda *_: looked)
     client: Any = SimpleNamespace(store=store, chain=None, use_peers=lambda: None, endpoints=lambda: {1: "u", 2: "v"})
     assert Job(client, 5).redundancy() == Redundancy(wanted=3, confirmed=1 if done else 2)
     assert (initial.cid in asked) == (not done)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from repops.profile import Profile
-from zoo_compute.clocks import SHORTEST, Clocks, clocks_of
-from zoo_compute.job import ComputeJob
-from zoo_compute.quote import quote
+from zoo_compute.jobs.clocks import SHORTEST, Clocks, clocks_of
+from zoo_compute.jobs.config import ComputeJob
+from zoo_compute.jobs.quote import quote
 from zoo_compute.spec.params import MAX_SECONDS, PRESETS
 
 SMALL = Profile(
@@ -72,9 +72,9 @@ def test_explicit_seconds__win_one_by_one():
 
 
 def test_the_manifest__has_the_clocks_that_the_quote_promised(tmp_path: Path):
-    from zoo_compute.publish import publish_files
+    from zoo_compute.jobs.files import publish_files
+    from zoo_compute.jobs.submission import _dataset
     from zoo_compute.store import BlockStore
-    from zoo_compute.submission import _dataset
 
     (tmp_path / "text").write_text("the quick brown fox jumps over the lazy dog. " * 4_000)
     changes = {

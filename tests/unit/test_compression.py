@@ -11,25 +11,32 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from node import syncer
+from node.compute.programs import Programs, State
+from node.compute.training import ShardResult, root_of, train_shard
 from node.errors import BadInputs
-from node.programs import Programs, State
+from node.inputs import syncer
 from node.replay import simulate
-from node.training import ShardResult, root_of, train_shard
 from repops import backend, encoding
 from repops.backend import Runner
 from repops.builder import Builder
 from repops.commitments import Array
 from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, BadProgram, Graph
 from tests.unit.node_jobs import MODEL, TEXT, TRAINING
-from zoo_compute import transport
-from zoo_compute.compression import packed_bits
-from zoo_compute.data import prepare_text
-from zoo_compute.job import ComputeJob, JobError
-from zoo_compute.manifest import Aggregation, Compression, Joining, Manifest, Outer
-from zoo_compute.publish import publish_files
-from zoo_compute.rounds import RESIDUAL, aggregation_batch, aggregation_program, private, update_program, with_residuals
+from zoo_compute import codec
+from zoo_compute.formats.manifest import Aggregation, Compression, Joining, Manifest, Outer
+from zoo_compute.jobs.config import ComputeJob, JobError
+from zoo_compute.jobs.files import publish_files
 from zoo_compute.store import BlockStore
+from zoo_compute.training.compression import packed_bits
+from zoo_compute.training.examples import prepare_text
+from zoo_compute.training.rounds import (
+    RESIDUAL,
+    aggregation_batch,
+    aggregation_program,
+    private,
+    update_program,
+    with_residuals,
+)
 
 SHAPES = {"bias": (7,), "even": (4, 16), "odd": (5, 9), "scalar": (), "none": (0, 3)}
 SPARSE = Compression(chunk=32, keep=4, bits=2, decay=0.9)
@@ -358,5 +365,5 @@ def test_carry_rounds__beyond_what_is_kept__is_refused() -> None:
 )
 def test_what_a_quote_says_of_an_update__is_about_what_is_sent(how: Compression, least: float, most: float) -> None:
     change = np.random.default_rng(3).standard_normal(100_000).astype(np.float32)
-    sent = 8 * len(transport.encode({"x": one(how, change)}))
+    sent = 8 * len(codec.encode({"x": one(how, change)}))
     assert least < sent / packed_bits(change.size, how) < most

@@ -7,10 +7,10 @@ import pytest
 from web3 import EthereumTesterProvider, Web3
 
 from tests.contract_kit import ROOT, ZEN
-from zoo_compute.chain import bindings
 from zoo_compute.chain.artifacts import artifact
-from zoo_compute.chain.bindings.settlement import Claim
 from zoo_compute.chain.call import Call, functions_of
+from zoo_compute.chain.generated import bindings
+from zoo_compute.chain.generated.bindings.settlement import Claim
 
 NAMES = (
     "Auction",

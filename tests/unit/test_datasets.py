@@ -12,12 +12,12 @@ import pytest
 from repops.commitments import state_root
 from repops.files import state_bytes
 from zoo_compute import DistributedTrainer
-from zoo_compute.chain.bindings.datasets import Dataset
-from zoo_compute.client import Client
-from zoo_compute.datasets import fetch, find, is_name, listed, text_of, word_of
+from zoo_compute.chain.generated.bindings.datasets import Dataset
+from zoo_compute.client.client import Client
+from zoo_compute.client.datasets import fetch, find, is_name, listed, text_of, word_of
 from zoo_compute.errors import UserError, ZooError
-from zoo_compute.job import ComputeJob, JobError
-from zoo_compute.plan import plan_of
+from zoo_compute.jobs.config import ComputeJob, JobError
+from zoo_compute.jobs.loading import plan_of
 from zoo_compute.store import BlockStore, ContentMissing, ContentTampered
 from zoo_compute.store.cid import file_cid, file_digest
 

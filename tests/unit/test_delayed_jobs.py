@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from keepers.advancing import UNKNOWN, Ahead, after
-from keepers.duties import duties
-from keepers.gathering import progress_of
-from keepers.orders import NEWEST, Aggregate, DemandChunk, Missing, Progress, Train
-from keepers.requests import aggregate_name, aggregate_request, train_name, train_request, verify_request
-from keepers.work import WorkStatus
-from node import worker
+from keepers.decisions.duties import duties
+from keepers.decisions.orders import NEWEST, Aggregate, DemandChunk, Missing, Progress, Train
+from keepers.decisions.requests import aggregate_name, aggregate_request, train_name, train_request, verify_request
+from keepers.queue.work import WorkStatus
+from keepers.services.precompute import UNKNOWN, Ahead, after
+from keepers.services.progress import progress_of
+from node import tasks
 from node.errors import BadInputs
 from node.replay import simulate
 from tests.unit.node_jobs import publish
@@ -152,7 +152,7 @@ def test_a_delayed_job__is_trained_from_the_checkpoint_before__and_combined_with
     made = job.advance()
     behind = first | {"round": 1}
     for slot in range(3):
-        report = worker.run_shard(behind | {"slot": slot}, job.store)
+        report = tasks.run_shard(behind | {"slot": slot}, job.store)
         assert report["start_root"] == job.manifest.state.root
         job.reports[slot] = json.loads(json.dumps(report))
     newest, job.base = job.base, behind
@@ -164,9 +164,9 @@ def test_a_delayed_job__is_trained_from_the_checkpoint_before__and_combined_with
     assert job.verify(1, **{name: behind[name] for name in ("checkpoint", "start_root")})["agrees"]
     # The slots of round 2 start from checkpoint 1, those of a round after a rollback from the newest.
     for start in (newest, newest | {"checkpoint": second["pointer"], "start_root": second["root"]}):
-        assert worker.run_shard(start | {"round": 2, "slot": 0}, job.store)["start_root"] == start["start_root"]
+        assert tasks.run_shard(start | {"round": 2, "slot": 0}, job.store)["start_root"] == start["start_root"]
     with pytest.raises(BadInputs, match="not the manifest's initial state"):
-        worker.run_shard(first | {"round": 2, "slot": 0}, job.store)
+        tasks.run_shard(first | {"round": 2, "slot": 0}, job.store)
 
 
 def test_simulate__of_a_delayed_job__trains_every_round_from_the_checkpoint_before(tmp_path: Path) -> None:

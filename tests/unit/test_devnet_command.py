@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-from keepers.devnet import plans_of
+from keepers.cli.devnet import plans_of
 from zoo_compute.errors import UserError
 
 

@@ -52,7 +52,7 @@ class Machine:
         if "cuda.py" in text:
             part = text.split()[1]
             return json.dumps({"device": "card", "target": "sm_90", "torch": "2", f"{part}_figure": 0.5})
-        if "node.benchmark" in text:
+        if "node.admission.benchmark" in text:
             on_card = "cuda:0" in text
             return json.dumps(
                 {"root": "aa", "step_s": 0.1 if on_card else 2.0, "flops_per_s": 9e12, "computes_on": "cuda:0"}
@@ -97,7 +97,7 @@ def test_one_part_that_fails__costs_no_others_figures_and_is_named() -> None:
     [
         {"conformance": '{"cases": 212, "differing": ["sweep: exp"]}'},
         {"operators": '{"bits_operators": false}'},
-        {"node.benchmark --json --device cpu": '{"root": "bb", "step_s": 1}'},
+        {"node.admission.benchmark --json --device cpu": '{"root": "bb", "step_s": 1}'},
     ],
 )
 def test_a_wrong_bit_anywhere__is_no_success(replies: dict[str, str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from zoo_compute.job import CheckpointConfig, ComputeJob, JobError
+from zoo_compute.jobs.config import CheckpointConfig, ComputeJob, JobError
 from zoo_compute.spec.params import REFERENCE_FLOPS, TIERS
 
 ZEN = 10**18

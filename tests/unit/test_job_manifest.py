@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zoo_compute.job import DataFile, HeldoutFile, JobError, Manifest, Outer, ProgramFile, StateFile
+from zoo_compute.jobs.config import DataFile, HeldoutFile, JobError, Manifest, Outer, ProgramFile, StateFile
 from zoo_compute.store.cid import cid_of, digest_of
 
 CID = cid_of(b"something")

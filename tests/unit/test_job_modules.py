@@ -11,17 +11,17 @@ import torch
 from torch import nn
 
 import repops
-from node import worker
+from node import tasks
 from node.replay import replay
 from repops.files import save_state
 from zoo_compute import DistributedTrainer
-from zoo_compute.data import prepare_arrays, prepare_text
 from zoo_compute.errors import UserError
-from zoo_compute.job import ComputeJob, JobError
-from zoo_compute.plan import plan_of
-from zoo_compute.publish import publish_files
+from zoo_compute.jobs.config import ComputeJob, JobError
+from zoo_compute.jobs.files import publish_files
+from zoo_compute.jobs.loading import plan_of
+from zoo_compute.jobs.submission import prepare
 from zoo_compute.store import BlockStore
-from zoo_compute.submission import prepare
+from zoo_compute.training.examples import prepare_arrays, prepare_text
 
 MODULE = """
 import torch
@@ -111,7 +111,7 @@ def test_a_module_of_the_submitters__goes_all_the_way(folder: Path) -> None:
     assert run.losses[2] < run.losses[1] < run.losses[0] < 6
     assert set(run.state) == {p + n for p in ("", "outer/") for n in dict(module_of(job).named_parameters())}
     request = {"job": 1, "manifest": store.add(manifest.to_bytes()), "round": 0, "checkpoint": None}
-    report = worker.run_shard(request | {"slot": 1, "start_root": manifest.state.root}, store)
+    report = tasks.run_shard(request | {"slot": 1, "start_root": manifest.state.root}, store)
     assert report["end_root"] == run.results[1].end_root.hex()
     assert report["tokens"] == 3 * 4 * 8
 
@@ -125,7 +125,7 @@ def test_a_bare_model_of_hugging_face__with_torchs_cross_entropy_or_none__is_a_j
 
 
 def module_of(job: ComputeJob) -> nn.Module:
-    from zoo_compute.modules import made_by
+    from zoo_compute.jobs.model_source import made_by
 
     return made_by(job.model, job.directory)[0]
 

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as BrokerGone
 
-from keepers import advancing as module
-from keepers.advancing import Ahead, Made, Prefetching, after, made_here
-from keepers.duties import duties
-from keepers.gathering import training
-from keepers.orders import Advance, Progress, Train
-from keepers.requests import advance_name, advancing, aggregate_name, prepare_name
-from keepers.work import WorkLog, WorkQueue, WorkStatus
-from keepers.worker import TRAIN, bind
-from node import worker
+from keepers.decisions.duties import duties
+from keepers.decisions.orders import Advance, Progress, Train
+from keepers.decisions.requests import advance_name, advancing, aggregate_name, prepare_name
+from keepers.processes.worker import TRAIN, bind
+from keepers.queue.work import WorkLog, WorkQueue, WorkStatus
+from keepers.services import precompute as module
+from keepers.services.precompute import Ahead, Made, Prefetching, after, made_here
+from keepers.services.progress import training
+from node import tasks as worker
 from tests.unit.node_jobs import SmallJob, publish
 from tests.unit.test_keepers_asking import CLAIM, job
 from tests.unit.test_keepers_duties import AGGREGATOR, ME, ME_PROVIDER, OPENED, OTHER, OTHERS, ROOT, SEAT, WHOLE

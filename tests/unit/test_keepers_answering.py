@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from keepers import answering
-from keepers.answering import Answering, opening_of
+from keepers.services import demand_responder
+from keepers.services.demand_responder import Answering, opening_of
 from repops.commitments import state_root
 from repops.files import state_bytes
 from tests.openings import SlotRound
@@ -20,15 +20,15 @@ from tests.unit.test_keepers_duties import view
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit
+from zoo_compute.codec.files import Parts, put
 from zoo_compute.errors import Refusal
-from zoo_compute.records import Bundle, Pointer, SlotResult
-from zoo_compute.rounds import RESIDUAL
+from zoo_compute.formats.bundles import Bundle, Pointer, SlotResult
 from zoo_compute.spec import availability, watching
 from zoo_compute.spec.state import Claim as SpecClaim
 from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import digest_of
 from zoo_compute.store.errors import ContentMissing
-from zoo_compute.updates import Parts, put
+from zoo_compute.training.rounds import RESIDUAL
 
 ME, START, ANSWER_S = 1, b"\x11" * 32, 6
 STATE = {"big": np.arange(5_000, dtype=np.float32), "count": np.int64([7]), "flags": np.array([True, False])}
@@ -118,7 +118,7 @@ def lane(monkeypatch: pytest.MonkeyPatch, job: SmallJob, store: BlockStore):
         told.read.append(number)
         return view(told.now, job=number, demands=told.demands, terms=terms)
 
-    monkeypatch.setattr(answering, "read_job", read)
+    monkeypatch.setattr(demand_responder, "read_job", read)
     contract = SimpleNamespace(answer=lambda *args: SimpleNamespace(args=args))
     chain = SimpleNamespace(
         head=lambda: SimpleNamespace(number=5, timestamp=told.now),

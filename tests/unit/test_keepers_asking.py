@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from keepers.asking import deposited
-from keepers.duties import duties
-from keepers.orders import Aggregate, DemandChunk, Fetch, Missing, Progress, Send, Train
+from keepers.decisions.demands import deposited
+from keepers.decisions.duties import duties
+from keepers.decisions.orders import Aggregate, DemandChunk, Fetch, Missing, Progress, Send, Train
 from tests.unit.test_keepers_duties import (
     AGGREGATOR,
     CHAIR,

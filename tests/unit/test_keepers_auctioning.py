@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from keepers.duties import duties
-from keepers.obstacles import RECOVERY_S, not_bidding
-from keepers.orders import Me, OpenBid, Prepare, Progress, SealBid, Send
+from keepers.decisions.duties import duties
+from keepers.decisions.obstacles import RECOVERY_S, not_bidding
+from keepers.decisions.orders import Me, OpenBid, Prepare, Progress, SealBid, Send
 from tests.unit.test_keepers_duties import (
     BID,
     CHAIR,
@@ -25,7 +25,7 @@ from tests.unit.test_keepers_duties import (
     view,
 )
 from zoo_compute.amounts import Token
-from zoo_compute.chain.attempts import Attempt
+from zoo_compute.chain.auction_attempts import Attempt
 from zoo_compute.chain.views import AGGREGATOR_SEAT, LotPhase
 
 

@@ -5,16 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from keepers.gathering import training
-from keepers.requests import (
-    _before,
-    _kept_before,
-    prepare_name,
-    train_name,
-    trained_before,
-    verify_request,
-)
-from keepers.work import WorkStatus
+from keepers.decisions.requests import _before, _kept_before, prepare_name, train_name, trained_before, verify_request
+from keepers.queue.work import WorkStatus
+from keepers.services.progress import training
 from tests.unit.test_keepers_asking import CLAIM, MADE_BY_OTHER, job
 from tests.unit.test_keepers_duties import ME, OTHER, RUN
 from tests.unit.test_keepers_gathering import Queue

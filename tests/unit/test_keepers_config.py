@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from keepers.config import from_dict, load, save
-from keepers.daemon import commands
+from keepers.processes.daemon import commands
 from zoo_compute.amounts import ZEN, Token
 from zoo_compute.cli import main as cli
 from zoo_compute.errors import ConfigError

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from keepers import daemon as daemon_module
 from keepers.config import OperatorConfig, from_dict
-from keepers.daemon import Daemon, commands
+from keepers.processes import daemon as daemon_module
+from keepers.processes.daemon import Daemon, commands
 from zoo_compute.errors import ConfigError
 
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(60)"]

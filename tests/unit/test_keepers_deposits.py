@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from keepers.keeper import Keeper
-from keepers.work import WorkStatus
+from keepers.queue.work import WorkStatus
 from tests.unit.test_keepers_asking import CLAIM, WINDOWED, demand, job
 from tests.unit.test_keepers_duties import CHAIR, ME, OTHER, OTHERS, SEAT
 from tests.unit.test_keepers_keeper import setup  # noqa: F401

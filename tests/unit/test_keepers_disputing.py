@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from keepers import disputing
-from keepers.disputing import RETRY_S, Disputing
-from keepers.requests import move_name
-from keepers.work import WorkStatus
-from zoo_compute.admission import Answered
+from keepers.decisions.requests import move_name
+from keepers.queue.work import WorkStatus
+from keepers.services import disputing
+from keepers.services.disputing import RETRY_S, Disputing
 from zoo_compute.chain import games
-from zoo_compute.chain.bindings import admissions as bindings
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.games import GameView
+from zoo_compute.chain.generated.bindings import admissions as bindings
+from zoo_compute.operators.admission import Answered
 from zoo_compute.spec.admissions import claim_of
 from zoo_compute.spec.games import Awaits, Frame, Game
 from zoo_compute.spec.trials import TRIALS, Workload

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from keepers.duties import duties, estimate_s
-from keepers.obstacles import RECOVERY_S
-from keepers.orders import (
+from keepers.decisions.duties import duties, estimate_s
+from keepers.decisions.obstacles import RECOVERY_S
+from keepers.decisions.orders import (
     Aggregate,
     CommitTrained,
     Me,
@@ -19,7 +19,7 @@ from keepers.orders import (
     Send,
     Train,
 )
-from keepers.requests import prepare_request
+from keepers.decisions.requests import prepare_request
 from zoo_compute.chain.views import (
     AGGREGATOR_SEAT,
     Bid,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from keepers.gathering import bundle_to_fetch, bundles_fetched, progress_of
-from keepers.orders import Missing
-from keepers.requests import aggregate_name, aggregate_request, fetch_name, train_name
-from keepers.work import WorkStatus
-from node import prover
+from keepers.decisions.orders import Missing
+from keepers.decisions.requests import aggregate_name, aggregate_request, fetch_name, train_name
+from keepers.queue.work import WorkStatus
+from keepers.services.progress import bundle_to_fetch, bundles_fetched, progress_of
+from node.inputs import bundles
 from tests.unit.test_keepers_asking import CLAIM, job
 from tests.unit.test_keepers_duties import AGGREGATOR, ME
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobView
@@ -35,7 +35,7 @@ def report(slot: int) -> dict[str, Any]:
 
 
 REPORTS = {slot: report(slot) for slot in (0, 1)}
-ROOT = prover.round_root([prover.result_of(each) for each in REPORTS.values()])
+ROOT = bundles.round_root([bundles.result_of(each) for each in REPORTS.values()])
 HONEST = replace(CLAIM, root=ROOT)
 
 
@@ -79,7 +79,7 @@ def test_a_withheld_bundle__is_replaced_by_my_own_of_the_same_root_once_all_slot
     assert bundle_to_fetch(work, store, seen(), HONEST) == theirs
     work[train_name(seen(), 1)] = WorkStatus("done", result=REPORTS[1])
     made = bundle_to_fetch(work, store, seen(), HONEST)
-    bundle = prover.parse_bundle(store.read(made, max_bytes=10**6))
+    bundle = bundles.parse_bundle(store.read(made, max_bytes=10**6))
     assert (bundle.root, bundle.operator, bundle.round) == (ROOT, ME, 1)
     work[fetch_name(HONEST, 1)] = WorkStatus("done", result={"bundle": made})
     request = aggregate_request(seen(), bundles_fetched(work, seen()))

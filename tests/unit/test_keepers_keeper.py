@@ -13,7 +13,7 @@ from eth_account import Account
 from keepers import keeper as keeper_module
 from keepers.config import from_dict
 from keepers.keeper import Keeper
-from keepers.work import WorkStatus
+from keepers.queue.work import WorkStatus
 from tests.unit.test_keepers_duties import BID, LOT, ME, SEAT, awarded, opening
 from zoo_compute.amounts import Token
 from zoo_compute.chain.views import JobView

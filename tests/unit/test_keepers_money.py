@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from keepers.duties import PAID_WITHIN_S, duties
-from keepers.orders import Progress, Send
+from keepers.decisions.duties import PAID_WITHIN_S, duties
+from keepers.decisions.orders import Progress, Send
 from tests.unit.test_keepers_duties import (
     AGGREGATOR,
     CHAIR,

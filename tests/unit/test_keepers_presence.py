@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from keepers import presence
-from keepers.app import WORK_QUEUE
-from keepers.presence import Presence
-from keepers.work import WorkLog, WorkQueue
+from keepers.queue import presence
+from keepers.queue.app import WORK_QUEUE
+from keepers.queue.presence import Presence
+from keepers.queue.work import WorkLog, WorkQueue
 
 FLOPS = 100
 NOW = 1_000.0

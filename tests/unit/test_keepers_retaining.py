@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from keepers import retaining
 from keepers.config import from_dict
-from keepers.retaining import AT_ONCE, Retaining
+from keepers.services import retention
+from keepers.services.retention import AT_ONCE, Retaining
 from tests.unit.node_jobs import publish
 from tests.unit.test_client_results import TERMS
 from tests.unit.test_retention import LATE, closed, job
 from zoo_compute.chain.views import JobView
-from zoo_compute.home import DRAINING
-from zoo_compute.records import Pointer
+from zoo_compute.formats.bundles import Pointer
+from zoo_compute.formats.tags import round_tag
+from zoo_compute.paths import DRAINING
 from zoo_compute.store import BlockStore, Gateway, digest_of, raw_cid
-from zoo_compute.tags import round_tag
 
 JOB = 5  # of the views
 ME, OTHER, AGGREGATOR = 1, 2, 9  # who has claims in them
@@ -41,8 +41,8 @@ class Lane:
         self.urls = {operator: f"http://host{operator}:1" for operator in (ME, OTHER, AGGREGATOR)}
         self.lane.endpoints = self.urls
         self.keeping, self.leaving, self.asked = set[int](), set[int](), list[str]()
-        monkeypatch.setattr(retaining, "confirmed", self._confirmed)
-        monkeypatch.setattr(retaining, "read_all", self._read)
+        monkeypatch.setattr(retention, "confirmed", self._confirmed)
+        monkeypatch.setattr(retention, "read_all", self._read)
 
     def _confirmed(self, cids: list[str], urls: Any) -> set[str]:
         self.asked.append(cids[0])
@@ -127,7 +127,7 @@ def test_where_others_are_named_first__one_more_is_named_at_every_look(lane: Lan
         counts.append(count)
         return (OTHER, ME)[:count]
 
-    monkeypatch.setattr(retaining, "repairers", named)
+    monkeypatch.setattr(retention, "repairers", named)
     lane.keeping = {AGGREGATOR}
     view = lane.of(closed(2))
     assert lane.look(view, 2) == set()

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from keepers import daemon as daemon_module
-from keepers import spare
 from keepers.config import OperatorConfig, from_dict
-from keepers.daemon import Child, Daemon, commands
+from keepers.processes import daemon as daemon_module
+from keepers.processes import spare
+from keepers.processes.daemon import Child, Daemon, commands
 from tests.unit.test_keepers_daemon import SLEEPER, until
 
 PUPIL = """
@@ -135,7 +135,7 @@ def test_a_spare__ends_with_its_input():
 ALONE = """
 import sys, time
 from pathlib import Path
-from keepers import daemon, spare
+from keepers.processes import daemon, spare
 from keepers.config import from_dict
 
 daemon.commands = lambda _: {"spare-0": spare.COMMAND}

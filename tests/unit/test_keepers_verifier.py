@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from keepers.config import from_dict
-from keepers.verifier import REPORTS, Verifier, read_reports
-from keepers.work import WorkStatus
+from keepers.queue.work import WorkStatus
+from keepers.services.verification import REPORTS, Verifier, read_reports
 from tests.unit.test_keepers_duties import ME, OTHER, ROOT, view
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, ClaimState, Commit, JobView
 from zoo_compute.spec.retention import SPARE_S

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from keepers import verifying
-from keepers.verifying import Witness, _check_asked, _todo
+from keepers.cli import verify
+from keepers.cli.verify import Witness, _check_asked, _todo
 from node.errors import Withheld
 from tests.unit.test_keepers_duties import ME, OTHER, ROOT, view
 from zoo_compute.chain.views import ClaimState, Commit, JobView
@@ -57,7 +57,7 @@ def test_a_round_whose_checkpoint_is_gone__is_passed_over_and_told(monkeypatch: 
             raise Withheld("the checkpoint that the round starts from: nobody has it", {0: None}, checkpoint=True)
         return {"agrees": True}
 
-    monkeypatch.setattr(verifying, "_verified", verified)
+    monkeypatch.setattr(verify, "_verified", verified)
     witness = Witness(SimpleNamespace(chain=lambda: None), 1, SimpleNamespace(), None, challenges=False)  # type: ignore[arg-type]
     seen = view(1, commits=tuple(commit(turn, OTHER, 0, 1) for turn in (1, 2)))
     for left in (True, False):

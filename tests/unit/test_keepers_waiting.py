@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from keepers.waiting import AT_ONCE, LONGEST_S
+from keepers.decisions.reopening import AT_ONCE, LONGEST_S
 from tests.auction_kit import ATTEMPT_S, Network, Node
 from zoo_compute.spec.params import DEVNET
 

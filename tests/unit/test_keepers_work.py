@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from keepers import work
-from keepers.app import KEEPER_QUEUE, MOVE_QUEUE, WORK_QUEUE
-from keepers.work import MOVE, RESEND_AFTER_S, WorkLog, WorkQueue
+from keepers.queue import work
+from keepers.queue.app import KEEPER_QUEUE, MOVE_QUEUE, WORK_QUEUE
+from keepers.queue.work import MOVE, RESEND_AFTER_S, WorkLog, WorkQueue
 
 
 class Redis:
@@ -112,6 +112,6 @@ def test_work_whose_worker_died__is_sent_again_at_once_though_other_work_waits()
 
 def test_a_worker__loads_nothing_of_the_chain():
     # It has no keys and no chain, and web3 costs a restarted worker seconds.
-    code = "import sys, keepers.process, node.worker; print([name for name in ('web3', 'eth_account') if name in sys.modules])"
+    code = "import sys, keepers.processes.run, node.tasks; print([name for name in ('web3', 'eth_account') if name in sys.modules])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert told.stdout.strip() == "[]", told.stderr

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from zoo_compute import machine
-from zoo_compute.gpu import APPLE, CONSUMER, DATACENTER, PROFESSIONAL
-from zoo_compute.machine import Card
+from zoo_compute.gpus import APPLE, CONSUMER, DATACENTER, PROFESSIONAL
+from zoo_compute.operators import machine
+from zoo_compute.operators.machine import Card
 
 GIB = 2**30
 

@@ -18,15 +18,15 @@ from repops.commitments import state_root
 from tests.unit.node_jobs import TEXT, SmallJob, publish
 from tests.unit.test_client_results import TERMS, aggregation, commit, view
 from tests.unit.test_job_manifest import fields
-from zoo_compute.branches import Grown, check, grown, merge
 from zoo_compute.chain.views import ClaimState, JobView
-from zoo_compute.data import batch_of
+from zoo_compute.client.branches import Grown, check, grown, merge
+from zoo_compute.client.job import Job
 from zoo_compute.errors import UserError
-from zoo_compute.job import JobError, Manifest
-from zoo_compute.merging import Merge, examples_of, merged, share
-from zoo_compute.parents import Branch, Parents
-from zoo_compute.posted import Job
+from zoo_compute.formats.lineage import Branch, Parents
+from zoo_compute.jobs.config import JobError, Manifest
 from zoo_compute.store import ContentTampered, digest_of
+from zoo_compute.training.examples import batch_of
+from zoo_compute.training.merge import Merge, examples_of, merged, share
 
 NETWORK: Any = SimpleNamespace(chain_id=7, contracts={"tasks": "0x" + "Ab" * 20})
 ROOT = "cd" * 32

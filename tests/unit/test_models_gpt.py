@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.unit.models_kit import assert_training_follows_torch
-from zoo_compute.job import ComputeJob, JobError
+from zoo_compute.jobs.config import ComputeJob, JobError
 from zoo_compute.models import GPTSection, gpt
 
 SIZES = {"layers": 2, "heads": 2, "width": 32, "context": 16}

@@ -10,9 +10,9 @@ import torch
 
 from repops import backend
 from tests.unit.models_kit import assert_training_follows_torch
-from zoo_compute.job import ComputeJob, JobError
+from zoo_compute.jobs.config import ComputeJob, JobError
 from zoo_compute.models import LlamaSection, llama
-from zoo_compute.rounds import begin
+from zoo_compute.training.rounds import begin
 
 SIZES = {"layers": 2, "heads": 4, "kv_heads": 2, "width": 32, "hidden": 48, "context": 16, "vocab": 300}
 TRAINING = {"learning_rate": 0.01, "batch_size": 4, "inner_steps": 6, "rounds": 1, "slots": 1, "warmup_steps": 3}

@@ -11,7 +11,7 @@ import torch
 
 from zoo_compute import DistributedTrainer
 from zoo_compute.errors import UserError
-from zoo_compute.job import ComputeJob, JobError
+from zoo_compute.jobs.config import ComputeJob, JobError
 from zoo_compute.models import gpt
 from zoo_compute.models.presets import MODELS, section_of
 

@@ -8,14 +8,14 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from node import benchmark
+from node.admission import benchmark
 from node.cli import benchmark as command
+from node.compute.programs import Programs
+from node.compute.training import root_of
 from node.device import pick
 from node.errors import NoDevice
-from node.programs import Programs
-from node.training import root_of
 from repops import encoding
-from zoo_compute.gpu import CONSUMER, PROFESSIONAL, check_memory, class_of
+from zoo_compute.gpus import CONSUMER, PROFESSIONAL, check_memory, class_of
 from zoo_compute.spec.params import GpuClass
 
 # Of the state after two steps that warm up and one that is timed: a constant of every machine, device and thread count.

@@ -7,14 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from node import syncer, worker
+from node import tasks
+from node.compute.training import root_of
 from node.errors import BadInputs, FalseCheckpoint
-from node.training import root_of
+from node.inputs import syncer
 from repops.files import parse_state, state_bytes
 from tests.unit.node_jobs import SmallJob, publish
 from zoo_compute.errors import Retryable
-from zoo_compute.manifest import JobError
-from zoo_compute.outer import OUTER
+from zoo_compute.formats.manifest import JobError
+from zoo_compute.training.outer_optimizers import OUTER
 
 
 @pytest.fixture
@@ -26,16 +27,16 @@ def test_run_shard__checkpoint_of_another_round_or_root__is_refused(job: SmallJo
     made = job.advance()
     good = job.base | {"slot": 0}
     with pytest.raises(BadInputs, match="expected job 1, round 0"):
-        worker.run_shard(good | {"start_root": "44" * 32}, job.store)
+        tasks.run_shard(good | {"start_root": "44" * 32}, job.store)
     with pytest.raises(BadInputs, match="expected job 2"):
-        worker.run_shard(good | {"job": 2}, job.store)
+        tasks.run_shard(good | {"job": 2}, job.store)
     honest = syncer.fetch_pointer(job.store, made["pointer"])
     lie = syncer.Pointer(1, 0, job.manifest.state.cid, honest.root, 0b111)  # another file under the same root
     with pytest.raises(BadInputs, match="its root is"):
-        worker.run_shard(good | {"checkpoint": job.store.add(lie.to_bytes())}, job.store)
+        tasks.run_shard(good | {"checkpoint": job.store.add(lie.to_bytes())}, job.store)
     for junk in (b"", b"{}", b"[1]", honest.to_bytes() + b" "):
         with pytest.raises(BadInputs, match="checkpoint pointer"):
-            worker.run_shard(good | {"checkpoint": job.store.add(junk)}, job.store)
+            tasks.run_shard(good | {"checkpoint": job.store.add(junk)}, job.store)
 
 
 def test_run_shard__checkpoint_of_other_tensors__is_its_authors_lie_and_tried_again(job: SmallJob) -> None:
@@ -48,7 +49,7 @@ def test_run_shard__checkpoint_of_other_tensors__is_its_authors_lie_and_tried_ag
         pointer = syncer.Pointer(1, 0, job.store.add(state_bytes(other)), root, 0b111)
         given = {"checkpoint": job.store.add(pointer.to_bytes()), "start_root": root.hex(), "slot": 0}
         with pytest.raises(FalseCheckpoint, match="this program's tensors") as refused:
-            worker.run_shard(job.base | given, job.store)
+            tasks.run_shard(job.base | given, job.store)
         assert isinstance(refused.value, Retryable)
 
 

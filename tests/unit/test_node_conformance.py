@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 import torch
 
-from node import conformance, device, examiner
+from node import device
+from node.admission import conformance, conformance_process
+from node.admission.conformance import Verdict, check, kept
 from node.cli import conformance as command
-from node.conformance import Verdict, check, kept
 from node.device import computes_on
 from node.errors import NoDevice
 from repops.backend import NoBackend
@@ -55,7 +56,7 @@ def card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, 
 def test_a_device__that_computes_the_cpus_bits__is_used_and_not_checked_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(examiner, "examine", examine := Examiner(RIGHT))
+    monkeypatch.setattr(conformance_process, "examine", examine := Examiner(RIGHT))
     with caplog.at_level("WARNING"):
         for _ in range(3):
             computes_on.cache_clear()  # as another process of this machine would find it
@@ -67,7 +68,7 @@ def test_a_device__that_computes_the_cpus_bits__is_used_and_not_checked_again(
 def test_a_worker__checks_its_card_before_work_and_outlives_one_that_is_absent(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(examiner, "examine", examine := Examiner(RIGHT))
+    monkeypatch.setattr(conformance_process, "examine", examine := Examiner(RIGHT))
     monkeypatch.setattr(device, "pick", lambda name: CUDA)
     with caplog.at_level("INFO"):
         device.make_ready(None)
@@ -81,7 +82,7 @@ def test_a_worker__checks_its_card_before_work_and_outlives_one_that_is_absent(
 def test_a_device__with_one_wrong_bit__leaves_the_work_to_the_cpu_and_says_why_in_one_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(examiner, "examine", examine := Examiner(WRONG))
+    monkeypatch.setattr(conformance_process, "examine", examine := Examiner(WRONG))
     with caplog.at_level("WARNING"):
         assert computes_on(CUDA) == computes_on(CUDA) == torch.device("cpu")
     (record,) = caplog.records
@@ -238,7 +239,7 @@ def test_a_driver_that_is_missing_or_fails__computes_on_the_cpu_and_says_so(
     assert "cuda:1: no NVIDIA driver here for 1; programs run on the CPU, with the same bits" in caplog.text
     monkeypatch.setattr(driver, "facts", lambda ordinal: FACTS)
     monkeypatch.setattr(driver, "gpu", no_driver)
-    monkeypatch.setattr(examiner, "examine", Examiner(RIGHT))
+    monkeypatch.setattr(conformance_process, "examine", Examiner(RIGHT))
     computes_on.cache_clear()
     with caplog.at_level("WARNING"):
         assert computes_on(CUDA) == torch.device("cpu")
@@ -263,7 +264,7 @@ def test_a_card_that_torch_cannot_use__is_named_once(
 
 WAITS = """
 import sys, time, pathlib, torch
-from node import conformance
+from node.admission import conformance
 from repops.cuda import driver
 from zoo_compute.cli.context import Settings
 driver.facts = lambda ordinal: {"name": "card", "uuid": "ab", "driver": "1"}
@@ -298,7 +299,7 @@ def test_command__prints_the_verdict_and_where_it_is_kept(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("node.device.pick", lambda name: CUDA)
-    monkeypatch.setattr(examiner, "examine", examine := Examiner(WRONG))
+    monkeypatch.setattr(conformance_process, "examine", examine := Examiner(WRONG))
     assert run("--json") == 1
     answer = json.loads(capsys.readouterr().out)
     assert {key: answer[key] for key in ("device", "computes_on", "conformed", "cases", "driver")} == {

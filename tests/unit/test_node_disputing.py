@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from node import disputing
+from node.disputes import player
 from repops.cuda.driver import OutOfMemory
 
 
@@ -22,9 +22,9 @@ def test_a_move__is_computed_on_the_cpu_when_training_holds_the_devices_memory(
             raise OutOfMemory("2 GB are free")
         return {"name": "reveal"}
 
-    monkeypatch.setattr(disputing, "_move", move)
+    monkeypatch.setattr(player, "_move", move)
     request, store = {"slot": 0, **device}, Any
-    assert disputing.run_move(request, store) == {"name": "reveal"}  # type: ignore[arg-type]
+    assert player.run_move(request, store) == {"name": "reveal"}  # type: ignore[arg-type]
     assert seen == tried
 
 
@@ -32,6 +32,6 @@ def test_a_move_that_does_not_fit_the_machine__is_an_error(monkeypatch: pytest.M
     def move(*_: Any) -> None:
         raise OutOfMemory("2 GB are free")
 
-    monkeypatch.setattr(disputing, "_move", move)
+    monkeypatch.setattr(player, "_move", move)
     with pytest.raises(OutOfMemory):
-        disputing.run_move({"slot": 0, "device": "cpu"}, Any)  # type: ignore[arg-type]
+        player.run_move({"slot": 0, "device": "cpu"}, Any)  # type: ignore[arg-type]

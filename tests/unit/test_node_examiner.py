@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from node import examiner
+from node.admission import conformance_process
 
 
 @pytest.fixture
@@ -19,7 +19,9 @@ def child(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Puts a script in the place of the conformance programs."""
 
     def becomes(script: str) -> None:
-        monkeypatch.setattr(examiner, "command", lambda device: [sys.executable, "-c", textwrap.dedent(script)])
+        monkeypatch.setattr(
+            conformance_process, "command", lambda device: [sys.executable, "-c", textwrap.dedent(script)]
+        )
 
     return becomes
 
@@ -32,20 +34,20 @@ def test_a_driver_that_crashes__takes_its_own_process_alone(child: Callable[[str
         os.kill(os.getpid(), signal.SIGSEGV)
         """
     )
-    assert examiner.examine("cuda:0", lambda line: None) == {"died": "ended by SIGSEGV, at program 'chains'"}
+    assert conformance_process.examine("cuda:0", lambda line: None) == {"died": "ended by SIGSEGV, at program 'chains'"}
 
 
 def test_a_driver_that_crashes_after_the_answer__has_not_answered(child: Callable[[str], None]) -> None:
     child(
         'import os, signal; print(\'{"cases": 1, "differing": []}\', flush=True); os.kill(os.getpid(), signal.SIGABRT)'
     )
-    assert "SIGABRT" in examiner.examine("cuda:0", lambda line: None)["died"]
+    assert "SIGABRT" in conformance_process.examine("cuda:0", lambda line: None)["died"]
 
 
 def test_a_driver_that_hangs__is_given_up_and_its_process_ended(
     child: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(examiner, "SILENCE_S", 1.0)
+    monkeypatch.setattr(conformance_process, "SILENCE_S", 1.0)
     child(
         f"""
         import os, pathlib, time
@@ -55,7 +57,9 @@ def test_a_driver_that_hangs__is_given_up_and_its_process_ended(
         """
     )
     began = time.monotonic()
-    assert examiner.examine("cuda:0", lambda line: None) == {"died": "gave no sign for 1 s, at program 'sweep'"}
+    assert conformance_process.examine("cuda:0", lambda line: None) == {
+        "died": "gave no sign for 1 s, at program 'sweep'"
+    }
     assert time.monotonic() - began < 30
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
@@ -63,7 +67,7 @@ def test_a_driver_that_hangs__is_given_up_and_its_process_ended(
 
 def test_a_traceback__is_told_by_its_last_line(child: Callable[[str], None]) -> None:
     child("raise ZeroDivisionError('of the driver')")
-    answer = examiner.examine("cuda:0", lambda line: None)
+    answer = conformance_process.examine("cuda:0", lambda line: None)
     assert answer == {"died": "ended with exit code 1, at its start: ZeroDivisionError: of the driver"}
 
 
@@ -78,12 +82,12 @@ def test_progress__is_told_and_a_drivers_own_words_are_passed_over(child: Callab
         """
     )
     said: list[str] = []
-    assert examiner.examine("cuda:0", said.append) == {"cases": 4, "differing": ["a: exp"]}
+    assert conformance_process.examine("cuda:0", said.append) == {"cases": 4, "differing": ["a: exp"]}
     assert said == ["checked 5 of 12 programs", "checked 10 of 12 programs"]
 
 
 def test_the_real_programs__without_a_driver__answer_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # where there is a GPU, it is hidden
-    answer = examiner.examine("cuda:0", lambda line: None)
+    answer = conformance_process.examine("cuda:0", lambda line: None)
     assert answer["error"], answer
     assert answer["out_of_memory"] is False

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from node import worker
+from node import tasks
 from node.errors import Withheld
-from node.fetching import absent_place, absent_update
+from node.inputs.fetching import absent_place, absent_update
 from repops.files import state_bytes
 from repops.graph import F32, Node
 from tests.unit.node_jobs import SmallJob, publish
@@ -28,7 +28,7 @@ def job(tmp_path: Path) -> SmallJob:
 
 
 def fetch(job: SmallJob, commit: dict[str, Any]) -> dict[str, Any]:
-    return worker.run_fetching(job.base | commit | {"timeout_s": 5}, job.store)
+    return tasks.run_fetching(job.base | commit | {"timeout_s": 5}, job.store)
 
 
 def lose(job: SmallJob, cid: str) -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from node import syncer, worker
+from node import tasks
 from node.device import CPU, Layout, layout, pick
 from node.errors import BadInputs, NoDevice, RankLost
+from node.inputs import syncer
 from node.parallel.programs import RankedPrograms, placed_on
 from tests.unit.node_jobs import publish, small_job
 
@@ -56,7 +57,7 @@ def wait_until_gone(pids: list[int], limit_s: float = 30) -> None:
 def test_a_slot_round_on_ranks__has_the_report_of_one_process(tmp_path: Path, device: str, accumulate: int):
     job = publish(tmp_path, accumulate=accumulate)
     alone = job.train(1)
-    together = worker.run_shard(job.base | {"slot": 1, "device": device}, job.store)
+    together = tasks.run_shard(job.base | {"slot": 1, "device": device}, job.store)
     assert {name: together[name] for name in ROOTS} == {name: alone[name] for name in ROOTS}
     assert together["losses"] == alone["losses"]
 

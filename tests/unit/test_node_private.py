@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 
-from node import disputing, private, prover, syncer, worker
-from node.disputes.before import Before
+from node import tasks
+from node.compute import carried_state
+from node.disputes import player
 from node.disputes.computation import SlotRound
+from node.disputes.previous_turn import Before
 from node.errors import BadInputs
+from node.inputs import bundles, syncer
 from repops.commitments import state_root_of
 from repops.files import state_bytes
 from tests.unit.node_jobs import SmallJob, publish
-from zoo_compute.manifest import Compression
-from zoo_compute.plain import plain
+from zoo_compute.formats.manifest import Compression
+from zoo_compute.json_codec import plain
 from zoo_compute.spec.games import Kind
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.state import Claim
@@ -45,7 +48,7 @@ def job(tmp_path: Path) -> GoingOn:
 
 def going_on(job: GoingOn, **changes: Any) -> dict[str, Any]:
     given = {"slot": SLOT, "before": [job.first], "private": job.first_reports[SLOT]["private"]}
-    report = worker.run_shard(job.base | given | changes, job.store)
+    report = tasks.run_shard(job.base | given | changes, job.store)
     return {name: report[name] for name in ("segment_root", "end_root", "update_root", "update")}
 
 
@@ -62,7 +65,7 @@ def test_a_slot__goes_on_from_what_it_kept__or_computes_that_again(job: GoingOn)
 def test_what_was_kept__is_used_as_it_is(job: GoingOn) -> None:
     """It is one's own: nobody else could check it."""
     inputs = syncer.fetch_inputs(job.store, job.base)
-    mine = private.carried(job.base | {"slot": SLOT, "before": [job.first]}, inputs, job.store)
+    mine = carried_state.carried(job.base | {"slot": SLOT, "before": [job.first]}, inputs, job.store)
     assert mine is not None
     changed = {name: array + array.dtype.type(1) for name, array in mine.items()}
     assert going_on(job, private=job.store.add(state_bytes(changed))) != going_on(job)
@@ -72,13 +75,13 @@ def test_at_a_restart__nothing_is_carried(job: GoingOn) -> None:
     rounds = [{"round": at} for at in range(5)]
     for round_, carry, left in ((0, 2, []), (4, 2, []), (3, 2, [2]), (5, 4, [4]), (7, 8, [0, 1, 2, 3, 4]), (3, 1, [])):
         request = {"round": round_, "before": rounds[:round_]}
-        assert [each["round"] for each in private.rounds_before(request, carry)] == left
-    assert private.rounds_before({"round": 3}, 2) == []
+        assert [each["round"] for each in carried_state.rounds_before(request, carry)] == left
+    assert carried_state.rounds_before({"round": 3}, 2) == []
 
 
 def test_a_verifier__begins_where_the_slots_operator_did(job: GoingOn) -> None:
     job.bundles = []
-    job.reports[SLOT] = worker.run_shard(job.base | {"slot": SLOT, "before": [job.first]}, job.store)
+    job.reports[SLOT] = tasks.run_shard(job.base | {"slot": SLOT, "before": [job.first]}, job.store)
     job.commit(9, [SLOT])
     assert job.verify(SLOT, before=[job.first])["agrees"]
     answer = job.verify(SLOT)
@@ -89,14 +92,14 @@ def test_a_verifier__begins_where_the_slots_operator_did(job: GoingOn) -> None:
 def test_a_lie_after_an_honest_claim__is_disputed__one_after_a_false_claim_is_not(job: GoingOn) -> None:
     """What a false claim left nobody else knows: it is the one to be disputed."""
     job.bundles = []
-    job.reports[SLOT] = worker.run_shard(job.base | {"slot": SLOT}, job.store)  # begins at zero
+    job.reports[SLOT] = tasks.run_shard(job.base | {"slot": SLOT}, job.store)  # begins at zero
     job.commit(9, [SLOT])
     answer = job.verify(SLOT, before=[job.first])
     assert not answer["agrees"]
     assert answer["dispute"]["kind"] == int(Kind.TRAINING)
-    lie = prover.result_of(job.first_reports[SLOT] | {"update_root": "22" * 32})
-    bundle = job.store.add(prover.bundle_bytes(1, 0, 9, [lie]))
-    false = job.first | {"bundle": bundle, "root": prover.round_root([lie]).hex()}
+    lie = bundles.result_of(job.first_reports[SLOT] | {"update_root": "22" * 32})
+    bundle = job.store.add(bundles.bundle_bytes(1, 0, 9, [lie]))
+    false = job.first | {"bundle": bundle, "root": bundles.round_root([lie]).hex()}
     answer = job.verify(SLOT, before=[false])
     assert (answer["agrees"], answer["dispute"]) == (False, None)
     assert "after a claim that is false" in answer["message"]
@@ -112,7 +115,7 @@ def test_a_program_that_calls_something_else_a_residual__is_refused(job: GoingOn
 
 
 def test_a_challengers_computation__has_what_the_claim_before_left(job: GoingOn, tmp_path: Path) -> None:
-    report = worker.run_shard(job.base | {"slot": SLOT, "before": [job.first]}, job.store)
+    report = tasks.run_shard(job.base | {"slot": SLOT, "before": [job.first]}, job.store)
     start = bytes.fromhex(job.first["start_root"])
     claims = [
         Claim(0, 0, seat, each["operator"], each["slots"][0] << 16 | 1, 1, 0, start, bytes.fromhex(each["root"]), 9)
@@ -132,7 +135,7 @@ def test_a_challengers_computation__has_what_the_claim_before_left(job: GoingOn,
         "aggregated": plain(astuple(aggregation)),
         "bundles_before": [job.first_bundles[claim.seat] | {"claim": plain(astuple(claim))}],
     }
-    computed = disputing._computation(request, job.store, SlotRound)
+    computed = player._computation(request, job.store, SlotRound)
     assert isinstance(computed, SlotRound)
     steps = [step for step, _ in report["segments"]]
     assert [root.hex() for root in computed.state_roots(steps)] == [root for _, root in report["segments"]]

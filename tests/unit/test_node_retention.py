@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from node import recent, worker
+from node import tasks
+from node.compute import cache
 from tests.unit.node_jobs import SmallJob, publish
+from zoo_compute.formats.tags import round_tag
 from zoo_compute.store import BlockStore, Gateway
-from zoo_compute.tags import round_tag
 
 
 def of_three(folder: Path) -> SmallJob:
@@ -24,7 +25,7 @@ def test_what_a_round_needs__has_its_tag__and_the_next_checkpoint_that_of_the_ro
     own = job.store.pins() & {job.base["manifest"], job.manifest.program.cid, job.manifest.data.cid}
     own |= {job.manifest.state.cid, job.manifest.heldout.cid}
     made = job.aggregate()
-    recent.wait()
+    cache.wait()
     updates = set(made["updates"].values())
     assert all(job.store.is_pinned(update, tag=round_tag(1, 0)) for update in updates)
     assert all(job.store.is_pinned(made[name], tag=round_tag(1, 1)) for name in ("pointer", "state"))
@@ -43,10 +44,10 @@ def test_what_others_made__is_kept_as_long__by_who_combines_or_checks_it(tmp_pat
     commit = job.bundles[0]
 
     def fetch(store: BlockStore) -> None:
-        worker.run_fetching(job.base | commit | {"timeout_s": 9}, store)
+        tasks.run_fetching(job.base | commit | {"timeout_s": 9}, store)
 
     def verify(store: BlockStore) -> None:
-        assert worker.run_verification(job.base | commit | {"slot": 0}, store)["agrees"]
+        assert tasks.run_verification(job.base | commit | {"slot": 0}, store)["agrees"]
 
     with Gateway(job.store) as gateway:
         for ask in (fetch, verify):
@@ -64,7 +65,7 @@ def test_the_checkpoint_that_a_round_starts_from__is_kept_for_that_round_by_who_
     with Gateway(job.store) as gateway:
         store = BlockStore(tmp_path / "trainer", [gateway.url])
         store.pin(made["state"])  # for another job, say
-        worker.prepare(job.base, store)
+        tasks.prepare(job.base, store)
     assert all(store.is_pinned(made[name], tag=round_tag(1, 1)) for name in ("pointer", "state"))
     store.let_go(round_tag(1, 1))
     assert store.is_pinned(made["state"])

@@ -13,21 +13,21 @@ import numpy as np
 import pytest
 import torch
 
-from node import syncer
-from node.aggregation import aggregate
+from node.compute.aggregation import aggregate
+from node.compute.programs import Programs, State, applied
+from node.compute.training import ShardResult, heldout_loss, root_of, train_shard
 from node.device import CPU, runner, use_threads
 from node.errors import BadInputs
-from node.programs import Programs, State, applied
+from node.inputs import syncer
 from node.replay import replay
-from node.training import ShardResult, heldout_loss, root_of, train_shard
 from repops import commitments, encoding
 from repops.builder import Builder
 from repops.graph import BATCH_ROLE, BUFFER, F32, I32, OPTIMIZER, PARAMETER, STATE_ROLE
 from repops.program import Program
 from tests.unit.node_jobs import SmallJob, publish
-from zoo_compute.data import batch_of
-from zoo_compute.manifest import Compression, Joining, Outer
-from zoo_compute.rounds import aggregation_batch, aggregation_program, update_program
+from zoo_compute.formats.manifest import Compression, Joining, Outer
+from zoo_compute.training.examples import batch_of
+from zoo_compute.training.rounds import aggregation_batch, aggregation_program, update_program
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,16 +12,17 @@ import pytest
 import torch
 
 import repops
-from keepers.requests import trial_move_request
-from node import benchmark, disputing, trial
+from keepers.decisions.requests import trial_move_request
+from node.admission import benchmark, trial
+from node.compute.programs import Programs
+from node.disputes import player
 from node.errors import BadInputs
-from node.programs import Programs
 from repops import commitments
-from zoo_compute.admission import Answered
-from zoo_compute.chain.bindings.admissions import Claim
 from zoo_compute.chain.deployment import DEVNET_VRAM_GB, DEVNET_WORKLOAD
 from zoo_compute.chain.games import GameView
-from zoo_compute.plain import raw
+from zoo_compute.chain.generated.bindings.admissions import Claim
+from zoo_compute.json_codec import raw
+from zoo_compute.operators.admission import Answered
 from zoo_compute.spec.admissions import claim_of, work_of
 from zoo_compute.spec.games import Kind, Result
 from zoo_compute.spec.merkle import root_of
@@ -72,7 +73,7 @@ def test_a_worker__answers_a_game_about_a_trial(loaded: trial.Loaded, tmp_path: 
     game = begun(TRIALS, claim, Kind.TRAINING, 0, work_of(told), Result(segment_root=root))
     view = GameView(1, frame=game.frame, state=replace(game, claim=None))
     request = trial_move_request(Answered(Claim(*astuple(claim)), workload, 1), view, "committer", tmp_path)
-    move = disputing.run_move({**request, "device": "cpu"}, cast(Any, None))  # nothing is fetched
+    move = player.run_move({**request, "device": "cpu"}, cast(Any, None))  # nothing is fetched
     assert move["name"] == "reveal"
     assert root_of(list(raw(move["args"])[0])) == root
 

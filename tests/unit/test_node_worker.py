@@ -12,18 +12,19 @@ import numpy as np
 import pytest
 import torch
 
-from node import prover, syncer, worker
+from node import tasks
+from node.compute.programs import Programs
+from node.compute.training import ShardResult, root_of
 from node.errors import BadInputs, NodeOutOfMemory
 from node.faults import FlipBit, flip_bit
-from node.programs import Programs
-from node.training import ShardResult, root_of
+from node.inputs import bundles, syncer
 from repops import encoding
 from repops.builder import Builder
 from repops.files import state_bytes
 from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, Graph
 from repops.profile import profile
 from tests.unit.node_jobs import SmallJob, publish
-from zoo_compute.manifest import JobError, ProgramFile
+from zoo_compute.formats.manifest import JobError, ProgramFile
 from zoo_compute.store import cid_of
 from zoo_compute.store.errors import ContentMissing
 
@@ -50,7 +51,7 @@ def test_run_shard__stores_its_update_and_reports_it(job: SmallJob) -> None:
     assert [step for step, _ in report["segments"]] == [0, 2, 4, 5]
     assert 0 < report["seconds"] < report["wall_s"]
     assert (report["tokens"], report["skipped"]) == (5 * 4 * 16, 0)
-    again = worker.run_shard(job.base | {"slot": 1}, job.store)
+    again = tasks.run_shard(job.base | {"slot": 1}, job.store)
     assert {k: v for k, v in again.items() if not k.endswith(("seconds", "_s"))} == {
         k: v for k, v in report.items() if not k.endswith(("seconds", "_s"))
     }
@@ -179,13 +180,13 @@ def test_run_shard__request_that_contradicts_the_manifest__is_refused(
 ) -> None:
     before = job.store.pins()
     with pytest.raises(BadInputs, match=message):
-        worker.run_shard(job.base | {"slot": 0} | changes, job.store)
+        tasks.run_shard(job.base | {"slot": 0} | changes, job.store)
     assert job.store.pins() == before
 
 
 def test_run_shard__manifest_that_is_none__is_refused(job: SmallJob) -> None:
     with pytest.raises(JobError, match="not JSON"):
-        worker.run_shard(job.base | {"slot": 0, "manifest": job.store.add(b"junk")}, job.store)
+        tasks.run_shard(job.base | {"slot": 0, "manifest": job.store.add(b"junk")}, job.store)
 
 
 @pytest.mark.parametrize(
@@ -238,13 +239,13 @@ def test_prepare__a_round_that_no_program_can_aggregate__is_refused(
     from dataclasses import replace
 
     monkeypatch.setattr(
-        "repops.checking.MAX_ELEMENTS", 1 << 20
+        "repops.validation.MAX_ELEMENTS", 1 << 20
     )  # the step's tensors have fewer, those of all slots more
     manifest = replace(job.manifest, slots=256)
     terms = {"rounds": manifest.rounds, "slots": manifest.slots}
     request = job.base | {"manifest": job.store.add(manifest.to_bytes()), "terms": terms}
     with pytest.raises(JobError, match="tensors of 256 slots make no aggregation"):
-        worker.prepare(request, job.store)
+        tasks.prepare(request, job.store)
 
 
 def trifle(name: str, *, changes: bool) -> Graph:
@@ -271,10 +272,10 @@ def test_run_shard__out_of_memory__names_the_sizes_and_what_to_do(
 
     monkeypatch.setattr(Programs, "advance", fails)
     with pytest.raises(NodeOutOfMemory, match=r"34,\d+ parameters need about .* GB .* are free") as refusal:
-        worker.run_shard(job.base | {"slot": 0}, job.store)
+        tasks.run_shard(job.base | {"slot": 0}, job.store)
     assert "larger one" in refusal.value.hint
     with pytest.raises(NodeOutOfMemory):
-        worker.prepare(job.base, job.store)
+        tasks.prepare(job.base, job.store)
 
 
 def huge_step() -> Graph:
@@ -296,7 +297,7 @@ def test_run_shard__job_larger_than_the_machine__is_refused_before_it_is_fetched
     manifest = replace(job.manifest, program=file, state=replace(job.manifest.state, cid=cid_of(b"not stored")))
     request = {"job": 1, "slot": 0, "round": 0, "start_root": manifest.state.root}
     with pytest.raises(NodeOutOfMemory, match="GB with its data, this machine has"):
-        worker.run_shard(request | {"manifest": job.store.add(manifest.to_bytes())}, job.store)
+        tasks.run_shard(request | {"manifest": job.store.add(manifest.to_bytes())}, job.store)
 
 
 def test_run_shard__another_runtime_error__is_not_called_memory(job: SmallJob, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,11 +306,11 @@ def test_run_shard__another_runtime_error__is_not_called_memory(job: SmallJob, m
 
     monkeypatch.setattr(Programs, "advance", fails)
     with pytest.raises(RuntimeError, match="a bug"):
-        worker.run_shard(job.base | {"slot": 0}, job.store)
+        tasks.run_shard(job.base | {"slot": 0}, job.store)
 
 
 def test_prepare__times_a_step_and_says_how_long_a_slot_takes(job: SmallJob) -> None:
-    answer = worker.prepare(job.base, job.store)
+    answer = tasks.prepare(job.base, job.store)
     assert answer["slot_s"] > 5 * answer["step_s"] > 0
     assert answer["device"] == "cpu" or torch.cuda.is_available()
     json.dumps(answer)
@@ -318,10 +319,10 @@ def test_prepare__times_a_step_and_says_how_long_a_slot_takes(job: SmallJob) -> 
 def test_bundle__round_trips_and_its_proofs_open_it(round_of_three: SmallJob) -> None:
     commit = round_of_three.bundles[0]
     data = round_of_three.store.read(commit["bundle"], max_bytes=10**6)
-    bundle = prover.parse_bundle(data)
+    bundle = bundles.parse_bundle(data)
     assert (bundle.job, bundle.round, bundle.operator) == (1, 0, 7)
     assert bundle.root.hex() == commit["root"]
-    assert prover.bundle_bytes(1, 0, 7, list(reversed(bundle.results))) == data
+    assert bundles.bundle_bytes(1, 0, 7, list(reversed(bundle.results))) == data
     assert bundle.result(2).update == round_of_three.reports[2]["update"]
 
 
@@ -334,14 +335,14 @@ BAD_BUNDLES = [
     b'{"job":-1,"operator":1,"results":[],"round":0,"version":1}',
     b'{"job":1,"operator":1,"results":[1],"round":0,"version":1}',
     b'{"job":1,"operator":1,"results":{},"round":0,"version":1}',
-    b" " * (prover.MAX_BUNDLE_BYTES + 1),
+    b" " * (bundles.MAX_BUNDLE_BYTES + 1),
 ]
 
 
 @pytest.mark.parametrize("data", BAD_BUNDLES, ids=range(len(BAD_BUNDLES)))
 def test_parse_bundle__hostile_bytes__are_refused(data: bytes) -> None:
     with pytest.raises(BadInputs):
-        prover.parse_bundle(data)
+        bundles.parse_bundle(data)
 
 
 def test_parse_bundle__a_slot_twice_or_a_wrong_root__is_refused(round_of_three: SmallJob) -> None:
@@ -355,13 +356,13 @@ def test_parse_bundle__a_slot_twice_or_a_wrong_root__is_refused(round_of_three: 
         [entry | {"slot": 1.0}],
     ):
         with pytest.raises(BadInputs):
-            prover.parse_bundle(json.dumps(given | {"results": results}).encode())
+            bundles.parse_bundle(json.dumps(given | {"results": results}).encode())
 
 
 def test_updates__are_fetched_side_by_side_and_each_is_checked(round_of_three: SmallJob) -> None:
     graph, store = round_of_three.programs.graph, round_of_three.store
     reports = [round_of_three.train(slot) for slot in range(3)]
-    results = {report["slot"]: prover.result_of(report) for report in reports}
+    results = {report["slot"]: bundles.result_of(report) for report in reports}
     together = threading.Barrier(3, timeout=20)  # passed only when three are read at once
 
     class Waiting:

@@ -14,8 +14,8 @@ from tests.openings import state_opening
 from tests.openings import update_opening as expected_opening
 from tests.unit.availability_kit import STRANGERS, deployed_fixture, job_fixture  # noqa: F401
 from tests.unit.watched import AGGREGATION, JOB, changed, claim_hash
-from zoo_compute.openings import checkpoint_opening, update_opening
-from zoo_compute.records import Bundle, SlotResult
+from zoo_compute.disputes.openings import checkpoint_opening, update_opening
+from zoo_compute.formats.bundles import Bundle, SlotResult
 
 # One leaf, a group, a group and a byte's worth, three groups of four, none: 11 tensors of 16 places.
 SHAPES = {"scalar": (), "leaf": (64,), "group": (8, 128), "more": (1025,), "groups": (3, 1024), "none": (0, 4)}

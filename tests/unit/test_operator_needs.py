@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zoo_compute.chain.views import OperatorView
-from zoo_compute.operator_needs import Facts, Reach, Setup, needs_of
+from zoo_compute.operators.needs import Facts, Reach, Setup, needs_of
 from zoo_compute.spec.params import ZEN
 
 HOT = "0x" + "11" * 20

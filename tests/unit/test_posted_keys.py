@@ -20,13 +20,14 @@ import pytest
 from tests.unit.cli_kit import Zoo, zoo_fixture  # noqa: F401
 from tests.unit.keys_kit import ADAMW, ALL_IN_FILES, ELSEWHERE, IN_TERMS, JOBS, KEYS, PLAIN, SGD, TOKEN
 from tests.unit.posting_kit import Board, a_board, a_client
-from zoo_compute import Client, ComputeJob, DistributedTrainer, datasets
+from zoo_compute import Client, ComputeJob, DistributedTrainer
 from zoo_compute.cli.context import Settings
-from zoo_compute.job import JobError
-from zoo_compute.publish import publish_files
+from zoo_compute.client import datasets
+from zoo_compute.jobs.config import JobError
+from zoo_compute.jobs.files import publish_files
+from zoo_compute.jobs.submission import _dataset
 from zoo_compute.spec import params
 from zoo_compute.store import BlockStore
-from zoo_compute.submission import _dataset
 
 TEXT = bytes(range(32, 122)) * 60
 

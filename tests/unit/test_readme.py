@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from node.replay import replay
-from zoo_compute.data import prepare_text
-from zoo_compute.plan import plan_of
-from zoo_compute.publish import publish_files
+from zoo_compute.jobs.files import publish_files
+from zoo_compute.jobs.loading import plan_of
 from zoo_compute.store import BlockStore
+from zoo_compute.training.examples import prepare_text
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 

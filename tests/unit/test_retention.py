@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from keepers.decisions.retention import first_needed, outliving
 from tests.unit.test_client_results import aggregation, commit, view
 from zoo_compute.chain.views import ClaimState, JobState, JobView
-from zoo_compute.retention import first_needed, outliving
+from zoo_compute.formats.tags import place_of, round_tag
 from zoo_compute.spec.retention import SPARE_S
-from zoo_compute.tags import place_of, round_tag
 
 ROUNDS = 8
 LATE = 10**6  # long after every window

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 import torch
 
-from node.aggregation import aggregate
+from node.compute.aggregation import aggregate
+from node.compute.programs import Programs, State, applied
+from node.compute.training import root_of
 from node.device import CPU, runner
-from node.programs import Programs, State, applied
-from node.training import root_of
 from repops import backend
 from repops.builder import Builder
 from repops.commitments import Array
 from repops.fields import BadField
 from repops.graph import F32, PARAMETER, STATE_ROLE, Graph
 from tests.unit.node_jobs import small_job
-from zoo_compute.manifest import MIXINGS, RULES, Aggregation, Joining, Manifest, Outer
-from zoo_compute.publish import initial_checkpoint
-from zoo_compute.rounds import SCORES, aggregation_batch, aggregation_program
+from zoo_compute.formats.manifest import MIXINGS, RULES, Aggregation, Joining, Manifest, Outer
+from zoo_compute.jobs.files import initial_checkpoint
+from zoo_compute.training.rounds import SCORES, aggregation_batch, aggregation_program
 
 SLOTS, HOSTILE = 9, 2
 ROBUST = [

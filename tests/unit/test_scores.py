@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from keepers.work import WorkStatus
-from node import worker
-from node.training import ShardResult
+from keepers.queue.work import WorkStatus
+from node import tasks
+from node.compute.training import ShardResult
 from tests.unit.node_jobs import SmallJob, publish
 from tests.unit.test_keepers_verifier import commits, verifier
-from zoo_compute.rounds import SCORES
-from zoo_compute.scores import Score, harmful, scores_of
+from zoo_compute.training.outliers import Score, harmful, scores_of
+from zoo_compute.training.rounds import SCORES
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_the_check_of_an_aggregation__needs_no_held_out_examples(tmp_path: Path)
     assert not {"odd", "probe"} & found.keys()
 
 
-def checked(job: SmallJob, tamper: worker.Tamper | None) -> dict[str, Any]:
+def checked(job: SmallJob, tamper: tasks.Tamper | None) -> dict[str, Any]:
     """A round of three slots, of which `tamper` does the second, combined and checked."""
     for slot in range(3):
         job.train(slot, tamper=tamper if slot == 1 else None)
     job.commit(7, [0, 1, 2])
     root = job.aggregate()["root"]
-    return worker.run_aggregation_check({**job.base, "operator": 7, "root": root, "bundles": job.bundles}, job.store)
+    return tasks.run_aggregation_check({**job.base, "operator": 7, "root": root, "bundles": job.bundles}, job.store)
 
 
 def test_a_verifier__does_again_what_was_found_odd(tmp_path: Path):

@@ -12,10 +12,10 @@ import pytest
 from keepers.config import Settings
 from tests.auction_kit import ATTEMPT_S, Network
 from tests.contract_kit import Offer as Bid
-from zoo_compute import shortfall as module
-from zoo_compute.chain.reads import Read
-from zoo_compute.progress import progress_of
-from zoo_compute.shortfall import GB, USUAL_SLOTS, Needs, Offer, missing, offers, shortfall
+from zoo_compute.chain.batch import Read
+from zoo_compute.client.progress import progress_of
+from zoo_compute.jobs import shortfall as module
+from zoo_compute.jobs.shortfall import GB, USUAL_SLOTS, Needs, Offer, missing, offers, shortfall
 from zoo_compute.spec.schedule import APPLE, LIGHT_FLOPS
 
 CARD = Offer(1, vram_gb=24, gpu_class=1, eligible=True, free_collateral=1_000)

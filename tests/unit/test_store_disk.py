@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.unit.test_store_cid import content_of
 from zoo_compute.store import BlockStore, ContentMissing, ContentRefused, ContentTampered, StoreError, cid_of
-from zoo_compute.store.atomic import locked, replacing
+from zoo_compute.store.durable_files import locked, replacing
 
 ROOT = Path(__file__).parents[2]
 

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 import pytest
 
 from keepers.keeper import Keeper
-from zoo_compute.reach import reach
+from zoo_compute.operators.reachability import reach
 from zoo_compute.store import BlockStore, Gateway, probe
 from zoo_compute.store.cid import cid_of
 from zoo_compute.store.multiformats import Cid

@@ -13,10 +13,10 @@ from zoo_compute.amounts import ZEN, Token
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.tokens import DECIMALS, token_at
 from zoo_compute.errors import UserError
-from zoo_compute.job import ComputeJob
-from zoo_compute.manifest import JobError
-from zoo_compute.plan import plan_of
-from zoo_compute.quote import BudgetTooSmall, quote
+from zoo_compute.formats.manifest import JobError
+from zoo_compute.jobs.config import ComputeJob
+from zoo_compute.jobs.loading import plan_of
+from zoo_compute.jobs.quote import BudgetTooSmall, quote
 from zoo_compute.spec.params import PRODUCTION
 
 COIN = "0x00000000000000000000000000000000000000AA"

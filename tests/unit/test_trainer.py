@@ -11,12 +11,12 @@ from tests.unit.cli_kit import Zoo, zoo_fixture  # noqa: F401
 from tests.unit.posting_kit import Board, a_board, a_client, offer
 from zoo_compute import CheckpointConfig, Client, ComputeJob, DistributedTrainer, Network
 from zoo_compute.cli.context import Settings
+from zoo_compute.client.trainer import LEAST_STEPS, MOST_STEPS, ROUNDS
 from zoo_compute.errors import NotFunded, UserError, ZooError
-from zoo_compute.job import JobError
-from zoo_compute.memory import least_bytes, needed_bytes
-from zoo_compute.modules import ModelSource
+from zoo_compute.jobs.config import JobError
+from zoo_compute.jobs.model_source import ModelSource
 from zoo_compute.spec.params import MAX_ROUNDS
-from zoo_compute.trainer import LEAST_STEPS, MOST_STEPS, ROUNDS
+from zoo_compute.training.memory import least_bytes, needed_bytes
 
 TINY = {"layers": 1, "heads": 2, "width": 8, "context": 8}
 TOKENS_A_STEP = 4 * 8 * 8  # nodes, batch, context

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from repops.commitments import Array, sorted_names
-from zoo_compute import transport
-from zoo_compute.transport import Head, TransportRefused, kernel
-from zoo_compute.transport.layout import LEAST_CHUNK, MOST_CHUNK
+from zoo_compute import codec
+from zoo_compute.codec import Head, TransportRefused, kernel
+from zoo_compute.codec.layout import LEAST_CHUNK, MOST_CHUNK
 
 ODD = [0x80000000, 0x7F800000, 0xFF800001, 0x7FC00000, 0x7FFFFFFF, 1, 0x807FFFFF, 0x00800000, 0x7F7FFFFF]
 
@@ -79,17 +79,17 @@ CASES: dict[str, dict[str, Array]] = {
 def test_a_file__holds_every_word_as_it_was(case: str, library: str) -> None:
     state = CASES[case]
     for chunk in (MOST_CHUNK, 1000, 1):
-        data = transport.encode(state, Head(chunk))
-        assert same(transport.decode(data, shapes(state)), state)
-        assert len(data) <= transport.largest(shapes(state), 0)
+        data = codec.encode(state, Head(chunk))
+        assert same(codec.decode(data, shapes(state)), state)
+        assert len(data) <= codec.largest(shapes(state), 0)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_native_library_and_numba__write_the_same_bytes(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    native = transport.encode(CASES[case])
+    native = codec.encode(CASES[case])
     assert kernel._library() is not None
     monkeypatch.setattr(kernel, "_library", lambda: None)
-    assert transport.encode(CASES[case]) == native
+    assert codec.encode(CASES[case]) == native
 
 
 words = st.one_of(
@@ -116,17 +116,17 @@ def states(draw: st.DrawFn) -> dict[str, Array]:
 @settings(max_examples=300, deadline=None)
 @given(states(), st.integers(1, 5000))
 def test_any_state__comes_back_to_the_bit(state: dict[str, Array], chunk: int) -> None:
-    assert same(transport.decode(transport.encode(state, Head(chunk)), shapes(state)), state)
+    assert same(codec.decode(codec.encode(state, Head(chunk)), shapes(state)), state)
 
 
 @settings(max_examples=100, deadline=None)
 @given(states())
 def test_any_state__is_written_alike_by_both_kernels(state: dict[str, Array]) -> None:
-    native, kept = transport.encode(state), kernel._library
+    native, kept = codec.encode(state), kernel._library
     try:
         kernel._library = lambda: None  # type: ignore[assignment]
-        assert transport.encode(state) == native
-        assert same(transport.decode(native, shapes(state)), state)
+        assert codec.encode(state) == native
+        assert same(codec.decode(native, shapes(state)), state)
     finally:
         kernel._library = kept
 
@@ -134,14 +134,14 @@ def test_any_state__is_written_alike_by_both_kernels(state: dict[str, Array]) ->
 def test_two_bits_and_64_of_4096__take_less_than_a_two_hundredth() -> None:
     """Places at random, signs and levels alike: there is nothing to learn but how many there are."""
     state = {f"layer {at}": sparse((256, 192), seed=at) for at in range(20)}
-    assert 4 * 20 * 256 * 192 / len(transport.encode(state)) > 205
+    assert 4 * 20 * 256 * 192 / len(codec.encode(state)) > 205
 
 
 def test_places_that_keep_to_some_rows_and_columns__take_less() -> None:
     draw, busy = np.random.default_rng(0), np.zeros((512, 256), np.float32)
     busy[:, :32] = sparse((512, 32), kept=512)
     spread = draw.permutation(busy.reshape(-1)).reshape(busy.shape)
-    assert len(transport.encode({"a": busy})) < 0.8 * len(transport.encode({"a": spread}))
+    assert len(codec.encode({"a": busy})) < 0.8 * len(codec.encode({"a": spread}))
 
 
 @pytest.mark.parametrize("half", [False, True])
@@ -149,17 +149,17 @@ def test_int8__takes_little_more_than_its_entropy(half: bool) -> None:
     state = {"a": int8((256, 512), half=half)}
     _, count = np.unique(np.rint(np.random.default_rng(0).normal(0, 35, 10**6)), return_counts=True)
     entropy = -np.sum(count / 1e6 * np.log2(count / 1e6))
-    assert 8 * len(transport.encode(state)) / (256 * 512) < 1.04 * entropy
+    assert 8 * len(codec.encode(state)) / (256 * 512) < 1.04 * entropy
 
 
 def test_what_no_code_shortens__takes_its_own_bytes_and_one_more() -> None:
     noise = np.random.default_rng(0).integers(0, 2**32, 10_000, np.uint32)
-    assert len(transport.encode(state_of({"a": noise}))) == 4 * 10_000 + 7 + 1
+    assert len(codec.encode(state_of({"a": noise}))) == 4 * 10_000 + 7 + 1
 
 
 def test_a_tensor_that_is_none_of_float32__is_refused() -> None:
     with pytest.raises(TypeError, match="'a' is int32, expected float32"):
-        transport.encode({"a": np.zeros(3, np.int32)})
+        codec.encode({"a": np.zeros(3, np.int32)})
 
 
 # -- a tensor at a time
@@ -174,13 +174,13 @@ def test_tensors__are_written_and_read_as_they_come() -> None:
             taken.append(name)
             yield name, state[name]
 
-    pieces = transport.encoded(tensors(), Head())
+    pieces = codec.encoded(tensors(), Head())
     first = next(pieces) + next(pieces)
     assert taken == ["00"], "nothing is read ahead"
     whole = first + b"".join(pieces)
-    assert whole == transport.encode(state)
+    assert whole == codec.encode(state)
     stream = io.BytesIO(whole)
-    parts = transport.decoded(stream, shapes(state), transport.read_head(stream, 0).chunk)
+    parts = codec.decoded(stream, shapes(state), codec.read_head(stream, 0).chunk)
     name, array = next(parts)
     assert name == "00"
     assert array.tobytes() == state["00"].tobytes()
@@ -192,12 +192,12 @@ def test_tensors__are_written_and_read_as_they_come() -> None:
 
 GOOD = {"a": sparse((40, 192)), "b": int8((100, 30)), "c": np.ones((3, 5), np.float32)}
 HEAD = Head(4096, (b"\0" * 32, b"\1" * 32), b"elsewhere")
-FILE = transport.encode(GOOD, HEAD)
+FILE = codec.encode(GOOD, HEAD)
 FIRST = 3 + 2 + 1 + 1 + 64 + 9  # where the first tensor begins
 
 
 def read(data: bytes) -> tuple[Head, dict[str, Array]]:
-    return transport.unpack(io.BytesIO(data), shapes(GOOD), 2)
+    return codec.unpack(io.BytesIO(data), shapes(GOOD), 2)
 
 
 def test_hashes_and_note__come_back() -> None:
@@ -206,7 +206,7 @@ def test_hashes_and_note__come_back() -> None:
     assert head == HEAD
     for wrong in (Head(hashes=(b"short",)), Head(hashes=(bytes(32),) * 65), Head(note=bytes(65))):
         with pytest.raises(ValueError, match="at most 64 hashes of 32 bytes and 64 of a note"):
-            transport.encode(GOOD, wrong)
+            codec.encode(GOOD, wrong)
 
 
 @pytest.mark.parametrize(
@@ -239,11 +239,11 @@ def with_code(code: bytes) -> bytes:
 
 def test_a_code_of_another_length__is_refused(library: str) -> None:
     state = {"a": sparse((16, 16))}
-    code = transport.encode(state)[8:]
-    assert same(transport.decode(with_code(code), shapes(state)), state)
+    code = codec.encode(state)[8:]
+    assert same(codec.decode(with_code(code), shapes(state)), state)
     for wrong in (code + b"\1\1\1\1\1", code[:-6]):
         with pytest.raises(TransportRefused, match="end before the bytes do"):
-            transport.decode(with_code(wrong), shapes(state))
+            codec.decode(with_code(wrong), shapes(state))
 
 
 def test_codes_that_say_what_cannot_be__are_refused_for_each_reason(library: str) -> None:
@@ -251,7 +251,7 @@ def test_codes_that_say_what_cannot_be__are_refused_for_each_reason(library: str
     draw, told = np.random.default_rng(0), set()
     for _ in range(300):
         try:
-            transport.decode(with_code(draw.bytes(int(draw.integers(0, 100)))), {"a": (50, 10)})
+            codec.decode(with_code(draw.bytes(int(draw.integers(0, 100)))), {"a": (50, 10)})
         except TransportRefused as refused:
             told.add(str(refused).rpartition(": ")[2])
     assert told == {
@@ -294,9 +294,9 @@ def test_the_longest_a_code_can_take__is_bounded_by_the_words() -> None:
     noise = np.random.default_rng(0).integers(0, 2**32, 250_000, np.uint32)
     listed = (np.arange(250_000, dtype=np.uint32) % 253 * 65537 * 7) | 0x01000000
     for state in (state_of({"a": noise}), state_of({"a": listed})):
-        data = transport.encode(state, Head(LEAST_CHUNK))
+        data = codec.encode(state, Head(LEAST_CHUNK))
         began = time.process_time()
-        transport.decode(data, shapes(state))
+        codec.decode(data, shapes(state))
         assert time.process_time() - began < 1.0
 
 
@@ -305,4 +305,4 @@ def test_chunks__are_those_of_the_compression() -> None:
     chunks = [sparse((4084,), seed=at) for at in range(20)]
     scaled = [chunk * np.float32(2.0 ** (at % 3)) for at, chunk in enumerate(chunks)]
     state = {"a": np.concatenate(scaled)}
-    assert len(transport.encode(state, Head(4096))) < 0.95 * len(transport.encode(state, Head(3000)))
+    assert len(codec.encode(state, Head(4096))) < 0.95 * len(codec.encode(state, Head(3000)))

@@ -8,7 +8,7 @@ import pytest
 
 from repops.commitments import state_leaves, state_root_of
 from repops.merkle import Tree
-from zoo_compute.transport.pruning import PrunedTree, prune
+from zoo_compute.codec.pruning import PrunedTree, prune
 
 
 def roots_of(count: int) -> dict[str, bytes]:

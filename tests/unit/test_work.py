@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from node import syncer
+from node.inputs import syncer
 from repops import encoding
 from tests.unit.node_jobs import SmallJob, publish
-from zoo_compute.manifest import Compression, Joining, Manifest, Outer
-from zoo_compute.rounds import aggregation_program, update_program
-from zoo_compute.work import work_of
+from zoo_compute.formats.manifest import Compression, Joining, Manifest, Outer
+from zoo_compute.training.rounds import aggregation_program, update_program
+from zoo_compute.training.work_root import work_of
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ from web3 import Web3
 from web3.exceptions import BlockNotFound
 from web3.types import BlockIdentifier
 
-from zoo_compute.chain import artifacts, bindings
+from zoo_compute.chain import artifacts
+from zoo_compute.chain.generated import bindings
 from zoo_compute.chain.network import CONTRACTS, Network
 from zoo_compute.chain.provider import FailoverProvider
 from zoo_compute.errors import Unreachable, WrongDeployment
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from web3.contract import Contract
 
     from zoo_compute.amounts import Token
+    from zoo_compute.chain.event_log import History
     from zoo_compute.chain.games import Games
-    from zoo_compute.chain.history import History
     from zoo_compute.chain.views import JobView
     from zoo_compute.spec.params import Preset
 

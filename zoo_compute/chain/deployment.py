@@ -11,8 +11,8 @@ from web3 import Web3
 from web3.middleware import SignAndSendRawMiddlewareBuilder
 
 from zoo_compute.chain import artifacts
-from zoo_compute.chain.bindings.admissions import Workload
 from zoo_compute.chain.connection import code_hash
+from zoo_compute.chain.generated.bindings.admissions import Workload
 from zoo_compute.chain.network import CONTRACTS, Network
 from zoo_compute.errors import ChainError
 from zoo_compute.spec.params import ZEN, Preset
@@ -20,7 +20,7 @@ from zoo_compute.spec.params import ZEN, Preset
 INITIAL_SUPPLY = 100_000_000 * ZEN
 REWARDS_POOL = 10_000_000 * ZEN  # network rewards: 1,000 production epochs at most
 
-# Of a devnet: one step of this installation's benchmark (node/benchmark.repops), for any card, and any CPU in its place.
+# Of a devnet: one step of this installation's benchmark (node/generated/benchmark.repops), for any card, and any CPU in its place.
 DEVNET_VRAM_GB = 8
 DEVNET_WORKLOAD = Workload(
     program_root=bytes.fromhex("30500eb97d5fd7de55b2d368d4947117798a61f5064880f50881926cf03a6c70"),

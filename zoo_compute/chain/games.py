@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.demands import claim_hash
+from zoo_compute.chain.event_log import History
 from zoo_compute.chain.events import Event
-from zoo_compute.chain.history import History
-from zoo_compute.chain.reads import Read, read_all
-from zoo_compute.shown import Shown
+from zoo_compute.disputes.revealed import Shown
 from zoo_compute.spec.games import EMPTY, Awaits, Frame, Game, Kind, Outcome, Phase
 
 if TYPE_CHECKING:

@@ -264,7 +264,7 @@ HINTS: dict[str, str] = {
     # -- Referee
     "referee: not of this kind": "0 training and 1 update are of a seat's claim, 2 aggregation is of an aggregator's",
     "referee: no such slot": "name a slot that the claim covers (0 of an aggregation)",
-    "referee: work does not match": "send the job's work as `zoo_compute.work` makes it from the manifest and the program",
+    "referee: work does not match": "send the job's work as `zoo_compute.training.work_root` makes it from the manifest and the program",
     "referee: result does not match": "send the slot's result from the bundle, with its path to the claim's root",
     "referee: too many games": "16 games are open against the claim: wait until one of them ends",
     "referee: bond too small": "send more of the chain's coin (docs/referee.md, Bonds), with room for the base fee",

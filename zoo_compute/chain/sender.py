@@ -18,9 +18,9 @@ from web3.types import TxReceipt
 
 from zoo_compute.chain import fees
 from zoo_compute.chain.call import Call, decode_outputs
-from zoo_compute.chain.dryrun import Request, dry_run, estimate_gas, not_funded, request_of, why_reverted
 from zoo_compute.chain.events import Event, decode
-from zoo_compute.chain.outbox import Box, Entry, Outbox
+from zoo_compute.chain.pending_transactions import Box, Entry, Outbox
+from zoo_compute.chain.simulate import Request, dry_run, estimate_gas, not_funded, request_of, why_reverted
 from zoo_compute.errors import ChainError, FeeTooHigh, TransactionPending, Unreachable, ZooError
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from zoo_compute.chain import demands
-from zoo_compute.chain.attempts import attempts_of
+from zoo_compute.chain.auction_attempts import attempts_of
+from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.connection import Chain, Head
+from zoo_compute.chain.event_log import History
 from zoo_compute.chain.events import Event
-from zoo_compute.chain.history import History
-from zoo_compute.chain.reads import Read, read_all
 from zoo_compute.chain.views import (
     AGGREGATOR_SEAT,
     Bid,

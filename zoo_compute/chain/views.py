@@ -16,7 +16,7 @@ from zoo_compute.spec.state import JobState as JobState
 from zoo_compute.spec.state import Phase
 
 if TYPE_CHECKING:
-    from zoo_compute.chain.attempts import Attempt
+    from zoo_compute.chain.auction_attempts import Attempt
     from zoo_compute.chain.demands import Demand
 
 LotPhase = Phase  # of `Auction.lots(job, kind).phase`; whether an open lot is bidding or revealing follows from its ends and `now`

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from zoo_compute import home
+from zoo_compute import paths
 from zoo_compute.amounts import format_amount, parse_amount
 from zoo_compute.cli.context import Group, Settings, pass_settings, read_passphrase
 from zoo_compute.cli.output import table
@@ -25,7 +25,7 @@ def create(settings: Settings, name: str) -> None:
     """Make a new key, encrypted with a passphrase."""
     from zoo_compute.chain import keystore
 
-    path = home.new_keystore(name)
+    path = paths.new_keystore(name)
     address = keystore.create(path, read_passphrase(f"the new account {name}", confirm=True))
     settings.emit(
         {"name": name, "address": address, "keystore": str(path)},
@@ -47,7 +47,7 @@ def import_(settings: Settings, file: Path, name: str | None) -> None:
     from zoo_compute.chain import keystore
 
     address = keystore.address_of(file)
-    path = home.new_keystore(name or file.stem)
+    path = paths.new_keystore(name or file.stem)
     if path.exists():
         raise ConfigError(f"there is an account {path.stem!r} already", hint="choose another with --name")
     keystore.unlock(file, read_passphrase(file.name))  # fail now rather than at the first payment
@@ -63,7 +63,7 @@ def list_(settings: Settings) -> None:
 
     rows = [
         {"name": name, "address": keystore.address_of(path), "keystore": str(path)}
-        for name, path in home.accounts().items()
+        for name, path in paths.accounts().items()
     ]
     lines = table([(row["name"], row["address"]) for row in rows]) or [
         "no accounts; make one with `zoo account create`"
@@ -83,7 +83,7 @@ def show(settings: Settings, token: str | None) -> None:
     data: dict[str, object] = {"name": path.stem, "address": address, "keystore": str(path)}
     lines = [f"{path.stem}: {address}", f"key file: {path}"]
     try:
-        from zoo_compute.ledger import balances
+        from zoo_compute.chain.ledger import balances
 
         money = settings.token(token)
         held = balances(settings.chain(), address, money)
@@ -116,7 +116,7 @@ def fund(settings: Settings, receiver: str | None, zen: str, coin: str) -> None:
     from eth_utils.address import is_address, to_checksum_address
 
     from zoo_compute.chain import keystore
-    from zoo_compute.devnet import give
+    from zoo_compute.devnet.devnet import give
     from zoo_compute.devnet_files import devnet_of
 
     path = settings.network_path()
@@ -126,7 +126,7 @@ def fund(settings: Settings, receiver: str | None, zen: str, coin: str) -> None:
     if receiver is not None and is_address(receiver):
         address = str(to_checksum_address(receiver))
     else:
-        address = keystore.address_of(home.find_keystore(receiver or settings.account_name, path))
+        address = keystore.address_of(paths.find_keystore(receiver or settings.account_name, path))
     amounts = {name: 0 if text == "0" else parse_amount(text, what=f"--{name}") for name, text in (("coin", coin), ("zen", zen))}  # fmt: skip
     give(settings.chain(), files, address, **amounts)
     held = settings.chain().coin(address), settings.chain().zen.balanceOf(address)

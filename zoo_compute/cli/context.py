@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zoo_compute import home
+from zoo_compute import paths
 from zoo_compute.cli.output import emit, say
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
     from zoo_compute.chain.network import Network
     from zoo_compute.chain.sender import Sender, Signer
-    from zoo_compute.client import Client
+    from zoo_compute.client.client import Client
     from zoo_compute.store import Store
 
 
@@ -36,7 +36,7 @@ class Settings:
     _cache: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def network_path(self) -> Path:
-        return home.find_network_file(self.network_file)
+        return paths.find_network_file(self.network_file)
 
     def network(self) -> Network:
         """The network file, read. Raises ConfigError."""
@@ -70,7 +70,7 @@ class Settings:
         return bool(self.api_key() and not chosen and self.network().signer)
 
     def keystore(self) -> Path:
-        return home.find_keystore(self.account_name, home.known_network_file(self.network_file))
+        return paths.find_keystore(self.account_name, paths.known_network_file(self.network_file))
 
     def account(self) -> Signer:
         """The unlocked account; asks for its passphrase at most once."""
@@ -83,7 +83,7 @@ class Settings:
         if "account" not in self._cache:
             path = self.keystore()
             self._cache["account"] = keystore.unlock(
-                path, read_passphrase(f"the account {path.stem}", file=home.passphrase_file(path))
+                path, read_passphrase(f"the account {path.stem}", file=paths.passphrase_file(path))
             )
         return self._cache["account"]
 
@@ -94,13 +94,13 @@ class Settings:
 
     def client(self, *, store: str | None = None, with_account: bool = True) -> Client:
         """The SDK's client with these settings; without an account it only reads."""
-        from zoo_compute.client import Client
+        from zoo_compute.client.client import Client
 
         account = self.account() if with_account else None
         return Client(network=self.network(), account=account, store=self.store_location(store), say=self.say)
 
     def store_location(self, given: str | None = None) -> str:
-        return home.store_location(given, home.known_network_file(self.network_file))
+        return paths.store_location(given, paths.known_network_file(self.network_file))
 
     def store(self, location: str | None = None) -> Store:
         """The store at `location`, ZOO_STORE, the devnet's or the home's; asks the network's gateways for what is not there."""

@@ -14,7 +14,7 @@ from zoo_compute.errors import UserError
 
 if TYPE_CHECKING:
     from repops.commitments import Array
-    from zoo_compute.datasets import Listed
+    from zoo_compute.client.datasets import Listed
 
 _which = click.argument("which", metavar="NAME|NUMBER")
 _job = click.argument("number", type=NUMBER, metavar="JOB")
@@ -38,7 +38,7 @@ def contribute(settings: Settings, path: Path, name: str, location: str | None) 
     """
     from repops.commitments import state_root
     from repops.files import state_bytes
-    from zoo_compute.datasets import word_of
+    from zoo_compute.client.datasets import word_of
     from zoo_compute.store.cid import file_digest
 
     word = word_of(name)
@@ -65,7 +65,7 @@ def contribute(settings: Settings, path: Path, name: str, location: str | None) 
 @pass_settings
 def list_(settings: Settings) -> None:
     """The datasets of the network, oldest first."""
-    from zoo_compute.datasets import listed
+    from zoo_compute.client.datasets import listed
 
     found = listed(settings.chain())
     rows = [
@@ -89,7 +89,7 @@ def list_(settings: Settings) -> None:
 @pass_settings
 def show(settings: Settings, which: str) -> None:
     """Who contributed a dataset, and the root and the CID of its file. A name proves nothing; the root does."""
-    from zoo_compute.datasets import find
+    from zoo_compute.client.datasets import find
 
     told = _told(find(settings.chain(), which))
     rows = [
@@ -106,9 +106,9 @@ def show(settings: Settings, which: str) -> None:
 def fetch(settings: Settings, which: str, out: Path, location: str | None) -> None:
     """Fetch a dataset, checked against its root: a text as it was, arrays as a safetensors file."""
     from repops.files import state_bytes
-    from zoo_compute import datasets
     from zoo_compute.atomic import write_atomically
-    from zoo_compute.data import TEXT
+    from zoo_compute.client import datasets
+    from zoo_compute.training.examples import TEXT
 
     client = settings.client(store=location, with_account=False)
     found = datasets.find(client.chain, which)
@@ -134,7 +134,7 @@ def _arrays(path: Path) -> dict[str, Array]:
     """Arrays by name; a text is one array of bytes, `bytes`."""
     import numpy as np
 
-    from zoo_compute.data import ARRAY_SUFFIXES, TEXT, read_arrays, read_text
+    from zoo_compute.training.examples import ARRAY_SUFFIXES, TEXT, read_arrays, read_text
 
     if path.suffix in ARRAY_SUFFIXES:
         return read_arrays(path)
@@ -152,7 +152,7 @@ def claim_(settings: Settings, contributor: str | None) -> None:
 
     from zoo_compute.amounts import ZEN
     from zoo_compute.cli.output import table
-    from zoo_compute.contributions import claim
+    from zoo_compute.client.contributions import claim
 
     if contributor is not None and not is_address(contributor):
         raise UserError(f"--contributor takes an address, not {contributor!r}")

@@ -10,8 +10,8 @@ import click
 from zoo_compute.amounts import format_amount, format_seconds
 from zoo_compute.cli.context import NUMBER, Group, Settings, pass_settings
 from zoo_compute.cli.output import table
+from zoo_compute.disputes.revealed import CHALLENGER, COMMITTER
 from zoo_compute.errors import UserError
-from zoo_compute.shown import CHALLENGER, COMMITTER
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Head
@@ -75,7 +75,7 @@ def replay(settings: Settings, number: int) -> None:
 
     Every transaction is read from the chain and checked again by the specification of the game.
     """
-    from zoo_compute.transcript import ANYBODY, Transcript, lines_of
+    from zoo_compute.client.dispute_transcript import ANYBODY, Transcript, lines_of
 
     chain = settings.chain()
     head = chain.head()
@@ -100,7 +100,7 @@ def _required(settings: Settings, head: Head, number: int) -> GameView:
 
 
 def _told(game: GameView, head: Head) -> dict[str, Any]:
-    from zoo_compute.transcript import ENDS, KINDS
+    from zoo_compute.client.dispute_transcript import ENDS, KINDS
 
     state = game.state
     return {

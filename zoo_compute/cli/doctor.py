@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoo_compute import home as places
+from zoo_compute import paths as places
 from zoo_compute.cli.context import Command, Settings, pass_settings
 
 if TYPE_CHECKING:
-    from zoo_compute.checks import Check
+    from zoo_compute.cli.doctor_checks import Check
 
 
 @click.command(cls=Command)
@@ -26,7 +26,7 @@ def doctor(settings: Settings, node: bool, location: str | None, home: Path | No
 
     In an operator's folder also: stake, collateral, coin, and whether a peer can fetch a block from the announced endpoint.
     """
-    from zoo_compute.checks import Examination
+    from zoo_compute.cli.doctor_checks import Examination
 
     folder = home or places.home() / "node"
     checks: list[Check] = []

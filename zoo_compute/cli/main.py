@@ -9,28 +9,12 @@ from collections.abc import Sequence
 
 import click
 
-from zoo_compute.cli import (
-    account,
-    dataset,
-    dispute,
-    doctor,
-    job,
-    job_data,
-    job_merge,
-    network,
-    node,
-    node_admission,
-    node_joining,
-    node_money,
-    node_register,
-    node_status,
-    plugins,
-    quote,
-    store,
-    train,
-    treasury,
-)
+from zoo_compute.cli import account, dataset, dispute, doctor, network, plugins, quote, store, train, treasury
 from zoo_compute.cli.context import Group, Settings
+from zoo_compute.cli.job import demands, merge
+from zoo_compute.cli.job import group as job
+from zoo_compute.cli.node import admission, money, register, sponsorship, status
+from zoo_compute.cli.node import group as node
 from zoo_compute.errors import ZooError
 from zoo_compute.store.errors import BadCid, ContentMissing, ContentTampered, StoreError, StoreFull, StoreUnreachable
 
@@ -61,10 +45,10 @@ for _command in (
 ):  # fmt: skip
     root.add_command(_command)
 for _command in (
-    *node_register.COMMANDS, *node_status.COMMANDS, *node_money.COMMANDS, *node_joining.COMMANDS, *node_admission.COMMANDS,
+    *register.COMMANDS, *status.COMMANDS, *money.COMMANDS, *sponsorship.COMMANDS, *admission.COMMANDS,
 ):  # fmt: skip
     node.node.add_command(_command)
-for _command in (*job_data.COMMANDS, *job_merge.COMMANDS, *dataset.JOB_COMMANDS):
+for _command in (*demands.COMMANDS, *merge.COMMANDS, *dataset.JOB_COMMANDS):
     job.job.add_command(_command)
 
 

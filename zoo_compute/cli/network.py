@@ -12,7 +12,7 @@ from zoo_compute.cli.context import Group, Settings, pass_settings
 from zoo_compute.cli.output import table
 from zoo_compute.cli.treasury import later, wait_option
 from zoo_compute.errors import ChainError
-from zoo_compute.gpu import CLASSES
+from zoo_compute.gpus import CLASSES
 
 _AMOUNTS = {"min_stake", "emission_per_epoch"}
 
@@ -94,7 +94,7 @@ def allow(settings: Settings, token: str, window_value: str | None, disallow: bo
 
     Never allow a token that charges for transfers, changes balances by itself, or can call back.
     """
-    from zoo_compute.timelock import Step, as_governor
+    from zoo_compute.governance.timelock import Step, as_governor
 
     chain, money = settings.chain(), settings.token(token)
     value = 0 if money.symbol != ZEN.symbol or disallow else chain.params.window_value

@@ -1,6 +1,6 @@
 """Subcommands that live above `zoo_compute`: found by entry points, so that imports keep pointing one way.
 
-Group `zoo_compute.commands`; a name with a dot attaches into a group: `node.start = keepers.cli:start`.
+Group `zoo_compute.commands`; a name with a dot attaches into a group: `node.start = keepers.cli.node:start`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from zoo_compute.errors import ConfigError
 from zoo_compute.spec.params import REFERENCE_FLOPS, REFERENCE_GPU
 
 if TYPE_CHECKING:
-    from zoo_compute.job import ComputeJob
+    from zoo_compute.jobs.config import ComputeJob
 
 REFERENCE = f"{REFERENCE_GPU} at {format_count(REFERENCE_FLOPS, 'FLOP/s')}"
 
@@ -28,8 +28,8 @@ REFERENCE = f"{REFERENCE_GPU} at {format_count(REFERENCE_FLOPS, 'FLOP/s')}"
 @pass_settings
 def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | None) -> None:
     """Work, price range, worst-case escrow, locks and durations of the job in FILE. Needs no account, and no chain for ZEN."""
-    from zoo_compute.plan import plan_of
-    from zoo_compute.quote import quote as quote_of
+    from zoo_compute.jobs.loading import plan_of
+    from zoo_compute.jobs.quote import quote as quote_of
     from zoo_compute.spec.params import PRESETS
 
     preset_name = preset or _preset_of(settings)

@@ -12,11 +12,11 @@ import click
 
 from zoo_compute.amounts import ZEN
 from zoo_compute.cli.context import Command, Settings, pass_settings
-from zoo_compute.cli.job import follow
+from zoo_compute.cli.job.group import follow
 from zoo_compute.errors import ConfigError
 
 if TYPE_CHECKING:
-    from zoo_compute.client import Client
+    from zoo_compute.client.client import Client
 
 
 @click.command(cls=Command)
@@ -56,8 +56,8 @@ def train(
     The budget is held against the worst case before anything is sent; what is not spent comes back. Ctrl-C leaves the
     job running. Run again after a crash, the command goes on where it was and never posts twice.
     """
-    from zoo_compute.merging import Merge
-    from zoo_compute.plan import plan_of
+    from zoo_compute.jobs.loading import plan_of
+    from zoo_compute.training.merge import Merge
 
     plan = plan_of(file, max_budget, data)
     if plan.job.market.token != ZEN.symbol:

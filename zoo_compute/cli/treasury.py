@@ -6,7 +6,7 @@ import click
 
 from zoo_compute.amounts import format_seconds
 from zoo_compute.cli.context import Group, Settings, pass_settings
-from zoo_compute.cli.operator_options import token_option
+from zoo_compute.cli.node.options import token_option
 from zoo_compute.cli.output import table
 from zoo_compute.errors import UserError
 
@@ -24,7 +24,7 @@ def treasury() -> None:
 @pass_settings
 def show(settings: Settings, token: str | None) -> None:
     """What each bucket holds, and what `collect` would take in."""
-    from zoo_compute.treasury import held
+    from zoo_compute.governance.treasury import held
 
     chain, money = settings.chain(), settings.token(token)
     found, governor, delay = held(chain, money), chain.treasury.governor(), chain.timelock.get_minimum_delay()
@@ -45,8 +45,8 @@ def show(settings: Settings, token: str | None) -> None:
 @pass_settings
 def collect(settings: Settings, token: str | None) -> None:
     """Fetch the fees that the treasury is owed and split them among its buckets. Any account may."""
-    from zoo_compute.treasury import collect as collect_of
-    from zoo_compute.treasury import held
+    from zoo_compute.governance.treasury import collect as collect_of
+    from zoo_compute.governance.treasury import held
 
     money = settings.token(token)
     took = collect_of(settings.sender(), money)
@@ -72,7 +72,7 @@ def spend(settings: Settings, to: str, amount: str, bucket: str, token: str | No
     """Pay from a bucket, from an account that governs the timelock: schedules it; run again after the delay, executes it."""
     from eth_utils.address import is_address, to_checksum_address
 
-    from zoo_compute.treasury import spend as spend_of
+    from zoo_compute.governance.treasury import spend as spend_of
 
     if not is_address(to):
         raise UserError(f"--to takes an address, not {to!r}")

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from eth_utils.crypto import keccak
 
-from zoo_compute.spec import merkle, params, registry
+from zoo_compute.spec import merkle, node_registry, params
 from zoo_compute.spec.audits import chance
 from zoo_compute.spec.games import EMPTY, Work
 from zoo_compute.spec.params import BPS, FALSE_TRIAL_BPS, MAX_FLOPS, MAX_STEPS, MAX_VRAM_GB, MAX_WORKLOADS, RECALL_BPS
-from zoo_compute.spec.refusal import require
+from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Claim, Message, World
 from zoo_compute.spec.trials import Entry, Recall, Trial, Workload
 
@@ -61,7 +61,7 @@ def set_workload(w: World, msg: Message, vram_gb: int, workload: Workload) -> No
 
 
 def enter(w: World, msg: Message, operator: int) -> None:
-    require(registry.is_eligible(w, operator, msg.sender), "admissions: operator not eligible")
+    require(node_registry.is_eligible(w, operator, msg.sender), "admissions: operator not eligible")
     require(operator not in w.trials, "admissions: trial pending")
     require(msg.now > _entry(w, operator).entered_at + w.config.preset.benchmark_s, "admissions: entry stands")
     require(workload_of(w, operator).steps > 0, "admissions: no workload")
@@ -70,7 +70,7 @@ def enter(w: World, msg: Message, operator: int) -> None:
 
 def answer(w: World, msg: Message, operator: int, named: bytes, root: bytes) -> None:
     """The root found from the seed that the caller names; a recall is answered."""
-    require(registry.is_eligible(w, operator, msg.sender), "admissions: operator not eligible")
+    require(node_registry.is_eligible(w, operator, msg.sender), "admissions: operator not eligible")
     entry, workload = _entry(w, operator), workload_of(w, operator)
     require(entry.block != 0, "admissions: not entered")
     require(msg.now <= entry.entered_at + w.config.preset.benchmark_s, "admissions: answer too late")
@@ -104,7 +104,7 @@ def close_dispute(
     if convicted:
         del w.trials[claim.operator]
         _end(w, claim.operator)
-        registry.slash_stake(w, claim.operator, FALSE_TRIAL_BPS)
+        node_registry.slash_stake(w, claim.operator, FALSE_TRIAL_BPS)
 
 
 def settle(w: World, msg: Message, claim: Claim) -> None:
@@ -115,7 +115,7 @@ def settle(w: World, msg: Message, claim: Claim) -> None:
     require(w.operator(claim.operator).stake > 0, "admissions: nothing staked")
     del w.trials[claim.operator]
     w.scores[claim.operator] = trial.score
-    registry.set_admitted(w, claim.operator, True)
+    node_registry.set_admitted(w, claim.operator, True)
 
 
 def schedule(w: World, msg: Message) -> None:
@@ -147,7 +147,7 @@ def lapse(w: World, msg: Message, operator: int) -> None:
 def _end(w: World, operator: int) -> None:
     w.recalls[operator] = replace(_recall(w, operator), due=0)
     w.scores[operator] = 0
-    registry.set_admitted(w, operator, False)
+    node_registry.set_admitted(w, operator, False)
 
 
 def _entry(w: World, operator: int) -> Entry:

@@ -5,7 +5,7 @@ The arithmetic is in `pricing`, re-exported here: keepers and `zoo quote` use it
 
 from dataclasses import replace
 
-from zoo_compute.spec import registry, seats
+from zoo_compute.spec import node_registry, seats
 from zoo_compute.spec.params import (
     KIND_AGGREGATOR,
     KIND_SLOTS,
@@ -33,7 +33,7 @@ from zoo_compute.spec.pricing import (
     split,
     third,
 )
-from zoo_compute.spec.refusal import Refused, require
+from zoo_compute.spec.revert import Refused, require
 from zoo_compute.spec.state import Bid, JobState, Lot, Message, Phase, Seal, World
 
 __all__ = [
@@ -76,7 +76,7 @@ def bid(w: World, msg: Message, job: int, kind: int, operator: int, seal: Seal, 
     require(least_capacity(lot.units) <= capacity <= lot.units, "auction: capacity out of range")
     _take_place(w, job, kind, operator)
     w.bids[job, kind, operator] = Bid(attempt=lot.attempt, capacity=capacity, standby=standby, seal=seal)
-    if not registry.lock_bid(w, operator, msg.sender, lot.token, lot.lock * capacity):
+    if not node_registry.lock_bid(w, operator, msg.sender, lot.token, lot.lock * capacity):
         require(not w.paused.get("auction", False), "auction: intake paused")
         raise Refused("auction: operator not eligible")
 
@@ -89,7 +89,7 @@ def reveal(w: World, msg: Message, job: int, kind: int, operator: int, price: in
     expected = Seal(job, kind, lot.attempt, operator, price, sealed.capacity, salt)
     require(sealed.seal == expected, "auction: seal does not match")
     require(1 <= price <= lot.reserve, "auction: price out of range")
-    discount = registry.discount_bps(w, operator)
+    discount = node_registry.discount_bps(w, operator)
     w.bids[job, kind, operator] = replace(sealed, revealed=True, price=price, discount_bps=discount, seal=None)
     w.lots[job, kind] = replace(
         lot,
@@ -162,9 +162,9 @@ def reclaim(w: World, msg: Message, job: int, kind: int, operator: int) -> None:
     forfeited = min(lot.reserve, lot.lock) * ended.capacity if has_missed else 0
     del w.bids[job, kind, operator]
     if has_missed:
-        registry.slash(w, operator, lot.token, forfeited, convicted=False)
-        registry.burn(w, lot.token, forfeited)
-    registry.unlock(w, operator, lot.token, lot.lock * ended.capacity - forfeited, last=True)
+        node_registry.slash(w, operator, lot.token, forfeited, convicted=False)
+        node_registry.burn(w, lot.token, forfeited)
+    node_registry.unlock(w, operator, lot.token, lot.lock * ended.capacity - forfeited, last=True)
 
 
 def retire(w: World, msg: Message, job: int, kind: int, operator: int) -> None:
@@ -250,7 +250,7 @@ def _clear_one(w: World, job: int, kind: int, operator: int, lot: Lot) -> Lot:
     won, left = split(min(bid.capacity, cap), lot.units - lot.sold, room, limit=locked_units)
     w.bids[job, kind, operator] = replace(bid, won=won, first_slot=lot.sold, cleared_pass=lot.clearing_pass)
     if locked_units > won:
-        registry.unlock(w, operator, lot.token, lot.lock * (locked_units - won), last=won == 0)
+        node_registry.unlock(w, operator, lot.token, lot.lock * (locked_units - won), last=won == 0)
     run = (LosingRun(operator, score(bid.price, bid.discount_bps), left),) if left else ()
     return replace(
         lot,

@@ -13,7 +13,7 @@ from zoo_compute.spec.params import (
     MAX_SEGMENTS,
     OPENER_BPS,
 )
-from zoo_compute.spec.refusal import require
+from zoo_compute.spec.revert import require
 from zoo_compute.spec.settlement import known, place_of
 from zoo_compute.spec.state import ZERO_ADDRESS, Claim, ClaimStatus, JobState, Message, World
 from zoo_compute.spec.watching import (

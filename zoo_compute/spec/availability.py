@@ -11,7 +11,7 @@ from zoo_compute.spec.params import (
     STRANGERS_LANE,
     SUBMITTER_LANE,
 )
-from zoo_compute.spec.refusal import require
+from zoo_compute.spec.revert import require
 from zoo_compute.spec.settlement import known
 from zoo_compute.spec.state import Claim, JobState, Message, World
 from zoo_compute.spec.watching import NOBODY, Demand, Holding, Opening, Signature, Spent

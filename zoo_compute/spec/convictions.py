@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from zoo_compute.spec import bits, jobs, registry, seats
+from zoo_compute.spec import bits, jobs, node_registry, seats
 from zoo_compute.spec.params import (
     AUDITS_BPS,
     BPS,
@@ -12,7 +12,7 @@ from zoo_compute.spec.params import (
     restitution,
     round_price,
 )
-from zoo_compute.spec.refusal import require
+from zoo_compute.spec.revert import require
 from zoo_compute.spec.settlement import known, place_of
 from zoo_compute.spec.state import Claim, ClaimStatus, JobState, Message, Posted, Run, World
 
@@ -125,7 +125,7 @@ def _divide(w: World, job: int, claim: Claim, slashed: int, cost: int, challenge
     paid_out = restored + to_challengers + to_audits
     w.runs[job] = replace(run, reserve=run.reserve - from_reserve + kept, pot=run.pot - paid_out)
     if paid_out:  # some tokens refuse a transfer of nothing
-        registry.pay_out(w, run.token, paid_out)
+        node_registry.pay_out(w, run.token, paid_out)
         jobs.restore(w, job, restored, w.config.audit_pool, to_audits, challengers, share)
     seats.burn_from_pot(w, job, rest - to_challengers - to_audits)
     return restored

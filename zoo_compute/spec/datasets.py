@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from zoo_compute.spec import rewards
 from zoo_compute.spec.params import BEST_SCORE, CITED_LIMIT, MAX_DATASET_BYTES
-from zoo_compute.spec.refusal import require
+from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import EMPTY_BYTES32, Citation, Dataset, JobState, Message, World
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from zoo_compute.spec import admissions, convictions
 from zoo_compute.spec.games import Awaits, Frame, Game, Outcome
 from zoo_compute.spec.params import COIN
-from zoo_compute.spec.refusal import require
+from zoo_compute.spec.revert import require
 from zoo_compute.spec.settlement import known
 from zoo_compute.spec.state import Claim, Message, World
 from zoo_compute.spec.trials import TRIALS

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from zoo_compute.spec.params import BPS, BREACH_BPS, DATACENTER, PERIODS, TIERS
-from zoo_compute.spec.refusal import require
+from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Declaration, Message, Operator, Promise, World
 
 

@@ -39,7 +39,7 @@ from zoo_compute.spec.params import (
     WORD_BYTES,
     WORDS_A_LEAF,
 )
-from zoo_compute.spec.refusal import require
+from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Claim, Message, World
 from zoo_compute.spec.trials import TRIALS
 

@@ -6,7 +6,7 @@ room, the verification's and the data's allowance.
 
 from dataclasses import replace
 
-from zoo_compute.spec import bits, promises, registry
+from zoo_compute.spec import bits, node_registry, promises
 from zoo_compute.spec.params import (
     BPS,
     CLAIM_EPOCHS,
@@ -19,7 +19,7 @@ from zoo_compute.spec.params import (
     YEAR_S,
     Flow,
 )
-from zoo_compute.spec.refusal import require
+from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import (
     CalledFees,
     Earned,
@@ -113,9 +113,9 @@ def redeem(w: World, msg: Message, server: int, client: int, epoch: int, total: 
     w.served[server, epoch] = Traffic(served.total + fresh, served.counted + more)
     w.total_bytes[epoch] = w.total_bytes.get(epoch, 0) + more
     if is_violation:
-        registry.slash_stake(w, client, VIOLATION_BPS)
+        node_registry.slash_stake(w, client, VIOLATION_BPS)
         if total > link_bytes(w, client, epoch):
-            registry.slash_stake(w, server, VIOLATION_BPS)
+            node_registry.slash_stake(w, server, VIOLATION_BPS)
     return max(0, more)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from zoo_compute.spec.params import BPS, GPU_CLASSES, PERIODS
-from zoo_compute.spec.refusal import require
+from zoo_compute.spec.revert import require
 
 CONSUMER, PROFESSIONAL, DATACENTER, APPLE = sorted(GPU_CLASSES)
 LIGHT_FLOPS: int = 10**15  # of a slot-round: minutes on a laptop's GPU; up to here a job is light fine-tuning

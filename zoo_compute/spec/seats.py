@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from zoo_compute.spec import bits, jobs, registry
+from zoo_compute.spec import bits, jobs, node_registry
 from zoo_compute.spec.params import (
     AGGREGATOR_SEAT,
     KIND_AGGREGATOR,
@@ -12,7 +12,7 @@ from zoo_compute.spec.params import (
     turns_at_risk,
     window_s,
 )
-from zoo_compute.spec.refusal import require
+from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import JobState, Lane, Run, Seat, World
 
 
@@ -199,7 +199,7 @@ def take_lock(w: World, job: int, operator: int, amount: int, *, convicted: bool
     slashed = min(standing.locked, amount)
     w.standings[job, operator] = replace(standing, locked=standing.locked - slashed)
     w.runs[job] = replace(run, pot=run.pot + slashed)
-    registry.slash(w, operator, run.token, slashed, convicted=convicted)
+    node_registry.slash(w, operator, run.token, slashed, convicted=convicted)
     return slashed
 
 
@@ -223,4 +223,4 @@ def burn_from_pot(w: World, job: int, amount: int) -> None:
     """Part of a job's pot goes where nothing can spend it."""
     run = w.runs[job]
     w.runs[job] = replace(run, pot=run.pot - amount)
-    registry.burn(w, run.token, amount)
+    node_registry.burn(w, run.token, amount)

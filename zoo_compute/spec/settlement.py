@@ -6,10 +6,10 @@ Disputes and convictions are in `convictions`.
 from dataclasses import replace
 from itertools import groupby
 
-from zoo_compute.spec import auction, bits, jobs, registry, rewards, seats
+from zoo_compute.spec import auction, bits, jobs, node_registry, rewards, seats
 from zoo_compute.spec.params import AGGREGATOR_SEAT, KIND_AGGREGATOR, KIND_SLOTS
 from zoo_compute.spec.pricing import least_taken, takeover_prices
-from zoo_compute.spec.refusal import require
+from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Claim, ClaimStatus, JobState, Message, Posted, Run, World
 
 
@@ -106,7 +106,7 @@ def take_over(w: World, msg: Message, job: int, seat: int, operator: int, count:
         pot=part.pot - burned,
     )
     lock, standing = seats.lock_of(run, seat, count), w.standing(job, operator)
-    registry.lock(w, operator, run.token, lock, new=standing.lots == 0)
+    node_registry.lock(w, operator, run.token, lock, new=standing.lots == 0)
     w.standings[job, operator] = replace(
         standing, locked=standing.locked + lock, lots=max(1, standing.lots), held=standing.held + 1
     )
@@ -170,9 +170,9 @@ def release(w: World, msg: Message, job: int, operator: int) -> None:
     is_settled = left <= run.turn and all(w.lane(job, turn).pending == 0 for turn in range(left))
     require(is_settled, "settlement: claims not final")
     w.standings[job, operator] = replace(standing, locked=0, lots=0)
-    registry.unlock(w, operator, run.token, standing.locked, last=True)
+    node_registry.unlock(w, operator, run.token, standing.locked, last=True)
     if standing.lots == 2:
-        registry.unlock(w, operator, run.token, 0, last=True)
+        node_registry.unlock(w, operator, run.token, 0, last=True)
 
 
 def place_of(w: World, job: int, claim: Claim) -> tuple[int, int, int]:
@@ -197,11 +197,11 @@ def _pay(w: World, job: int, operator: int, is_aggregation: bool, claims: tuple[
     run, count, from_pot = w.runs[job], sum(c.count for c in claims), sum(c.pot_price for c in claims)
     assert run.pot - run.reserve >= from_pot, "the job's pot underflows"
     w.runs[job] = replace(run, pot=run.pot - from_pot)
-    owner = w.operators[operator].owner if is_aggregation else registry.reward_outcome(w, operator, count)
+    owner = w.operators[operator].owner if is_aggregation else node_registry.reward_outcome(w, operator, count)
     fee = jobs.pay(w, job, owner, sum(claim.price for claim in claims))
-    registry.credit(w, operator, run.token, from_pot)
+    node_registry.credit(w, operator, run.token, from_pot)
     if run.token == w.config.zen and not is_aggregation:
-        weight = run.flops * count * registry.multiplier_of(w, operator) // 100
+        weight = run.flops * count * node_registry.multiplier_of(w, operator) // 100
         rewards.record(w, job, operator, weight, fee, now=now)
 
 

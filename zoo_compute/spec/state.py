@@ -12,7 +12,7 @@ from enum import IntEnum
 from zoo_compute.spec.games import Frame, Game, Position
 from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, Preset, Terms
 from zoo_compute.spec.pricing import LosingRun
-from zoo_compute.spec.refusal import Refused, require
+from zoo_compute.spec.revert import Refused, require
 from zoo_compute.spec.trials import Entry, Recall, Trial, Workload
 from zoo_compute.spec.watching import Attestation, Auditor, Demand, Draw, Holding, Plan, Spent, Unit
 

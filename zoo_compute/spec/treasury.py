@@ -1,7 +1,7 @@
 """Treasury: the fee in three buckets (docs/protocol.md, "Treasury and Timelock")."""
 
 from zoo_compute.spec.params import BPS
-from zoo_compute.spec.refusal import require
+from zoo_compute.spec.revert import require
 from zoo_compute.spec.state import Message, World
 
 DEVELOPMENT, AUDITS, GRANTS = range(3)

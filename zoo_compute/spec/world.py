@@ -15,16 +15,16 @@ from zoo_compute.spec import (
     convictions,
     datasets,
     game_ends,
+    node_registry,
     referee,
-    registry,
     rewards,
     settlement,
-    tasks,
+    task_registry,
     treasury,
 )
 from zoo_compute.spec.bits import UINT256_MAX
 from zoo_compute.spec.params import LIST_LIMIT
-from zoo_compute.spec.refusal import Refused, require
+from zoo_compute.spec.revert import Refused, require
 from zoo_compute.spec.state import Message, World
 
 __all__ = ["EXTERNAL", "PROTOCOL_ONLY", "WIRED", "Call", "World", "apply"]
@@ -72,23 +72,29 @@ def _named(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
 EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
     "registry": {
         **_named(
-            registry.register,
-            registry.register_for,
-            registry.announce,
-            registry.set_hot,
-            registry.add_stake,
-            registry.request_exit,
-            registry.withdraw_stake,
-            registry.deposit,
-            registry.withdraw,
-            registry.declare,
-            registry.heartbeat,
-            registry.breach,
+            node_registry.register,
+            node_registry.register_for,
+            node_registry.announce,
+            node_registry.set_hot,
+            node_registry.add_stake,
+            node_registry.request_exit,
+            node_registry.withdraw_stake,
+            node_registry.deposit,
+            node_registry.withdraw,
+            node_registry.declare,
+            node_registry.heartbeat,
+            node_registry.breach,
         ),
         "set_paused": set_paused("registry"),
     },
     "tasks": {
-        **_named(tasks.allow, tasks.post, tasks.post_permitted, tasks.cancel, tasks.withdraw),
+        **_named(
+            task_registry.allow,
+            task_registry.post,
+            task_registry.post_permitted,
+            task_registry.cancel,
+            task_registry.withdraw,
+        ),
         "set_paused": set_paused("tasks"),
     },
     "auction": {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo_compute.store.blockstore import BlockStore
 from zoo_compute.store.cid import cid_of, digest_of, raw_cid
-from zoo_compute.store.confirm import confirmations
+from zoo_compute.store.confirmations import confirmations
 from zoo_compute.store.errors import (
     BadCid,
     ContentMissing,

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from zoo_compute.store.atomic import remove_abandoned, replacing, sync_folder
+from zoo_compute.store.durable_files import remove_abandoned, replacing, sync_folder
 from zoo_compute.store.errors import BadCid, ContentTampered, full_disk_becomes_store_full
 from zoo_compute.store.multiformats import Cid
 from zoo_compute.store.unixfs import MAX_BLOCK

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from zoo_compute.store import dag, unixfs
-from zoo_compute.store.atomic import locked, remove_abandoned, replacing, sync_folder
 from zoo_compute.store.blocks import Blocks
+from zoo_compute.store.durable_files import locked, remove_abandoned, replacing, sync_folder
 from zoo_compute.store.errors import (
     BadCid,
     ContentMissing,

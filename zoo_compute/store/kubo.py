@@ -17,7 +17,7 @@ import requests
 from ipfshttpclient import exceptions as ipfs
 
 from zoo_compute.store import dag
-from zoo_compute.store.atomic import remove_abandoned, replacing, sync_folder
+from zoo_compute.store.durable_files import remove_abandoned, replacing, sync_folder
 from zoo_compute.store.errors import (
     BadCid,
     ContentMissing,

@@ -1,0 +1,1 @@
+"""The `zoo` subcommands that need keepers and torch."""

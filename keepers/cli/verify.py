@@ -1,0 +1,251 @@
+"""`zoo verify JOB [--challenge]`: do a job's work again, say who lied, and have the contract convict it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from keepers.decisions.requests import verify_request
+from keepers.queue.work import WorkStatus
+from keepers.services.challenging import challenge
+from keepers.services.disputing import IN_GAME_S, Disputing
+from node.errors import Withheld
+from zoo_compute import paths
+from zoo_compute.chain.answered_results import shown_result
+from zoo_compute.chain.events import scan
+from zoo_compute.chain.games import read_games
+from zoo_compute.chain.snapshot import read_job
+from zoo_compute.chain.views import Commit, JobView
+from zoo_compute.cli.context import NUMBER, Command, Settings, pass_settings
+from zoo_compute.cli.output import StatusLine
+from zoo_compute.client.dispute_transcript import ENDS
+from zoo_compute.errors import ConfigError, UserError, ZooError
+from zoo_compute.store.errors import ContentMissing, StoreUnreachable
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.sender import Sender
+    from zoo_compute.store import Store
+
+LIES_FOUND, NOT_SERVED = 3, 1  # exit codes
+POLL_S = 0.5
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One slot-round of one claim, done again."""
+
+    commit: Commit
+    slot: int
+    report: Mapping[str, Any]
+
+    @property
+    def agrees(self) -> bool:
+        return bool(self.report["agrees"])
+
+    @property
+    def text(self) -> str:
+        where = f"turn {self.commit.turn}, slot {self.slot}, operator {self.commit.operator}"
+        return f"{where}: agrees" if self.agrees else f"{where}: FALSE: {self.report['message']}"
+
+    def to_dict(self) -> dict[str, Any]:
+        names = ("agrees", "field", "message", "segments", "seconds")
+        told = {name: self.report[name] for name in names if name in self.report}
+        at = {name: getattr(self.commit, name) for name in ("turn", "round", "seat", "operator")}
+        return {**at, "slot": self.slot, **told}
+
+
+@click.command("verify", cls=Command)
+@click.argument("number", type=NUMBER, metavar="JOB")
+@click.option("--all", "every", is_flag=True, help="Claims that are paid or convicted too, not only those still open.")
+@click.option("--turn", type=click.IntRange(min=0), help="Of one turn; with --follow, of the later ones too.")
+@click.option("--slot", type=click.IntRange(min=0), help="Of one slot.")
+@click.option("--follow", is_flag=True, help="Go on with what is committed, until every claim of the job is final.")
+@click.option(
+    "--challenge", "challenges", is_flag=True, help="Open a game about each false claim, and play it to its end."
+)
+@click.option("--device", help="cpu, cuda, cuda:N or mps; the best there is by default.")
+@click.option("--store", metavar="DIR|kubo:URL", help="Where content is kept. [env ZOO_STORE]")
+@pass_settings
+def verify(
+    settings: Settings,
+    number: int,
+    every: bool,
+    turn: int | None,
+    slot: int | None,
+    follow: bool,
+    challenges: bool,
+    device: str | None,
+    store: str | None,
+) -> int:
+    """Do again what a job's operators committed, and say who lied.
+
+    Also names auditors who attested a state that is false. With --challenge it opens a game about every false claim whose
+    window is open: that takes a bond, which comes back with a share of the liar's lock when the contract convicts it. After
+    Ctrl-C the same command goes on with its games. A result that its author serves to nobody is judged by what it had to show on
+    chain, once a demand of it was answered. Exit code: 0 when all agrees, 3 when a lie was found,
+    1 when something was not served.
+    """
+    client = settings.client(store=store, with_account=challenges)
+    witness = Witness(settings, number, client.store, device, challenges=challenges)
+    while True:
+        client.use_peers()
+        view = read_job(settings.chain(), number)
+        _check_asked(view, turn if not follow else None, slot)
+        last = turn if not follow else None
+        was_busy = witness.check_next(view, _todo(view, every, (turn, last), slot))
+        is_open = witness.play()
+        if not was_busy and not is_open and (view.settled or not follow):
+            break
+        if not was_busy:
+            time.sleep(IN_GAME_S if is_open else POLL_S)
+    checked, games = witness.checked, witness.games()
+    liars = list(_lying_auditors(settings.chain(), view, checked))
+    lines = [f"{sum(c.agrees for c in checked)} of {len(checked)} slot-rounds agree"]
+    if not checked and not every and view.commits:
+        lines = [
+            f"no claim of job {number} is open to challenge; `zoo verify {number} --all` checks those that are paid"
+        ]
+    lines += [f"auditor {each['auditor']} attested a lie: turn {each['turn']}, slot {each['slot']}" for each in liars]
+    lines += [f"game {each['game']} against operator {each['operator']}: {each['outcome']}" for each in games]
+    told: dict[str, Any] = {"job": number, "checked": [c.to_dict() for c in checked], "auditors": liars, "games": games}
+    if witness.withheld is not None:
+        told["withheld"] = str(witness.withheld)
+        lines.append(f"not everything could be checked: {witness.withheld}")
+    settings.emit(told, lines)
+    if liars or not all(c.agrees for c in checked):
+        return LIES_FOUND
+    return NOT_SERVED if witness.withheld is not None else 0
+
+
+class Witness:
+    """Who does a job's work again, without being asked to."""
+
+    def __init__(self, settings: Settings, job: int, store: Store, device: str | None, *, challenges: bool) -> None:
+        self._chain, self._job, self._store, self._device = settings.chain(), job, store, device
+        self._sender = settings.sender() if challenges else None
+        self._lane: Disputing | None = None
+        if self._sender is not None:
+            folder = Path(paths.home()) / "verify"
+            self._lane = Disputing(self._chain, self._sender, self._ask, operator=0, folder=folder)
+        self._opened: dict[int, Checked] = {}  # by the game's number
+        self._line = StatusLine()
+        self.checked: list[Checked] = []
+        self.withheld: ZooError | None = None  # why something could not be checked at the last look
+
+    def check_next(self, view: JobView, todo: Iterator[tuple[Commit, int]]) -> bool:
+        """The next slot-round that was not checked before, and is served; whether there was one. Moves are made in between."""
+        known = {(each.commit.turn, each.commit.root, each.slot) for each in self.checked}
+        left = [(commit, slot) for commit, slot in todo if (commit.turn, commit.root, slot) not in known]
+        self.withheld = None
+        for at, (commit, slot) in enumerate(left):
+            self._line.show(f"{len(left) - at} slot-rounds to be done; turn {commit.turn}, slot {slot}")
+            try:
+                report = _verified(self._chain, view, commit, slot, self._store, self._device)
+            except (ContentMissing, StoreUnreachable, Withheld) as error:  # or let go: its checkpoint was not kept
+                self.withheld = error
+                continue
+            found = Checked(commit, slot, report)
+            self.checked.append(found)
+            self._line.note(found.text)
+            if not found.agrees and self._sender is not None:
+                self._challenge(self._sender, found)
+            return True
+        return False
+
+    def _challenge(self, sender: Sender, found: Checked) -> None:
+        if found.report.get("dispute") is None:
+            is_data = found.report["field"] not in ("segment_root", "end_root", "update_root")
+            told = "what is wrong is its data, which is Availability's: `zoo job demands`"
+            self._line.note("  " + (told if is_data else "the claim that it goes on from is the one to dispute"))
+            return
+        number = challenge(self._chain, sender, read_job(self._chain, self._job), found.commit, found.report["dispute"])
+        self._opened.setdefault(number, found)
+        self._line.note(f"  game {number} is about it")
+
+    def play(self) -> bool:
+        """Make the moves that are due; whether a game is open."""
+        mine = self._lane.look() if self._lane is not None else []
+        left = [game for game in mine if game.number in self._opened]
+        if left:
+            places = (f"game {g.number}: {g.state.phase.name.lower()}, {len(g.events)} events" for g in left if g.state)
+            self._line.show("; ".join(places))
+        else:
+            self._line.end()
+        return bool(left)
+
+    def games(self) -> list[dict[str, Any]]:
+        """Those that were opened, and how they ended."""
+        ended = {game.number: game for game in read_games(self._chain, self._chain.head(), job=self._job)}
+        return [
+            {"game": number, "operator": each.commit.operator, "slot": each.slot, "outcome": ENDS[outcome]}
+            for number, each in self._opened.items()
+            if (outcome := ended[number].outcome) is not None
+        ]
+
+    def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
+        from node.disputes.player import run_move
+
+        given = {**request, "device": self._device} if self._device else request
+        return WorkStatus("done", result=run_move(given, self._store))
+
+
+def _check_asked(view: JobView, turn: int | None, slot: int | None) -> None:
+    """Nothing to be done must not be told of what is not there. Raises UserError."""
+    turns = {commit.turn for commit in view.commits}
+    if turn is not None and turn not in turns:
+        told = f"of turns {min(turns)} to {max(turns)}" if turns else "yet"
+        raise UserError(
+            f"job {view.job} has no results of turn {turn}", hint=f"it has results {told}; `zoo job show` tells"
+        )
+    if slot is not None and slot >= view.terms.slots:
+        raise UserError(f"job {view.job} has slots 0 to {view.terms.slots - 1}, none {slot}")
+
+
+def _todo(
+    view: JobView, every: bool, turns: tuple[int | None, int | None], slot: int | None
+) -> Iterator[tuple[Commit, int]]:
+    """One slot of each claim before another of any: one that is false convicts its claim. What is in dispute comes last.
+
+    turns: the first and the last one.
+    """
+    first, last = turns
+    found = [
+        (commit, each)
+        for commit in view.commits
+        if (every or not commit.final) and (first or 0) <= commit.turn <= (commit.turn if last is None else last)
+        for each in commit.slots
+        if slot in (None, each)
+    ]
+    yield from sorted(found, key=lambda at: (at[0].disputes > 0, at[0].turn, at[1] - at[0].first, at[0].first))
+
+
+def _verified(
+    chain: Chain, view: JobView, commit: Commit, slot: int, store: Store, device: str | None
+) -> dict[str, Any]:
+    try:
+        from node import tasks
+    except ImportError as error:
+        raise ConfigError(f"torch is needed to do the work again: {error}", hint="pip install 'zoo-compute[node]'") from None  # fmt: skip
+    request = verify_request(view, commit, slot, shown_result(chain, view, commit, slot))
+    return tasks.run_verification({**request, "device": device} if device else request, store)
+
+
+def _lying_auditors(chain: Chain, view: JobView, checked: list[Checked]) -> Iterator[dict[str, Any]]:
+    """Who revealed another state for a segment than the one that comes out."""
+    segments = chain.audits.plans(view.job).segments
+    own = {(c.commit.turn, c.slot): c.report.get("states", []) for c in checked}
+    events = (
+        scan(chain, view.posted_block, view.block, names=("AttestationRevealed",), job=view.job) if segments else ()
+    )
+    for event in events:
+        slot, segment = divmod(event.args["unit"], segments)
+        states = own.get((event.args["turn"], slot), [])
+        if segment + 1 < len(states) and bytes.fromhex(states[segment + 1]) != bytes(event.args["root"]):
+            place = {"turn": event.args["turn"], "slot": slot, "segment": segment}
+            yield {"auditor": event.args["operator"], **place}

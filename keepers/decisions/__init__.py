@@ -1,0 +1,1 @@
+"""What an operator owes a job: pure decisions over one snapshot of the chain."""

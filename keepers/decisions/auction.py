@@ -1,0 +1,123 @@
+"""What a keeper owes a job that is being auctioned: bid, open the bid, clear and award. Pure decisions, as in `duties`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from keepers.decisions import reopening
+from keepers.decisions.obstacles import obstacle, offer
+from keepers.decisions.orders import Duty, Me, OpenBid, Prepare, Progress, SealBid, Send
+from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind, LotPhase
+from zoo_compute.spec.pricing import RevealedBid, order_bids
+
+BATCH = 64  # most elements of a contract's list argument
+
+
+def while_open(view: JobView, me: Me, progress: Progress) -> Iterator[Duty]:
+    if has_failed(view):
+        yield from _after_failure(view, me, progress)
+        return
+    for kind, lot in view.lots.items():
+        bid = view.bids.get((kind, me.operator))
+        if lot.bidding(view.now):
+            for duty in _bid(view, me, progress, kind) if kind in me.kinds else ():
+                yield duty
+                if isinstance(duty, SealBid):  # what it locks is not there for the other lot
+                    me = replace(me, free=me.free - duty.capacity * lot.lock)
+        elif lot.revealing(view.now):
+            if bid is not None and bid.attempt == lot.attempt and not bid.revealed:
+                yield OpenBid(kind, lot.attempt, bid.capacity, me.asks(kind))
+        elif view.now >= lot.reveal_end + turn_of(view, me, kind):
+            yield from _settle_lot(view, me, kind)
+
+
+def dead_bids(view: JobView, me: Me) -> Iterator[Duty]:
+    """End my bids that can win nothing any more: what is locked for them comes free, and their place in the ring."""
+    for (kind, operator), bid in view.bids.items():
+        lot = view.lots[kind]
+        stale = bid.attempt < lot.attempt or view.state == JobState.CANCELLED
+        unrevealed = not bid.revealed and view.now >= lot.reveal_end
+        if operator == me.operator and (stale or unrevealed):
+            yield Send("auction", "reclaim", (view.job, kind, operator))
+        elif operator == me.operator and view.closed:
+            yield Send("auction", "retire", (view.job, kind, operator))
+
+
+def has_failed(view: JobView) -> bool:
+    """Whether the attempt is over and a lot has too few bids: both are then re-opened, or wait."""
+    lots = view.lots.values()
+    over = all(lot.phase == LotPhase.OPEN and view.now >= lot.reveal_end for lot in lots)
+    return over and not all(lot.enough_bids for lot in lots)
+
+
+def _after_failure(view: JobView, me: Me, progress: Progress) -> Iterator[Duty]:
+    """Re-open what failed, where I would bid in it now, or where my collateral is bound in it.
+
+    Both lots must be full to be cleared; re-opening is also what frees a bid of mine from a job that never fills.
+    """
+    able = [kind for kind in me.kinds if obstacle(view, me, progress, kind) is None]
+    if able and progress.slot_s is None:
+        yield Prepare()
+        able = []
+    wants = any(reopening.reopens(view, me, kind, offer(view, me, progress, kind)) for kind in able)
+    bound = any(
+        bid.attempt == view.lots[k].attempt and bid.revealed for (k, op), bid in view.bids.items() if op == me.operator
+    )
+    short, lot = next((kind, lot) for kind, lot in view.lots.items() if not lot.enough_bids)
+    if (wants or bound) and view.now >= lot.reveal_end + turn_of(view, me, lot.attempt):
+        yield Send("auction", "reopen", (view.job, short))
+
+
+def _bid(view: JobView, me: Me, progress: Progress, kind: int) -> Iterator[Duty]:
+    """Bid for what I have fetched, checked and timed: a job that cannot be run never gets hold of my lock."""
+    lot, price = view.lots[kind], me.asks(kind)
+    bid = view.bids.get((kind, me.operator))
+    if price > lot.reserve or (bid is not None and bid.attempt == lot.attempt):
+        return
+    if obstacle(view, me, progress, kind) is not None:
+        return
+    if progress.slot_s is None:
+        yield Prepare()
+        return
+    units = offer(view, me, progress, kind)
+    if reopening.bids(view, me, kind, units):
+        yield SealBid(kind, lot.attempt, units, price)
+
+
+def _settle_lot(view: JobView, me: Me, kind: int) -> Iterator[Duty]:
+    """After the reveal phase: clear in order and award."""
+    lot = view.lots[kind]
+    revealed = {
+        operator: bid
+        for (k, operator), bid in view.bids.items()
+        if k == kind and bid.attempt == lot.attempt and bid.revealed
+    }
+    bids = [RevealedBid(operator, b.price, b.discount_bps, b.capacity) for operator, b in revealed.items()]
+    ordered = order_bids(bids)
+    order = [bid.operator for bid in ordered]
+    if lot.phase in (LotPhase.OPEN, LotPhase.CLEARING):
+        passed = [bid.score << 64 | bid.operator for bid in ordered[: lot.cleared]]
+        if lot.cleared and (not passed or passed[-1] != lot.cursor):
+            # Somebody left bids out. One at a time: the first one left out starts the clearing again, the rest follow it.
+            batches = [[operator] for operator in order]
+        else:
+            rest = order[lot.cleared :]
+            batches = [rest[start : start + BATCH] for start in range(0, len(rest), BATCH)]
+        for batch in batches:
+            yield Send("auction", "clear", (view.job, kind, batch))
+    if lot.phase == LotPhase.CLEARED:
+        seats = (
+            view.holders.values() if kind == Kind.SLOTS else [view.seats[n] for n in view.seats if n == AGGREGATOR_SEAT]
+        )
+        priced = {seat.operator for seat in seats}
+        due = [operator for operator in order if revealed[operator].won and operator not in priced]
+        for start in range(0, len(due), BATCH):
+            yield Send("auction", "award", (view.job, kind, due[start : start + BATCH]))
+
+
+def turn_of(view: JobView, me: Me, salt: int) -> int:
+    """Seconds I leave to others before an errand that anyone may do: each operator has its own place, which rotates."""
+    present = sorted({operator for _, operator in view.bids} | {me.operator})
+    place = (present.index(me.operator) + view.job + salt) % len(present)
+    return place * me.turn_s

@@ -1,0 +1,100 @@
+"""What a keeper fetches of others' claims and makes of them, demands on chain when it is not served, and which demands it ends.
+
+Pure decisions over one snapshot, as in `duties`. A keeper demands only what keeps it from its own duty: the aggregator what
+it combines, the holder of a seat the checkpoint it trains from, of a delayed job already in the turn before: when its own
+begins, the window for demands may be over. Demands of such lanes hold the turn's clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from keepers.decisions.orders import NEWEST, Advance, DemandChunk, Duty, Fetch, Me, Missing, Progress, Send, Train
+from keepers.decisions.requests import present
+from zoo_compute.chain.demands import Demand
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Claim, JobView, Run
+from zoo_compute.spec.params import LANE_DEMANDS
+
+
+def gathers(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
+    """Fetch what was committed in the open turn as soon as it is; demand what is not served."""
+    if run.aggregator == me.operator:
+        yield from (Fetch(commit.seat) for commit in present(view) if commit.seat not in progress.fetched)
+    for seat, missing in progress.missing.items():
+        claim, lane = _claim_of(view, run, seat), _lane(view, run, me)
+        if claim is None or claim.final or lane is None or claim.operator == me.operator:
+            continue
+        asked = [d for d in view.demands if d.lane == lane and d.claim.fields == claim.fields]
+        if _is_due(view, run, me, claim, lane, missing, asked):
+            yield DemandChunk(claim, lane, missing.places)
+        if seat < AGGREGATOR_SEAT and any(d.end and not d.refunded for d in asked):
+            # Its author shows 4 KiB at a time and serves nothing: what follows from the turn's inputs is computed anew.
+            known = progress.trained | progress.given_up
+            yield from (Train(slot) for slot in missing.places if slot not in known)
+
+
+def goes_on(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
+    """Make the next checkpoint as the aggregator will, and train from it before it is posted.
+
+    A delayed job's next turn starts from what is known already: its training waits behind the open turn's, where a slot takes
+    nothing over from its last round and no other job of mine needs the workers; else until all of mine is committed.
+    """
+    mine = view.held_by(me.operator)
+    if not mine or run.round + 1 >= run.rounds:
+        return
+    is_mine_done = not any(run.missing >> number & 1 for number in mine)
+    is_complete = view.inputs_complete(view.now) and run.committed >= run.quorum
+    follows_at_once = is_mine_done or not (progress.carries or me.other_s)
+    if (view.delay and follows_at_once) or (is_complete and progress.advanced):
+        yield from (Train(slot, ahead=True) for seat in mine.values() for slot in seat.slots)
+    if not is_complete or progress.advanced:
+        return
+    if progress.advances and run.aggregator != me.operator and progress.here >= {c.seat for c in present(view)}:
+        yield Advance()
+
+
+def ends(view: JobView, me: Me, patience_s: int) -> Iterator[Duty]:
+    """Close demands that nobody answered: mine at once, others' in my turn, since they may hold the clocks; never those of my claims."""
+    concerned = me.operator in view.stakes
+    for demand in view.demands:
+        if not demand.is_open or demand.claim.operator == me.operator:
+            continue
+        overdue_s = view.now - demand.opened_at - me.answer_s
+        mine = demand.demander == me.hot
+        if overdue_s > 0 and (mine or (concerned and overdue_s > me.turn_s + patience_s)):
+            yield Send("availability", "close", (view.job, demand.claim.fields, demand.lane))
+
+
+def deposited(view: JobView, operator: int) -> int:
+    """What demands from an operator's lanes cost so far, in wei: those that are open count, those that came back do not."""
+    lanes = {number for number, seat in view.seats.items() if seat.operator == operator}
+    return sum(demand.deposit for demand in view.demands if demand.lane in lanes and not demand.refunded)
+
+
+def _claim_of(view: JobView, run: Run, seat: int) -> Claim | None:
+    if seat in (AGGREGATOR_SEAT, NEWEST):
+        return view.checkpoint_of(run.round, run.start_root if seat == NEWEST else view.slots_root, run.turn)
+    return next((commit for commit in present(view) if commit.seat == seat), None)
+
+
+def _lane(view: JobView, run: Run, me: Me) -> int | None:
+    """The lane that is mine in this job."""
+    if run.aggregator == me.operator:
+        return AGGREGATOR_SEAT
+    return min(view.held_by(me.operator), default=None)
+
+
+def _is_due(
+    view: JobView, run: Run, me: Me, claim: Claim, lane: int, missing: Missing, asked: Sequence[Demand]
+) -> bool:
+    """Whether the data was missing for long enough since it was committed, or since my last demand of it had to be answered."""
+    latest = claim.deadline - 2 * me.answer_s
+    if view.now > latest or len(asked) >= LANE_DEMANDS or any(d.is_open for d in asked):
+        return False
+    made_at = claim.deadline - run.window_s
+    mine_is_due = run.aggregator_due if lane == AGGREGATOR_SEAT else view.seats[lane].deadline(run)
+    patience_s = min(
+        me.demand_after_s, max(0, latest - made_at) / 2, max(0, mine_is_due - max(made_at, run.opened_at)) / 4
+    )
+    since = asked[-1].opened_at + me.answer_s if asked else made_at
+    return missing.asked_at >= since + patience_s

@@ -1,0 +1,261 @@
+"""What a keeper owes a job right now: pure decisions over one snapshot of the chain.
+
+Each function takes a `JobView` (every read at one block), who I am, and how far my own work is; it returns what to do, in
+order. No I/O, no clock (`now` is the snapshot's block time), so the same snapshot always gives the same duties, and a keeper
+that died at any line takes up where the chain says it is. Doing a duty twice is harmless: the contract refuses the second.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from keepers.decisions import demands
+from keepers.decisions.auction import BATCH, dead_bids, turn_of, while_open
+from keepers.decisions.obstacles import RECOVERY_S, defensible
+from keepers.decisions.orders import Aggregate, CommitTrained, Duty, Me, PostAggregate, Prepare, Progress, Send, Train
+from keepers.decisions.requests import present, present_mask
+from zoo_compute.chain.views import (
+    AGGREGATOR_SEAT,
+    Bid,
+    Checkpoint,
+    Commit,
+    JobState,
+    JobView,
+    Kind,
+    Run,
+    Seat,
+    Standing,
+)
+from zoo_compute.spec.bits import full
+from zoo_compute.spec.params import aggregator_lock
+from zoo_compute.spec.pricing import least_taken, takeover_prices
+from zoo_compute.spec.schedule import Pace, makespan
+
+PAID_WITHIN_S = 86_400  # a claim that can be paid waits no longer for others to be paid with it
+
+
+def duties(view: JobView, me: Me, progress: Progress) -> list[Duty]:
+    """Everything I should do for the job as of the snapshot's block, in order."""
+    found: list[Duty] = [*demands.ends(view, me, turn_of(view, me, 0)), *dead_bids(view, me)]
+    if view.state == JobState.OPEN:
+        found += while_open(view, me, progress)
+    elif view.run is not None and view.state == JobState.AWARDED:
+        found += _while_awarded(view, view.run, me, progress)
+    elif view.run is not None and view.state == JobState.RUNNING:
+        found += _while_running(view, view.run, me, progress)
+    return found + list(_closing(view, me))
+
+
+# -- ready -----------------------------------------------------------------------------------------------------------
+
+
+def _while_awarded(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
+    mine = view.slots_of(me.operator)
+    for number, seat in view.held_by(me.operator).items():
+        if not _missing(run, number):
+            continue
+        if progress.failed:
+            yield Send("settlement", "decline", (view.job, number, seat.count))
+        elif progress.slot_s is None:
+            yield Prepare()
+        else:
+            estimate = min(estimate_s(progress.slot_s, mine, me), run.slot_s)
+            yield Send("settlement", "ready", (view.job, number, estimate))
+    if view.now > run.opened_at + me.ready_window_s + turn_of(view, me, 0):
+        for number, seat in view.holders.items():
+            if _missing(run, number) and seat.operator != me.operator:
+                yield Send("settlement", "expire", (view.job, number))
+    yield from _take_vacant(view, run, me, progress)
+
+
+# -- turns -----------------------------------------------------------------------------------------------------------
+
+
+def _while_running(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
+    if run.waits:
+        yield from _finalise(view, _awaited(view, run, me))
+        yield from _take_vacant(view, run, me, progress)
+        return
+    yield from demands.gathers(view, run, me, progress)
+    yield from _train_and_commit(view, run, me, progress)
+    yield from _time_out_others(view, run, me, turn_of(view, me, run.turn))
+    yield from _take_vacant(view, run, me, progress)
+    yield from _aggregate(view, run, me, progress)
+    yield from demands.goes_on(view, run, me, progress)
+    yield from _replace_aggregator(view, run, me)
+
+
+def _awaited(view: JobView, run: Run, me: Me) -> list[Commit | Checkpoint]:
+    """Others' claims that keep the next turn from opening, when it is my turn for the errand."""
+    found = [claim for claim in view.payable if claim.operator != me.operator and _is_needed(run, claim)]
+    return [claim for claim in found if view.now > claim.deadline + me.turn_s + turn_of(view, me, run.turn)]
+
+
+def _is_needed(run: Run, claim: Commit | Checkpoint) -> bool:
+    """Whether the next turn to open takes the place of the claim's turn."""
+    return claim.turn + run.depth <= run.turn + (not run.waits)
+
+
+def _missing(run: Run, seat: int) -> bool:
+    return bool(run.missing >> seat & 1)
+
+
+def _train_and_commit(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
+    """Train the seat that is due first before the others, each from its first slot on; commit a seat when it is whole."""
+    due = {number: seat for number, seat in view.held_by(me.operator).items() if _missing(run, number)}
+    if run.inputs_closed(view.now):
+        return
+    for number, seat in sorted(due.items(), key=lambda item: item[1].deadline(run)):
+        known = progress.trained | progress.given_up
+        yield from (Train(slot) for slot in seat.slots if slot not in known)
+        whole = next((i for i, slot in enumerate(seat.slots) if slot not in progress.trained), seat.count)
+        lost = whole < seat.count and seat.slots[whole] in progress.given_up
+        pressed = view.now >= seat.deadline(run) - 2 * me.turn_s
+        if whole == seat.count:
+            yield CommitTrained(number)
+        elif lost or (whole and pressed):  # what is trained is committed once the chain says that the seat ends there
+            yield Send("settlement", "decline", (view.job, number, seat.count - whole))
+
+
+def _time_out_others(view: JobView, run: Run, me: Me, patience_s: int) -> Iterator[Duty]:
+    for number, seat in view.holders.items():
+        deadline = seat.deadline(run)
+        if seat.operator in (0, me.operator) or not _missing(run, number):
+            continue
+        if not run.holds and deadline <= run.inputs_close and view.now > deadline + patience_s:
+            yield Send("settlement", "time_out", (view.job, number))
+
+
+def _take_vacant(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
+    """As a standby: take so many slots of a vacant seat as there is capacity for, and time to train in this turn."""
+    bid = view.bids.get((Kind.SLOTS, me.operator))
+    if bid is None or not bid.revealed or not bid.standby or me.drained:
+        return
+    held = view.slots_of(me.operator)
+    spare = min(bid.capacity - bid.won - bid.taken, me.capacity - held, me.free // run.lock)
+    if not view.vacant or spare <= 0 or progress.failed:
+        return
+    if progress.slot_s is None:
+        yield Prepare()
+        return
+    if not defensible(view, me, progress.slot_s):
+        return
+    waiting = sum(seat.count for n, seat in view.held_by(me.operator).items() if _missing(run, n))
+    for number, seat in view.vacant.items():
+        if view.lost.get(me.operator, 0) & full(seat.count) << seat.first:
+            continue  # what made me lose it may make me lose it again: it is for others
+        room = min(spare, seat.count)
+        if view.state == JobState.RUNNING and not _missing(run, number) and room < seat.count:
+            continue  # its claim in this turn stands for all of its slots: it cannot be split now
+        least = least_taken(run.slots, seat.count)
+        counts = range(room, least - 1, -1)
+        count = next((c for c in counts if _in_time(view, run, me, progress.slot_s, held + c, waiting + c)), 0)
+        if count and _pays(run, seat, count, bid):
+            estimate = estimate_s(progress.slot_s, held + count, me)
+            yield Send("settlement", "take_over", (view.job, number, me.operator, count, estimate))
+            spare, held, waiting = spare - count, held + count, waiting + count
+
+
+def _pays(run: Run, seat: Seat, count: int, bid: Bid) -> bool:
+    """Whether escrow and the seat's pot pay a taker of `count` slots its whole bid."""
+    pot = seat.pot * count // seat.count
+    return sum(takeover_prices(seat.price, pot, bid.price, count * (run.rounds - run.round))) >= bid.price
+
+
+def _in_time(view: JobView, run: Run, me: Me, slot_s: float, held: int, waiting: int) -> bool:
+    """Whether I can train `held` slots in every turn, and `waiting` of them before the open turn's inputs close."""
+    is_open = view.state == JobState.RUNNING and not run.waits
+    late = is_open and view.now + estimate_s(slot_s, waiting, me) >= run.inputs_close
+    return not late and estimate_s(slot_s, held, me) <= run.slot_s
+
+
+def estimate_s(slot_s: float, slots: int, me: Me) -> int:
+    """What I tell the chain: seconds for `slots` slots on my workers, beside my other jobs; a worker may die once."""
+    return math.ceil(trained_s(slot_s, slots, me.paces) + me.other_s) + RECOVERY_S
+
+
+def trained_s(slot_s: float, slots: int, paces: Sequence[float]) -> float:
+    """Seconds in which workers of these paces train so many slots: the faster ones more of them (keepers/queue/presence.py)."""
+    each = [Pace(number, max(1, math.ceil(1_000 * slot_s * pace))) for number, pace in enumerate(paces)]
+    return makespan(slots, each) / 1_000
+
+
+# -- aggregation -----------------------------------------------------------------------------------------------------
+
+
+def _aggregate(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
+    if run.aggregator != me.operator or not view.inputs_complete(view.now) or run.committed < run.quorum:
+        return
+    yield from _time_out_others(view, run, me, 0)  # a silent holder must not escape its slash by the turn's end
+    if progress.aggregated:
+        yield PostAggregate(present_mask(view, run))
+    elif progress.fetched.issuperset(commit.seat for commit in present(view)):
+        yield Aggregate()
+
+
+def _replace_aggregator(view: JobView, run: Run, me: Me) -> Iterator[Duty]:
+    """End a job that cannot close its turn; replace an aggregator that stays silent."""
+    turn = turn_of(view, me, run.turn)
+    if run.committed < run.quorum:
+        if view.inputs_complete(view.now - turn):
+            yield Send("settlement", "abandon", (view.job,))
+    elif run.aggregator and view.now > run.aggregator_due + turn:
+        if run.aggregator != me.operator and not run.holds:
+            yield Send("settlement", "time_out", (view.job, AGGREGATOR_SEAT))
+    elif not run.aggregator:
+        bid = view.bids.get((Kind.AGGREGATOR, me.operator))
+        able = me.free >= aggregator_lock(view.terms) and not me.drained
+        stands_by = bid is not None and bid.revealed and bid.standby and bid.capacity > bid.won + bid.taken
+        if able and bid is not None and stands_by and _pays(run, view.seats[AGGREGATOR_SEAT], 1, bid):
+            estimate = min(run.aggregate_s, run.slot_s)
+            yield Send("settlement", "take_over", (view.job, AGGREGATOR_SEAT, me.operator, 1, estimate))
+        elif view.now > run.aggregator_due + turn and not run.holds:
+            yield Send("settlement", "abandon", (view.job,))
+
+
+# -- money -----------------------------------------------------------------------------------------------------------
+
+
+def _closing(view: JobView, me: Me) -> Iterator[Duty]:
+    """Finalise what is due (my own first; others' when they are late), release my lock."""
+    mine = [claim for claim in view.payable if claim.operator == me.operator]
+    left = [claim for claim in view.payable if claim.operator != me.operator and _left_lying(view, me, claim)]
+    yield from _finalise(view, [*(mine if _worth_paying(view, mine, me) else ()), *left])
+    standing = view.stakes.get(me.operator)
+    if standing is not None and _releasable(view, standing):
+        yield Send("settlement", "release", (view.job, me.operator))
+
+
+def _finalise(view: JobView, claims: Sequence[Commit | Checkpoint]) -> Iterator[Duty]:
+    """One operator's claims follow each other: the contract pays them together."""
+    ordered = sorted(claims, key=lambda c: (c.operator, c.seat == AGGREGATOR_SEAT, c.turn, c.seat))
+    for start in range(0, len(ordered), BATCH):
+        yield Send("settlement", "finalise", (view.job, [c.fields for c in ordered[start : start + BATCH]]))
+
+
+def _worth_paying(view: JobView, due: Sequence[Commit | Checkpoint], me: Me) -> bool:
+    """Several turns are paid at once: when their place is needed, when the last window is over, or after a day at most."""
+    if not due or view.run is None:
+        return False
+    if view.state == JobState.ENDED:
+        pending = [claim for claim in view.pending if claim.operator == me.operator and not claim.disputes]
+        return all(claim in due for claim in pending)
+    return _is_needed(view.run, due[0]) or view.now > due[0].deadline + PAID_WITHIN_S
+
+
+def _releasable(view: JobView, standing: Standing) -> bool:
+    """Whether a lock can go: nothing of the job is held any more, and no turn with a claim of its operator is pending."""
+    if standing.lots == 0 or view.run is None:
+        return False
+    if standing.held:
+        return view.state == JobState.ENDED and not view.pending
+    return standing.left_turn <= view.run.turn and all(claim.turn >= standing.left_turn for claim in view.pending)
+
+
+def _left_lying(view: JobView, me: Me, claim: Commit | Checkpoint) -> bool:
+    """Another's claim that should have been paid so long ago that its operator seems gone."""
+    due = claim.deadline + PAID_WITHIN_S
+    if view.state == JobState.ENDED:
+        due = max(c.deadline for c in view.pending if c.operator == claim.operator and not c.disputes)
+    return view.now > due + 3 * me.turn_s + turn_of(view, me, 0)

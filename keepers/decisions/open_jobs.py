@@ -1,0 +1,57 @@
+"""Open jobs that an operator does not bid in: why not, for its owner, and how seldom its keeper needs to look at them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from keepers.decisions.obstacles import is_permanent, not_bidding
+from keepers.decisions.orders import Duty, Me, Progress
+from zoo_compute.chain.views import JobState, JobView, Kind
+from zoo_compute.spec.params import RING
+
+log = logging.getLogger("zoo.keeper")
+
+NEVER_MINE_S = 600  # between looks at a job whose price, length or class will never suit this operator
+
+
+class OpenJobs:
+    """why: by job, what keeps this operator from bidding; the keeper's status shows it."""
+
+    def __init__(self) -> None:
+        self.why: dict[int, str] = {}
+        self._look_again: dict[int, int] = {}  # job -> the chain's time
+
+    def rests(self, job: int, now: int) -> bool:
+        """Whether nothing needs this operator in the job yet."""
+        return now < self._look_again.get(job, 0)
+
+    def note(self, view: JobView, me: Me, progress: Progress, found: Sequence[Duty]) -> None:
+        """What a look at a job has shown; `found`: what is to do in it now."""
+        is_open = view.state == JobState.OPEN
+        why = not_bidding(view, me, progress) if is_open else ""
+        if why and self.why.get(view.job) != why:
+            log.warning("job %d: cannot bid: %s", view.job, why)
+        self.why.pop(view.job, None)
+        self._look_again.pop(view.job, None)
+        if why:
+            self.why[view.job] = why
+        if is_open and not found and not any(operator == me.operator for _, operator in view.bids):
+            lot = view.lots[Kind.SLOTS]
+            never = all(is_permanent(view, me, kind) for kind in me.kinds)
+            # A quarter of the reveal window: time enough to join an operator that bids.
+            self._look_again[view.job] = view.now + (NEVER_MINE_S if never else (lot.reveal_end - lot.bid_end) // 4)
+
+
+def places_taken(view: JobView, others: Iterable[JobView], operator: int) -> dict[int, int]:
+    """By kind, the other job whose bid of this operator has the place in its ring that a bid in `view`'s job would take."""
+    found = {}
+    for other in others:
+        if other.job == view.job or other.job % RING != view.job % RING:
+            continue
+        for kind in (Kind.SLOTS, Kind.AGGREGATOR):
+            bid = other.bids.get((kind, operator))
+            # As `Auction._is_free` has it: every winner of a job that was awarded is priced.
+            if bid is not None and (other.state == JobState.OPEN or not bid.revealed or bid.standby):
+                found[int(kind)] = other.job
+    return found

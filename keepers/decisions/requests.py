@@ -1,0 +1,300 @@
+"""What a keeper asks of its workers: names (asking twice is asking once) and requests in plain JSON.
+
+A request carries everything a worker needs and nothing it could be robbed of: content addresses, roots, numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from keepers.queue.work import PREPARE
+from repops.merkle import sha256
+from zoo_compute.chain.games import GameView
+from zoo_compute.chain.views import Checkpoint, Claim, Commit, JobView, Run
+from zoo_compute.formats.manifest import MAX_CARRY
+from zoo_compute.json_codec import plain
+from zoo_compute.operators.admission import Answered
+from zoo_compute.spec.carry import claim_before, is_restart
+from zoo_compute.spec.games import Result
+from zoo_compute.store.cid import raw_cid
+
+
+def _base(view: JobView, turn: int, round_: int, start_root: bytes) -> dict[str, Any]:
+    made_by = view.checkpoint_of(round_, start_root, turn) if round_ else None
+    return {
+        "job": view.job,
+        "manifest": raw_cid(view.terms.manifest),
+        "round": round_,
+        "checkpoint": raw_cid(made_by.cid) if made_by else None,
+        "start_root": start_root.hex(),
+        "work_root": view.terms.work_root.hex(),
+        "data_root": view.terms.data_root.hex(),
+        "flops": view.terms.flops,
+        "terms": {"rounds": view.terms.rounds, "slots": view.terms.slots, "delay": view.delay},
+    }
+
+
+def _run(view: JobView) -> Run:
+    assert view.run is not None, "work is asked for after the award"
+    return view.run
+
+
+FETCH_TIMEOUT_S = 120.0  # for one file; what came in until then is kept
+
+
+def prepare_name(view: JobView) -> str:
+    return f"{PREPARE}{view.job}-{view.terms.manifest.hex()[:16]}"
+
+
+def prepare_request(view: JobView) -> dict[str, Any]:
+    return _base(view, 0, 0, view.checkpoint_roots[0])
+
+
+def train_name(view: JobView, slot: int, carry: int = 1) -> str:
+    """The same for a round done again from the same states: what was trained is used again."""
+    run = _run(view)
+    return _train_name(view.job, run.round, slot, view.slots_root, _training(view, slot, carry))
+
+
+def _train_name(job: int, round_: int, slot: int, start_root: bytes, before: Sequence[Commit]) -> str:
+    """before: the claims that the slot goes on from, oldest first."""
+    went = sha256(b"".join(commit.start_root for commit in before)).hex()[:8] if before else ""
+    return "-".join(filter(None, (f"train-{job}-{round_}-{slot}-{start_root.hex()[:16]}", went)))
+
+
+def train_request(view: JobView, slot: int, carry: int = 1, private: str | None = None) -> dict[str, Any]:
+    """private: what my worker kept of the slot's last round."""
+    run = _run(view)
+    given = {"slot": slot, "before": _links(view, _training(view, slot, carry)), "private": private}
+    return {**_base(view, run.turn, run.round, view.slots_root), **given, "asked_at": view.now}
+
+
+def trained_before(view: JobView, slot: int, carry: int) -> str | None:
+    """The name under which the round was trained that the slot goes on from; None where there is none."""
+    before = _training(view, slot, carry)
+    return _train_name(view.job, before[-1].round, slot, before[-1].start_root, before[:-1]) if before else None
+
+
+def _training(view: JobView, slot: int, carry: int) -> list[Commit]:
+    """The claims that a slot of the open turn goes on from, oldest first: those of who committed it, else of who holds it."""
+    run = _run(view)
+    if is_restart(run.round, carry):
+        return []
+    made = [commit.operator for commit in present(view) if slot in commit.slots]
+    held = [seat.operator for seat in view.holders.values() if slot in seat.slots]
+    operator = (made + held)[0]
+    return _before(view, Place(run.turn, run.round, operator), slot)[-(run.round % carry) :]
+
+
+class Place(NamedTuple):
+    """Where a claim will stand."""
+
+    turn: int
+    round: int
+    operator: int
+
+
+def _before(view: JobView, claim: Place | Claim, slot: int) -> list[Commit]:
+    """The claims that a slot of a claim goes on from, one from another, oldest first. Whoever trains knows which restart to begin at."""
+    made = {each.turn: each for each in view.checkpoints}
+    turns = defaultdict[int, list[Commit]](list)
+    for commit in view.commits:
+        turns[commit.turn].append(commit)
+    found: list[Commit] = []
+    last: Place | Claim | None = claim
+    while last is not None and len(found) < MAX_CARRY - 1:
+        aggregation = made.get(last.turn - 1)
+        last = claim_before(last, slot, aggregation, _of(aggregation, turns[last.turn - 1]))
+        found += [last] if last is not None else []
+    return found[::-1]
+
+
+def _of(made: Checkpoint | None, commits: Sequence[Commit]) -> list[Commit]:
+    """Of a turn's claims those that were aggregated, in slot order: of a seat that committed twice the later one."""
+    found = {c.seat: c for c in commits if made is not None and made.mask >> c.seat & 1}
+    return sorted(found.values(), key=lambda c: c.first)
+
+
+def _links(view: JobView, before: Sequence[Commit]) -> list[dict[str, Any]]:
+    """As `before` of a request (node.compute.carried_state)."""
+    names, found = ("round", "checkpoint", "start_root"), []
+    for each in before:
+        base = _base(view, each.turn, each.round, each.start_root)
+        claim = {"bundle": raw_cid(each.bundle), "root": each.root.hex(), "operator": each.operator}
+        found.append({**{name: base[name] for name in names}, **claim})
+    return found
+
+
+def present(view: JobView) -> list[Commit]:
+    """The claims that the open turn's aggregation combines, in slot order."""
+    found = {commit.seat: commit for commit in view.committed(_run(view).turn).values()}
+    return sorted(found.values(), key=lambda commit: commit.first)
+
+
+def present_mask(view: JobView, run: Run) -> int:
+    """The seats that committed in the open turn, a bitmap."""
+    return sum(1 << number for number in view.holders if not run.missing >> number & 1)
+
+
+def aggregate_name(view: JobView) -> str:
+    """Of the results combined, not of the turn: the same ones in a turn done again are not combined again."""
+    return f"aggregate-{_combination(view)}"
+
+
+def advance_name(view: JobView) -> str:
+    """Of the same by who need not post it."""
+    return f"advance-{_combination(view)}"
+
+
+def advancing(view: JobView) -> tuple[str, dict[str, Any]]:
+    """Its name, and the aggregator's request of what is in the store: what is not, is left to the aggregator."""
+    return advance_name(view), {**aggregate_request(view, {}), "peers": []}
+
+
+def _combination(view: JobView) -> str:
+    run = _run(view)
+    results = sha256(b"".join(c.scope.to_bytes(32, "big") + c.start_root + c.root for c in present(view)))
+    return f"{view.job}-{run.round}-{run.start_root.hex()[:16]}-{results.hex()[:16]}"
+
+
+def aggregate_request(view: JobView, fetched: Mapping[int, str]) -> dict[str, Any]:
+    """The open turn's bundles, each with the committed root and the slots it must prove, in slot order. fetched: by seat."""
+    run = _run(view)
+    bundles = [
+        {
+            "bundle": fetched.get(c.seat, raw_cid(c.bundle)),
+            "root": c.root.hex(),
+            "operator": c.operator,
+            "slots": list(c.slots),
+            "start_root": c.start_root.hex(),
+        }
+        for c in present(view)
+    ]
+    return {**_base(view, run.turn, run.round, run.start_root), "bundles": bundles, "asked_at": view.now}
+
+
+def fetch_name(commit: Commit, job: int) -> str:
+    return f"fetch-{job}-{commit.turn}-{commit.seat}-{commit.bundle.hex()[:16]}"
+
+
+def fetch_request(view: JobView, commit: Commit, bundle: str, answer_s: int) -> dict[str, Any]:
+    """A commitment's results. Half of the time in which they can be demanded is left for demanding them."""
+    left_s = commit.deadline - 2 * answer_s - view.now
+    return {
+        **_base(view, commit.turn, commit.round, commit.start_root),
+        "slots": list(commit.slots),
+        "operator": commit.operator,
+        "bundle": bundle,
+        "root": commit.root.hex(),
+        "timeout_s": min(FETCH_TIMEOUT_S, max(1.0, left_s / 2)),
+        "asked_at": view.now,
+    }
+
+
+def verify_name(commit: Commit, job: int, slot: int, shown: Result | None = None) -> str:
+    """Another one once the slot's result is shown on chain: what was without answer before has one now."""
+    return f"verify-{job}-{commit.turn}-{slot}-{commit.root.hex()[:16]}" + ("-shown" if shown else "")
+
+
+def verify_request(view: JobView, commit: Commit, slot: int, shown: Result | None) -> dict[str, Any]:
+    """Judged by the state the claim itself says it starts from. shown: the slot's result as an answer on chain has it."""
+    return {
+        **_base(view, commit.turn, commit.round, commit.start_root),
+        "slot": slot,
+        "slots": list(commit.slots),
+        "operator": commit.operator,
+        "bundle": raw_cid(commit.bundle),
+        "root": commit.root.hex(),
+        "shown": plain(shown),
+        "before": _links(view, _before(view, commit, slot)),
+    }
+
+
+def check_name(made: Checkpoint, job: int) -> str:
+    return f"check-{job}-{made.turn}-{made.root.hex()[:16]}"
+
+
+def check_request(view: JobView, made: Checkpoint) -> dict[str, Any]:
+    """An aggregation, combined again."""
+    return {
+        **_base(view, made.turn, made.round, made.start_root),
+        "operator": made.operator,
+        "root": made.root.hex(),
+        "bundles": _combined(view, made),
+    }
+
+
+def _combined(view: JobView, made: Checkpoint) -> list[dict[str, Any]]:
+    """The claims that an aggregation was made of, in slot order."""
+    return [
+        {
+            "bundle": raw_cid(c.bundle),
+            "root": c.root.hex(),
+            "operator": c.operator,
+            "slots": list(c.slots),
+            "start_root": c.start_root.hex(),
+            "claim": plain(c.fields),
+        }
+        for c in _of(made, [c for c in view.commits if c.turn == made.turn])
+    ]
+
+
+def keep_name(view: JobView) -> str:
+    return f"keep-{view.job}-{view.checkpoint_cids[view.done].hex()[:16]}"
+
+
+def keep_request(view: JobView) -> dict[str, Any]:
+    """The newest checkpoint."""
+    pointer = raw_cid(view.checkpoint_cids[view.done])
+    return {"job": view.job, "manifest": raw_cid(view.terms.manifest), "checkpoint": pointer}
+
+
+def move_name(game: GameView, side: str) -> str:
+    """Of where the game stands: the same after a reorganisation that led there again."""
+    assert game.state is not None, "a move is asked for in an open game"
+    at = sha256(json.dumps(plain(game.state)).encode())
+    return f"move-{game.number}-{side}-{at.hex()[:16]}"
+
+
+def move_request(view: JobView, claim: Claim, game: GameView, side: str, folder: Path) -> dict[str, Any]:
+    """The next move of a side. folder: what the computation keeps until the game is over."""
+    bundles = _combined(view, claim) if isinstance(claim, Checkpoint) else []
+    aggregated = _kept_before(view, claim)
+    follows = aggregated is not None and aggregated.turn == claim.turn - 1
+    return {
+        **_base(view, claim.turn, claim.round, claim.start_root),
+        "slot": game.frame.slot,
+        "bundles": bundles,
+        "before": _links(view, _before(view, claim, game.frame.slot)),
+        "aggregated": aggregated and plain(aggregated.fields),
+        "bundles_before": _combined(view, aggregated) if aggregated is not None and follows else [],
+        **_move(claim.fields, game, side, folder),
+    }
+
+
+def _kept_before(view: JobView, claim: Claim) -> Checkpoint | None:
+    """What Settlement keeps in the aggregation's place of the turn before: its own, or one that is a ring older."""
+    turn, ring = claim.turn - 1, _run(view).depth + 1
+    found = [each for each in view.checkpoints if each.turn <= turn and (turn - each.turn) % ring == 0]
+    return max(found, key=lambda each: each.turn, default=None)
+
+
+def trial_move_request(trial: Answered, game: GameView, side: str, folder: Path) -> dict[str, Any]:
+    """As `move_request`, of a game about a trial."""
+    roots = (trial.workload.program_root, trial.workload.state_root)
+    return {"trial": [each.hex() for each in (*roots, trial.seed)], **_move(tuple(trial.claim), game, side, folder)}
+
+
+def _move(fields: tuple[Any, ...], game: GameView, side: str, folder: Path) -> dict[str, Any]:
+    return {
+        "kind": game.frame.kind,
+        "side": side,
+        "game": plain(game.state),
+        "shown": plain(game.shown),
+        "claim": plain(fields),
+        "folder": str(folder),
+    }

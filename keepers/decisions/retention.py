@@ -1,0 +1,29 @@
+"""What of a job's files an operator keeps, as one look at the chain tells: pure decisions, which `zoo_compute.spec.retention` states in integers.
+
+What a worker makes or fetches for a round is pinned under the round's tag, and goes with it. A job's own files, its bundles, and
+the checkpoints that outlive it are pinned without a tag.
+"""
+
+from __future__ import annotations
+
+from zoo_compute.chain.views import JobView
+from zoo_compute.formats.manifest import Manifest
+from zoo_compute.spec import retention
+
+
+def first_needed(view: JobView, manifest: Manifest, now: int) -> int:
+    """The first round whose files are still needed: every claim on one before it is final, and was for a while."""
+    needed = [c.round for c in view.claims if not c.final or now <= c.deadline + retention.SPARE_S]
+    needed += [demand.claim.round for demand in view.demands if demand.is_open]
+    if not view.settled:
+        needed.append(view.final_rounds)  # where the next round starts, or one that is done again
+    if not needed:
+        return manifest.rounds + 1
+    return retention.first_needed(min(needed), manifest.carry, manifest.delay)
+
+
+def outliving(view: JobView, manifest: Manifest) -> list[int]:
+    """The final checkpoints that are kept for good, ascending."""
+    final = view.final_rounds
+    last = final if view.settled else None
+    return [n for n in range(1, final + 1) if retention.outlives(n, manifest.keep_every, last)]

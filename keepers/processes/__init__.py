@@ -1,0 +1,1 @@
+"""The processes of an operator, and networks of several."""

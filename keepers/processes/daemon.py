@@ -1,0 +1,242 @@
+"""`zoo node start`: broker, gateway, keeper and workers of one operator, each its own process, kept running.
+
+A process that ends is started again, later each time it ends soon after its start. A worker is replaced by a spare, which has
+its imports behind it (keepers/processes/spare.py), and a new spare gets ready in the background. Stopping ends all of them; so does the
+death of the daemon itself, where the system can tell children of it (Linux).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import redis
+
+from keepers.config import OperatorConfig
+from keepers.processes import spare
+from keepers.queue import broker
+from keepers.queue.app import MOVE_QUEUE
+from keepers.queue.work import WorkLog, worker_name
+from zoo_compute.errors import ConfigError
+from zoo_compute.store.durable_files import locked
+from zoo_compute.subprocesses import tied_to_parent
+
+log = logging.getLogger("zoo.daemon")
+
+MOVES = "worker-moves"
+SERVERS = ("broker", "gateway")  # the other processes need them to the end
+STOP_TIMEOUT_S = 10.0
+FIRST_BACKOFF_S = 0.5
+LONGEST_BACKOFF_S = 60.0
+STEADY_AFTER_S = 30.0
+
+
+@dataclass
+class Child:
+    """One supervised process."""
+
+    name: str
+    command: list[str]
+    log_path: Path
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    backoff_s: float = FIRST_BACKOFF_S
+    held: bool = False  # not started again while held
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+
+@dataclass
+class Daemon:
+    """The processes of one operator. `poll()` must be called now and then; `stop()` ends them all.
+
+    only: one part: broker, gateway, keeper or worker. instead: other command lines, by process.
+    """
+
+    config: OperatorConfig
+    only: str | None = None
+    instead: Mapping[str, list[str]] = field(default_factory=dict)
+    children: dict[str, Child] = field(default_factory=dict)
+    _held: ExitStack = field(default_factory=ExitStack)  # locks of this daemon's parts
+
+    def start(self) -> None:
+        """Start everything, the broker and the gateway first.
+
+        Raises ConfigError where one of its parts runs already, BrokerUnreachable when the broker does not come up.
+        """
+        wanted = {**commands(self.config), **self.instead}
+        wanted = {name: command for name, command in wanted.items() if self.only in (None, part_of(name))}
+        for name in wanted:
+            self._hold(name)
+        for name, command in wanted.items():
+            child = Child(name, command, self.config.folder / "logs" / f"{name}.log")
+            self.children[name] = child
+            _spawn(child)
+            if name == "broker":
+                broker.wait_ready(self.config.broker, self.config.folder, child.process)
+
+        if not self.children:
+            raise ConfigError(
+                f"this operator runs no {self.only} of its own",
+                hint="its broker or store is a server of its own; start the other parts",
+            )
+
+    def _hold(self, name: str) -> None:
+        """Two of a kind would share keys, store and broker, and take each other's down."""
+        folder = self.config.folder / "locks"
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._held.enter_context(locked(folder / name, fcntl.LOCK_EX | fcntl.LOCK_NB))
+        except BlockingIOError:
+            raise ConfigError(
+                f"{self.config.folder}: {name} of this operator runs already",
+                hint="end that one first (Ctrl-C where `zoo node start` runs); another operator needs another --home",
+            ) from None
+
+    def poll(self) -> None:
+        """Start again what ended."""
+        for child in self.children.values():
+            if child.running or child.held:
+                continue
+            now = time.monotonic()
+            if now - child.started > STEADY_AFTER_S:
+                child.backoff_s = FIRST_BACKOFF_S
+            if now - child.started < child.backoff_s:
+                continue
+            code = child.process.returncode if child.process else None
+            log.warning("%s of %s ended (%s); starting it again", child.name, self.config.name, code)
+            self._give_up_leases(child)
+            child.backoff_s = min(LONGEST_BACKOFF_S, child.backoff_s * 2)
+            if not self._take_spare(child):
+                _spawn(child)
+
+    def _take_spare(self, child: Child) -> bool:
+        """Have a spare become `child`, and start another; whether there was one for it."""
+        if not trains(child.name) or not spare.can_become(child.command):
+            return False
+        for other in self.children.values():
+            if not is_spare(other.name) or not other.running or other.process is None:
+                continue
+            try:
+                spare.tell(other.process, child.command, child.log_path)
+            except OSError:  # it has just died, and is seen to at the next look
+                continue
+            child.process, child.started = other.process, time.monotonic()
+            _spawn(other)
+            return True
+        return False
+
+    def _give_up_leases(self, child: Child) -> None:
+        """What a worker was doing when it died is sent again now, not when its lease expires or its successor is ready."""
+        role, _, name = child.name.partition("-")
+        if role == "worker":
+            try:
+                client = broker.connect(self.config.broker, self.config.folder, timeout_s=0.5)
+                WorkLog(client, worker_name(self.config.name, name)).give_up()
+            except (broker.BrokerUnreachable, redis.RedisError) as error:  # then it expires
+                log.warning("the leases of %s were not given up: %s", child.name, error)
+
+    def kill(self, name: str, *, hold: bool = False) -> int:
+        """Kill one process as a power cut would; the pid it had. With `hold` it stays down until `resume`."""
+        child = self.children[name]
+        child.held = hold
+        assert child.process is not None, f"{name} was never started"
+        child.process.kill()
+        child.process.wait()
+        return child.process.pid
+
+    def resume(self, name: str) -> None:
+        """Let it be started again, at once: whoever held it knows why it had ended."""
+        child = self.children[name]
+        child.held, child.backoff_s = False, FIRST_BACKOFF_S
+
+    def begin_stop(self) -> None:
+        """Ask keeper and workers to end, all at once: each may take seconds."""
+        for child in self.children.values():
+            if child.name not in SERVERS and child.running and child.process is not None:
+                child.process.send_signal(signal.SIGTERM)
+
+    def stop(self) -> None:
+        """End all processes, the broker last."""
+        self.begin_stop()
+        for child in reversed(self.children.values()):
+            if child.running and child.process is not None:
+                if child.name in SERVERS:
+                    child.process.send_signal(signal.SIGTERM)
+                try:
+                    child.process.wait(STOP_TIMEOUT_S if child.name in SERVERS else STOP_TIMEOUT_S / 2)
+                except subprocess.TimeoutExpired:
+                    child.process.kill()
+                    child.process.wait()
+        self._held.close()
+
+
+def trains(name: str) -> bool:
+    """Whether the process of this name is a worker that loads torch at once; the one for moves does without."""
+    return name.startswith("worker-") and name != MOVES
+
+
+def is_spare(name: str) -> bool:
+    return name.startswith("spare-")
+
+
+def part_of(name: str) -> str:
+    """The part of the daemon that a process belongs to: spares are of the workers."""
+    return "worker" if is_spare(name) else name.partition("-")[0]
+
+
+def gateway_command(store: str, host: str, port: int) -> list[str]:
+    """The command line of a store's gateway."""
+    module = [sys.executable, "-m", "zoo_compute.store.gateway"]
+    return [*module, "--root", store, "--host", host, "--port", str(port)]
+
+
+def commands(config: OperatorConfig) -> dict[str, list[str]]:
+    """Name -> command line of each process, in the order they start."""
+    found: dict[str, list[str]] = {}
+    if config.broker == broker.EMBEDDED:
+        found["broker"] = broker.server_command(config.folder)
+    if not config.store.startswith("kubo:"):
+        found["gateway"] = gateway_command(config.store_location, config.gateway_host, config.gateway_port)
+    home = ["--home", str(config.folder), *(part for role in config.roles for part in ("--role", role))]
+    found["keeper"] = [sys.executable, "-m", "keepers.processes.run", "keeper", *home]
+    for index in range(config.workers):
+        found[f"worker-{index}"] = [
+            sys.executable,
+            "-m",
+            "keepers.processes.run",
+            "worker",
+            *home,
+            "--name",
+            str(index),
+        ]
+    moves = ["--name", "moves", "--queue", MOVE_QUEUE]
+    found[MOVES] = [sys.executable, "-m", "keepers.processes.run", "worker", *home, *moves]
+    return found | {f"spare-{index}": spare.COMMAND for index in range(config.spares)}
+
+
+def _spawn(child: Child) -> None:
+    child.log_path.parent.mkdir(parents=True, exist_ok=True)
+    with child.log_path.open("ab") as output:
+        child.process = subprocess.Popen(
+            child.command,
+            stdin=subprocess.PIPE if is_spare(child.name) else subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # a Ctrl-C in the terminal reaches the daemon alone, which ends them in order
+            preexec_fn=tied_to_parent(),
+            umask=0o077,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+    child.started = time.monotonic()

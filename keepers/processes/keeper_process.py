@@ -1,0 +1,127 @@
+"""The keeper's process: the hot key, the chain and the queue."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from typing import Any
+
+import redis
+from celery import Celery
+from celery.signals import worker_ready
+from kombu.exceptions import OperationalError
+
+from keepers.config import OperatorConfig
+from keepers.keeper import Keeper
+from keepers.queue import broker
+from keepers.queue.app import KEEPER_QUEUE, WATCH, make_app, say_ready
+from keepers.queue.work import WorkQueue
+from keepers.services.demand_responder import Answering
+from zoo_compute.atomic import write_atomically
+from zoo_compute.chain import keystore
+from zoo_compute.chain.connection import connect
+from zoo_compute.chain.events import scan
+from zoo_compute.chain.network import load as load_network
+from zoo_compute.chain.sender import Sender
+from zoo_compute.errors import Unreachable, ZooError
+from zoo_compute.paths import STATUS
+from zoo_compute.store import open_store
+
+log = logging.getLogger("zoo.process")
+CLAIMS = ("ResultsCommitted", "CheckpointPosted")
+PEERS_EVERY_TICKS = 10
+GLANCES = 4  # in the time between two looks: whether something was committed or posted, which is worth a look at once
+
+
+def run_keeper(config: OperatorConfig) -> None:
+    """The keeper: the hot key, the chain and the queue; no torch work of its own."""
+    client = broker.wait_ready(config.broker, config.folder)
+    app = make_app(config)
+    keeper = make_keeper(config, app, client)
+    ticks = 0
+
+    @app.task(name=WATCH, ignore_result=True)
+    def watch() -> None:
+        nonlocal ticks
+        ticks += 1
+        try:
+            if ticks % PEERS_EVERY_TICKS == 1:
+                keeper.refresh_peers()
+        except (ZooError, ValueError) as error:  # old peers serve as well
+            log.warning("the announced endpoints could not be read: %s", error)
+        try:
+            write_status(config, keeper.tick())
+        except Unreachable as error:
+            log.warning("%s; will try again", error)
+        except ZooError as error:
+            log.error("%s (%s)", error, error.hint)
+        except redis.RedisError as error:
+            log.warning("the broker does not answer: %s", error)
+
+    def schedule(**_: Any) -> None:
+        def beat() -> None:
+            while True:
+                try:
+                    if client.llen(KEEPER_QUEUE) == 0:
+                        watch.apply_async(expires=60, queue=KEEPER_QUEUE)
+                except (redis.RedisError, OperationalError) as error:
+                    log.warning("the broker does not answer: %s", error)
+                time.sleep(config.poll_s)
+
+        threading.Thread(target=beat, name="beat", daemon=True).start()
+        threading.Thread(target=glance, args=(keeper, config.poll_s), name="glance", daemon=True).start()
+        if config.operator:
+            answering = Answering(config.operator, keeper.chain, keeper.sender, keeper.store)
+            threading.Thread(target=answering.run, name="answering", daemon=True).start()
+        threading.Thread(target=keeper.retaining.run, name="retaining", daemon=True).start()
+        disputing = keeper.disputing()
+        threading.Thread(target=disputing.run, args=(config.poll_s,), name="disputing", daemon=True).start()
+
+    worker_ready.connect(schedule, weak=False)
+    worker_ready.connect(say_ready, weak=False)
+    app.Worker(
+        pool="solo",
+        queues=[KEEPER_QUEUE],
+        hostname=f"keeper@{config.name}",
+        loglevel="INFO",
+        without_mingle=True,
+        without_gossip=True,
+        without_heartbeat=True,
+    ).start()
+
+
+def glance(keeper: Keeper, poll_s: float) -> None:
+    """Wake the keeper when the chain has a new claim: its next look may be most of a second away."""
+    seen = 0
+    while True:
+        time.sleep(poll_s / GLANCES)
+        try:
+            head = keeper.chain.w3.eth.block_number
+            if seen and head > seen and any(scan(keeper.chain, seen + 1, head, names=CLAIMS)):
+                keeper.work.wake()
+            seen = head
+        except (ZooError, redis.RedisError, OperationalError) as error:
+            log.warning("%s; will try again", error)
+
+
+def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Keeper:
+    """Connect everything a keeper needs; waits for a chain that is not up yet."""
+    network = load_network(config.network_path)
+    account = keystore.unlock(config.path(config.keystore), config.path(config.passphrase_file).read_text().strip())
+    while True:
+        try:
+            chain = connect(network)
+            break
+        except Unreachable as error:
+            log.warning("%s; will try again", error)
+            time.sleep(max(1.0, config.poll_s))
+    sender = Sender(chain, account, ledger=config.folder / "transactions.jsonl", folder=config.folder)
+    store = open_store(config.store_location)
+    return Keeper(config, chain, account, sender, store, WorkQueue(app, client))
+
+
+def write_status(config: OperatorConfig, status: dict[str, Any]) -> None:
+    """The newest look, for `zoo keeper status` and for people."""
+    write_atomically(config.folder / STATUS, (json.dumps(status, indent=2) + "\n").encode(), mode=0o644)

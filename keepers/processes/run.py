@@ -1,0 +1,90 @@
+"""The processes of an operator: `python -m keepers.processes.run keeper|worker --home DIR`, normally run by the daemon."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from celery.signals import setup_logging, worker_ready
+
+from keepers.config import OperatorConfig, load
+from keepers.processes import worker
+from keepers.processes.worker import Body
+from keepers.queue import broker
+from keepers.queue.app import MOVE_QUEUE, WORK_QUEUE, make_app, say_ready
+from keepers.queue.presence import Presence
+from keepers.queue.work import WorkLog, worker_name
+from zoo_compute.errors import ZooError
+from zoo_compute.store import open_store
+
+log = logging.getLogger("zoo.process")
+
+
+def configure_logging() -> None:
+    """One line an event, UTC, to stderr; Celery keeps its hands off."""
+    logging.Formatter.converter = time.gmtime
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)sZ %(levelname)-7s %(name)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%S"
+    )
+    for noisy in ("urllib3", "web3", "celery.worker.strategy", "celery.app.trace"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    setup_logging.connect(lambda **_: None, weak=False)
+
+
+def run_worker(config: OperatorConfig, name: str, queue: str, tasks: Mapping[str, Body]) -> None:
+    """A worker: the store and a queue; no keys, no chain. `tasks` replaces bodies (of a cheating worker, say)."""
+    client = broker.wait_ready(config.broker, config.folder)
+    app = make_app(config)
+    worklog = WorkLog(client, worker_name(config.name, name))
+    worklog.give_up()
+    bodies = {task: tasks.get(task, body) for task, body in worker.tasks_of(queue).items()}
+    presence = Presence(client, worker_name(config.name, name)) if queue == WORK_QUEUE else None
+    if presence:
+        presence.start()
+    store = open_store(config.store_location)
+    if queue == WORK_QUEUE:
+        from node.device import make_ready
+
+        make_ready(config.device or None)  # a GPU's first check takes a minute: before work, not within it
+    worker.bind(app, worklog, store, bodies, presence=presence, device=config.device, threads=config.threads)
+    worker_ready.connect(say_ready, weak=False)
+    worker.start(app, worker_name(config.name, name), queue)
+
+
+def main(argv: list[str] | None = None, tasks: Mapping[str, Body] | None = None) -> int:
+    """tasks: bodies instead of a worker's own."""
+    parser = argparse.ArgumentParser(prog="keepers.processes.run", description=__doc__)
+    parser.add_argument("role", choices=("keeper", "worker"))
+    parser.add_argument("--home", type=Path, required=True, help="the operator's folder")
+    parser.add_argument("--role", dest="roles", action="append", help="instead of those that operator.json lists")
+    parser.add_argument("--name", default="0", help="tells workers of one operator apart")
+    parser.add_argument("--queue", default=WORK_QUEUE, choices=(WORK_QUEUE, MOVE_QUEUE), help="what a worker serves")
+    arguments = parser.parse_args(argv)
+    configure_logging()
+    os.umask(0o077)  # the broker's file holds sealed prices, the logs say what was decided
+    try:
+        config = load(arguments.home)
+        if arguments.roles:
+            config = dataclasses.replace(config, roles=arguments.roles)
+        if arguments.role == "keeper":
+            from keepers.processes.keeper_process import (
+                run_keeper,  # web3, which takes seconds to load: a worker does without
+            )
+
+            run_keeper(config)
+        else:
+            run_worker(config, arguments.name, arguments.queue, tasks or {})
+    except ZooError as error:
+        log.error("%s (%s)", error, error.hint)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""A worker process: Celery tasks of one queue. It holds no keys and trusts no request.
+
+Who trains, re-executes and aggregates serves the one queue; a move of a dispute game has a queue and a process of its own, since its
+clock does not wait until a slot-round is done.
+
+Run by `zoo node start`, alone with `--only worker`. Killing it at any line costs the time since its task began and nothing else:
+its lease expires and the keeper sends the work again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+from celery import Celery
+from redis.exceptions import RedisError
+
+from keepers.queue.app import KEEPER_QUEUE, MOVE_QUEUE, WATCH, WORK_QUEUE
+from keepers.queue.presence import PAUSE_S, Presence
+from keepers.queue.work import MOVE, PREPARE, WorkLog
+from node.errors import Withheld
+from zoo_compute.errors import Retryable
+from zoo_compute.store import BlockStore, Store
+from zoo_compute.store.errors import ContentMissing, StoreUnreachable
+
+log = logging.getLogger("zoo.worker")
+
+TRAIN = "work.train"
+
+
+class NotWanted(Exception):
+    """The chain went on from another root than this training starts from."""
+
+
+Body = Callable[[dict[str, Any], Store], dict[str, Any]]
+
+
+def tasks_of(queue: str) -> dict[str, Body]:
+    """Name -> body. torch takes seconds to load, and memory: who waits for moves does without it until there is one."""
+    if queue == MOVE_QUEUE:
+        return {MOVE: _move}
+    from node import tasks as worker
+
+    return {
+        "work.prepare": worker.prepare,
+        TRAIN: worker.run_shard,
+        "work.fetch": worker.run_fetching,
+        "work.aggregate": worker.run_aggregation,
+        "work.advance": worker.run_advance,
+        "work.verify": worker.run_verification,
+        "work.check": worker.run_aggregation_check,
+        "work.keep": worker.run_keeping,
+    }
+
+
+def _move(request: dict[str, Any], store: Store) -> dict[str, Any]:
+    from node.disputes.player import run_move
+
+    return run_move(request, store)
+
+
+def bind(
+    app: Celery,
+    worklog: WorkLog,
+    store: Store,
+    tasks: dict[str, Body],
+    *,
+    presence: Presence | None = None,
+    device: str = "",
+    threads: int = 0,
+) -> None:
+    """Register tasks on `app`. presence: of who trains. device: such as `cuda:1`; empty takes the best there is. threads: 0: as many as torch would."""
+
+    def made(task: str, body: Body) -> Callable[[str, dict[str, Any]], None]:
+        trains = presence if task == TRAIN else None
+
+        def do(name: str, request: dict[str, Any]) -> None:
+            flops = request.get("flops", 0)
+            if trains and trains.leaves(name, flops):
+                app.send_task(task, args=[name, request], queue=WORK_QUEUE)
+                time.sleep(PAUSE_S)
+                return
+            if threads:
+                from node.device import use_threads
+
+                use_threads(threads)
+            began = time.monotonic()
+            with presence.working() if presence else nullcontext():
+                wanted = _while_wanted(body, worklog) if trains else body
+                done = run(wanted, worklog, store, name, {**request, "device": device} if device else request)
+            if trains and done:
+                trains.learn(flops, time.monotonic() - began)
+            if worklog.is_awaited(name):
+                app.send_task(WATCH, expires=60, queue=KEEPER_QUEUE)
+
+        do.__name__ = body.__name__
+        return do
+
+    for task, body in tasks.items():
+        app.task(name=task, ignore_result=True)(made(task, body))
+
+
+def _while_wanted(body: Callable[..., dict[str, Any]], worklog: WorkLog) -> Body:
+    """A training that ends where the chain goes on from another root."""
+
+    def train(request: dict[str, Any], store: Store) -> dict[str, Any]:
+        def progress(step: int, loss: float) -> None:
+            try:
+                wanted = worklog.is_wanted(request)
+            except RedisError as error:  # a broker that is gone for a moment takes no training with it
+                log.warning("the broker does not answer: %s", error)
+                return
+            if not wanted:
+                raise NotWanted(f"round {request['round']} does not start from {request['start_root']}")
+
+        return body(request, store, progress=progress)
+
+    return train
+
+
+def run(body: Body, worklog: WorkLog, store: Store, name: str, request: dict[str, Any]) -> bool:
+    """Do the work called `name` once: skipped when it is done or another worker holds its lease. Whether it was done here and now."""
+    if worklog.finished(name):
+        return False
+    with worklog.lease(name) as mine:
+        if not mine:
+            return False
+        try:
+            if isinstance(store, BlockStore):
+                store.set_peers(request.get("peers", []))
+            worklog.record(name, body(request, store))
+            log.info("%s done", name)
+            return True
+        except NotWanted as error:
+            log.warning("%s is abandoned: %s", name, error)
+            worklog.forget(name)
+        except Withheld as error:
+            log.warning("%s: %s; will be tried again", name, error)
+            worklog.miss(name, {**error.to_dict(), "asked_at": request.get("asked_at", 0)})
+        except (Retryable, ContentMissing, StoreUnreachable) as error:
+            log.warning("%s: %s; will be tried again", name, error)
+            if name.startswith(PREPARE):  # before a bid nothing is owed: a job whose files cannot be had is left alone
+                worklog.record_failure(name, str(error))
+            else:
+                worklog.forget(name)
+        except Exception as error:
+            log.exception("%s failed", name)
+            worklog.record_failure(name, f"{type(error).__name__}: {error}")
+    return False
+
+
+def start(app: Celery, name: str, queue: str) -> None:
+    """Serve a queue until told to stop. One task at a time: torch uses the threads."""
+    worker = app.Worker(
+        pool="solo",
+        queues=[queue],
+        hostname=f"worker@{name}",
+        loglevel="INFO",
+        without_mingle=True,
+        without_gossip=True,
+        without_heartbeat=True,
+    )
+    worker.start()

@@ -1,0 +1,115 @@
+"""The lane that answers demands: a demand's clock is short, and a claim that nobody answers for is lost with its lock.
+
+It runs beside the keeper's ticks, which wait for transactions and stores, and remembers nothing: what is open is asked of the
+chain at every look, what is shown is built from the files that the operator's store keeps.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import astuple
+from typing import Any
+
+from repops.files import FileRefused, parse_state
+from zoo_compute.chain.connection import Chain, Head
+from zoo_compute.chain.demands import Demand
+from zoo_compute.chain.event_log import History
+from zoo_compute.chain.sender import Sender
+from zoo_compute.chain.snapshot import read_job
+from zoo_compute.chain.views import Checkpoint, Commit
+from zoo_compute.codec import TransportRefused
+from zoo_compute.codec.files import Parts, whole
+from zoo_compute.disputes.openings import checkpoint_opening, update_opening
+from zoo_compute.errors import Refusal, ZooError
+from zoo_compute.formats.bundles import MAX_BUNDLE_BYTES, MAX_POINTER_BYTES, BadRecord, Bundle, Pointer
+from zoo_compute.spec.watching import Opening
+from zoo_compute.store import Store
+from zoo_compute.store.cid import raw_cid
+from zoo_compute.store.unixfs import MAX_CONTENT
+
+log = logging.getLogger("zoo.answers")
+
+NAMES = ("ChunkDemanded", "DemandAnswered", "DemandUnanswered")
+LOOKS = 6  # in the time an answer has
+LONGEST_PAUSE_S = 10.0
+
+
+class Answering:
+    """Answers every demand of one operator's claims, those first that are due first."""
+
+    def __init__(self, operator: int, chain: Chain, sender: Sender, store: Store) -> None:
+        self._operator = operator
+        self._chain = chain
+        self._sender = sender
+        self._store = store
+        self._answer_s = chain.params.answer_s
+        self._history = History(chain, operator=operator, names=NAMES)
+
+    def run(self) -> None:
+        """Look again and again; a look that fails is followed by the next one."""
+        while True:
+            try:
+                self.look()
+            except ZooError as error:
+                log.warning("%s; will try again", error)
+            except Exception:
+                log.exception("unexpected")
+            time.sleep(min(LONGEST_PAUSE_S, self._answer_s / LOOKS))
+
+    def look(self) -> None:
+        head = self._chain.head()
+        views = [read_job(self._chain, job, head) for job in sorted(self._asked_in(head))]
+        found = [
+            (view, demand)
+            for view in views
+            for demand in view.demands
+            if demand.is_open and demand.claim.operator == self._operator
+        ]
+        for view, demand in sorted(found, key=lambda each: each[1].opened_at):
+            left_s = demand.opened_at + self._answer_s - head.timestamp
+            if left_s >= 0:
+                self._answer(view.job, raw_cid(view.terms.manifest), demand, max(1.0, left_s))
+
+    def _asked_in(self, head: Head) -> set[int]:
+        """Jobs in which a demand of a claim of mine is open."""
+        open_: dict[tuple[int, ...], int] = {}
+        for event in self._history.upto(head):
+            key = tuple(int(event.args[name]) for name in ("job", "turn", "seat", "lane"))
+            open_[key] = open_.get(key, 0) + (1 if event.name == "ChunkDemanded" else -1)
+        return {key[0] for key, count in open_.items() if count > 0}
+
+    def _answer(self, job: int, manifest: str, demand: Demand, timeout_s: float) -> None:
+        claim = demand.claim
+        what = f"job {job}: demand of slot {demand.slot} in turn {claim.turn}, lane {demand.lane}"
+        try:
+            opening = opening_of(self._store, manifest, demand, timeout_s)
+            args: Any = (job, claim.fields, demand.lane, astuple(opening))
+            receipt = self._sender.send(self._chain.availability.answer(*args))
+        except (BadRecord, FileRefused, TransportRefused, StopIteration) as error:
+            log.error("%s: what this store keeps is not what was committed: %s", what, error)
+        except Refusal as refusal:  # somebody else was quicker, or the time is over
+            log.info("%s: refused: %s", what, refusal.reason)
+        except ZooError as error:
+            log.error("%s: not answered yet: %s", what, error)
+        except Exception:  # one demand must not keep the others waiting
+            log.exception("%s: unexpected", what)
+        else:
+            log.info("%s: answered in %s", what, receipt.transaction_hash)
+
+
+def opening_of(store: Store, manifest: str, demand: Demand, timeout_s: float) -> Opening:
+    """What answers a demand in the job of this manifest, from the store of the claim's author.
+
+    Raises the store's errors, BadRecord, FileRefused, TransportRefused.
+    """
+    claim = demand.claim
+    if isinstance(claim, Checkpoint):
+        data = store.read(raw_cid(claim.cid), max_bytes=MAX_POINTER_BYTES, timeout_s=timeout_s)
+        state = store.read(Pointer.from_bytes(data).state, max_bytes=MAX_CONTENT, timeout_s=timeout_s)
+        return checkpoint_opening(parse_state(state), demand.tensor, demand.group)
+    assert isinstance(claim, Commit), "a claim is on results or on an aggregation"
+    data = store.read(raw_cid(claim.bundle), max_bytes=MAX_BUNDLE_BYTES, timeout_s=timeout_s)
+    bundle, parts = Bundle.from_bytes(data), Parts.of_job(store, manifest, timeout_s=timeout_s)
+    update = whole(store, bundle.result(demand.slot).update, parts, timeout_s=timeout_s)
+    return update_opening(bundle, demand.slot, update, demand.tensor, demand.group)

@@ -1,0 +1,48 @@
+"""The operator's coin in Availability: deposits of its demands, within the limit of operator.json, and what comes back."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import Any
+
+from keepers.config import OperatorConfig
+from keepers.decisions.demands import deposited
+from keepers.decisions.orders import DemandChunk
+from zoo_compute.amounts import format_amount, parse_amount
+from zoo_compute.chain.call import Call
+from zoo_compute.chain.connection import Chain
+from zoo_compute.chain.fees import next_base_fee
+from zoo_compute.chain.sender import Sender
+from zoo_compute.chain.views import JobView, OperatorView
+from zoo_compute.errors import NeedsOperator
+from zoo_compute.spec.availability import least_deposit
+
+log = logging.getLogger("zoo.keeper")
+
+
+def demand(config: OperatorConfig, chain: Chain, view: JobView, duty: DemandChunk) -> tuple[Call, int]:
+    """The call that demands one chunk, and its deposit. Raises NeedsOperator when the job's limit does not suffice."""
+    limit = parse_amount(config.deposits_per_job)
+    deposit = least_deposit(next_base_fee(chain.w3))
+    claim = duty.claim
+    what = f"what operator {claim.operator} committed in turn {claim.turn} is not served"
+    if deposited(view, config.operator) + deposit > limit:
+        raise NeedsOperator(
+            f"{what}, and another demand of it ({format_amount(deposit, 'coin')}) would pass the job's limit",
+            hint="raise deposits_per_job in operator.json",
+        )
+    known = [slot for slot, place in duty.places.items() if place is not None]
+    slot = secrets.choice(known or list(duty.places))
+    tensor, group = duty.places[slot] or (secrets.randbits(32), secrets.randbits(40))
+    args: Any = (view.job, claim.fields, duty.lane, slot, tensor, group)
+    log.warning("job %d: %s: demanding it on chain for %s", view.job, what, format_amount(deposit, "coin"))
+    return chain.availability.demand(*args), deposit
+
+
+def withdraw(chain: Chain, sender: Sender, operator: OperatorView, *, idle: bool) -> None:
+    """Deposits that came back to the hot key at once, those that answers earned to the owner when no job is under way."""
+    for account, wei in operator.deposits.items():
+        if wei and (idle or account == operator.hot):
+            sender.send(chain.availability.withdraw(account))
+            log.info("withdrew %s of deposits to %s", format_amount(wei, "coin"), account)

@@ -1,0 +1,235 @@
+"""The next round before its checkpoint is posted: once a turn's inputs are complete, everybody can make what follows from them.
+
+A holder of a seat fetches the turn's claims as they are committed, has its worker combine them as the aggregator does, and trains
+the next round from the result. The chain still decides: work is named by the root that it starts from, so nothing is committed
+from another root than the chain's, and training from one is abandoned (keepers/queue/work.py). What cannot be made here is downloaded.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import NamedTuple
+
+from keepers.decisions.orders import NEWEST, Progress
+from keepers.decisions.requests import advance_name, aggregate_name, present, present_mask
+from keepers.queue.work import WorkQueue
+from keepers.services.progress import missing_of, trained
+from node.errors import BadInputs
+from node.inputs import bundles
+from zoo_compute import codec
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit, JobState, JobView
+from zoo_compute.codec.files import Parts
+from zoo_compute.errors import ZooError
+from zoo_compute.formats.tags import round_tag
+from zoo_compute.store import BlockStore, Store
+from zoo_compute.store.cid import digest_of, raw_cid
+
+log = logging.getLogger("zoo.keeper")
+
+TIMEOUT_S = 30.0  # for one file
+AGAIN_AFTER_S = 2.0
+ATTEMPTS = 5
+AT_ONCE = 8
+OTHERS = 8  # that are asked with a claim's author at first
+WAIT_S = 0.5  # for the last claims of a turn, in one look at the chain: another look would take longer
+LOOK_S = 0.01
+
+
+class Made(NamedTuple):
+    """A checkpoint that my worker made of the open turn. pointer: the CID that the aggregator's has, if it is honest."""
+
+    root: bytes
+    pointer: str
+
+
+def made_here(work: WorkQueue, view: JobView, operator: int) -> Made | None:
+    """What follows from the open turn; None while that is not known here."""
+    assert view.run is not None, "a turn is open"
+    name = aggregate_name(view) if view.run.aggregator == operator else advance_name(view)
+    result = work.status(name).result
+    return Made(bytes.fromhex(result["root"]), result["pointer"]) if result and result["root"] else None
+
+
+# Of a delayed job: its next slots do not start from what the open turn makes.
+UNKNOWN = Made(bytes(32), raw_cid(bytes(32)))
+
+
+def after(view: JobView, made: Made) -> JobView:
+    """The job as it will be when the open turn's aggregator posts this checkpoint: enough of it to name and ask for training."""
+    run = view.run
+    assert run is not None, "a turn is open"
+    posted = Checkpoint(
+        turn=run.turn,
+        round=run.round,
+        seat=AGGREGATOR_SEAT,
+        operator=run.aggregator,
+        scope=present_mask(view, run),
+        price=0,
+        pot_price=0,
+        start_root=run.start_root,
+        root=made.root,
+        deadline=view.now + run.window_s,
+        cid=digest_of(made.pointer),
+    )
+    missing = sum(1 << number for number in view.holders)
+    follows = replace(
+        run, turn=run.turn + 1, round=run.round + 1, opened_at=0, missing=missing, committed=0, start_root=made.root
+    )
+    return replace(
+        view,
+        run=follows,
+        checkpoints=[*view.checkpoints, posted],
+        checkpoint_roots={**view.checkpoint_roots, follows.round: made.root},
+        checkpoint_cids={**view.checkpoint_cids, follows.round: posted.cid},
+    )
+
+
+class Prefetching:
+    """Brings the files of claims into the store as they are committed, each from its author first. Safe in threads.
+
+    wake: called when a claim is here whole. Files are bounded by what the job's program and compression allow.
+    """
+
+    def __init__(self, store: Store, wake: Callable[[], None]) -> None:
+        self._store = store
+        self._wake = wake
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="prefetch")
+        self._lock = threading.Lock()
+        self._here: dict[bytes, bool] = {}  # by bundle: whether it is here whole; False while it is being fetched
+        self._tried: dict[bytes, tuple[int, float]] = {}  # by bundle: attempts that failed, and when the next may begin
+        self._parts: dict[str, Parts] = {}  # by manifest
+        self._by_author: dict[int, BlockStore] = {}  # of those who committed: a network has far more operators
+        self._peers: list[str] = []
+        self._endpoints: dict[int, str] = {}
+
+    def set_peers(self, peers: Sequence[str], endpoints: Mapping[int, str]) -> None:
+        """peers: whom to ask; endpoints: by operator, of those among them that are its own."""
+        with self._lock:
+            if (list(peers), endpoints) != (self._peers, self._endpoints):
+                self._peers, self._endpoints, self._by_author = list(peers), dict(endpoints), {}
+
+    def look_at(self, view: JobView) -> frozenset[int]:
+        """Begin to fetch what is new of the open turn; the seats whose claims are here whole."""
+        found = set()
+        for commit in present(view):
+            with self._lock:
+                known = self._here.get(commit.bundle)
+                failed, again_at = self._tried.get(commit.bundle, (0, 0.0))
+                if known:
+                    found.add(commit.seat)
+                if known is not None or failed >= ATTEMPTS or time.monotonic() < again_at:
+                    continue
+                self._here[commit.bundle] = False
+            source = self._store if failed else self._of(commit.operator)
+            self._pool.submit(self._fetch, raw_cid(view.terms.manifest), view.job, commit, source)
+        return frozenset(found)
+
+    def wait(self, view: JobView, wait_s: float) -> frozenset[int]:
+        """As `look_at`, once what is being fetched is here or not to be had, or after so long."""
+        deadline = time.monotonic() + wait_s
+        found = self.look_at(view)
+        while time.monotonic() < deadline and any(self._here.get(each.bundle) is False for each in present(view)):
+            time.sleep(LOOK_S)
+            found = self.look_at(view)
+        return found
+
+    def _fetch(self, manifest: str, job: int, commit: Commit, source: Store) -> None:
+        try:
+            updates = self._bring(manifest, commit, source)
+        except (ZooError, OSError, ValueError) as error:
+            with self._lock:
+                failed = self._tried.get(commit.bundle, (0, 0.0))[0] + 1
+                self._tried[commit.bundle] = (failed, time.monotonic() + AGAIN_AFTER_S)
+                del self._here[commit.bundle]
+            log.warning("job %d: what operator %d committed is not here: %s", job, commit.operator, error)
+        else:
+            with self._lock:
+                self._here[commit.bundle] = True
+            self._wake()
+            self._keep(updates, round_tag(job, commit.round))
+
+    def _keep(self, updates: Sequence[str], tag: str) -> None:
+        """For as long as the round's other files. Nobody waits for that, and what is not kept can be fetched again."""
+        try:
+            for cid in updates if isinstance(self._store, BlockStore) else ():
+                self._store.pin(cid, timeout_s=TIMEOUT_S, tag=tag)
+        except (ZooError, OSError) as error:
+            log.warning("an update is not kept: %s", error)
+
+    def _bring(self, manifest: str, commit: Commit, source: Store) -> list[str]:
+        if manifest not in self._parts:
+            self._parts[manifest] = Parts.of_job(self._store, manifest, timeout_s=TIMEOUT_S)
+        parts = self._parts[manifest]
+        most = codec.largest(parts.shapes, parts.hashes)
+        data = source.read(raw_cid(commit.bundle), max_bytes=bundles.MAX_BUNDLE_BYTES, timeout_s=TIMEOUT_S)
+        results = bundles.parse_bundle(data).results
+        if len(results) != commit.count:
+            raise BadInputs(f"a bundle of {len(results)} results, committed were {commit.count}")
+        for result in results:
+            source.open(result.update, max_bytes=most, timeout_s=TIMEOUT_S).close()
+        return [result.update for result in results]
+
+    def _of(self, author: int) -> Store:
+        """The store, asking an author that serves blocks before all others, and of these only some: a network has thousands."""
+        with self._lock:
+            url = self._endpoints.get(author)
+            if url not in self._peers or not isinstance(self._store, BlockStore):
+                return self._store
+            if author not in self._by_author:
+                others = [peer for peer in self._peers if peer != url][:OTHERS]
+                self._by_author[author] = BlockStore(self._store.root, [url, *others])
+            return self._by_author[author]
+
+
+class Ahead:
+    """What a keeper does before the open turn's checkpoint is posted. Remembers only what it will compare with the chain."""
+
+    def __init__(self, work: WorkQueue, store: Store) -> None:
+        self.work = work
+        self.files = Prefetching(store, work.wake)
+        # job -> the round that was begun from a root that was not posted yet, and the root
+        self._begun: dict[int, tuple[int, bytes]] = {}
+
+    def look_at(self, view: JobView, operator: int, progress: Progress) -> Progress:
+        """Tell the workers what the chain says, fetch what is new, and add to the progress what is here."""
+        run = view.run
+        if run is None or view.state != JobState.RUNNING:
+            return progress
+        self.work.tell_newest(view.job, run.round, view.slots_root)
+        begun = self._begun.get(view.job)
+        if begun is not None and run.round >= begun[0]:
+            del self._begun[view.job]
+            if run.round == begun[0] and run.start_root != begun[1]:
+                posted, found = run.start_root.hex(), begun[1].hex()
+                log.error("job %d: checkpoint %d is %s on chain, %s as made here", view.job, run.round, posted, found)
+        if view.delay and not run.waits:
+            progress = self._with_missing(view, operator, progress)
+        if not progress.advances or not view.held_by(operator):
+            return progress
+        made = made_here(self.work, view, operator) is not None
+        waits_s = 0.0 if made or not view.inputs_complete(view.now) else WAIT_S
+        return replace(progress, here=self.files.wait(view, waits_s), advanced=made)
+
+    def _with_missing(self, view: JobView, operator: int, progress: Progress) -> Progress:
+        """With what the next turn of a delayed job lacks of the checkpoint that it starts from."""
+        follows, mine = after(view, UNKNOWN), view.held_by(operator).values()
+        for status in (trained(self.work, follows, slot) for seat in mine for slot in seat.slots):
+            if status.missing and status.missing["checkpoint"]:
+                return replace(progress, missing={**progress.missing, NEWEST: missing_of(status.missing)})
+        return progress
+
+    def begin(self, view: JobView, operator: int) -> JobView:
+        """The job as it will be with the checkpoint that was made here, to train from."""
+        if view.delay:
+            return after(view, UNKNOWN)
+        made = made_here(self.work, view, operator)
+        assert made is not None, "a round is begun ahead from what was made"
+        follows = after(view, made)
+        assert follows.run is not None, "it follows an open turn"
+        self._begun[view.job] = (follows.run.round, made.root)
+        return follows

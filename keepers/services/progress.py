@@ -1,0 +1,95 @@
+"""How far my own work on a job is, as its work queue tells, and the bundles that an aggregation is made from."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from keepers.decisions.orders import NEWEST, Missing, Progress
+from keepers.decisions.requests import (
+    aggregate_name,
+    fetch_name,
+    prepare_name,
+    present,
+    train_name,
+    train_request,
+    trained_before,
+)
+from keepers.queue.work import WorkQueue, WorkStatus
+from node.inputs import bundles
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Commit, JobState, JobView
+from zoo_compute.store import Store
+from zoo_compute.store.cid import raw_cid
+
+log = logging.getLogger("zoo.keeper")
+
+
+def progress_of(work: WorkQueue, view: JobView, operator: int) -> Progress:
+    prepared = work.status(prepare_name(view))
+    slot_s = float(prepared.result["slot_s"]) if prepared.result else None
+    if prepared.state == "failed":
+        return Progress(failed=True, why=prepared.error or "")
+    if view.run is None or view.state != JobState.RUNNING:
+        return Progress(slot_s)
+    aggregates, combined = view.run.aggregator == operator, work.status(aggregate_name(view))
+    fetched = {c.seat: work.status(fetch_name(c, view.job)) for c in present(view)} if aggregates else {}
+    missing = {seat: missing_of(s.missing) for seat, s in fetched.items() if s.missing}
+    held = [seat.slots for n, seat in view.held_by(operator).items() if view.run.missing >> n & 1]
+    slots = {slot for run in held for slot in run} | {slot for each in missing.values() for slot in each.places}
+    states = {slot: trained(work, view, slot) for slot in slots}
+    for status in (*states.values(), combined):
+        if status.missing and status.missing["checkpoint"]:
+            missing[NEWEST if view.delay and status is combined else AGGREGATOR_SEAT] = missing_of(status.missing)
+    return Progress(
+        slot_s,
+        trained=frozenset(slot for slot, status in states.items() if status.state == "done"),
+        given_up=frozenset(slot for slot, status in states.items() if status.state == "failed"),
+        aggregated=combined.state == "done",
+        carries=carry_of(work, view) > 1,
+        advances=bool(prepared.result and prepared.result.get("advances")),
+        # What failed here for a reason of my own is left to the aggregation, which says why.
+        fetched=frozenset(seat for seat, status in fetched.items() if status.state in ("done", "failed")),
+        missing=missing,
+    )
+
+
+def carry_of(work: WorkQueue, view: JobView) -> int:
+    """Rounds from one restart to the next, as my worker read it in the manifest."""
+    prepared = work.status(prepare_name(view)).result
+    return int(prepared.get("carry", 1)) if prepared else 1
+
+
+def trained(work: WorkQueue, view: JobView, slot: int) -> WorkStatus:
+    """How far the open turn's training of a slot is."""
+    return work.status(train_name(view, slot, carry_of(work, view)))
+
+
+def training(work: WorkQueue, view: JobView, slot: int) -> tuple[str, dict[str, Any]]:
+    """The name of a slot's training, and the request; with what its last round left on this machine."""
+    carry = carry_of(work, view)
+    before = trained_before(view, slot, carry)
+    last = work.status(before).result if before else None
+    return train_name(view, slot, carry), train_request(view, slot, carry, last["private"] if last else None)
+
+
+def bundle_to_fetch(work: WorkQueue, store: Store, view: JobView, commit: Commit) -> str:
+    """The claim's bundle; in place of one that is withheld, my own of the same root once I computed all of its slots anew."""
+    missing = work.status(fetch_name(commit, view.job)).missing
+    reports = [trained(work, view, slot).result for slot in commit.slots] if missing else [None]
+    results = [bundles.result_of(report) for report in reports if report is not None]
+    if len(results) == commit.count:
+        if bundles.round_root(results) == commit.root:
+            return store.add(bundles.bundle_bytes(view.job, commit.round, commit.operator, results))
+        log.error("job %d: operator %d committed other results than its slots have", view.job, commit.operator)
+    return raw_cid(commit.bundle)
+
+
+def bundles_fetched(work: WorkQueue, view: JobView) -> dict[int, str]:
+    """The bundle of each seat of the open turn that was fetched."""
+    fetched = {commit.seat: work.status(fetch_name(commit, view.job)).result for commit in present(view)}
+    return {seat: result["bundle"] for seat, result in fetched.items() if result}
+
+
+def missing_of(told: dict[str, Any]) -> Missing:
+    """As a worker told it (node.errors.Withheld)."""
+    return Missing(told["asked_at"], {slot: place and (place[0], place[1]) for slot, place in told["places"]})

@@ -1,0 +1,132 @@
+"""The verifier's lane: re-execute sampled slot-rounds and aggregations, and say whether the committed roots are right.
+
+The draw cannot be guessed by those it watches: it hashes the verifier's own secret. A result that its author had to show on chain is
+drawn in any case: somebody could not have it, and what the answer shows is enough to judge it without the author's files. So is one
+that a report calls odd (zoo_compute/training/outliers.py): of its aggregation, by its loss; of a slot that starts from the next checkpoint, by
+the scores in it. Reports go to `verified.jsonl`, one line each; a mismatch is also an error in the log, and what opens a game about
+it is in its report (keepers.services.challenging).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from eth_utils.crypto import keccak
+
+from keepers.config import OperatorConfig
+from keepers.decisions.requests import check_name, check_request, verify_name, verify_request
+from keepers.queue.work import WorkStatus
+from zoo_compute.chain.answered_results import answered
+from zoo_compute.chain.views import Checkpoint, Commit, JobView
+from zoo_compute.spec.games import Result
+from zoo_compute.spec.retention import SPARE_S
+
+log = logging.getLogger("zoo.verifier")
+REPORTS = "verified.jsonl"
+AGGREGATOR = "aggregation"  # drawn in the place of a slot
+Asked = tuple[str, str, dict[str, Any]]  # name of the work, task, request
+Ask = Callable[[str, str, dict[str, Any]], WorkStatus]  # task, name of the work, request
+Shown = Callable[[JobView, Commit, int], Result | None]  # a slot's result, as an answer on chain shows it
+
+
+class Verifier:
+    """Samples what was committed, asks its worker to re-execute it, and keeps the reports."""
+
+    def __init__(self, config: OperatorConfig, ask: Ask, secret: bytes, shown: Shown = lambda *_: None) -> None:
+        self._config = config
+        self._ask = ask
+        self._secret = secret
+        self._shown = shown
+        self._path = config.folder / REPORTS
+        self._reported = {report["name"]: report for report in read_reports(self._path)}
+
+    def look_at(self, view: JobView) -> None:
+        """Ask for what was drawn and not asked for yet; report what is done."""
+        for claim, slot in self._drawn(view):
+            asked = self._asked(view, claim, slot)
+            if asked is None:
+                continue
+            name, task, request = asked
+            status = self._ask(task, name, request)
+            what = {"name": name, "job": view.job, "turn": claim.turn, "round": claim.round, "seat": claim.seat}
+            what |= {"slot": slot, "root": claim.root.hex()}
+            if status.state == "done" and status.result is not None:
+                self._report({**what, **status.result})
+            elif status.state == "failed":
+                self._report({**what, "error": status.error})
+
+    def pending(self, view: JobView) -> bool:
+        """Whether something drawn is not reported yet."""
+        return any(self._asked(view, *drawn) for drawn in self._drawn(view))
+
+    def _asked(self, view: JobView, claim: Commit | Checkpoint, slot: int | None) -> Asked | None:
+        """What is to be asked of the worker; None once it is reported."""
+        if isinstance(claim, Checkpoint):
+            name = check_name(claim, view.job)
+            return None if name in self._reported else (name, "work.check", check_request(view, claim))
+        assert slot is not None, "results are drawn slot by slot"
+        report = self._reported.get(verify_name(claim, view.job, slot))
+        if (
+            report and report.get("field") != "bundle"
+        ):  # of a file that is not what was promised, the roots are not judged
+            return None
+        shown = self._shown(view, claim, slot)
+        name = verify_name(claim, view.job, slot, shown)
+        return None if name in self._reported else (name, "work.verify", verify_request(view, claim, slot, shown))
+
+    def _drawn(self, view: JobView) -> list[tuple[Commit | Checkpoint, int | None]]:
+        """Claims, with a slot each; an aggregation has none. Not those whose files may be gone."""
+        told = (report for report in self._reported.values() if report["job"] == view.job)
+        odd = {(round_, slot) for report in told for round_, slot in report.get("odd", ())}
+        slots = [
+            (commit, slot)
+            for commit in sorted(view.commits, key=lambda c: (c.turn, c.first))
+            for slot in commit.slots
+            if not _is_past(view, commit)
+            and (
+                self._draw(view.job, commit.turn, slot) < self._config.sample_rate
+                or answered(view, commit, slot)
+                or (commit.round, slot) in odd
+            )
+        ]
+        made = [
+            (made, None)
+            for made in view.checkpoints
+            if self._draw(view.job, made.turn, AGGREGATOR) < self._config.sample_rate and not _is_past(view, made)
+        ]
+        return [*slots, *made]
+
+    def _draw(self, job: int, turn: int, slot: int | str) -> float:
+        digest = keccak(self._secret + f"audit {job} {turn} {slot}".encode())
+        return int.from_bytes(digest[:8], "big") / 2**64
+
+    def _report(self, report: dict[str, Any]) -> None:
+        with self._path.open("a") as file:
+            file.write(json.dumps(report, sort_keys=True) + "\n")
+        self._reported[report["name"]] = report
+        if "error" in report:  # my machine failed, which says nothing about theirs
+            log.error("not verified: %s: %s", report["name"], report["error"])
+        elif report["agrees"]:
+            log.info("%s agrees", report["name"])
+        else:
+            log.error("MISMATCH: %s", json.dumps(report, sort_keys=True))
+
+
+def _is_past(view: JobView, claim: Commit | Checkpoint) -> bool:
+    return claim.final and view.now > claim.deadline + SPARE_S
+
+
+def read_reports(path: Path) -> list[dict[str, Any]]:
+    """The reports in `path`; a line cut short by a crash is left out."""
+    reports = []
+    if path.exists():
+        for line in path.read_text().splitlines():
+            try:
+                reports.append(json.loads(line))
+            except json.JSONDecodeError:
+                log.warning("%s: a line was cut short; it will be reported again", path)
+    return reports

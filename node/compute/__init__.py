@@ -1,0 +1,1 @@
+"""What a slot-round computes on this machine: training, aggregation, re-execution."""

@@ -1,0 +1,110 @@
+"""A job's programs made ready on this machine: the step, the update, the aggregation. Kept from one slot-round to the next."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import torch
+
+from node.device import CPU, runner, threads
+from repops import encoding
+from repops.backend import Runner
+from repops.commitments import Array
+from repops.graph import OPTIMIZER, STEP, Graph
+from repops.hashing import StateHasher
+from repops.profile import Profile, profile
+from zoo_compute.formats.manifest import Compression, Joining, Manifest
+from zoo_compute.training.rounds import aggregation_program, begin, products_program, update_program, verdict_program
+
+State = dict[str, Array]
+
+
+class Programs:
+    """What runs on `device`, one state at a time: loading another state replaces the one before. Not for several threads."""
+
+    def __init__(self, graph: Graph, device: torch.device = CPU) -> None:
+        self.graph = graph
+        self.device = device
+        self.checked: set[Manifest] = set()  # by the syncer: manifests that say of the program what is so
+        self._hasher = StateHasher(graph)
+        self._updates: dict[Compression, Runner] = {}
+        self._aggregations: dict[tuple[str, Joining], Graph] = {}  # as graphs: their memory is for one at a time
+
+    @cached_property
+    def root(self) -> bytes:
+        return encoding.root(self.graph)
+
+    @cached_property
+    def profile(self) -> Profile:
+        return profile(self.graph)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The module's tensors: what a model's file holds."""
+        return tuple(entry.name for entry in self.graph.state if entry.kind != OPTIMIZER)
+
+    @cached_property
+    def step(self) -> Runner:
+        return runner(self.graph, self.device)
+
+    def close(self) -> None:
+        """Nothing of it is used any more."""
+
+    def begin(self, checkpoint: State, seed: int = 0, carried: State | None = None) -> State:
+        """Load the first state of a slot-round: the module's tensors from the checkpoint, private ones as carried, else zero."""
+        self._hasher.release()
+        begin(self.graph, self.step.state, checkpoint, seed, carried)
+        return self.step.state
+
+    def load(self, state: State) -> None:
+        """Load any state of the step."""
+        self._hasher.release()
+        for name, array in self.step.state.items():
+            array[...] = state[name]
+
+    def state_root(self) -> bytes:
+        """Of the state that is loaded; what no step changes is hashed once."""
+        return self._hasher.root(self.step.state, threads=threads())
+
+    def tensor_roots(self) -> dict[str, bytes]:
+        """The roots of its tensors by name."""
+        return self._hasher.tensor_roots(self.step.state, threads=threads())
+
+    def advance(self, batch: State) -> tuple[float, bool]:
+        """One step: the loss before it, and whether it was taken (else the state is as before)."""
+        count = self.step.state.get(STEP)
+        before = None if count is None else count.copy()
+        loss = self.step.step(batch, threads=threads())
+        return loss, before is None or bool((self.step.state[STEP] != before).any())
+
+    def loss(self, batch: State) -> float:
+        """Of the state that is loaded."""
+        return self.step.loss(batch, threads=threads())
+
+    def update(self, compression: Compression, start: State, end: State) -> State:
+        """A slot's update, from the checkpoint it started from and the state it ended with."""
+        if compression not in self._updates:
+            self._updates[compression] = runner(update_program(self.graph, compression), CPU)
+        return applied(self._updates[compression], {**end, **start}, {name: end[name] for name in self.graph.exchanged})
+
+    def aggregation(self, name: str, joining: Joining) -> Runner:
+        """The part of the aggregation that makes the next checkpoint's `name`, and what the outer optimiser keeps of it."""
+        if (name, joining) not in self._aggregations:
+            self._aggregations[name, joining] = aggregation_program(self.graph, joining, only=name)
+        return runner(self._aggregations[name, joining], CPU)
+
+    def products(self, name: str, slots: int) -> Runner:
+        """The part of the aggregation that adds the products of the rows of `name`."""
+        return runner(products_program(self.graph, slots, name), CPU)
+
+    def verdict(self, joining: Joining) -> Runner:
+        """The part of the aggregation that says of each row what it weighs."""
+        return runner(verdict_program(self.graph, joining), CPU)
+
+
+def applied(run: Runner, state: State, batch: State) -> State:
+    """One step of a program from the entries of `state` that it has; a state with memory of its own."""
+    for name, array in run.state.items():
+        array[...] = state[name]
+    run.step(batch, threads=threads())
+    return {name: array.copy() for name, array in run.state.items()}

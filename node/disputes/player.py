@@ -1,0 +1,190 @@
+"""What a worker does for a dispute game: the next move of one side, from the job's files and the game's record.
+
+    run_move   + slot, kind, side (committer, challenger), game, shown, claim, folder, bundles (of an aggregation, each with its claim),
+                 before (node.compute.carried_state), aggregated (the claim that is kept in the aggregation's place of the turn before, or null),
+                 bundles_before (of the turn before, as bundles)
+
+Of a trial `trial` (its program's root, its start's, its seed) is in the place of slot, bundles and what names a job's files.
+`game` and `shown` are records as plain JSON (zoo_compute.json_codec); answers `name` and `args` of a function of the referee,
+without the game's number, `name` null where no move helps.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from node.admission import benchmark
+from node.admission.trial import Loaded
+from node.compute import carried_state
+from node.compute.programs import Programs, State
+from node.device import CPU, computes_on, pick
+from node.disputes.challenger import Challenger
+from node.disputes.computation import Computation, SlotRound
+from node.disputes.defender import Prover
+from node.disputes.previous_turn import Before, Seated
+from node.disputes.rounds import Aggregation, Update
+from node.disputes.trees import Trees
+from node.disputes.trials import Trial
+from node.inputs import syncer
+from repops.commitments import tensor_roots
+from repops.cuda import driver
+from repops.merkle import Tree
+from zoo_compute.codec.pruning import PrunedTree
+from zoo_compute.disputes.revealed import COMMITTER, Shown
+from zoo_compute.formats.bundles import SlotResult
+from zoo_compute.json_codec import plain, raw
+from zoo_compute.spec.carry import is_restart
+from zoo_compute.spec.games import Awaits, Frame, Game, Kind, Phase, Result
+from zoo_compute.spec.state import Claim
+from zoo_compute.store.interface import Store
+from zoo_compute.training.work_root import work_of
+
+log = logging.getLogger("zoo.disputes")
+
+Made = Callable[..., SlotRound]
+OUT_OF_MEMORY = (torch.OutOfMemoryError, driver.OutOfMemory)
+KEPT = 2  # computations held at a time, each with a state of the job
+
+_trees: OrderedDict[tuple[Any, ...], Trees] = OrderedDict()
+
+
+def run_move(request: Mapping[str, Any], store: Store, *, made: Made = SlotRound) -> dict[str, Any]:
+    """Raises BadInputs, Withheld and the store's errors. made: for fault injection (node.faults)."""
+    try:
+        return _move(request, store, made)
+    except OUT_OF_MEMORY as error:  # training may hold the device, and a move's clock does not wait for it
+        if request.get("device") == CPU.type:
+            raise
+        log.warning("game about slot %d: %s; computing on the CPU, with the same bits", request["slot"], error)
+        _trees.pop(_key(request), None)
+        return _move({**request, "device": CPU.type}, store, made)
+
+
+def _move(request: Mapping[str, Any], store: Store, made: Made) -> dict[str, Any]:
+    trees = _trees_of(request, store, made)
+    game = _game(request)
+    shown = Shown(Phase(request["shown"][0]), *map(_by_phase, request["shown"][1:]))
+    try:
+        move = Prover(trees).answer(game) if request["side"] == COMMITTER else Challenger(trees).next(game, shown)
+    except BaseException:
+        _trees.clear()  # a step that memory did not suffice for may be done by half: it must not be gone on from
+        raise
+    return {"name": move and move.name, "args": plain(move.args) if move else []}
+
+
+def dispute_of(inputs: syncer.Inputs, slot: int, result: Result, field: str) -> dict[str, Any] | None:
+    """What opens a game about a slot's result, whose `field` is false; None where that is no question of arithmetic."""
+    if field not in ("segment_root", "end_root", "update_root"):
+        return None
+    kind = Kind.UPDATE if field == "update_root" else Kind.TRAINING
+    return {
+        "kind": int(kind),
+        "slot": slot,
+        "work": plain(work_of(inputs.manifest, inputs.programs.graph)),
+        "result": plain(result),
+    }
+
+
+def aggregation_dispute(inputs: syncer.Inputs) -> dict[str, Any]:
+    """As `dispute_of`, about an aggregation."""
+    work = work_of(inputs.manifest, inputs.programs.graph)
+    return {"kind": int(Kind.AGGREGATION), "slot": 0, "work": plain(work), "result": plain(Result())}
+
+
+def result_in(results: Sequence[SlotResult], entry: SlotResult) -> Result:
+    """One of a claim's results with its path to the claim's root."""
+    ordered = sorted(results, key=lambda result: result.slot)
+    path = Tree([result.root for result in ordered]).path(ordered.index(entry))
+    return Result(entry.segment_root, entry.end_root, entry.update_root, path)
+
+
+def _key(request: Mapping[str, Any]) -> tuple[Any, ...]:
+    names = ("device", "folder", "manifest", "start_root", "round", "slot", "kind", "side")
+    return tuple(request.get(name) for name in names)
+
+
+def _trees_of(request: Mapping[str, Any], store: Store, made: Made) -> Trees:
+    key = _key(request)
+    if key not in _trees:
+        _trees[key] = Trees(_computation(request, store, made))
+        while len(_trees) > KEPT:
+            _trees.popitem(last=False)
+    _trees.move_to_end(key)
+    return _trees[key]
+
+
+def _computation(request: Mapping[str, Any], store: Store, made: Made) -> Computation:
+    folder = Path(request["folder"])
+    if "trial" in request:
+        return _trial(request, folder)
+    inputs = syncer.fetch_inputs(store, request)
+    if request["kind"] == Kind.AGGREGATION:
+        return _aggregation(request, store, inputs, folder)
+    # Of its own: the programs that are kept for training hold the state of another slot-round.
+    programs = Programs(inputs.programs.graph, inputs.programs.device)
+    place = (request["round"], request["slot"])
+    given: dict[str, Any] = {"carried": None, "before": None}
+    if not is_restart(request["round"], inputs.manifest.carry):
+        given = _going_on(request, store, inputs)
+    computed = made(inputs.manifest, programs, inputs.checkpoint, inputs.examples, *place, folder=folder, **given)
+    return Update(computed, folder=folder / "update") if request["kind"] == Kind.UPDATE else computed
+
+
+def _going_on(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs) -> dict[str, Any]:
+    """What a slot-round goes on from, done again, and what shows it: claims are the chain's, of one the results too."""
+    rounds, kept = carried_state.rounds_before(request, inputs.manifest.carry), request["aggregated"]
+    last = carried_state.left(request, rounds, inputs, store) if rounds else None
+    end = inputs.programs.tensor_roots() if last else {}
+    seated, slot = [], request["slot"]
+    for commit in request["bundles_before"]:
+        claim = Claim(*raw(commit["claim"]))
+        entries = {}
+        if rounds and slot in claim.slots:
+            entries = syncer.committed(store, {**request, "round": claim.round}, commit, claim.start_root)
+        results = {slot: result_in(list(entries.values()), entries[slot])} if entries else {}
+        seated.append(Seated(claim, results))
+    before = Before(Claim(*raw(kept)) if kept else None, seated, end, tensor_roots(last.update) if last else {})
+    return {"carried": last.private if last is not None else None, "before": before}
+
+
+def _trial(request: Mapping[str, Any], folder: Path) -> Trial:
+    """Of this installation's benchmark. Raises BadInputs where the workload is another."""
+    program_root, state_root, seed = map(bytes.fromhex, request["trial"])
+    programs = Programs(benchmark.fixed_program(), computes_on(pick(request.get("device"))))
+    return Trial(Loaded(programs, program_root, state_root), seed, folder=folder)
+
+
+def _aggregation(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs, folder: Path) -> Aggregation:
+    """From what the present seats committed, fetched and checked."""
+    step = inputs.programs.graph
+    updates, trees, seated = dict[int, State](), dict[int, PrunedTree](), []
+    for commit in request["bundles"]:
+        entries = syncer.committed(store, request, commit, syncer.root_from_hex(commit["start_root"]))
+        for slot, received in syncer.get_updates(store, entries, inputs.manifest, step).items():
+            updates[slot], trees[slot] = received.state, received.tree
+        results = {slot: result_in(list(entries.values()), entry) for slot, entry in entries.items()}
+        seated.append(Seated(Claim(*raw(commit["claim"])), results))
+    claim = Claim(*raw(request["claim"]))
+    sent: Any = {"claim": claim, "seated": seated, "trees": trees, "folder": folder}
+    return Aggregation(inputs.manifest, step, inputs.checkpoint, updates, **sent)
+
+
+def _game(request: Mapping[str, Any]) -> Game:
+    """As `plain` has it, but for the claim, which the referee keeps as a hash."""
+    values = dict(zip(_FIELDS, raw(request["game"]), strict=True))
+    values |= {"frame": Frame(*values["frame"]), "claim": Claim(*raw(request["claim"]))}
+    return replace(Game(**values), awaits=Awaits(values["awaits"]), phase=Phase(values["phase"]))
+
+
+_FIELDS = tuple(Game.__dataclass_fields__)
+
+
+def _by_phase(values: Mapping[str, Any]) -> dict[Phase, Any]:
+    return {Phase(int(phase)): raw(each) for phase, each in values.items()}

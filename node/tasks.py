@@ -1,0 +1,324 @@
+"""What a worker does for its keeper: prepare, train, fetch, aggregate, verify. Requests and answers are plain JSON objects.
+
+A request names content and roots; nothing in it is believed before it is checked against them. Roots are hex, `checkpoint`
+is the CID of the pointer to the checkpoint a round starts from (null for round 0), `start_root` the chain's root of it:
+
+    every request   job, manifest (CID), round, checkpoint, start_root, [work_root, data_root, flops, terms, device]
+    run_shard       + slot, [before, private] (node.compute.carried_state)
+    run_aggregation + mask, bundles [{bundle (CID), root, operator, slots, start_root}]
+    run_advance     as run_aggregation
+    run_aggregation_check + root, operator, bundles
+    run_verification  + slot, operator, bundle (CID), root, shown (the result that an answer on chain told, or null), [slots of the bundle, before]
+    run_fetching      + slots, operator, bundle (CID), root, timeout_s
+    run_keeping     job, manifest, checkpoint only
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from node.compute import carried_state
+from node.compute.aggregation import aggregate
+from node.compute.cache import put_soon
+from node.compute.programs import State
+from node.compute.reexecution import Mismatch, verify_slot
+from node.compute.report import ShardReport
+from node.compute.training import Progress, ShardResult, probe_losses, root_of, train_shard
+from node.device import memory, memory_errors_told
+from node.disputes.player import aggregation_dispute, dispute_of, result_in
+from node.errors import BadInputs, NodeOutOfMemory, Place, Withheld
+from node.inputs import syncer
+from node.inputs.bundles import SlotResult
+from node.inputs.fetching import NOT_HAD, absent_update
+from zoo_compute.formats.tags import round_tag
+from zoo_compute.json_codec import finite, raw
+from zoo_compute.spec.games import Result
+from zoo_compute.store.interface import Store
+from zoo_compute.training.examples import batch_of
+from zoo_compute.training.memory import needed_bytes
+from zoo_compute.training.outliers import harmful, scores_of
+from zoo_compute.training.rounds import tokens_of
+
+log = logging.getLogger("zoo.worker")
+
+Tamper = Callable[[syncer.Inputs, ShardResult], ShardResult]
+TIMED_STEPS = 2
+MARGIN = 1.5  # of the timed estimate: a machine shared with other work is slower at times
+
+
+def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
+    """Fetch and check a job's inputs, see that it fits, and time its step. Answers `slot_s`, seconds of a slot-round."""
+    inputs = syncer.fetch_inputs(store, request)
+    manifest, programs = inputs.manifest, inputs.programs
+    profile, device = programs.profile, programs.device
+    needed, (free, total) = needed_bytes(profile), memory(device)
+    with memory_errors_told(profile, device):
+        if needed > total:
+            raise NodeOutOfMemory(
+                f"{device} has {total:,} bytes ({free:,} free), the job needs about {needed:,}",
+                hint="decline jobs of this size, or use a larger device",
+            )
+        programs.begin(inputs.checkpoint)
+        batch = batch_of(inputs.examples, manifest.examples_for(0, 0, 0), manifest.accumulate)
+        programs.advance(batch)
+        began = time.perf_counter()
+        for _ in range(TIMED_STEPS):
+            programs.advance(batch)
+        step_s = (time.perf_counter() - began) / TIMED_STEPS
+        began = time.perf_counter()
+        programs.state_root()
+        root_s = time.perf_counter() - began
+    slot_s = MARGIN * (step_s * manifest.inner_steps + root_s * (len(manifest.segments()) + 4))
+    return {
+        "job": request["job"],
+        "advances": syncer.advances(manifest, programs.graph),
+        "step_s": step_s,
+        "slot_s": slot_s,
+        "device": str(device),
+        "needed_bytes": needed,
+        "flops_per_s": profile.flops / step_s,
+        "carry": manifest.carry,
+    }
+
+
+def run_shard(
+    request: Mapping[str, Any],
+    store: Store,
+    *,
+    progress: Progress | None = None,
+    tamper: Tamper | None = None,
+) -> dict[str, Any]:
+    """Train one slot of one round, store its update, answer (and, at `request["report"]`, write) its ShardReport.
+
+    tamper: for fault injection (node.faults).
+    Raises BadInputs, NodeOutOfMemory and the store's errors; nothing is stored then.
+    """
+    began = time.perf_counter()
+    inputs = syncer.fetch_inputs(store, request)
+    programs = inputs.programs
+    if not 0 <= request["slot"] < inputs.manifest.slots:
+        raise BadInputs(f"slot {request['slot']}: the job has {inputs.manifest.slots} slots")
+    with memory_errors_told(programs.profile, programs.device):
+        result = train_shard(
+            inputs.manifest,
+            programs,
+            inputs.checkpoint,
+            inputs.examples,
+            request["round"],
+            request["slot"],
+            progress=progress,
+            carried=carried_state.carried(request, inputs, store),
+            start_root=syncer.root_from_hex(request["start_root"]),
+        )
+    if tamper is not None:
+        result = tamper(inputs, result)
+    tag = round_tag(request["job"], request["round"])
+    update = syncer.put_update(store, result.update, inputs.manifest, programs.graph, tag=tag)
+    kept = carried_state.keep(store, result.private, tag=tag)
+    return _report(request, inputs, result, update, kept, time.perf_counter() - began).to_dict()
+
+
+def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
+    """Fetch what one commitment promises, long before it is combined. Raises Withheld: that can be demanded only for a while."""
+    manifest = syncer.fetch_manifest(store, request["manifest"])
+    graph = syncer.fetch_programs(store, manifest, request.get("device")).graph
+    start, timeout_s = syncer.root_from_hex(request["start_root"]), request["timeout_s"]
+    try:
+        entries = syncer.committed(store, request, request, start, timeout_s)
+    except NOT_HAD as error:
+        raise Withheld(f"bundle {request['bundle']}: {error}", dict.fromkeys(request["slots"])) from error
+    missing, why, tag = dict[int, Place | None](), "", round_tag(request["job"], request["round"])
+    for slot, entry in entries.items():
+        try:
+            syncer.get_update(store, entry, manifest, graph, timeout_s=timeout_s, tag=tag)
+        except NOT_HAD as error:
+            missing[slot], why = absent_update(store, entry.update), str(error)
+    if missing:
+        raise Withheld(f"updates of slots {sorted(missing)}: {why}", missing)
+    return {"job": request["job"], "slots": sorted(entries), "bundle": request["bundle"]}
+
+
+def run_aggregation(request: Mapping[str, Any], store: Store, *, must_last: bool = True) -> dict[str, Any]:
+    """Combine a round's committed updates; store the next checkpoint and its pointer. Answers `root` and `pointer`.
+
+    must_last: the checkpoint is on the disk when this returns, since others will ask for it."""
+    began = time.perf_counter()
+    inputs = syncer.fetch_inputs(store, request)
+    entries, updates = _received(request, store, inputs)
+    checkpoint = aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates)
+    mask = sum(1 << slot for slot in entries)
+    root = root_of(checkpoint)
+    tag = round_tag(request["job"], request["round"] + 1)  # a checkpoint belongs to the round that starts from it
+    cid = syncer.put_state(store, checkpoint, tag=tag) if must_last else put_soon(store, checkpoint, root, tag=tag)
+    pointer = syncer.Pointer(request["job"], request["round"], cid, root, mask)
+    return {
+        "job": request["job"],
+        "round": request["round"],
+        "mask": hex(mask),
+        "root": root.hex(),
+        "state": cid,
+        "pointer": store.add(pointer.to_bytes(), tag=tag),
+        "updates": {str(slot): entry.update for slot, entry in sorted(entries.items())},
+        "seconds": time.perf_counter() - began,
+    }
+
+
+def run_advance(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
+    """As `run_aggregation`, by who need not: `root` is None where something is not here or not as committed."""
+    try:
+        return run_aggregation(request, store, must_last=False)
+    except (Withheld, *NOT_HAD) as error:
+        log.warning("round %d's checkpoint is not made here and will be downloaded: %s", request["round"] + 1, error)
+        return {"job": request["job"], "round": request["round"], "root": None, "message": str(error)}
+
+
+def run_aggregation_check(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
+    """Combine again what an aggregator did, and compare the root that it posted. Answers `agrees`, and what opens a game; where
+    it agrees, what a probe of the updates says."""
+    began = time.perf_counter()
+    inputs = syncer.fetch_inputs(store, request)
+    updates = _received(request, store, inputs)[1]
+    root = root_of(aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates))
+    posted = syncer.root_from_hex(request["root"])
+    answer: dict[str, Any] = {name: request[name] for name in ("job", "round", "operator")}
+    answer |= {"agrees": root == posted, "segments": 0}
+    if root == posted:
+        answer |= _probed(request, store, inputs, updates)
+    else:
+        message = f"the checkpoint's root is {root.hex()}, posted was {posted.hex()}"
+        answer |= {"field": "root", "message": message, "dispute": aggregation_dispute(inputs)}
+    return {**answer, "seconds": time.perf_counter() - began}
+
+
+def _probed(
+    request: Mapping[str, Any], store: Store, inputs: syncer.Inputs, updates: Mapping[int, State]
+) -> dict[str, Any]:
+    """`odd`: [round, slot] of each update that by itself makes the loss worse; `probe`: the losses that say so. Nothing where the
+    probe cannot be taken: no verdict waits for files that a submitter may withhold."""
+    manifest, programs, round_ = inputs.manifest, inputs.programs, request["round"]
+    try:
+        heldout = syncer.fetch_heldout(store, manifest, programs.graph)
+        with memory_errors_told(programs.profile, programs.device):
+            before, after = probe_losses(manifest, programs, inputs.checkpoint, heldout, round_, updates)
+    except (*NOT_HAD, NodeOutOfMemory) as error:
+        log.warning("round %d's updates are not probed: %s", round_, error)
+        return {}
+    losses = {str(slot): finite(loss) for slot, loss in sorted(after.items())}
+    odd = [[round_, slot] for slot in harmful(before, after)]
+    return {"odd": odd, "probe": {"before": finite(before), "after": losses}}
+
+
+def _received(
+    request: Mapping[str, Any], store: Store, inputs: syncer.Inputs
+) -> tuple[dict[int, SlotResult], dict[int, State]]:
+    """The results that a checkpoint is made of, and their updates, by slot."""
+    entries: dict[int, SlotResult] = {}
+    for commit in request["bundles"]:
+        entries |= syncer.committed(store, request, commit, syncer.root_from_hex(commit["start_root"]))
+    tag = round_tag(request["job"], request["round"])
+    received = syncer.get_updates(store, entries, inputs.manifest, inputs.programs.graph, tag=tag)
+    return entries, {slot: each.state for slot, each in received.items()}
+
+
+def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
+    """Re-execute one committed slot-round. Answers `agrees`, `segments`, and where the first difference is; and
+    `odd`, [round, slot] of each update that the checkpoint it starts from has an odd score of."""
+    began = time.perf_counter()
+    answer = {name: request[name] for name in ("job", "round", "slot", "operator")}
+    start = syncer.root_from_hex(request["start_root"])
+    try:
+        entry, result = _result(request, store, start)
+    except (BadInputs, KeyError) as error:
+        # Content that hashes to the committed CID, and is not the bundle the root promises: the commitment itself is wrong.
+        return {**answer, "agrees": False, "segments": 0, "field": "bundle", "message": str(error)}
+    inputs = syncer.fetch_inputs(store, request)
+    programs = inputs.programs
+    rounds = carried_state.rounds_before(request, inputs.manifest.carry)
+    update, told = None, ""
+    try:
+        tag = round_tag(request["job"], request["round"])
+        update = syncer.get_update(store, entry, inputs.manifest, programs.graph, tag=tag).state
+    except NOT_HAD as error:
+        # The roots are judged without it: whoever withheld it would else never be found out.
+        told = str(error) if isinstance(error, BadInputs) else ""
+    with memory_errors_told(programs.profile, programs.device):
+        last = carried_state.left(request, rounds, inputs, store) if rounds else None
+        outcome = verify_slot(
+            inputs.manifest,
+            programs,
+            inputs.checkpoint,
+            inputs.examples,
+            request["round"],
+            entry,
+            update=update,
+            carried=last.private if last is not None else None,
+            start_root=start,
+        )
+    if isinstance(outcome, Mismatch):
+        answer |= {"message": str(outcome), "dispute": dispute_of(inputs, entry.slot, result, outcome.field)}
+        if last is not None and not carried_state.was_committed(request, rounds, last, store):
+            answer |= {"message": f"{outcome}, after a claim that is false, or cannot be had", "dispute": None}
+    states = [root.hex() for root in outcome.states]
+    odd = [score.slot for score in scores_of(inputs.checkpoint) if score.odd]
+    answer["odd"] = [[syncer.fetch_pointer(store, request["checkpoint"]).round, slot] for slot in odd]
+    answer |= {**outcome.to_dict(), "states": states, "seconds": time.perf_counter() - began}
+    if told and answer["agrees"]:
+        answer |= {"agrees": False, "field": "update", "message": told}
+    return answer
+
+
+def _result(request: Mapping[str, Any], store: Store, start: bytes) -> tuple[SlotResult, Result]:
+    """A slot's result, and the same with its path to the claim's root: from the bundle, else as an answer on chain showed it."""
+    slot = request["slot"]
+    try:
+        entries = syncer.committed(store, request, request, start)
+        return entries[slot], result_in(list(entries.values()), entries[slot])
+    except (*NOT_HAD, KeyError):
+        if request.get("shown") is None:
+            raise
+    result = Result(*raw(request["shown"]))
+    return SlotResult(
+        slot, "", start, *(result.segment_root, result.end_root, result.update_root), (0.0, 0.0), 0.0
+    ), result
+
+
+def run_keeping(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
+    """Fetch and pin a checkpoint nobody trains on any more: the last one of a job."""
+    manifest = syncer.fetch_manifest(store, request["manifest"])
+    kept = syncer.checkpoint_cids(store, manifest, request["checkpoint"])
+    for cid in kept:
+        store.pin(cid, timeout_s=syncer.TIMEOUT_S)
+    return {"job": request["job"], "pinned": list(kept)}
+
+
+def _report(
+    request: Mapping[str, Any],
+    inputs: syncer.Inputs,
+    result: ShardResult,
+    update: str,
+    private: str | None,
+    wall_s: float,
+) -> ShardReport:
+    losses = [finite(loss) for loss in result.losses]
+    return ShardReport(
+        job=request["job"],
+        round=result.round,
+        slot=result.slot,
+        update=update,
+        start_root=result.start_root.hex(),
+        segment_root=result.segment_root.hex(),
+        end_root=result.end_root.hex(),
+        update_root=result.update_root.hex(),
+        segments=[[step, root.hex()] for step, root in result.segments],
+        loss=[losses[0], losses[-1]],
+        losses=losses,
+        skipped=result.skipped,
+        tokens=inputs.manifest.inner_steps * tokens_of(inputs.programs.graph, inputs.manifest.batch_size),
+        seconds=result.seconds,
+        wall_s=wall_s,
+        device=str(inputs.programs.device),
+        private=private,
+    )

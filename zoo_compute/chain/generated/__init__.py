@@ -1,0 +1,1 @@
+"""Written by programs: the compiled contracts and their typed bindings."""

@@ -1,0 +1,114 @@
+"""EIP-2612: letting a contract pull an exact amount by a signature, where token and key can, instead of by a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from eth_abi.abi import decode
+from eth_abi.exceptions import DecodingError
+from eth_account.messages import encode_typed_data
+from web3 import Web3
+from web3.exceptions import ContractLogicError
+
+from zoo_compute.chain.simulate import request_of
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.generated.bindings import ZenToken
+    from zoo_compute.chain.sender import Sender
+
+HOLDS_S = 3_600  # from its signing: a transaction that is not mined by then is sent again another way
+VERSION = "0x54fd4d50"  # version()
+_FIELDS = (
+    ("owner", "address"),
+    ("spender", "address"),
+    ("value", "uint256"),
+    ("nonce", "uint256"),
+    ("deadline", "uint256"),
+)
+TYPES = {"Permit": [{"name": name, "type": kind} for name, kind in _FIELDS]}
+# What a token that has no such function, or answers nonsense, comes to.
+_ABSENT = (ContractLogicError, DecodingError, OverflowError, UnicodeDecodeError)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is signed beside owner, spender and amount. With the same terms the same key makes the same signature."""
+
+    nonce: int
+    deadline: int
+
+    def to_dict(self) -> dict[str, int]:
+        return asdict(self)
+
+
+def can_sign(sender: Sender) -> bool:
+    """Whether the account signs more than transactions; a hosted signer does not."""
+    return hasattr(sender.account, "sign_typed_data")
+
+
+def terms_now(sender: Sender, address: str) -> Terms | None:
+    """The terms of the next permit of the sender's for this token; None where it has none that we can sign."""
+    token = sender.chain.token(address)
+    if not can_sign(sender) or domain_of(sender, token) is None:
+        return None
+    nonce = _or_none(lambda: token.nonces(sender.address))
+    return None if nonce is None else Terms(nonce, sender.chain.now() + HOLDS_S)
+
+
+def signed(
+    sender: Sender, address: str, spender: str, value: int, terms: Terms
+) -> tuple[int, int, bytes, bytes] | None:
+    """(deadline, v, r, s) of a permit, as contracts take it; None where token or account cannot."""
+    domain = domain_of(sender, sender.chain.token(address)) if can_sign(sender) else None
+    if domain is None:
+        return None
+    message = {"owner": sender.address, "spender": spender, "value": value, **terms.to_dict()}
+    account: Any = sender.account
+    made = account.sign_typed_data(domain, TYPES, message)
+    return terms.deadline, made.v, made.r.to_bytes(32, "big"), made.s.to_bytes(32, "big")
+
+
+def is_open(sender: Sender, address: str, spender: str, value: int, permit: tuple[int, int, bytes, bytes]) -> bool:
+    """Whether the token would take the permit after the newest block. What is under way and not mined does not count."""
+    call = sender.chain.token(address).permit(sender.address, spender, value, *permit)
+    request: Any = request_of(call, sender.address).params
+    try:
+        sender.chain.w3.eth.call(request, "latest")
+    except ContractLogicError:
+        return False
+    return True
+
+
+def domain_of(sender: Sender, token: ZenToken) -> dict[str, Any] | None:
+    """What the token's signatures are bound to. None unless it hashes to what the token itself says: an unusual domain is not
+    guessed at.
+    """
+    separator = _or_none(token.DOMAIN_SEPARATOR)
+    if separator is None:
+        return None
+    told = _or_none(token.eip712Domain)
+    name, version = (told[1], told[2]) if told else (_or_none(token.name), _version(token))
+    domain = {
+        "name": name,
+        "version": version,
+        "chainId": sender.chain.network.chain_id,
+        "verifyingContract": Web3.to_checksum_address(token.address),
+    }
+    empty = {"owner": token.address, "spender": token.address, "value": 0, "nonce": 0, "deadline": 0}
+    if name is None or encode_typed_data(domain, TYPES, empty).header != bytes(separator):
+        return None
+    return domain
+
+
+def _version(token: ZenToken) -> str:
+    raw = _or_none(lambda: token.w3.eth.call({"to": token.address, "data": VERSION}))  # type: ignore[typeddict-item]
+    return str(_or_none(lambda: decode(["string"], bytes(raw or b""))[0]) or "1")
+
+
+def _or_none(ask: Callable[[], Any]) -> Any:
+    try:
+        return ask()
+    except _ABSENT:
+        return None

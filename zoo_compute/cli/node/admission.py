@@ -1,0 +1,49 @@
+"""`zoo node admit`: showing the machine that was registered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from zoo_compute.amounts import format_seconds
+from zoo_compute.cli.context import Command, Settings, pass_settings
+from zoo_compute.cli.node.options import folder_of, home_option
+
+
+@click.command(cls=Command)
+@click.option(
+    "--program", type=click.Path(exists=True, dir_okay=False, path_type=Path, resolve_path=True),
+    help="The workload's program; that of this installation by default.",
+)  # fmt: skip
+@click.option("--device", help="cpu, cuda, cuda:N or mps; the best there is by default.")
+@home_option
+@pass_settings
+def admit(settings: Settings, program: Path | None, device: str | None, home: Path | None) -> None:
+    """Run a trial, or settle the one that stood its window: then the operator's class counts for rewards.
+
+    Signs with the hot key in --home. Nothing else may use the device meanwhile: the chain's clock runs.
+    """
+    from zoo_compute.chain.sender import Sender
+    from zoo_compute.operators import admission
+    from zoo_compute.operators.account import Operators, hot_account
+
+    chain, folder = settings.chain(), folder_of(home)
+    operator = Operators(chain).required_in(folder)
+    sender = Sender(chain, hot_account(folder), folder=folder)
+    options = [*(["--program", str(program)] if program else []), *(["--device", device] if device else [])]
+    found = admission.step(chain, sender, operator, options)
+    if found.wait_s:
+        told = f"answered in {found.seconds} s; run this again in {format_seconds(found.wait_s)} to settle it"
+    else:
+        told = f"admitted with {found.score:,} FLOPs a second"
+    settings.emit(
+        {
+            "operator": operator, "admitted": found.admitted, "score": found.score, "seconds": found.seconds,
+            "settles_in_s": found.wait_s,
+        },
+        f"operator {operator}: {told}",
+    )  # fmt: skip
+
+
+COMMANDS = (admit,)

@@ -1,0 +1,119 @@
+"""`zoo node`: an operator's standing. Running it (`init`, `start`, `worker`) comes with the `keeper` extra."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from zoo_compute.amounts import Token, format_amount, format_seconds
+from zoo_compute.cli.context import Group, Settings, pass_settings
+from zoo_compute.cli.node.options import folder_of, home_option, number_of, operator_option, operators_of, token_option
+from zoo_compute.cli.output import StatusLine, table
+from zoo_compute.gpus import TIERS, hours_told
+from zoo_compute.spec.bits import slots_in
+from zoo_compute.spec.params import GPU_CLASSES
+
+if TYPE_CHECKING:
+    from zoo_compute.operators.balances import Standing
+
+
+@click.group("node", cls=Group)
+def node() -> None:
+    """Provide compute: register, stake, earn, withdraw."""
+
+
+@node.command()
+@click.argument("url")
+@operator_option
+@home_option
+@pass_settings
+def announce(settings: Settings, url: str, operator: int | None, home: Path | None) -> None:
+    """Tell the network where this operator's store serves blocks."""
+    operators = operators_of(settings)
+    number = number_of(settings, operators, operator, home)
+    receipt = operators.announce(number, url)
+    settings.emit(
+        {"operator": number, "endpoint": url, "transaction": receipt.transaction_hash},
+        f"operator {number} serves at {url}",
+    )
+
+
+@node.command()
+@token_option
+@operator_option
+@home_option
+@pass_settings
+def show(settings: Settings, token: str | None, operator: int | None, home: Path | None) -> None:
+    """An operator as the chain sees it; needs no passphrase."""
+    money, operators = settings.token(token), operators_of(settings, signing=False)
+    standing = operators.standing(number_of(settings, operators, operator, home), token)
+    data = {**standing.to_dict(), "symbol": money.symbol, "decimals": money.decimals}
+    settings.emit(data, table(_about(standing, money)))
+
+
+@node.command()
+@click.option("--now", "at_once", is_flag=True, help="Request the exit at once, whatever is locked.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until nothing is locked.")
+@click.option("--undo", is_flag=True, help="Take work again. (A requested exit stays.)")
+@operator_option
+@home_option
+@pass_settings
+def drain(settings: Settings, at_once: bool, wait: bool, undo: bool, operator: int | None, home: Path | None) -> None:
+    """Stop taking work; when nothing is locked any more, request the exit. Ctrl-C keeps the node draining."""
+    operators = operators_of(settings)
+    number = number_of(settings, operators, operator, home)
+    if undo:
+        operators.stop_draining(folder_of(home))
+        settings.emit({"operator": number, "draining": False}, f"operator {number} takes work again")
+        return
+    marker = operators.start_draining(folder_of(home))
+    if marker:
+        settings.say(f"the keeper in {folder_of(home)} takes no new work from now on ({marker.name} is set)")
+    status = StatusLine()
+    while (view := operators.standing(number).view).locks and wait and not at_once:
+        status.show(f"operator {number} is locked in {view.locks} lot{'s' * (view.locks > 1)}")
+        time.sleep(2)
+    status.end()
+    requested = view.exit_at == 0 and (at_once or not view.locks)
+    if requested:
+        operators.request_exit(number)
+        view = operators.standing(number).view
+    told = (
+        f"exit requested; `zoo node unstake` takes the stake back in {format_seconds(max(0, view.exit_at - view.now))}"
+    )
+    settings.emit(
+        {"operator": number, "draining": True, "locks": view.locks, "exit_at": view.exit_at},
+        told if view.exit_at else f"draining; still locked in {view.locks} lots, run this again to request the exit",
+    )
+
+
+def _promise(tier: int, hours: list[int]) -> str:
+    names = {number: name for name, number in TIERS.items()}
+    return hours_told(hours) + (f", tier {names[tier]}" if tier else "") if hours else "none"
+
+
+def _about(standing: Standing, money: Token) -> list[tuple[str, str]]:
+    view = standing.view
+    gpu_class = GPU_CLASSES[view.gpu_class]
+    exits = f"requested; stake free {'now' if view.now >= view.exit_at else 'in ' + format_seconds(view.exit_at - view.now)}"
+    return [
+        ("operator", str(view.operator)),
+        ("class", f"{gpu_class.name}, {view.vram_gb} GB, multiplier {view.multiplier_percent / 100:.1f}x"),
+        ("admitted", "yes" if view.admitted else f"no; once it is: {gpu_class.multiplier_percent / 100:.1f}x"),
+        ("owner", view.owner),
+        ("hot key", f"{view.hot}, {format_amount(view.hot_coin, '')} coin for gas"),
+        ("stake", format_amount(view.stake)),
+        ("may bid", "yes" if view.eligible else "no"),
+        (
+            "collateral",
+            f"{money.format(standing.collateral)}, {money.format(standing.locked)} locked in {view.locks} lots",
+        ),
+        ("owed", money.format(standing.owed)),
+        ("reputation", f"{view.reputation} (discount {view.discount_bps / 100:.2f} %)"),
+        ("store", view.endpoint or "not announced"),
+        ("promise", _promise(view.tier, list(slots_in(view.hours)))),
+        ("exit", exits if view.exit_at else "not requested"),
+    ]

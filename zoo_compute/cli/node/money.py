@@ -1,0 +1,154 @@
+"""`zoo node`: an operator's money."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from zoo_compute.amounts import ZEN, format_amount, format_seconds, parse_amount
+from zoo_compute.cli.context import Command, Settings, pass_settings
+from zoo_compute.cli.node.options import home_option, number_of, operator_option, operators_of, token_option
+from zoo_compute.cli.output import table
+from zoo_compute.errors import UserError
+
+
+@click.command(cls=Command)
+@click.argument("amount", metavar="ZEN")
+@operator_option
+@home_option
+@pass_settings
+def stake(settings: Settings, amount: str, operator: int | None, home: Path | None) -> None:
+    """Add stake."""
+    operators = operators_of(settings)
+    number, units = number_of(settings, operators, operator, home), parse_amount(amount, what="the stake")
+    receipt = operators.add_stake(number, units)
+    standing = operators.standing(number)
+    settings.emit(
+        {"operator": number, "stake": str(standing.view.stake), "transaction": receipt.transaction_hash},
+        f"operator {number} has {format_amount(standing.view.stake)} at stake",
+    )
+
+
+@click.command(cls=Command)
+@operator_option
+@home_option
+@pass_settings
+def unstake(settings: Settings, operator: int | None, home: Path | None) -> None:
+    """Leave: the first call requests the exit, a later one, after the delay, takes the stake back."""
+    operators = operators_of(settings)
+    number = number_of(settings, operators, operator, home)
+    view = operators.standing(number).view
+    if view.stake == 0:
+        raise UserError(f"operator {number} has nothing at stake")
+    if view.exit_at == 0:
+        operators.request_exit(number)
+        view = operators.standing(number).view
+        settings.emit(
+            {"operator": number, "exit_at": view.exit_at, "withdrawn": None},
+            f"exit requested; run this again in {format_seconds(max(0, view.exit_at - view.now))} to take {format_amount(view.stake)} back",
+        )
+        return
+    if view.now < view.exit_at:
+        raise UserError(
+            f"the exit delay runs for another {format_seconds(view.exit_at - view.now)}",
+            hint="run this again when it is over",
+        )
+    operators.withdraw_stake(number)
+    settings.emit(
+        {"operator": number, "exit_at": 0, "withdrawn": str(view.stake)},
+        f"{format_amount(view.stake)} came back to {view.owner}",
+    )
+
+
+@click.command(cls=Command)
+@click.argument("amount", metavar="AMOUNT")
+@token_option
+@operator_option
+@home_option
+@pass_settings
+def deposit(settings: Settings, amount: str, token: str | None, operator: int | None, home: Path | None) -> None:
+    """Add collateral: what stands behind the slots an operator bids for."""
+    money, operators = settings.token(token), operators_of(settings)
+    number, units = number_of(settings, operators, operator, home), money.parse(amount, what="the deposit")
+    operators.deposit(number, money.address, units)
+    standing = operators.standing(number, token)
+    settings.emit(
+        {
+            "operator": number,
+            "collateral": str(standing.collateral),
+            "locked": str(standing.locked),
+            "token": money.to_dict(),
+        },
+        f"operator {number} has {money.format(standing.collateral)} of collateral, {money.format(standing.locked)} of it locked",
+    )
+
+
+@click.command(cls=Command)
+@token_option
+@operator_option
+@home_option
+@pass_settings
+def earnings(settings: Settings, token: str | None, operator: int | None, home: Path | None) -> None:
+    """What was earned: paid, ready to withdraw, still in its challenge window, and what was slashed and why."""
+    money, operators = settings.token(token), operators_of(settings, signing=False)
+    number = number_of(settings, operators, operator, home)
+    standing, found = operators.standing(number, token), operators.earnings(number, token)
+    claims = [(c.job, c.round, c.what, c.state, money.format(c.amount)) for c in found.claims]
+    settings.emit(
+        {"operator": number, **found.to_dict(), "owed": str(standing.owed), "token": money.to_dict()},
+        [
+            *table(
+                [
+                    ("paid so far", money.format(found.paid)),
+                    ("ready to withdraw", f"{money.format(standing.owed)} (`zoo node withdraw`)"),
+                    ("in challenge windows", money.format(found.pending)),
+                    ("network rewards", f"{format_amount(found.rewards)} claimed"),
+                    ("slashed", money.format(found.slashed)),
+                ]
+            ),
+            *(["", *table(claims, header=("job", "round", "work", "state", "amount"))] if claims else []),
+            *(
+                [
+                    "",
+                    *table(
+                        [(p.why, money.format(p.amount)) for p in found.penalties],
+                        header=("slashed because it", "amount"),
+                    ),
+                ]
+                if found.penalties
+                else []
+            ),
+        ],
+    )
+
+
+@click.command(cls=Command)
+@click.option("--collateral", metavar="AMOUNT|all", help="Take free collateral back, too.")
+@token_option
+@operator_option
+@home_option
+@pass_settings
+def withdraw(
+    settings: Settings, collateral: str | None, token: str | None, operator: int | None, home: Path | None
+) -> None:
+    """Send what is owed to the owner: payments, network rewards and, with --collateral, free collateral."""
+    money, operators = settings.token(token), operators_of(settings)
+    number = number_of(settings, operators, operator, home)
+    standing = operators.standing(number, token)
+    units = 0
+    if collateral is not None:
+        units = standing.free if collateral == "all" else money.parse(collateral, what="--collateral")
+    took = operators.withdraw(number, money.address, units, say=settings.say)
+    settings.emit(
+        {"operator": number, **{key: str(value) for key, value in took.items()}, "token": money.to_dict()},
+        [
+            f"{(ZEN if key == 'rewards' else money).format(value)} of {key} went to {standing.view.owner}"
+            for key, value in took.items()
+            if value
+        ]
+        or ["nothing is owed and no collateral was asked for"],
+    )
+
+
+COMMANDS = (stake, unstake, deposit, earnings, withdraw)

@@ -1,0 +1,50 @@
+"""Which operator a `zoo node` command is about: shared options, and how they are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from zoo_compute import paths as places
+from zoo_compute.cli.context import NUMBER, Settings
+from zoo_compute.errors import UserError
+
+if TYPE_CHECKING:
+    from zoo_compute.operators.account import Operators
+
+home_option = click.option(
+    "--home", type=click.Path(file_okay=False, path_type=Path), help="The operator's folder; ~/.zoo/node by default."
+)
+operator_option = click.option(
+    "--operator", type=NUMBER, help="Its number; by default that of --home, or of --account."
+)
+token_option = click.option("--token", metavar="ADDRESS", help="Payment token; ZEN by default.")
+
+
+def folder_of(home: Path | None) -> Path:
+    return home or places.home() / "node"
+
+
+def operators_of(settings: Settings, *, signing: bool = True) -> Operators:
+    from zoo_compute.operators.account import Operators
+
+    return Operators(settings.chain(), settings.sender() if signing else None)
+
+
+def number_of(settings: Settings, operators: Operators, operator: int | None, home: Path | None) -> int:
+    """Which operator is meant. Raises UserError."""
+    from zoo_compute.chain import keystore
+
+    if operator is not None:
+        return operators.check(operator)
+    known = operators.in_folder(folder_of(home))
+    if known is not None:
+        return operators.check(known)
+    found = operators.of_owner(keystore.address_of(settings.keystore()))
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise UserError("this account has no operator", hint="register one: zoo node register")
+    raise UserError(f"this account owns several operators: {', '.join(map(str, found))}", hint="choose with --operator")

@@ -1,0 +1,167 @@
+"""What `zoo node register` asks: what the options leave open, from the machine, from a person, or by default."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import click
+
+from zoo_compute import gpus
+from zoo_compute import paths as places
+from zoo_compute.amounts import format_amount
+from zoo_compute.cli.context import Settings, read_passphrase
+from zoo_compute.errors import ConfigError, UserError
+from zoo_compute.operators.machine import Card, cards, classified, standing_in
+from zoo_compute.spec.params import GpuClass
+
+FIRST_ACCOUNT = "default"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What is registered, and the device of its workers where there are several cards."""
+
+    gpu: GpuClass
+    vram_gb: int
+    device: str = ""
+
+
+class Choices:
+    """Options as given; what was not given is asked for in a terminal, else its default is taken."""
+
+    def __init__(self, given: Mapping[str, str], settings: Settings, *, yes: bool) -> None:
+        self.given = given
+        self.yes = yes
+        self.asks = sys.stdin.isatty() and not yes and not settings.as_json
+
+    def text(self, option: str, question: str, default: str, check: Callable[[str], object] = str) -> str:
+        """The option, the answer, or the default. What `check` refuses is asked again, or raised where it was an option."""
+        if option in self.given:
+            check(self.given[option])
+            return self.given[option]
+        while self.asks:
+            answer = str(click.prompt(question, default=default, show_default=bool(default), err=True)).strip()
+            try:
+                check(answer)
+                return answer
+            except UserError as error:
+                click.echo(f"{error}" + (f" ({error.hint})" if error.hint else ""), err=True)
+        return default
+
+    def agrees(self, question: str, *, default: bool = True) -> bool:
+        return bool(click.confirm(question, default=default, err=True)) if self.asks else default
+
+
+# -- before anything: network file and account
+
+
+def check_ready(settings: Settings, choices: Choices) -> None:
+    """A network file, and an account, which a terminal offers to make. Raises ConfigError with the commands to run first."""
+    wanting: dict[str, ConfigError] = {}
+    try:
+        settings.network()
+    except ConfigError as error:
+        wanting[
+            "put the network's file at ~/.zoo/network.json (`zoo devnet` in another terminal starts one to try)"
+        ] = error
+    try:
+        if wanting or not settings.hosted():
+            settings.keystore()
+    except ConfigError as error:
+        if (
+            not wanting
+            and not places.accounts()
+            and choices.agrees("You have no account yet. Create one now?", default=choices.asks)
+        ):
+            _create_account(settings)
+            return
+        wanting["`zoo account create`" if not places.accounts() else error.hint] = error
+    if wanting:
+        hint = f"first {', then '.join(wanting)}; then run this again"
+        raise ConfigError("; ".join(map(str, wanting.values())), hint=hint)
+
+
+def _create_account(settings: Settings) -> None:
+    from zoo_compute.chain import keystore
+
+    path = places.new_keystore(FIRST_ACCOUNT)
+    address = keystore.create(path, read_passphrase(f"the new account {FIRST_ACCOUNT}", confirm=True))
+    settings.say(f"{address}: key file {path}; keep a copy of it and of the passphrase, nobody can restore either")
+
+
+# -- the machine
+
+
+def named(choices: Choices) -> Machine | None:
+    """The card that the options name; None where they leave it to detection. Raises UserError."""
+    given = choices.given
+    if "gpu_type" in given and "gpu_class" in given:
+        raise click.UsageError("give --gpu-type NAME, or --gpu-class CLASS for a card that is not listed, not both")
+    if not given.keys() & {"gpu_type", "gpu_class"}:
+        if "memory" in given:
+            gpus.parse_memory(given["memory"])
+        return None
+    found: GpuClass = gpus.class_of(given["gpu_type"]) if "gpu_type" in given else gpus.class_named(given["gpu_class"])
+    if "memory" not in given:
+        memory = _memory_of(found)
+        gpus.check_memory(found, memory)
+        return Machine(found, memory)
+    return Machine(*gpus.claimed(given.get("gpu_type"), given.get("gpu_class"), given["memory"]))
+
+
+def _memory_of(named: GpuClass) -> int:
+    """Of the one card here that can be meant. Raises UserError."""
+    memories = {card.memory_gb for card in cards()}
+    if len(memories) != 1:
+        raise UserError(f"cannot tell how much memory your {named.name} card has", hint="give --memory, such as 24GB")
+    return memories.pop()
+
+
+def detected(settings: Settings, choices: Choices) -> Machine:
+    """The card of this machine, confirmed in a terminal. Raises UserError where no class takes it."""
+    here = cards()
+    fitting = [(card, classes) for card in here if (classes := classified(card)) is not None]
+    if not fitting:
+        return _without_gpu(settings, choices, here)
+    card, (found, vram_gb) = fitting[_which(choices, [card for card, _ in fitting])]
+    settings.say(f"card: {card}")
+    if len(fitting) > 1:
+        settings.say(f"this node takes {card.device}; a folder serves one card (docs/operating.md, Several cards)")
+    if not card.has_kernels:
+        maker = {"amd": "AMD", "apple": "Apple"}[card.maker]
+        settings.say(f"this release has no kernels for {maker} GPUs: programs run on this machine's CPU, much slower")
+    if settings.network().preset != "devnet" and not choices.asks and not choices.yes:
+        raise UserError(
+            f"nobody to ask whether to stake {format_amount(settings.network().params.min_stake)} for {card}",
+            hint="confirm with --yes, or name the card: --gpu-type NAME --memory SIZE (and --deposit ZEN)",
+        )
+    name = choices.text(
+        "gpu_class", "class (consumer, professional, datacenter, apple)", found.name.partition(" ")[0], gpus.class_named
+    )
+    memory = choices.text("memory", "memory of the card in GB", str(vram_gb), gpus.parse_memory)
+    chosen, size = gpus.class_named(name), gpus.parse_memory(memory)
+    gpus.check_memory(chosen, size)
+    return Machine(chosen, size, card.device if len(here) > 1 else "")
+
+
+def _which(choices: Choices, here: list[Card]) -> int:
+    if len(here) == 1 or not choices.asks:
+        return 0
+    for number, card in enumerate(here):
+        click.echo(f"  {number}: {card}", err=True)
+    return int(click.prompt("which card", default=0, type=click.IntRange(0, len(here) - 1), err=True))
+
+
+def _without_gpu(settings: Settings, choices: Choices, here: list[Card]) -> Machine:
+    told = f"no class takes {', '.join(map(str, here))}" if here else "this machine has no GPU that a driver lists"
+    if settings.network().preset != "devnet":
+        raise UserError(
+            f"{told}; on this network an operator needs one with 8 GB or more",
+            hint="without one you can train (`zoo train`), check others' work (`zoo verify JOB`), or try a node on a devnet "
+            "(`zoo devnet`); a card that is not detected is named: --gpu-type NAME --memory SIZE",
+        )
+    settings.say(f"{told}: the CPU serves, on a devnet only")
+    found, size = standing_in()
+    return Machine(found, gpus.parse_memory(choices.given.get("memory", str(size))))

@@ -1,0 +1,103 @@
+"""`zoo node consent`, `register-for` and `declare`: registering with a sponsor, and promising to be there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from zoo_compute.amounts import format_amount, format_seconds, parse_amount
+from zoo_compute.cli.context import Command, Settings, pass_settings
+from zoo_compute.cli.node.options import folder_of, home_option, number_of, operator_option, operators_of
+from zoo_compute.errors import UserError
+from zoo_compute.gpus import TIERS, hours_of, hours_told
+from zoo_compute.spec.params import GPU_CLASSES
+
+DAY_S = 86_400
+
+
+@click.command(cls=Command)
+@click.option("--gpu-type", metavar="NAME", help="Such as rtx4090, a100, m2; decides the class.")
+@click.option(
+    "--gpu-class", metavar="CLASS", help="For a card that is not listed: consumer, professional, datacenter, apple."
+)
+@click.option("--memory", required=True, metavar="SIZE", help="Of the GPU, such as 24GB.")
+@click.option("--stake", metavar="ZEN", help="What the sponsor pays; the network's least stake by default.")
+@click.option("--endpoint", default="", metavar="URL", help="Where this operator's store serves blocks.")
+@click.option("--days", default=7, show_default=True, type=click.IntRange(1, 365), help="How long the consent holds.")
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("consent.json"), show_default=True,
+    help="File for the sponsor; holds no keys.",
+)  # fmt: skip
+@home_option
+@pass_settings
+def consent(
+    settings: Settings, gpu_type: str | None, gpu_class: str | None, memory: str, stake: str | None, endpoint: str,
+    days: int, out: Path, home: Path | None,
+) -> None:  # fmt: skip
+    """Agree to be registered by a sponsor, who pays stake and gas. --account is the cold key, which will own the stake."""
+    from zoo_compute import gpus
+
+    found, vram_gb = gpus.claimed(gpu_type, gpu_class, memory)
+    amount = settings.network().params.min_stake if stake is None else parse_amount(stake, what="--stake")
+    made = operators_of(settings).consent(folder_of(home), found, vram_gb, amount, endpoint, days * DAY_S)
+    made.save(out)
+    settings.emit(
+        {**vars(made), "file": str(out)},
+        [
+            f"{out}: {made.owner} agrees to be registered as class {found.name}, {vram_gb} GB, with {format_amount(amount)} at stake",
+            f"it holds for {format_seconds(days * DAY_S)}; the sponsor sends it with `zoo node register-for {out}`",
+            "then run `zoo node register` with the same options here: it finds the registration and writes operator.json",
+        ],
+    )
+
+
+@click.command("register-for", cls=Command)
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--hot-coin", metavar="AMOUNT", default="0", show_default=True, help="Coin for gas to top its hot key up to."
+)
+@pass_settings
+def register_for(settings: Settings, file: Path, hot_coin: str) -> None:
+    """Register an operator that agreed to it in FILE. --account is the sponsor's; the stake becomes the operator's."""
+    from zoo_compute.operators.consent import Consent
+
+    agreed = Consent.load(file)
+    coin = 0 if hot_coin == "0" else parse_amount(hot_coin, what="--hot-coin")
+    done = operators_of(settings).register_for(agreed, hot_coin=coin, say=settings.say)
+    settings.emit(
+        {"operator": done.operator, "owner": done.owner, "hot": done.hot, "stake": str(done.stake)},
+        f"operator {done.operator} is registered: owner {done.owner}, class {GPU_CLASSES[agreed.gpu_class].name}, "
+        f"{format_amount(done.stake)} at stake",
+    )
+
+
+@click.command(cls=Command)
+@click.option(
+    "--tier", type=click.Choice(list(TIERS)), default="none", show_default=True, help="A machine and its SLA."
+)
+@click.option("--hours", default="", metavar="LIST", help="Periods of an epoch, 24 in all, such as 0-23 or 8-17,22.")
+@operator_option
+@home_option
+@pass_settings
+def declare(settings: Settings, tier: str, hours: str, operator: int | None, home: Path | None) -> None:
+    """Promise to be there in these hours from the next epoch on; without options: promise nothing any more.
+
+    The keeper of --home then sends a heartbeat in each of them. Who misses more than its tier allows loses 1 % of its stake.
+    """
+    operators = operators_of(settings)
+    number, known = number_of(settings, operators, operator, home), operators.in_folder(folder_of(home))
+    if known not in (None, number):
+        raise UserError(
+            f"{folder_of(home)} is operator {known}'s, not {number}'s: its keeper would send the heartbeats",
+            hint=f"give --home of operator {number}",
+        )
+    periods = hours_of(hours)
+    receipt = operators.declare(folder_of(home), number, TIERS[tier], periods)
+    settings.emit(
+        {"operator": number, "tier": tier, "hours": periods, "transaction": receipt.transaction_hash},
+        f"operator {number} promises {hours_told(periods)}" + ("" if tier == "none" else f" at tier {tier}"),
+    )
+
+
+COMMANDS = (consent, register_for, declare)

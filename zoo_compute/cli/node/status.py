@@ -1,0 +1,56 @@
+"""`zoo node status`: the keeper's last look at the chain, and what needs the operator."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zoo_compute.cli.context import Command, Settings, pass_settings
+from zoo_compute.cli.node.options import folder_of, home_option
+from zoo_compute.paths import STATUS
+
+if TYPE_CHECKING:
+    from zoo_compute.operators.needs import Need
+
+
+@click.command(cls=Command)
+@home_option
+@pass_settings
+def status(settings: Settings, home: Path | None) -> None:
+    """What the keeper saw at its last look at the chain, and what needs you, each with the command that mends it."""
+    from zoo_compute.operators.condition import condition
+
+    folder = folder_of(home)
+    found = condition(folder, settings.network_file)
+    if found.setup.running:
+        found.try_endpoint()
+    seen, lines = _last_look(folder)
+    if found.reach is not None:
+        lines.append(f"endpoint: {found.reach}")
+    settings.emit(
+        seen | {"needs": [need.to_dict() for need in found.needs]}, [*lines, *(str(need) for need in found.needs)]
+    )
+
+
+def _last_look(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    path = folder / STATUS
+    if not path.exists():
+        return {"block": None, "jobs": {}, "trouble": []}, ["the keeper has not looked at the chain yet"]
+    seen = json.loads(path.read_text())
+    lines = [f"block {seen['block']}, {time.time() - path.stat().st_mtime:.0f} s ago"]
+    lines += [f"job {job}: {state}" for job, state in seen["jobs"].items()]
+    lines += [f"job {job}: cannot bid: {why}" for job, why in seen.get("not_bidding", {}).items()]
+    return seen, lines + [f"needs you: {trouble}" for trouble in seen["trouble"]]
+
+
+def say_needs(needs: list[Need]) -> None:
+    """Each once, on stderr."""
+    for need in needs:
+        click.echo(str(need), err=True)
+
+
+COMMANDS = (status,)

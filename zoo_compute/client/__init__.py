@@ -1,0 +1,1 @@
+"""The SDK: submit jobs, follow them, fetch what they trained."""

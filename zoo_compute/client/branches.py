@@ -1,0 +1,174 @@
+"""Branches of a partition, read from their chains and stores: merged, and a merged job's beginning computed again."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repops import encoding, files
+from repops.commitments import Array, state_root
+from repops.graph import BadProgram, Graph
+from zoo_compute.client.results import TIMEOUT_S, checkpoint, manifest_of, tensors_of
+from zoo_compute.errors import UserError
+from zoo_compute.formats.lineage import Branch, Parents
+from zoo_compute.formats.manifest import Manifest, ProgramFile
+from zoo_compute.jobs.files import initial_checkpoint, unlike
+from zoo_compute.store import ContentTampered, Store
+from zoo_compute.training.merge import Merge, examples_of, merged
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.network import Network
+    from zoo_compute.chain.views import JobView
+
+
+@dataclass(frozen=True)
+class Grown:
+    """A branch with its tensors, every byte held against the chain's roots.
+
+    base, end: the module's tensors. roots: of all checkpoints of its job.
+    """
+
+    branch: Branch
+    program: ProgramFile
+    step: Graph
+    base: dict[str, Array]
+    end: dict[str, Array]
+    roots: frozenset[str]
+
+    @property
+    def base_root(self) -> str:
+        return state_root(self.base).hex()
+
+    def __str__(self) -> str:
+        return f"job {self.branch.job} of chain {self.branch.chain}"
+
+
+@dataclass(frozen=True)
+class ParentsChecked:
+    """start: the root that the job must begin with, None where a branch cannot be read. differences: empty when all agrees."""
+
+    start: str | None
+    differences: tuple[str, ...]
+
+    @property
+    def agrees(self) -> bool:
+        return not self.differences
+
+
+def grown(network: Network, view: JobView, store: Store, since: int = 0, round_: int | None = None) -> Grown:
+    """Read a job's rounds from checkpoint `since` to `round_`, by default the newest final one, as a branch.
+
+    Raises UserError for what is no branch, ContentTampered; the store's errors pass.
+    """
+    end, final = view.final_rounds if round_ is None else round_, view.final_rounds
+    if not since < end <= final:
+        wanted = (
+            f"no final checkpoint after {since}" if round_ is None else f"no rounds from {since} to {end}, all final"
+        )
+        raise UserError(
+            f"job {view.job} has {wanted}: {view.done} are made, {final} are final",
+            hint="a checkpoint is final once every claim under it is past its window: `zoo job watch JOB --settled`",
+        )
+    manifest = manifest_of(view, store)
+    examples = examples_of(view, manifest, since, end)
+    if examples == 0:
+        raise UserError(f"job {view.job}: nothing that it trained on since checkpoint {since} counts")
+    step = _step(store, manifest)
+    first, last = (_tensors(view, store, number, manifest, step) for number in (since, end))
+    tasks, root = network.contracts["tasks"], view.checkpoint_roots[end].hex()
+    branch = Branch(network.chain_id, tasks, view.job, since, end, root, examples)
+    roots = frozenset(root.hex() for root in view.checkpoint_roots.values())
+    return Grown(branch, manifest.program, step, first, last, roots)
+
+
+def merge(branches: Sequence[Grown], path: str | Path | None = None) -> tuple[Merge, dict[str, Array]]:
+    """The merged start of these branches, and the module's tensors there; written to `path` as safetensors.
+
+    Raises UserError for branches that have not one program and one base.
+    """
+    ordered = sorted(branches, key=lambda each: each.branch.order)
+    if len(ordered) < 2:
+        raise UserError("a merge takes two or more branches")
+    for one, other in itertools.combinations(ordered, 2):
+        if one.branch.place == other.branch.place and {one.branch.root, other.branch.root} & one.roots & other.roots:
+            raise UserError(f"{one} is two of the branches: what it trained on would count twice")
+    first = ordered[0]
+    for other in ordered[1:]:
+        if other.program.root != first.program.root:
+            raise UserError(f"{other} runs another program than {first}: their tensors have no common meaning")
+        if other.base_root != first.base_root:
+            raise UserError(
+                f"checkpoint {other.branch.since} of {other} does not hold what checkpoint {first.branch.since} of {first} does: "
+                "they are no branches of one training",
+                hint="JOB:ROUND names the checkpoint at which a job left the others; without it, its initial state",
+            )
+    tensors = merged(
+        first.base, [each.end for each in ordered], [each.branch.examples for each in ordered], first.step.exchanged
+    )
+    parents = Parents(first.base_root, tuple(each.branch for each in ordered))
+    if path is not None:
+        files.save_state(path, tensors)
+    return Merge(state_root(tensors).hex(), parents), tensors
+
+
+def check(manifest: Manifest, begun: bytes, find: Callable[[Branch], Grown]) -> ParentsChecked:
+    """Whether a job begins where its parents say, computed from the branches themselves.
+
+    begun: the chain's root of its initial state. find: reads a branch's rounds where it lives; its UserError is a difference, the store's errors pass.
+    """
+    if manifest.parents is None:
+        raise UserError("the job has no parents: its manifest names none")
+    told, found, differences = manifest.parents, list[Grown](), list[str]()
+    if begun != manifest.state_root:
+        differences.append(f"the chain has the job begin at {begun.hex()}, its manifest at {manifest.state.root}")
+    for branch in told.branches:
+        try:
+            found.append(find(branch))
+        except UserError as error:
+            differences.append(f"job {branch.job} of chain {branch.chain}: {error}")
+            continue
+        differences += _differences(told, branch, found[-1], manifest)
+    if len(found) < len(told.branches) or len({(each.program.root, each.base_root) for each in found}) > 1:
+        return ParentsChecked(None, tuple(differences))
+    try:
+        made, tensors = merge(found)
+    except UserError as error:
+        return ParentsChecked(None, (*differences, str(error)))
+    start = state_root(initial_checkpoint(found[0].step, tensors, manifest.joining)).hex()
+    if start != manifest.state.root:
+        differences.append(f"the job begins at {manifest.state.root}; its branches merge to {start}")
+    assert made.parents == told or differences, "what differs was told"
+    return ParentsChecked(start, tuple(differences))
+
+
+def _differences(told: Parents, branch: Branch, found: Grown, manifest: Manifest) -> list[str]:
+    """What of a branch is not as the manifest says."""
+    pairs = (
+        ("checkpoint root", branch.root, found.branch.root),
+        ("examples", branch.examples, found.branch.examples),
+        ("base", told.base, found.base_root),
+        ("program", manifest.program.root, found.program.root),
+    )
+    return [f"{found}: {what} is {has}, the manifest says {says}" for what, says, has in pairs if says != has]
+
+
+def _step(store: Store, manifest: Manifest) -> Graph:
+    cid = manifest.program.cid
+    try:
+        step = encoding.decode(store.read(cid, max_bytes=encoding.MAX_BYTES, timeout_s=TIMEOUT_S))
+    except BadProgram as error:
+        raise ContentTampered(f"the program {cid} is none: {error}") from error
+    if encoding.root(step) != manifest.program_root:
+        raise ContentTampered(f"the program {cid} has another root than the manifest says")
+    return step
+
+
+def _tensors(view: JobView, store: Store, round_: int, manifest: Manifest, step: Graph) -> dict[str, Array]:
+    state = checkpoint(view, store, round_)
+    told = unlike(state, step, manifest.joining)
+    if told:
+        raise ContentTampered(f"checkpoint {round_} of job {view.job} is none of its program: {told}")
+    return tensors_of(state)

@@ -1,0 +1,52 @@
+"""What datasets earned their contributors, and claiming it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zoo_compute.chain.batch import Read, read_all
+from zoo_compute.chain.events import scan
+from zoo_compute.spec.params import CLAIM_EPOCHS, Flow
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.sender import Sender
+
+
+@dataclass(frozen=True)
+class DataShare:
+    """What a job recorded for a contributor in an epoch, and was not claimed. amount: paid; None before the claim."""
+
+    job: int
+    epoch: int
+    state: str  # "due" | "claimed" | "waiting" (its epoch is not over) | "expired"
+    amount: int | None = None
+
+
+def shares(chain: Chain, contributor: str) -> list[DataShare]:
+    """What is not claimed yet, oldest first."""
+    head = chain.head()
+    events = scan(chain, chain.network.first_block, head.number, names=("DataRecorded",))
+    found = sorted({(int(e.args["epoch"]), int(e.args["job"])) for e in events if e.args["contributor"] == contributor})
+    who = int(contributor, 16)
+    weights = read_all(
+        chain, head.number, [Read("rewards", "works", (Flow.DATA, who, job, epoch)) for epoch, job in found]
+    )
+    now = head.timestamp // chain.params.epoch_s
+    return [
+        DataShare(job, epoch, "waiting" if epoch >= now else "expired" if now > epoch + CLAIM_EPOCHS else "due")
+        for (epoch, job), weight in zip(found, weights, strict=True)
+        if weight
+    ]
+
+
+def claim(sender: Sender, contributor: str) -> list[DataShare]:
+    """Claim what is due; it goes to the contributor, whoever sends this. Run again, claims only what is left."""
+    done = []
+    for share in shares(sender.chain, contributor):
+        if share.state == "due":
+            receipt = sender.send(sender.chain.rewards.claim_data(contributor, share.job, share.epoch))
+            share = DataShare(share.job, share.epoch, "claimed", int(receipt.event("DataClaimed").args["amount"]))
+        done.append(share)
+    return done

@@ -1,0 +1,321 @@
+"""A dispute game as a person can follow it: its transactions read from the chain and played again by the specification."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from eth_abi.abi import decode
+from hexbytes import HexBytes
+
+from repops.encoding import read_descriptor
+from repops.graph import F32, Node
+from repops.parts import part_count, parts
+from repops.recipes import canonical
+from zoo_compute.disputes import evidence
+from zoo_compute.disputes.revealed import CHALLENGER, COMMITTER
+from zoo_compute.errors import UserError
+from zoo_compute.spec import referee
+from zoo_compute.spec.games import (
+    Frame,
+    Game,
+    Kind,
+    NodeOpening,
+    Outcome,
+    PartsOpening,
+    Phase,
+    Program,
+    Result,
+    States,
+    Steps,
+    Trace,
+    Work,
+)
+from zoo_compute.spec.params import WORDS_A_LEAF
+from zoo_compute.spec.state import Claim, Config, Message, Operator, World
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.games import GameView
+
+# The records that the arguments of the referee's functions are.
+RECORDS: dict[str, type] = {
+    "frame": Frame,
+    "states": States,
+    "steps": Steps,
+    "trace": Trace,
+    "program": Program,
+    "claim": Claim,
+    "work": Work,
+    "result": Result,
+}
+OPENINGS: dict[str, type] = {"open_node": NodeOpening, "open_parts": PartsOpening}
+KINDS = {Kind.TRAINING: "training", Kind.UPDATE: "the update", Kind.AGGREGATION: "the aggregation"}
+ENDS = {Outcome.CONVICTED: "convicted", Outcome.DISMISSED: "dismissed", Outcome.SETTLED: "settled"}
+NAMES = {
+    evidence.End.KIND: "the last state is not the one that the result ends with",
+    evidence.Begin.KIND: "the slot-round does not begin with the checkpoint",
+    evidence.Output.KIND: "the state after the step is not what its nodes made",
+    evidence.Input.KIND: "an input is not the state's tensor",
+    evidence.Constant.KIND: "a constant is another than the program's",
+    evidence.Data.KIND: "a word of the batch is not the data's",
+    evidence.Update.KIND: "a word is not the update's",
+    evidence.Part.KIND: "a number is not what comes out",
+}
+ENDINGS = ("convict", "time_out", "concede", "settle")
+GAME = 1
+ANYBODY = "anybody"  # who ends a game that is no party to it
+
+
+@dataclass(frozen=True)
+class Told:
+    """One transaction of a game. by: committer, challenger or anybody; text: what it says, for people."""
+
+    function: str
+    by: str
+    sender: str
+    tx: str
+    block: int
+    gas: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the evidence showed, as far as words go: at which element, what was committed and what is right (bit patterns)."""
+
+    kind: int
+    name: str
+    step: int
+    node: int
+    operator: str | None = None
+    shape: tuple[int, ...] = ()
+    element: int | None = None
+    part: int | None = None
+    inputs: tuple[int, ...] = ()
+    committed: int | None = None
+    right: int | None = None
+    is_float: bool = False
+
+    @property
+    def text(self) -> str:
+        where = f"step {self.step}" if self.kind not in (evidence.End.KIND, evidence.Begin.KIND) else "the states"
+        if self.operator is None:
+            return f"{where}: {self.name}"
+        at = f"{where}, node {self.node} ({self.operator} of {list(self.shape)}), element {self.element}"
+        if self.part is not None:
+            at += f", part {self.part}"
+        if self.committed is None or self.right is None:
+            return f"{at}: {self.name}"
+        said, right = (shown(each, self.is_float) for each in (self.committed, self.right))
+        return f"{at}: the committer says {said}, the contract computes {right}"
+
+
+def shown(word: int, is_float: bool) -> str:
+    """A bit pattern as a person reads it."""
+    value = struct.unpack("<f" if is_float else "<i", word.to_bytes(4, "little"))[0]
+    return f"{value:.9g} (0x{word:08x})" if is_float else f"{value} (0x{word:08x})"
+
+
+class Transcript:
+    """All transactions of one game, in order. Raises UserError where one cannot be read."""
+
+    def __init__(self, chain: Chain, game: GameView) -> None:
+        self.game = game
+        self.moves: list[Told] = []
+        self.verdict: Verdict | None = None
+        self._world = World(config=Config(part_count=_part_count))
+        self._node: Node | None = None
+        for tx in dict.fromkeys(event.tx for event in game.events):
+            self._add(chain, tx)
+
+    def _add(self, chain: Chain, tx: str) -> None:
+        found, receipt = chain.w3.eth.get_transaction(HexBytes(tx)), chain.w3.eth.get_transaction_receipt(HexBytes(tx))
+        contract = chain.contracts["referee"]
+        if found.get("to") != contract.address:
+            raise UserError(
+                f"transaction {tx} of game {self.game.number} reached the referee through another contract",
+                hint="its calls can be read in a tracing explorer",
+            )
+        function, values = contract.decode_function_input(found["input"])
+        name = function.fn_name
+        args = {key: _record(_type_of(name, key), value) for key, value in values.items() if key != "game"}
+        was_challengers = self._at.is_challengers_turn if self.moves else True
+        text = self._play(name, args)
+        by = CHALLENGER if was_challengers else COMMITTER
+        if name in ENDINGS:  # whoever's turn it is
+            by = CHALLENGER if found["from"] == self.game.challenger else ANYBODY
+        self.moves.append(Told(name, by, found["from"], tx, found["blockNumber"], receipt["gasUsed"], text))
+
+    @property
+    def _at(self) -> Game:
+        return self._world.games[GAME]
+
+    def _play(self, name: str, args: Mapping[str, Any]) -> str:
+        """What a transaction says; the game stands then where it led."""
+        if name == "challenge":
+            kind = Kind(args["kind"])
+            begun = referee.begun(args["job"], args["claim"], kind, args["slot"], args["work"], args["result"])
+            # Clocks are the contract's to judge; here nobody is late.
+            self._world.games[GAME] = replace(begun, challenger=CHALLENGER)
+            self._world.operators[args["claim"].operator] = Operator(owner=COMMITTER, hot=COMMITTER)
+            return self._opened(args["claim"], kind, args["slot"])
+        if name in ENDINGS:
+            return self._ended(name, args)
+        sender = CHALLENGER if self._at.is_challengers_turn else COMMITTER
+        getattr(referee, name)(self._world, Message(sender, 0), GAME, *args.values())
+        if name == "open_node":
+            self._node = read_descriptor(args["opening"].descriptor)
+        return self._told(name, args)
+
+    def _opened(self, claim: Claim, kind: Kind, slot: int) -> str:
+        work = "" if kind == Kind.AGGREGATION else f" of slot {slot}"
+        return f"disputes {KINDS[kind]}{work} in turn {claim.turn}, claimed by operator {claim.operator}"
+
+    def _told(self, name: str, args: Mapping[str, Any]) -> str:
+        game, frame = self._at, self._at.frame
+        match name:
+            case "reveal":
+                return f"shows {len(args['children'])} hashes below {_place(game)}"
+            case "pick":
+                return f"{_place(game)}: that is not what I computed"
+            case "open_segment":
+                return f"the {game.count - 1} steps of the segment from step {frame.first_step}"
+            case "open_step":
+                return f"step {frame.step}: the {game.count} nodes of its program"
+            case "open_trace":
+                return f"the {game.count} nodes of its program"
+            case "open_begin":
+                return "the state at step 0"
+            case "dispute_state":
+                return "the nodes are right, but the state after them is not what they make"
+            case "open_node":
+                assert self._node is not None
+                return f"node {frame.node} is {_named(self._node)}: {game.count} elements"
+            case "open_leaf":
+                return f"shows {_place(game)}"
+            case "ask_parts":
+                return f"element {frame.element} comes about in {frame.parts} parts: which are they?"
+            case _:
+                return f"the results of {frame.parts} parts of element {frame.element}"
+
+    def _ended(self, name: str, args: Mapping[str, Any]) -> str:
+        if name == "time_out":
+            silent = "the challenger" if self._at.is_challengers_turn else "the committer"
+            return f"{silent} was silent for too long"
+        if name == "concede":
+            return "gives up"
+        if name == "settle":
+            return "the claim was convicted in another game"
+        self.verdict = verdict_of(self._at, self._node, args["kind"], args["data"])
+        return self.verdict.text
+
+
+def verdict_of(game: Game, node: Node | None, kind: int, data: bytes) -> Verdict:
+    """What the evidence of a conviction shows."""
+    frame, found = game.frame, _decoded(kind, data)
+    told = Verdict(kind, NAMES[kind], frame.step, frame.node)
+    if node is None:
+        return told
+    told = replace(told, operator=node.op, shape=node.shape, is_float=node.dtype == F32)
+    if kind in (evidence.Data.KIND, evidence.Update.KIND):
+        at = found["element"]
+        return replace(told, element=at, committed=_word(found["leaf"], at % WORDS_A_LEAF))
+    if kind != evidence.Part.KIND:
+        return told
+    number, in_parts = found["number"], game.phase == Phase.PARTS
+    element, part = (frame.element, number) if in_parts else (number, None)
+    committed, words = _words_of_part(found)
+    right = _computed(node, element, part or 0, words)
+    return replace(told, element=element, part=part, inputs=words, committed=committed, right=right)
+
+
+def _decoded(kind: int, data: bytes) -> dict[str, Any]:
+    """The fields of evidence, of `evidence.encode`'s bytes; records inside are tuples."""
+    record = next(each for each in evidence.Evidence.__args__ if kind == each.KIND)
+    return dict(zip([each.name for each in fields(record)], decode([record.ABI], data)[0], strict=True))
+
+
+def _words_of_part(shown: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
+    """Of a decoded `Part`: the word that was committed, and those that the part takes."""
+    leaves = [b"".join(pieces) for _, pieces in shown["leaves"]]
+    packed = [shown["places"][at // 16] >> 16 * (15 - at % 16) & 0xFFFF for at in range(shown["word_count"])]
+    return _word(leaves[0], shown["number"] % WORDS_A_LEAF), tuple(_word(leaves[at >> 7], at & 127) for at in packed)
+
+
+def _computed(node: Node, element: int, number: int, words: Sequence[int]) -> int:
+    """The word of one part from those it takes, as the contract computes it."""
+    # Only `take` asks for a word to know what it reads, and it is the first one it takes.
+    made = next(islice(parts(node, element, lambda operand, index: words[0]), number, None))
+    word = made.recipe.run(*words)
+    return canonical(word) if node.dtype == F32 and number == part_count(node) - 1 else word
+
+
+def _word(leaf: bytes, at: int) -> int:
+    return int.from_bytes(leaf[4 * at : 4 * at + 4], "little")
+
+
+def _named(node: Node) -> str:
+    return f"{node.op} of {list(node.shape)}"
+
+
+def _place(game: Game) -> str:
+    """What lies under the disputed hash."""
+    frame, first = game.frame, game.index << game.height
+    last = min(first + (1 << game.height), max(game.leaves, first + 1)) - 1
+    if game.is_beyond or first >= game.leaves:
+        return "what is beyond the last leaf"
+    if game.phase in (Phase.SEGMENTS, Phase.STEPS):
+        steps = [
+            frame.first_step + each if game.phase == Phase.STEPS else min(each * frame.segment_steps, frame.inner_steps)
+            for each in (first, last)
+        ]
+        return _range("the state after step", "the states after steps", *steps)
+    if game.phase == Phase.STATE:
+        return _range("tensor", "tensors", first, last) + " of the state"
+    if game.phase == Phase.NODES:
+        return _range("node", "nodes", first, last)
+    words = (first * WORDS_A_LEAF, min((last + 1) * WORDS_A_LEAF, game.count) - 1)
+    if game.phase == Phase.ELEMENTS:
+        return _range("element", "elements", *words) + f" of node {frame.node}"
+    return _range("part", "parts", *words) + f" of element {frame.element}"
+
+
+def _range(one: str, many: str, first: int, last: int) -> str:
+    return f"{one} {first}" if first == last else f"{many} {first} to {last}"
+
+
+def _type_of(function: str, argument: str) -> type | None:
+    return OPENINGS[function] if argument == "opening" else RECORDS.get(argument)
+
+
+def _record(record: type | None, value: Any) -> Any:
+    """An argument as web3 decoded it, as the specification has it."""
+    if record is None or not is_dataclass(record):
+        return _plain(value)
+    given = value if isinstance(value, Mapping) else dict(zip([f.name for f in fields(record)], value, strict=True))
+    return record(**{name: _record(Program if name == "program" else None, each) for name, each in given.items()})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return bytes(value)
+    return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _part_count(descriptor: bytes, element: int) -> int:
+    return part_count(read_descriptor(descriptor))
+
+
+def lines_of(transcript: Transcript) -> Iterator[str]:
+    """For people."""
+    for told in transcript.moves:
+        yield f"{told.by:>10}  {told.function:<13}  {told.text}"
+    game = transcript.game
+    if game.outcome is None:
+        yield f"game {game.number} is open"
+    else:
+        yield f"game {game.number} is over: {ENDS[game.outcome]}"

@@ -1,0 +1,252 @@
+"""A posted job: follow it, fetch what it trained, cancel it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from repops import encoding
+from repops.graph import BadProgram
+from repops.profile import profile
+from zoo_compute.chain.event_log import History
+from zoo_compute.chain.ledger import Account, job_account
+from zoo_compute.chain.sender import Receipt
+from zoo_compute.chain.snapshot import read_job
+from zoo_compute.chain.tokens import token_at
+from zoo_compute.chain.views import JobState, JobView
+from zoo_compute.client.progress import LossReader, Progress, progress_of
+from zoo_compute.errors import Retryable, UserError
+from zoo_compute.formats.manifest import Manifest
+from zoo_compute.jobs.shortfall import Offer, missing, offers
+from zoo_compute.store import StoreError, confirmations, raw_cid
+from zoo_compute.training.memory import needed_bytes
+
+if TYPE_CHECKING:
+    from zoo_compute.client.branches import Grown, ParentsChecked
+    from zoo_compute.client.client import Client
+    from zoo_compute.client.results import Result
+    from zoo_compute.formats.lineage import Branch
+
+DEFAULT_POLL_S = 2.0
+LOOK_TIMEOUT_S = 10.0  # for a small file that a look needs
+OFFERS_KEPT_S = 30  # of the chain's time
+
+
+@dataclass(frozen=True)
+class Redundancy:
+    """wanted: the manifest's `redundancy`; confirmed: distinct operators' stores that say they pin the newest checkpoint."""
+
+    wanted: int
+    confirmed: int
+
+
+class Job:
+    """A posted job. Holds nothing that another process could not find again by `client.job(id)`."""
+
+    def __init__(self, client: Client, number: int) -> None:
+        self.id = number
+        self._client = client
+        self._losses = LossReader(client.store)
+        self._history = History(client.chain, job=number)
+        self._offers: tuple[int, Sequence[Offer]] = (0, ())  # the chain's time, and what operators offered then
+        self._memory: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Job({self.id})"
+
+    def view(self) -> JobView:
+        """Everything on chain, pinned to one block."""
+        return read_job(self._client.chain, self.id)
+
+    def account(self) -> Account:
+        """The job's money: what was accepted, what was refused or slashed, why, how much."""
+        return self._account(self.view())
+
+    def progress(self) -> Progress:
+        """State, round, loss, spend, nodes: one look."""
+        view = self.view()
+        self._client.use_peers()
+        account = self._account(view)
+        spent = account.paid + account.fee
+        losses, token = self._losses.losses(view), token_at(self._client.chain, view.token)
+        return progress_of(
+            view, spent=spent, due=account.committed, losses=losses, token=token, missing=self._missing(view)
+        )
+
+    def _missing(self, view: JobView) -> list[str]:
+        """What keeps an open job from being awarded. Operators are read seldom, the job's program once."""
+        if view.state != JobState.OPEN:
+            return []
+        at, found = self._offers
+        if view.now >= at + OFFERS_KEPT_S:
+            self._offers = view.now, (found := offers(self._client.chain, view.token, view.block))
+        if self._memory is None:
+            self._memory = self._step_bytes(view)
+        return missing(view, found, self._memory or None)
+
+    def _step_bytes(self, view: JobView) -> int:
+        """Memory of one step; 0 where the job's files cannot be had here."""
+        try:
+            program = self._manifest(view).program
+            data = self._client.store.read(program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=LOOK_TIMEOUT_S)
+            step = profile(encoding.decode(data))
+        except (StoreError, UserError, BadProgram):
+            return 0
+        return needed_bytes(step)
+
+    def holders(self) -> list[int]:
+        """Operators whose stores hold the job's program, data and weights: with some, the submitter may stop serving them."""
+        manifest = self._manifest(self.view())
+        urls = self._client.endpoints()
+        held = confirmed([manifest.program.cid, manifest.data.cid, manifest.state.cid], urls.values())
+        return [operator for operator, url in urls.items() if url in held]
+
+    def redundancy(self) -> Redundancy | None:
+        """Who keeps the newest checkpoint, against what the job asks for; None when its manifest or pointer cannot be had."""
+        from zoo_compute.client.results import pointer_of
+
+        view = self.view()
+        self._client.use_peers()
+        try:
+            manifest = self._manifest(view)
+            cids = [manifest.state.cid]
+            if view.done:
+                cids = [
+                    raw_cid(view.checkpoint_cids[view.done]),
+                    pointer_of(view, self._client.store, view.done, timeout_s=LOOK_TIMEOUT_S).state,
+                ]
+        except (StoreError, UserError):
+            return None
+        return Redundancy(manifest.redundancy, len(confirmed(cids, self._client.endpoints().values())))
+
+    def _manifest(self, view: JobView) -> Manifest:
+        from zoo_compute.client.results import manifest_of
+
+        return manifest_of(view, self._client.store, timeout_s=LOOK_TIMEOUT_S)
+
+    def looks(self, poll_s: float = DEFAULT_POLL_S, *, until_settled: bool = False) -> Iterator[Progress]:
+        """One look after another, until the job is over (or every claim is paid). An RPC that does not answer is waited for."""
+        while True:
+            now = self._look()
+            yield now
+            if now.settled or (now.over and not until_settled):
+                return
+            time.sleep(poll_s)
+
+    def watch(self, poll_s: float = DEFAULT_POLL_S, *, until_settled: bool = False) -> Iterator[Progress]:
+        """The looks that differ from the one before in more than the clock."""
+        last: Progress | None = None
+        for now in self.looks(poll_s, until_settled=until_settled):
+            if last is None or now.told != last.told:
+                yield now
+            last = now
+
+    def join(self, timeout_s: float | None = None, poll_s: float = DEFAULT_POLL_S) -> Progress:
+        """Block until the job is over. Raises TimeoutError; the job goes on."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not (now := self._look()).over:
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"job {self.id} is still {now.state} after {timeout_s:g} s")
+            time.sleep(poll_s)
+        return now
+
+    async def wait(self, poll_s: float = DEFAULT_POLL_S) -> Progress:
+        """As `join`, for `await`. Cancelling it leaves the job running."""
+        while True:
+            try:  # one look a thread, so that a cancelled wait leaves none behind that waits for an RPC
+                now = await asyncio.to_thread(self.progress)
+            except Retryable as error:
+                self._client.say(f"{error}; waiting for it")
+            else:
+                if now.over:
+                    return now
+            await asyncio.sleep(poll_s)
+
+    def result(self, path: str | Path, *, whole: bool = False) -> Result:
+        """Fetch the newest checkpoint, verify it against the chain, and write its parameters as safetensors to `path`.
+
+        whole: with the outer optimiser's state. Raises UserError before the first checkpoint, ContentMissing, ContentTampered.
+        """
+        from zoo_compute.client.results import fetch
+
+        self._client.use_peers()
+        return fetch(self.view(), self._client.store, Path(path), whole=whole)
+
+    def branch(self, since: int = 0, round_: int | None = None) -> Grown:
+        """The rounds from checkpoint `since` to the newest final one, or `round_`, as a branch to be merged with others.
+
+        Raises UserError, ContentMissing, ContentTampered.
+        """
+        from zoo_compute.client.branches import grown
+
+        self._client.use_peers()
+        return grown(self._client.description, self.view(), self._client.store, since, round_)
+
+    def check_parents(self, *elsewhere: Client) -> ParentsChecked:
+        """Compute again where this job begins, from the branches that its manifest names.
+
+        elsewhere: clients of the other networks on which there are branches. Raises UserError for a job without parents;
+        the store's errors pass.
+        """
+        from zoo_compute.client.branches import check
+
+        clients = (self._client, *elsewhere)
+        self._client.use_peers()
+        view = self.view()
+        begun = view.checkpoint_roots[0]
+        return check(self._manifest(view), begun, lambda b: _home_of(b, clients).branch(b.since, b.round))
+
+    def cancel(self) -> Receipt:
+        """Cancel before the award and take the escrow back. Raises Refusal when it is too late."""
+        client, view = self._client, self.view()
+        receipt = client.sender.send(client.chain.tasks.cancel(self.id)) if view.state != JobState.CANCELLED else None
+        owed = client.chain.tasks.owed(view.token, view.submitter)
+        if owed:
+            paid = client.sender.send(client.chain.tasks.withdraw(view.token, view.submitter))
+            return receipt or paid
+        if receipt is None:
+            raise UserError(f"job {self.id} is cancelled already, and its escrow was taken back")
+        return receipt
+
+    def _account(self, view: JobView) -> Account:
+        head = self._client.chain.head(view.block)
+        return job_account(self._client.chain, view, self._history.upto(head))
+
+    def _look(self) -> Progress:
+        told = False
+        while True:
+            try:
+                return self.progress()
+            except Retryable as error:
+                if not told:
+                    self._client.say(f"{error}; waiting for it")
+                told = True
+                time.sleep(DEFAULT_POLL_S)
+
+
+def _home_of(branch: Branch, clients: Sequence[Client]) -> Job:
+    """The branch's job on the network of its chain; of two development chains with equal addresses, where it has the root."""
+    there = [
+        c for c in clients if (c.description.chain_id, c.description.contracts["tasks"]) == (branch.chain, branch.tasks)
+    ]
+    if not there:
+        raise UserError(
+            f"no network given has chain {branch.chain} with the TaskRegistry {branch.tasks}",
+            hint="name the branch's network file: `zoo job parents JOB --branch-network FILE`",
+        )
+    jobs = [client.job(branch.job) for client in there if client.chain.tasks.job_count() >= branch.job]
+    if not jobs:
+        raise UserError("there is no such job")
+    return next(
+        (job for job in jobs if job.view().checkpoint_roots.get(branch.round, b"").hex() == branch.root), jobs[0]
+    )
+
+
+def confirmed(cids: Iterable[str], urls: Iterable[str]) -> set[str]:
+    """The gateways that confirm every one of these files; a store once, however many operators announce it."""
+    asked = list(urls)
+    return set.intersection(*(set(confirmations(cid, asked)) for cid in cids))

@@ -1,0 +1,123 @@
+"""What a job trained: its checkpoints, proved against the roots on chain before a byte of them is used."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from repops import commitments, files
+from repops.commitments import Array
+from zoo_compute.chain.views import JobView
+from zoo_compute.errors import UserError
+from zoo_compute.formats.bundles import MAX_POINTER_BYTES, BadRecord, Pointer
+from zoo_compute.formats.manifest import MAX_MANIFEST_BYTES, Manifest
+from zoo_compute.store import ContentTampered, Store, raw_cid
+from zoo_compute.training.outer_optimizers import OUTER
+
+TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """A verified checkpoint. final: every claim it stands on is past its challenge window."""
+
+    path: Path
+    job: int
+    round: int  # rounds done
+    rounds: int
+    root: str
+    cid: str  # of the whole checkpoint file
+    pointer: str
+    final: bool
+    parameters: int
+
+
+def fetch(view: JobView, store: Store, path: Path, *, whole: bool = False) -> Result:
+    """Download and verify the newest checkpoint of a job; write its parameters (or all of it) to `path`, atomically."""
+    done = view.done
+    if done == 0:
+        raise UserError(
+            f"job {view.job} has no checkpoint yet: it is {view.state.name.lower()}",
+            hint="it was cancelled before the first round ended"
+            if view.over
+            else f"follow it with `zoo job watch {view.job}`",
+        )
+    state_cid = state_cid_of(view, store, done)
+    path = path.expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".zoo-", dir=path.parent) as folder:
+        whole_file = Path(folder) / "checkpoint.safetensors"
+        parameters = tensors_of(_checkpoint(view, store, done, state_cid, whole_file))
+        if whole:
+            whole_file.replace(path)
+        else:
+            files.save_state(path, parameters)
+    return Result(
+        path=path,
+        job=view.job,
+        round=done,
+        rounds=view.terms.rounds,
+        root="0x" + view.checkpoint_roots[done].hex(),
+        cid=state_cid,
+        pointer=raw_cid(view.checkpoint_cids[done]),
+        final=view.final_rounds == done,
+        parameters=sum(array.size for array in parameters.values()),
+    )
+
+
+def tensors_of(checkpoint: Mapping[str, Array]) -> dict[str, Array]:
+    """The module's tensors of a checkpoint: all but what the aggregation keeps."""
+    return {name: array for name, array in checkpoint.items() if not name.startswith(OUTER)}
+
+
+def checkpoint(view: JobView, store: Store, round_: int) -> dict[str, Array]:
+    """The checkpoint that `round_` starts from, 0 the initial state. Raises ContentTampered; the store's errors pass."""
+    cid = state_cid_of(view, store, round_)
+    with tempfile.TemporaryDirectory(prefix="zoo-") as folder:
+        return _checkpoint(view, store, round_, cid, Path(folder) / "checkpoint.safetensors")
+
+
+def manifest_of(view: JobView, store: Store, *, timeout_s: float = TIMEOUT_S) -> Manifest:
+    """A job's manifest. Raises JobError; the store's errors pass."""
+    cid = raw_cid(view.terms.manifest)
+    return Manifest.from_bytes(store.read(cid, max_bytes=MAX_MANIFEST_BYTES, timeout_s=timeout_s))
+
+
+def state_cid_of(view: JobView, store: Store, round_: int) -> str:
+    """The CID of the file of the checkpoint that `round_` starts from."""
+    if round_ == 0:
+        return manifest_of(view, store).state.cid
+    return pointer_of(view, store, round_, timeout_s=TIMEOUT_S).state
+
+
+def _checkpoint(view: JobView, store: Store, round_: int, cid: str, path: Path) -> dict[str, Array]:
+    store.get(cid, path, timeout_s=TIMEOUT_S)
+    try:
+        state = files.load_state(path)
+    except files.FileRefused as error:
+        raise ContentTampered(f"the checkpoint of job {view.job} ({cid}) is no state file: {error}") from error
+    found, root = commitments.state_root(state), view.checkpoint_roots[round_]
+    if found != root:
+        raise ContentTampered(
+            f"the checkpoint of job {view.job} ({cid}) has root {found.hex()}, the chain says {root.hex()}: "
+            "who published it published other weights than it committed to"
+        )
+    return state
+
+
+def pointer_of(view: JobView, store: Store, round_: int, *, timeout_s: float) -> Pointer:
+    """The pointer to the checkpoint that `round_` starts from, checked against the chain. Raises ContentTampered; the store's errors pass."""
+    done, cid = round_, raw_cid(view.checkpoint_cids[round_])
+    try:
+        pointer = Pointer.from_bytes(store.read(cid, max_bytes=MAX_POINTER_BYTES, timeout_s=timeout_s))
+    except BadRecord as error:
+        raise ContentTampered(f"the checkpoint pointer {cid} is no pointer: {error}") from error
+    expected = (view.job, done - 1, view.checkpoint_roots[done])
+    if (pointer.job, pointer.round, pointer.root) != expected:
+        raise ContentTampered(
+            f"the checkpoint pointer {cid} is of job {pointer.job}, round {pointer.round}, root {pointer.root.hex()}; "
+            f"expected job {view.job}, round {done - 1}, root {expected[2].hex()}"
+        )
+    return pointer

@@ -1,0 +1,175 @@
+"""Updates as files: every word as it was, in few bytes where most words are +0 and the others of few magnitudes.
+
+A file is not self-describing: who reads it knows the tensors from the job's program. Its bytes:
+
+    "ZU" 0x01 | words of a chunk (u16) | number of hashes (u8) | bytes of a note (u8) | the hashes, 32 bytes each | the note |
+    every tensor in ascending order of names: 0 and the words, little-endian, or 1 + length of what follows and the words as `transport.words` codes them
+
+Numbers without a width are LEB128. The contexts go on from tensor to tensor, so a file is read in its order, a tensor at a
+time. Hashes stand for tensors of the state that are not sent (`transport.pruning`); the note says where those are.
+
+Strangers write these files: time and memory are bounded by the shapes that the reader gives, never by what the bytes say.
+Not every state has one file only; what a file says is judged by the root of the state that it holds.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import BinaryIO
+
+import numpy as np
+
+from repops.commitments import Array, sorted_names
+from zoo_compute.codec import kernel, layout
+from zoo_compute.codec.layout import LEAST_CHUNK, MOST_CHUNK
+
+MAGIC = b"ZU\x01"
+MAX_HASHES, MAX_NOTE = 64, 64
+MIN_COLUMNS = 16
+_WHY = {
+    layout.BAD_COUNT: "a chunk holds more words than it has",
+    layout.BAD_PALETTE: "a palette that cannot be",
+    layout.BAD_LENGTH: "its words end before the bytes do, or behind",
+}
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+class TransportRefused(ValueError):
+    """The bytes are no such file of these tensors; the message says where and why."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a file begins with. chunk: words that have few magnitudes between them; with any number a file holds the same state."""
+
+    chunk: int = MOST_CHUNK
+    hashes: tuple[bytes, ...] = ()
+    note: bytes = b""
+
+    def to_bytes(self) -> bytes:
+        if len(self.hashes) > MAX_HASHES or any(len(each) != 32 for each in self.hashes) or len(self.note) > MAX_NOTE:
+            raise ValueError(f"update file: expected at most {MAX_HASHES} hashes of 32 bytes and {MAX_NOTE} of a note")
+        told = struct.pack("<HBB", self.chunk, len(self.hashes), len(self.note))
+        return MAGIC + told + b"".join(self.hashes) + self.note
+
+
+def encode(state: Mapping[str, Array], head: Head = Head()) -> bytes:
+    """The file of a state of float32 tensors. Raises TypeError for others."""
+    return b"".join(encoded(((name, state[name]) for name in sorted_names(state)), head))
+
+
+def decode(data: bytes, like: Shapes) -> dict[str, Array]:
+    """The tensors of a file without hashes. like: their shapes by name. Raises TransportRefused."""
+    return unpack(io.BytesIO(data), like, 0)[1]
+
+
+def unpack(stream: BinaryIO, like: Shapes, hashes: int) -> tuple[Head, dict[str, Array]]:
+    """A file of so many hashes. Raises TransportRefused."""
+    head = read_head(stream, hashes)
+    state = dict(decoded(stream, like, head.chunk))
+    if stream.read(1):
+        raise TransportRefused(f"update file: bytes after its {len(state)} tensors")
+    return head, state
+
+
+def largest(like: Shapes, hashes: int) -> int:
+    """The most bytes that a file of these tensors has."""
+    return len(MAGIC) + 4 + 32 * hashes + MAX_NOTE + sum(10 + _size(shape) for shape in like.values())
+
+
+def encoded(tensors: Iterable[tuple[str, Array]], head: Head) -> Iterator[bytes]:
+    """The file in pieces, a tensor at a time, which are taken as they come: in ascending order of names."""
+    length = min(max(head.chunk, LEAST_CHUNK), MOST_CHUNK)
+    yield replace(head, chunk=length).to_bytes()
+    contexts, memory = _begin()
+    for name, array in tensors:
+        if array.dtype != np.float32:
+            raise TypeError(f"update file: {name!r} is {array.dtype}, expected float32")
+        flat = np.ascontiguousarray(array, dtype="<f4").reshape(-1).view(np.uint32)
+        before = contexts.copy(), memory.copy()
+        coded = kernel.write(flat, _columns(array.shape), length, contexts, memory)
+        if coded is None:
+            contexts, memory = before
+            yield b"\0" + flat.tobytes()
+        else:
+            yield _number(len(coded) + 1) + coded
+
+
+def read_head(stream: BinaryIO, hashes: int) -> Head:
+    """Raises TransportRefused."""
+    found = _exactly(stream, len(MAGIC) + 4, "its head")
+    chunk, count, length = struct.unpack("<HBB", found[len(MAGIC) :])
+    if not found.startswith(MAGIC):
+        raise TransportRefused(f"update file: begins with {found[: len(MAGIC)].hex()}, expected {MAGIC.hex()}")
+    if not LEAST_CHUNK <= chunk <= MOST_CHUNK:
+        raise TransportRefused(f"update file: chunks of {chunk} words, expected {LEAST_CHUNK} to {MOST_CHUNK}")
+    if count != hashes or length > MAX_NOTE:
+        raise TransportRefused(f"update file: {count} hashes and a note of {length} bytes, expected {hashes} hashes")
+    told = tuple(_exactly(stream, 32, "the hashes") for _ in range(count))
+    return Head(chunk, told, _exactly(stream, length, "the note"))
+
+
+def decoded(stream: BinaryIO, like: Shapes, chunk: int) -> Iterator[tuple[str, Array]]:
+    """The tensors of a file whose head was read, as the bytes come. Raises TransportRefused."""
+    contexts, memory = _begin()
+    for name in sorted_names(like):
+        flat = np.zeros(math.prod(like[name]), np.uint32)
+        length = _read_number(stream, name)
+        if length == 0:
+            flat[:] = np.frombuffer(_exactly(stream, flat.nbytes, repr(name)), "<u4")
+        elif length - 1 > flat.nbytes:
+            raise TransportRefused(f"update file: {name!r} takes {length - 1} bytes, its words {flat.nbytes}")
+        else:
+            code = _exactly(stream, length - 1, repr(name))
+            why = kernel.read(code, flat, _columns(like[name]), chunk, contexts, memory)
+            if why:
+                raise TransportRefused(f"update file: {name!r}: {_WHY[why]}")
+        yield name, flat.view(np.float32).reshape(like[name])
+
+
+def _begin() -> tuple[Array, Array]:
+    return np.full(layout.CONTEXTS, layout.FRESH, np.int64), np.zeros(layout.MEMORY, np.int64)
+
+
+def _columns(shape: Sequence[int]) -> int:
+    """Words of a row: the last axis, and those before it while they are few."""
+    columns = 1
+    for size in reversed(shape):
+        if columns >= MIN_COLUMNS:
+            break
+        columns *= size
+    return max(columns, 1)
+
+
+def _size(shape: Sequence[int]) -> int:
+    return 4 * math.prod(shape)
+
+
+def _number(value: int) -> bytes:
+    out = bytearray()
+    while value >> 7:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes(out) + bytes([value])
+
+
+def _read_number(stream: BinaryIO, name: str) -> int:
+    value = 0
+    for shift in range(0, 49, 7):
+        byte = _exactly(stream, 1, f"the length of {name!r}")[0]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value
+    raise TransportRefused(f"update file: the length of {name!r} has no end")
+
+
+def _exactly(stream: BinaryIO, count: int, what: str) -> bytes:
+    data = stream.read(count)
+    if len(data) != count:
+        raise TransportRefused(f"update file: ends within {what}")
+    return data

@@ -1,0 +1,96 @@
+"""A slot's update in the store: the file of what is exchanged, which others read, and the file of what its author keeps.
+
+Both are under `update_root`. What is kept, the residuals of compression, no other party needs; but a demand may name any
+place of an update, and its author answers from both files. The first names the second, so that nothing else has to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from repops import encoding
+from repops.commitments import Array, canonical, sorted_names, tensor_roots
+from repops.files import parse_state, state_bytes
+from repops.graph import Graph
+from zoo_compute import codec
+from zoo_compute.codec.layout import MOST_CHUNK
+from zoo_compute.codec.pruning import PrunedTree, cover, prune
+from zoo_compute.formats.manifest import MAX_MANIFEST_BYTES, Compression, Manifest
+from zoo_compute.store import dag
+from zoo_compute.store.interface import Store
+from zoo_compute.store.multiformats import Cid
+from zoo_compute.training.rounds import RESIDUAL
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What the updates of a job consist of. shapes: of what is sent; kept: the names of what is not; chunk: of the compression."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    kept: tuple[str, ...] = ()
+    chunk: int = MOST_CHUNK
+
+    @classmethod
+    def of(cls, step: Graph, compression: Compression) -> Parts:
+        nodes = {entry.name: step.nodes[entry.before] for entry in step.state}
+        kept = [RESIDUAL + name for name in step.exchanged if compression.loses and RESIDUAL + name in nodes]
+        return cls({name: nodes[name].shape for name in step.exchanged}, tuple(kept), compression.chunk)
+
+    @classmethod
+    def of_job(cls, store: Store, manifest: str, *, timeout_s: float) -> Parts:
+        """From the job's own files, which who takes part in it has. manifest: its CID."""
+        told = Manifest.from_bytes(store.read(manifest, max_bytes=MAX_MANIFEST_BYTES, timeout_s=timeout_s))
+        program = store.read(told.program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=timeout_s)
+        return cls.of(encoding.decode(program), told.compression)
+
+    @property
+    def hashes(self) -> int:
+        """How many stand for what is kept."""
+        return len(cover([*self.shapes, *self.kept], self.kept))
+
+    @property
+    def kept_bytes(self) -> int:
+        """The most that the file of what is kept has."""
+        return 2**20 + 4 * sum(math.prod(self.shapes[name.removeprefix(RESIDUAL)]) for name in self.kept)
+
+
+@dataclass(frozen=True)
+class Received:
+    """What others have of an update."""
+
+    state: dict[str, Array]
+    tree: PrunedTree
+
+
+def put(store: Store, update: Mapping[str, Array], parts: Parts, *, threads: int = 1, tag: str = "") -> str:
+    """Store an update, pinned; the CID of the file that others read."""
+    hashes, note = tuple[bytes, ...](), b""
+    if parts.kept:
+        hashes = prune(tensor_roots(update, threads=threads), parts.kept)
+        note = Cid.parse(store.add(state_bytes({name: update[name] for name in parts.kept}), tag=tag)).binary
+    sent = ((name, canonical(update[name])) for name in sorted_names(parts.shapes))
+    return store.add(dag.stream_of(codec.encoded(sent, codec.Head(parts.chunk, hashes, note))), tag=tag)
+
+
+def get(store: Store, cid: str, parts: Parts, *, timeout_s: float, threads: int = 1) -> Received:
+    """What an update's author sent; its root is the caller's to compare. Raises TransportRefused; the store's errors pass."""
+    head, state = _read(store, cid, parts, timeout_s)
+    return Received(state, PrunedTree(tensor_roots(state, threads=threads), parts.kept, head.hashes))
+
+
+def whole(store: Store, cid: str, parts: Parts, *, timeout_s: float) -> dict[str, Array]:
+    """The whole of an update, of its author. Raises TransportRefused, FileRefused; the store's errors pass."""
+    head, state = _read(store, cid, parts, timeout_s)
+    if not parts.kept:
+        return state
+    kept = store.read(Cid.from_binary(head.note).text, max_bytes=parts.kept_bytes, timeout_s=timeout_s)
+    return state | parse_state(kept)
+
+
+def _read(store: Store, cid: str, parts: Parts, timeout_s: float) -> tuple[codec.Head, dict[str, Array]]:
+    most = codec.largest(parts.shapes, parts.hashes)
+    with store.open(cid, timeout_s=timeout_s, max_bytes=most) as stream:
+        head, state = codec.unpack(stream, parts.shapes, parts.hashes)
+    return head, {name: canonical(array) for name, array in state.items()}

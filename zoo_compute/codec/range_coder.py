@@ -1,0 +1,117 @@
+# mypy: disable-error-code="no-untyped-def,call-arg"
+"""Adaptive binary arithmetic coding: one routine for both directions, so that reader and writer cannot part.
+
+The code is a number below 1, and an interval of such numbers is narrowed by each bit in proportion to how likely the bit was
+told to be. `low` is the interval's beginning, of which the first bytes are written, `width` its width, 2^24 at least. All is
+whole numbers: the same bytes everywhere.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from repops.commitments import Array
+from zoo_compute.codec.layout import LEAST, ONE, PACE, SEEN, TREE
+
+compiled = njit(error_model="numpy", nogil=True, cache=True)
+
+# A coder's registers, int64. value: of a reader, the code above the interval's beginning.
+LOW, WIDTH, VALUE, POSITION, READS, FULL = range(6)
+WORD = 0xFFFFFFFF
+
+
+def coder(buffer: Array, *, reads: bool) -> Array:
+    """Registers of a coder that writes into `buffer`, or reads what lies there: behind its end it reads zeros."""
+    registers = np.zeros(6, np.int64)
+    registers[WIDTH] = WORD
+    if reads:
+        registers[READS] = 1
+        registers[VALUE] = int.from_bytes(bytes(buffer[:4]).ljust(4, b"\0"), "big")
+        registers[POSITION] = 4
+    return registers
+
+
+@compiled
+def narrow(s, buffer, below, width):
+    """Go on in the part of the interval that is so wide and has so much below it."""
+    at = s[POSITION]
+    if s[READS]:
+        s[VALUE] -= below
+    else:
+        s[LOW] += below
+        if s[LOW] > WORD:  # carried into the bytes that are written
+            s[LOW] &= WORD
+            back = min(at, len(buffer)) - 1
+            while back >= 0 and buffer[back] == 255:
+                buffer[back] = 0
+                back -= 1
+            if back >= 0:
+                buffer[back] += 1
+    while width < 1 << 24:
+        if s[READS]:
+            s[VALUE] = (s[VALUE] << 8 & WORD) | (np.int64(buffer[at]) if at < len(buffer) else 0)
+        else:
+            if at < len(buffer):
+                buffer[at] = s[LOW] >> 24
+            else:
+                s[FULL] = 1
+            s[LOW] = s[LOW] << 8 & WORD
+        at += 1
+        width <<= 8
+    s[POSITION] = at
+    s[WIDTH] = width
+
+
+@compiled
+def code(s, buffer, contexts, at, bit):
+    """One bit in a context, which learns from it. A writer gives the bit; a reader gives any, and has the true one back."""
+    state = contexts[at]
+    likely, seen = state >> 10, state & SEEN
+    middle = (s[WIDTH] >> 16) * (min(max(likely, LEAST), ONE - LEAST) >> 6)
+    if s[READS]:
+        bit = 1 if s[VALUE] < middle else 0
+    if bit:
+        narrow(s, buffer, 0, middle)
+    else:
+        narrow(s, buffer, middle, s[WIDTH] - middle)
+    likely += ((bit << 22) - bit - likely) * PACE[seen] >> 16
+    contexts[at] = likely << 10 | min(seen + 1, SEEN)
+    return bit
+
+
+@compiled
+def code_plain(s, buffer, value, count):
+    """`count` bits, 16 at most, of a number about which nothing is known."""
+    step = s[WIDTH] >> count
+    if s[READS]:
+        value = min(s[VALUE] // step, (1 << count) - 1)
+    narrow(s, buffer, value * step, step)
+    return value
+
+
+@compiled
+def code_tree(s, buffer, contexts, at, value, count):
+    """A number of `count` bits, the highest TREE of them each in the context of those above it: 2^TREE contexts from `at`."""
+    rest = max(count - TREE, 0)
+    node = 1
+    for shift in range(count - 1, rest - 1, -1):
+        node = node << 1 | code(s, buffer, contexts, at + node, value >> shift & 1)
+    if rest:
+        node = node << rest | code_plain(s, buffer, value & (1 << rest) - 1, rest)
+    return node - (1 << count)
+
+
+@compiled
+def code_signed(s, buffer, contexts, at, value):
+    """A number near 0, below 2^16 either way: its length in ones, then its bits and its sign. 18 contexts from `at`."""
+    size, length = abs(value), 0
+    while code(s, buffer, contexts, at + length, 1 if size >> length else 0):
+        length += 1
+        if length == 17:
+            break
+    if length == 0:
+        return 0
+    top = 1 << (length - 1)
+    read = top | code_plain(s, buffer, size & top - 1, length - 1)
+    return -read if code(s, buffer, contexts, at + 17, 1 if value < 0 else 0) else read

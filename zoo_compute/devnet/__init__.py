@@ -1,0 +1,1 @@
+"""A chain on this machine: anvil, with the protocol deployed."""

@@ -1,0 +1,1 @@
+"""Evidence and openings: what is shown on chain about a claim."""

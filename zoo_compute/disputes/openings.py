@@ -1,0 +1,33 @@
+"""Openings of a claim's data as `Availability.answer` takes them, built from the files that the claim's author keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from repops.chunks import Chunk, chunk_of
+from repops.commitments import Array
+from repops.merkle import merkle_proof
+from zoo_compute.formats.bundles import Bundle
+from zoo_compute.spec.watching import Opening
+
+
+def checkpoint_opening(state: Mapping[str, Array], tensor: int, group: int, *, threads: int = 1) -> Opening:
+    """One chunk of the state that an aggregation made."""
+    return _opening(chunk_of(state, tensor, group, threads=threads))
+
+
+def update_opening(
+    bundle: Bundle, slot: int, update: Mapping[str, Array], tensor: int, group: int, *, threads: int = 1
+) -> Opening:
+    """One chunk of a slot's update, under the root of the bundle's results. Raises StopIteration when the slot is none of them."""
+    result = bundle.result(slot)
+    path = merkle_proof([each.root for each in bundle.results], bundle.results.index(result))
+    shown = chunk_of(update, tensor, group, threads=threads)
+    return _opening(shown, result.segment_root, result.end_root, tuple(path))
+
+
+def _opening(
+    shown: Chunk, segment_root: bytes = bytes(32), end_root: bytes = bytes(32), path: tuple[bytes, ...] = ()
+) -> Opening:
+    ways = (shown.name, shown.head, shown.state_path, shown.chunk, shown.tensor_path)
+    return Opening(segment_root, end_root, path, *ways)

@@ -1,0 +1,1 @@
+"""A job's files: what they say and how they are read."""

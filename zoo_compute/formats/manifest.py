@@ -1,0 +1,341 @@
+"""The manifest: the canonical JSON file that fixes a job (docs/protocol.md, 'The files of a job'). No torch.
+
+Addressed by its SHA-256: equal jobs have equal bytes, and every party reads the same program, data rule and
+hyper-parameters from it. The program of a step is a file of its own; those of a round follow from it (`rounds`).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from repops.commitments import Array
+from repops.fields import BadField, between, canonical_json, nearest, parse_json, read
+from repops.merkle import sha256
+from zoo_compute.errors import UserError
+from zoo_compute.formats.lineage import Parents
+from zoo_compute.spec.params import (
+    MAX_DEPTH,
+    MAX_FLOPS,
+    MAX_ROUNDS,
+    MAX_SECONDS,
+    MAX_SLOTS,
+    POLICY_DELAYED,
+    POLICY_ROLL_BACK,
+    POLICY_TOLERATE,
+)
+
+POLICIES = {"tolerate": POLICY_TOLERATE, "roll back": POLICY_ROLL_BACK}  # as `Terms.policy` has them
+OUTERS = ("nesterov", "adamw")
+RULES = ("mean", "sent_mean", "clipped_mean", "median", "trimmed_mean", "krum", "geometric_median", "centred_clipping")
+MIXINGS = ("none", "nearest", "buckets")
+MAX_MANIFEST_BYTES = 256 * 1024  # one raw block, so that its CID can be rebuilt from 32 bytes on chain
+MAX_CARRY = 1024
+EXACT = 32  # bits of a compression that does not quantise
+MAX_CHUNK = 4096  # elements of a chunk: an index there is 12 bits of a key (zoo_compute.training.compression)
+_CID = re.compile(r"b[a-z2-7]{58}")
+_ROOT = re.compile(r"[0-9a-f]{64}")
+
+
+class JobError(UserError, BadField):
+    """A manifest or a job's configuration is wrong: says the key, what was found and what was expected."""
+
+
+@contextmanager
+def refusals_told() -> Iterator[None]:
+    """Turn a BadField, or another mistake of the user's, into a JobError."""
+    try:
+        yield
+    except JobError:
+        raise
+    except UserError as error:
+        raise JobError(str(error), hint=error.hint) from error
+    except BadField as error:
+        raise JobError(str(error)) from error
+
+
+def _check_cid(where: str, cid: str) -> None:
+    if not _CID.fullmatch(cid):
+        raise BadField(f"{where}: expected a CIDv1 in base32, got {cid!r}")
+
+
+def _check_root(where: str, root: str) -> None:
+    if not _ROOT.fullmatch(root):
+        raise BadField(f"{where}: expected 64 lower-case hex digits, got {root!r}")
+
+
+@dataclass(frozen=True)
+class ProgramFile:
+    """What one inner step computes. root: the program's (repops.encoding); flops: exactly those of one step."""
+
+    cid: str
+    root: str
+    flops: int
+
+    def __post_init__(self) -> None:
+        _check_cid("program.cid", self.cid)
+        _check_root("program.root", self.root)
+        if not 1 <= self.flops <= MAX_FLOPS:
+            raise BadField(f"program.flops: expected 1 to 2^96 - 1, got {self.flops}")
+
+
+@dataclass(frozen=True)
+class StateFile:
+    """The initial checkpoint; `root` is its state root."""
+
+    cid: str
+    root: str
+
+    def __post_init__(self) -> None:
+        _check_cid("state.cid", self.cid)
+        _check_root("state.root", self.root)
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """The shuffled examples, one or more named arrays whose first axis counts them; `root` is their state root."""
+
+    cid: str
+    root: str
+    examples: int
+
+    def __post_init__(self) -> None:
+        _check_cid("data.cid", self.cid)
+        _check_root("data.root", self.root)
+        between("data.examples", self.examples, 1, 2**40)
+
+
+@dataclass(frozen=True)
+class HeldoutFile:
+    cid: str
+
+    def __post_init__(self) -> None:
+        _check_cid("heldout.cid", self.cid)
+
+
+@dataclass(frozen=True)
+class Outer:
+    """The outer optimiser, to which the joined updates are a gradient: SGD with Nesterov momentum, or AdamW.
+
+    momentum: of AdamW its first beta. The last three are AdamW's alone.
+    """
+
+    lr: float
+    momentum: float
+    kind: str = "nesterov"
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        between("outer.lr", self.lr, 1e-6, 10.0)
+        between("outer.momentum", self.momentum, 0.0, 0.999)
+        if self.kind not in OUTERS:
+            raise BadField(f"outer.kind: unknown optimiser {self.kind!r}; {nearest(self.kind, OUTERS)}")
+        between("outer.beta2", self.beta2, 0.0, 0.99999)
+        between("outer.epsilon", self.epsilon, 1e-12, 1.0)
+        between("outer.weight_decay", self.weight_decay, 0.0, 1.0)
+        if self.kind == "nesterov" and (self.beta2, self.epsilon, self.weight_decay) != (0.999, 1e-8, 0.0):
+            raise BadField("outer: beta2, epsilon and weight_decay are of kind adamw")
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """How a round's updates are joined to one (docs/aggregation.md).
+
+    hostile: how many of the slots may be anything at all. mixing: what each row is replaced by before the rule.
+    """
+
+    rule: str = "mean"
+    hostile: int = 0
+    mixing: str = "none"
+
+    def __post_init__(self) -> None:
+        if self.rule not in RULES:
+            raise BadField(f"aggregation.rule: unknown rule {self.rule!r}; {nearest(self.rule, RULES)}")
+        if self.mixing not in MIXINGS:
+            raise BadField(f"aggregation.mixing: unknown mixing {self.mixing!r}; {nearest(self.mixing, MIXINGS)}")
+        between("aggregation.hostile", self.hostile, 0, MAX_SLOTS // 2)
+        if self.is_mean and (self.hostile or self.mixing != "none"):
+            raise BadField("aggregation.rule: a mean stands no hostile slot and mixes nothing; take trimmed_mean")
+
+    @property
+    def is_mean(self) -> bool:
+        return self.rule in ("mean", "sent_mean")
+
+    @property
+    def by_value(self) -> bool:
+        """Whether the rule looks at each value by itself."""
+        return self.rule in ("median", "trimmed_mean")
+
+
+@dataclass(frozen=True)
+class Joining:
+    """What makes the next checkpoint of a round's updates."""
+
+    slots: int
+    outer: Outer
+    rule: Aggregation = Aggregation()
+
+    def __post_init__(self) -> None:
+        if self.slots <= 2 * self.rule.hostile:
+            raise BadField(f"aggregation.hostile: {self.rule.hostile} of {self.slots} slots are not fewer than half")
+
+
+@dataclass(frozen=True)
+class Compression:
+    """What an update keeps of what a slot changed: of each chunk of a tensor the `keep` largest elements, in `bits` bits each.
+
+    keep: of `chunk`; None for all. bits: 2 to 8, one of them the sign; 32 for the float32 as it is. decay: of what was not
+    sent, which is added to the next round's change where private state is carried over (Manifest.carry).
+    """
+
+    chunk: int = 4096
+    keep: int | None = None
+    bits: int = EXACT
+    decay: float = 1.0
+
+    def __post_init__(self) -> None:
+        between("compression.chunk", self.chunk, 16, MAX_CHUNK)
+        if self.keep is not None:
+            between("compression.keep", self.keep, 1, self.chunk)
+        if self.bits != EXACT and not 2 <= self.bits <= 8:
+            raise BadField(f"compression.bits: expected 2 to 8, or {EXACT} for float32 as it is, got {self.bits}")
+        between("compression.decay", self.decay, 0.0, 1.0)
+
+    @property
+    def loses(self) -> bool:
+        """Whether an update can differ from what the slot changed."""
+        return self.bits != EXACT or self.keep not in (None, self.chunk)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything that fixes a job. Build it directly, or read it with `from_bytes`; both check every field."""
+
+    program: ProgramFile
+    batch_size: int  # examples of an inner step
+    rounds: int
+    slots: int
+    quorum: int
+    inner_steps: int
+    segment_steps: int
+    seed: int
+    state: StateFile
+    data: DataFile
+    heldout: HeldoutFile
+    outer: Outer
+    slot_s: int
+    aggregate_s: int
+    reexecute_s: int
+    redundancy: int
+    accumulate: int = 1  # parts that a step's batch comes in, along a leading axis
+    keep_every: int = 1  # rounds between checkpoints that outlive the job; the last always does
+    depth: int = 4  # turns that may have claims that are not final
+    compression: Compression = Compression()
+    carry: int = 1  # rounds that a slot's private state lives while the same operator holds the slot
+    delay: int = 0  # 1: slots start from the checkpoint before the newest, and nobody waits for that
+    policy: str = "tolerate"  # what a convicted worker's claim does to the rounds after it: a key of POLICIES
+    aggregation: Aggregation = Aggregation()
+    parents: Parents | None = None  # of a job that begins where branches were merged
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        with refusals_told():
+            if self.version != 1:
+                raise BadField(f"manifest.version: this release reads version 1, got {self.version}")
+            between("manifest.batch_size", self.batch_size, 1, 2**16)
+            between("manifest.accumulate", self.accumulate, 1, self.batch_size)
+            if self.batch_size % self.accumulate:
+                raise BadField(f"manifest.accumulate: {self.accumulate} parts do not divide {self.batch_size} examples")
+            between("manifest.rounds", self.rounds, 1, MAX_ROUNDS)
+            between("manifest.slots", self.slots, 1, MAX_SLOTS)
+            between("manifest.quorum", self.quorum, 1, self.slots)
+            between("manifest.inner_steps", self.inner_steps, 1, 10**6)
+            between("manifest.segment_steps", self.segment_steps, 1, self.inner_steps)
+            between("manifest.seed", self.seed, 0, 2**63 - 1)
+            between("manifest.redundancy", self.redundancy, 1, 256)
+            between("manifest.keep_every", self.keep_every, 1, MAX_ROUNDS)
+            between("manifest.carry", self.carry, 1, MAX_CARRY)
+            between("manifest.depth", self.depth, 1, MAX_DEPTH)
+            between("manifest.delay", self.delay, 0, 1)
+            if self.policy not in POLICIES:
+                raise BadField(f"manifest.policy: unknown policy {self.policy!r}; {nearest(self.policy, POLICIES)}")
+            for name in ("slot_s", "aggregate_s", "reexecute_s"):
+                between(f"manifest.{name}", getattr(self, name), 1, MAX_SECONDS)
+            assert self.joining  # checks that there are slots enough for the rule
+
+    @property
+    def program_root(self) -> bytes:
+        return bytes.fromhex(self.program.root)
+
+    @property
+    def state_root(self) -> bytes:
+        return bytes.fromhex(self.state.root)
+
+    @property
+    def data_root(self) -> bytes:
+        return bytes.fromhex(self.data.root)
+
+    @property
+    def keeps_residuals(self) -> bool:
+        """Whether a slot's private state holds what compression kept back of its updates."""
+        return self.carry > 1 and self.compression.loses
+
+    @property
+    def policy_bits(self) -> int:
+        """`Terms.policy`: what the contracts know of the policy and the delay."""
+        return POLICIES[self.policy] | self.delay * POLICY_DELAYED
+
+    @property
+    def joining(self) -> Joining:
+        return Joining(self.slots, self.outer, self.aggregation)
+
+    @property
+    def flops(self) -> int:
+        """Of one slot-round."""
+        return self.program.flops * self.inner_steps
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of the file: what the chain stores, and the digest in its CID."""
+        return sha256(self.to_bytes())
+
+    def segments(self) -> list[int]:
+        """The steps at which a slot commits to its state: 0, k, 2k, ..., H."""
+        return [*range(0, self.inner_steps, self.segment_steps), self.inner_steps]
+
+    def examples_for(self, round: int, slot: int, step: int) -> Array:
+        """Indices of the batch of inner step `step` (from 0) of slot `slot` in round `round`."""
+        if not (0 <= round < self.rounds and 0 <= slot < self.slots and 0 <= step < self.inner_steps):
+            raise JobError(f"no data for round {round}, slot {slot}, step {step} of this job")
+        first = ((round * self.slots + slot) * self.inner_steps + step) * self.batch_size
+        return (first + np.arange(self.batch_size, dtype=np.int64)) % self.data.examples
+
+    def draws(self, round: int, slot: int) -> int:
+        """The key of a slot-round's random draws (dropout), a signed 32-bit integer: the state's `seed` at its first step."""
+        digest = sha256(b"seed" + self.digest + struct.pack("<II", round, slot))
+        return int.from_bytes(digest[:4], "little", signed=True)
+
+    def to_bytes(self) -> bytes:
+        """The canonical file; a job without parents has no such key."""
+        told = asdict(self)
+        if self.parents is None:
+            del told["parents"]
+        return canonical_json(told)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Manifest:
+        """Read a manifest; anything but the canonical bytes of a valid one is refused with JobError."""
+        with refusals_told():
+            if len(data) > MAX_MANIFEST_BYTES:
+                raise BadField(f"manifest: {len(data)} bytes exceed {MAX_MANIFEST_BYTES}")
+            manifest = read(cls, parse_json(data, "manifest"), "manifest")
+            if manifest.to_bytes() != data:
+                raise BadField("manifest: not canonical JSON (sorted keys, no spaces, every key given)")
+        return manifest

@@ -1,0 +1,1 @@
+"""Calls of the timelock, and the treasury."""

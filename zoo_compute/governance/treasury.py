@@ -1,0 +1,68 @@
+"""The treasury as people use it: what each bucket holds, taking in what it is owed, spending through the timelock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zoo_compute.amounts import Token
+from zoo_compute.errors import NotFunded
+from zoo_compute.governance.timelock import Step, as_governor
+from zoo_compute.spec.treasury import AUDITS, DEVELOPMENT, GRANTS
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.sender import Sender
+
+BUCKETS = {"development": DEVELOPMENT, "audits": AUDITS, "grants": GRANTS}
+
+
+@dataclass(frozen=True)
+class Held:
+    """In the token's smallest unit. owed: fees in TaskRegistry; arrived: here, and in no bucket yet. `collect` takes in both."""
+
+    buckets: dict[str, int]
+    arrived: int
+    owed: int
+
+
+def held(chain: Chain, token: Token) -> Held:
+    """Of one token."""
+    buckets = {name: chain.treasury.buckets(token.address, number) for name, number in BUCKETS.items()}
+    arrived = chain.token(token.address).balanceOf(chain.treasury.address) - sum(buckets.values())
+    return Held(buckets, arrived, chain.tasks.owed(token.address, chain.treasury.address))
+
+
+def collect(sender: Sender, token: Token) -> int:
+    """Fetch the fees that are owed, and split what is here among the buckets; what came in. Anyone may; run again, does the rest."""
+    chain = sender.chain
+    if held(chain, token).owed:
+        sender.send(chain.tasks.withdraw(token.address, chain.treasury.address))
+    arrived = held(chain, token).arrived
+    if arrived:
+        sender.send(chain.treasury.collect(token.address))
+    return arrived
+
+
+def spend(
+    sender: Sender,
+    token: Token,
+    bucket: str,
+    to: str,
+    amount: int,
+    *,
+    again: bool,
+    wait: bool,
+    say: Callable[[str], None],
+) -> Step:
+    """Send from a bucket, through the timelock. Raises NotFunded for more than the bucket holds."""
+    chain = sender.chain
+    there = held(chain, token).buckets[bucket]
+    call = chain.treasury.spend(token.address, BUCKETS[bucket], to, amount)
+    if amount > there:
+        raise NotFunded(
+            f"the bucket {bucket} holds {token.format(there)}, less than {token.format(amount)}",
+            hint="`zoo treasury collect` takes in what the treasury is owed; `zoo treasury show` says what there is",
+        )
+    return as_governor(sender, chain.treasury.governor(), call, again=again, wait=wait, say=say)

@@ -1,0 +1,375 @@
+"""A job as its submitter writes it down: `ComputeJob`, read from YAML or JSON, every key checked. No torch.
+
+What the network runs is the `Manifest` (zoo_compute.formats.manifest) that it makes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from repops.commitments import Array
+from repops.fields import BadField, nearest
+from repops.profile import Profile
+from zoo_compute.amounts import ZEN, Token
+from zoo_compute.arguments import checks_arguments
+from zoo_compute.errors import UserError
+from zoo_compute.formats.lineage import Parents
+from zoo_compute.formats.manifest import (
+    Compression,
+    DataFile,
+    HeldoutFile,
+    JobError,
+    Manifest,
+    Outer,
+    ProgramFile,
+    StateFile,
+    refusals_told,
+)
+from zoo_compute.jobs.clocks import SHORTEST, clocks_of
+from zoo_compute.jobs.model_source import ModelSource, Rule, Traced, load_program, read_model, trace_module
+from zoo_compute.jobs.prices import Given, Prices, complete, given_prices
+from zoo_compute.jobs.sections import (
+    BUDGET,
+    LONGEST_SEGMENT,
+    SECTIONS,
+    AggregationSection,
+    CheckpointConfig,
+    DataSection,
+    LimitsSection,
+    MarketSection,
+    TrainingSection,
+    own_keys,
+    read_config,
+    read_section,
+)
+from zoo_compute.spec.params import escrow_of
+from zoo_compute.training.examples import (
+    ARRAY_SUFFIXES,
+    INPUTS,
+    TARGETS,
+    TEXT,
+    TOKENS,
+    Examples,
+    batch_of,
+    prepare_arrays,
+    read_arrays,
+)
+from zoo_compute.training.rounds import with_residuals
+
+__all__ = [
+    "CheckpointConfig",
+    "Compression",
+    "ComputeJob",
+    "DataFile",
+    "HeldoutFile",
+    "JobError",
+    "Manifest",
+    "Outer",
+    "Prices",
+    "ProgramFile",
+    "StateFile",
+]
+
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
+
+
+@checks_arguments
+@dataclass
+class ComputeJob:
+    """A job as its submitter describes it: four plain values, and optionally the other sections of a job's file (SECTIONS).
+
+    model_config: a built-in architecture and its sizes; or `module`, a function `FILE.py:NAME` that returns (module, loss,
+    optimizer), and what it takes; or `module`, `loss` and `optimizer` themselves; or `program`, a file.
+    budget_max: the most of its token (ZEN) the job may put in escrow, as decimal text; prices that `market` lacks follow from
+    it, or from the work (zoo_compute/jobs/prices.py).
+    """
+
+    model_config: dict[str, Any]
+    data_config: dict[str, Any]
+    training_config: dict[str, Any]
+    budget_max: str | int | float | None = None
+    market_config: dict[str, Any] | None = None
+    limits_config: dict[str, Any] | None = None
+    aggregation_config: dict[str, Any] | None = None
+    checkpoint_config: dict[str, Any] | CheckpointConfig | None = None
+    compression_config: dict[str, Any] | Compression | None = None
+    directory: Path = field(default_factory=Path)
+
+    def __post_init__(self) -> None:
+        with refusals_told():
+            self.data: DataSection = read_section("data", self.data_config)
+            self.fetched: Examples | None = None
+            self.training: TrainingSection = read_section("training", self.training_config)
+            self.model: ModelSource = self._model()
+            self.market: MarketSection = read_section("market", self.market_config)
+            self.compression: Compression = read_section("compression", self.compression_config)
+            self.limits: LimitsSection = read_section("limits", self.limits_config)
+            self.aggregation: AggregationSection = read_section("aggregation", self.aggregation_config)
+            self.checkpoint: CheckpointConfig = read_section("checkpoint", self.checkpoint_config)
+            self.known_token: Token | None = self._token_given()
+        self.outline()  # checks every range now, before any data is read
+        if self.known_token is not None:
+            _ = self._given
+
+    @property
+    def examples_wanted(self) -> int:
+        """Examples for a run in which none is seen twice."""
+        return self.training.rounds * self.examples_of_a_round
+
+    @property
+    def examples_of_a_round(self) -> int:
+        return self.training.slots * self.training.inner_steps * self.training.batch_size
+
+    @property
+    def context(self) -> int:
+        """Tokens an example of text has. Raises JobError."""
+        found = self.data.context or self.model.context
+        if not found and self.model.program:
+            found = self.traced.batch[INPUTS].shape[-1]
+        if not found:
+            raise JobError(
+                "data.context: missing",
+                hint="how many tokens has an example of text? (data of other kinds comes as arrays"
+                + (
+                    ", whose shapes are known once the dataset is fetched: `zoo dataset fetch`)"
+                    if self.data.dataset is not None
+                    else ")"
+                ),
+            )
+        return found
+
+    def bring(self, arrays: Examples) -> None:
+        """Take what `data.dataset` names, once it was fetched and checked: it counts as a file of these arrays does."""
+        self.fetched = arrays
+        for derived in ("stored", "traced", "prices"):
+            self.__dict__.pop(derived, None)
+
+    @property
+    def arrays(self) -> Examples | None:
+        """The data where it comes as arrays; None for text. Raises JobError."""
+        return None if self.stored is None or TEXT in self.stored else self.stored
+
+    @property
+    def text(self) -> bytes | list[Path]:
+        """The data where it is text: the bytes, or files and folders. Raises JobError."""
+        if self.stored is None:
+            return self.data_paths()
+        return self.stored[TEXT].tobytes()
+
+    @cached_property
+    def stored(self) -> Examples | None:
+        """The arrays that the data was stored as; None for files of text, and for a dataset that was not fetched."""
+        if self.data.dataset is not None:
+            return self.fetched
+        if self.data.arrays is not None:
+            return {name: np.asarray(array) for name, array in self.data.arrays.items()}
+        paths = [path for path in self.data_paths() if path.suffix in ARRAY_SUFFIXES] if self._paths else []
+        if not paths:
+            return None
+        if len(self._paths) > 1:
+            raise JobError(f"data: {paths[0].name} holds arrays and stands alone")
+        try:
+            return read_arrays(paths[0])
+        except ValueError as error:
+            raise JobError(f"data: {error}") from error
+
+    @cached_property
+    def traced(self) -> Traced:
+        """The step's program, and the initial weights; the submitter's module runs here, once. Raises JobError."""
+        with refusals_told():
+            traced = self._traced()
+            return replace(traced, graph=with_residuals(traced.graph)) if self.outline().keeps_residuals else traced
+
+    def _traced(self) -> Traced:
+        training = self.training
+        if self.model.program:
+            return load_program(self.directory / Path(self.model.program).expanduser())
+        rule = Rule(training.clip_norm or None, training.rates, training.accumulate)
+        return trace_module(self.model, self._sample(), rule, seed=training.seed, directory=self.directory)
+
+    @property
+    def profile(self) -> Profile:
+        """Costs of one inner step."""
+        return self.traced.profile
+
+    @property
+    def flops(self) -> int:
+        """Of one slot-round."""
+        return self.profile.flops * self.training.inner_steps
+
+    @property
+    def token(self) -> Token:
+        """What the job is paid in. Raises JobError where only a chain can say how many decimals that has."""
+        if self.known_token is None:
+            raise JobError(
+                f"market.token: how many decimals {self.market.token} has, only its chain says",
+                hint="name the network (--network FILE), or write market.decimals, such as 6",
+            )
+        return self.known_token
+
+    def pay_in(self, token: Token) -> None:
+        """Take the token as the chain has it. Raises JobError where the file says otherwise."""
+        if self.market.decimals not in (None, token.decimals):
+            raise JobError(
+                f"market.decimals: {token.symbol} at {token.address} has {token.decimals}, not {self.market.decimals}"
+            )
+        self.known_token = token
+        self.__dict__.pop("_given", None)
+        self.__dict__.pop("prices", None)
+        _ = self._given
+
+    @cached_property
+    def prices(self) -> Prices:
+        """In the smallest unit of `token`. A reserve that the file leaves away takes tracing the module. Raises JobError."""
+        with refusals_told():
+            return complete(self._given, self.token, lambda: self.flops)
+
+    @cached_property
+    def _given(self) -> Given:
+        with refusals_told():
+            return given_prices(self.market, self.budget_max, self.token, self.training.rounds, self.training.slots)
+
+    @property
+    def escrow(self) -> int:
+        """What posting pulls. Traces nothing where the file or the budget says the maxima."""
+        training, given = self.training, self._given
+        prices = self.prices if None in (given.max_price, given.aggregator_max_price) else given
+        assert prices.max_price is not None
+        assert prices.aggregator_max_price is not None
+        return escrow_of(training.rounds, training.slots, prices.max_price, prices.aggregator_max_price)
+
+    def data_paths(self) -> list[Path]:
+        """The files and directories of `data:`, relative ones from the configuration's directory."""
+        if self.data.dataset is not None:
+            raise JobError(
+                f"data.dataset: {self.data.dataset!r} was not fetched", hint="`Client.bring(job)` fetches it"
+            )
+        if not self._paths:
+            raise JobError("data: name what to train on with `path`, `paths` or `dataset`")
+        return [self.directory / Path(path).expanduser() for path in self._paths]
+
+    @property
+    def _paths(self) -> list[str]:
+        return [*([self.data.path] if self.data.path else []), *self.data.paths]
+
+    def _sample(self) -> tuple[Array, Array]:
+        """Inputs and targets of one step, of the right shapes and dtypes."""
+        size = self.training.batch_size
+        if self.arrays is None:
+            first: Examples = {TOKENS: np.zeros((1, self.context + 1), np.int32)}
+        else:
+            try:
+                first = prepare_arrays(self.arrays, 0, heldout=1).examples
+            except ValueError as error:
+                raise JobError(f"data: {error}") from error
+        batch = batch_of(first, np.zeros(size, np.int64), self.training.accumulate)
+        return batch[INPUTS], batch[TARGETS]
+
+    def outline(self, step: Profile | None = None) -> Manifest:
+        """The manifest before its files exist: its numbers are those of the real one, its content addresses are not.
+
+        step: of the traced module; without it, clocks that `limits` does not name are the shortest.
+        """
+        cid, root = "b" + "a" * 58, "0" * 64
+        files = ProgramFile(cid, root, flops=1), StateFile(cid, root), DataFile(cid, root, examples=1), HeldoutFile(cid)
+        return self.manifest(*files, step=step)
+
+    def manifest(
+        self,
+        program: ProgramFile,
+        state: StateFile,
+        data: DataFile,
+        heldout: HeldoutFile,
+        parents: Parents | None = None,
+        *,
+        step: Profile | None,
+    ) -> Manifest:
+        """The job's manifest, once its files are stored. step: as for `outline`."""
+        training, limits = self.training, self.limits
+        sizes = training.inner_steps, training.slots, training.carry_rounds
+        clocks = limits.clocks(clocks_of(step, *sizes) if step else SHORTEST)
+        return Manifest(
+            program=program,
+            batch_size=training.batch_size,
+            accumulate=training.accumulate,
+            rounds=training.rounds,
+            slots=training.slots,
+            quorum=-(-2 * training.slots // 3) if training.quorum is None else training.quorum,
+            inner_steps=training.inner_steps,
+            segment_steps=training.segment_steps or min(LONGEST_SEGMENT, -(-training.inner_steps // 4)),
+            seed=training.seed,
+            state=state,
+            data=data,
+            heldout=heldout,
+            outer=training.outer,
+            aggregation=self.aggregation.of(training.slots),
+            compression=self.compression,
+            carry=training.carry_rounds,
+            delay=training.delay,
+            **clocks._asdict(),
+            redundancy=self.checkpoint.redundancy,
+            depth=limits.depth,
+            policy=limits.policy,
+            keep_every=self.checkpoint.every_rounds(training.inner_steps),
+            parents=parents,
+        )
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> ComputeJob:
+        """Read a YAML or JSON configuration. Raises JobError, naming the file."""
+        path = Path(path)
+        given = read_config(path)
+        try:
+            return cls.from_dict(given, directory=path.parent)
+        except UserError as error:
+            raise JobError(f"{path}: {error}", hint=error.hint) from error
+
+    @classmethod
+    def from_dict(cls, given: object, *, directory: Path | None = None) -> ComputeJob:
+        """From the sections of a configuration file."""
+        with refusals_told():
+            if not isinstance(given, Mapping):
+                raise BadField(f"expected the sections {', '.join(SECTIONS)}, got {given!r}")
+            for key in given:
+                if key not in (*SECTIONS, BUDGET):
+                    raise BadField(f"unknown section {key!r}; {nearest(str(key), [*SECTIONS, BUDGET])}")
+            for key in ("model", "training"):
+                if key not in given:
+                    raise BadField(f"missing section {key!r}")
+        sections: dict[str, Any] = {_field(name): given.get(name) for name in SECTIONS}
+        return cls(**sections, budget_max=given.get(BUDGET), directory=directory or Path())
+
+    @property
+    def sections(self) -> dict[str, Any]:
+        """The sections of a file that says this job."""
+        said = {name: getattr(self, _field(name)) for name in SECTIONS} | {BUDGET: self.budget_max}
+        return {name: section for name, section in said.items() if section is not None}
+
+    def _model(self) -> ModelSource:
+        given: Mapping[str, Any] = self.model_config
+        if not isinstance(given, Mapping) or not given.keys() & {"module", "program"}:
+            given = own_keys("model", given)
+        return read_model(given, self.training.rule)
+
+    def _token_given(self) -> Token | None:
+        """What the file alone says of the token; None where a chain must."""
+        given, decimals = self.market.token, self.market.decimals
+        if given == ZEN.symbol:
+            if decimals not in (None, ZEN.decimals):
+                raise BadField(f"market.decimals: ZEN has {ZEN.decimals}, not {decimals}")
+            return ZEN
+        if not _ADDRESS.fullmatch(given):
+            raise BadField(f"market.token: expected 'ZEN' or an address, got {given!r}")
+        return None if decimals is None else Token(f"token@{given[:10]}", decimals, given)
+
+
+def _field(section: str) -> str:
+    """The name of ComputeJob's argument for a section of a file."""
+    return f"{section}_config"

@@ -1,0 +1,117 @@
+"""The files of a job, from its configuration, its data and its initial weights: stored, rooted, named by a manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from repops import encoding
+from repops.backend import DTYPE
+from repops.commitments import Array, state_root
+from repops.files import state_bytes
+from repops.graph import Graph
+from zoo_compute.formats.lineage import Parents
+from zoo_compute.formats.manifest import Joining
+from zoo_compute.jobs.config import ComputeJob, DataFile, HeldoutFile, JobError, Manifest, ProgramFile, StateFile
+from zoo_compute.store.interface import Store
+from zoo_compute.training.examples import TOKENS, Dataset, Examples, batch_of
+from zoo_compute.training.outer_optimizers import OUTER
+from zoo_compute.training.rounds import batch_nodes, checkpoint_nodes
+from zoo_compute.training.work_root import work_of
+
+
+def initial_checkpoint(step: Graph, tensors: Mapping[str, Array], joining: Joining) -> dict[str, Array]:
+    """Checkpoint 0: the module's tensors; what the outer optimiser keeps, and the scores, at zero.
+
+    Raises JobError when these are not the tensors of the job's module.
+    """
+    nodes = checkpoint_nodes(step, joining)
+    checkpoint = {n: np.zeros(node.shape, DTYPE[node.dtype]) for n, node in nodes.items() if n.startswith(OUTER)}
+    checkpoint |= tensors
+    told = unlike(checkpoint, step, joining)
+    if told:
+        raise JobError(f"the weights do not fit the module: {told}")
+    return checkpoint
+
+
+def unlike(checkpoint: Mapping[str, Array], step: Graph, joining: Joining) -> str:
+    """In which way these are not the tensors of a checkpoint of this job; empty when they are."""
+    nodes = checkpoint_nodes(step, joining)
+    if checkpoint.keys() != nodes.keys():
+        name = min(checkpoint.keys() ^ nodes.keys())
+        return f"{name!r} is {'missing' if name in nodes else 'not one of its tensors'}"
+    for name, node in nodes.items():
+        array = checkpoint[name]
+        if array.shape != node.shape or array.dtype != DTYPE[node.dtype]:
+            return f"{name!r} is {array.dtype.name} {array.shape}, it takes {DTYPE[node.dtype].name} {node.shape}"
+    return ""
+
+
+def unlike_batch(examples: Examples, step: Graph, batch_size: int, accumulate: int) -> str:
+    """In which way batches of these examples are not what the program takes; empty when they are."""
+    ranks = {name: array.ndim for name, array in examples.items()}
+    if min(ranks.values(), default=0) < 1 or (TOKENS in ranks and (len(ranks) > 1 or ranks[TOKENS] != 2)):
+        return f"arrays of rank {ranks} make no examples"
+    batch, nodes = batch_of(examples, np.zeros(batch_size, np.int64), accumulate), batch_nodes(step)
+    if batch.keys() != nodes.keys():
+        return f"the data has {', '.join(sorted(batch))}, the program takes {', '.join(sorted(nodes))}"
+    for name, node in nodes.items():
+        array = batch[name]
+        if array.shape != node.shape or array.dtype != DTYPE[node.dtype]:
+            return (
+                f"{name} is {array.dtype.name} {array.shape}, the program takes {DTYPE[node.dtype].name} {node.shape}"
+            )
+    return ""
+
+
+def publish_files(
+    job: ComputeJob,
+    dataset: Dataset,
+    store: Store,
+    *,
+    weights: Mapping[str, Array] | None = None,
+    parents: Parents | None = None,
+) -> Manifest:
+    """Store and pin a job's program, initial checkpoint, examples and held-out examples; return its manifest (not stored yet).
+
+    weights: the module's tensors, in place of those it was made with. parents: what these were merged from.
+    """
+    traced = job.traced
+    tensors = traced.initial if weights is None else weights
+    if tensors is None:
+        raise JobError("a program's file has no weights", hint="give them with --weights FILE (safetensors)")
+    for name, examples in dataset._asdict().items():
+        told = unlike_batch(examples, traced.graph, job.training.batch_size, job.training.accumulate)
+        if told:
+            raise JobError(f"data ({name}): {told}")
+    _check_tokens(job, dataset)
+    counts = {name: len(next(iter(examples.values()))) for name, examples in dataset._asdict().items()}
+    if counts["heldout"] < job.training.batch_size:
+        raise JobError(
+            f"data.heldout: {counts['heldout']} examples make no batch of {job.training.batch_size}",
+            hint="hold out at least training.batch_size examples",
+        )
+    outline = job.outline()
+    checkpoint = initial_checkpoint(traced.graph, tensors, outline.joining)
+    broken = next((name for name in traced.graph.exchanged if not np.isfinite(checkpoint[name]).all()), None)
+    if broken is not None:  # every update of it would be so too, and count for nothing
+        raise JobError(f"the weights hold a NaN or an infinity in {broken!r}", hint="begin with finite weights")
+    work_of(outline, traced.graph)  # refused here, before anything is stored
+    return job.manifest(
+        ProgramFile(store.add(encoding.encode(traced.graph)), traced.root.hex(), traced.profile.flops),
+        StateFile(store.add(state_bytes(checkpoint)), state_root(checkpoint).hex()),
+        DataFile(store.add(state_bytes(dataset.examples)), state_root(dataset.examples).hex(), counts["examples"]),
+        HeldoutFile(store.add(state_bytes(dataset.heldout))),
+        parents,
+        step=traced.profile,
+    )
+
+
+def _check_tokens(job: ComputeJob, dataset: Dataset) -> None:
+    """A built-in model says how many tokens it knows; a step that meets another is skipped, which nobody wants to pay for."""
+    vocabulary = job.model.options["vocab"] if job.model.built_in else None
+    for examples in dataset:
+        highest = int(examples[TOKENS].max()) if TOKENS in examples else -1
+        if vocabulary is not None and highest >= vocabulary:
+            raise JobError(f"data: holds token {highest}, model.vocab is {vocabulary}; bytes need 256")

@@ -1,0 +1,109 @@
+"""One way from what the user wrote to a checked job: a file, a mapping, a ComputeJob, and what is put over it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from zoo_compute.errors import UserError
+from zoo_compute.jobs.config import ComputeJob, JobError
+from zoo_compute.jobs.quote import check_budget, outline_terms
+from zoo_compute.jobs.sections import BUDGET, SECTIONS, DataSection, keys_of, read_config
+
+Config = str | Path | Mapping[str, Any] | ComputeJob
+Amount = str | int | float
+Data = str | Path | Mapping[str, Any]  # a path, or keys of the section
+
+PLACES = {field.name for field in fields(DataSection)} - {"heldout", "context"}  # each says alone where the data is
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A checked job and the most it may put in escrow, as it was written (None: what its prices come to)."""
+
+    job: ComputeJob
+    most: str | int | float | None
+
+    @property
+    def budget(self) -> int | None:
+        """In the smallest unit of the job's token. Raises UserError."""
+        return None if self.most is None else self.job.token.parse(self.most, what="budget_max")
+
+    def check_budget(self) -> None:
+        """Raises BudgetTooSmall."""
+        budget = self.budget
+        if budget is not None and budget < self.job.escrow:
+            check_budget(budget, outline_terms(self.job), self.job.token)
+
+
+def plan_of(
+    config: Config | None = None, max_budget: Amount | None = None, data: Data | None = None, **sections: Any
+) -> Plan:
+    """Read and check. Prices named in `market` stand, and the budget is held against them; without them they follow from it.
+
+    A ComputeJob with nothing put over it stays the object it is. max_budget: whole tokens, in place of the configuration's
+    budget_max. data: a path in place of the configuration's, or keys of its section. sections: each a mapping whose keys
+    are put over those of the configuration's section; `model` takes the place of the configuration's.
+    Raises JobError, with the file's name where there is one.
+    """
+    over = {name: section for name, section in sections.items() if section is not None}
+    if data is not None:
+        over["data"] = _data(data)
+    if max_budget is not None:
+        over[BUDGET] = max_budget
+    if config is None and not over:
+        raise JobError("no job is given", hint="give a file, a ComputeJob, or the sections `model` and `training`")
+    if isinstance(config, ComputeJob):
+        if not over:
+            return Plan(config, config.budget_max)
+        return _plan(config.sections, config.directory, over)
+    if config is None or isinstance(config, Mapping):
+        return _plan(config or {}, Path(), over)
+    path = Path(config).expanduser()
+    try:
+        return _plan(read_config(path), path.parent, over)
+    except UserError as error:
+        raise JobError(
+            str(error) if str(error).startswith(str(path)) else f"{path}: {error}", hint=error.hint
+        ) from error
+
+
+def _plan(given: Any, directory: Path, over: Mapping[str, Any]) -> Plan:
+    if not isinstance(given, Mapping):
+        ComputeJob.from_dict(given)  # raises: says what is expected
+    said = {**given, **{name: _put_over(name, given.get(name), keys) for name, keys in over.items()}}
+    market, most = keys_of("market", said.get("market")), said.get(BUDGET)
+    if most is not None and isinstance(market, Mapping) and market.get("max_price") is not None:
+        del said[BUDGET]  # held against the prices by `Plan.check_budget`, so that a quote can say what is short
+    plan = Plan(ComputeJob.from_dict(said, directory=directory), most)
+    if plan.job.known_token is not None:
+        _ = plan.budget  # refuse what is no amount now
+    return plan
+
+
+def _put_over(name: str, given: Any, over: Any) -> Any:
+    """A section with the keys of `over` in place of its own."""
+    given, over = (keys_of(name, section) for section in (given, over))
+    if name not in SECTIONS or name == "model" or not isinstance(given, Mapping) or not isinstance(over, Mapping):
+        return over
+    if name == "data" and over.keys() & PLACES:
+        given = {key: value for key, value in given.items() if key not in PLACES}
+    return {**given, **over}
+
+
+def _data(data: Data) -> Mapping[str, Any]:
+    """Keys of `data:`, whose paths are relative to where the caller is, not to the configuration."""
+    if isinstance(data, (str, Path)):
+        return {"path": _absolute(data)}
+    said = {**data}
+    if isinstance(said.get("path"), (str, Path)):
+        said["path"] = _absolute(said["path"])
+    if isinstance(said.get("paths"), list):
+        said["paths"] = [_absolute(path) for path in said["paths"]]
+    return said
+
+
+def _absolute(path: Any) -> Any:
+    return str(Path(path).expanduser().resolve()) if isinstance(path, (str, Path)) and str(path) else path

@@ -1,0 +1,248 @@
+"""Where a job's step comes from, and how it becomes a program: a built-in model, a function in the submitter's own file,
+live objects, or the file of a program that was traced before.
+
+The submitter's code runs on the submitter's machine, once. What the network gets is the program.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from repops import encoding
+from repops.commitments import Array
+from repops.fields import BadField, nearest, read
+from repops.graph import OPTIMIZER, BadProgram, Graph, Node
+from repops.profile import Profile, profile
+from zoo_compute.errors import UserError
+from zoo_compute.models import ARCHITECTURES, RuleSection
+from zoo_compute.models.presets import preset, sized
+from zoo_compute.training.rounds import batch_nodes
+
+TORCH_MISSING = "pip install 'zoo-compute[node]', or bring a program's file (model.program) with --weights FILE"
+FORM = "expected (module, loss_fn, optimizer): loss_fn(module(inputs), targets) is what a step minimises; None as loss_fn: the cross entropy of a Hugging Face model's logits"
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """`model:` of a job, one of: function (`path.py:name` or `package.module:name`) with options, parts, program (a path).
+
+    parameters: of a built-in model, counted without making it; of others None until they are traced.
+    """
+
+    function: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    parts: tuple[Any, Any, Any] | None = None
+    program: str = ""
+    parameters: int | None = None
+
+    @property
+    def built_in(self) -> bool:
+        return self.function.startswith("zoo_compute.models.")
+
+    @property
+    def context(self) -> int | None:
+        """Tokens an example of text has, where the model's options say it."""
+        found = self.options.get("context")
+        return found if isinstance(found, int) else None
+
+
+def read_model(given: Mapping[str, Any], rule: Mapping[str, Any]) -> ModelSource:
+    """The `model:` section. rule: the keys of `training:` that make an optimiser, those that were given. Raises BadField."""
+    named = [key for key in ("architecture", "module", "program") if key in given]
+    if len(named) > 1:
+        raise BadField(f"model: {' and '.join(named)} exclude each other")
+    if "module" not in given and "program" not in given:
+        return _built_in(given, rule)
+    if rule:
+        key = next(iter(rule))
+        raise BadField(
+            f"training.{key}: belongs to the module's own optimizer; set it there, or pass it to the function under `model:`"
+        )
+    if "program" in given:
+        return ModelSource(program=_alone(given, "program"))
+    module = given["module"]
+    if isinstance(module, str):
+        if ":" not in module:
+            raise BadField(f"model.module: expected FILE.py:FUNCTION, got {module!r}")
+        return ModelSource(function=module, options={key: value for key, value in given.items() if key != "module"})
+    missing = {"loss", "optimizer"} - given.keys()
+    if missing or len(given) > 3:
+        raise BadField(f"model: a live module needs exactly `loss` and `optimizer` beside it, got {sorted(given)}")
+    return ModelSource(parts=(module, given["loss"], given["optimizer"]))
+
+
+def _built_in(given: Mapping[str, Any], rule: Mapping[str, Any]) -> ModelSource:
+    if "name" in given:
+        rule = {"learning_rate": preset(given["name"]).learning_rate, **rule}
+    given = sized(given)
+    name = given.get("architecture", "gpt")
+    if name not in ARCHITECTURES:
+        raise BadField(f"model.architecture: unknown {name!r}; {nearest(str(name), ARCHITECTURES)}")
+    section = read(ARCHITECTURES[name], given, "model")
+    options = asdict(section) | asdict(read(RuleSection, rule, "training"))
+    del options["architecture"]
+    return ModelSource(f"zoo_compute.models.{name}:build", options, parameters=section.parameters)
+
+
+def _alone(given: Mapping[str, Any], key: str) -> str:
+    if len(given) > 1 or not isinstance(given[key], (str, Path)):
+        raise BadField(f"model: {key} names a file and stands alone, got {sorted(given)}")
+    return str(given[key])
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A step's program. draw: makes the module's initial tensors; None where only a program's file was given."""
+
+    graph: Graph
+    draw: Callable[[], dict[str, Array]] | None
+
+    @cached_property
+    def initial(self) -> dict[str, Array] | None:
+        """The module's tensors before the first round."""
+        return self.draw() if self.draw else None
+
+    @cached_property
+    def root(self) -> bytes:
+        return encoding.root(self.graph)
+
+    @cached_property
+    def profile(self) -> Profile:
+        return profile(self.graph)
+
+    @property
+    def batch(self) -> dict[str, Node]:
+        """The inputs of the batch by name."""
+        return batch_nodes(self.graph)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What `training:` adds to the module's own optimiser. rates: factors of its learning rate by inner step, the last for ever."""
+
+    clip_norm: float | None
+    rates: tuple[float, ...] | None
+    accumulate: int
+
+
+def load_program(path: Path) -> Traced:
+    """A program's file. Raises UserError."""
+    try:
+        return Traced(encoding.decode(path.read_bytes()), None)
+    except OSError as error:
+        raise UserError(f"model.program: {path} cannot be read ({error.strerror})") from error
+    except BadProgram as error:
+        raise UserError(f"model.program: {path}: {error}", hint="write it with `repops.save(program, path)`") from error
+
+
+def trace_module(source: ModelSource, batch: tuple[Array, Array], rule: Rule, *, seed: int, directory: Path) -> Traced:
+    """Make the module, its initial weights drawn under `seed`, and trace its step on a batch like `batch`. Raises UserError.
+
+    A built-in model is traced without its weights, which are drawn when they are asked for: a quote of any size fits in memory.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise UserError("a module is traced with torch, which is not installed", hint=TORCH_MISSING) from error
+    import repops
+    from repops.tracing import TraceRefused
+
+    def make(device: str) -> tuple[Any, Any, Any]:
+        with torch.random.fork_rng(devices=[]), torch.device(device):
+            torch.manual_seed(seed)
+            return source.parts or made_by(source, directory)
+
+    module, loss_fn, optimizer = make("meta" if source.built_in else "cpu")
+    inputs, targets = (torch.from_numpy(array) for array in batch)
+    inputs, targets = (t.long() if t.dtype == torch.int32 else t for t in (inputs, targets))
+    rates = None if rule.rates is None else [factor * optimizer.param_groups[0]["lr"] for factor in rule.rates]
+    try:
+        program = repops.trace(
+            module,
+            loss_fn,
+            optimizer,
+            (inputs, targets),
+            clip_norm=rule.clip_norm,
+            learning_rates=rates,
+            accumulate=rule.accumulate,
+        )
+    except TraceRefused as refused:
+        where = f"{refused.site}: " if refused.site else ""
+        raise UserError(f"the module cannot be traced: {where}{refused.what}", hint=refused.hint) from refused
+    except Exception as error:
+        raise UserError(f"the module does not run on a batch: {_told(error)}") from error
+    kept = [entry.name for entry in program.graph.state if entry.kind != OPTIMIZER]
+
+    def drawn(module: Any) -> dict[str, Array]:
+        state = program.initial_state(module)
+        return {name: np.array(state[name].numpy()) for name in kept}
+
+    if source.built_in:
+        return Traced(program.graph, lambda: drawn(make("cpu")[0]))
+    initial = drawn(module)
+    return Traced(program.graph, lambda: initial)
+
+
+def made_by(source: ModelSource, directory: Path) -> tuple[Any, Any, Any]:
+    """What the function that `source` names returns: module, loss function, optimiser. Raises UserError."""
+    function = load_function(source.function, directory)
+    try:
+        parts = function(**source.options)
+    except Exception as error:
+        raise UserError(f"model.module: {source.function}: {_told(error)}") from error
+    if not isinstance(parts, tuple) or len(parts) != 3:
+        raise UserError(f"model.module: {source.function} returned {type(parts).__name__}", hint=FORM)
+    return parts
+
+
+def load_function(reference: str, directory: Path) -> Callable[..., Any]:
+    """The function `path.py:name` (relative to `directory`) or `package.module:name`. Runs its file. Raises UserError."""
+    where, _, name = reference.rpartition(":")
+    try:
+        module = (
+            _run_file(directory / Path(where).expanduser()) if where.endswith(".py") else importlib.import_module(where)
+        )
+    except FileNotFoundError as error:
+        raise UserError(f"model.module: there is no file {error.filename}", hint="give FILE.py:FUNCTION") from error
+    except Exception as error:
+        raise UserError(f"model.module: {where}: {_told(error)}") from error
+    found = getattr(module, name, None)
+    if not callable(found):
+        there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise UserError(f"model.module: {where} has no function {name!r}; {nearest(name, there)}")
+    return found
+
+
+def _run_file(path: Path) -> ModuleType:
+    """Import a file by its path; what lies beside it can be imported by it."""
+    if not path.is_file():
+        raise FileNotFoundError(2, "no such file", str(path))
+    spec = importlib.util.spec_from_file_location(f"_zoo_job_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def _told(error: Exception) -> str:
+    """The error, and the line of the submitter's file that it came from."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    at = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{at}"

@@ -1,0 +1,92 @@
+"""What a job offers for its work: the prices of its `market` section, and what becomes of those that it leaves away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from zoo_compute.amounts import ZEN, Token
+from zoo_compute.formats.manifest import JobError
+from zoo_compute.jobs.sections import MarketSection
+from zoo_compute.spec.params import MAX_PRICE, MAXIMUM_MULTIPLE, default_reserve, escrow_of
+
+PRICES = ("reserve", "max_price", "aggregator_reserve", "aggregator_max_price")
+
+
+class Prices(NamedTuple):
+    """In the token's smallest unit; the first two per slot-round, the others per round."""
+
+    reserve: int
+    max_price: int
+    aggregator_reserve: int
+    aggregator_max_price: int
+
+
+class Given(NamedTuple):
+    """The prices that follow from `market` and the budget alone; None for one that follows from the work."""
+
+    reserve: int | None
+    max_price: int | None
+    aggregator_reserve: int | None
+    aggregator_max_price: int | None
+
+
+def given_prices(
+    market: MarketSection, budget: str | int | float | None, token: Token, rounds: int, slots: int
+) -> Given:
+    """Read and check. Maxima without a price share the budget equally. Raises UserError, JobError."""
+    texts = {name: getattr(market, name) for name in PRICES}
+    amounts = {n: None if text is None else token.parse(text, what=f"market.{n}") for n, text in texts.items()}
+    limit = None if budget is None else token.parse(budget, what="budget_max")
+    if amounts["max_price"] is None and limit is not None:
+        amounts["max_price"] = limit // (rounds * (slots + 1))
+    if amounts["aggregator_max_price"] is None:
+        amounts["aggregator_max_price"] = amounts["max_price"]
+    given = Given(**amounts)
+    for name, low, high in _pairs(given):
+        if (low is not None and low < 1) or (high is not None and not max(1, low or 1) <= high <= MAX_PRICE):
+            raise JobError(f"market.{name}reserve: expected more than 0 and at most {name}max_price")
+    if limit is not None and given.max_price is not None and given.aggregator_max_price is not None:
+        escrow = escrow_of(rounds, slots, given.max_price, given.aggregator_max_price)
+        if escrow > limit:
+            raise JobError(
+                f"budget_max: the job needs {token.format(escrow)} in escrow, the budget is {token.format(limit)}",
+                hint="lower market.max_price, market.aggregator_max_price, training.rounds or training.slots",
+            )
+    return given
+
+
+def complete(given: Given, token: Token, flops: Callable[[], int]) -> Prices:
+    """All prices. flops: of one slot-round; asked for (it takes tracing the module) only where a reserve follows from the work.
+
+    The default reserve is what the work is worth (`params.default_reserve`), at most the maximum; the default maximum is
+    MAXIMUM_MULTIPLE times the reserve. ZEN alone has a reference price: in another token the default reserve is half the
+    maximum, from which four re-openings reach it. Raises JobError.
+    """
+    reserve, most = given.reserve, given.max_price
+    if reserve is None and token.symbol == ZEN.symbol:
+        worth = min(default_reserve(flops()), MAX_PRICE // MAXIMUM_MULTIPLE)
+        reserve = worth if most is None else min(worth, most)
+    elif reserve is None and most is not None:
+        reserve = max(1, most // MAXIMUM_MULTIPLE)
+    elif reserve is None:
+        raise JobError(
+            f"market.max_price: missing; work has no reference price in {token}",
+            hint="give a budget to derive it from (--max-budget, or budget_max in the file), or market.max_price",
+        )
+    most = reserve * MAXIMUM_MULTIPLE if most is None else most
+    most_a = most if given.aggregator_max_price is None else given.aggregator_max_price
+    reserve_a = min(reserve, most_a) if given.aggregator_reserve is None else given.aggregator_reserve
+    for name, low, high in _pairs(Given(reserve, most, reserve_a, most_a)):
+        assert low is not None
+        assert high is not None
+        if not 1 <= low <= high <= MAX_PRICE:
+            raise JobError(f"market.{name}reserve: expected more than 0 and at most {name}max_price")
+    return Prices(reserve, most, reserve_a, most_a)
+
+
+def _pairs(given: Given) -> tuple[tuple[str, int | None, int | None], ...]:
+    return (
+        ("", given.reserve, given.max_price),
+        ("aggregator_", given.aggregator_reserve, given.aggregator_max_price),
+    )

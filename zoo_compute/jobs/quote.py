@@ -1,0 +1,227 @@
+"""What a job costs and takes, before any escrow: exact arithmetic on its terms, no I/O, no account."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from repops.profile import Profile
+from zoo_compute.amounts import ZEN, Token
+from zoo_compute.errors import UserError
+from zoo_compute.formats.manifest import Manifest
+from zoo_compute.jobs.config import ComputeJob
+from zoo_compute.jobs.prices import Prices
+from zoo_compute.spec import params
+from zoo_compute.spec.params import Preset, Terms
+from zoo_compute.training.compression import packed_bits
+from zoo_compute.training.rounds import tokens_of
+
+AMOUNTS = {
+    "escrow", "at_reserve", "expected", "per_gpu_hour", "per_million_tokens", "per_pflop", "per_pflop_day", "fee", "lock_slot",
+    "lock_aggregator",
+}  # fmt: skip
+PFLOP = 10**15
+DAY_S = 86_400
+DEAR = 10  # times what the work is worth, from which on a quote says so
+
+
+class BudgetTooSmall(UserError):
+    """The budget does not cover the worst case; nothing was sent."""
+
+
+@dataclass(frozen=True)
+class Quote:
+    """All amounts in the smallest unit of `token`, all durations in seconds.
+
+    expected: what is paid when every seat clears at the first reserve. The market may pay less (the price of the first bid that
+    did not win) or, after re-openings, more, up to `escrow`. The prices per unit of work are of `expected`.
+    """
+
+    rounds: int
+    slots: int
+    quorum: int
+    inner_steps: int
+    parameters: int
+    steps: int
+    tokens: int
+    flops: int
+    update_bytes: int  # about what one slot-round sends
+    checkpoint_bytes: int  # what a node fetches of its parameters where it makes no checkpoint itself
+    checkpoint_every_steps: int  # of a slot: checkpoints at so many steps outlive the job, and the last
+    escrow: int  # taken at posting: the worst case
+    at_reserve: int  # paid when every seat clears at the first reserve
+    expected: int  # the same, under the name that the prices per unit of work go by
+    gpu_hours: float  # of the reference GPU (spec/params.py, REFERENCE_GPU)
+    per_gpu_hour: int
+    per_million_tokens: int
+    per_pflop: int
+    per_pflop_day: int
+    fee: int  # the treasury's part of the worst case
+    lock_slot: int
+    lock_aggregator: int
+    attempts: int  # auctions until the reserve has grown to the maximum
+    auction_s: int
+    auction_longest_s: int
+    ready_s: int
+    round_longest_s: int
+    window_s: int  # of a payment in ZEN
+    longest_s: int
+    warnings: list[str]
+    token: Token
+
+    def to_dict(self) -> dict[str, Any]:
+        """For scripts: amounts as decimal strings of the smallest unit, the rest as numbers."""
+        return {key: str(value) if key in AMOUNTS else value for key, value in asdict(self).items()}
+
+
+def terms_of(manifest: Manifest, work_root: bytes, prices: Prices, token: str) -> Terms:
+    """What `TaskRegistry.post` takes. work_root: of `work_of`."""
+    return Terms(
+        token=token,
+        work_root=work_root,
+        state_root=manifest.state_root,
+        data_root=manifest.data_root,
+        manifest=manifest.digest,
+        rounds=manifest.rounds,
+        slots=manifest.slots,
+        quorum=manifest.quorum,
+        reserve=prices.reserve,
+        max_price=prices.max_price,
+        aggregator_reserve=prices.aggregator_reserve,
+        aggregator_max_price=prices.aggregator_max_price,
+        slot_s=manifest.slot_s,
+        aggregate_s=manifest.aggregate_s,
+        reexecute_s=manifest.reexecute_s,
+        flops=manifest.flops,
+        depth=manifest.depth,
+        policy=manifest.policy_bits,
+    )
+
+
+def outline_terms(job: ComputeJob, step: Profile | None = None) -> Terms:
+    """The terms before the job's files exist: as with `ComputeJob.outline`, the numbers count, the roots do not."""
+    return terms_of(job.outline(step), bytes(32), job.prices, token="")
+
+
+def attempts_to_maximum(reserve: int, max_reserve: int) -> int:
+    """Auctions until the reserve, growing by a quarter each time, has reached its maximum."""
+    attempts = 1
+    while reserve < max_reserve:
+        grown = params.grown_reserve(reserve, max_reserve)
+        if grown == reserve:  # a few wei never grow
+            break
+        reserve, attempts = grown, attempts + 1
+    return attempts
+
+
+def quote(job: ComputeJob, preset: Preset) -> Quote:
+    """The quote of a job on a network with this preset."""
+    manifest, prices, terms = job.outline(job.profile), job.prices, outline_terms(job, job.profile)
+    attempts = max(
+        attempts_to_maximum(prices.reserve, prices.max_price),
+        attempts_to_maximum(prices.aggregator_reserve, prices.aggregator_max_price),
+    )
+    steps = terms.rounds * terms.slots * manifest.inner_steps
+    auction_s = preset.bid_window_s + preset.reveal_window_s
+    round_longest_s = 2 * terms.slot_s + terms.aggregate_s
+    graph = job.traced.graph
+    exchanged = [graph.nodes[e.before].elements for e in graph.state if e.name in graph.exchanged]
+    expected, flops, tokens = (
+        at_reserve(terms),
+        job.flops * terms.rounds * terms.slots,
+        steps * tokens_of(graph, manifest.batch_size),
+    )
+    window_s = params.window_s(preset, terms.reexecute_s, params.windows(terms, preset.window_value))
+    return Quote(
+        rounds=terms.rounds,
+        slots=terms.slots,
+        quorum=terms.quorum,
+        inner_steps=manifest.inner_steps,
+        parameters=job.profile.parameters,
+        steps=steps,
+        tokens=tokens,
+        flops=flops,
+        update_bytes=math.ceil(sum(packed_bits(each, manifest.compression) for each in exchanged) / 8),
+        checkpoint_bytes=4 * sum(exchanged),
+        checkpoint_every_steps=manifest.keep_every * manifest.inner_steps,
+        escrow=params.escrow(terms),
+        at_reserve=expected,
+        expected=expected,
+        gpu_hours=params.gpu_seconds(flops) / 3_600,
+        per_gpu_hour=expected * 3_600 * params.REFERENCE_FLOPS // flops,
+        per_million_tokens=expected * 10**6 // tokens,
+        per_pflop=expected * PFLOP // flops,
+        per_pflop_day=expected * PFLOP * DAY_S // flops,
+        fee=params.fee_of(params.escrow(terms)),
+        lock_slot=params.lock_per_slot(terms),
+        lock_aggregator=params.aggregator_lock(terms),
+        attempts=attempts,
+        auction_s=auction_s,
+        auction_longest_s=auction_s * attempts,
+        ready_s=preset.ready_window_s,
+        round_longest_s=round_longest_s,
+        window_s=window_s,
+        longest_s=auction_s * attempts + preset.ready_window_s + terms.rounds * round_longest_s + window_s,
+        warnings=[*_low(prices, job.token), *_narrow(prices, job.token), *_dear(expected, flops, job.token)],
+        token=job.token,
+    )
+
+
+def _low(prices: Prices, token: Token) -> list[str]:
+    """Maximum prices below what operators ask unless they decide otherwise; known in ZEN alone."""
+    usual = params.LEAST_PRICE
+    pairs = (("slot-round", prices.max_price), ("aggregation", prices.aggregator_max_price))
+    return [
+        f"operators ask {token.format(usual)} unless they decide otherwise, and this job pays {token.format(most)} at most for a{'n' * (what[0] == 'a')} {what}: "
+        "perhaps nobody bids; raise the budget, or lower rounds or slots"
+        for what, most in pairs
+        if token.symbol == ZEN.symbol and most < usual
+    ]
+
+
+def _narrow(prices: Prices, token: Token) -> list[str]:
+    """A market that cannot find a price."""
+    pairs = (
+        ("slot-round", "", prices.reserve, prices.max_price),
+        ("aggregation", "aggregator_", prices.aggregator_reserve, prices.aggregator_max_price),
+    )
+    return [
+        f"the reserve of a{'n' * (what[0] == 'a')} {what} equals its maximum, {token.format(most)}: where nobody bids against a "
+        f"node, it is paid all of that, and a re-opened auction cannot offer more; set market.{name}reserve lower, or raise the maximum"
+        for what, name, reserve, most in pairs
+        if reserve == most
+    ]
+
+
+def _dear(expected: int, flops: int, token: Token) -> list[str]:
+    """A price that pays for turning up rather than for work; ZEN alone has a reference price."""
+    worth = params.reference_price(flops)
+    if token.symbol != ZEN.symbol or expected < DEAR * worth:
+        return []
+    return [
+        f"this work is worth {token.format(worth)} at the reference price, but operators ask for a slot-round, however small: "
+        "fewer rounds with more inner_steps cost less"
+    ]
+
+
+def at_reserve(terms: Terms) -> int:
+    """What is paid when every seat clears at the reserve of the first auction."""
+    return (terms.reserve * terms.slots + terms.aggregator_reserve) * terms.rounds
+
+
+def check_budget(budget: int, terms: Terms, token: Token = ZEN) -> None:
+    """Refuse a budget below the worst case, before anything is sent. Raises BudgetTooSmall with both numbers."""
+    most, least = params.escrow(terms), at_reserve(terms)
+    if budget >= most:
+        return
+    if budget < least:
+        raise BudgetTooSmall(
+            f"the budget of {token.format(budget)} is below the reserve: {terms.rounds} rounds of {terms.slots} slots cost "
+            f"{token.format(least)} at the first reserve, and {token.format(most)} at most",
+            hint=f"give --max-budget {token.exact(most)}, or lower rounds, slots or the market's prices",
+        )
+    raise BudgetTooSmall(
+        f"the budget of {token.format(budget)} is below the worst case of {token.format(most)}, which is held in escrow",
+        hint=f"give --max-budget {token.exact(most)} (what is not spent comes back), or lower the market's maximum prices",
+    )

@@ -1,0 +1,256 @@
+"""The sections of a job's file, every key checked. No torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from repops.fields import BadField, between, nearest, read
+from zoo_compute.amounts import MAX_DECIMALS
+from zoo_compute.arguments import checks_arguments
+from zoo_compute.formats.manifest import MAX_CARRY, POLICIES, Aggregation, Compression, JobError, Outer, refusals_told
+from zoo_compute.jobs.clocks import Clocks
+from zoo_compute.models import RULE, GPTSection
+from zoo_compute.spec.params import MAX_DEPTH, MAX_ROUNDS
+
+MAX_CONFIG_BYTES = 1024 * 1024
+LONGEST_SEGMENT = 10  # steps, unless a job says otherwise: a dispute replays one segment
+
+
+@dataclass(frozen=True)
+class DataSection:
+    """`data:` text files or directories, or one .npz or .safetensors file of arrays; paths are relative to the configuration.
+
+    dataset: in place of a path, the name or the number of a dataset of the network (`zoo dataset list`).
+    heldout: examples not trained on. context: tokens an example of text has, where the model's options do not say it.
+    arrays: from Python, in place of a path.
+    """
+
+    path: str = ""
+    paths: list[str] = field(default_factory=list)
+    heldout: int = 128
+    context: int | None = None
+    arrays: dict | None = None
+    dataset: str | int | None = None
+
+    def __post_init__(self) -> None:
+        if self.dataset is not None and (self.path or self.paths or self.arrays is not None):
+            raise BadField("data: dataset excludes path, paths and arrays; give one of them")
+
+
+@dataclass(frozen=True)
+class TrainingSection:
+    """`training:` the rounds, the batch, the outer optimiser; and of the inner one, what the module does not bring.
+
+    clip_norm: gradients are scaled to this global L2 norm at most; 0 turns it off. warmup_steps: in every round the rate
+    of inner step h (from 0) is multiplied by min(1, (h + 1) / warmup_steps). accumulate: a step's batch is so many parts,
+    whose gradients are averaged. carry_rounds: private state (the optimiser's, and what compression kept back) starts at
+    zero at every so many rounds; in between it lives on while the same operator holds the slot. delay: with 1 a round's slots
+    start from the checkpoint before the newest, so that nobody waits while updates are exchanged. The last six keys are for built-in models; a module of your own brings its optimizer.
+    """
+
+    batch_size: int
+    inner_steps: int
+    rounds: int
+    slots: int
+    quorum: int | None = None  # two thirds of the slots, rounded up
+    segment_steps: int | None = None  # a quarter of the inner steps, rounded up, and at most LONGEST_SEGMENT
+    warmup_steps: int = 0
+    clip_norm: float = 0.0
+    accumulate: int = 1
+    outer_learning_rate: float = 0.7
+    outer_momentum: float = 0.9
+    carry_rounds: int = 1
+    delay: int = 0
+    outer_optimizer: str = "nesterov"
+    outer_beta2: float = 0.999
+    outer_epsilon: float = 1e-8
+    outer_weight_decay: float = 0.0
+    seed: int = 0
+    learning_rate: float | None = None
+    optimizer: str | None = None
+    beta1: float | None = None
+    beta2: float | None = None
+    epsilon: float | None = None
+    weight_decay: float | None = None
+
+    def __post_init__(self) -> None:
+        between("training.warmup_steps", self.warmup_steps, 0, 10**6)
+        between("training.clip_norm", self.clip_norm, 0.0, 1e6)
+        between("training.accumulate", self.accumulate, 1, 2**16)
+        between("training.carry_rounds", self.carry_rounds, 1, MAX_CARRY)
+        between("training.delay", self.delay, 0, 1)
+        if self.batch_size % self.accumulate:
+            raise BadField(f"training.accumulate: {self.accumulate} parts do not divide batch_size = {self.batch_size}")
+
+    @property
+    def outer(self) -> Outer:
+        return Outer(
+            lr=self.outer_learning_rate,
+            momentum=self.outer_momentum,
+            kind=self.outer_optimizer,
+            beta2=self.outer_beta2,
+            epsilon=self.outer_epsilon,
+            weight_decay=self.outer_weight_decay,
+        )
+
+    @property
+    def rule(self) -> dict[str, Any]:
+        """The optimiser's keys that were given."""
+        given = {name: getattr(self, name) for name in RULE}
+        return {name: value for name, value in given.items() if value is not None}
+
+    @property
+    def rates(self) -> tuple[float, ...] | None:
+        """The factor of the learning rate at each inner step of a round, the last one from there on; None without warmup."""
+        return tuple((step + 1) / self.warmup_steps for step in range(self.warmup_steps)) or None
+
+
+@dataclass(frozen=True)
+class AggregationSection:
+    """`aggregation:` how updates are joined. hostile: slots that may be anything; None for as many as a quarter, less one."""
+
+    rule: str = "mean"
+    hostile: int | None = None
+    mixing: str = "none"
+
+    def of(self, slots: int) -> Aggregation:
+        hostile = (
+            (0 if self.rule in ("mean", "sent_mean") else (slots - 1) // 4) if self.hostile is None else self.hostile
+        )
+        return Aggregation(self.rule, hostile, self.mixing)
+
+
+@dataclass(frozen=True)
+class MarketSection:
+    """`market:` prices per slot-round, and per round for the aggregator, as decimal text of whole tokens.
+
+    token: ZEN, or the address of another one. decimals: of that one, where no chain is there to ask (a quote without a network).
+    """
+
+    reserve: str | float | None = None
+    max_price: str | float | None = None
+    aggregator_reserve: str | float | None = None
+    aggregator_max_price: str | float | None = None
+    token: str = "ZEN"
+    decimals: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.decimals is not None:
+            between("market.decimals", self.decimals, 0, MAX_DECIMALS)
+
+
+@dataclass(frozen=True)
+class LimitsSection:
+    """`limits:` most seconds a slot, an aggregation and a re-execution of a slot-round may take; how far training runs ahead.
+
+    Seconds that are not given follow from the job's work (zoo_compute/jobs/clocks.py).
+    depth: turns that may have claims still open to challenge; deeper means that fewer rounds wait for windows, and dearer
+    locks. policy: what becomes of the rounds after a worker's lie: `tolerate` them, or `roll back` and do them again.
+    """
+
+    slot_s: int | None = None
+    aggregate_s: int | None = None
+    reexecute_s: int | None = None
+    depth: int = 4
+    policy: str = "tolerate"
+
+    def __post_init__(self) -> None:
+        between("limits.depth", self.depth, 1, MAX_DEPTH)
+        if self.policy not in POLICIES:
+            raise BadField(f"limits.policy: unknown policy {self.policy!r}; {nearest(self.policy, POLICIES)}")
+
+    def clocks(self, wanted: Clocks) -> Clocks:
+        """What the file says, and else what is `wanted`."""
+        given = (self.slot_s, self.aggregate_s, self.reexecute_s)
+        return Clocks(*(want if own is None else own for own, want in zip(given, wanted, strict=True)))
+
+
+@checks_arguments
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """`checkpoint:` which checkpoints are kept, where, and on how many stores.
+
+    A checkpoint is made at the end of every round, that is every `inner_steps` steps; `interval` counts steps of a slot
+    and says which of them outlive the job: that of the first round to end at or after `interval` steps, every so many
+    rounds, and always the last. 0 keeps all. A quote says what it comes to (`checkpoint_every_steps`).
+    """
+
+    interval: int = 0
+    storage: str = "ipfs"
+    redundancy: int = 2
+
+    def __post_init__(self) -> None:
+        with refusals_told():
+            between("checkpoint.interval", self.interval, 0, 10**10)
+            between("checkpoint.redundancy", self.redundancy, 1, 256)
+            if self.storage != "ipfs":
+                raise BadField(f"checkpoint.storage: expected 'ipfs' (embedded or a daemon), got {self.storage!r}")
+
+    def every_rounds(self, inner_steps: int) -> int:
+        """Keep the checkpoint of every n-th round."""
+        return min(MAX_ROUNDS, max(1, -(-self.interval // inner_steps)))
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2's numbers, which are JSON's: 1e-3 is one. To YAML 1.1 it is text."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), [*"-+0123456789"]
+)
+
+
+def read_config(path: Path) -> Any:
+    """What a YAML or JSON file says, unchecked. Raises JobError, naming the file."""
+    try:
+        if path.stat().st_size > MAX_CONFIG_BYTES:
+            raise JobError(f"{path}: larger than a configuration should be ({MAX_CONFIG_BYTES} bytes)")
+        return yaml.load(path.read_text("utf-8"), _Loader)
+    except OSError as error:
+        raise JobError(f"{path}: cannot be read ({error.strerror})") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise JobError(f"{path}: not YAML or JSON: {error}") from error
+
+
+SECTIONS: dict[str, type] = {
+    "model": GPTSection,
+    "data": DataSection,
+    "training": TrainingSection,
+    "compression": Compression,
+    "aggregation": AggregationSection,
+    "market": MarketSection,
+    "limits": LimitsSection,
+    "checkpoint": CheckpointConfig,
+}
+BUDGET = "budget_max"  # beside the sections
+
+
+def read_section(name: str, given: object) -> Any:
+    """Read one section; a key that belongs to another section is told so."""
+    return read(SECTIONS[name], own_keys(name, given), name)
+
+
+def keys_of(name: str, given: Any) -> Any:
+    """A section's keys: none where it is absent, those of its class where it is an object."""
+    if given is None and name in SECTIONS:
+        return {}
+    return vars(given) if name in SECTIONS and isinstance(given, SECTIONS[name]) else given
+
+
+def own_keys(name: str, given: object) -> Mapping[str, Any]:
+    """The section's keys as they are, after refusing those that belong elsewhere."""
+    given = keys_of(name, given)
+    if not isinstance(given, Mapping):
+        raise BadField(f"{name}: expected a mapping, got {given!r}")
+    own = {f.name for f in fields(SECTIONS[name])}
+    for key in given:
+        homes = [other for other, cls in SECTIONS.items() if key in {f.name for f in fields(cls)}]
+        if key not in own and homes:
+            raise BadField(f"{name}: unknown key {key!r}; it belongs to {homes[0]!r}")
+    return given

@@ -1,0 +1,148 @@
+"""What a job lacks, in plain sentences: bids, where it is open, and what the network lacks. From the chain, read only.
+
+The sentences are advice. What a node really takes, its operator's settings say, and those are on no chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from zoo_compute.chain.batch import Read, read_all
+from zoo_compute.chain.views import JobState, JobView, Kind, Lot, LotPhase
+from zoo_compute.spec.params import STANDARD_CAP_BIDDERS
+from zoo_compute.spec.pricing import third
+from zoo_compute.spec.schedule import Work, Worker, suits
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Chain
+
+MOST = 1_000  # operators that are read, the newest: 31 requests
+GB = 2**30  # of a card's memory
+USUAL_SLOTS = 4  # of one job that a node takes, where its operator.json does not say more (`capacity`)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What one job asks of operators.
+
+    memory_bytes: of one step; None: not known. lock: collateral that one slot locks, in the smallest unit of the offers' token.
+    flops: of one slot-round.
+    """
+
+    slots: int
+    memory_bytes: int | None
+    lock: int = 0
+    flops: int = 0
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One registered operator. eligible: may bid now. free_collateral: what no lock binds, in the smallest unit of a token."""
+
+    operator: int
+    vram_gb: int
+    gpu_class: int
+    eligible: bool
+    free_collateral: int
+
+
+def offers(chain: Chain, token: str | None = None, block: int | None = None) -> tuple[Offer, ...]:
+    """The newest MOST operators as of `block`, with their collateral in `token` (ZEN unless given). Raises Unreachable."""
+    at = chain.head().number if block is None else block
+    token = token or chain.network.contracts["zen"]
+    count = read_all(chain, at, [Read("registry", "operator_count", ())])[0]
+    numbers = range(max(1, count - MOST + 1), count + 1)
+    found = read_all(chain, at, [Read("registry", "operators", (number,)) for number in numbers])
+    eligible = read_all(
+        chain, at, [Read("registry", "is_eligible", (n, each["hot"])) for n, each in zip(numbers, found, strict=True)]
+    )
+    collateral = read_all(chain, at, [Read("registry", "collateral", (number, token)) for number in numbers])
+    return tuple(
+        Offer(number, each["vram_gb"], each["gpu_class"], may_bid, money["balance"] - money["locked"])
+        for number, each, may_bid, money in zip(numbers, found, eligible, collateral, strict=True)
+    )
+
+
+def shortfall(needs: Needs, offers: Sequence[Offer]) -> list[str]:
+    """Sentences such as "no operator has 130 GB; the largest has 24 GB"; empty where the network suffices."""
+    if not offers:
+        return ["no operator is registered"]
+    able = [offer for offer in offers if offer.eligible]
+    if not able:
+        return ["no operator may bid: each one is leaving, or its stake is too small"]
+    lacks = []
+    memory_gb = -(-(needs.memory_bytes or 0) // GB)
+    fitting = [offer for offer in able if offer.vram_gb >= memory_gb]
+    if not fitting:
+        lacks.append(f"no operator has {memory_gb} GB; the largest has {max(o.vram_gb for o in able)} GB")
+    fitting = [offer for offer in fitting or able if _is_for(needs, offer)]
+    if not fitting:
+        lacks.append("every operator's card is of a class for light jobs only, and this job's slots are heavy")
+    funded = [offer for offer in fitting or able if offer.free_collateral >= max(1, needs.lock)]
+    if not funded:
+        empty = not any(offer.free_collateral for offer in fitting or able)
+        lacks.append(
+            "every operator's collateral is locked or empty" if empty else "no operator's free collateral covers a slot"
+        )
+    return lacks or _too_few(needs, funded)
+
+
+def missing(view: JobView, found: Sequence[Offer], memory_bytes: int | None) -> list[str]:
+    """What keeps an open job from being awarded, so far; empty for any other job, and once both lots have enough bids."""
+    if view.state != JobState.OPEN or any(lot.phase != LotPhase.OPEN for lot in view.lots.values()):
+        return []
+    newest = next((attempt.bids for attempt in reversed(view.attempts) if attempt.bids), {})
+    offered = {kind: sum(newest[key] for key in newest if key[0] == kind) for kind in view.lots}
+    slots = view.lots[Kind.SLOTS]
+    lacks = []
+    if offered[Kind.SLOTS] < slots.units:
+        lacks.append(f"{offered[Kind.SLOTS] or 'none'} of {slots.units} slots have bids")
+    if not offered[Kind.AGGREGATOR]:
+        lacks.append("no aggregator has bid")
+    lacks += [text for kind, lot in view.lots.items() if offered[kind] >= lot.units for text in _not_counted(view, lot)]
+    if offered[Kind.SLOTS] < slots.units:
+        mine = {operator: bid.capacity for (kind, operator), bid in view.bids.items() if kind == Kind.SLOTS}
+        free = [
+            replace(o, free_collateral=o.free_collateral + mine.get(o.operator, 0) * slots.lock) for o in found
+        ]  # what stands behind bids in this very job is not missing in it
+        lacks += shortfall(Needs(slots.units, memory_bytes, slots.lock, view.terms.flops), free)
+    return lacks
+
+
+def _not_counted(view: JobView, lot: Lot) -> list[str]:
+    """Why bids for all units were not enough, once they are opened."""
+    if (
+        view.now < lot.reveal_end
+        or lot.enough_bids
+        or not any(bid.attempt == lot.attempt for bid in view.bids.values())
+    ):
+        return []
+    if lot.units_uncapped >= lot.units and lot.revealed >= STANDARD_CAP_BIDDERS:
+        return [
+            f"{lot.units_capped} of {lot.units} slots have bids: each of {lot.revealed} bidders counts for {third(lot.units)} at most"
+        ]
+    return [f"only {lot.units_uncapped} of {lot.units} units were opened: the rest of the bids stayed sealed"]
+
+
+def _is_for(needs: Needs, offer: Offer) -> bool:
+    work = Work(needs.slots, inner_steps=1, slot_s=1, update_bytes=0, vram_gb=0, flops=needs.flops)
+    return suits(work, Worker(0, offer.operator, offer.gpu_class, vram_gb=0, step_us=1, kbps=1))
+
+
+def _too_few(needs: Needs, funded: Sequence[Offer]) -> list[str]:
+    """Operators there are that could bid, but perhaps not for all slots."""
+    count = len(funded)
+    who = "1 operator" if count == 1 else f"{count} operators"
+    if needs.lock:
+        covered = sum(min(needs.slots, offer.free_collateral // needs.lock) for offer in funded)
+        if covered < needs.slots:
+            return [f"the free collateral of {who} covers {covered} of {needs.slots} slots"]
+    if needs.slots > USUAL_SLOTS * count:
+        each = -(-needs.slots // count)
+        return [
+            f"{needs.slots} slots for {who}: each would train {each} in every round, "
+            f"and a node takes {USUAL_SLOTS} unless its operator allows more"
+        ]
+    return []

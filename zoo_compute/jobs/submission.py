@@ -1,0 +1,303 @@
+"""From a job's description to a job on chain: prepare and store its files, then approve and post, once.
+
+Everything prepared is content-addressed, so preparing again changes nothing. What was posted is found again by a record
+on this machine and by the chain's events: a crash at any line is followed by running the same command again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from repops import backend, files
+from repops.commitments import state_root
+from repops.graph import STEP
+from zoo_compute import paths
+from zoo_compute.amounts import Token, format_count
+from zoo_compute.atomic import write_atomically
+from zoo_compute.chain import permits
+from zoo_compute.chain.events import scan
+from zoo_compute.chain.generated.bindings.task_registry import Terms as PostedTerms
+from zoo_compute.chain.views import JobState
+from zoo_compute.errors import BareRevert, NotFunded, Retryable, TokenRefusal, UserError
+from zoo_compute.formats.manifest import Manifest
+from zoo_compute.jobs.config import ComputeJob
+from zoo_compute.jobs.files import publish_files
+from zoo_compute.jobs.quote import terms_of
+from zoo_compute.spec import params
+from zoo_compute.spec.params import Terms
+from zoo_compute.store.cid import digest_of
+from zoo_compute.training import examples as texts
+from zoo_compute.training.merge import Merge
+from zoo_compute.training.outer_optimizers import OUTER
+from zoo_compute.training.rounds import begin
+from zoo_compute.training.work_root import work_of
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.sender import Sender
+    from zoo_compute.store import Store
+
+Say = Callable[[str], None]
+
+
+class AlreadyPosted(UserError):
+    """This very job was posted before from this account; `job` is its number."""
+
+    def __init__(self, job: int) -> None:
+        super().__init__(
+            f"this very job was posted before, as job {job}",
+            hint=f"follow it with `zoo job watch {job}`; --again posts (and pays) it a second time",
+        )
+        self.job = job
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A job whose files are stored and pinned. cid: of the manifest."""
+
+    manifest: Manifest
+    cid: str
+    terms: Terms
+    token: Token
+
+    @property
+    def escrow(self) -> int:
+        return params.escrow(self.terms)
+
+
+def prepare(
+    job: ComputeJob, store: Store, *, weights: Path | None = None, merge: Merge | None = None, say: Say
+) -> Prepared:
+    """Cut the data, trace the module, store and pin all files. Raises UserError, StoreError.
+
+    weights: a safetensors file with the module's tensors, in place of those it is made with. merge: what made them of the
+    branches that the manifest then names as the job's parents.
+    """
+    say("preparing the data")
+    dataset = _dataset(job, say)
+    shown = {name: f"{array.dtype.name} {array.shape[1:]}" for name, array in dataset.examples.items()}
+    counts = [len(next(iter(part.values()))) for part in dataset]
+    say(f"{counts[0]:,} examples of {', '.join(f'{n} {s}' for n, s in shown.items())}; {counts[1]:,} held out")
+    say("tracing the module" if not job.model.program else f"reading {job.model.program}")
+    profile = job.profile
+    say(
+        f"{profile.parameters:,} parameters, {profile.nodes:,} operations and {format_count(profile.flops, 'FLOP')} a step"
+    )
+    given = None if weights is None else _weights(weights, say)
+    if merge is not None and (given is None or state_root(given).hex() != merge.root):
+        raise UserError(
+            "the initial weights are not what these parents were merged to",
+            hint="give --weights the file that `zoo job merge` wrote beside its parents",
+        )
+    say("storing program, data and weights")
+    manifest = publish_files(job, dataset, store, weights=given, parents=merge.parents if merge else None)
+    _try_first_step(job, manifest, dataset, given or job.traced.initial or {})
+    cid = store.add(manifest.to_bytes(), pin=True)
+    assert digest_of(cid) == manifest.digest, "a manifest is one raw block"
+    work_root = work_of(manifest, job.traced.graph).root
+    return Prepared(manifest, cid, terms_of(manifest, work_root, job.prices, job.token.address), job.token)
+
+
+def _dataset(job: ComputeJob, say: Say) -> texts.Dataset:
+    sizes = {
+        "seed": job.training.seed,
+        "wanted": job.examples_wanted,
+        "minimum": job.examples_of_a_round,
+        "heldout": job.data.heldout,
+    }
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", texts.RepeatedData)
+        try:
+            if job.arrays is not None:
+                dataset = texts.prepare_arrays(job.arrays, **sizes)
+            else:
+                dataset = texts.prepare_text(job.text, job.context, **sizes)
+        except UserError:
+            raise
+        except ValueError as error:
+            raise UserError(f"data: {error}") from error
+    for warning in caught:
+        say(f"note: {warning.message}")
+    return dataset
+
+
+def _try_first_step(job: ComputeJob, manifest: Manifest, dataset: texts.Dataset, tensors: Mapping[str, Any]) -> None:
+    """Refuse what the network would skip, and be paid for. Raises UserError."""
+    graph = job.traced.graph
+    try:
+        runner = backend.prepare(graph)
+    except backend.NoBackend:  # a client without kernels posts untried
+        return
+    if STEP not in runner.state:
+        return
+    begin(graph, runner.state, tensors, manifest.draws(0, 0))
+    loss = runner.step(texts.batch_of(dataset.examples, manifest.examples_for(0, 0, 0), manifest.accumulate))
+    if not runner.state[STEP].any():
+        raise UserError(
+            f"the job's first step would be skipped: its loss is {loss:g}, or a gradient is not finite, or an index is out of range",
+            hint="look for tokens or classes beyond the module's, and for a learning rate or initial weights that are too large",
+        )
+
+
+def _weights(path: Path, say: Say) -> dict[str, Any]:
+    """The module's tensors by name, without the outer momentum of an earlier job's checkpoint."""
+    say(f"reading the weights of {path}")
+    try:
+        state = files.load_state(path)
+    except files.FileRefused as error:
+        raise UserError(
+            f"{path}: {error}", hint="write it with `repops.files.save_state`, sorted and without metadata"
+        ) from error
+    return {name: array for name, array in state.items() if not name.startswith(OUTER)}
+
+
+def check_funds(chain: Chain, account: str, token: Token, escrow: int) -> None:
+    """Refuse an account that cannot pay, before anything is stored or sent. Raises NotFunded, UserError."""
+    if not chain.tasks.is_allowed(token.address):
+        raise UserError(
+            f"the network takes no payment in {token.symbol} ({token.address})",
+            hint="`zoo network show` lists what it takes; whoever governs it allows another with `zoo network allow`",
+        )
+    balance = chain.token(token.address).balanceOf(account)
+    if balance < escrow:
+        raise NotFunded(
+            f"the account {account} has {token.format(balance)}; the job's escrow is {token.format(escrow)}",
+            hint=f"send it {token.format(escrow - balance)}, or lower the budget",
+        )
+    if chain.coin(account) == 0:
+        raise NotFunded(f"the account {account} has no coin for gas", hint="send it some of the chain's native coin")
+
+
+def post(sender: Sender, prepared: Prepared, *, again: bool = False, say: Say) -> int:
+    """Post, with a signed allowance or after approving exactly the escrow; the job's number. Running it again after a crash finds what was sent.
+
+    Raises AlreadyPosted when this job was posted before and `again` is not set.
+    """
+    chain, record = sender.chain, _Record(sender, prepared)
+    with record.locked():
+        known = record.read()
+        posted = _standing_job(sender, prepared, known)
+        if posted and not again:
+            raise AlreadyPosted(posted)
+        if not known or "job" in known or known["since"] > chain.head().number + 1:
+            known = {"since": chain.head().number + 1, "manifest": prepared.cid}
+            record.write(known)
+        elif job := _posted(sender, prepared, known["since"]):
+            say("an earlier run had posted it already")
+            record.write({**known, "job": job})
+            return job
+        job = _post_permitted(sender, prepared, record, known, say)
+        if job is None:
+            job = _post_approved(sender, prepared, known["since"], say)
+        record.write({**known, "job": job})
+        return job
+
+
+def _post_permitted(sender: Sender, prepared: Prepared, record: _Record, known: dict[str, Any], say: Say) -> int | None:
+    """Post in one transaction, with a signed allowance; None where token or account cannot.
+
+    What is signed is written down before it is sent. Run again after a crash, this makes the very same transaction, which the
+    sender recognises; and its permit counts once, whatever is mined when: a second post by mistake is impossible.
+    """
+    address, tasks = prepared.terms.token, sender.chain.network.contracts["tasks"]
+    given = known.get("permit")
+    if given is None:
+        if sender.chain.token(address).allowance(sender.address, tasks) >= prepared.escrow:
+            return None  # there already: a permit that fails would go unnoticed
+        terms = permits.terms_now(sender, address)
+        if terms is None:
+            return None
+        if job := _posted(sender, prepared, known["since"]):  # mined between the look before and the token's nonce
+            return job
+        known["permit"] = terms.to_dict()
+        record.write(known)
+    else:
+        terms = permits.Terms(**given)
+    permit = permits.signed(sender, address, tasks, prepared.escrow, terms)
+    if permit is None:
+        return None
+    say("posting the job")
+    try:
+        receipt = sender.send(sender.chain.tasks.post_permitted(PostedTerms(**asdict(prepared.terms)), *permit))
+    except (TokenRefusal, BareRevert):  # used up, too late, or not of this kind
+        job = _posted(sender, prepared, known["since"])
+        if job is None and permits.is_open(sender, address, tasks, prepared.escrow, permit):
+            raise Retryable(
+                "an earlier try to post this job is on its way, and not mined yet", hint="run the same command again"
+            ) from None
+        return job
+    return int(receipt.event("JobPosted").args["job"])
+
+
+def _post_approved(sender: Sender, prepared: Prepared, since: int, say: Say) -> int:
+    """Approve exactly the escrow, then post."""
+    token, tasks = sender.chain.token(prepared.terms.token), sender.chain.network.contracts["tasks"]
+    # An exact allowance makes a second post by mistake impossible: the first one uses it up.
+    if token.allowance(sender.address, tasks) != prepared.escrow:
+        if job := _posted(sender, prepared, since):
+            return job
+        say(f"approving {prepared.token.format(prepared.escrow)}")
+        sender.send(token.approve(tasks, prepared.escrow))
+    say("posting the job")
+    try:
+        receipt = sender.send(sender.chain.tasks.post(PostedTerms(**asdict(prepared.terms))))
+        return int(receipt.event("JobPosted").args["job"])
+    except (TokenRefusal, BareRevert):
+        job = _posted(sender, prepared, since)  # mined between the look above and the sending
+        if job is None:
+            raise
+        return job
+
+
+def _standing_job(sender: Sender, prepared: Prepared, known: dict[str, Any]) -> int | None:
+    """The recorded job, if this chain knows it (a devnet may have started anew) and it was not cancelled."""
+    if "job" not in known:
+        return None
+    found = sender.chain.tasks.jobs(known["job"])
+    same = (found.submitter, bytes(found.manifest)) == (sender.address, prepared.manifest.digest)
+    return int(known["job"]) if same and found.state != JobState.CANCELLED else None
+
+
+def _posted(sender: Sender, prepared: Prepared, since: int) -> int | None:
+    """The job of this account with this manifest that was posted in or after block `since`."""
+    head = sender.chain.head().number
+    for event in scan(sender.chain, since, head, names=("JobPosted",)) if since <= head else ():
+        if event.args["submitter"] == sender.address and bytes(event.args["manifest"]) == prepared.manifest.digest:
+            return int(event.args["job"])
+    return None
+
+
+class _Record:
+    """What this machine knows of one submission: {"since": block, "manifest": CID, "permit": what was signed, "job": number once posted}."""
+
+    def __init__(self, sender: Sender, prepared: Prepared) -> None:
+        network = sender.chain.network
+        deployment = f"{network.chain_id}-{network.contracts['tasks'][2:10].lower()}"
+        self._folder = paths.home() / "submissions" / deployment
+        self._lock = self._folder / f"{sender.address.lower()}.lock"
+        self._path = self._folder / f"{sender.address.lower()}-{prepared.manifest.digest.hex()[:32]}.json"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One submission of an account at a time: the allowance is shared."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with open(self._lock, "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def read(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self._path.read_text())
+            return found if isinstance(found, dict) and "since" in found else {}
+        except (FileNotFoundError, ValueError):
+            return {}
+
+    def write(self, record: dict[str, Any]) -> None:
+        write_atomically(self._path, json.dumps(record).encode(), mode=0o600)

@@ -1,0 +1,1 @@
+"""An operator from its owner's side: registration, balances, admission, readiness."""

@@ -1,0 +1,321 @@
+"""An operator's standing and money, from its owner's side: register, stake, deposit, earn, withdraw, leave."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from eth_utils.address import to_checksum_address
+
+from zoo_compute.amounts import format_amount
+from zoo_compute.atomic import write_atomically
+from zoo_compute.chain.batch import Read, read_all
+from zoo_compute.chain.events import scan
+from zoo_compute.chain.ledger import job_account
+from zoo_compute.chain.sender import Receipt, Sender
+from zoo_compute.chain.snapshot import read_job, read_operator
+from zoo_compute.chain.tokens import address_of, token_at
+from zoo_compute.errors import ConfigError, NotFunded, Refusal, UserError
+from zoo_compute.operators.balances import Earned, Earnings, Registered, Standing
+from zoo_compute.paths import CONFIG, DRAINING, HOT_KEY, PASSPHRASE
+from zoo_compute.spec.params import CLAIM_EPOCHS, LIST_LIMIT, GpuClass
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
+
+    from zoo_compute.chain.connection import Chain
+    from zoo_compute.operators.consent import Consent
+
+Say = Callable[[str], None]
+MAX_URL = 128
+STAKE_UNIT = 10**12  # wei: the registry counts stakes in these
+
+
+def hot_account(folder: Path) -> LocalAccount:
+    """The hot key that lies in an operator's folder. Raises KeystoreError, ConfigError."""
+    from zoo_compute.chain import keystore
+
+    if not (folder / HOT_KEY).exists():
+        raise ConfigError(f"no hot key in {folder}", hint="run this where the operator's keeper runs")
+    return keystore.unlock(folder / HOT_KEY, (folder / PASSPHRASE).read_text().strip())
+
+
+class Operators:
+    """The node registry as an owner uses it. Without a sender it only reads."""
+
+    def __init__(self, chain: Chain, sender: Sender | None = None) -> None:
+        self.chain = chain
+        self._sender = sender
+        self._zen = chain.network.contracts["zen"]
+
+    @property
+    def sender(self) -> Sender:
+        if self._sender is None:
+            raise ConfigError("this needs an account", hint="pass --account")
+        return self._sender
+
+    # -- which operator
+
+    def check(self, number: int) -> int:
+        """The number, if it exists. Raises UserError."""
+        count = self.chain.registry.operator_count()
+        if not 1 <= number <= count:
+            raise UserError(
+                f"there is no operator {number}: {count} are registered", hint="`zoo node show` names yours"
+            )
+        return number
+
+    def of_owner(self, owner: str) -> list[int]:
+        """The operators that an account registered."""
+        events = self._events(("OperatorRegistered",))
+        return [int(e.args["operator"]) for e in events if e.args["owner"] == to_checksum_address(owner)]
+
+    def in_folder(self, folder: Path) -> int | None:
+        """The operator whose folder this is; None where there is none. Raises ConfigError for a broken file."""
+        try:
+            found = json.loads((folder / CONFIG).read_text())
+            return int(found["operator"]) or None
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{folder / CONFIG} cannot be read: {error}", hint="repair it, or give --operator"
+            ) from error
+
+    def required_in(self, folder: Path) -> int:
+        """The operator whose folder this is. Raises UserError, ConfigError."""
+        number = self.in_folder(folder)
+        if number is None:
+            raise UserError(f"{folder} is no operator's folder", hint="give --home, or `zoo node register` first")
+        return self.check(number)
+
+    def token(self, address: str | None) -> str:
+        """The payment token's address; ZEN by default. Raises UserError."""
+        return address_of(self.chain, address)
+
+    # -- joining
+
+    def register(self, hot: str, gpu: GpuClass, vram_gb: int, stake: int, endpoint: str, *, say: Say) -> int:
+        """Stake and register; the new operator's number. `enrolment.py` sees to all that belongs to it."""
+        self._approve(self._zen, "registry", stake)
+        say(f"registering with {format_amount(stake)} at stake")
+        receipt = self.sender.send(self.chain.registry.register(hot, gpu.id, vram_gb, stake, endpoint))
+        return int(receipt.event("OperatorRegistered").args["operator"])
+
+    def consent(self, folder: Path, gpu: GpuClass, vram_gb: int, stake: int, endpoint: str, holds_s: int) -> Consent:
+        """What a sponsor needs to register this account's operator; makes the folder's hot key."""
+        from zoo_compute.operators.consent import Consent
+
+        self.check_stake(stake)
+        if endpoint:
+            check_url(endpoint)
+        hot = self.hot_key(folder)
+        owner = self.sender.address
+        agreed = Consent(
+            chain_id=self.chain.network.chain_id, registry=self.chain.registry.address, owner=owner, hot=hot,
+            gpu_class=gpu.id, vram_gb=vram_gb, stake=str(stake), endpoint=endpoint,
+            nonce=self.chain.registry.nonces(owner), deadline=self.chain.now() + holds_s,
+        )  # fmt: skip
+        return agreed.signed_by(self.sender.account, hot_account(folder))
+
+    def register_for(self, agreed: Consent, *, hot_coin: int, say: Say) -> Registered:
+        """Register who agreed to it, paying stake and gas. Raises UserError for a consent of another network."""
+        expected = (self.chain.network.chain_id, self.chain.registry.address)
+        if (agreed.chain_id, agreed.registry) != expected:
+            raise UserError(
+                f"the consent is for the registry {agreed.registry} on chain {agreed.chain_id}, this network's is "
+                f"{expected[1]} on chain {expected[0]}"
+            )
+        stake = int(agreed.stake)
+        self._check_held(self._zen, stake, "the stake")
+        self._approve(self._zen, "registry", stake)
+        say(f"registering {agreed.owner} with {format_amount(stake)} at stake")
+        receipt = self.sender.send(agreed.call(self.chain))
+        self.top_up(agreed.hot, hot_coin, say)
+        number = int(receipt.event("OperatorRegistered").args["operator"])
+        return Registered(number, agreed.owner, agreed.hot, stake, new=True)
+
+    def declare(self, folder: Path, number: int, tier: int, hours: list[int]) -> Receipt:
+        """Promise to be there; the folder's keeper, if one is here, then sends heartbeats."""
+        receipt = self.sender.send(self.chain.registry.declare(number, tier, sum(1 << hour for hour in hours)))
+        if (folder / CONFIG).exists():
+            path = folder / CONFIG
+            values = json.loads(path.read_text()) | {"availability_hours": hours}
+            write_atomically(path, (json.dumps(values, indent=2) + "\n").encode(), mode=0o644)
+        return receipt
+
+    def registered(self, hot: str) -> list[tuple[int, str]]:
+        """The operators that were registered with this hot key: number and owner."""
+        events = self._events(("OperatorRegistered",))
+        return [(int(e.args["operator"]), str(e.args["owner"])) for e in events if e.args["hot"] == hot]
+
+    def check_stake(self, stake: int) -> None:
+        least = self.chain.params.min_stake
+        if stake < least:
+            raise UserError(f"the stake of {format_amount(stake)} is below the network's least, {format_amount(least)}")
+        if stake % STAKE_UNIT:
+            raise UserError(f"a stake is a multiple of {format_amount(STAKE_UNIT, places=6)}, not {stake} wei")
+
+    def top_up(self, hot: str, wanted: int, say: Say) -> None:
+        missing = wanted - self.chain.coin(hot)
+        if missing > 0:
+            say(f"topping the hot key up with {format_amount(missing, '')} coin for gas")
+            self.sender.send_coin(hot, missing)
+
+    def hot_key(self, folder: Path) -> str:
+        """The address of the folder's hot key, which is made where there is none."""
+        from zoo_compute.chain import keystore
+
+        path = folder / HOT_KEY
+        if path.exists():
+            return keystore.address_of(path)
+        secret = folder / PASSPHRASE
+        if not secret.exists():
+            write_atomically(secret, secrets.token_urlsafe(24).encode(), mode=0o600)
+        # The passphrase lies beside the key, so a dear key derivation would protect nothing.
+        return keystore.create(path, secret.read_text().strip(), work=keystore.DEVNET_WORK)
+
+    def announce(self, number: int, url: str) -> Receipt:
+        """Where the operator's store serves blocks."""
+        check_url(url)
+        return self.sender.send(self.chain.registry.announce(number, url))
+
+    # -- money
+
+    def add_stake(self, number: int, amount: int) -> Receipt:
+        self._check_held(self._zen, amount, "the stake")
+        self._approve(self._zen, "registry", amount)
+        return self.sender.send(self.chain.registry.add_stake(number, amount))
+
+    def deposit(self, number: int, token: str, amount: int) -> Receipt:
+        self._check_held(token, amount, "the deposit")
+        self._approve(token, "registry", amount)
+        return self.sender.send(self.chain.registry.deposit(number, token, amount))
+
+    def withdraw(self, number: int, token: str, collateral: int, *, say: Say) -> dict[str, int]:
+        """Payments owed, network rewards of past epochs, and `collateral`; what of each was sent to the owner."""
+        standing = self.standing(number, token)
+        took = {"payments": 0, "rewards": 0, "collateral": 0}
+        if standing.owed:
+            self.sender.send(self.chain.tasks.withdraw(token, standing.view.owner))
+            took["payments"] = standing.owed
+        took["rewards"] = self.claim_rewards(number, say=say)
+        if collateral:
+            self.sender.send(self.chain.registry.withdraw(number, token, collateral))
+            took["collateral"] = collateral
+        return took
+
+    def claim_rewards(self, number: int, *, say: Say) -> int:
+        """Network rewards of past epochs, to the owner; their sum."""
+        total = 0
+        for epoch, jobs in self._epochs(number).items():
+            try:
+                for start in range(0, len(jobs), LIST_LIMIT):
+                    receipt = self.sender.send(
+                        self.chain.rewards.claim(number, epoch, jobs[start : start + LIST_LIMIT])
+                    )
+                    total += int(receipt.event("RewardClaimed").args["amount"])
+            except Refusal as refusal:
+                say(f"network rewards of epoch {epoch}: {refusal.reason}")
+        return total
+
+    def _epochs(self, number: int) -> dict[int, list[int]]:
+        """Epochs that are over and not expired -> the jobs for which something was recorded in them and not yet claimed."""
+        head = self.chain.head()
+        events = list(
+            scan(self.chain, self.chain.network.first_block, head.number, names=("ComputeRecorded",), operator=number)
+        )
+        now = head.timestamp // self.chain.params.epoch_s
+        found = sorted({(int(e.args["epoch"]), int(e.args["job"])) for e in events})
+        due = [(epoch, job) for epoch, job in found if epoch < now <= epoch + CLAIM_EPOCHS]
+        shares = read_all(
+            self.chain, head.number, [Read("rewards", "shares", (number, epoch, job)) for epoch, job in due]
+        )
+        jobs: dict[int, list[int]] = {}
+        for (epoch, job), share in zip(due, shares, strict=True):
+            if share["weight"] or share["fees"]:
+                jobs.setdefault(epoch, []).append(job)
+        return jobs
+
+    def _approve(self, token: str, contract: str, amount: int) -> None:
+        spender = self.chain.network.contracts[contract]
+        binding = self.chain.token(token)
+        if binding.allowance(self.sender.address, spender) != amount:
+            self.sender.send(binding.approve(spender, amount))
+
+    def _check_held(self, address: str, amount: int, what: str) -> None:
+        token = token_at(self.chain, address)
+        balance = self.chain.token(address).balanceOf(self.sender.address)
+        if balance < amount:
+            raise NotFunded(
+                f"the account {self.sender.address} has {token.format(balance)}; {what} is {token.format(amount)}",
+                hint=f"send it {token.format(amount - balance)}",
+            )
+
+    # -- leaving
+
+    def request_exit(self, number: int) -> Receipt:
+        return self.sender.send(self.chain.registry.request_exit(number))
+
+    def withdraw_stake(self, number: int) -> Receipt:
+        return self.sender.send(self.chain.registry.withdraw_stake(number))
+
+    def start_draining(self, folder: Path) -> Path | None:
+        """Tell the keeper of this folder, if one is here, to take no new work; the marker it looks at."""
+        if not (folder / CONFIG).exists():
+            return None
+        marker = folder / DRAINING
+        marker.touch()
+        return marker
+
+    def stop_draining(self, folder: Path) -> None:
+        (folder / DRAINING).unlink(missing_ok=True)
+
+    # -- looking
+
+    def standing(self, number: int, token: str | None = None) -> Standing:
+        address = self.token(token)
+        return Standing(read_operator(self.chain, number, tokens=[address]), address)
+
+    def earnings(self, number: int, token: str | None = None) -> Earnings:
+        """Claims, penalties and sums over all jobs the operator took part in, from the contracts' events."""
+        address = self.token(token)
+        head = self.chain.head().number
+        events = list(scan(self.chain, self.chain.network.first_block, head, operator=number))
+        claims, penalties, paid = [], [], 0
+        for job in sorted({e.job for e in events if e.job is not None}):
+            view = read_job(self.chain, job, head)
+            if view.token != address:
+                continue
+            account = job_account(self.chain, view)
+            mine = [c for c in account.claims if c.operator == number]
+            claims += [Earned(job, c.round, _work(c.kind, c.slots), c.state, c.amount) for c in mine]
+            paid += sum(c.amount - c.fee for c in mine if c.state == "paid")
+            penalties += [p for p in account.penalties if p.operator == number]
+        return Earnings(
+            paid=paid,
+            pending=sum(c.amount for c in claims if c.state != "paid"),
+            rewards=sum(int(e.args["amount"]) for e in events if e.name == "RewardClaimed"),
+            slashed=sum(p.amount for p in penalties),
+            claims=tuple(claims),
+            penalties=tuple(penalties),
+        )
+
+    def _events(self, names: tuple[str, ...]) -> list[Any]:
+        return list(scan(self.chain, self.chain.network.first_block, self.chain.head().number, names=names))
+
+
+def _work(kind: str, slots: tuple[int, ...]) -> str:
+    return "aggregation" if kind == "aggregation" else f"slots {slots[0]}-{slots[-1]}"
+
+
+def check_url(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or len(url) > MAX_URL:
+        raise UserError(
+            f"an endpoint is a URL of at most {MAX_URL} characters, such as http://203.0.113.7:8600, not {url!r}"
+        )

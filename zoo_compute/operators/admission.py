@@ -1,0 +1,157 @@
+"""Showing one's machine: a trial is entered, run under its seed, answered, and settled after its window.
+
+The run itself is `node.admission.trial`'s, a process of the torch side that is started before the trial is entered and holds no key.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from zoo_compute.chain.events import scan
+from zoo_compute.errors import NeedsOperator, UserError
+from zoo_compute.spec import state
+from zoo_compute.spec.games import claim_hash
+from zoo_compute.spec.trials import TRIALS
+from zoo_compute.subprocesses import tied_to_parent
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.connection import Chain
+    from zoo_compute.chain.events import Event
+    from zoo_compute.chain.generated.bindings.admissions import Claim, Workload
+    from zoo_compute.chain.sender import Sender
+
+READY = "ready"
+POLL_S = 0.2
+NOTHING = bytes(32)
+SEAT = 0  # of a trial's claim
+
+
+class TrialFailed(NeedsOperator):
+    """The torch side could not run the workload; the message is its own."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Where an operator's admission stands after a step. wait_s: until the trial can be settled; 0 when nothing is open."""
+
+    operator: int
+    admitted: bool
+    score: int  # FLOPs a second of the trial that admitted it
+    wait_s: int
+    seconds: int = 0  # that the answered trial took
+
+
+class Answered(NamedTuple):
+    """An answered trial, as it was told. seconds: that it took."""
+
+    claim: Claim
+    workload: Workload
+    seconds: int
+
+    @property
+    def seed(self) -> bytes:
+        return self.claim.round.to_bytes(32, "big")
+
+    @property
+    def claim_hash(self) -> bytes:
+        return claim_hash(state.Claim(*self.claim))
+
+
+def step(chain: Chain, sender: Sender, operator: int, options: Sequence[str]) -> Outcome:
+    """Settle the trial that stood its window, leave one that stands in it, or else run a new one."""
+    pending = pending_trial(chain, operator)
+    if pending is None:
+        pending = run_trial(chain, sender, operator, options)
+    elif chain.now() > pending.claim.deadline:
+        sender.send(chain.admissions.settle(pending.claim))
+        score = chain.admissions.scores(operator)
+        return Outcome(operator, chain.registry.is_admitted(operator), score, 0, pending.seconds)
+    wait_s = max(1, pending.claim.deadline + 1 - chain.now())
+    score = chain.admissions.scores(operator)
+    return Outcome(operator, chain.registry.is_admitted(operator), score, wait_s, pending.seconds)
+
+
+def pending_trial(chain: Chain, operator: int) -> Answered | None:
+    """The operator's answered trial that is not settled."""
+    if chain.admissions.claims(TRIALS, SEAT, operator) == NOTHING:
+        return None
+    return answered(chain, operator)[-1]
+
+
+def answered(chain: Chain, operator: int) -> list[Answered]:
+    """All that the operator ever answered."""
+    head = chain.head("latest")
+    told = scan(chain, chain.network.first_block, head.number, ("TrialAnswered",), operator=operator)
+    return [_answered(event) for event in told]
+
+
+def run_trial(chain: Chain, sender: Sender, operator: int, options: Sequence[str]) -> Answered:
+    """Enter, run, answer. options: of `node.admission.trial`. Raises UserError, TrialFailed, Refusal."""
+    workload = chain.admissions.workload_of(operator)
+    if not workload.steps:
+        raise UserError(
+            f"no workload is set for the memory of operator {operator}", hint="the network's governor sets them"
+        )
+    with _torch_side(workload, options) as process:
+        sender.send(chain.admissions.enter(operator))
+        seed = _seed(chain, operator)
+        root = bytes.fromhex(_told(process, seed.hex())["root"])
+        # The seed that was run, not the one of now: after a reorganisation the contract refuses it, else it would be a lie.
+        receipt = sender.send(chain.admissions.answer(operator, seed, root))
+    return _answered(receipt.event("TrialAnswered"))
+
+
+def _seed(chain: Chain, operator: int) -> bytes:
+    """The seed of the operator's entry, as soon as its block is buried."""
+    until = time.monotonic() + chain.params.benchmark_s
+    while (seed := chain.admissions.seed_of(operator)) == NOTHING:
+        if time.monotonic() > until:
+            raise TrialFailed("the block of the seed was not mined in time", hint="look at the chain, then enter again")
+        time.sleep(POLL_S)
+    return seed
+
+
+@contextmanager
+def _torch_side(workload: Workload, options: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that has loaded the workload and waits for the seed."""
+    roots = ["--program-root", workload.program_root.hex(), "--state-root", workload.state_root.hex()]
+    command = [sys.executable, "-m", "node.admission.trial", *roots, "--steps", str(workload.steps), *options]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=tied_to_parent(),
+    ) as process:  # fmt: skip
+        assert process.stdout
+        if process.stdout.readline().strip() != READY:
+            raise _failed(process)
+        yield process
+
+
+def _told(process: subprocess.Popen[str], seed: str) -> dict[str, Any]:
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(seed + "\n")
+    process.stdin.flush()
+    line = process.stdout.readline()
+    if not line:
+        raise _failed(process)
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def _failed(process: subprocess.Popen[str]) -> TrialFailed:
+    assert process.stderr
+    return TrialFailed(process.stderr.read().strip() or f"the trial ended with {process.wait()}")
+
+
+def _answered(event: Event) -> Answered:
+    from zoo_compute.chain.generated.bindings.admissions import Claim, Workload
+
+    args = event.args
+    return Answered(Claim(**dict(args["claim"])), Workload(**dict(args["workload"])), args["seconds"])

@@ -1,0 +1,87 @@
+"""What an operator is and has, as values: its registration, its money, what it earned. Built in `operators.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from zoo_compute.chain.ledger import Penalty
+from zoo_compute.chain.views import OperatorView
+from zoo_compute.spec.bits import slots_in
+
+
+@dataclass(frozen=True)
+class Registered:
+    operator: int
+    owner: str
+    hot: str
+    stake: int
+    new: bool
+
+
+@dataclass(frozen=True)
+class Standing:
+    """An operator with its money in one payment token."""
+
+    view: OperatorView
+    token: str
+
+    @property
+    def collateral(self) -> int:
+        return self.view.collateral.get(self.token, (0, 0))[0]
+
+    @property
+    def locked(self) -> int:
+        return self.view.collateral.get(self.token, (0, 0))[1]
+
+    @property
+    def free(self) -> int:
+        return self.view.free(self.token)
+
+    @property
+    def owed(self) -> int:
+        return self.view.owed.get(self.token, 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For scripts: amounts as decimal strings in wei."""
+        view = self.view
+        return {
+            "operator": view.operator, "owner": view.owner, "hot": view.hot, "hot_coin": str(view.hot_coin),
+            "stake": str(view.stake), "gpu_class": view.gpu_class, "vram_gb": view.vram_gb, "admitted": view.admitted,
+            "multiplier_percent": view.multiplier_percent, "reputation": view.reputation,
+            "discount_bps": view.discount_bps, "eligible": view.eligible, "endpoint": view.endpoint, "exit_at": view.exit_at,
+            "tier": view.tier, "hours": list(slots_in(view.hours)),
+            "locks": view.locks, "token": self.token, "collateral": str(self.collateral), "locked": str(self.locked),
+            "free": str(self.free), "owed": str(self.owed),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Earned:
+    """One claim of the operator's."""
+
+    job: int
+    round: int
+    what: str
+    state: str
+    amount: int  # gross
+
+
+@dataclass(frozen=True)
+class Earnings:
+    """In the token's smallest unit. paid: net of the fee, all time; pending: accepted, not yet paid, gross."""
+
+    paid: int
+    pending: int
+    rewards: int
+    slashed: int
+    claims: tuple[Earned, ...]
+    penalties: tuple[Penalty, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """For scripts: amounts as decimal strings in wei."""
+        return {
+            "paid": str(self.paid), "pending": str(self.pending), "rewards": str(self.rewards), "slashed": str(self.slashed),
+            "claims": [{**vars(c), "amount": str(c.amount)} for c in self.claims],
+            "penalties": [{**vars(p), "amount": str(p.amount)} for p in self.penalties],
+        }  # fmt: skip

@@ -1,0 +1,146 @@
+"""What this machine has: its GPUs, read without torch where a driver's own tool tells, and its memory."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from zoo_compute import gpus
+from zoo_compute.errors import UserError
+from zoo_compute.spec.params import MAX_VRAM_GB, GpuClass
+
+PATIENCE_S = 60.0  # for a driver's tool, and for torch to load
+GIB = 2**30
+WSL = "/usr/lib/wsl/lib"  # where WSL2 puts nvidia-smi, often outside PATH
+CARDS = Path("/sys/class/drm")
+AMD_VENDOR = "0x1002"
+AGGREGATOR_GB = 8  # of main memory: an aggregator keeps a checkpoint and all updates of a round in it
+
+
+@dataclass(frozen=True)
+class Card:
+    """One GPU. device: how `zoo node configure --device` names it, where torch can."""
+
+    name: str
+    memory_gb: int
+    maker: str  # nvidia, amd or apple
+    device: str
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether this release can run programs on it at all; the node decides by itself when it starts."""
+        return self.maker == "nvidia"
+
+    def __str__(self) -> str:
+        return f"{self.name}, {self.memory_gb} GB"
+
+
+def cards() -> list[Card]:
+    """The GPUs of this machine, as the first source that knows any lists them; empty where there is none."""
+    for source in _SOURCES:
+        if found := source():
+            return found
+    return []
+
+
+def memory_gb() -> int:
+    """Main memory, in whole gigabytes as sold."""
+    return max(1, round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB))
+
+
+def classified(card: Card) -> tuple[GpuClass, int] | None:
+    """The class and memory a card registers with; None where it is too small for all classes. A card that nobody lists is a consumer's."""
+    try:
+        found = gpus.class_of(card.name)
+    except UserError:
+        found = gpus.APPLE if card.maker == "apple" else gpus.CONSUMER
+    fitting = gpus.fitting(found, card.memory_gb)
+    return (fitting, min(card.memory_gb, MAX_VRAM_GB)) if fitting else None
+
+
+def standing_in() -> tuple[GpuClass, int]:
+    """What a machine without a GPU registers as on a devnet, where the CPU serves."""
+    return gpus.CONSUMER, max(gpus.CONSUMER.least_vram_gb, memory_gb())
+
+
+def roles() -> tuple[str, ...]:
+    """What this machine can do for a network: train, and aggregate where its memory suffices."""
+    return ("provider", "aggregator") if memory_gb() >= AGGREGATOR_GB else ("provider",)
+
+
+# -- sources
+
+
+def _nvidia_smi() -> list[Card]:
+    program = shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=WSL)
+    if not program:
+        return []
+    told = _said([program, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"])
+    found: list[Card] = []
+    for line in told.splitlines():
+        name, _, mib = line.rpartition(",")
+        if name.strip() and mib.strip().isdecimal():
+            found.append(Card(name.strip(), round(int(mib) / 1024), "nvidia", f"cuda:{len(found)}"))
+    return found
+
+
+def _apple() -> list[Card]:
+    if platform.system() != "Darwin" or platform.machine() != "arm64":
+        return []
+    name = _said(["sysctl", "-n", "machdep.cpu.brand_string"]).strip()
+    size = _said(["sysctl", "-n", "hw.memsize"]).strip()
+    return [Card(name or "Apple silicon", round(int(size) / GIB), "apple", "mps")] if size.isdecimal() else []
+
+
+def _torch() -> list[Card]:
+    """Where no tool answers: torch's own list, in a process of its own, since a broken driver can end it."""
+    if importlib.util.find_spec("torch") is None:
+        return []
+    question = (
+        "import json, torch; c = torch.cuda; n = c.device_count() if c.is_available() else 0;"
+        "print(json.dumps([bool(torch.version.hip), [[c.get_device_properties(i).name, c.get_device_properties(i).total_memory]"
+        " for i in range(n)]]))"
+    )
+    try:
+        rocm, listed = json.loads(_said([sys.executable, "-c", question]).splitlines()[-1])
+    except (ValueError, IndexError):
+        return []
+    maker = "amd" if rocm else "nvidia"
+    return [Card(name, round(size / GIB), maker, f"cuda:{index}") for index, (name, size) in enumerate(listed)]
+
+
+def _amd() -> list[Card]:
+    """AMD cards as the Linux kernel lists them, for machines without ROCm: their memory, and no more of a name than that."""
+    found: list[Card] = []
+    for folder in sorted(CARDS.glob("card[0-9]*/device")):
+        try:
+            if (folder / "vendor").read_text().strip() != AMD_VENDOR:
+                continue
+            size = int((folder / "mem_info_vram_total").read_text())
+            product = folder / "product_name"
+            name = product.read_text().strip() if product.exists() else ""
+        except (OSError, ValueError):
+            continue
+        if round(size / GIB) >= 1:
+            found.append(Card(name or "AMD GPU", round(size / GIB), "amd", ""))
+    return found
+
+
+def _said(command: Sequence[str]) -> str:
+    """What a tool printed; nothing where it failed."""
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return answer.stdout if answer.returncode == 0 else ""
+
+
+_SOURCES: tuple[Callable[[], list[Card]], ...] = (_nvidia_smi, _apple, _torch, _amd)

@@ -1,0 +1,88 @@
+"""TaskRegistry as accounts call it (docs/protocol.md, "TaskRegistry"); what contracts call is in `jobs`."""
+
+from zoo_compute.spec import auction, jobs
+from zoo_compute.spec.params import (
+    MAX_DEPTH,
+    MAX_FLOPS,
+    MAX_PRICE,
+    MAX_ROUNDS,
+    MAX_SECONDS,
+    MAX_SLOTS,
+    POLICY_DELAYED,
+    POLICY_ROLL_BACK,
+    Terms,
+    escrow,
+    windows,
+)
+from zoo_compute.spec.revert import require
+from zoo_compute.spec.state import Job, JobLedger, JobState, Message, Phase, World
+
+
+def allow(w: World, msg: Message, token: str, allowed: bool, window_value: int) -> None:
+    """Which tokens jobs may be paid in, and from which cost of a round on their windows are longer."""
+    require(msg.sender == w.config.governor, "tasks: not the governor")
+    w.allowed[token] = allowed
+    w.window_values[token] = window_value
+
+
+def post(w: World, msg: Message, terms: Terms) -> int:
+    """A new job: pulls the escrow and opens both lots."""
+    require(not w.paused.get("tasks", False), "tasks: intake paused")
+    require(w.allowed.get(terms.token, False), "tasks: token not allowed")
+    check_terms(terms)
+    job, amount = len(w.jobs) + 1, escrow(terms)
+    w.jobs[job] = Job(
+        submitter=msg.sender,
+        token=terms.token,
+        state=JobState.OPEN,
+        escrow=amount,
+        work_root=terms.work_root,
+        state_root=terms.state_root,
+        data_root=terms.data_root,
+        manifest=terms.manifest,
+    )
+    w.terms[job] = terms
+    w.windows[job] = windows(terms, w.window_values.get(terms.token, 0))
+    w.job_ledgers[job] = JobLedger(escrowed=amount)
+    auction.open_lots(w, job, terms, now=msg.now)
+    w.move(terms.token, msg.sender, w.config.tasks, amount, by="tasks")
+    return job
+
+
+def post_permitted(w: World, msg: Message, terms: Terms, deadline: int, v: int, r: bytes, s: bytes) -> int:
+    """As `post`. What is signed lets the registry pull the escrow, where nobody let it before: allowances are the token's."""
+    return post(w, msg, terms)
+
+
+def check_terms(terms: Terms) -> None:
+    """Refuse terms that the arithmetic does not cover; clients ask this before they pay gas."""
+    require(1 <= terms.rounds <= MAX_ROUNDS, "tasks: rounds out of range")
+    require(1 <= terms.slots <= MAX_SLOTS, "tasks: slots out of range")
+    require(1 <= terms.quorum <= terms.slots, "tasks: quorum out of range")
+    prices = ((terms.reserve, terms.max_price), (terms.aggregator_reserve, terms.aggregator_max_price))
+    require(all(1 <= reserve <= most <= MAX_PRICE for reserve, most in prices), "tasks: prices out of range")
+    seconds = (terms.slot_s, terms.aggregate_s, terms.reexecute_s)
+    require(all(1 <= value <= MAX_SECONDS for value in seconds), "tasks: seconds out of range")
+    require(1 <= terms.flops <= MAX_FLOPS, "tasks: flops out of range")
+    require(1 <= terms.depth <= MAX_DEPTH, "tasks: depth out of range")
+    require(0 <= terms.policy <= POLICY_ROLL_BACK | POLICY_DELAYED, "tasks: unknown policy")
+
+
+def cancel(w: World, msg: Message, job: int) -> None:
+    """The submitter withdraws a job that no auction has begun to clear."""
+    record = w.job(job)
+    require(job in w.jobs and msg.sender == record.submitter, "tasks: not the submitter")
+    require(record.state == JobState.OPEN, "tasks: not open")
+    require(all(w.lot(job, kind).phase <= Phase.OPEN for kind in (0, 1)), "tasks: auction is clearing")
+    jobs.advance(w, job, JobState.CANCELLED)
+    jobs.close(w, job)
+    auction.cancelled(w, job, now=msg.now)
+
+
+def withdraw(w: World, msg: Message, token: str, account: str) -> int:
+    """Sends an account what it is owed, whoever asks."""
+    amount = w.owed.get((token, account), 0)
+    require(amount > 0, "tasks: nothing owed")
+    w.owed[token, account] = 0
+    w.move(token, w.config.tasks, account, amount, by="tasks")
+    return amount

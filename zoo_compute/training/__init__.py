@@ -1,0 +1,1 @@
+"""What a round computes: examples, updates, aggregation, the next checkpoint."""

@@ -1,0 +1,102 @@
+"""What an update keeps of a change: written as a graph, so that it is computed, committed to and refereed like a step.
+
+A tensor of E elements is cut, row-major, into n = ceil(E / chunk) chunks of ceil(E / n) words, the last one filled up with +0. An element
+that is not finite counts as +0. Of each chunk the k elements of the largest keys are kept, k = max(1, round(keep * words / chunk)).
+An element's key is the word of its absolute value without the lowest 12 bits, and 4095 less its place there: signed integers,
+no two equal, that order by magnitude (11 bits of mantissa) and then by lower index. The least kept key is found bit by bit,
+by counting: nothing is sorted. What is kept has its sign and one of 2^(bits - 1) magnitudes:
+
+    t + (q + 1/2) * w,  q = min(floor((|x| - t) / w), levels - 1),  w = (m - t) / levels
+
+t is the least kept magnitude (+0 where all are kept), m the largest of the chunk; t, w and, of 2 bits, the magnitudes themselves
+are cut to bfloat16: towards zero, so that no chunk decodes to more than its largest element.
+"""
+
+from __future__ import annotations
+
+from math import lgamma, log
+
+from repops.builder import Builder, View
+from repops.words import SIGN
+from zoo_compute.formats.manifest import EXACT, Compression
+
+INDEX = 0xFFF  # the bits of a key that are the element's place in its chunk
+BFLOAT16 = 0xFFFF0000
+LARGEST = 0x7F7FFFFF  # the word of the largest finite float32
+
+
+def finite(writer: Builder, x: View) -> View:
+    """x, with +0 for what is not finite."""
+    size = writer.map("and", writer.map("bits", x), SIGN - 1)
+    return writer.map("where", writer.map("ilt", LARGEST, size), 0.0, x)
+
+
+def decoded(writer: Builder, x: View, how: Compression) -> View:
+    """What whoever reads the update gets of finite x: mostly +0."""
+    if not x.elements:
+        return x
+    x_CW = _chunks(writer, x, how.chunk)
+    size = writer.map("and", writer.map("bits", x_CW), SIGN - 1)
+    kept, least = _largest(writer, size, how)
+    if how.bits != EXACT:
+        sign = writer.map("and", writer.map("bits", x_CW), SIGN)
+        x_CW = writer.map("from_bits", writer.map("or", sign, _quantised(writer, size, least, how.bits)))
+    zero = writer.scalar(0.0, x.dtype)
+    some = writer.map("add", writer.map("where", kept, x_CW, zero), zero)  # a magnitude of 0 has no sign
+    return writer.reshape(writer.reshape(some, (some.elements,)).slice(0, 0, x.elements), x.shape)
+
+
+def packed_bits(elements: int, how: Compression) -> float:
+    """About what a tensor's update takes to send: of each chunk which elements were kept, as if all choices were equally
+    likely, what each is, and two bfloat16. Values that are not equally likely take less."""
+    if not elements:
+        return 0.0
+    count = -(-elements // how.chunk)
+    words = -(-elements // count)
+    keep = _kept(words, how)
+    places = (lgamma(words + 1) - lgamma(keep + 1) - lgamma(words - keep + 1)) / log(2)
+    return count * (places + keep * how.bits + (0 if how.bits == EXACT else 32))
+
+
+def _chunks(writer: Builder, x: View, chunk: int) -> View:
+    count = -(-x.elements // chunk)
+    words = -(-x.elements // count)
+    flat = writer.reshape(x, (x.elements,))
+    return writer.reshape(writer.pad(flat, 0, 0, count * words - x.elements), (count, words))
+
+
+def _largest(writer: Builder, size_CW: View, how: Compression) -> tuple[View, View]:
+    """Whether each element is kept, and the word of the least magnitude that is, a column. size_CW: words of magnitudes."""
+    count, words = size_CW.shape
+    some = writer.map("ilt", 0, size_CW)
+    keep = _kept(words, how)
+    if keep == words:
+        return some, writer.scalar(0, size_CW.dtype).expand((count, 1))
+    places = writer.map("isub", INDEX, writer.iota(words))
+    key = writer.map("or", writer.map("and", size_CW, 0x7FFFFFFF ^ INDEX), places)
+    least = writer.scalar(0, key.dtype).expand((count,))
+    for bit in range(30, -1, -1):
+        tried = writer.map("or", least, 1 << bit)
+        below = writer.reduce("isum", writer.map("ilt", key, tried.unsqueeze(1)), [1])
+        least = writer.map("where", writer.map("ilt", words - keep, below), least, tried)
+    chosen = writer.map("ieq", writer.map("ilt", key, least.unsqueeze(1)), 0)
+    return writer.map("and", chosen, some), least.unsqueeze(1)
+
+
+def _kept(words: int, how: Compression) -> int:
+    return max(1, round((how.keep or how.chunk) * words / how.chunk))
+
+
+def _quantised(writer: Builder, size_CW: View, least_C1: View, bits: int) -> View:
+    """The words of the magnitudes that what is kept decodes to."""
+    levels = 1 << (bits - 1)
+    most = writer.reduce("reduce_imax", size_CW, [1]).unsqueeze(1)
+    low = writer.map("from_bits", writer.map("and", least_C1, BFLOAT16))
+    span = writer.map("mul", writer.map("sub", writer.map("from_bits", most), low), 1 / levels)
+    width = writer.map("from_bits", writer.map("and", writer.map("bits", span), BFLOAT16))
+    above = writer.map("sub", writer.map("from_bits", size_CW), low)
+    step = writer.map("to_int", writer.map("div", above, width))  # 0 / 0 is 0
+    step = writer.map("where", writer.map("ilt", step, levels), step, levels - 1)
+    middle = writer.map("add", writer.map("to_float", step), 0.5)
+    magnitude = writer.map("bits", writer.map("fma", middle, width, low))
+    return writer.map("and", magnitude, BFLOAT16) if bits == 2 else magnitude

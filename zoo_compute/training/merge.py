@@ -1,0 +1,105 @@
+"""Branches of a partition are merged to one start: base + sum of share_i * (branch_i - base), bit by bit the same everywhere.
+
+A branch's share is the fraction of all branches' examples that it trained on, so that the merged start is what one
+outer step of rate 1 would make of the branches, each weighing as much as it learned from (docs/decisions/0020).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from repops import backend
+from repops.builder import Builder, View
+from repops.commitments import Array
+from repops.fields import canonical_json, parse_json, read
+from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, Graph
+from zoo_compute.formats.lineage import Parents
+from zoo_compute.formats.manifest import Manifest, refusals_told
+
+if TYPE_CHECKING:
+    from zoo_compute.chain.views import JobView
+
+BASE, BRANCHES = "base", "branches"
+MANTISSA = 24  # bits of a float32's
+
+
+@dataclass(frozen=True)
+class Merge:
+    """What a merge made. root: the state root of the module's tensors that a job of these parents begins with."""
+
+    root: str
+    parents: Parents
+
+    def to_bytes(self) -> bytes:
+        return canonical_json(asdict(self))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Merge:
+        """Raises JobError."""
+        with refusals_told():
+            return read(cls, parse_json(data, "merge"), "merge")
+
+
+def share(part: int, whole: int) -> float:
+    """part / whole, at most 1, as the nearest float32, ties to even: rounded once, from the exact fraction."""
+    exponent = MANTISSA + whole.bit_length() - part.bit_length()
+    if part << exponent >= whole << MANTISSA:
+        exponent -= 1
+    return math.ldexp(round(Fraction(part << exponent, whole)), -exponent)
+
+
+def shares(examples: Sequence[int]) -> list[float]:
+    return [share(each, sum(examples)) for each in examples]
+
+
+def merging_program(shape: Sequence[int], weights: Sequence[float]) -> Graph:
+    """Of one tensor. State: as the branches began, afterwards merged. Batch: the branches' tensors, one a row.
+
+    base + (((w_0 * (x_0 - base)) + w_1 * (x_1 - base)) + ...), each operation rounded by itself.
+    """
+    b = Builder()
+    base = b.input(F32, tuple(shape), STATE_ROLE, 0)
+    rows = b.input(F32, (len(weights), *shape), BATCH_ROLE, 0)
+    moved: View | None = None
+    for at, weight in enumerate(weights):
+        term = b.map("mul", weight, b.map("sub", rows.select(0, at), base))
+        moved = term if moved is None else b.map("add", moved, term)
+    assert moved is not None, "branches are two or more"
+    after = b.map("add", base, moved)
+    return b.finish([(BASE, PARAMETER, base, after)], [(BRANCHES, rows)], b.scalar(0.0, F32))
+
+
+def merged(
+    base: Mapping[str, Array], branches: Sequence[Mapping[str, Array]], examples: Sequence[int], names: Collection[str]
+) -> dict[str, Array]:
+    """The module's tensors merged: those of `names` (which the step exchanges); the others no round changes.
+
+    Tensor by tensor, so that memory holds one program's values beside the branches.
+    """
+    weights, made = shares(examples), dict(base)
+    for name in sorted(names):
+        runner = backend.prepare(merging_program(base[name].shape, weights))
+        runner.state[BASE][...] = base[name]
+        runner.step({BRANCHES: np.stack([branch[name] for branch in branches])})
+        made[name] = runner.state[BASE].copy()
+    return made
+
+
+def examples_of(view: JobView, manifest: Manifest, since: int, round_: int) -> int:
+    """Examples that the checkpoint `round_` was trained on since the checkpoint `since`.
+
+    Counts slot-rounds of the line that stands: committed, in the mask of the aggregation that made the checkpoint, and
+    not convicted. The same for ever once the checkpoint is final.
+    """
+    slots = 0
+    for made in (view.checkpoint_of(number) for number in range(since + 1, round_ + 1)):
+        assert made is not None, "a round of the line has its aggregation"
+        claims = {c.seat: c for c in view.committed(made.turn).values()}
+        slots += sum(c.count for c in claims.values() if made.mask >> c.seat & 1)
+    return slots * manifest.inner_steps * manifest.batch_size

@@ -1,0 +1,264 @@
+"""A round's own programs: the update of a slot, and the aggregation of the updates. Made from the manifest, by everybody alike.
+
+Both are programs like a job's step, so that whoever judges a step can judge them: a program's state is what it turns
+from one value into the next, its batch is what it is given. Their roots follow from the job's program and the outer
+optimiser, which the manifest commits to; nobody publishes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from repops.builder import Builder, View
+from repops.commitments import Array
+from repops.graph import BATCH_ROLE, F32, I32, OPTIMIZER, SEED, STATE_ROLE, BadProgram, Graph, Node, StateEntry
+from zoo_compute.formats.manifest import Compression, Joining
+from zoo_compute.training.compression import decoded, finite
+from zoo_compute.training.outer_optimizers import OPTIMISERS, OUTER
+from zoo_compute.training.robust_rules import Verdict, join, judge, mean, products, scores_shape, sent, shares_shape
+
+HEADER_ROOM = 2**20  # bytes of a state's file beside its tensors, at most
+RESIDUAL = "residual/"  # what compression kept back of NAME's updates is `residual/NAME` in a slot's private state
+UPDATES = "updates/"  # all slots' updates of NAME are `updates/NAME` in the batch of an aggregation
+PRESENT = "present"  # there too, where the rule is the mean: the number of present slots
+SCORES = OUTER + "scores"  # of the slots, in the checkpoint that their updates made (rules.judge)
+PRODUCTS, COUNTED, SHARES = "products", "verdict/counted", "verdict/shares"  # between the parts of an aggregation
+
+
+def batch_nodes(graph: Graph) -> dict[str, Node]:
+    """The inputs of a program's batch by name."""
+    return {name: graph.nodes[at] for name, at in graph.batch}
+
+
+def checkpoint_nodes(step: Graph, joining: Joining) -> dict[str, Node]:
+    """What a checkpoint of a job with this step holds: the module's tensors, what the outer optimiser keeps, the scores."""
+    nodes = {entry.name: step.nodes[entry.before] for entry in step.state}
+    held = {entry.name: nodes[entry.name] for entry in step.state if entry.kind != OPTIMIZER}
+    optimiser = OPTIMISERS[joining.outer.kind]
+    held |= {prefix + name: nodes[name] for prefix in optimiser.prefixes for name in step.exchanged}
+    held |= {name: Node("input", F32, ()) for name in optimiser.scalars}
+    return held if joining.rule.is_mean else held | {SCORES: Node("input", F32, scores_shape(joining.slots))}
+
+
+def file_bytes(nodes: Mapping[str, Node]) -> int:
+    """The most bytes that the file of a state of such tensors can have."""
+    return HEADER_ROOM + 4 * sum(node.elements for node in nodes.values())
+
+
+def checkpoint_bytes(step: Graph, joining: Joining) -> int:
+    """The most bytes a checkpoint's file can have."""
+    return file_bytes(checkpoint_nodes(step, joining))
+
+
+def private(step: Graph) -> list[str]:
+    """Names of a slot's private state, which may be carried from round to round: all of the optimizer's but the seed."""
+    return [entry.name for entry in step.state if entry.kind == OPTIMIZER and entry.name != SEED]
+
+
+def begin(
+    step: Graph,
+    state: Mapping[str, Array],
+    checkpoint: Mapping[str, Array],
+    seed: int = 0,
+    carried: Mapping[str, Array] | None = None,
+) -> None:
+    """Write the first state of a slot-round into `state`: the module's tensors as in the checkpoint, private ones as carried.
+
+    seed: of the module's random draws (Manifest.draws). carried: None or empty where the private state starts at zero.
+    """
+    for entry in step.state:
+        if entry.kind != OPTIMIZER:
+            start: Array | int = checkpoint[entry.name]
+        elif entry.name == SEED:
+            start = seed
+        else:
+            start = carried[entry.name] if carried else 0
+        state[entry.name][...] = start
+
+
+def tokens_of(step: Graph, batch_size: int) -> int:
+    """What one step sees: tokens where its inputs are integers, else examples."""
+    nodes = batch_nodes(step)
+    first = nodes.get("inputs") or next(iter(nodes.values()))
+    return first.elements if first.dtype == I32 else batch_size
+
+
+def with_residuals(step: Graph) -> Graph:
+    """The step with `residual/NAME` of every exchanged tensor among the optimiser's entries, which no step changes.
+
+    Raises BadProgram for an entry of that name that is something else.
+    """
+    nodes, entries = list(step.nodes), {entry.name: entry for entry in step.state}
+    for name in step.exchanged:
+        node = step.nodes[entries[name].before]
+        held = entries.get(RESIDUAL + name)
+        if held is None:
+            entries[RESIDUAL + name] = StateEntry(RESIDUAL + name, OPTIMIZER, len(nodes), len(nodes))
+            nodes.append(node)
+        elif held.kind != OPTIMIZER or held.after != held.before or nodes[held.before].shape != node.shape:
+            raise BadProgram(f"program: state {held.name!r} is no residual of {name!r}")
+    state = tuple(sorted(entries.values(), key=lambda entry: entry.name.encode()))
+    for at, entry in enumerate(state):
+        nodes[entry.before] = replace(nodes[entry.before], attributes=(STATE_ROLE, at))
+    return replace(step, nodes=tuple(nodes), state=state)
+
+
+def update_program(step: Graph, compression: Compression) -> Graph:
+    """What a slot sends of what it changed: start - end of every exchanged tensor, or as much of it as compression keeps.
+
+    State: the exchanged tensors as the round started, afterwards the update; and where the step's state has them, the
+    residuals as the slot ended, afterwards what is left. Batch: the exchanged tensors as the slot ended.
+    """
+    writer, entries = _Writer(step), list[tuple[str, str, View, View]]()
+    held = {entry.name for entry in step.state if entry.kind == OPTIMIZER}
+    for name in step.exchanged:
+        start, end = writer.state(name), writer.batch(name, name)
+        change = writer.map("sub", start, end)
+        if not compression.loses:
+            entries.append((name, writer.kinds[name], start, change))
+            continue
+        residual = writer.state(name) if RESIDUAL + name in held else None
+        if residual is not None:
+            change = writer.map("fma", compression.decay, residual, change)
+        change = finite(writer, change)
+        sent = decoded(writer, change, compression)
+        entries.append((name, writer.kinds[name], start, sent))
+        if residual is not None:
+            entries.append((RESIDUAL + name, OPTIMIZER, residual, writer.map("sub", change, sent)))
+    return writer.finish(entries, writer.batches, writer.scalar(0.0, F32))
+
+
+def aggregation_program(step: Graph, joining: Joining, *, only: str | None = None) -> Graph:
+    """The next checkpoint from a round's updates: joined by the job's rule, then one step of the outer optimiser.
+
+    State: the checkpoint, of which what is not exchanged stays as it is. Batch: as `aggregation_batch` makes it.
+    only: the part of the program that makes this exchanged tensor. No tensor depends on another's updates but through the
+    verdict of a rule, which its batch holds.
+    """
+    writer, rule, optimiser = _Writer(step), joining.rule, OPTIMISERS[joining.outer.kind]
+    entries: dict[str, tuple[str, View, View]] = {}
+    if rule.is_mean:
+        present = writer.given(PRESENT, F32)
+    elif only is not None:
+        verdict = writer.verdict(joining)
+    else:
+        verdict, scores = writer.judged(joining)
+        entries[SCORES] = (OPTIMIZER, writer.held(F32, *scores_shape(joining.slots)), scores)
+    scalars = {name: writer.held(F32) for name in optimiser.scalars}
+    for name in writer.kinds if only is None else (only,):
+        kind, before = writer.kinds[name], writer.state(name)
+        if name not in step.exchanged:
+            entries[name] = (kind, before, before)
+            continue
+        held = {prefix + name: writer.state(name) for prefix in optimiser.prefixes} | scalars
+        rows = writer.rows(name, joining.slots)
+        if rule.is_mean:
+            joined = mean(writer, rows, present if rule.rule == "mean" else sent(writer, rows))
+        else:
+            joined = join(writer, rows, verdict, rule)
+        after, kept = optimiser.step(writer, joining.outer, before, joined, *held.values())
+        entries[name] = (kind, before, after)
+        entries |= {each: (OPTIMIZER, view, new) for (each, view), new in zip(held.items(), kept, strict=True)}
+    return writer.ended(entries)
+
+
+def products_program(step: Graph, slots: int, name: str) -> Graph:
+    """A part of the aggregation: the products of the rows of one tensor are added to those of the tensors before it."""
+    writer = _Writer(step)
+    held = writer.held(F32, slots, slots)
+    return writer.ended({PRODUCTS: (OPTIMIZER, held, products(writer, [writer.rows(name, slots)], held))})
+
+
+def verdict_program(step: Graph, joining: Joining) -> Graph:
+    """A part of the aggregation: from the products of all updates to the verdict, and the scores of the next checkpoint."""
+    writer, slots = _Writer(step), joining.slots
+    verdict, scores = judge(writer, writer.given(PRODUCTS, F32, slots, slots), joining.rule)
+    made = {COUNTED: verdict.counted, SHARES: verdict.shares, SCORES: scores}
+    return writer.ended(
+        {n: (OPTIMIZER, writer.held(view.dtype, *view.shape), view) for n, view in made.items() if view is not None}
+    )
+
+
+def aggregation_batch(
+    names: Collection[str],
+    joining: Joining,
+    updates: Mapping[int, Mapping[str, Array]],
+    room: Mapping[str, Array] | None = None,
+) -> dict[str, Array]:
+    """What an aggregation is given, of the tensors `names`: slot i's update in row i, +0 where the slot is absent.
+
+    Rows of +0 change no bit of a mean: a sum that starts from +0 is never -0, and +0 added to anything else leaves it as
+    it is. A mean is given how many slots are present; every other rule sees which rows count. room: arrays to write into.
+    """
+    first, batch = next(iter(updates.values())), {}
+    for name in names:
+        rows = np.empty((joining.slots, *first[name].shape), np.float32) if room is None else room[UPDATES + name]
+        for slot in range(joining.slots):
+            rows[slot] = updates[slot][name] if slot in updates else 0
+        batch[UPDATES + name] = rows
+    return batch | ({PRESENT: np.asarray(len(updates), np.float32)} if joining.rule.is_mean else {})
+
+
+class _Writer(Builder):
+    """A builder whose inputs have the shapes of the tensors of a job's step."""
+
+    def __init__(self, step: Graph) -> None:
+        super().__init__()
+        self.kinds = {entry.name: entry.kind for entry in step.state if entry.kind != OPTIMIZER}
+        self.batches: list[tuple[str, View]] = []
+        self._nodes_of = {entry.name: step.nodes[entry.before] for entry in step.state}
+        self._inputs = 0
+        self._step = step
+        self._rows: dict[str, View] = {}
+
+    def state(self, like: str) -> View:
+        """An input of the state, shaped as the step's tensor `like`."""
+        return self._input(like, STATE_ROLE)
+
+    def batch(self, like: str, name: str, *rows: int) -> View:
+        """An input of the batch, shaped as the step's tensor `like`; with `rows`, so many of them."""
+        return self._batch(name, self._input(like, BATCH_ROLE, *rows))
+
+    def given(self, name: str, dtype: str, *shape: int) -> View:
+        """An input of the batch, once for each name."""
+        return self._batch(name, self._of(dtype, shape, BATCH_ROLE))
+
+    def held(self, dtype: str, *shape: int) -> View:
+        """An input of the state."""
+        return self._of(dtype, shape, STATE_ROLE)
+
+    def rows(self, name: str, slots: int) -> View:
+        """All slots' updates of the exchanged tensor `name`, one input however often it is asked for."""
+        if name not in self._rows:
+            self._rows[name] = self.batch(name, UPDATES + name, slots)
+        return self._rows[name]
+
+    def judged(self, joining: Joining) -> tuple[Verdict, View]:
+        """The verdict and the scores, from all tensors' rows."""
+        rows = (self.rows(name, joining.slots) for name in self._step.exchanged)
+        return judge(self, products(self, rows, self.scalar(0.0, F32)), joining.rule)
+
+    def verdict(self, joining: Joining) -> Verdict:
+        """The verdict as a part of the program is given it."""
+        shape = shares_shape(joining.rule, joining.slots)
+        counted = self.given(COUNTED, I32, joining.slots)
+        return Verdict(counted, None if shape is None else self.given(SHARES, F32, *shape))
+
+    def ended(self, entries: Mapping[str, tuple[str, View, View]]) -> Graph:
+        """entries: kind, before and after of the state by name."""
+        return self.finish([(name, *entry) for name, entry in entries.items()], self.batches, self.scalar(0.0, F32))
+
+    def _batch(self, name: str, view: View) -> View:
+        self.batches.append((name, view))
+        return view
+
+    def _input(self, like: str, role: int, *rows: int) -> View:
+        node = self._nodes_of[like]
+        return self._of(node.dtype, (*rows, *node.shape), role)
+
+    def _of(self, dtype: str, shape: tuple[int, ...], role: int) -> View:
+        self._inputs += 1
+        return self.input(dtype, shape, role, self._inputs)

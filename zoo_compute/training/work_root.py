@@ -1,0 +1,34 @@
+"""What a job's work is, for whoever judges it: its three programs and the shape of a slot-round (docs/referee.md).
+
+`Terms.work_root` commits to it. It follows from the manifest and the program's file alone.
+"""
+
+from __future__ import annotations
+
+from repops import encoding
+from repops.graph import BadProgram, Graph
+from zoo_compute.formats.manifest import JobError, Manifest
+from zoo_compute.spec.games import Work
+from zoo_compute.training.rounds import aggregation_program, update_program
+
+
+def work_of(manifest: Manifest, step: Graph) -> Work:
+    """The work of a job with this manifest. step: its program. Raises JobError where a round's updates make no program."""
+    try:
+        aggregation = aggregation_program(step, manifest.joining)
+    except BadProgram as error:
+        raise JobError(
+            f"{len(step.exchanged):,} tensors of {manifest.slots} slots make no aggregation: {error}",
+            hint="fewer slots, or a module of smaller tensors",
+        ) from error
+    return Work(
+        programs=(
+            manifest.program_root,
+            encoding.root(update_program(step, manifest.compression)),
+            encoding.root(aggregation),
+        ),
+        inner_steps=manifest.inner_steps,
+        segment_steps=manifest.segment_steps,
+        rows=manifest.batch_size,
+        carry=manifest.carry,
+    )
