@@ -134,25 +134,30 @@ def comment_above(source: str, pattern: str) -> list[str]:
     return above
 
 
-def getter_comment(compiled: Compiled, name: str) -> str:
-    return " ".join(comment_above(compiled.source, rf"{name}: public\("))
+def getter_comment(function: Any) -> str:
+    """The comment above the variable of a getter, in the contract or the module of ours that declares it."""
+    module = function.decl_node.module_node
+    if not Path(module.resolved_path).is_relative_to(SOURCES):
+        return ""
+    source = module.full_source_code
+    return " ".join(comment_above(source, rf"{function.name}: public\("))
 
 
-def parameter_names(compiled: Compiled, function: Any) -> list[str]:
+def parameter_names(function: Any) -> list[str]:
     """Names of the parameters; those of a mapping's getter come from the comment `key -> key -> what` above it."""
     names = [argument.name for argument in function.arguments]
     if names and names[0] == "arg0":
-        keys = [key.strip() for key in getter_comment(compiled, function.name).split("->")][: len(names)]
+        keys = [key.strip() for key in getter_comment(function).split("->")][: len(names)]
         if len(keys) == len(names) and all(key.isidentifier() for key in keys):
             return keys
     return names
 
 
-def docstring(compiled: Compiled, function: Any) -> list[str]:
+def docstring(function: Any) -> list[str]:
     """The lines of a function's NatSpec as a Python docstring; of a getter, the comment above the variable."""
     doc = getattr(function.decl_node, "doc_string", None)
     if doc is None:
-        comment = getter_comment(compiled, function.name)
+        comment = getter_comment(function)
         return [f"{comment or f'The contract variable `{function.name}`'}".rstrip(".") + "."]
     text = re.sub(r"\s+", " ", doc.value.strip())
     fields = [field for field in re.split(r"\s*@(?=notice|dev|param|return)", text) if field]
@@ -211,12 +216,12 @@ def converted(typ: Any, expression: str, result: str) -> str:
 
 
 def emit_function(compiled: Compiled, function: Any, structs: dict[str, StructT]) -> Iterator[str]:
-    names = parameter_names(compiled, function)
+    names = parameter_names(function)
     parameters = ["self"]
     for name, argument in zip(names, function.arguments, strict=True):
         parameters.append(f"{name}: {annotation(argument.typ, structs)}")
     args = f"({', '.join(names)}{',' if len(names) == 1 else ''})"
-    doc = list(emit_docstring(docstring(compiled, function), " " * 8))
+    doc = list(emit_docstring(docstring(function), " " * 8))
     if function.mutability.value not in ("view", "pure"):
         yield from emit_signature(function.name, parameters, "Call")
         yield from doc
