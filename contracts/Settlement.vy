@@ -4,8 +4,9 @@
 """
 @title Settlement
 @license Apache-2.0
-@notice Runs awarded jobs: who holds which seat, what was committed in which turn, what timed out and who took over; pays
-        every claim that survived its window, convicts those that did not, and has done again what rested on a lie.
+@notice Runs awarded jobs: records which operator has which seat and what it commits in each turn, vacates seats that are
+        late and lets standbys take over, pays claims that survive their window, convicts those that do not, and has the
+        rounds that rest on a false claim done again.
 @dev Calls go to the protocol's own contracts only, and none of those calls anybody back while it serves this one: no
      token is moved here, payments become debts of TaskRegistry. Where effects and calls interleave, nothing else runs.
      The parts, each in a module of its own: state (all storage), turns, claims, seats, takeovers, convictions, views.
@@ -89,8 +90,8 @@ def __init__(
     """
     @param registry_ Keys, owners and collateral of the operators.
     @param tasks_ Terms and escrow of the jobs.
-    @param auction_ Seats winners and lends standbys.
-    @param rewards_ Is told of compute paid in ZEN.
+    @param auction_ Seats winners and provides standbys.
+    @param rewards_ Records compute paid in ZEN.
     @param zen_ The token whose jobs earn network rewards.
     @param ready_window_s_ Seconds in which holders confirm.
     @param min_window_s_ The least challenge window.

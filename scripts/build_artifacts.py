@@ -51,8 +51,8 @@ CONTRACTS = (
     "Audits",
     "Availability",
     "Admissions",
-    "Operators",
-    "Bindings",
+    "OpExecutor",
+    "ConsistencyProofs",
     "Evidence",
     "Referee",
 )

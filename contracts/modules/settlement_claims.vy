@@ -67,7 +67,7 @@ event ClaimFinalised:
 @external
 def commit(job: uint256, seat: uint256, turn: uint256, root: bytes32, bundle: bytes32):
     """
-    @notice Commits the results of a seat in a turn: a claim that stands open to challenge for the job's window.
+    @notice Commits the results of a seat in a turn: a claim that can be challenged for the job's window.
     @param root Round root of the results.
     @param bundle Digest of the CID of the file that lists them.
     """
@@ -83,10 +83,10 @@ def commit(job: uint256, seat: uint256, turn: uint256, root: bytes32, bundle: by
     if pot_price > 0:
         # INVARIANT pot: a seat's claims never draw more than the seat's part of the pot. Only a rollback can spend that:
         # escrow then pays both, out of the restitution that filled it at `max_price` for every round done again.
-        tenure: words.Tenure = state._tenure(job, seat)
-        if tenure.pot >= pot_price:
-            tenure.pot -= pot_price
-            state._set_tenure(job, seat, tenure)
+        timing: words.SeatTiming = state._timing(job, seat)
+        if timing.pot >= pot_price:
+            timing.pot -= pot_price
+            state._set_timing(job, seat, timing)
         else:
             price += pot_price
             pot_price = 0
@@ -137,8 +137,8 @@ def finalise(job: uint256, claims: DynArray[ISettlement.Claim, BATCH]):
     assert len(claims) > 0, "settlement: no claims"
     stage: words.Stage = state._stage(job)
     turn: words.Turn = state._turn(job)
-    order: uint256 = state.orders[job]
-    lanes: uint256 = state.lanes[job]
+    payment_terms: uint256 = state.payment_terms[job]
+    counts: uint256 = state.pending_counts[job]
     from_pot: uint256 = 0
     batch: Batch = empty(Batch)
     for claim: ISettlement.Claim in claims:
@@ -148,11 +148,11 @@ def finalise(job: uint256, claims: DynArray[ISettlement.Claim, BATCH]):
         assert block.timestamp > claim.deadline, "settlement: window open"
         # INVARIANT claims: paid once. The word says so before anything is paid.
         self._mark(job, claim, word ^ (PENDING ^ PAID))
-        # INVARIANT pending: a lane counts the claims of its closed turn that are neither paid nor convicted.
-        lanes -= 1 << words.LANE_BITS * (claim.turn % stage.depth)
+        # INVARIANT pending: a closed turn counts its claims that are neither paid nor convicted.
+        counts -= 1 << words.COUNT_BITS * (claim.turn % stage.depth)
         is_aggregation: bool = claim.seat == state.AGGREGATION
         if claim.operator != batch.operator or is_aggregation != batch.is_aggregation:
-            self._pay(job, order, batch)
+            self._pay(job, payment_terms, batch)
             batch = Batch(operator=claim.operator, is_aggregation=is_aggregation, count=0, amount=0, from_pot=0)
         if not is_aggregation:
             batch.count += claim.scope & bits.U16
@@ -170,8 +170,8 @@ def finalise(job: uint256, claims: DynArray[ISettlement.Claim, BATCH]):
             fee=fee,
             from_pot=claim.pot_price,
         )
-    self._pay(job, order, batch)
-    state.lanes[job] = lanes
+    self._pay(job, payment_terms, batch)
+    state.pending_counts[job] = counts
     if from_pot > 0:
         state.pots[job] -= from_pot
     turns._go_on(job)
@@ -248,7 +248,7 @@ def _fee(amount: uint256) -> uint256:
 
 
 @internal
-def _pay(job: uint256, order: uint256, batch: Batch):
+def _pay(job: uint256, payment_terms: uint256, batch: Batch):
     if batch.operator == 0:
         return
     owner: address = empty(address)
@@ -257,11 +257,11 @@ def _pay(job: uint256, order: uint256, batch: Batch):
     else:
         owner = extcall INodeRegistry(state.registry).reward_outcome(batch.operator, batch.count)
     fee: uint256 = extcall ITaskRegistry(state.tasks).pay(job, owner, batch.amount)
-    token: address = convert(order >> 96, address)
+    token: address = convert(payment_terms >> 96, address)
     if batch.from_pot > 0:
         extcall INodeRegistry(state.registry).credit(batch.operator, token, batch.from_pot)
     if token == state.zen and not batch.is_aggregation:
         multiplier: uint256 = staticcall INodeRegistry(state.registry).multiplier_of(batch.operator)
         extcall IRewards(state.rewards).record(
-            job, batch.operator, (order & bits.U96) * batch.count * multiplier // 100, fee
+            job, batch.operator, (payment_terms & bits.U96) * batch.count * multiplier // 100, fee
         )

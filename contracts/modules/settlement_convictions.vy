@@ -121,19 +121,19 @@ def _convict(job: uint256, claim: ISettlement.Claim, challengers: DynArray[addre
         turn.missing |= 1 << claim.seat
         turn.committed -= count
         state._set_turn(job, turn)
-        tenure: words.Tenure = state._tenure(job, claim.seat)
-        tenure.since = turns._since(turn)
-        state._set_tenure(job, claim.seat, tenure)
+        timing: words.SeatTiming = state._timing(job, claim.seat)
+        timing.since = turns._since(turn)
+        state._set_timing(job, claim.seat, timing)
     else:
-        lanes: uint256 = state.lanes[job]
+        counts: uint256 = state.pending_counts[job]
         # A turn that was rolled back already has nothing that rests on it; neither has the last one of a job that was
         # abandoned, and such a job stays ended.
         is_based_on = (
-            words._lane(lanes, claim.turn, stage.depth) & words.LANE_DEAD == 0
+            words._pending_count(counts, claim.turn, stage.depth) & words.ROLLED_BACK == 0
             and claim.round < turn.round
             and (stage.state == numbers.RUNNING or turn.round == stage.rounds)
         )
-        state.lanes[job] = lanes - (1 << words.LANE_BITS * (claim.turn % stage.depth))
+        state.pending_counts[job] = counts - (1 << words.COUNT_BITS * (claim.turn % stage.depth))
     turns._extend(job, stage)
 
     can_roll_back: bool = is_aggregation or stage.policy & numbers.ROLL_BACK != 0
@@ -163,12 +163,12 @@ def _roll_back(job: uint256, stage: words.Stage, turn: uint256, round: uint256):
     """
     turns._close(job, round, state._start_root(job, turn), 0)
     newest: uint256 = state._turn(job).turn
-    lanes: uint256 = state.lanes[job]
+    counts: uint256 = state.pending_counts[job]
     for after: uint256 in range(16):
         if turn + after == newest:
             break
-        lanes |= words.LANE_DEAD << words.LANE_BITS * ((turn + after) % stage.depth)
-    state.lanes[job] = lanes
+        counts |= words.ROLLED_BACK << words.COUNT_BITS * ((turn + after) % stage.depth)
+    state.pending_counts[job] = counts
     log RolledBack(job=job, turn=newest, round=round)
     if stage.state == numbers.ENDED:
         state._advance(job, numbers.RUNNING)

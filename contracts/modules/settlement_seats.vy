@@ -64,26 +64,26 @@ def seat(
 ):
     """
     @notice Records a seat that the auction awarded.
-    @param lock All that stands behind the seat.
+    @param lock The seat's whole lock.
     """
     state._check_auction()
-    chair: words.Chair = state._chair(job)
+    aggregator: words.AggregatorState = state._aggregator(job)
     number: uint256 = state.AGGREGATION
     if kind == numbers.AGGREGATOR:
-        chair.aggregator_lock = lock
+        aggregator.lock = lock
     else:
         # The auction sells at most 64 seats.
-        number = chair.seats
-        chair.seats += 1
-    state._set_chair(job, chair)
+        number = aggregator.seats
+        aggregator.seats += 1
+    state._set_aggregator(job, aggregator)
     state._set_holding(
         job, number, words.Holding(operator=operator, first=first, count=count, price=price, pot_price=0)
     )
-    standing: words.Standing = state._standing(job, operator)
-    standing.locked += lock
-    standing.lots += 1
-    standing.held += 1
-    state._set_standing(job, operator, standing)
+    stake: words.JobStake = state._stake(job, operator)
+    stake.locked += lock
+    stake.lots += 1
+    stake.held += 1
+    state._set_stake(job, operator, stake)
     log SeatTaken(job=job, operator=operator, seat=number, first=first, count=count, price=price)
 
 
@@ -99,9 +99,9 @@ def ready(job: uint256, seat: uint256, estimate_s: uint256):
     turn: words.Turn = state._turn(job)
     self._check_unready(turn, seat)
     self._check_estimate(stage, estimate_s)
-    tenure: words.Tenure = state._tenure(job, seat)
-    tenure.estimate_s = estimate_s
-    state._set_tenure(job, seat, tenure)
+    timing: words.SeatTiming = state._timing(job, seat)
+    timing.estimate_s = estimate_s
+    state._set_timing(job, seat, timing)
     log SeatReady(job=job, operator=operator, seat=seat, estimate_s=estimate_s)
     self._settle_readiness(job, seat, stage)
 
@@ -139,16 +139,16 @@ def time_out(job: uint256, seat: uint256):
     stage: words.Stage = state._running(job)
     assert state.holdings[job][seat] >> 192 != 0, "settlement: seat vacant"
     turn: words.Turn = state._turn(job)
-    # INVARIANT timeouts: nobody is slashed who could not have acted: not in a turn that waits, not while data is held.
+    # INVARIANT timeouts: nobody is slashed who could not have acted: not in a turn that waits, not while the clocks are stopped.
     is_late: bool = turn.opened_at != 0 and turn.holds == 0
     if seat == state.AGGREGATION:
         # `due` is after the inputs' close: an aggregator always has `aggregate_s` with complete inputs.
-        due: uint256 = state._chair(job).due
+        due: uint256 = state._aggregator(job).due
         is_late = is_late and block.timestamp > due and turn.committed >= stage.quorum
     else:
         turns._check_missing(turn, seat)
-        deadline: uint256 = turns._deadline(stage, turn, state.tenures[job][seat])
-        # Who took over too late to commit is spared: a deadline after the inputs' close never binds.
+        deadline: uint256 = turns._deadline(stage, turn, state.seat_timing[job][seat])
+        # A standby that took over too late to commit is spared: a deadline after the inputs' close never counts.
         is_late = is_late and block.timestamp > deadline and deadline <= turns._inputs_close(stage, turn)
     assert is_late, "settlement: deadline not passed"
     self._vacate(job, seat, stage)
@@ -160,25 +160,25 @@ def release(job: uint256, operator: uint256):
     @notice Unlocks what an operator has locked in a job, once nothing of it can be convicted any more.
     """
     stage: words.Stage = state._stage(job)
-    standing: words.Standing = state._standing(job, operator)
-    assert standing.lots > 0, "settlement: nothing locked"
+    stake: words.JobStake = state._stake(job, operator)
+    assert stake.lots > 0, "settlement: nothing locked"
     newest: uint256 = state._turn(job).turn
-    left_turn: uint256 = standing.left_turn
-    if standing.held > 0:
-        assert stage.state == numbers.ENDED, "settlement: seat still held"
+    left_turn: uint256 = stake.left_turn
+    if stake.held > 0:
+        assert stage.state == numbers.ENDED, "settlement: seat still occupied"
         left_turn = newest
-    # INVARIANT locks: a lock outlives every claim that it stands behind; whoever was never convicted gets it back.
+    # INVARIANT locks: a lock outlives every claim that it secures; an operator that was never convicted gets it back.
     is_settled: bool = left_turn <= newest
     for before: uint256 in range(16):
         if before >= left_turn:
             break
         is_settled = is_settled and state._pending(job, left_turn - before - 1) == 0
     assert is_settled, "settlement: claims not final"
-    amount: uint256 = standing.locked
-    lots: uint256 = standing.lots
-    standing.locked = 0
-    standing.lots = 0
-    state._set_standing(job, operator, standing)
+    amount: uint256 = stake.locked
+    lots: uint256 = stake.lots
+    stake.locked = 0
+    stake.lots = 0
+    state._set_stake(job, operator, stake)
     log LockReleased(job=job, operator=operator, amount=amount)
     token: address = state._token(job)
     extcall INodeRegistry(state.registry).unlock(operator, token, amount, True)
@@ -213,7 +213,7 @@ def _settle_readiness(job: uint256, seat: uint256, stage: words.Stage):
     turn.missing = turn.missing & ~(1 << seat)
     if turn.missing == 0:
         turn.opened_at = 0
-        turn.missing = bits._full(state._chair(job).seats)
+        turn.missing = bits._full(state._aggregator(job).seats)
         state._advance(job, numbers.RUNNING)
     state._set_turn(job, turn)
     turns._go_on(job)
@@ -227,17 +227,17 @@ def _split(job: uint256, seat: uint256, whole: words.Holding, count: uint256) ->
     """
     if count == whole.count:
         return seat
-    chair: words.Chair = state._chair(job)
-    number: uint256 = chair.seats
+    aggregator: words.AggregatorState = state._aggregator(job)
+    number: uint256 = aggregator.seats
     assert number < state.MAX_SEATS, "settlement: too many seats"
-    chair.seats += 1
-    state._set_chair(job, chair)
-    tenure: words.Tenure = state._tenure(job, seat)
-    pot: uint256 = tenure.pot
-    tenure.pot = pot * count // whole.count
-    state._set_tenure(job, number, tenure)
-    tenure.pot = pot - tenure.pot
-    state._set_tenure(job, seat, tenure)
+    aggregator.seats += 1
+    state._set_aggregator(job, aggregator)
+    timing: words.SeatTiming = state._timing(job, seat)
+    pot: uint256 = timing.pot
+    timing.pot = pot * count // whole.count
+    state._set_timing(job, number, timing)
+    timing.pot = pot - timing.pot
+    state._set_timing(job, seat, timing)
     part: words.Holding = whole
     part.count = whole.count - count
     state._set_holding(job, seat, part)
@@ -245,9 +245,9 @@ def _split(job: uint256, seat: uint256, whole: words.Holding, count: uint256) ->
     part.count = count
     state._set_holding(job, number, part)
     if part.operator != 0:
-        standing: words.Standing = state._standing(job, part.operator)
-        standing.held += 1
-        state._set_standing(job, part.operator, standing)
+        stake: words.JobStake = state._stake(job, part.operator)
+        stake.held += 1
+        state._set_stake(job, part.operator, stake)
     turn: words.Turn = state._turn(job)
     turn.missing |= (turn.missing >> seat & 1) << number
     state._set_turn(job, turn)
@@ -269,9 +269,9 @@ def _vacate(job: uint256, seat: uint256, stage: words.Stage):
         state._burn(job, slashed)
         turns._extend(job, stage)
     else:
-        tenure: words.Tenure = state._tenure(job, seat)
-        tenure.pot += slashed
-        state._set_tenure(job, seat, tenure)
+        timing: words.SeatTiming = state._timing(job, seat)
+        timing.pot += slashed
+        state._set_timing(job, seat, timing)
         if stage.state == numbers.AWARDED:
             self._settle_readiness(job, seat, stage)
 
@@ -287,19 +287,19 @@ def _unseat(
     """
     turn: words.Turn = state._turn(job)
     holding: words.Holding = state._holding(job, seat)
-    standing: words.Standing = state._standing(job, operator)
-    slashed: uint256 = min(standing.locked, amount)
-    standing.locked -= slashed
+    stake: words.JobStake = state._stake(job, operator)
+    slashed: uint256 = min(stake.locked, amount)
+    stake.locked -= slashed
     if holding.operator == operator:
         holding.operator = 0
         holding.pot_price = 0
         state._set_holding(job, seat, holding)
-        standing.held -= 1
-        standing.left_turn = turn.turn
+        stake.held -= 1
+        stake.left_turn = turn.turn
         if stage.state == numbers.RUNNING and turn.opened_at != 0:
-            standing.left_turn += 1
+            stake.left_turn += 1
         log SeatVacated(job=job, operator=operator, seat=seat, turn=turn.turn, slashed=slashed)
-    state._set_standing(job, operator, standing)
+    state._set_stake(job, operator, stake)
     state.pots[job] += slashed
     extcall INodeRegistry(state.registry).slash(operator, state._token(job), slashed, convicted)
     return slashed

@@ -39,13 +39,13 @@ stages: HashMap[uint256, uint256]
 # job -> its newest turn
 turns: HashMap[uint256, uint256]
 # job -> locks, aggregator's clock, number of seats
-chairs: HashMap[uint256, uint256]
+aggregator_state: HashMap[uint256, uint256]
 # job -> token (160) | flops of a slot-round (96)
-orders: HashMap[uint256, uint256]
+payment_terms: HashMap[uint256, uint256]
 # job -> turn mod (depth + 1) -> the state that a turn starts from
 start_roots: HashMap[uint256, HashMap[uint256, bytes32]]
 # job -> pending claims of its last turns
-lanes: HashMap[uint256, uint256]
+pending_counts: HashMap[uint256, uint256]
 # job -> what of the registry's pot is this job's
 pots: HashMap[uint256, uint256]
 # job -> what of its pot convicted operators left for rollbacks to come
@@ -53,9 +53,9 @@ reserves: public(HashMap[uint256, uint256])
 # job -> seat -> operator, slots, prices
 holdings: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> seat -> clocks, and what of the job's pot is this seat's
-tenures: HashMap[uint256, HashMap[uint256, uint256]]
+seat_timing: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> operator -> what it has at stake
-standings: HashMap[uint256, HashMap[uint256, uint256]]
+job_stakes: HashMap[uint256, HashMap[uint256, uint256]]
 # job -> seat -> turn mod (depth + 1) -> the newest claim
 claim_words: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
 
@@ -122,13 +122,13 @@ def _set_turn(job: uint256, turn: words.Turn):
 
 @internal
 @view
-def _chair(job: uint256) -> words.Chair:
-    return words._unpack_chair(self.chairs[job])
+def _aggregator(job: uint256) -> words.AggregatorState:
+    return words._unpack_aggregator(self.aggregator_state[job])
 
 
 @internal
-def _set_chair(job: uint256, chair: words.Chair):
-    self.chairs[job] = words._pack_chair(chair)
+def _set_aggregator(job: uint256, aggregator: words.AggregatorState):
+    self.aggregator_state[job] = words._pack_aggregator(aggregator)
 
 
 @internal
@@ -144,24 +144,24 @@ def _set_holding(job: uint256, seat: uint256, holding: words.Holding):
 
 @internal
 @view
-def _tenure(job: uint256, seat: uint256) -> words.Tenure:
-    return words._unpack_tenure(self.tenures[job][seat])
+def _timing(job: uint256, seat: uint256) -> words.SeatTiming:
+    return words._unpack_timing(self.seat_timing[job][seat])
 
 
 @internal
-def _set_tenure(job: uint256, seat: uint256, tenure: words.Tenure):
-    self.tenures[job][seat] = words._pack_tenure(tenure)
+def _set_timing(job: uint256, seat: uint256, timing: words.SeatTiming):
+    self.seat_timing[job][seat] = words._pack_timing(timing)
 
 
 @internal
 @view
-def _standing(job: uint256, operator: uint256) -> words.Standing:
-    return words._unpack_standing(self.standings[job][operator])
+def _stake(job: uint256, operator: uint256) -> words.JobStake:
+    return words._unpack_stake(self.job_stakes[job][operator])
 
 
 @internal
-def _set_standing(job: uint256, operator: uint256, standing: words.Standing):
-    self.standings[job][operator] = words._pack_standing(standing)
+def _set_stake(job: uint256, operator: uint256, stake: words.JobStake):
+    self.job_stakes[job][operator] = words._pack_stake(stake)
 
 
 @internal
@@ -241,22 +241,22 @@ def _pending(job: uint256, turn: uint256) -> uint256:
     newest: uint256 = self._turn(job).turn
     if turn >= newest or turn + depth < newest:
         return 0
-    return words._lane(self.lanes[job], turn, depth) & words.LANE_COUNT
+    return words._pending_count(self.pending_counts[job], turn, depth) & words.COUNT_MASK
 
 
 @internal
 @view
 def _token(job: uint256) -> address:
-    return convert(self.orders[job] >> 96, address)
+    return convert(self.payment_terms[job] >> 96, address)
 
 
 @internal
 @view
 def _lock_of(job: uint256, seat: uint256, count: uint256) -> uint256:
-    chair: words.Chair = self._chair(job)
+    aggregator: words.AggregatorState = self._aggregator(job)
     if seat == AGGREGATION:
-        return chair.aggregator_lock
-    return chair.lock * count
+        return aggregator.lock
+    return aggregator.slot_lock * count
 
 
 @internal

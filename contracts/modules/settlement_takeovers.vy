@@ -48,7 +48,7 @@ def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, es
     seats._check_count(vacant, count, min(vacant.count, (stage.slots + MAX_WINNERS - 1) // MAX_WINNERS))
     seats._check_estimate(stage, estimate_s)
     turn: words.Turn = state._turn(job)
-    # A claim of the open turn stands for all slots of its seat.
+    # A claim of the open turn covers all slots of its seat.
     if count < vacant.count and stage.state == numbers.RUNNING:
         turns._check_missing(turn, seat)
     taken: uint256 = seats._split(job, seat, vacant, count)
@@ -59,28 +59,28 @@ def take_over(job: uint256, seat: uint256, operator: uint256, count: uint256, es
         turns._extend(job, stage)
     offer: uint256 = extcall IAuction(state.auction).take(job, kind, operator, count)
 
-    tenure: words.Tenure = state._tenure(job, taken)
+    timing: words.SeatTiming = state._timing(job, taken)
     slot_rounds: uint256 = count * (stage.rounds - turn.round)
     # INVARIANT prices: what escrow pays for a seat never rises.
     price: uint256 = min(offer, vacant.price)
-    pot_price: uint256 = min(tenure.pot // slot_rounds, offer - price)
-    burned: uint256 = tenure.pot - pot_price * slot_rounds
-    tenure.pot -= burned
-    tenure.estimate_s = estimate_s
-    tenure.since = turns._since(turn)
-    state._set_tenure(job, taken, tenure)
+    pot_price: uint256 = min(timing.pot // slot_rounds, offer - price)
+    burned: uint256 = timing.pot - pot_price * slot_rounds
+    timing.pot -= burned
+    timing.estimate_s = estimate_s
+    timing.since = turns._since(turn)
+    state._set_timing(job, taken, timing)
     holding: words.Holding = state._holding(job, taken)
     holding.operator = operator
     holding.price = price
     holding.pot_price = pot_price
     state._set_holding(job, taken, holding)
-    standing: words.Standing = state._standing(job, operator)
-    is_new: bool = standing.lots == 0
+    stake: words.JobStake = state._stake(job, operator)
+    is_new: bool = stake.lots == 0
     if is_new:
-        standing.lots = 1
-    standing.locked += lock
-    standing.held += 1
-    state._set_standing(job, operator, standing)
+        stake.lots = 1
+    stake.locked += lock
+    stake.held += 1
+    state._set_stake(job, operator, stake)
     log SeatTakenOver(
         job=job,
         operator=operator,

@@ -60,11 +60,11 @@ def begin(job: uint256, lock: uint256):
             aggregate_s=terms.aggregate_s,
         ),
     )
-    state.orders[job] = words._pack_order(terms.token, terms.flops)
+    state.payment_terms[job] = words._pack_payment_terms(terms.token, terms.flops)
     state.start_roots[job][0] = terms.state_root
-    chair: words.Chair = state._chair(job)
-    chair.lock = lock
-    state._set_chair(job, chair)
+    aggregator: words.AggregatorState = state._aggregator(job)
+    aggregator.slot_lock = lock
+    state._set_aggregator(job, aggregator)
     state._set_turn(
         job,
         words.Turn(
@@ -72,7 +72,7 @@ def begin(job: uint256, lock: uint256):
             turn=0,
             opened_at=block.timestamp,
             committed=0,
-            missing=bits._full(chair.seats),
+            missing=bits._full(aggregator.seats),
             holds=0,
             held_s=0,
         ),
@@ -90,7 +90,7 @@ def abandon(job: uint256):
     is_overdue: bool = (
         state.holdings[job][state.AGGREGATION] >> 192 == 0
         and turn.holds == 0
-        and block.timestamp > state._chair(job).due
+        and block.timestamp > state._aggregator(job).due
     )
     assert turn.opened_at != 0 and (is_short or is_overdue), "settlement: job can go on"
     self._close(job, turn.round, state._start_root(job, turn.turn), 0)
@@ -100,7 +100,7 @@ def abandon(job: uint256):
 @external
 def hold(job: uint256):
     """
-    @notice Nobody in the job is late until `resume`.
+    @notice Stops the clocks of a job: nobody is late until `resume`.
     """
     state._check_availability()
     turn: words.Turn = state._turn(job)
@@ -119,9 +119,9 @@ def resume(job: uint256, seconds: uint256):
     if turn.opened_at != 0:
         turn.opened_at = min(block.timestamp, turn.opened_at + seconds)
         turn.held_s += seconds
-        chair: words.Chair = state._chair(job)
-        chair.due += seconds
-        state._set_chair(job, chair)
+        aggregator: words.AggregatorState = state._aggregator(job)
+        aggregator.due += seconds
+        state._set_aggregator(job, aggregator)
     state._set_turn(job, turn)
 
 
@@ -144,7 +144,7 @@ def _check_missing(turn: words.Turn, seat: uint256):
 @view
 def _since(turn: words.Turn) -> uint256:
     """
-    @return Now, less what the open turn was held: who starts before a later hold has that one back as the others have.
+    @return Now, less the seconds that holds moved the open turn by: a later hold moves this start as it moves the others.
     """
     return block.timestamp - turn.held_s
 
@@ -157,9 +157,9 @@ def _inputs_close(stage: words.Stage, turn: words.Turn) -> uint256:
 
 @internal
 @pure
-def _deadline(stage: words.Stage, turn: words.Turn, tenure_word: uint256) -> uint256:
-    tenure: words.Tenure = words._unpack_tenure(tenure_word)
-    return max(turn.opened_at, tenure.since + turn.held_s) + min(2 * tenure.estimate_s, stage.slot_s)
+def _deadline(stage: words.Stage, turn: words.Turn, timing_word: uint256) -> uint256:
+    timing: words.SeatTiming = words._unpack_timing(timing_word)
+    return max(turn.opened_at, timing.since + turn.held_s) + min(2 * timing.estimate_s, stage.slot_s)
 
 
 @internal
@@ -192,7 +192,7 @@ def _present(job: uint256, turn: words.Turn) -> uint256:
     """
     @return The seats that committed. A turn that waits has none: all are missing.
     """
-    return bits._full(state._chair(job).seats) ^ turn.missing
+    return bits._full(state._aggregator(job).seats) ^ turn.missing
 
 
 @internal
@@ -204,7 +204,7 @@ def _slots_root(job: uint256, stage: words.Stage, turn: words.Turn) -> bytes32:
     """
     if stage.policy & numbers.DELAYED != 0 and turn.turn > 0:
         before: uint256 = unsafe_sub(turn.turn, 1)
-        if words._lane(state.lanes[job], before, stage.depth) & words.LANE_DEAD == 0:
+        if words._pending_count(state.pending_counts[job], before, stage.depth) & words.ROLLED_BACK == 0:
             return state._start_root(job, before)
     return state._start_root(job, turn.turn)
 
@@ -214,29 +214,29 @@ def _extend(job: uint256, stage: words.Stage):
     """
     @dev Whoever aggregates has `aggregate_s` from now on.
     """
-    chair: words.Chair = state._chair(job)
-    chair.due = max(chair.due, block.timestamp + stage.aggregate_s)
-    state._set_chair(job, chair)
+    aggregator: words.AggregatorState = state._aggregator(job)
+    aggregator.due = max(aggregator.due, block.timestamp + stage.aggregate_s)
+    state._set_aggregator(job, aggregator)
 
 
 @internal
 def _go_on(job: uint256):
     """
-    @dev What follows when a turn closed or claims ceased to be pending. A turn that waits opens on an empty lane; an ended
+    @dev What follows when a turn closed or claims ceased to be pending. A turn that waits opens when its count is 0; an ended
          job is over when nothing is pending, which happens once: no claim is left to make it happen again.
     """
     stage: words.Stage = state._stage(job)
     turn: words.Turn = state._turn(job)
-    lanes: uint256 = state.lanes[job]
+    counts: uint256 = state.pending_counts[job]
     if stage.state == numbers.RUNNING and turn.opened_at == 0:
-        if words._lane(lanes, turn.turn, stage.depth) & words.LANE_COUNT == 0:
+        if words._pending_count(counts, turn.turn, stage.depth) & words.COUNT_MASK == 0:
             turn.opened_at = block.timestamp
             turn.held_s = 0
             state._set_turn(job, turn)
             inputs_close: uint256 = self._inputs_close(stage, turn)
-            chair: words.Chair = state._chair(job)
-            chair.due = inputs_close + stage.aggregate_s
-            state._set_chair(job, chair)
+            aggregator: words.AggregatorState = state._aggregator(job)
+            aggregator.due = inputs_close + stage.aggregate_s
+            state._set_aggregator(job, aggregator)
             log TurnOpened(
                 job=job,
                 turn=turn.turn,
@@ -244,7 +244,7 @@ def _go_on(job: uint256):
                 start_root=state._start_root(job, turn.turn),
                 inputs_close=inputs_close,
             )
-    elif stage.state == numbers.ENDED and lanes & words.ALL_COUNTS == 0:
+    elif stage.state == numbers.ENDED and counts & words.ALL_COUNTS == 0:
         state.reserves[job] = 0
         state._burn(job, state.pots[job])
         extcall ITaskRegistry(state.tasks).close(job)
@@ -253,15 +253,17 @@ def _go_on(job: uint256):
 @internal
 def _close(job: uint256, round: uint256, start_root: bytes32, more: uint256):
     """
-    @dev What was committed in the open turn, if one is open, becomes pending in its lane, with `more` claims. The turn
+    @dev What was committed in the open turn, if one is open, becomes pending, with `more` claims. The turn
          after it waits.
     """
     turn: words.Turn = state._turn(job)
     turn.round = round
     if turn.opened_at != 0:
-        seats: uint256 = bits._full(state._chair(job).seats)
-        lane: uint256 = bits._popcount(seats ^ turn.missing) + more
-        state.lanes[job] = words._with_lane(state.lanes[job], turn.turn, state._stage(job).depth, lane)
+        seats: uint256 = bits._full(state._aggregator(job).seats)
+        count: uint256 = bits._popcount(seats ^ turn.missing) + more
+        state.pending_counts[job] = words._with_pending_count(
+            state.pending_counts[job], turn.turn, state._stage(job).depth, count
+        )
         turn.turn += 1
         turn.opened_at = 0
         turn.committed = 0

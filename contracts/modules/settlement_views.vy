@@ -1,7 +1,7 @@
 # pragma version ==0.4.3
 # pragma nonreentrancy on
 """
-@title What Settlement shows of a job
+@title Views of a job in Settlement
 @license Apache-2.0
 """
 
@@ -24,7 +24,7 @@ def runs(job: uint256) -> ISettlementViews.Run:
     """
     stage: words.Stage = state._stage(job)
     turn: words.Turn = state._turn(job)
-    chair: words.Chair = state._chair(job)
+    aggregator: words.AggregatorState = state._aggregator(job)
     return ISettlementViews.Run(
         state=stage.state,
         round=turn.round,
@@ -39,11 +39,11 @@ def runs(job: uint256) -> ISettlementViews.Run:
         slot_s=stage.slot_s,
         aggregate_s=stage.aggregate_s,
         aggregator=state.holdings[job][state.AGGREGATION] >> 192,
-        aggregator_due=chair.due,
+        aggregator_due=aggregator.due,
         token=state._token(job),
-        lock=chair.lock,
-        flops=state.orders[job] & bits.U96,
-        seats=chair.seats,
+        lock=aggregator.slot_lock,
+        flops=state.payment_terms[job] & bits.U96,
+        seats=aggregator.seats,
         missing=turn.missing,
         committed=turn.committed,
         holds=turn.holds,
@@ -60,26 +60,26 @@ def seats(job: uint256, seat: uint256) -> ISettlementViews.Seat:
     @notice Who holds a seat at what price, or what a standby finds; zeros when there is none.
     """
     holding: words.Holding = state._holding(job, seat)
-    tenure: words.Tenure = state._tenure(job, seat)
+    timing: words.SeatTiming = state._timing(job, seat)
     return ISettlementViews.Seat(
         operator=holding.operator,
         first=holding.first,
         count=holding.count,
         price=holding.price,
         pot_price=holding.pot_price,
-        estimate_s=tenure.estimate_s,
-        since=tenure.since,
-        pot=tenure.pot,
+        estimate_s=timing.estimate_s,
+        since=timing.since,
+        pot=timing.pot,
     )
 
 
 @external
 @view
-def stakes(job: uint256, operator: uint256) -> words.Standing:
+def stakes(job: uint256, operator: uint256) -> words.JobStake:
     """
     @notice What an operator has locked in a job, in how many lots, for how many seats; and since when it holds none.
     """
-    return state._standing(job, operator)
+    return state._stake(job, operator)
 
 
 @external
@@ -116,5 +116,5 @@ def deadline(job: uint256, seat: uint256) -> uint256:
     @notice The last second at which the seat's holder may still commit in the open turn without being timed out.
     """
     return turns._deadline(
-        state._stage(job), state._turn(job), state.tenures[job][seat]
+        state._stage(job), state._turn(job), state.seat_timing[job][seat]
     )

@@ -67,8 +67,8 @@ class Seat(NamedTuple):
     pot: int
 
 
-class Standing(NamedTuple):
-    """Struct `Standing` of Settlement."""
+class JobStake(NamedTuple):
+    """Struct `JobStake` of Settlement."""
 
     locked: int
     lots: int
@@ -77,9 +77,9 @@ class Standing(NamedTuple):
 
 
 class Settlement(Binding):
-    """Runs awarded jobs: who holds which seat, what was committed in which turn, what timed out and who took over;
-    pays every claim that survived its window, convicts those that did not, and has done again what rested on a
-    lie.
+    """Runs awarded jobs: records which operator has which seat and what it commits in each turn, vacates seats that
+    are late and lets standbys take over, pays claims that survive their window, convicts those that do not, and
+    has the rounds that rest on a false claim done again.
     """
 
     NAME = "Settlement"
@@ -147,7 +147,7 @@ class Settlement(Binding):
         return self._call("abandon", (job,))
 
     def hold(self, job: int) -> Call:
-        """Nobody in the job is late until `resume`."""
+        """Stops the clocks of a job: nobody is late until `resume`."""
         return self._call("hold", (job,))
 
     def resume(self, job: int, seconds: int) -> Call:
@@ -155,7 +155,7 @@ class Settlement(Binding):
         return self._call("resume", (job, seconds))
 
     def commit(self, job: int, seat: int, turn: int, root: bytes, bundle: bytes) -> Call:
-        """Commits the results of a seat in a turn: a claim that stands open to challenge for the job's window.
+        """Commits the results of a seat in a turn: a claim that can be challenged for the job's window.
 
         root: Round root of the results.
         bundle: Digest of the CID of the file that lists them.
@@ -178,7 +178,7 @@ class Settlement(Binding):
     def seat(self, job: int, kind: int, operator: int, first: int, count: int, price: int, lock: int) -> Call:
         """Records a seat that the auction awarded.
 
-        lock: All that stands behind the seat.
+        lock: The seat's whole lock.
         """
         return self._call("seat", (job, kind, operator, first, count, price, lock))
 
@@ -238,10 +238,10 @@ class Settlement(Binding):
         values: Any = self._view("seats", (job, seat), block)
         return Seat(*values)
 
-    def stakes(self, job: int, operator: int, block: BlockIdentifier | None = None) -> Standing:
+    def stakes(self, job: int, operator: int, block: BlockIdentifier | None = None) -> JobStake:
         """What an operator has locked in a job, in how many lots, for how many seats; and since when it holds none."""
         values: Any = self._view("stakes", (job, operator), block)
-        return Standing(*values)
+        return JobStake(*values)
 
     def claims(self, job: int, seat: int, turn: int, block: BlockIdentifier | None = None) -> bytes:
         """The newest claim of a seat in the ring place of a turn: upper bits of its hash | open disputes | status."""
