@@ -33,7 +33,7 @@ class Bench:
     def __init__(self, url: str) -> None:
         self.w3 = Web3(Web3.HTTPProvider(url))
         self.me = self.w3.eth.accounts[0]
-        operators = self.deploy("Operators")
+        operators = self.deploy("OpExecutor")
         self.judge = self.deploy("Evidence", operators.address, operators.address)
 
     def deploy(self, name: str, *args: Any) -> Any:

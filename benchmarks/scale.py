@@ -64,18 +64,16 @@ def measure(point: Point, seed: int, update_bytes: int) -> dict[str, Any]:
     mine = {job: network.of(owned, slots) for job, slots in played.slots.items()}
     won = {job: {operator: len(s) for operator, s in slots.items()} for job, slots in played.slots.items()}
 
-    def decide() -> list[schedule.Schedule]:
-        found = []
+    def decide() -> None:
         for job, work in played.works.items():
-            found.append(schedule.schedule(work, schedule.permuted(work, won[job], mine[job]), mine[job]))
+            schedule.schedule(work, played.slots[job], mine[job])
             domains = {operator: owned[operator][0].domain for operator in won[job]}
             for operator in won[job]:
                 others = {other: domain for other, domain in domains.items() if other != operator}
                 topology.spread(STANDBYS, others, [domains[operator]])
         topology.groups(workers, FAN_IN)
-        return found
 
-    permuted, schedule_s = timed(decide)
+    _, schedule_s = timed(decide)
     peers = {"shared queue": network.queued_ms, "equal shares": network.equal_ms}
     makespan = {"schedule": [made.finish_ms[o] for job, made in played.schedules.items() for o in won[job]]} | {
         name: [peer(work, won[job][o], owned[o]) for job, work in played.works.items() for o in won[job]]
@@ -84,10 +82,6 @@ def measure(point: Point, seed: int, update_bytes: int) -> dict[str, Any]:
     gas = model.gas_split(played.market.calls)
     shard_rounds = point.shards * ROUNDS
     seated = sum(network.local(played.works[job], made.slots, mine[job]) for job, made in played.schedules.items())
-    moved = sum(
-        network.local(work, made.slots, mine[job])
-        for (job, work), made in zip(played.works.items(), permuted, strict=True)
-    )
     return {
         "schedule_s": schedule_s,
         "play_s": play_s,
@@ -97,7 +91,7 @@ def measure(point: Point, seed: int, update_bytes: int) -> dict[str, Any]:
         "barred_operators": played.barred,
         "round_s": {name: max(found) / 1_000 for name, found in makespan.items()},
         "mean_finish_s": {name: statistics.mean(found) / 1_000 for name, found in makespan.items()},
-        "local_share": {"as seated": seated / point.shards, "permuted": moved / point.shards},
+        "local_share": seated / point.shards,
         "gas_per_shard": gas["rounds"] / shard_rounds,
         "gas_around_per_seat": gas["around"] / played.seats,
         "gas_joining_per_operator": gas["joining"] / point.operators,
@@ -158,12 +152,12 @@ def run(seeds: int, points: tuple[Point, ...]) -> dict[str, Any]:
 def show(found: dict[str, Any]) -> None:
     print("parameters:", json.dumps(found["parameters"]))
     print(f"{'nodes':>7} {'operators':>9} {'shards':>7} {'jobs':>5} {'seats':>6} {'barred':>7} {'schedule s':>11} "
-          f"{'round s':>8} {'queue':>7} {'equal':>7} {'local':>12} {'gas/shard':>10} {'blocks':>7}")  # fmt: skip
+          f"{'round s':>8} {'queue':>7} {'equal':>7} {'local':>6} {'gas/shard':>10} {'blocks':>7}")  # fmt: skip
     for each in found["points"]:
-        rounds, local = each["round_s"], each["local_share"]
+        rounds = each["round_s"]
         print(f"{each['nodes']:7,} {each['operators']:9,} {each['shards']:7,} {each['jobs']:5.0f} {each['seats']:6,.0f} "
               f"{each['barred_operators']:7,.0f} {each['schedule_s']:11.3f} {rounds['schedule']:8.1f} {rounds['shared queue']:7.1f} "
-              f"{rounds['equal shares']:7.1f} {local['as seated']:5.1%} {local['permuted']:6.1%} {each['gas_per_shard']:10,.0f} "
+              f"{rounds['equal shares']:7.1f} {each['local_share']:6.1%} {each['gas_per_shard']:10,.0f} "
               f"{each['blocks_a_round']:7.2f}")  # fmt: skip
     for leaf, shapes in found["tree"].items():
         for name, levels in shapes.items():

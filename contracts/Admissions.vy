@@ -3,9 +3,9 @@
 """
 @title Admissions
 @license Apache-2.0
-@notice A class earns more only once its machine was shown: by a serial workload that fills its memory, under a seed that
+@notice A class earns more only once its machine passed a trial: by a serial workload that fills its memory, under a seed that
         nobody knew before, and again when chance asks for it.
-@dev An answered trial is a claim like Settlement's, of job 0 and of one slot: it stands open to dispute for a window, and the
+@dev An answered trial is a claim like Settlement's, of job 0 and of one slot: it can be disputed for a window, and the
      Referee asks and tells about it as it does there.
 """
 
@@ -37,7 +37,7 @@ registry: public(immutable(address))
 governor: public(immutable(address))
 # Seconds in which a trial is answered, from its entry on.
 benchmark_s: public(immutable(uint256))
-# Seconds an answered trial stands open to dispute.
+# Seconds an answered trial can be disputed.
 window_s: public(immutable(uint256))
 # Seconds of an epoch, as in Rewards.
 epoch_s: public(immutable(uint256))
@@ -153,7 +153,7 @@ def __init__(
     registry_: address, governor_: address, benchmark_s_: uint256, min_window_s_: uint256, epoch_s_: uint256
 ):
     """
-    @param registry_ Knows the operators, and is told who is admitted.
+    @param registry_ Knows the operators, and records which are admitted.
     @param governor_ Sets the workloads.
     @param benchmark_s_ Seconds in which a trial is answered.
     @param min_window_s_ The least challenge window.
@@ -196,12 +196,12 @@ def set_workload(vram_gb: uint256, workload: Workload):
 @external
 def enter(operator: uint256):
     """
-    @notice Begins a trial: the next block's hash gives its seed. It stands until it is answered, or its time is over.
+    @notice Begins a trial: the next block's hash gives its seed. It is open until it is answered, or its time is over.
     """
     self._check_eligible(operator)
     assert self.words[operator] == 0, "admissions: trial pending"
     # INVARIANT seeds: an entry is answered, or costs its time; nobody chooses among seeds.
-    assert block.timestamp > self.entries[operator].entered_at + benchmark_s, "admissions: entry stands"
+    assert block.timestamp > self.entries[operator].entered_at + benchmark_s, "admissions: entry still open"
     assert self._workload_of(operator).steps > 0, "admissions: no workload"
     number: uint256 = block.number + 1
     self.entries[operator] = Entry(entered_at=block.timestamp, block=number)
@@ -221,9 +221,9 @@ def answer(operator: uint256, seed: bytes32, root: bytes32):
     entry: Entry = self.entries[operator]
     assert entry.block != 0, "admissions: not entered"
     assert block.timestamp <= entry.entered_at + benchmark_s, "admissions: answer too late"
-    found: bytes32 = self._known_hash(entry.block)
+    block_hash: bytes32 = self._known_hash(entry.block)
     workload: Workload = self._workload_of(operator)
-    assert seed == self._seed(found, operator, workload), "admissions: seed does not match"
+    assert seed == self._seed(block_hash, operator, workload), "admissions: seed does not match"
     # By the blocks' clock, the wait for the seed included; two blocks may have one time.
     seconds: uint256 = max(1, block.timestamp - entry.entered_at)
     claim: ISettlementViews.Claim = self._claim(operator, workload, seed, root)
@@ -324,13 +324,13 @@ def recall(operator: uint256):
     epoch: uint256 = block.timestamp // epoch_s
     number: uint256 = self.draws[epoch]
     assert number != 0, "admissions: not scheduled"
-    found: bytes32 = self._known_hash(number)
+    block_hash: bytes32 = self._known_hash(number)
     assert staticcall INodeRegistry(registry).is_admitted(operator), "admissions: not admitted"
     assert self.words[operator] == 0, "admissions: trial pending"
     last: Recall = self.recalls[operator]
     # A recall that is not answered is not put off by another.
     assert last.due == 0 and last.epoch != epoch, "admissions: already recalled"
-    assert self._is_drawn(found, epoch, operator), "admissions: not drawn"
+    assert self._is_drawn(block_hash, epoch, operator), "admissions: not drawn"
     due: uint256 = block.timestamp + RECALL_TRIALS * benchmark_s
     self.recalls[operator] = Recall(epoch=epoch, due=due)
     log OperatorRecalled(operator=operator, due=due)
@@ -376,10 +376,10 @@ def seed_of(operator: uint256) -> bytes32:
     @notice The seed of the operator's entry; zero without one, and while its block's hash is not known.
     """
     number: uint256 = self.entries[operator].block
-    found: bytes32 = chance._hash_of(number)
-    if number == 0 or found == empty(bytes32):
+    block_hash: bytes32 = chance._hash_of(number)
+    if number == 0 or block_hash == empty(bytes32):
         return empty(bytes32)
-    return self._seed(found, operator, self._workload_of(operator))
+    return self._seed(block_hash, operator, self._workload_of(operator))
 
 
 @external
@@ -390,8 +390,8 @@ def is_drawn(operator: uint256) -> bool:
     """
     epoch: uint256 = block.timestamp // epoch_s
     number: uint256 = self.draws[epoch]
-    found: bytes32 = chance._hash_of(number)
-    return number != 0 and found != empty(bytes32) and self._is_drawn(found, epoch, operator)
+    block_hash: bytes32 = chance._hash_of(number)
+    return number != 0 and block_hash != empty(bytes32) and self._is_drawn(block_hash, epoch, operator)
 
 
 @internal
@@ -411,9 +411,9 @@ def _check_pending(claim: ISettlementViews.Claim):
 @internal
 @view
 def _known_hash(number: uint256) -> bytes32:
-    found: bytes32 = chance._hash_of(number)
-    assert found != empty(bytes32), "admissions: block hash not known"
-    return found
+    block_hash: bytes32 = chance._hash_of(number)
+    assert block_hash != empty(bytes32), "admissions: block hash not known"
+    return block_hash
 
 
 @internal
@@ -471,11 +471,11 @@ def _word(claim: ISettlementViews.Claim) -> uint256:
 
 @internal
 @pure
-def _seed(found: bytes32, operator: uint256, workload: Workload) -> bytes32:
-    return keccak256(abi_encode(found, operator, workload))
+def _seed(block_hash: bytes32, operator: uint256, workload: Workload) -> bytes32:
+    return keccak256(abi_encode(block_hash, operator, workload))
 
 
 @internal
 @pure
-def _is_drawn(found: bytes32, epoch: uint256, operator: uint256) -> bool:
-    return convert(keccak256(abi_encode(found, epoch, operator)), uint256) % numbers.BPS < RECALL_BPS
+def _is_drawn(block_hash: bytes32, epoch: uint256, operator: uint256) -> bool:
+    return convert(keccak256(abi_encode(block_hash, epoch, operator)), uint256) % numbers.BPS < RECALL_BPS

@@ -181,7 +181,7 @@ def __init__(
     registry_: address, tasks_: address, guardian_: address, bid_window_s_: uint256, reveal_window_s_: uint256
 ):
     """
-    @param registry_ Locks what stands behind bids.
+    @param registry_ Locks collateral for bids.
     @param tasks_ Opens and cancels lots.
     @param guardian_ May pause `bid`.
     @param bid_window_s_ Seconds in which sealed bids are accepted.
@@ -262,7 +262,7 @@ def cancelled(job: uint256):
 @external
 def bid(job: uint256, kind: uint256, operator: uint256, seal: bytes32, capacity: uint256, standby: bool):
     """
-    @notice Seals a bid for up to `capacity` units and locks what stands behind them.
+    @notice Seals a bid for up to `capacity` units and locks collateral for them.
     @param seal keccak256(abi_encode(job, kind, attempt, operator, price, capacity, salt)).
     @param standby Whether the operator may later take over what falls vacant, at its bid.
     """
@@ -278,10 +278,10 @@ def bid(job: uint256, kind: uint256, operator: uint256, seal: bytes32, capacity:
     ), "auction: capacity out of range"
     # As `_place` has it.
     place: uint256 = kind << 8 | job & bits.U8
-    stands: uint256 = self.rings[operator][place]
+    current: uint256 = self.rings[operator][place]
     # Jobs count from 1: only a place that is spent, or was never used, is of none.
-    if stands > words.SPENT:
-        assert self._is_free(stands, job, kind), "auction: already bid"
+    if current > words.SPENT:
+        assert self._is_free(current, job, kind), "auction: already bid"
     # A sealed word, as `auction_words` lays it out: job, attempt, capacity, standby and the upper 160 bits of the seal.
     self.rings[operator][place] = (
         job << 216
@@ -339,7 +339,7 @@ def reopen(job: uint256, kind: uint256):
     assert (
         clock.phase == OPEN and clock.cancelled_at == 0 and block.timestamp >= clock.reveal_end
     ), "auction: not due"
-    # INVARIANT auction: a bid is never held up by the other lot for longer than an attempt.
+    # INVARIANT auction: a bid never waits for the other lot for longer than an attempt.
     assert not (self._has_enough(job, 0) and self._has_enough(job, 1)), "auction: enough bids"
     for each: uint256 in range(2):
         lot: words.Clock = words._unpack_clock(self.lot_words[job][each].clock)
@@ -426,7 +426,7 @@ def award(job: uint256, kind: uint256, operators: DynArray[uint256, BATCH]):
 @external
 def reclaim(job: uint256, kind: uint256, operator: uint256):
     """
-    @notice Ends a bid that can no longer win and unlocks what stands behind it. A bid that could have been revealed and
+    @notice Ends a bid that can no longer win and unlocks its collateral. A bid that could have been revealed and
             was not forfeits up to the reserve a unit, which is burned.
     """
     entry: words.Entry = self._entry(job, kind, operator)
@@ -437,7 +437,7 @@ def reclaim(job: uint256, kind: uint256, operator: uint256):
     # INVARIANT auction: a bid holds its lock only while it can win, or until its units are cleared.
     assert (
         is_earlier or (is_over and not entry.revealed) or clock.cancelled_at != 0
-    ), "auction: bid still stands"
+    ), "auction: bid still active"
     # A job cancelled before the end of the reveal phase left this attempt's bids nothing to reveal.
     had_its_chance: bool = is_earlier or (
         is_over and (clock.cancelled_at == 0 or clock.cancelled_at >= clock.reveal_end)
@@ -469,7 +469,7 @@ def retire(job: uint256, kind: uint256, operator: uint256):
         entry.revealed
         and entry.attempt == words._unpack_clock(self.lot_words[job][kind].clock).attempt
         and (staticcall ITaskViews(tasks).jobs(job)).state == numbers.ENDED
-    ), "auction: bid still stands"
+    ), "auction: bid still active"
     self.rings[operator][self._place(job, kind)] = words.SPENT
     log BidRetired(job=job, operator=operator, kind=kind)
 
@@ -609,9 +609,9 @@ def _clear_one(
     cap: uint256 = self._cap(clock.units, tally.revealed)
     usable: uint256 = min(entry.capacity, cap)
     # The units whose lock it still has. An earlier sweep can only have missed bids before this one: a sweep that misses
-    # none gives every bid at most what each earlier one gave it, and is never bound by `held`.
-    held: uint256 = entry.capacity if entry.sweep == 0 else entry.won
-    won: uint256 = min(min(usable, held), clock.units - tally.sold)
+    # none gives every bid at most what each earlier one gave it, and is never limited by `reserved`.
+    reserved: uint256 = entry.capacity if entry.sweep == 0 else entry.won
+    won: uint256 = min(min(usable, reserved), clock.units - tally.sold)
     entry.won = won
     entry.first_slot = tally.sold
     entry.sweep = progress.sweep
@@ -621,7 +621,7 @@ def _clear_one(
         self.losing_runs[job][kind][progress.runs] = words._pack_run(score, operator, lost)
         progress.runs += 1
         progress.losing_units += lost
-    unlocked: uint256 = held - won
+    unlocked: uint256 = reserved - won
     if unlocked > 0:
         token: address = empty(address)
         lock: uint256 = 0
@@ -710,7 +710,7 @@ def _store(kind: uint256, operator: uint256, entry: words.Entry):
 @view
 def _is_free(word: uint256, job: uint256, kind: uint256) -> bool:
     """
-    @notice Whether a bid in `job` may take the place of the bid that stands there.
+    @notice Whether a bid in `job` may take the place of the bid that is there.
     """
     other: uint256 = words._job(word)
     entry: words.Entry = words._unpack_entry(word)

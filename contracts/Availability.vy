@@ -3,8 +3,8 @@
 """
 @title Availability
 @license Apache-2.0
-@notice Makes the author of a claim show that others can have its data: anybody may demand one chunk of it on chain, prepaying the
-        answer. Who neither shows the bytes nor that a majority of the job's slots fetched them loses the claim.
+@notice Makes the author of a claim publish its data: anybody may demand one chunk of it on chain, prepaying the answer.
+        An author that does not answer with the bytes in time loses the claim.
 @dev docs/decisions/0010-availability-is-asked-for.md. A job in which everybody serves what it commits never calls this contract.
      Demands of those who have a clock to keep hold that clock; demands of others hold nothing, so strangers delay nobody.
 """
@@ -31,18 +31,8 @@ SUBMITTER_LANE: constant(uint256) = 129
 STRANGERS_LANE: constant(uint256) = 130
 # Demands that a lane may make of one claim.
 LANE_DEMANDS: constant(uint256) = 4
-# Seats that one certificate names.
-SIGNERS: constant(uint256) = 64
 # So many answer windows lie between a demand and its claim's deadline: one to answer in, one to end the demand in.
 WINDOWS_BEFORE_DEADLINE: constant(uint256) = 2
-
-DOMAIN_TYPE: constant(bytes32) = keccak256(
-    "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
-)
-NAME: constant(bytes32) = keccak256("Zoo Availability")
-VERSION: constant(bytes32) = keccak256("1")
-FETCHED_TYPE: constant(bytes32) = keccak256("Fetched(uint256 job,bytes32 claim)")
-
 
 registry: public(immutable(address))
 tasks: public(immutable(address))
@@ -75,13 +65,6 @@ struct Opening:
     tensor_path: DynArray[bytes32, merkle.MAX_DEPTH]
 
 
-struct Signature:
-    seat: uint256
-    v: uint256
-    r: bytes32
-    s: bytes32
-
-
 # How long a job's clocks stand still: demands that hold them, since when, and when the last of these must have been answered.
 struct Holding:
     open: uint256
@@ -99,8 +82,6 @@ struct Spent:
 bonds: HashMap[uint256, HashMap[bytes32, HashMap[uint256, uint256]]]
 # job -> claim_hash -> lane -> asked (8) | opened_at (40) | slot (16) | tensor (32) | group (40) | turn (40) | holds (1)
 questions: HashMap[uint256, HashMap[bytes32, HashMap[uint256, uint256]]]
-# job -> claim_hash -> when a certificate was given; zero for none
-certified_at: public(HashMap[uint256, HashMap[bytes32, uint256]])
 # job -> open (64) | since (40) | until (40)
 holding_words: HashMap[uint256, uint256]
 # job -> seat -> turn (40) | seconds (40)
@@ -128,7 +109,6 @@ event DemandAnswered:
     turn: uint256
     seat: uint256
     lane: uint256
-    by_certificate: bool
 
 
 event DemandUnanswered:
@@ -138,14 +118,6 @@ event DemandUnanswered:
     seat: uint256
     lane: uint256
     voided: bool
-
-
-event ClaimCertified:
-    job: indexed(uint256)
-    operator: indexed(uint256)
-    turn: uint256
-    seat: uint256
-    slots: uint256
 
 
 event ClocksHeld:
@@ -196,7 +168,6 @@ def demand(
         block.timestamp + WINDOWS_BEFORE_DEADLINE * answer_s <= claim.deadline
     ), "availability: too late"
     claim_hash: bytes32 = claims._hash(claim)
-    assert self.certified_at[job][claim_hash] == 0, "availability: certified"
     assert self.bonds[job][claim_hash][lane] == 0, "availability: demand open"
     asked: uint256 = self.questions[job][claim_hash][lane] >> 248
     assert asked < LANE_DEMANDS, "availability: demands spent"
@@ -238,56 +209,21 @@ def answer(job: uint256, claim: ISettlementViews.Claim, lane: uint256, opening: 
     assert question.demander != empty(address), "availability: no demand"
     assert block.timestamp <= question.opened_at + answer_s, "availability: answer too late"
     assert self._root_of(claim, question, opening) == claim.root, "availability: bytes do not match"
-    self._answered(job, claim, claim_hash, lane, question, False)
-
-
-@external
-def certify(job: uint256, claim: ISettlementViews.Claim, signatures: DynArray[Signature, SIGNERS]):
-    """
-    @notice Shows that the holders of most of the job's other slots fetched a pending claim's data, by the signatures of
-            their hot keys. Nothing of it is demanded any more; `close` ends the demands that are open.
-    @param signatures In ascending order of seats; who holds several seats is named with each of them.
-    """
-    assert claims._is_pending(settlement, job, claim), "availability: unknown claim"
-    claim_hash: bytes32 = claims._hash(claim)
-    assert self.certified_at[job][claim_hash] == 0, "availability: certified"
-    digest: bytes32 = self._digest(job, claim_hash)
-    slots: uint256 = 0
-    # The least seat that may come next.
-    next: uint256 = 0
-    for signature: Signature in signatures:
-        assert signature.seat >= next and signature.seat < AGGREGATOR_LANE, "availability: seats out of order"
-        next = signature.seat + 1
-        seat: ISettlementViews.Seat = staticcall ISettlementViews(settlement).seats(job, signature.seat)
-        assert seat.operator != 0 and seat.operator != claim.operator, "availability: not another's seat"
-        hot: address = staticcall INodeRegistry(registry).hot_key(seat.operator)
-        # The hot key of an operator that exists is never zero, which is what a bad signature recovers to.
-        assert ecrecover(digest, signature.v, signature.r, signature.s) == hot, "availability: not signed"
-        slots += seat.count
-    total: uint256 = (staticcall ISettlementViews(settlement).runs(job)).slots
-    if claim.seat != claims.AGGREGATION:
-        total -= claim.scope & bits.U16
-    # floor(n / 2) + 1 of n, which nothing reaches when n is 0.
-    assert 2 * slots > total, "availability: too few slots"
-    self.certified_at[job][claim_hash] = block.timestamp
-    log ClaimCertified(job=job, operator=claim.operator, turn=claim.turn, seat=claim.seat, slots=slots)
+    self.bonds[job][claim_hash][lane] = 0
+    self.owed[staticcall INodeRegistry(registry).owner_of(claim.operator)] += question.deposit
+    log DemandAnswered(job=job, operator=claim.operator, turn=claim.turn, seat=claim.seat, lane=lane)
+    self._release(job, lane, question)
 
 
 @external
 def close(job: uint256, claim: ISettlementViews.Claim, lane: uint256):
     """
-    @notice Ends a demand that nobody answered with bytes: as answered when the claim was certified in time, else, when its
-            time is over, by voiding the claim and giving the deposit back.
+    @notice Ends a demand that nobody answered in time, by voiding the claim and giving the deposit back.
     """
     claim_hash: bytes32 = claims._hash(claim)
     question: Demand = self._demand(job, claim_hash, lane)
     assert question.demander != empty(address), "availability: no demand"
-    ends_at: uint256 = question.opened_at + answer_s
-    certified: uint256 = self.certified_at[job][claim_hash]
-    if certified != 0 and certified <= ends_at:
-        self._answered(job, claim, claim_hash, lane, question, True)
-        return
-    assert block.timestamp > ends_at, "availability: window open"
+    assert block.timestamp > question.opened_at + answer_s, "availability: window open"
     # Convicted already, or paid because nobody ended the demand in time: then there is nothing left to void.
     voids: bool = claims._is_pending(settlement, job, claim)
     self.bonds[job][claim_hash][lane] = 0
@@ -350,15 +286,6 @@ def held(job: uint256, seat: uint256) -> Spent:
     return self._spent(job, seat)
 
 
-@external
-@view
-def digest(job: uint256, claim_hash: bytes32) -> bytes32:
-    """
-    @notice What a hot key signs to say that it fetched all data of a claim: EIP-712, `Fetched(job, claim)`.
-    """
-    return self._digest(job, claim_hash)
-
-
 @internal
 @view
 def _is_holder(job: uint256, claim: ISettlementViews.Claim, lane: uint256, account: address) -> bool:
@@ -411,29 +338,6 @@ def _root_of(claim: ISettlementViews.Claim, question: Demand, opening: Opening) 
         question.slot, claim.start_root, opening.segment_root, opening.end_root, state_root
     )
     return merkle._climb(result, question.slot - (claim.scope >> 16), opening.result_path)
-
-
-@internal
-def _answered(
-    job: uint256,
-    claim: ISettlementViews.Claim,
-    claim_hash: bytes32,
-    lane: uint256,
-    question: Demand,
-    by_certificate: bool,
-):
-    self.bonds[job][claim_hash][lane] = 0
-    owner: address = staticcall INodeRegistry(registry).owner_of(claim.operator)
-    self.owed[owner] += question.deposit
-    log DemandAnswered(
-        job=job,
-        operator=claim.operator,
-        turn=claim.turn,
-        seat=claim.seat,
-        lane=lane,
-        by_certificate=by_certificate,
-    )
-    self._release(job, lane, question)
 
 
 @internal
@@ -542,10 +446,3 @@ def _pack_holding(holding: Holding) -> uint256:
 def _spent(job: uint256, lane: uint256) -> Spent:
     word: uint256 = self.spent_words[job][lane]
     return Spent(turn=word >> 40, seconds=word & bits.U40)
-
-
-@internal
-@view
-def _digest(job: uint256, claim_hash: bytes32) -> bytes32:
-    domain: bytes32 = keccak256(abi_encode(DOMAIN_TYPE, NAME, VERSION, chain.id, self))
-    return keccak256(concat(b"\x19\x01", domain, keccak256(abi_encode(FETCHED_TYPE, job, claim_hash))))

@@ -4,7 +4,7 @@
 @title Evidence
 @license Apache-2.0
 @notice Says whether evidence shows that a claim is false: here that a part of an element gives another word than the one
-        committed; that two places of the claim must be equal and are not, `Bindings` says.
+        committed; that two places of the claim must be equal and are not, `ConsistencyProofs` judges.
 @dev docs/referee.md, "Evidence". An honest committer's trees are canonical: every hash begins with a tag of its kind, so a
      path that leads to a root leads there from the place that it is said to, and its length proves the tree's height.
      A part's evidence is read from the call where it lies: to decode it would cost more than all its hashes.
@@ -12,7 +12,7 @@
 
 
 from .interfaces import IEvidence
-from .interfaces import IOperators
+from .interfaces import IOpExecutor
 from .modules import element_parts
 from .modules import game_words
 from .modules import merkle
@@ -51,8 +51,8 @@ SOURCE_BYTES: constant(uint256) = 7 * 32
 LEAF_STRIDE: constant(uint256) = 17 * 32
 
 
-operators: immutable(address)
-bindings: immutable(address)
+executor: immutable(address)
+consistency: immutable(address)
 
 
 # Where in the call the next number, leaf and hash are read, and how many leaves were.
@@ -64,13 +64,13 @@ struct Cursor:
 
 
 @deploy
-def __init__(operators_: address, bindings_: address):
+def __init__(executor_: address, consistency_: address):
     """
-    @param operators_ Executes parts.
-    @param bindings_ Judges the other kinds of evidence.
+    @param executor_ Executes parts.
+    @param consistency_ Judges the other kinds of evidence.
     """
-    operators = operators_
-    bindings = bindings_
+    executor = executor_
+    consistency = consistency_
 
 
 @external
@@ -88,7 +88,7 @@ def judge(
     if evidence == PART:
         self._check_part(frame, position)
         return True
-    return staticcall IEvidence(bindings).judge(evidence, frame, position, data)
+    return staticcall IEvidence(consistency).judge(evidence, frame, position, data)
 
 
 @internal
@@ -111,7 +111,7 @@ def _check_part(frame: IEvidence.Frame, position: IEvidence.Position):
         is_last = part == frame.parts - 1
         start = OPENED + (CARRIED << 64 | position.index * openings.WORDS_A_LEAF)
     else:
-        assert staticcall IOperators(operators).part_count(descriptor, element) == 1, "evidence: several parts"
+        assert staticcall IOpExecutor(executor).part_count(descriptor, element) == 1, "evidence: several parts"
     starts: uint256[MAX_SHOWN] = self._opened(frame, descriptor, start)
     result: uint256 = self._executed(descriptor, element, part, starts)
     # Of a float32 node the element is committed with one NaN; parts before it are committed as they are.
@@ -275,7 +275,7 @@ def _executed(
     result: uint256 = 0
     carried: DynArray[uint256, element_parts.MAX_CARRIED] = []
     reads: DynArray[uint256, element_parts.MAX_READS] = []
-    result, carried, reads = staticcall IOperators(operators).execute(descriptor, element, part, words)
+    result, carried, reads = staticcall IOpExecutor(executor).execute(descriptor, element, part, words)
     assert len(carried) + len(reads) == len(words), "evidence: other words"
     checked: uint256 = 0
     for each: uint256 in carried:

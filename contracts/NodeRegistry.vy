@@ -382,7 +382,7 @@ def withdraw_stake(operator: uint256):
     account: words.Account = self._owned(operator)
     assert account.exit_at != 0, "registry: exit not requested"
     assert block.timestamp >= account.exit_at, "registry: exit delay runs"
-    # INVARIANT stake: no stake leaves while collateral stands behind a bid or a seat.
+    # INVARIANT stake: no stake leaves while collateral is locked for a bid or a seat.
     assert self._locks(operator) == 0, "registry: collateral is locked"
     node: words.Node = words._unpack_node(self.nodes[operator])
     stake: uint256 = node.stake * words.STAKE_UNIT
@@ -403,9 +403,9 @@ def deposit(operator: uint256, token: address, amount: uint256):
     """
     assert self._owner(operator) != empty(address), "registry: unknown operator"
     assert amount > 0, "registry: zero amount"
-    held: words.Collateral = words._unpack_collateral(self.collaterals[token][operator])
-    held.balance += amount
-    self.collaterals[token][operator] = words._pack_collateral(held)
+    funds: words.Collateral = words._unpack_collateral(self.collaterals[token][operator])
+    funds.balance += amount
+    self.collaterals[token][operator] = words._pack_collateral(funds)
     log CollateralDeposited(operator=operator, token=token, amount=amount)
     self._pull(token, amount)
 
@@ -504,16 +504,16 @@ def lock(operator: uint256, token: address, amount: uint256, new: bool):
     @param new Whether the operator had nothing locked in this lot.
     """
     self._check_protocol()
-    held: words.Collateral = words._unpack_collateral(self.collaterals[token][operator])
+    funds: words.Collateral = words._unpack_collateral(self.collaterals[token][operator])
     # INVARIANT locks: as in `lock_bid`.
-    assert amount <= held.balance - held.locked, "registry: amount exceeds free collateral"
-    held.locked += amount
+    assert amount <= funds.balance - funds.locked, "registry: amount exceeds free collateral"
+    funds.locked += amount
     if new:
-        held.lots += 1
-    if not held.is_listed:
+        funds.lots += 1
+    if not funds.is_listed:
         self._list(operator, token)
-        held.is_listed = True
-    self.collaterals[token][operator] = words._pack_collateral(held)
+        funds.is_listed = True
+    self.collaterals[token][operator] = words._pack_collateral(funds)
     log CollateralLocked(operator=operator, token=token, amount=amount)
 
 
@@ -550,11 +550,11 @@ def unlock(operator: uint256, token: address, amount: uint256, last: bool):
     @param last Whether nothing stays locked in this lot.
     """
     self._check_protocol()
-    held: words.Collateral = words._unpack_collateral(self.collaterals[token][operator])
-    held.locked -= amount
+    funds: words.Collateral = words._unpack_collateral(self.collaterals[token][operator])
+    funds.locked -= amount
     if last:
-        held.lots -= 1
-    self.collaterals[token][operator] = words._pack_collateral(held)
+        funds.lots -= 1
+    self.collaterals[token][operator] = words._pack_collateral(funds)
     log CollateralUnlocked(operator=operator, token=token, amount=amount)
 
 
@@ -564,10 +564,10 @@ def slash(operator: uint256, token: address, amount: uint256, convicted: bool):
     @notice Moves locked collateral to the pot, and halves the operator's reputation, or clears it at a conviction.
     """
     self._check_protocol()
-    held: words.Collateral = words._unpack_collateral(self.collaterals[token][operator])
-    held.balance -= amount
-    held.locked -= amount
-    self.collaterals[token][operator] = words._pack_collateral(held)
+    funds: words.Collateral = words._unpack_collateral(self.collaterals[token][operator])
+    funds.balance -= amount
+    funds.locked -= amount
+    self.collaterals[token][operator] = words._pack_collateral(funds)
     self.pot[token] += amount
     account: words.Account = words._unpack_account(self.accounts[operator])
     account.reputation = 0 if convicted else account.reputation // 2
@@ -606,9 +606,9 @@ def credit(operator: uint256, token: address, amount: uint256):
     """
     assert msg.sender == self.settlement, "registry: not a protocol contract"
     self.pot[token] -= amount
-    held: words.Collateral = words._unpack_collateral(self.collaterals[token][operator])
-    held.balance += amount
-    self.collaterals[token][operator] = words._pack_collateral(held)
+    funds: words.Collateral = words._unpack_collateral(self.collaterals[token][operator])
+    funds.balance += amount
+    self.collaterals[token][operator] = words._pack_collateral(funds)
     log CollateralCredited(operator=operator, token=token, amount=amount)
 
 
@@ -736,7 +736,7 @@ def beats(operator: uint256, epoch: uint256) -> uint256:
 @view
 def is_judged(operator: uint256, epoch: uint256) -> bool:
     """
-    @notice Whether the operator was found in breach of its promise of an epoch.
+    @notice Whether the operator broke its promise of an epoch.
     """
     return self.beats_words[operator][epoch] & JUDGED != 0
 
@@ -747,8 +747,8 @@ def collateral(operator: uint256, token: address) -> Balance:
     """
     @notice An operator's deposit in a token, and how much of it is locked.
     """
-    held: words.Collateral = words._unpack_collateral(self.collaterals[token][operator])
-    return Balance(balance=held.balance, locked=held.locked)
+    funds: words.Collateral = words._unpack_collateral(self.collaterals[token][operator])
+    return Balance(balance=funds.balance, locked=funds.locked)
 
 
 @external
@@ -830,7 +830,7 @@ def vram_of(operator: uint256) -> uint256:
 @view
 def is_admitted(operator: uint256) -> bool:
     """
-    @notice Whether the operator's machine was shown.
+    @notice Whether the operator's machine passed admission.
     """
     return words._unpack_account(self.accounts[operator]).is_admitted
 
@@ -943,7 +943,7 @@ def _register(
 @view
 def _locks(operator: uint256) -> uint256:
     """
-    @notice Bids and seats that collateral stands behind, in all tokens.
+    @notice Bids and seats that the operator has collateral locked for, in all tokens.
     """
     locks: uint256 = 0
     tokens: uint256 = words._unpack_node(self.nodes[operator]).tokens

@@ -16,7 +16,7 @@ from ethereum.ercs import IERC20
 from .interfaces import IAdmissions
 from .interfaces import IEvidence
 from .interfaces import INodeRegistry
-from .interfaces import IOperators
+from .interfaces import IOpExecutor
 from .interfaces import ISettlementViews
 from .interfaces import ITaskRegistry
 from .interfaces import ITaskViews
@@ -60,7 +60,7 @@ registry: immutable(address)
 tasks: immutable(address)
 settlement: immutable(address)
 evidence: immutable(address)
-operators: immutable(address)
+executor: immutable(address)
 audit_pool: immutable(address)
 admissions: immutable(address)
 # Seconds in which a trial is re-executed.
@@ -159,7 +159,7 @@ def __init__(
     tasks_: address,
     settlement_: address,
     evidence_: address,
-    operators_: address,
+    executor_: address,
     audit_pool_: address,
     admissions_: address,
     move_s_: uint256,
@@ -170,7 +170,7 @@ def __init__(
     @param tasks_ Knows the jobs' work and tokens.
     @param settlement_ Keeps the claims, and hears how their games end.
     @param evidence_ Says whether evidence shows that a claim is false.
-    @param operators_ Says in how many parts an element comes about.
+    @param executor_ Says in how many parts an element comes about.
     @param audit_pool_ Is owed half of the coin that challengers lose.
     @param admissions_ Keeps the claims of trials, and hears how their games end.
     @param move_s_ Seconds in which a move is made, beside a job's re-execution.
@@ -180,7 +180,7 @@ def __init__(
     tasks = tasks_
     settlement = settlement_
     evidence = evidence_
-    operators = operators_
+    executor = executor_
     audit_pool = audit_pool_
     admissions = admissions_
     trial_s = staticcall IAdmissions(admissions_).benchmark_s()
@@ -433,7 +433,7 @@ def ask_parts(
     assert (
         element < state.count and element // openings.WORDS_A_LEAF == state.index
     ), "referee: no such element"
-    parts: uint256 = staticcall IOperators(operators).part_count(descriptor, element)
+    parts: uint256 = staticcall IOpExecutor(executor).part_count(descriptor, element)
     assert parts > 1, "referee: one part"
     self._check_count(parts)
     fixed.element = element

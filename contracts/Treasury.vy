@@ -55,10 +55,10 @@ def collect(token: address) -> uint256:
     @notice Splits what arrived since the last call among the buckets.
     @return What arrived.
     """
-    held: uint256 = (
+    known: uint256 = (
         self.buckets[token][DEVELOPMENT] + self.buckets[token][AUDITS] + self.buckets[token][GRANTS]
     )
-    arrived: uint256 = staticcall IERC20(token).balanceOf(self) - held
+    arrived: uint256 = staticcall IERC20(token).balanceOf(self) - known
     assert arrived > 0, "treasury: nothing to collect"
     # INVARIANT treasury: sum(buckets) == balance after a collect. Dust goes to development.
     audits: uint256 = arrived * AUDITS_BPS // numbers.BPS

@@ -47,7 +47,7 @@ def size(count: float) -> str:
 def network_table() -> str:
     rows = []
     for each in results()["points"]:
-        took, local = each["round_s"], each["local_share"]
+        took = each["round_s"]
         rows.append(
             [
                 f"{each['nodes']:,}",
@@ -60,7 +60,7 @@ def network_table() -> str:
                 f"{took['schedule']:.0f} s",
                 f"{took['shared queue']:.0f} s",
                 f"{took['equal shares']:,.0f} s",
-                f"{percent(local['as seated'])} / {percent(local['permuted'])}",
+                percent(each["local_share"]),
                 f"{each['gas_per_shard']:,.0f}",
                 f"{each['blocks_a_round']:.2f}",
             ]
@@ -77,7 +77,7 @@ def network_table() -> str:
         "with a queue",
         "with equal shares",
     ]
-    return table([*head, "local, seated / permuted", "gas a shard", "blocks a round"], rows)
+    return table([*head, "local", "gas a shard", "blocks a round"], rows)
 
 
 def limit_table() -> str:

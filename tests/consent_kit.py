@@ -42,11 +42,6 @@ class Signer:
         signed = self._account.sign_typed_data({**bound, **domain}, {"Registration": REGISTRATION}, dict(terms))
         return bytes(signed.signature)
 
-    def signs_digest(self, digest: bytes) -> tuple[int, bytes, bytes]:
-        """`v, r, s` of a digest."""
-        signed = self._account.unsafe_sign_hash(digest)
-        return signed.v, signed.r.to_bytes(32, "big"), signed.s.to_bytes(32, "big")
-
 
 def signature_of(r: bytes, s: int, v: int) -> bytes:
     return r + s.to_bytes(32, "big") + bytes([v])

@@ -28,7 +28,7 @@
             ├── AdmissionsRefusal  "admissions: ..."
             ├── RefereeRefusal     "referee: ..."
             ├── EvidenceRefusal    "evidence: ..."
-            ├── OperatorsRefusal   "operators: ..."
+            ├── ExecutorRefusal    "executor: ..."
             ├── TreasuryRefusal    "treasury: ..."
             ├── TimelockRefusal    "timelock_controller: ...", "access_control: ..."
             ├── TokenRefusal       "erc20: ...", "ownable: ..."
@@ -178,7 +178,7 @@ class EvidenceRefusal(Refusal):
     """The evidence does not show that a claim is false."""
 
 
-class OperatorsRefusal(Refusal):
+class ExecutorRefusal(Refusal):
     """What was to be executed is no part of that node."""
 
 

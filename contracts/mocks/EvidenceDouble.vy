@@ -1,6 +1,6 @@
 # pragma version ==0.4.3
 """
-@title Evidence and Operators that say what they were told
+@title Evidence and OpExecutor with answers that a test sets
 @license Apache-2.0
 @dev Tests only. Data that is the hash of all that the referee passed on shows the claim false.
 """

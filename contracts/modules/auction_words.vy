@@ -20,7 +20,7 @@ U30: constant(uint256) = 2**30 - 1
 SPENT: constant(uint256) = 1
 
 
-# A lot is four words: what stands behind a unit (token and lock), what the clock says,
+# A lot is four words: what secures a unit (token and lock), what the clock says,
 struct Clock:
     phase: uint256
     attempt: uint256

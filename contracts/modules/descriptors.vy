@@ -47,7 +47,7 @@ def _at(descriptor: Bytes[MAX_BYTES], element: uint256) -> Node:
     data: Bytes[MAX_BYTES + 32] = concat(empty(bytes32), descriptor)
     node: Node = empty(Node)
     node.code = extract32(data, 4, output_type=uint256) & WORD
-    assert table.COMPUTED >> node.code & 1 == 1, "operators: given, not computed"
+    assert table.COMPUTED >> node.code & 1 == 1, "executor: not a computed node"
     node.term_operands = table.TERM_OPERANDS >> 3 * node.code & 7
     rank: uint256 = extract32(data, 12, output_type=uint256) & WORD
     node.depth = extract32(data, 16, output_type=uint256) & WORD
@@ -59,10 +59,10 @@ def _at(descriptor: Bytes[MAX_BYTES], element: uint256) -> Node:
     for i: uint256 in range(rank, bound=MAX_AXES):
         axis: uint256 = rank - 1 - i
         extent: uint256 = extract32(data, 28 + 4 * axis, output_type=uint256) & WORD
-        assert extent != 0, "operators: no such element"
+        assert extent != 0, "executor: no such element"
         place[axis] = rest % extent
         rest //= extent
-    assert rest == 0, "operators: no such element"
+    assert rest == 0, "executor: no such element"
     # Where the next word is read.
     at: uint256 = 28 + 4 * rank
     node.terms = 1

@@ -169,10 +169,10 @@ def _carried(node: descriptors.Node, part: Part, number: uint256, size: uint256)
     """
     @return The numbers of the parts whose results it joins.
     """
-    found: DynArray[uint256, MAX_CARRIED] = []
+    numbers: DynArray[uint256, MAX_CARRIED] = []
     if part.code == table.TREE and part.first == TREES:
         for i: uint256 in range(TREES):
-            found.append(number - TREES + i)
+            numbers.append(number - TREES + i)
     elif part.code == table.TREE:
         longer: uint256 = node.terms % table.LANES
         short: uint256 = node.terms // table.LANES
@@ -181,16 +181,16 @@ def _carried(node: descriptors.Node, part: Part, number: uint256, size: uint256)
             last += short // size + 1 if lane < longer else self._groups(short, size)
             if lane % TREES == part.first:
                 # A lane without terms is part 0, +0.
-                found.append(last if lane < node.terms else 0)
+                numbers.append(last if lane < node.terms else 0)
     elif part.fixed > part.direct:
-        found.append(part.before)
+        numbers.append(part.before)
         if part.step == 0:
             # A dot's blocks: each ends in the part that its last term is in.
             chains: uint256 = self._groups(node.terms, size)
             first: uint256 = (number - 1 - chains) * self._joined(size) + 2
             for i: uint256 in range(part.terms, bound=table.MAX_WORDS):
-                found.append(min((first + i) * table.BLOCK // size, chains))
-    return found
+                numbers.append(min((first + i) * table.BLOCK // size, chains))
+    return numbers
 
 
 @internal
@@ -201,11 +201,11 @@ def _reads(node: descriptors.Node, part: Part) -> DynArray[uint256, MAX_READS]:
     @dev Terms run row-major through the reduced axes: along the innermost one the linear index grows by a stride; at its
          end it is found anew.
     """
-    found: DynArray[uint256, MAX_READS] = []
+    addresses: DynArray[uint256, MAX_READS] = []
     for i: uint256 in range(part.direct, bound=3):
-        found.append(node.operand + i << 64 | node.bases[i])
+        addresses.append(node.operand + i << 64 | node.bases[i])
     if part.step == 0:
-        return found
+        return addresses
     last: uint256 = node.depth - 1
     inner: uint256 = node.reduced[last]
     # The operands, and how far each goes from one term to the next.
@@ -233,10 +233,10 @@ def _reads(node: descriptors.Node, part: Part) -> DynArray[uint256, MAX_READS]:
                 at_a = unsafe_add(at_a, unsafe_mul(node.strides[8 * a + axis], coordinate))
                 at_b = unsafe_add(at_b, unsafe_mul(node.strides[8 * b + axis], coordinate))
         along = unsafe_add(along, part.step)
-        found.append(at_a)
+        addresses.append(at_a)
         if a != b:
-            found.append(at_b)
-    return found
+            addresses.append(at_b)
+    return addresses
 
 
 @internal

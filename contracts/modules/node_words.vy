@@ -152,13 +152,13 @@ def _unpack_declaration(word: uint256) -> Declaration:
 
 @internal
 @pure
-def _pack_collateral(held: Collateral) -> uint256:
+def _pack_collateral(collateral: Collateral) -> uint256:
     return (
-        convert(convert(held.balance, uint112), uint256) << 144
-        | convert(convert(held.locked, uint112), uint256) << 32
+        convert(convert(collateral.balance, uint112), uint256) << 144
+        | convert(convert(collateral.locked, uint112), uint256) << 32
         # Counted one by one, each lot paid for.
-        | held.lots << 1
-        | convert(held.is_listed, uint256)
+        | collateral.lots << 1
+        | convert(collateral.is_listed, uint256)
     )
 
 

@@ -77,56 +77,56 @@ def _run(
             a: uint256 = registers[step >> 8 & 255]
             b: uint256 = registers[step >> 16 & 255]
             do: uint256 = step & 255
-            found: uint256 = 0
+            result: uint256 = 0
             if do == table.DO_FMA:
-                found = float32._fma(a, b, registers[step >> 24 & 255])
+                result = float32._fma(a, b, registers[step >> 24 & 255])
             elif do == table.DO_WHERE:
-                found = b if a != 0 else registers[step >> 24 & 255]
+                result = b if a != 0 else registers[step >> 24 & 255]
             elif do == table.DO_ADD:
-                found = float32._add(a, b)
+                result = float32._add(a, b)
             elif do == table.DO_XOR:
-                found = a ^ b
+                result = a ^ b
             elif do == table.DO_AND:
-                found = a & b
+                result = a & b
             elif do == table.DO_LT:
-                found = convert(float32._is_less(a, b, False), uint256)
+                result = convert(float32._is_less(a, b, False), uint256)
             elif do == table.DO_EQ:
-                found = convert(float32._is_equal(a, b), uint256)
+                result = convert(float32._is_equal(a, b), uint256)
             elif do == table.DO_IADD:
-                found = unsafe_add(a, b) & WORD
+                result = unsafe_add(a, b) & WORD
             elif do == table.DO_SUB:
-                found = float32._sub(a, b)
+                result = float32._sub(a, b)
             elif do == table.DO_MUL:
-                found = float32._mul(a, b)
+                result = float32._mul(a, b)
             elif do == table.DO_IMUL:
-                found = unsafe_mul(a, b) & WORD
+                result = unsafe_mul(a, b) & WORD
             elif do == table.DO_IMULH:
-                found = unsafe_mul(a, b) >> 32
+                result = unsafe_mul(a, b) >> 32
             elif do == table.DO_ISUB:
-                found = unsafe_sub(a, b) & WORD
+                result = unsafe_sub(a, b) & WORD
             elif do == table.DO_OR:
-                found = a | b
+                result = a | b
             elif do == table.DO_SHL:
-                found = a << (b & 31) & WORD
+                result = a << (b & 31) & WORD
             elif do == table.DO_LE:
-                found = convert(float32._is_less(a, b, True), uint256)
+                result = convert(float32._is_less(a, b, True), uint256)
             elif do == table.DO_SHR:
-                found = a >> (b & 31)
+                result = a >> (b & 31)
             elif do == table.DO_IEQ:
-                found = convert(a == b, uint256)
+                result = convert(a == b, uint256)
             elif do == table.DO_ILT:
-                found = convert(a ^ SIGN < b ^ SIGN, uint256)
+                result = convert(a ^ SIGN < b ^ SIGN, uint256)
             elif do == table.DO_DIV:
-                found = float32._div(a, b)
+                result = float32._div(a, b)
             elif do == table.DO_IDIV:
-                found = self._floor_div(a, b)
+                result = self._floor_div(a, b)
             elif do == table.DO_TO_FLOAT:
-                found = float32._from_int(a)
+                result = float32._from_int(a)
             elif do == table.DO_SQRT:
-                found = float32._sqrt(a)
+                result = float32._sqrt(a)
             else:
-                found = float32._to_int(a)
-            registers[to] = found
+                result = float32._to_int(a)
+            registers[to] = result
             to = unsafe_add(to, 1)
         registers[0] = registers[head >> 24]
     return registers[0]

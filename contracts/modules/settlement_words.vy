@@ -3,10 +3,11 @@
 """
 @title The storage words of Settlement
 @license Apache-2.0
-@notice What is kept of a run (its stage, its turn, its chair, its lanes), of a seat (two words) and of who stands in a job.
+@notice What Settlement stores of a job (stage, turn, aggregator, pending claims), of a seat (two words), and of what an
+        operator has at stake in a job.
 @dev Widths: TaskRegistry bounds rounds, slots, quorum, depth, seconds, flops and prices (so that a lock is below 2^99, all
      locks of a job below 2^113); there are at most 128 seats and two lots; seconds since 1970 fit 40 bits, operators'
-     numbers 56; a turn is held for less than twice `answer_s` a seat, which fits 24 bits. What an outside caller or the
+     numbers 56; holds move a turn by less than twice `answer_s` a seat, which fits 24 bits. What an outside caller or the
      length of a job moves is converted, which reverts when it does not fit.
 """
 
@@ -14,13 +15,13 @@
 from . import bits
 
 
-# Sixteen lanes of 16 bits: 14 count the claims of a closed turn that are pending, the highest says that it was rolled back.
-# The bit between is set for ever in every lane used: a word that is zero while nothing is pending costs a fresh one again.
-LANE_BITS: constant(uint256) = 16
-LANE_COUNT: constant(uint256) = 2**14 - 1
-LANE_USED: constant(uint256) = 2**14
-LANE_DEAD: constant(uint256) = 2**15
-ALL_COUNTS: constant(uint256) = bits.ONES_16 * LANE_COUNT
+# Sixteen counts of 16 bits, one for each of the last turns: the lowest 14 bits count its pending claims, the highest says
+# that the turn was rolled back. The bit between stays set: a word that returned to zero would cost a fresh write again.
+COUNT_BITS: constant(uint256) = 16
+COUNT_MASK: constant(uint256) = 2**14 - 1
+COUNT_USED: constant(uint256) = 2**14
+ROLLED_BACK: constant(uint256) = 2**15
+ALL_COUNTS: constant(uint256) = bits.ONES_16 * COUNT_MASK
 
 
 # What the terms of a job fix, and its state.
@@ -36,7 +37,7 @@ struct Stage:
     aggregate_s: uint256
 
 
-# The one word of a job that a commitment writes. `opened_at` is 0 while the turn waits for its lane; `held_s` is for how
+# The one word of a job that a commitment writes. `opened_at` is 0 while the turn waits for earlier claims; `held_s` is for how
 # long holds that are over moved it.
 struct Turn:
     round: uint256
@@ -48,10 +49,10 @@ struct Turn:
     held_s: uint256
 
 
-# Locks per slot and of the aggregator, when the checkpoint is due, how many seats there are.
-struct Chair:
+# Lock of one slot, the aggregator's lock, when the checkpoint is due, how many seats there are.
+struct AggregatorState:
+    slot_lock: uint256
     lock: uint256
-    aggregator_lock: uint256
     due: uint256
     seats: uint256
 
@@ -66,14 +67,14 @@ struct Holding:
 
 
 # The second word of a seat.
-struct Tenure:
+struct SeatTiming:
     estimate_s: uint256
     since: uint256
     pot: uint256
 
 
 # What an operator has at stake in a job.
-struct Standing:
+struct JobStake:
     locked: uint256
     # Lots that the registry counts it as locked in for this job.
     lots: uint256
@@ -117,7 +118,7 @@ def _unpack_stage(word: uint256) -> Stage:
 
 @internal
 @pure
-def _pack_order(token: address, flops: uint256) -> uint256:
+def _pack_payment_terms(token: address, flops: uint256) -> uint256:
     return convert(token, uint256) << 96 | flops
 
 
@@ -151,21 +152,21 @@ def _unpack_turn(word: uint256) -> Turn:
 
 @internal
 @pure
-def _pack_chair(chair: Chair) -> uint256:
+def _pack_aggregator(aggregator: AggregatorState) -> uint256:
     return (
-        chair.lock << 152
-        | chair.aggregator_lock << 48
-        | convert(convert(chair.due, uint40), uint256) << 8
-        | chair.seats
+        aggregator.slot_lock << 152
+        | aggregator.lock << 48
+        | convert(convert(aggregator.due, uint40), uint256) << 8
+        | aggregator.seats
     )
 
 
 @internal
 @pure
-def _unpack_chair(word: uint256) -> Chair:
-    return Chair(
-        lock=word >> 152,
-        aggregator_lock=word >> 48 & bits.U104,
+def _unpack_aggregator(word: uint256) -> AggregatorState:
+    return AggregatorState(
+        slot_lock=word >> 152,
+        lock=word >> 48 & bits.U104,
         due=word >> 8 & bits.U40,
         seats=word & bits.U8,
     )
@@ -197,35 +198,35 @@ def _unpack_holding(word: uint256) -> Holding:
 
 @internal
 @pure
-def _pack_tenure(tenure: Tenure) -> uint256:
+def _pack_timing(timing: SeatTiming) -> uint256:
     return (
-        tenure.pot << 64
-        | tenure.estimate_s << 40
-        | tenure.since
+        timing.pot << 64
+        | timing.estimate_s << 40
+        | timing.since
     )
 
 
 @internal
 @pure
-def _unpack_tenure(word: uint256) -> Tenure:
-    return Tenure(estimate_s=word >> 40 & bits.U24, since=word & bits.U40, pot=word >> 64)
+def _unpack_timing(word: uint256) -> SeatTiming:
+    return SeatTiming(estimate_s=word >> 40 & bits.U24, since=word & bits.U40, pot=word >> 64)
 
 
 @internal
 @pure
-def _pack_standing(standing: Standing) -> uint256:
+def _pack_stake(stake: JobStake) -> uint256:
     return (
-        standing.locked << 128
-        | standing.lots << 32
-        | standing.held << 24
-        | standing.left_turn
+        stake.locked << 128
+        | stake.lots << 32
+        | stake.held << 24
+        | stake.left_turn
     )
 
 
 @internal
 @pure
-def _unpack_standing(word: uint256) -> Standing:
-    return Standing(
+def _unpack_stake(word: uint256) -> JobStake:
+    return JobStake(
         locked=word >> 128,
         lots=word >> 32 & bits.U8,
         held=word >> 24 & bits.U8,
@@ -235,15 +236,15 @@ def _unpack_standing(word: uint256) -> Standing:
 
 @internal
 @pure
-def _lane(lanes: uint256, turn: uint256, depth: uint256) -> uint256:
+def _pending_count(counts: uint256, turn: uint256, depth: uint256) -> uint256:
     """
-    @notice The lane of a turn: its pending claims, and `LANE_DEAD`.
+    @notice The count of a turn: its pending claims, and `ROLLED_BACK`.
     """
-    return lanes >> LANE_BITS * (turn % depth) & bits.U16
+    return counts >> COUNT_BITS * (turn % depth) & bits.U16
 
 
 @internal
 @pure
-def _with_lane(lanes: uint256, turn: uint256, depth: uint256, lane: uint256) -> uint256:
-    at: uint256 = LANE_BITS * (turn % depth)
-    return lanes & ~(bits.U16 << at) | (lane | LANE_USED) << at
+def _with_pending_count(counts: uint256, turn: uint256, depth: uint256, count: uint256) -> uint256:
+    at: uint256 = COUNT_BITS * (turn % depth)
+    return counts & ~(bits.U16 << at) | (count | COUNT_USED) << at

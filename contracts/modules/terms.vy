@@ -137,7 +137,7 @@ def _round_price(terms: Terms) -> uint256:
 @pure
 def _windows(terms: Terms, window_value: uint256) -> uint256:
     """
-    @notice How many times the usual window the claims of a job stand open: once more for each `window_value` that a round
+    @notice How many times the usual window the claims of a job can be challenged: once more for each `window_value` that a round
             may cost. 0 lengthens nothing.
     """
     if window_value == 0:
@@ -149,7 +149,7 @@ def _windows(terms: Terms, window_value: uint256) -> uint256:
 @pure
 def _locks(terms: Terms) -> (uint256, uint256):
     """
-    @notice What stands behind one slot, and behind the aggregator's seat.
+    @notice The lock of one slot, and of the aggregator's seat.
     """
     turns: uint256 = min(terms.rounds, terms.depth)
     # What doing again all that may rest on a lie costs at most.

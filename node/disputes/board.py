@@ -99,5 +99,5 @@ def play(board: Board, prover: Answers, challenger: Asks, judge: Judge) -> Playe
 
 
 def part_count_of(descriptor: bytes, element: int) -> int:
-    """As `Operators` answers."""
+    """As `OpExecutor` answers."""
     return part_count(read_descriptor(descriptor))

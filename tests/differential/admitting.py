@@ -120,7 +120,7 @@ def a_trial_is_answered_under_a_seed_that_its_entry_did_not_know(s: Stage) -> No
     s.wait(s.preset.benchmark_s)
     s.ok("admissions", answer, "bob hot", bob, seed(s, "bob"), ROOT)
     no(s, "not entered", answer, "bob hot", bob, seed(s, "alice"), ROOT)
-    no(s, "entry stands", "enter", "alice hot", alice)
+    no(s, "entry still open", "enter", "alice hot", alice)
     s.wait(1)
     no(s, "answer too late", answer, "alice hot", alice, seed(s, "alice"), ROOT)
     no(s, "trial pending", "enter", "bob hot", bob)

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.state import Claim
-from zoo_compute.spec.watching import Signature
 
 from . import results
 from .judging import REFEREE
@@ -51,8 +50,6 @@ def nobody_is_late_while_data_is_held(s: Stage) -> None:
     alice, run = s.seat_of(job, "alice"), s.world.run(job)
     claim, bob = s.commit(job, "bob"), s.seat_of(job, "bob")
     s.demand(job, claim, alice, "alice hot")
-    signatures = (Signature(alice, s.accounts["alice hot"]),)
-    s.ok("availability", "certify", "stranger", job, claim, signatures)
     s.to(run.inputs_close + 100)
     s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, alice)
     s.no("settlement: inputs open", "settlement", "post_checkpoint", "dave hot", job, 0, 0, b"r" * 32, b"c" * 32)
@@ -61,10 +58,17 @@ def nobody_is_late_while_data_is_held(s: Stage) -> None:
     s.ok("availability", "close", "stranger", job, claim, alice)
     after, answer_s = s.world.run(job), s.preset.answer_s
     assert (after.holds, after.opened_at) == (0, run.opened_at + answer_s)
-    assert after.aggregator_due == run.aggregator_due + answer_s
-    assert s.world.run(job).missing == 1 << alice != 1 << bob
-    s.post_checkpoint(job)
-    # Who had 20 seconds has the ones that the clocks stood still, too.
+    # The claim is void: bob's slots are missing again, and the aggregator has its whole time.
+    assert after.missing == 1 << alice | 1 << bob
+    assert after.aggregator_due == max(run.aggregator_due + answer_s, s.now + after.aggregate_s)
+
+
+@scenario
+def a_holder_has_the_seconds_back_that_the_clocks_were_stopped(s: Stage) -> None:
+    s.register_all()
+    job = s.running(SLOTS, AGGREGATORS)
+    alice = s.seat_of(job, "alice")
+    s.play_round(job)
     claim = s.commit(job, "bob")
     s.demand(job, claim, alice, "alice hot")
     s.wait(2)

@@ -153,18 +153,22 @@ def check_seats(w: World) -> None:
 
 
 def check_claims(w: World) -> None:
-    """Lanes count what is pending; at most `depth` turns have any; what is locked outlives what it stands behind."""
+    """Pending counts equal the pending claims; at most `depth` turns have any; a lock outlives the claims that it secures."""
     for job, run in w.runs.items():
         pending = Counter(posted.claim.turn for _, posted in pending_claims(w, job))
         opened = pending.pop(run.turn, 0)
-        lanes = Counter({turn: lane.pending for (of, turn), lane in w.lanes.items() if of == job and lane.pending})
-        assert pending == lanes, f"job {job}: lanes count {lanes}, claims are {pending}"
+        counts = Counter(
+            {turn: count.pending for (of, turn), count in w.pending_counts.items() if of == job and count.pending}
+        )
+        assert pending == counts, f"job {job}: pending counts are {counts}, claims {pending}"
         assert all(run.turn - run.depth <= turn < run.turn for turn in pending), f"job {job}: more than depth turns"
         if run.is_open:
             assert opened == bits.popcount(seats.present(run)), f"job {job}: a present seat has no claim"
             slots = sum(posted.claim.count for _, posted in pending_claims(w, job) if posted.claim.turn == run.turn)
             assert run.committed == slots, f"job {job}: {run.committed} slots are committed, claims are for {slots}"
-            assert w.lane(job, run.turn - run.depth).pending == 0, f"job {job}: a turn is open whose lane is not empty"
+            assert w.pending_count(job, run.turn - run.depth).pending == 0, (
+                f"job {job}: a turn is open while an earlier one is pending"
+            )
         for _, posted in pending_claims(w, job):
             assert w.standing(job, posted.claim.operator).lots, f"job {job}: a claim with nothing behind it"
 

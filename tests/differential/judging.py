@@ -100,7 +100,7 @@ def a_worker_convicted_of_a_closed_turn_is_not_paid_and_the_rounds_stand(s: Stag
     s.convict(job, lie)
     run = s.world.run(job)
     assert (run.turn, run.round, run.committed, run.missing) == (1, 1, 2, 1 << s.seat_of(job, "bob"))
-    assert s.world.lane(job, 0).pending == 2
+    assert s.world.pending_count(job, 0).pending == 2
     assert s.world.seat(job, lie.seat).operator == 0
     # Her later claim stands for the whole seat: no part of it can be taken before the next turn, all of it can.
     s.no("settlement: already committed", "settlement", "take_over", "carol hot", job, lie.seat, s.ids["carol"], 1, 10)
@@ -138,8 +138,8 @@ def a_convicted_aggregation_is_done_again_from_where_it_started(s: Stage) -> Non
     assert (run.reserve, run.pot) == (round_price(terms), round_price(terms))
     rest = s.world.lot(job, 1).lock - restitution(terms)
     assert s.world.owed[usd, s.accounts["stranger"]] == rest * 4 // 10
-    assert s.world.lane(job, 3).pending == 1
-    assert [s.world.lane(job, turn).is_rolled_back for turn in range(4)] == [False, True, True, True]
+    assert s.world.pending_count(job, 3).pending == 1
+    assert [s.world.pending_count(job, turn).is_rolled_back for turn in range(4)] == [False, True, True, True]
     s.take_over(job, AGGREGATOR_SEAT, "erin")
     first = tuple(claim for claim in rested if claim.turn == 0)
     s.to(max(claim.deadline for claim in first) + 1)
@@ -267,7 +267,7 @@ def a_job_over_but_not_closed_runs_again(s: Stage) -> None:
     assert (run.turn, run.round, run.opened_at) == (2, 1, 0)
     assert s.world.job_ledgers[job].restored == round_price(s.world.terms[job])
     s.take_over(job, AGGREGATOR_SEAT, "erin")
-    s.no("settlement: seat still held", "settlement", "release", "stranger", job, s.ids["alice"])
+    s.no("settlement: seat still occupied", "settlement", "release", "stranger", job, s.ids["alice"])
     s.play_round(job)
     assert s.world.run(job).round == 2
     s.settle(job)
@@ -362,7 +362,7 @@ def a_lock_is_free_once_nothing_it_stands_behind_can_be_convicted(s: Stage) -> N
     s.ok("settlement", "finalise", "stranger", job, early)
     s.no("settlement: claims not final", "settlement", "release", "stranger", job, alice)
     s.finalise_all(job)
-    s.no("settlement: seat still held", "settlement", "release", "stranger", job, s.ids["bob"])
+    s.no("settlement: seat still occupied", "settlement", "release", "stranger", job, s.ids["bob"])
     s.ok("settlement", "release", "stranger", job, alice)
     assert s.operator("alice").locks == 0
     assert s.world.job(job).state == JobState.RUNNING

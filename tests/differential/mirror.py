@@ -24,7 +24,6 @@ from zoo_compute.spec.params import PRESETS, Preset
 from zoo_compute.spec.state import Config, Consent, Receipt, Seal, World
 from zoo_compute.spec.world import Call
 
-from .results import claim_hash
 from .stage import ACCOUNTS, BLOCKHASH_RANGE, START, WEALTH, block_hash
 from .views import VIEWS, View, attestation_seal, changed_keys, expected_field, seal_bytes
 
@@ -226,10 +225,6 @@ class ContractMirror:
         return boa.env.execute_code(to_address=target.address, sender=call.sender, data=data, value=call.value)
 
     def _argument(self, arg: Any, call: Call) -> Any:
-        if isinstance(arg, tuple) and arg and isinstance(arg[0], watching.Signature):
-            job, claim, _ = call.args
-            digest = self.contracts["availability"].digest(job, claim_hash(claim))
-            return [(each.seat, *self._signers[each.signer].signs_digest(digest)) for each in arg]
         if isinstance(arg, Consent):
             terms = asdict(arg)
             signer = self._signers[terms.pop("signer")]

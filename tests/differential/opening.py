@@ -299,7 +299,7 @@ def bids_are_opened_while_the_reveal_window_runs(s: Stage) -> None:
     s.ok("auction", "reveal", "carol hot", *args("carol", 1))
     s.to(s.world.lot(job, 0).reveal_end)
     s.no("auction: not revealing", "auction", "reveal", "stranger", *args("erin", 60))
-    s.no("auction: bid still stands", "auction", "reclaim", "stranger", job, 0, s.ids["alice"])
+    s.no("auction: bid still active", "auction", "reclaim", "stranger", job, 0, s.ids["alice"])
     s.ok("auction", "reclaim", "stranger", job, 0, s.ids["erin"])
 
 
@@ -310,7 +310,7 @@ def an_unopened_bid_forfeits_a_reserve_a_unit_once_its_reveal_is_over(s: Stage) 
     s.bid(job, 0, "alice", Offer(60, 3))
     s.bid(job, 1, "alice", Offer(50))
     s.to(s.world.lot(job, 0).reveal_end - 1)
-    s.no("auction: bid still stands", "auction", "reclaim", "stranger", job, 0, s.ids["alice"])
+    s.no("auction: bid still active", "auction", "reclaim", "stranger", job, 0, s.ids["alice"])
     s.no("auction: no bid", "auction", "reclaim", "stranger", job, 0, s.ids["bob"])
     s.to(s.world.lot(job, 0).reveal_end)
     s.ok("auction", "reclaim", "stranger", job, 0, s.ids["alice"])
@@ -354,7 +354,7 @@ def a_lot_without_enough_bids_reopens_with_its_sibling_at_a_higher_reserve(s: St
         s.no("auction: enough bids", "auction", "reopen", "stranger", job, kind)
     s.award_all(job)
     s.no("auction: not due", "auction", "reopen", "stranger", job, 0)
-    s.no("auction: bid still stands", "auction", "reclaim", "stranger", job, 0, s.ids["alice"])
+    s.no("auction: bid still active", "auction", "reclaim", "stranger", job, 0, s.ids["alice"])
 
 
 @scenario

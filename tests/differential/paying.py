@@ -51,7 +51,7 @@ def claims_are_paid_once_after_their_window(s: Stage) -> None:
     s.to(aggregation.deadline + 1)
     s.ok("settlement", "finalise", "stranger", job, (bob, aggregation))
     no("unknown claim", bob)
-    s.no("settlement: seat still held", "settlement", "release", "stranger", job, s.ids["alice"])
+    s.no("settlement: seat still occupied", "settlement", "release", "stranger", job, s.ids["alice"])
     assert s.operator("bob").reputation == 2
     s.play_round(job)
     assert s.world.job(job).state == JobState.ENDED

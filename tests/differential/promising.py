@@ -187,7 +187,7 @@ def a_bid_takes_the_place_of_a_spent_one_256_jobs_before(s: Stage) -> None:
     stands("bob", "dave", "erin")
     s.ok("auction", "reclaim", "stranger", job, 0, s.ids["dave"])
     for name in ("bob", "erin"):
-        s.no("auction: bid still stands", "auction", "retire", "stranger", job, 0, s.ids[name])
+        s.no("auction: bid still active", "auction", "retire", "stranger", job, 0, s.ids[name])
     s.ready(job, "alice")
     s.ready(job, "bob")
     s.play_round(job)

@@ -36,7 +36,7 @@ def holders_say_that_they_are_ready(s: Stage) -> None:
     s.no("settlement: not running", "settlement", "time_out", "stranger", job, alice)
     s.no("settlement: not running", "settlement", "post_checkpoint", "dave hot", job, 0, 0, ROOT, CID)
     s.no("settlement: not running", "settlement", "abandon", "stranger", job)
-    s.no("settlement: seat still held", "settlement", "release", "stranger", job, s.ids["alice"])
+    s.no("settlement: seat still occupied", "settlement", "release", "stranger", job, s.ids["alice"])
     s.ready(job, "bob", 1)
     assert s.world.job(job).state == JobState.RUNNING
     s.no("settlement: not awarded", "settlement", "ready", "bob hot", job, bob, 10)
@@ -263,7 +263,7 @@ def the_aggregator_closes_a_turn_over_who_is_present(s: Stage) -> None:
         no("mask differs", "dave hot", 0, mask)
     claim = s.post_checkpoint(job)
     assert (claim.seat, claim.scope, claim.price) == (AGGREGATOR_SEAT, 0b11, 40)
-    assert s.world.lane(job, 0).pending == 3
+    assert s.world.pending_count(job, 0).pending == 3
     s.commit(job, "alice")
     s.to(s.world.run(job).inputs_close)
     no("mask differs", "dave hot", 1, 0b11)
@@ -273,7 +273,7 @@ def the_aggregator_closes_a_turn_over_who_is_present(s: Stage) -> None:
     s.no("settlement: deadline not passed", "settlement", "time_out", "stranger", job, AGGREGATOR_SEAT)
     s.ok("settlement", "abandon", "stranger", job)
     assert s.world.job(job).state == JobState.ENDED
-    assert s.world.lane(job, 1).pending == 1
+    assert s.world.pending_count(job, 1).pending == 1
     s.no("settlement: not running", "settlement", "abandon", "stranger", job)
     s.settle(job)
 

@@ -83,7 +83,7 @@ def test_a_contract_that_accepts_or_refuses_otherwise_is_noticed() -> None:
             stage.register("bob")
         with pytest.raises(Disagreement, match="refused with 'auction: no bid'"):
             mirror.refuse(
-                stage.call("auction", "reclaim", "stranger", job, 0, 99), "auction: bid still stands", stage.world
+                stage.call("auction", "reclaim", "stranger", job, 0, 99), "auction: bid still active", stage.world
             )
 
 

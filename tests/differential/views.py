@@ -104,10 +104,10 @@ def _seat_views(w: World, key: tuple[int, int]) -> Iterator[View]:
     yield from _run_views(w, job)
 
 
-def _lane_views(w: World, key: tuple[int, int]) -> Iterator[View]:
+def _pending_views(w: World, key: tuple[int, int]) -> Iterator[View]:
     job, turn = key
-    yield View("settlement", "pending", key, w.lane(job, turn).pending)
-    yield View("settlement", "is_final", key, turn < w.run(job).turn and w.lane(job, turn).pending == 0)
+    yield View("settlement", "pending", key, w.pending_count(job, turn).pending)
+    yield View("settlement", "is_final", key, turn < w.run(job).turn and w.pending_count(job, turn).pending == 0)
     yield View("settlement", "is_final", (job, w.run(job).turn), False)
 
 
@@ -215,7 +215,7 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "runs": _run_views,
     "seats": _seat_views,
     "standings": _record("settlement", "stakes", lambda w, key: w.standing(*key)),
-    "lanes": _lane_views,
+    "pending_counts": _pending_views,
     "claims": _claim_views,
     "pool": _only("rewards", "pool", lambda w: w.pool),
     "epochs": _record("rewards", "epochs", lambda w, key: w.epochs.get(key, Epoch())),
@@ -233,7 +233,6 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "dataset_names": _record("datasets", "named", lambda w, key: w.dataset_names.get(key, 0)),
     "citations": lambda w, key: iter((View("datasets", "citations", (key,), _citation(w, key)),)),
     "demands": _demand_views,
-    "certified": _of_claim("availability", "certified_at", lambda w, key: w.certified.get(key, 0)),
     "holdings": _record("availability", "holdings", lambda w, key: w.holdings.get(key, watching.Holding())),
     "spent": _record("availability", "held", lambda w, key: w.spent.get(key, watching.Spent())),
     "coin_owed": _record("availability", "owed", lambda w, key: w.coin_owed.get(key, 0)),

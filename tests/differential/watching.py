@@ -8,7 +8,6 @@ from typing import Any
 from zoo_compute.spec.availability import least_deposit
 from zoo_compute.spec.params import AGGREGATOR_SEAT, STRANGERS_LANE, SUBMITTER_LANE
 from zoo_compute.spec.state import Claim, ClaimStatus
-from zoo_compute.spec.watching import Signature
 
 from . import results
 from .opening import scenario
@@ -69,12 +68,6 @@ class Watched:
     def close(self, seat: int, lane: int = STRANGERS_LANE) -> None:
         self.s.ok("availability", "close", "stranger", self.job, self.claims[seat], lane)
 
-    def signatures(self, *numbers: int) -> tuple[Signature, ...]:
-        """Of the holders of seats; where there is none, of grace."""
-        s = self.s
-        holders = [s.world.seat(self.job, number).operator or s.ids["grace"] for number in numbers]
-        return tuple(Signature(number, s.world.operator(of).hot) for number, of in zip(numbers, holders, strict=True))
-
 
 @scenario
 def data_is_shown_to_who_asks_for_it(s: Stage) -> None:
@@ -116,41 +109,18 @@ def data_is_shown_to_who_asks_for_it(s: Stage) -> None:
 
 
 @scenario
-def a_certificate_stands_for_bytes(s: Stage) -> None:
-    t = Watched(s, token="usd")
-    claim = t.claims[0]
-
-    def refuse(reason: str, *signatures: Signature) -> None:
-        s.no(f"availability: {reason}", "availability", "certify", "stranger", t.job, claim, signatures)
-
-    t.demand(0)
-    refuse("seats out of order", *t.signatures(2, 1))
-    refuse("seats out of order", *t.signatures(AGGREGATOR_SEAT))
-    refuse("not another's seat", *t.signatures(0, 1))
-    refuse("not another's seat", *t.signatures(1, 7))
-    refuse("not signed", Signature(1, s.accounts["frank hot"]))
-    refuse("too few slots", *t.signatures(1))
-    s.wait(s.preset.answer_s)
-    s.no("availability: window open", "availability", "close", "stranger", t.job, claim, STRANGERS_LANE)
-    s.ok("availability", "certify", "stranger", t.job, claim, t.signatures(1, 2))
-    refuse("certified", *t.signatures(1, 2))
-    t.demand(0, 1, "certified")
-    s.wait(1)
-    t.close(0)
-
-
-@scenario
 def data_that_nobody_shows_voids_its_claim(s: Stage) -> None:
     """Of slots and of an aggregation; a demand at the last moment for it leaves time to end it."""
     t, answer_s = Watched(s, token="usd"), s.preset.answer_s
     late = t.claims[1].deadline - 2 * answer_s
     t.demand(1, 2)
-    s.wait(answer_s + 1)
+    s.wait(answer_s)
+    s.no("availability: window open", "availability", "close", "stranger", t.job, t.claims[1], 2)
+    s.wait(1)
     opening = results.chunk_opening(t.claims[1], s.world.demands[t.job, t.claims[1], 2])
     s.no("availability: answer too late", "availability", "answer", "stranger", t.job, t.claims[1], 2, opening)
     t.close(1, 2)
     t.demand(1, reason="unknown claim")
-    s.no("availability: unknown claim", "availability", "certify", "stranger", t.job, t.claims[1], ())
     s.no("audits: not convicted", "audits", "record_conviction", "stranger", t.job, t.claims[0])
     s.ok("audits", "record_conviction", "stranger", t.job, t.claims[1])
     t.demand(2, 0)

@@ -67,9 +67,9 @@ SUITES = {
     ),
     "Availability": ("unit/test_contracts_availability.py", "unit/test_contracts_availability_ends.py", WIRING),
     "Admissions": ("unit/test_contracts_admissions.py", WIRING),
-    "Operators": ("referee/test_operators.py",),
+    "OpExecutor": ("referee/test_operators.py",),
     "Evidence": ("referee/test_evidence_parts.py",),
-    "Bindings": (
+    "ConsistencyProofs": (
         "referee/test_evidence_bindings.py",
         "referee/test_evidence_data.py",
         "referee/test_evidence_updates.py",

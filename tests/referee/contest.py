@@ -29,6 +29,7 @@ from .computed import WORK, Computed, Tree, plain
 from .heard import heard
 
 JOB = 1
+SLOTS = 100  # of a court's storage, among which the referee's is looked for
 FRAME = (
     "("
     + ",".join({"int": "uint256", "bytes": "bytes32", "bool": "bool"}[str(each.type)] for each in fields(Frame))
@@ -75,7 +76,9 @@ class RefereeMirror(ContractMirror):
         """As the one that the courts know, instead of the one that they were wired to."""
         for name in ("settlement", "admissions"):
             court = self.contracts[name]
-            boa.env.set_storage(court.address, court._storage.referee.slot, int(referee.address, 16))
+            known = int(court.referee(), 16)
+            slot = next(slot for slot in range(SLOTS) if boa.env.get_storage(court.address, slot) == known)
+            boa.env.set_storage(court.address, slot, int(referee.address, 16))
             assert court.referee() == referee.address
         self.contracts["referee"] = referee
 

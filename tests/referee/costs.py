@@ -1,4 +1,4 @@
-"""Gas of one part of each operator on chain: what `Operators.execute` uses, without the transaction that asks.
+"""Gas of one part of each operator on chain: what `OpExecutor.execute` uses, without the transaction that asks.
 
     python -m tests.referee.costs [--json]
 
@@ -37,7 +37,7 @@ def sample(op: str) -> Node:
 
 def measure() -> dict[str, tuple[int, int]]:
     """(words, gas) of each operator's largest part."""
-    operators, found = load("Operators").deploy(), {}
+    operators, found = load("OpExecutor").deploy(), {}
     for op in TABLE:
         if op in ("input", "constant"):
             continue

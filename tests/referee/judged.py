@@ -19,8 +19,8 @@ SLOTS = 5
 def deploy(data_root: bytes) -> SimpleNamespace:
     """Job 1, of SLOTS slots, with this data."""
     double = load("mocks/ProtocolDouble").deploy()
-    operators = load("Operators").deploy()
-    bindings = load("Bindings").deploy(double.address, double.address)
+    operators = load("OpExecutor").deploy()
+    bindings = load("ConsistencyProofs").deploy(double.address, double.address)
     nobody = boa.env.generate_address()
     double.set_job(1, (nobody, nobody, 3, 0, bytes(32), bytes(32), data_root, MANIFEST))
     double.set_run(1, run_of(nobody))

@@ -95,8 +95,8 @@ class RealMirror(RefereeMirror):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         tasks, settlement = (self.contracts[name] for name in ("tasks", "settlement"))
-        operators = load("Operators").deploy()
-        bindings = load("Bindings").deploy(tasks.address, settlement.address)
+        operators = load("OpExecutor").deploy()
+        bindings = load("ConsistencyProofs").deploy(tasks.address, settlement.address)
         evidence = load("Evidence").deploy(operators.address, bindings.address)
         double = self.contracts["referee"]
         pool, preset = self.config.audit_pool, self.config.preset

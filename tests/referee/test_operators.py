@@ -1,4 +1,4 @@
-"""Operators on chain executes every part of every operator as repops.parts says: the same numbers, addresses and words."""
+"""OpExecutor executes every part of every operator as repops.parts says: the same numbers, addresses and words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GIVEN = ("input", "constant")
 
 @pytest.fixture(scope="module")
 def operators():
-    return load("Operators").deploy()
+    return load("OpExecutor").deploy()
 
 
 def agree(operators, node: Node, element: int, number: int, part: Part, words: list[int]) -> None:
@@ -180,7 +180,7 @@ def test_elements_of_random_programs__part_by_part__are_the_reference_executors(
 def refused(operators, reason: str, *given: object) -> None:
     with pytest.raises(boa.BoaError) as refusal:
         operators.execute(*given)
-    assert reason_of(refusal.value) == f"operators: {reason}"
+    assert reason_of(refusal.value) == f"executor: {reason}"
 
 
 ADD = Node("add", F32, (2, 3), (), (Operand(0, 0, (3, 1)), Operand(1, 0, (3, 1))), ())
@@ -207,11 +207,11 @@ def test_words_too_few_or_too_many__are_refused(operators):
 
 def test_words_that_are_given__are_refused(operators):
     for node in (Node("input", F32, (3,), (), (), (0, 0)), Node("constant", F32, (3,), (), (), tuple(range(8)))):
-        refused(operators, "given, not computed", descriptor(node), 0, 0, [])
+        refused(operators, "not a computed node", descriptor(node), 0, 0, [])
         with pytest.raises(boa.BoaError) as refusal:
             operators.part_count(descriptor(node), 0)
-        assert reason_of(refusal.value) == "operators: given, not computed"
-    refused(operators, "given, not computed", b"\x00\x00\x00\x63" + descriptor(ADD)[4:], 0, 0, [0, 0])
+        assert reason_of(refusal.value) == "executor: not a computed node"
+    refused(operators, "not a computed node", b"\x00\x00\x00\x63" + descriptor(ADD)[4:], 0, 0, [0, 0])
 
 
 def test_the_widest_concat__rank_8_of_32_operands__reads_the_last_one(operators):

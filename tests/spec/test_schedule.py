@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from zoo_compute.spec import schedule as s
 from zoo_compute.spec.revert import Refused
-from zoo_compute.spec.schedule import APPLE, CONSUMER, DATACENTER, PROFESSIONAL, Bounds, Pace, Size, Work, Worker
+from zoo_compute.spec.schedule import APPLE, CONSUMER, DATACENTER, PROFESSIONAL, Pace, Size, Work, Worker
 
 WORK = Work(slots=24, inner_steps=30, slot_s=600, update_bytes=20_000, vram_gb=8, flops=10**16, slots_a_chunk=3)
 PACES = st.lists(st.tuples(st.integers(1, 60), st.integers(0, 40), st.integers(0, 9)), min_size=1, max_size=6)
@@ -40,6 +40,15 @@ def queued(slots: int, paces: list[Pace]) -> int:
 def worker(number: int, operator: int = 1, **changed: object) -> Worker:
     made = Worker(number, operator, CONSUMER, vram_gb=24, step_us=1_000_000, kbps=100_000)
     return replace(made, **changed)  # type: ignore[arg-type]
+
+
+def runs_of(won: dict[int, int]) -> dict[int, range]:
+    """Operator -> consecutive slots, as the auction seats them."""
+    start, seated = 0, {}
+    for operator, count in won.items():
+        seated[operator] = range(start, start + count)
+        start += count
+    return seated
 
 
 @st.composite
@@ -145,14 +154,13 @@ def test_sending__goes_on_while_the_next_slot_trains():
 @given(networks())
 def test_every_slot__is_trained_once_by_a_worker_of_who_holds_it(drawn: tuple[Work, dict[int, int], list[Worker]]):
     work, won, workers = drawn
-    held = s.permuted(work, won, workers)
-    made = s.schedule(work, held, workers)
+    seated = runs_of(won)
+    made = s.schedule(work, seated, workers)
     owner = {worker.number: worker.operator for worker in workers}
-    assert {operator: len(mine) for operator, mine in held.items()} == won
     assert sorted(slot for mine in made.slots.values() for slot in mine) == list(range(work.slots))
     assert not made.unplaced
     for number, mine in made.slots.items():
-        assert set(mine) <= set(held[owner[number]])
+        assert set(mine) <= set(seated[owner[number]])
 
 
 @given(networks(), st.randoms(use_true_random=False))
@@ -160,13 +168,11 @@ def test_the_schedule__does_not_depend_on_the_order_of_its_input(
     drawn: tuple[Work, dict[int, int], list[Worker]], chance: random.Random
 ):
     work, won, workers = drawn
-    held = s.permuted(work, won, workers)
-    shuffled, operators = list(workers), list(won.items())
+    seated = runs_of(won)
+    shuffled, operators = list(workers), list(seated.items())
     chance.shuffle(shuffled)
     chance.shuffle(operators)
-    again = s.permuted(work, dict(operators), shuffled)
-    assert again == held
-    assert s.schedule(work, dict(reversed(again.items())), shuffled) == s.schedule(work, held, workers)
+    assert s.schedule(work, dict(operators), shuffled) == s.schedule(work, seated, workers)
 
 
 @given(
@@ -250,31 +256,6 @@ def test_a_worker__is_left_out_in_hours_in_which_it_is_away():
     assert s.suits(work, worker(0))
     assert s.suits(work, worker(0, hours=0b111))
     assert not s.suits(work, worker(0, hours=0b011))
-
-
-def test_the_density_and_the_steps__follow_the_link_within_their_bounds():
-    bounds = Bounds(inner_steps=(10, 500), keep=(16, 64), entry_bytes=10_000_000)
-    assert s.adapted(bounds, 1_000_000, 100_000_000) == (10, 64)  # wide: as often and as dense as allowed
-    assert s.adapted(bounds, 1_000_000, 1_000_000) == (171, 64)  # 5.12 s in 171 s: 3 %
-    assert s.adapted(bounds, 1_000_000, 100_000) == (480, 18)  # 14.4 s in 480 s
-    assert s.adapted(bounds, 1_000_000, 1_000) == (500, 16)  # more than the bounds can hide
-
-
-@given(st.integers(1_000, 10**7), st.integers(100, 10**7), st.integers(100, 10**7))
-def test_a_wider_link__never_makes_updates_sparser(step_us: int, kbps: int, more: int):
-    bounds = Bounds(inner_steps=(1, 500), keep=(1, 64), entry_bytes=5_000)
-    steps, keep = s.adapted(bounds, step_us, kbps)
-    wider_steps, wider_keep = s.adapted(bounds, step_us, kbps + more)
-    assert wider_keep > keep or (wider_keep == keep and wider_steps <= steps)
-    assert 1 <= steps <= 500
-    assert 1 <= keep <= 64
-
-
-def test_a_class__gets_what_suits_its_median():
-    bounds = Bounds(inner_steps=(10, 500), keep=(16, 64), entry_bytes=10_000_000)
-    home = [worker(n, kbps=100_000 + n) for n in range(3)]
-    rack = [worker(9, gpu_class=DATACENTER, kbps=100_000_000)]
-    assert s.adapted_by_class(bounds, [*rack, *home]) == {CONSUMER: (480, 18), DATACENTER: (10, 64)}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ MUST_ACCEPT = {
     *(f"auction.{name}" for name in ("bid", "reveal", "reopen", "clear", "award", "reclaim", "retire")),
     *(f"settlement.{name}" for name in ("ready", "decline", "commit", "time_out", "take_over", "post_checkpoint")),
     *(f"settlement.{name}" for name in ("abandon", "finalise", "release", "open_dispute", "close_dispute")),
-    *(f"availability.{name}" for name in ("demand", "answer", "certify", "close")),
+    *(f"availability.{name}" for name in ("demand", "answer", "close")),
     *(f"audits.{name}" for name in ("offer", "fund", "refund", "schedule", "draw", "attest", "reveal", "open")),
     *(f"audits.{name}" for name in ("falsify", "record_conviction", "settle")),
     *(f"admissions.{name}" for name in ("enter", "answer", "settle", "close_dispute", "recall", "lapse")),

@@ -3,7 +3,7 @@
 from zoo_compute.spec.availability import least_deposit
 from zoo_compute.spec.params import AGGREGATOR_SEAT, STRANGERS_LANE, SUBMITTER_LANE
 from zoo_compute.spec.state import Claim
-from zoo_compute.spec.watching import Demand, Signature
+from zoo_compute.spec.watching import Demand
 
 from ..differential import results
 from ..differential.stage import OPERATORS, Stage
@@ -79,18 +79,3 @@ class Verdicts(Walk):
                 self.show(job, claim, lane)
             if some >> index % 16 & 1:
                 self.s.attempt("availability", "close", "stranger", job, claim, lane)
-
-    @when(has_claims)
-    @rule(2, job=INDEX, index=BITS, forged=INDEX)
-    def certify(self, job: int, index: int, forged: int) -> None:
-        """Who holds other seats signs, but for some; one may sign for another."""
-        job = self.job(job, has_claims)
-        claim, signatures = self.claim(job, index), []
-        for number, seat in sorted(self.seats(job)):
-            is_other = seat.operator not in (0, claim.operator) or forged == 6
-            if is_other and index >> 6 + number % 5 & 3:
-                signatures.append(Signature(number, self.s.world.operator(seat.operator or 1).hot))
-        if forged == 7 and signatures:
-            signatures[-1] = Signature(signatures[-1].seat, self.s.accounts["grace hot"])
-        order = reversed(signatures) if forged == 5 else signatures
-        self.s.attempt("availability", "certify", "stranger", job, claim, tuple(order))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import boa
 import pytest
-from eth_account.messages import encode_typed_data
 
 from tests.contract_kit import START, load
 from tests.openings import state_opening, update_opening
@@ -66,22 +65,6 @@ class Asked:
 
     def is_open(self, seat, lane=STRANGERS):
         return self.contract.demands(JOB, claim_hash(self.claims[seat]), lane).demander != ZERO
-
-    def sign(self, seat, claim, key=None):
-        key = key or self.watched.hot[self.watched.seats[seat][0]]
-        domain = {
-            "name": "Zoo Availability",
-            "version": "1",
-            "chainId": boa.env.evm.patch.chain_id,
-            "verifyingContract": str(self.contract.address),
-        }
-        types = {"Fetched": [{"name": "job", "type": "uint256"}, {"name": "claim", "type": "bytes32"}]}
-        signed = key.sign_message(encode_typed_data(domain, types, {"job": JOB, "claim": claim_hash(claim)}))
-        return (seat, signed.v, signed.r.to_bytes(32, "big"), signed.s.to_bytes(32, "big"))
-
-    def certify(self, seat, *signers):
-        claim = self.claims[seat]
-        self.contract.certify(JOB, claim, [self.sign(signer, claim) for signer in signers])
 
     def owed(self, account):
         return self.contract.owed(account)

@@ -27,15 +27,15 @@ def demanded(block: int, claim: Commit, lane: int = 130, tensor: int = 4) -> Eve
 def test_demands__end_lane_by_lane_and_claim_by_claim():
     events = [
         demanded(12, FIRST), demanded(13, FIRST, 128), demanded(13, OTHER),
-        told("DemandAnswered", 14, FIRST, by_certificate=False), demanded(15, FIRST, tensor=9),
+        told("DemandAnswered", 14, FIRST), demanded(15, FIRST, tensor=9),
         told("DemandUnanswered", 18, FIRST, 128, voided=True), demanded(22, AGAIN),
-        told("DemandUnanswered", 23, FIRST, voided=False), told("DemandAnswered", 24, OTHER, by_certificate=True),
+        told("DemandUnanswered", 23, FIRST, voided=False), told("DemandAnswered", 24, OTHER),
     ]  # fmt: skip
     found = demands_of(events, [FIRST, OTHER, AGAIN])
     assert [(d.claim, d.lane, d.tensor, d.end, d.end_block) for d in found] == [
         (FIRST, 130, 4, "bytes", 14),
         (FIRST, 128, 4, "void", 18),
-        (OTHER, 130, 4, "certificate", 24),
+        (OTHER, 130, 4, "bytes", 24),
         (FIRST, 130, 9, "unanswered", 23),
         (AGAIN, 130, 4, "", 0),
     ]
@@ -44,10 +44,10 @@ def test_demands__end_lane_by_lane_and_claim_by_claim():
 
 def test_the_contract__is_asked_for_what_can_still_matter_and_tells_of_the_newest():
     over = replace(OTHER, state=ClaimState.PAID)
-    answered = told("DemandAnswered", 13, FIRST, by_certificate=False)
+    answered = told("DemandAnswered", 13, FIRST)
     events = [demanded(12, FIRST), answered, demanded(14, FIRST, tensor=9), demanded(14, OTHER), demanded(14, AGAIN)]
     lost = replace(AGAIN, block=14, state=ClaimState.CONVICTED)
-    found = demands_of([*events, told("DemandAnswered", 15, OTHER, by_certificate=False)], [FIRST, over, lost])
+    found = demands_of([*events, told("DemandAnswered", 15, OTHER)], [FIRST, over, lost])
     assert to_be_read(found) == sorted([(claim_hash(FIRST), 130), (claim_hash(AGAIN), 130)])
     kept = {(claim_hash(FIRST), 130): {"demander": "0xD", "opened_at": 40}}
     assert [(d.demander[:3], d.opened_at) for d in completed(found, kept)][:2] == [("0x0", 0), ("0xD", 40)]

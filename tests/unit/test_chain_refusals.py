@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = (
     *("registry", "tasks", "auction", "settlement", "rewards"),
     *("datasets", "availability", "audits", "admissions", "treasury"),
-    *("referee", "evidence", "operators"),
+    *("referee", "evidence", "executor"),
 )
 WIRED = ("registry", "tasks", "auction", "settlement", "rewards", "audits", "admissions")
 GENERAL = {  # what docs/protocol.md writes as `CONTRACT: ...` -> where it applies
@@ -69,7 +69,7 @@ def test_every_reason_in_the_contracts__is_in_the_protocol():
         ("treasury: unknown bucket", errors.TreasuryRefusal),
         ("referee: out of time", errors.RefereeRefusal),
         ("evidence: not here", errors.EvidenceRefusal),
-        ("operators: no such part", errors.OperatorsRefusal),
+        ("executor: no such part", errors.ExecutorRefusal),
         ("erc20: insufficient allowance", errors.TokenRefusal),
         ("timelock_controller: operation is not ready", errors.TimelockRefusal),
         ("something else", errors.BareRevert),

@@ -100,7 +100,7 @@ def test_enter__names_the_next_block_and_stands_until_its_time_is_over(shown):
     assert shown.contract.entries(shown.ada.id) == (START, FIRST_BLOCK + 1)
     for blocks, seconds in ((0, 0), (2, BENCHMARK_S - 1), (3, 1)):
         shown.after(blocks, seconds)
-        with refused("admissions: entry stands"):
+        with refused("admissions: entry still open"):
             shown.enter()
     shown.after(1, 1)
     shown.enter()

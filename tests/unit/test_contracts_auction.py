@@ -213,10 +213,10 @@ def test_ring__standby__keeps_its_place_until_its_job_ended_and_it_is_retired(ki
     for each in (ada, bob):
         with play.refused("auction: already bid"):
             play.bid(other, 0, each, Offer(10))
-        with play.refused("auction: bid still stands"):
+        with play.refused("auction: bid still active"):
             retire(job, 0, each.id, sender=play.anyone)
     kit.tasks.advance(job, 4, sender=kit.settlement.address)
-    with play.refused("auction: bid still stands"):  # it is reclaimed
+    with play.refused("auction: bid still active"):  # it is reclaimed
         retire(job, 0, cy.id, sender=play.anyone)
     for each in (ada, bob):
         retire(job, 0, each.id, sender=play.anyone)
@@ -383,7 +383,7 @@ def test_reclaim__unrevealed_bid__forfeits_the_reserve_a_unit(kit, play):
     play.bid(job, 0, ada, Offer(10, 2))
     rate(kit, ada, 9)
     play.to(kit.auction.lots(job, 0).reveal_end - 1)
-    with play.refused("auction: bid still stands"):
+    with play.refused("auction: bid still active"):
         kit.auction.reclaim(job, 0, ada.id, sender=play.anyone)
     play.to(play.now + 1)
     kit.auction.reclaim(job, 0, ada.id, sender=play.anyone)
@@ -421,7 +421,7 @@ def test_reclaim__revealed_bid_of_this_attempt__still_stands(kit, play, agg):
     job = revealed(play, *offers)
     for _ in range(2):
         for each in (ada, bob):
-            with play.refused("auction: bid still stands"):
+            with play.refused("auction: bid still active"):
                 kit.auction.reclaim(job, 0, each.id, sender=play.anyone)
         if kit.auction.lots(job, 0).phase == 1:
             play.clear(job, 0, offers[0])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import boa
 import pytest
-from eth_account import Account
 
 from repops.commitments import state_root
 from tests.contract_kit import START, told
@@ -209,100 +208,6 @@ def test_answer__costs_less_gas_than_the_deposit_counts(job):
     assert deepest < 300_000
 
 
-# --- certificates
-
-
-def test_certify__more_than_half_of_the_other_slots__answers_for_all(job):
-    job.demand(1)
-    with refused("availability: too few slots"):
-        job.certify(1, 2)
-    with refused("availability: too few slots"):
-        job.certify(1)
-    job.certify(1, 0)
-    assert job.contract.certified_at(JOB, claim_hash(job.claims[1])) == START
-    assert job.is_open(1)
-    job.close(1)
-    assert not job.is_open(1)
-    assert job.owed(job.watched.owner[2]) == DEPOSIT
-    assert job.double.count_voided() == 0
-    for lane in (STRANGERS, SUBMITTER):
-        with refused("availability: certified"):
-            job.demand(1, lane)
-    with refused("availability: certified"):
-        job.certify(1, 0)
-
-
-def test_certify__exactly_half__is_too_few(job):
-    with refused("availability: too few slots"):
-        job.certify(AGGREGATION, 0)
-    job.certify(AGGREGATION, 0, 2)
-
-
-def test_certify__without_anybody_else__needs_bytes(job):
-    claim = changed(job.claims[0], scope=6)
-    job.watched.set_claim(claim)
-    with refused("availability: too few slots"):
-        job.contract.certify(JOB, claim, [])
-
-
-def test_certify__each_signature_is_anothers_own(job):
-    claim = job.claims[1]
-    good = job.sign(0, claim)
-    with refused("availability: seats out of order"):
-        job.contract.certify(JOB, claim, [job.sign(2, claim), good])
-    with refused("availability: seats out of order"):
-        job.contract.certify(JOB, claim, [good, good])
-    with refused("availability: seats out of order"):
-        job.contract.certify(JOB, claim, [(128, *good[1:])])
-    with refused("availability: not another's seat"):
-        job.contract.certify(JOB, claim, [job.sign(1, claim)])
-    with refused("availability: not another's seat"):
-        job.contract.certify(JOB, claim, [good, (5, *good[1:])])
-    for bad in (job.sign(0, job.claims[0]), job.sign(0, claim, Account.create()), (0, 5, *good[2:])):
-        with refused("availability: not signed"):
-            job.contract.certify(JOB, claim, [bad])
-    job.contract.certify(JOB, claim, [good])
-
-
-def test_certify__who_holds_several_seats__signs_once_for_each(job):
-    job.watched.double.set_seat(JOB, 2, (2, 5, 1, 0, 0, 1, 0, 0))
-    claim = job.claims[0]
-    signature = job.sign(1, claim)
-    job.contract.certify(JOB, claim, [signature, (2, *signature[1:])])
-
-
-def test_certify__of_an_unknown_claim__is_refused(job):
-    job.watched.set_claim(job.claims[1], PAID)
-    with refused("availability: unknown claim"):
-        job.certify(1, 0)
-
-
-def test_certify__digest_is_what_a_wallet_signs(job):
-    claim = job.claims[1]
-    _, v, r, s = job.sign(0, claim)
-    digest = job.contract.digest(JOB, claim_hash(claim))
-    recovered = Account._recover_hash(digest, vrs=(v, int.from_bytes(r, "big"), int.from_bytes(s, "big")))
-    assert recovered == job.watched.key(1)
-
-
-def test_certify__after_the_answers_time__is_too_late_for_that_demand(job):
-    job.demand(1)
-    job.to(ANSWER_S + 1)
-    job.certify(1, 0)
-    job.close(1)
-    assert job.owed(job.watched.anyone) == DEPOSIT
-    assert job.double.voided(0) == claim_hash(job.claims[1])
-
-
-def test_certify__in_the_answers_last_second__is_in_time(job):
-    job.demand(1)
-    job.to(ANSWER_S)
-    job.certify(1, 0)
-    job.to(20)
-    job.close(1)
-    assert (job.owed(job.watched.owner[2]), job.double.count_voided()) == (DEPOSIT, 0)
-
-
 # --- events
 
 
@@ -314,7 +219,7 @@ def test_availability__tells_of_demands_their_ends_and_the_clocks_they_hold(job)
     assert told(contract) == [("ChunkDemanded", asked), ("ClocksHeld", {"job": JOB})]
     job.to(4)
     job.answer(0, 2)
-    answered = {**claim, "lane": 2, "by_certificate": False}
+    answered = {**claim, "lane": 2}
     assert told(contract) == [("DemandAnswered", answered), ("ClocksResumed", {"job": JOB, "seconds": 4})]
     job.demand(0)
     job.to(4 + ANSWER_S + 1)
@@ -323,12 +228,3 @@ def test_availability__tells_of_demands_their_ends_and_the_clocks_they_hold(job)
     assert told(contract) == [("DemandUnanswered", unanswered)]
     contract.withdraw(job.watched.owner[1])
     assert told(contract) == [("DepositWithdrawn", {"account": job.watched.owner[1], "amount": DEPOSIT + 5})]
-
-
-def test_availability__tells_of_a_certificate_and_of_what_it_answers(job):
-    claim = {"job": JOB, "operator": 1, "turn": TURN, "seat": 0}
-    job.demand(0)
-    job.certify(0, 1, 2)
-    assert told(job.contract) == [("ClaimCertified", {**claim, "slots": 3})]
-    job.close(0)
-    assert told(job.contract) == [("DemandAnswered", {**claim, "lane": STRANGERS, "by_certificate": True})]

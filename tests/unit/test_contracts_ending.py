@@ -94,7 +94,7 @@ def test_abandon__all_declined__returns_everything(kit, play, cast, awarded):
 
 def test_release__before_the_end_or_twice__is_refused(kit, play, cast, running):
     ada, bob, cy, agg = cast
-    with play.refused("settlement: seat still held"):
+    with play.refused("settlement: seat still occupied"):
         kit.settlement.release(running, ada.id, sender=play.anyone)
     rounds_played(play, running, cast, 3)
     with play.refused("settlement: claims not final"):

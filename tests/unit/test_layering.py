@@ -35,7 +35,6 @@ LONG_FOR_A_REASON = {
     "contracts/NodeRegistry.vy": _ONE_MACHINE,
     "contracts/Referee.vy": _ONE_MACHINE,
     "contracts/Rewards.vy": _ONE_MACHINE,
-    "contracts/Settlement.vy": _ONE_MACHINE,
     "contracts/TaskRegistry.vy": _ONE_MACHINE,
     "tests/spec/attacks.py": "the attacks of one table, each told as a story",
     "tests/referee/test_referee_moves.py": "one contract, function by function",

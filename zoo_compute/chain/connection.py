@@ -58,7 +58,7 @@ class Chain:
         self.audits = bindings.Audits(w3, at["audits"])
         self.availability = bindings.Availability(w3, at["availability"])
         self.admissions = bindings.Admissions(w3, at["admissions"])
-        self.operators = bindings.Operators(w3, at["operators"])
+        self.executor = bindings.OpExecutor(w3, at["executor"])
         self.evidence = bindings.Evidence(w3, at["evidence"])
         self.referee = bindings.Referee(w3, at["referee"])
         self.histories: dict[tuple[str, int], History] = {}  # snapshot.py: the events of a job, read once

@@ -18,7 +18,7 @@ CLAIM_TYPE = "(uint256,uint256,uint256,uint256,uint256,uint256,uint256,bytes32,b
 
 @dataclass(frozen=True)
 class Demand:
-    """One demand. end: empty while it is open, then `bytes`, `certificate`, `unanswered`, or `void` (unanswered, and the claim lost)."""
+    """One demand. end: empty while it is open, then `bytes`, `unanswered`, or `void` (unanswered, and the claim lost)."""
 
     claim: Claim
     lane: int
@@ -86,5 +86,5 @@ def _is_of(args: Mapping[str, Any], claim: Claim) -> bool:
 
 def _end(event: Event) -> str:
     if event.name == "DemandAnswered":
-        return "certificate" if event.args["by_certificate"] else "bytes"
+        return "bytes"
     return "void" if event.args["voided"] else "unanswered"

@@ -157,12 +157,12 @@ def deploy(
 
 def _judge(deployer: Deployer, at: dict[str, str], params: Preset) -> None:
     """What judges disputes. The coin that challengers lose goes to the timelock: the treasury can spend tokens alone."""
-    at["operators"] = deployer.deploy("Operators")
-    at["bindings"] = deployer.deploy("Bindings", at["tasks"], at["settlement"])
-    at["evidence"] = deployer.deploy("Evidence", at["operators"], at["bindings"])
+    at["executor"] = deployer.deploy("OpExecutor")
+    at["consistency"] = deployer.deploy("ConsistencyProofs", at["tasks"], at["settlement"])
+    at["evidence"] = deployer.deploy("Evidence", at["executor"], at["consistency"])
     at["referee"] = deployer.deploy(
         "Referee",
-        *(at[name] for name in ("registry", "tasks", "settlement", "evidence", "operators", "timelock", "admissions")),
+        *(at[name] for name in ("registry", "tasks", "settlement", "evidence", "executor", "timelock", "admissions")),
         params.move_s,
         params.side_s,
     )

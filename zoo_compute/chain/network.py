@@ -41,8 +41,8 @@ CONTRACTS = {
     "audits": "Audits",
     "availability": "Availability",
     "admissions": "Admissions",
-    "operators": "Operators",
-    "bindings": "Bindings",
+    "executor": "OpExecutor",
+    "consistency": "ConsistencyProofs",
     "evidence": "Evidence",
     "referee": "Referee",
 }

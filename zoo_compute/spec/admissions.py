@@ -63,7 +63,7 @@ def set_workload(w: World, msg: Message, vram_gb: int, workload: Workload) -> No
 def enter(w: World, msg: Message, operator: int) -> None:
     require(node_registry.is_eligible(w, operator, msg.sender), "admissions: operator not eligible")
     require(operator not in w.trials, "admissions: trial pending")
-    require(msg.now > _entry(w, operator).entered_at + w.config.preset.benchmark_s, "admissions: entry stands")
+    require(msg.now > _entry(w, operator).entered_at + w.config.preset.benchmark_s, "admissions: entry still open")
     require(workload_of(w, operator).steps > 0, "admissions: no workload")
     w.entries[operator] = Entry(msg.now, msg.block + 1)
 

@@ -156,7 +156,7 @@ def reclaim(w: World, msg: Message, job: int, kind: int, operator: int) -> None:
     is_cancelled = w.job(job).state == JobState.CANCELLED
     is_earlier = ended.attempt < lot.attempt
     is_late = not ended.revealed and msg.now >= lot.reveal_end
-    require(is_cancelled or is_earlier or is_late, "auction: bid still stands")
+    require(is_cancelled or is_earlier or is_late, "auction: bid still active")
     due_until = lot.cancelled_at if is_cancelled else msg.now
     has_missed = not ended.revealed and (is_earlier or due_until >= lot.reveal_end)
     forfeited = min(lot.reserve, lot.lock) * ended.capacity if has_missed else 0
@@ -172,7 +172,7 @@ def retire(w: World, msg: Message, job: int, kind: int, operator: int) -> None:
     lot, ended = w.lot(job, kind), w.bid(job, kind, operator)
     require(ended.attempt > 0, "auction: no bid")
     is_last = ended.revealed and ended.attempt == lot.attempt
-    require(is_last and w.job(job).state == JobState.ENDED, "auction: bid still stands")
+    require(is_last and w.job(job).state == JobState.ENDED, "auction: bid still active")
     del w.bids[job, kind, operator]
 
 

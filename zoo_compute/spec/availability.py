@@ -14,7 +14,7 @@ from zoo_compute.spec.params import (
 from zoo_compute.spec.revert import require
 from zoo_compute.spec.settlement import known
 from zoo_compute.spec.state import Claim, JobState, Message, World
-from zoo_compute.spec.watching import NOBODY, Demand, Holding, Opening, Signature, Spent
+from zoo_compute.spec.watching import NOBODY, Demand, Holding, Opening, Spent
 
 
 def least_deposit(base_fee: int) -> int:
@@ -30,7 +30,6 @@ def demand(w: World, msg: Message, job: int, claim: Claim, lane: int, slot: int,
     is_there = _has_slot(claim, slot) and tensor < 2**32 and group < 2**40
     require(is_there, "availability: nothing there")
     require(msg.now + 2 * answer_s <= claim.deadline, "availability: too late")
-    require((job, claim) not in w.certified, "availability: certified")
     before = w.demands.get((job, claim, lane), Demand())
     require(not before.is_open, "availability: demand open")
     require(before.asked < LANE_DEMANDS, "availability: demands spent")
@@ -54,32 +53,10 @@ def answer(w: World, msg: Message, job: int, claim: Claim, lane: int, opening: O
     _end(w, msg, job, claim, lane, w.operator(claim.operator).owner)
 
 
-def certify(w: World, msg: Message, job: int, claim: Claim, signatures: tuple[Signature, ...]) -> None:
-    """Most of the other slots' holders say that they fetched the claim's data."""
-    require(known(w, job, claim) is not None, "availability: unknown claim")
-    require((job, claim) not in w.certified, "availability: certified")
-    slots, least = 0, 0
-    for signature in signatures:
-        require(least <= signature.seat < AGGREGATOR_SEAT, "availability: seats out of order")
-        least = signature.seat + 1
-        seat = w.seat(job, signature.seat)
-        require(seat.operator not in (0, claim.operator), "availability: not another's seat")
-        require(w.operator(seat.operator).hot == signature.signer, "availability: not signed")
-        slots += seat.count
-    others = w.run(job).slots - (0 if claim.is_aggregation else claim.count)
-    require(slots >= others // 2 + 1, "availability: too few slots")
-    w.certified[job, claim] = msg.now
-
-
 def close(w: World, msg: Message, job: int, claim: Claim, lane: int) -> None:
-    """A demand that no bytes answered ends by a certificate, or with the claim."""
+    """A demand that nobody answered in time ends with the claim."""
     asked = _open_demand(w, job, claim, lane)
-    ends_at = asked.opened_at + w.config.preset.answer_s
-    certified = w.certified.get((job, claim))
-    if certified is not None and certified <= ends_at:
-        _end(w, msg, job, claim, lane, w.operator(claim.operator).owner)
-        return
-    require(msg.now > ends_at, "availability: window open")
+    require(msg.now > asked.opened_at + w.config.preset.answer_s, "availability: window open")
     voids = known(w, job, claim) is not None
     _end(w, msg, job, claim, lane, asked.demander)
     if voids:

@@ -103,7 +103,7 @@ def _cost_of_doing_again(w: World, job: int, claim: Claim) -> int:
     run = w.runs[job]
     is_closed = claim.turn < run.turn and claim.round < run.round
     can_go_on = run.state == JobState.RUNNING or run.round == run.rounds
-    if not (_can_roll_back(run, claim) and is_closed and can_go_on) or w.lane(job, claim.turn).is_rolled_back:
+    if not (_can_roll_back(run, claim) and is_closed and can_go_on) or w.pending_count(job, claim.turn).is_rolled_back:
         return 0
     rounds = run.round - claim.round + (1 if run.is_open else 0)
     cost = rounds * round_price(w.terms[job])
@@ -136,7 +136,7 @@ def _roll_back(w: World, job: int, claim: Claim) -> None:
     seats.close_turn(w, job, more=0)
     run = w.runs[job]
     for turn in range(claim.turn, run.turn):
-        w.lanes[job, turn] = replace(w.lanes[job, turn], is_rolled_back=True)
-    w.runs[job] = replace(run, round=claim.round, start_root=w.lanes[job, claim.turn].start_root)
+        w.pending_counts[job, turn] = replace(w.pending_counts[job, turn], is_rolled_back=True)
+    w.runs[job] = replace(run, round=claim.round, start_root=w.pending_counts[job, claim.turn].start_root)
     if run.state == JobState.ENDED:
         seats.advance(w, job, JobState.RUNNING)

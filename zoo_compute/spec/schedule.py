@@ -1,6 +1,6 @@
 """Who trains which slots: a pure function of what was measured, declared and won (docs/scaling.md).
 
-The auction decides who wins how many slots, at which price, and nothing here changes that: slots are permuted among winners only.
+The auction decides who wins which slots, at which price, and nothing here changes that.
 A slot's data is fixed by arithmetic, so which worker trains it changes no result; it changes when the round is over and what is fetched.
 All slots of a job are equal work. A worker that trains one and sends the one before has finished `n` of them after
 `n * max(train, send) + min(train, send)`, exactly: two machines in a row.
@@ -11,12 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from zoo_compute.spec.params import BPS, GPU_CLASSES, PERIODS
+from zoo_compute.spec.params import GPU_CLASSES, PERIODS
 from zoo_compute.spec.revert import require
 
 CONSUMER, PROFESSIONAL, DATACENTER, APPLE = sorted(GPU_CLASSES)
 LIGHT_FLOPS: int = 10**15  # of a slot-round: minutes on a laptop's GPU; up to here a job is light fine-tuning
-IDLE_BPS: int = 300  # of a round that may go by in sending: utilisation of 97 %
 
 
 class Size(IntEnum):
@@ -221,18 +220,10 @@ def place(
     return {who: tuple(mine) for who, mine in found.items() if mine}
 
 
-def permuted(work: Work, won: Mapping[int, int], workers: Iterable[Worker]) -> dict[int, tuple[int, ...]]:
-    """Operator -> slots, as many as it won: those whose data its workers hold."""
-    holds: dict[int, set[int]] = defaultdict(set)
-    for worker in workers:
-        holds[worker.operator] |= worker.holds
-    return place(range(work.slots), won, holds, work)
-
-
 def schedule(
     work: Work, slots: Mapping[int, Sequence[int]], workers: Iterable[Worker], *, within_s: int = 0
 ) -> Schedule:
-    """Every winner's slots among its own workers. slots: of each operator, as the auction seated them or as `permuted`.
+    """Every winner's slots among its own workers. slots: of each operator, as the auction seated them.
 
     within_s: when it is early enough, so that cheaper workers may take longer; by default as early as can be.
     """
@@ -253,48 +244,3 @@ def schedule(
         placed |= place(sorted(mine)[:count], counts, {worker.number: worker.holds for worker in own}, work)
         finish[operator] = max((pace.finish(counts.get(pace.number, 0)) for pace in paces), default=0)
     return Schedule(placed, finish, unplaced)
-
-
-# Bandwidth -----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What a manifest allows: inner steps, and entries kept of each chunk, each from least to most."""
-
-    inner_steps: tuple[int, int]
-    keep: tuple[int, int]
-    entry_bytes: int  # that one kept entry of every chunk takes: chunks x bits / 8
-
-
-def adapted(bounds: Bounds, step_us: int, kbps: int) -> tuple[int, int]:
-    """Inner steps and density for this speed and link: the densest update, after the fewest steps, that hides in 3 % of them.
-
-    Where the most steps do not hide the densest update, it is made sparser, down to the bound.
-    """
-
-    def hides(steps: int, keep: int) -> bool:
-        return 1_000 * send_ms(keep * bounds.entry_bytes, kbps) * BPS <= steps * step_us * IDLE_BPS
-
-    (fewest, most), (least, densest) = bounds.inner_steps, bounds.keep
-    for keep in range(densest, least, -1):
-        if hides(most, keep):
-            needed = -(-1_000 * send_ms(keep * bounds.entry_bytes, kbps) * BPS // (step_us * IDLE_BPS))
-            return max(fewest, needed), keep
-    return most, least
-
-
-def adapted_by_class(bounds: Bounds, workers: Iterable[Worker]) -> dict[int, tuple[int, int]]:
-    """Of each class, for its median step and its median link."""
-    found: dict[int, list[Worker]] = defaultdict(list)
-    for worker in workers:
-        found[worker.gpu_class].append(worker)
-    return {
-        gpu_class: adapted(bounds, _median(w.step_us for w in mine), _median(w.kbps for w in mine))
-        for gpu_class, mine in sorted(found.items())
-    }
-
-
-def _median(values: Iterable[int]) -> int:
-    ordered = sorted(values)
-    return ordered[len(ordered) // 2]

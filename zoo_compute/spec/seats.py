@@ -13,7 +13,7 @@ from zoo_compute.spec.params import (
     window_s,
 )
 from zoo_compute.spec.revert import require
-from zoo_compute.spec.state import JobState, Lane, Run, Seat, World
+from zoo_compute.spec.state import JobState, PendingCount, Run, Seat, World
 
 
 def award(w: World, job: int, kind: int, operator: int, first: int, won: int, price: int, lock: int) -> None:
@@ -91,7 +91,7 @@ def since(run: Run, now: int) -> int:
 def slots_root(w: World, job: int) -> bytes:
     """What the slots of the newest turn start from: in a delayed job what the turn before started from, where that stands."""
     run = w.runs[job]
-    before = w.lanes.get((job, run.turn - 1))
+    before = w.pending_counts.get((job, run.turn - 1))
     is_behind = run.policy & POLICY_DELAYED and before is not None and not before.is_rolled_back
     return before.start_root if before is not None and is_behind else run.start_root
 
@@ -112,14 +112,14 @@ def close_turn(w: World, job: int, *, more: int) -> None:
     """What was committed in the open turn, if one is open, becomes pending; the turn after it waits."""
     run = w.runs[job]
     if run.is_open:
-        w.lanes[job, run.turn] = Lane(bits.popcount(present(run)) + more, start_root=run.start_root)
+        w.pending_counts[job, run.turn] = PendingCount(bits.popcount(present(run)) + more, start_root=run.start_root)
         w.runs[job] = replace(run, turn=run.turn + 1, opened_at=0, committed=0, missing=bits.full(run.seats))
 
 
 def go_on(w: World, job: int, now: int) -> None:
-    """A turn that waits opens when its lane is empty; an ended job is closed when nothing is pending."""
+    """A turn that waits opens when its count is 0; an ended job is closed when nothing is pending."""
     run = w.runs[job]
-    if run.state == JobState.RUNNING and not run.is_open and w.lane(job, run.turn - run.depth).pending == 0:
+    if run.state == JobState.RUNNING and not run.is_open and w.pending_count(job, run.turn - run.depth).pending == 0:
         due = now + 2 * run.slot_s + run.aggregate_s
         w.runs[job] = replace(run, opened_at=now, held_s=0, aggregator_due=due)
     if run.state == JobState.ENDED and pending_of(w, job) == 0:
@@ -130,14 +130,14 @@ def go_on(w: World, job: int, now: int) -> None:
 
 def pending_of(w: World, job: int) -> int:
     """Claims of closed turns that are neither paid nor convicted."""
-    return sum(lane.pending for (of, _), lane in w.lanes.items() if of == job)
+    return sum(count.pending for (of, _), count in w.pending_counts.items() if of == job)
 
 
 def settle_claim(w: World, job: int, turn: int) -> None:
     """One claim of a closed turn is no longer pending."""
-    lane = w.lanes[job, turn]
-    assert lane.pending > 0, "a lane underflows"
-    w.lanes[job, turn] = replace(lane, pending=lane.pending - 1)
+    count = w.pending_counts[job, turn]
+    assert count.pending > 0, "a pending count underflows"
+    w.pending_counts[job, turn] = replace(count, pending=count.pending - 1)
 
 
 def advance(w: World, job: int, state: JobState) -> None:

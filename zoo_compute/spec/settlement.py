@@ -165,9 +165,9 @@ def release(w: World, msg: Message, job: int, operator: int) -> None:
     """An operator's lock in a job is free once nothing that it stands behind can be convicted any more."""
     run, standing = w.run(job), w.standing(job, operator)
     require(standing.lots > 0, "settlement: nothing locked")
-    require(standing.held == 0 or run.state == JobState.ENDED, "settlement: seat still held")
+    require(standing.held == 0 or run.state == JobState.ENDED, "settlement: seat still occupied")
     left = standing.left_turn if standing.held == 0 else run.turn
-    is_settled = left <= run.turn and all(w.lane(job, turn).pending == 0 for turn in range(left))
+    is_settled = left <= run.turn and all(w.pending_count(job, turn).pending == 0 for turn in range(left))
     require(is_settled, "settlement: claims not final")
     w.standings[job, operator] = replace(standing, locked=0, lots=0)
     node_registry.unlock(w, operator, run.token, standing.locked, last=True)

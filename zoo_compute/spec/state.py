@@ -79,7 +79,7 @@ class Config:
     audit_pool: str = "audit pool"
     audits: str = "audits"
     admissions: str = "admissions"
-    # What the referee asks of Evidence and of Operators.
+    # What the referee asks of Evidence and of OpExecutor.
     judge: Callable[[int, Frame, Position, bytes], None] = _nothing_holds
     part_count: Callable[[bytes, int], int] = _one_part
 
@@ -315,8 +315,8 @@ class Posted:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
-    """A closed turn. The contract keeps those of the last `depth` turns."""
+class PendingCount:
+    """The pending claims of a closed turn. The contract stores those of the last `depth` turns."""
 
     pending: int = 0
     is_rolled_back: bool = False
@@ -449,7 +449,7 @@ class World:
     seats: dict[tuple[int, int], Seat] = field(default_factory=dict)  # (job, seat)
     standings: dict[tuple[int, int], Standing] = field(default_factory=dict)  # (job, operator)
     claims: dict[tuple[int, int, int], Posted] = field(default_factory=dict)  # (job, seat, turn mod (depth + 1))
-    lanes: dict[tuple[int, int], Lane] = field(default_factory=dict)  # (job, turn)
+    pending_counts: dict[tuple[int, int], PendingCount] = field(default_factory=dict)  # (job, turn)
     # Rewards
     pool: int = 0
     epochs: dict[int, Epoch] = field(default_factory=dict)
@@ -469,7 +469,6 @@ class World:
     citations: dict[int, Citation] = field(default_factory=dict)  # by job
     # Availability
     demands: dict[tuple[int, Claim, int], Demand] = field(default_factory=dict)  # (job, claim, lane)
-    certified: dict[tuple[int, Claim], int] = field(default_factory=dict)  # (job, claim): when
     holdings: dict[int, Holding] = field(default_factory=dict)  # by job
     spent: dict[tuple[int, int], Spent] = field(default_factory=dict)  # (job, seat)
     coin_owed: dict[str, int] = field(default_factory=dict)  # by account
@@ -545,8 +544,8 @@ class World:
     def standing(self, job: int, operator: int) -> Standing:
         return self.standings.get((job, operator), Standing())
 
-    def lane(self, job: int, turn: int) -> Lane:
-        return self.lanes.get((job, turn), Lane())
+    def pending_count(self, job: int, turn: int) -> PendingCount:
+        return self.pending_counts.get((job, turn), PendingCount())
 
     def epoch(self, epoch: int) -> Epoch:
         return self.epochs.get(epoch, Epoch())

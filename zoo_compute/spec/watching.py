@@ -62,14 +62,6 @@ class Opening:
     tensor_path: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """That the holder of a seat fetched a claim's data. Contract: EIP-712, from which `signer` is recovered."""
-
-    seat: int
-    signer: str
-
-
 class Status(IntEnum):
     """Of an attestation."""
 

@@ -150,9 +150,7 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
         rewards.recycle,
     ),
     "datasets": _named(datasets.contribute, datasets.cite, datasets.score),
-    "availability": _named(
-        availability.demand, availability.answer, availability.certify, availability.close, availability.withdraw
-    ),
+    "availability": _named(availability.demand, availability.answer, availability.close, availability.withdraw),
     "audits": _named(
         audits.offer,
         audits.fund,

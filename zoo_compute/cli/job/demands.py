@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 ENDS = {
     "bytes": "answered",
-    "certificate": "answered by a certificate",
     "unanswered": "not answered",
     "void": "not answered: the claim is void",
 }

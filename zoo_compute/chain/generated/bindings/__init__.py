@@ -6,11 +6,11 @@ from .admissions import Admissions
 from .auction import Auction
 from .audits import Audits
 from .availability import Availability
-from .bindings import Bindings
+from .consistency_proofs import ConsistencyProofs
 from .datasets import Datasets
 from .evidence import Evidence
 from .node_registry import NodeRegistry
-from .operators import Operators
+from .op_executor import OpExecutor
 from .referee import Referee
 from .rewards import Rewards
 from .settlement import Settlement
@@ -24,11 +24,11 @@ __all__ = [
     "Auction",
     "Audits",
     "Availability",
-    "Bindings",
+    "ConsistencyProofs",
     "Datasets",
     "Evidence",
     "NodeRegistry",
-    "Operators",
+    "OpExecutor",
     "Referee",
     "Rewards",
     "Settlement",

@@ -56,8 +56,8 @@ class Recall(NamedTuple):
 
 
 class Admissions(Binding):
-    """A class earns more only once its machine was shown: by a serial workload that fills its memory, under a seed
-    that nobody knew before, and again when chance asks for it.
+    """A class earns more only once its machine passed a trial: by a serial workload that fills its memory, under a
+    seed that nobody knew before, and again when chance asks for it.
     """
 
     NAME = "Admissions"
@@ -71,7 +71,9 @@ class Admissions(Binding):
         return self._call("set_workload", (vram_gb, workload))
 
     def enter(self, operator: int) -> Call:
-        """Begins a trial: the next block's hash gives its seed. It stands until it is answered, or its time is over."""
+        """Begins a trial: the next block's hash gives its seed. It is open until it is answered, or its time is
+        over.
+        """
         return self._call("enter", (operator,))
 
     def answer(self, operator: int, seed: bytes, root: bytes) -> Call:
@@ -154,7 +156,7 @@ class Admissions(Binding):
         return values
 
     def window_s(self, block: BlockIdentifier | None = None) -> int:
-        """Seconds an answered trial stands open to dispute."""
+        """Seconds an answered trial can be disputed."""
         values: int = self._view("window_s", (), block)
         return values
 

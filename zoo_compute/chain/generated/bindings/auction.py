@@ -76,7 +76,7 @@ class Auction(Binding):
         return self._call("cancelled", (job,))
 
     def bid(self, job: int, kind: int, operator: int, seal: bytes, capacity: int, standby: bool) -> Call:
-        """Seals a bid for up to `capacity` units and locks what stands behind them.
+        """Seals a bid for up to `capacity` units and locks collateral for them.
 
         seal: keccak256(abi_encode(job, kind, attempt, operator, price, capacity, salt)).
         standby: Whether the operator may later take over what falls vacant, at its bid.
@@ -105,8 +105,8 @@ class Auction(Binding):
         return self._call("award", (job, kind, operators))
 
     def reclaim(self, job: int, kind: int, operator: int) -> Call:
-        """Ends a bid that can no longer win and unlocks what stands behind it. A bid that could have been revealed
-        and was not forfeits up to the reserve a unit, which is burned.
+        """Ends a bid that can no longer win and unlocks its collateral. A bid that could have been revealed and was
+        not forfeits up to the reserve a unit, which is burned.
         """
         return self._call("reclaim", (job, kind, operator))
 

@@ -38,15 +38,6 @@ class Opening(NamedTuple):
     tensor_path: Sequence[bytes]
 
 
-class Signature(NamedTuple):
-    """Struct `Signature` of Availability."""
-
-    seat: int
-    v: int
-    r: bytes
-    s: bytes
-
-
 class Demand(NamedTuple):
     """Struct `Demand` of Availability."""
 
@@ -77,9 +68,8 @@ class Spent(NamedTuple):
 
 
 class Availability(Binding):
-    """Makes the author of a claim show that others can have its data: anybody may demand one chunk of it on chain,
-    prepaying the answer. Who neither shows the bytes nor that a majority of the job's slots fetched them loses
-    the claim.
+    """Makes the author of a claim publish its data: anybody may demand one chunk of it on chain, prepaying the
+    answer. An author that does not answer with the bytes in time loses the claim.
     """
 
     NAME = "Availability"
@@ -101,18 +91,8 @@ class Availability(Binding):
         """
         return self._call("answer", (job, claim, lane, opening))
 
-    def certify(self, job: int, claim: Claim, signatures: Sequence[Signature]) -> Call:
-        """Shows that the holders of most of the job's other slots fetched a pending claim's data, by the signatures
-        of their hot keys. Nothing of it is demanded any more; `close` ends the demands that are open.
-
-        signatures: In ascending order of seats; who holds several seats is named with each of them.
-        """
-        return self._call("certify", (job, claim, signatures))
-
     def close(self, job: int, claim: Claim, lane: int) -> Call:
-        """Ends a demand that nobody answered with bytes: as answered when the claim was certified in time, else,
-        when its time is over, by voiding the claim and giving the deposit back.
-        """
+        """Ends a demand that nobody answered in time, by voiding the claim and giving the deposit back."""
         return self._call("close", (job, claim, lane))
 
     def withdraw(self, account: str) -> Call:
@@ -142,11 +122,6 @@ class Availability(Binding):
         values: Any = self._view("held", (job, seat), block)
         return Spent(*values)
 
-    def digest(self, job: int, claim_hash: bytes, block: BlockIdentifier | None = None) -> bytes:
-        """What a hot key signs to say that it fetched all data of a claim: EIP-712, `Fetched(job, claim)`."""
-        values: bytes = self._view("digest", (job, claim_hash), block)
-        return values
-
     def registry(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `registry`."""
         values: str = self._view("registry", (), block)
@@ -165,11 +140,6 @@ class Availability(Binding):
     def answer_s(self, block: BlockIdentifier | None = None) -> int:
         """Seconds within which a demand is answered."""
         values: int = self._view("answer_s", (), block)
-        return values
-
-    def certified_at(self, job: int, claim_hash: bytes, block: BlockIdentifier | None = None) -> int:
-        """job -> claim_hash -> when a certificate was given; zero for none."""
-        values: int = self._view("certified_at", (job, claim_hash), block)
         return values
 
     def owed(self, account: str, block: BlockIdentifier | None = None) -> int:

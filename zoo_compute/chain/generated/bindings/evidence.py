@@ -56,7 +56,7 @@ class Position(NamedTuple):
 
 class Evidence(Binding):
     """Says whether evidence shows that a claim is false: here that a part of an element gives another word than the
-    one committed; that two places of the claim must be equal and are not, `Bindings` says.
+    one committed; that two places of the claim must be equal and are not, `ConsistencyProofs` judges.
     """
 
     NAME = "Evidence"

@@ -251,7 +251,7 @@ class NodeRegistry(Binding):
         return values
 
     def is_judged(self, operator: int, epoch: int, block: BlockIdentifier | None = None) -> bool:
-        """Whether the operator was found in breach of its promise of an epoch."""
+        """Whether the operator broke its promise of an epoch."""
         values: bool = self._view("is_judged", (operator, epoch), block)
         return values
 
@@ -303,7 +303,7 @@ class NodeRegistry(Binding):
         return values
 
     def is_admitted(self, operator: int, block: BlockIdentifier | None = None) -> bool:
-        """Whether the operator's machine was shown."""
+        """Whether the operator's machine passed admission."""
         values: bool = self._view("is_admitted", (operator,), block)
         return values
 

@@ -67,8 +67,8 @@ class Seat(NamedTuple):
     pot: int
 
 
-class Standing(NamedTuple):
-    """Struct `Standing` of Settlement."""
+class JobStake(NamedTuple):
+    """Struct `JobStake` of Settlement."""
 
     locked: int
     lots: int
@@ -77,144 +77,12 @@ class Standing(NamedTuple):
 
 
 class Settlement(Binding):
-    """Runs awarded jobs: who holds which seat, what was committed in which turn, what timed out and who took over;
-    pays every claim that survived its window, convicts those that did not, and has done again what rested on a
-    lie.
+    """Runs awarded jobs: records which operator has which seat and what it commits in each turn, vacates seats that
+    are late and lets standbys take over, pays claims that survive their window, convicts those that do not, and
+    has the rounds that rest on a false claim done again.
     """
 
     NAME = "Settlement"
-
-    def wire(self, referee_: str, availability_: str, audit_pool_: str) -> Call:
-        """Names who judges disputes, who asks for data, and who is owed the audits' part of a conviction, once."""
-        return self._call("wire", (referee_, availability_, audit_pool_))
-
-    def seat(self, job: int, kind: int, operator: int, first: int, count: int, price: int, lock: int) -> Call:
-        """Records a seat that the auction awarded.
-
-        lock: All that stands behind the seat.
-        """
-        return self._call("seat", (job, kind, operator, first, count, price, lock))
-
-    def begin(self, job: int, lock: int) -> Call:
-        """Starts the ready window of a job whose seats are all awarded.
-
-        lock: Of one slot.
-        """
-        return self._call("begin", (job, lock))
-
-    def ready(self, job: int, seat: int, estimate_s: int) -> Call:
-        """Confirms that the holder of a seat has the inputs and timed a step.
-
-        estimate_s: Seconds that the seat's slots take a round.
-        """
-        return self._call("ready", (job, seat, estimate_s))
-
-    def decline(self, job: int, seat: int, count: int) -> Call:
-        """Gives up the last `count` slots of a seat that is still missing, at the price of a timeout."""
-        return self._call("decline", (job, seat, count))
-
-    def expire(self, job: int, seat: int) -> Call:
-        """Vacates a seat whose holder was silent in the ready window."""
-        return self._call("expire", (job, seat))
-
-    def commit(self, job: int, seat: int, turn: int, root: bytes, bundle: bytes) -> Call:
-        """Commits the results of a seat in a turn: a claim that stands open to challenge for the job's window.
-
-        root: Round root of the results.
-        bundle: Digest of the CID of the file that lists them.
-        """
-        return self._call("commit", (job, seat, turn, root, bundle))
-
-    def time_out(self, job: int, seat: int) -> Call:
-        """Vacates a seat whose holder did not commit in time, or whose checkpoint is overdue."""
-        return self._call("time_out", (job, seat))
-
-    def take_over(self, job: int, seat: int, operator: int, count: int, estimate_s: int) -> Call:
-        """A standby takes the last `count` slots of a vacant seat at its own bid, or at what escrow paid before and
-        the seat's part of the pot adds, where that is less.
-        """
-        return self._call("take_over", (job, seat, operator, count, estimate_s))
-
-    def post_checkpoint(self, job: int, turn: int, mask: int, root: bytes, cid: bytes) -> Call:
-        """Closes a turn with the aggregation of what was committed; opens the next one, or ends the job.
-
-        mask: The seats that committed.
-        root: State root of the new checkpoint.
-        cid: Digest of the CID of its pointer.
-        """
-        return self._call("post_checkpoint", (job, turn, mask, root, cid))
-
-    def abandon(self, job: int) -> Call:
-        """Ends a job that cannot go on. What was committed in the open turn stays payable."""
-        return self._call("abandon", (job,))
-
-    def finalise(self, job: int, claims: Sequence[Claim]) -> Call:
-        """Pays claims whose windows are over, each once; consecutive ones of one operator together."""
-        return self._call("finalise", (job, claims))
-
-    def release(self, job: int, operator: int) -> Call:
-        """Unlocks what an operator has locked in a job, once nothing of it can be convicted any more."""
-        return self._call("release", (job, operator))
-
-    def open_dispute(self, job: int, claim: Claim) -> Call:
-        """One more dispute of a pending claim: it is not paid while one is open."""
-        return self._call("open_dispute", (job, claim))
-
-    def close_dispute(self, job: int, claim: Claim, convicted: bool, challengers: Sequence[str]) -> Call:
-        """One dispute less; convicts a claim that is still pending.
-
-        A disputed claim cannot be paid: where it is not pending it was convicted, and its place may be used
-        again. Then nothing is left to do, so that the referee can always end what it opened.
-        challengers: Share in what the claim's operator loses.
-        """
-        return self._call("close_dispute", (job, claim, convicted, challengers))
-
-    def void(self, job: int, claim: Claim) -> Call:
-        """Convicts a pending claim whose data nobody can have."""
-        return self._call("void", (job, claim))
-
-    def hold(self, job: int) -> Call:
-        """Nobody in the job is late until `resume`."""
-        return self._call("hold", (job,))
-
-    def resume(self, job: int, seconds: int) -> Call:
-        """Ends a hold, and gives the open turn the time back."""
-        return self._call("resume", (job, seconds))
-
-    def runs(self, job: int, block: BlockIdentifier | None = None) -> Run:
-        """Everything known of a run; zeros before it is awarded."""
-        values: Any = self._view("runs", (job,), block)
-        return Run(*values)
-
-    def seats(self, job: int, seat: int, block: BlockIdentifier | None = None) -> Seat:
-        """Who holds a seat at what price, or what a standby finds; zeros when there is none."""
-        values: Any = self._view("seats", (job, seat), block)
-        return Seat(*values)
-
-    def stakes(self, job: int, operator: int, block: BlockIdentifier | None = None) -> Standing:
-        """What an operator has locked in a job, in how many lots, for how many seats; and since when it holds none."""
-        values: Any = self._view("stakes", (job, operator), block)
-        return Standing(*values)
-
-    def claims(self, job: int, seat: int, turn: int, block: BlockIdentifier | None = None) -> bytes:
-        """The newest claim of a seat in the ring place of a turn: upper bits of its hash | open disputes | status."""
-        values: bytes = self._view("claims", (job, seat, turn), block)
-        return values
-
-    def pending(self, job: int, turn: int, block: BlockIdentifier | None = None) -> int:
-        """Claims of a closed turn that are neither paid nor convicted."""
-        values: int = self._view("pending", (job, turn), block)
-        return values
-
-    def is_final(self, job: int, turn: int, block: BlockIdentifier | None = None) -> bool:
-        """Whether a turn is closed and nothing of it is pending."""
-        values: bool = self._view("is_final", (job, turn), block)
-        return values
-
-    def deadline(self, job: int, seat: int, block: BlockIdentifier | None = None) -> int:
-        """The last second at which the seat's holder may still commit in the open turn without being timed out."""
-        values: int = self._view("deadline", (job, seat), block)
-        return values
 
     def registry(self, block: BlockIdentifier | None = None) -> str:
         """The contract variable `registry`."""
@@ -261,4 +129,136 @@ class Settlement(Binding):
     def reserves(self, job: int, block: BlockIdentifier | None = None) -> int:
         """job -> what of its pot convicted operators left for rollbacks to come."""
         values: int = self._view("reserves", (job,), block)
+        return values
+
+    def wire(self, referee_: str, availability_: str, audit_pool_: str) -> Call:
+        """Names who judges disputes, who asks for data, and who is owed the audits' part of a conviction, once."""
+        return self._call("wire", (referee_, availability_, audit_pool_))
+
+    def begin(self, job: int, lock: int) -> Call:
+        """Starts the ready window of a job whose seats are all awarded.
+
+        lock: Of one slot.
+        """
+        return self._call("begin", (job, lock))
+
+    def abandon(self, job: int) -> Call:
+        """Ends a job that cannot go on. What was committed in the open turn stays payable."""
+        return self._call("abandon", (job,))
+
+    def hold(self, job: int) -> Call:
+        """Stops the clocks of a job: nobody is late until `resume`."""
+        return self._call("hold", (job,))
+
+    def resume(self, job: int, seconds: int) -> Call:
+        """Ends a hold, and gives the open turn the time back."""
+        return self._call("resume", (job, seconds))
+
+    def commit(self, job: int, seat: int, turn: int, root: bytes, bundle: bytes) -> Call:
+        """Commits the results of a seat in a turn: a claim that can be challenged for the job's window.
+
+        root: Round root of the results.
+        bundle: Digest of the CID of the file that lists them.
+        """
+        return self._call("commit", (job, seat, turn, root, bundle))
+
+    def post_checkpoint(self, job: int, turn: int, mask: int, root: bytes, cid: bytes) -> Call:
+        """Closes a turn with the aggregation of what was committed; opens the next one, or ends the job.
+
+        mask: The seats that committed.
+        root: State root of the new checkpoint.
+        cid: Digest of the CID of its pointer.
+        """
+        return self._call("post_checkpoint", (job, turn, mask, root, cid))
+
+    def finalise(self, job: int, claims: Sequence[Claim]) -> Call:
+        """Pays claims whose windows are over, each once; consecutive ones of one operator together."""
+        return self._call("finalise", (job, claims))
+
+    def seat(self, job: int, kind: int, operator: int, first: int, count: int, price: int, lock: int) -> Call:
+        """Records a seat that the auction awarded.
+
+        lock: The seat's whole lock.
+        """
+        return self._call("seat", (job, kind, operator, first, count, price, lock))
+
+    def ready(self, job: int, seat: int, estimate_s: int) -> Call:
+        """Confirms that the holder of a seat has the inputs and timed a step.
+
+        estimate_s: Seconds that the seat's slots take a round.
+        """
+        return self._call("ready", (job, seat, estimate_s))
+
+    def decline(self, job: int, seat: int, count: int) -> Call:
+        """Gives up the last `count` slots of a seat that is still missing, at the price of a timeout."""
+        return self._call("decline", (job, seat, count))
+
+    def expire(self, job: int, seat: int) -> Call:
+        """Vacates a seat whose holder was silent in the ready window."""
+        return self._call("expire", (job, seat))
+
+    def time_out(self, job: int, seat: int) -> Call:
+        """Vacates a seat whose holder did not commit in time, or whose checkpoint is overdue."""
+        return self._call("time_out", (job, seat))
+
+    def release(self, job: int, operator: int) -> Call:
+        """Unlocks what an operator has locked in a job, once nothing of it can be convicted any more."""
+        return self._call("release", (job, operator))
+
+    def take_over(self, job: int, seat: int, operator: int, count: int, estimate_s: int) -> Call:
+        """A standby takes the last `count` slots of a vacant seat at its own bid, or at what escrow paid before and
+        the seat's part of the pot adds, where that is less.
+        """
+        return self._call("take_over", (job, seat, operator, count, estimate_s))
+
+    def open_dispute(self, job: int, claim: Claim) -> Call:
+        """One more dispute of a pending claim: it is not paid while one is open."""
+        return self._call("open_dispute", (job, claim))
+
+    def close_dispute(self, job: int, claim: Claim, convicted: bool, challengers: Sequence[str]) -> Call:
+        """One dispute less; convicts a claim that is still pending.
+
+        A disputed claim cannot be paid: where it is not pending it was convicted, and its place may be used
+        again. Then nothing is left to do, so that the referee can always end what it opened.
+        challengers: Share in what the claim's operator loses.
+        """
+        return self._call("close_dispute", (job, claim, convicted, challengers))
+
+    def void(self, job: int, claim: Claim) -> Call:
+        """Convicts a pending claim whose data nobody can have."""
+        return self._call("void", (job, claim))
+
+    def runs(self, job: int, block: BlockIdentifier | None = None) -> Run:
+        """Everything known of a run; zeros before it is awarded."""
+        values: Any = self._view("runs", (job,), block)
+        return Run(*values)
+
+    def seats(self, job: int, seat: int, block: BlockIdentifier | None = None) -> Seat:
+        """Who holds a seat at what price, or what a standby finds; zeros when there is none."""
+        values: Any = self._view("seats", (job, seat), block)
+        return Seat(*values)
+
+    def stakes(self, job: int, operator: int, block: BlockIdentifier | None = None) -> JobStake:
+        """What an operator has locked in a job, in how many lots, for how many seats; and since when it holds none."""
+        values: Any = self._view("stakes", (job, operator), block)
+        return JobStake(*values)
+
+    def claims(self, job: int, seat: int, turn: int, block: BlockIdentifier | None = None) -> bytes:
+        """The newest claim of a seat in the ring place of a turn: upper bits of its hash | open disputes | status."""
+        values: bytes = self._view("claims", (job, seat, turn), block)
+        return values
+
+    def pending(self, job: int, turn: int, block: BlockIdentifier | None = None) -> int:
+        """Claims of a closed turn that are neither paid nor convicted."""
+        values: int = self._view("pending", (job, turn), block)
+        return values
+
+    def is_final(self, job: int, turn: int, block: BlockIdentifier | None = None) -> bool:
+        """Whether a turn is closed and nothing of it is pending."""
+        values: bool = self._view("is_final", (job, turn), block)
+        return values
+
+    def deadline(self, job: int, seat: int, block: BlockIdentifier | None = None) -> int:
+        """The last second at which the seat's holder may still commit in the open turn without being timed out."""
+        values: int = self._view("deadline", (job, seat), block)
         return values

@@ -1,7 +1,7 @@
 # pragma version ==0.4.3
 # pragma nonreentrancy on
 """
-@title Operators
+@title OpExecutor
 @license Apache-2.0
 @notice Executes one part of one element of any node of a program: what the referee asks when nothing else is left to dispute.
 @dev Pure: descriptor and words are what the caller has seen proven. Words are below 2^32.
@@ -31,19 +31,19 @@ def execute(
     """
     node: descriptors.Node = descriptors._at(descriptor, element)
     size: uint256 = element_parts._size(node)
-    assert part < element_parts._count(node, size), "operators: no such part"
+    assert part < element_parts._count(node, size), "executor: no such part"
     found: element_parts.Part = element_parts._part(node, part, size)
     carried: DynArray[uint256, element_parts.MAX_CARRIED] = element_parts._carried(node, found, part, size)
     reads: DynArray[uint256, element_parts.MAX_READS] = element_parts._reads(node, found)
     word: uint256 = 0
     if node.code == table.TAKE:
-        assert len(words) != 0, "operators: wrong number of words"
+        assert len(words) != 0, "executor: wrong number of words"
         reads.append(1 << 64 | node.bases[1])
         # A negative index is beyond any extent here.
         if words[0] < node.terms:
             reads.append(unsafe_add(node.bases[0], unsafe_mul(node.strides[0], words[0])))
             word = words[len(words) - 1]
-    assert len(words) == len(carried) + len(reads), "operators: wrong number of words"
+    assert len(words) == len(carried) + len(reads), "executor: wrong number of words"
     if node.code == table.IOTA or node.code == table.SCALAR:
         word = node.row
     elif node.code != table.TAKE:

@@ -1,7 +1,7 @@
 # pragma version ==0.4.3
 # pragma nonreentrancy on
 """
-@title What bindings are shown with
+@title Openings that ConsistencyProofs reads
 @license Apache-2.0
 @notice The structs of docs/referee.md, "Evidence", of the kinds 1 to 7, and what they lead to.
 """

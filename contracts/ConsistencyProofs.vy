@@ -2,7 +2,7 @@
 # pragma nonreentrancy on
 # pragma optimize codesize
 """
-@title Bindings
+@title ConsistencyProofs
 @license Apache-2.0
 @notice Says whether evidence shows that two places of a claim, or of a claim and what it rests on, are not equal and must be:
         the kinds 1 to 7 of docs/referee.md, "Evidence".
@@ -14,7 +14,7 @@
 from .interfaces import IEvidence
 from .interfaces import ISettlementViews
 from .interfaces import ITaskViews
-from .modules import bindings
+from .modules import consistency
 from .modules import bits
 from .modules import claims
 from .modules import filled
@@ -76,19 +76,19 @@ def judge(
     @notice As `Evidence` has it.
     """
     if evidence == END:
-        self._end(frame, position, abi_decode(data, bindings.End))
+        self._end(frame, position, abi_decode(data, consistency.End))
     elif evidence == BEGIN:
-        self._begin(frame, position, abi_decode(data, bindings.Begin))
+        self._begin(frame, position, abi_decode(data, consistency.Begin))
     elif evidence == OUTPUT:
-        self._output(frame, position, abi_decode(data, bindings.Output))
+        self._output(frame, position, abi_decode(data, consistency.Output))
     elif evidence == INPUT:
-        self._input(frame, position, abi_decode(data, bindings.Input))
+        self._input(frame, position, abi_decode(data, consistency.Input))
     elif evidence == CONSTANT_NODE:
-        self._constant(frame, position, abi_decode(data, bindings.ConstantNode))
+        self._constant(frame, position, abi_decode(data, consistency.ConstantNode))
     elif evidence == DATA:
-        self._data(frame, position, abi_decode(data, bindings.Data))
+        self._data(frame, position, abi_decode(data, consistency.Data))
     elif evidence == UPDATE:
-        self._update(frame, position, abi_decode(data, bindings.Update))
+        self._update(frame, position, abi_decode(data, consistency.Update))
     else:
         raise "evidence: unknown kind"
     return True
@@ -96,7 +96,7 @@ def judge(
 
 @internal
 @pure
-def _end(frame: IEvidence.Frame, position: IEvidence.Position, end: bindings.End):
+def _end(frame: IEvidence.Frame, position: IEvidence.Position, end: consistency.End):
     # A trial claims no end apart from its segments.
     self._check_here(position.phase == game_words.SEGMENTS and frame.job != claims.TRIALS)
     segments: uint256 = (frame.inner_steps + frame.segment_steps - 1) // frame.segment_steps
@@ -110,27 +110,27 @@ def _end(frame: IEvidence.Frame, position: IEvidence.Position, end: bindings.End
 
 @internal
 @view
-def _begin(frame: IEvidence.Frame, position: IEvidence.Position, begin: bindings.Begin):
+def _begin(frame: IEvidence.Frame, position: IEvidence.Position, begin: consistency.Begin):
     self._check_here(position.phase == game_words.STATE and position.height == 0 and frame.is_begin == 1)
-    bindings._check_entry(frame, begin.entry, position.index)
-    name: Bytes[bindings.MAX_ENTRY] = bindings._name(begin.entry, bindings.STATE_NAME_AT)
+    consistency._check_entry(frame, begin.entry, position.index)
+    name: Bytes[consistency.MAX_ENTRY] = consistency._name(begin.entry, consistency.STATE_NAME_AT)
     root: bytes32 = begin.tensor.root
     is_opened: bool = True
     source: bytes32 = frame.start_root
-    if bindings._number(begin.entry.data, 0) == OPTIMIZER:
+    if consistency._number(begin.entry.data, 0) == OPTIMIZER:
         is_opened = False
         if frame.carry > 1 and frame.round % frame.carry != 0 and name != SEED:
             is_opened, source = self._carried(frame, begin, name)
     if is_opened:
-        bindings._check_tensor(source, name, begin.tensor)
+        consistency._check_tensor(source, name, begin.tensor)
     else:
-        before: uint256 = bindings._number(begin.entry.data, 4)
+        before: uint256 = consistency._number(begin.entry.data, 4)
         leaf: bytes32 = openings._descriptor_leaf(begin.descriptor)
         assert merkle._climb(leaf, before, begin.path) == begin.entry.program.nodes, "evidence: other descriptor"
         word: bytes4 = empty(bytes4)
         if name == SEED:
             # Of any other dtype it would have to be converted.
-            assert bindings._number(begin.descriptor, openings.DTYPE_AT) == I32, "evidence: other descriptor"
+            assert consistency._number(begin.descriptor, openings.DTYPE_AT) == I32, "evidence: other descriptor"
             word = self._seed(frame)
         head: Bytes[merkle.MAX_HEAD] = b""
         count: uint256 = 0
@@ -142,7 +142,7 @@ def _begin(frame: IEvidence.Frame, position: IEvidence.Position, begin: bindings
 @internal
 @view
 def _carried(
-    frame: IEvidence.Frame, begin: bindings.Begin, name: Bytes[bindings.MAX_ENTRY]
+    frame: IEvidence.Frame, begin: consistency.Begin, name: Bytes[consistency.MAX_ENTRY]
 ) -> (bool, bytes32):
     """
     @notice Whether a private entry is carried over, and from which state: of the claim before, which is the aggregated one of the
@@ -161,7 +161,7 @@ def _carried(
     if begin.aggregation.turn != turn or begin.aggregation.round + 1 != frame.round:
         return False, empty(bytes32)
     mask: uint256 = self._given(frame.job, begin.aggregation, begin.present)
-    for each: bindings.Present in begin.present:
+    for each: consistency.Present in begin.present:
         if claims._covers(each.scope, frame.slot):
             if each.operator != begin.claim.operator:
                 return False, empty(bytes32)
@@ -190,40 +190,40 @@ def _seed(frame: IEvidence.Frame) -> bytes4:
 
 @internal
 @pure
-def _output(frame: IEvidence.Frame, position: IEvidence.Position, output: bindings.Output):
+def _output(frame: IEvidence.Frame, position: IEvidence.Position, output: consistency.Output):
     self._check_here(position.phase == game_words.STATE and position.height == 0 and frame.is_begin == 0)
-    bindings._check_entry(frame, output.entry, position.index)
-    after: uint256 = bindings._number(output.entry.data, 8)
+    consistency._check_entry(frame, output.entry, position.index)
+    after: uint256 = consistency._number(output.entry.data, 8)
     assert (
         len(output.path) == game_words._height(openings._node_count(output.entry.program))
         and merkle._climb(openings._trace_leaf(after, output.root), after, output.path) == frame.trace_root
     ), "evidence: trace does not match"
-    name: Bytes[bindings.MAX_ENTRY] = bindings._name(output.entry, bindings.STATE_NAME_AT)
+    name: Bytes[consistency.MAX_ENTRY] = consistency._name(output.entry, consistency.STATE_NAME_AT)
     self._check_false(position.node != merkle._state_leaf(name, output.root))
 
 
 @internal
 @pure
-def _input(frame: IEvidence.Frame, position: IEvidence.Position, given: bindings.Input):
+def _input(frame: IEvidence.Frame, position: IEvidence.Position, given: consistency.Input):
     self._check_here(position.phase == game_words.ELEMENTS)
     is_batch: bool = self._is_batch(frame, given.descriptor)
     self._check_here(not is_batch or frame.kind == UPDATE_PROGRAM)
-    name: Bytes[bindings.MAX_ENTRY] = self._input_name(frame, given.descriptor, given.entry, is_batch)
+    name: Bytes[consistency.MAX_ENTRY] = self._input_name(frame, given.descriptor, given.entry, is_batch)
     # What an update is given of private state is as the slot ended, like its batch.
     is_private: bool = (
-        frame.kind == UPDATE_PROGRAM and not is_batch and bindings._number(given.entry.data, 0) == OPTIMIZER
+        frame.kind == UPDATE_PROGRAM and not is_batch and consistency._number(given.entry.data, 0) == OPTIMIZER
     )
     source: bytes32 = frame.end_root if is_batch or is_private else frame.before
-    bindings._check_tensor(source, name, given.tensor)
+    consistency._check_tensor(source, name, given.tensor)
     self._check_false(given.tensor.root != frame.tensor_root)
 
 
 @internal
 @pure
-def _constant(frame: IEvidence.Frame, position: IEvidence.Position, constant_: bindings.ConstantNode):
+def _constant(frame: IEvidence.Frame, position: IEvidence.Position, constant_: consistency.ConstantNode):
     self._check_here(position.phase == game_words.ELEMENTS)
-    bindings._check_descriptor(frame, constant_.descriptor)
-    self._check_here(bindings._number(constant_.descriptor, 0) == CONSTANT_CODE)
+    consistency._check_descriptor(frame, constant_.descriptor)
+    self._check_here(consistency._number(constant_.descriptor, 0) == CONSTANT_CODE)
     # Its attributes, which come last, are the root.
     root: bytes32 = extract32(constant_.descriptor, len(constant_.descriptor) - 32)
     self._check_false(root != frame.tensor_root)
@@ -231,10 +231,10 @@ def _constant(frame: IEvidence.Frame, position: IEvidence.Position, constant_: b
 
 @internal
 @view
-def _data(frame: IEvidence.Frame, position: IEvidence.Position, given: bindings.Data):
+def _data(frame: IEvidence.Frame, position: IEvidence.Position, given: consistency.Data):
     self._check_here(frame.kind == TRAINING_PROGRAM)
-    name: Bytes[bindings.MAX_ENTRY] = self._batch_name(frame, position, given.descriptor, given.entry)
-    committed: bytes4 = bindings._shown(position, given.leaf, given.element)
+    name: Bytes[consistency.MAX_ENTRY] = self._batch_name(frame, position, given.descriptor, given.entry)
+    committed: bytes4 = consistency._shown(position, given.leaf, given.element)
     if frame.job == claims.TRIALS:
         # All its batches are zeros.
         self._check_false(committed != empty(bytes4))
@@ -252,51 +252,51 @@ def _data(frame: IEvidence.Frame, position: IEvidence.Position, given: bindings.
         width += 1
         column += 1 if name == TARGETS else 0
         name = TOKENS
-    examples: uint256 = bindings._extent(given.words.head, 0)
+    examples: uint256 = consistency._extent(given.words.head, 0)
     stored: uint256 = 1
     for axis: uint256 in range(1, convert(slice(given.words.head, 1, 1), uint256), bound=openings.MAX_RANK):
-        stored *= bindings._extent(given.words.head, axis)
+        stored *= consistency._extent(given.words.head, axis)
     assert stored == width and slice(given.words.head, 0, 1) == slice(head, 0, 1), "evidence: other data"
     slots: uint256 = (staticcall ISettlementViews(settlement).runs(frame.job)).slots
     first: uint256 = ((frame.round * slots + frame.slot) * frame.inner_steps + frame.step) * frame.rows
     root: bytes32 = (staticcall ITaskViews(tasks).jobs(frame.job)).data_root
-    word: bytes4 = bindings._word_of(root, name, given.words, (first + row) % examples * width + column)
+    word: bytes4 = consistency._word_of(root, name, given.words, (first + row) % examples * width + column)
     self._check_false(word != committed)
 
 
 @internal
 @view
-def _update(frame: IEvidence.Frame, position: IEvidence.Position, given: bindings.Update):
+def _update(frame: IEvidence.Frame, position: IEvidence.Position, given: consistency.Update):
     self._check_here(frame.kind == AGGREGATION_PROGRAM)
-    name: Bytes[bindings.MAX_ENTRY] = self._batch_name(frame, position, given.descriptor, given.entry)
-    committed: bytes4 = bindings._shown(position, given.leaf, given.element)
+    name: Bytes[consistency.MAX_ENTRY] = self._batch_name(frame, position, given.descriptor, given.entry)
+    committed: bytes4 = consistency._shown(position, given.leaf, given.element)
     assert claims._hash(given.claim) == frame.claim, "evidence: other claim"
     is_all: bool = self._given(frame.job, given.claim, given.present) == given.claim.scope
     word: bytes4 = empty(bytes4)
     if name == PRESENT:
         assert is_all, "evidence: claims missing"
         slots: uint256 = 0
-        for each: bindings.Present in given.present:
+        for each: consistency.Present in given.present:
             slots += each.scope & bits.U16
-        word = bindings._float32(slots)
+        word = consistency._float32(slots)
     else:
         # Every other batch of an aggregation is `updates/NAME`, a row for each slot.
         head: Bytes[merkle.MAX_HEAD] = b""
         count: uint256 = 0
         head, count = openings._head(given.descriptor)
-        width: uint256 = count // bindings._number(given.descriptor, openings.EXTENTS_AT)
+        width: uint256 = count // consistency._number(given.descriptor, openings.EXTENTS_AT)
         slot: uint256 = given.element // width
         is_present: bool = False
-        holder: bindings.Present = empty(bindings.Present)
-        for each: bindings.Present in given.present:
+        holder: consistency.Present = empty(consistency.Present)
+        for each: consistency.Present in given.present:
             if claims._covers(each.scope, slot):
                 is_present = True
                 holder = each
         assert is_present or is_all, "evidence: claims missing"
         if is_present:
             self._check_result(given.result, slot, holder)
-            tensor: Bytes[bindings.MAX_ENTRY] = slice(name, UPDATES_BYTES, len(name) - UPDATES_BYTES)
-            word = bindings._word_of(given.result.update_root, tensor, given.words, given.element % width)
+            tensor: Bytes[consistency.MAX_ENTRY] = slice(name, UPDATES_BYTES, len(name) - UPDATES_BYTES)
+            word = consistency._word_of(given.result.update_root, tensor, given.words, given.element % width)
     self._check_false(word != committed)
 
 
@@ -305,14 +305,14 @@ def _update(frame: IEvidence.Frame, position: IEvidence.Position, given: binding
 def _given(
     job: uint256,
     aggregation: ISettlementViews.Claim,
-    present: DynArray[bindings.Present, bindings.MAX_PRESENT],
+    present: DynArray[consistency.Present, consistency.MAX_PRESENT],
 ) -> uint256:
     """
     @notice The mask of the seats whose claims of the aggregated turn are given, in ascending order: each is in the
             aggregation's mask, and its claim the one that Settlement keeps, whatever became of it.
     """
     mask: uint256 = 0
-    for each: bindings.Present in present:
+    for each: consistency.Present in present:
         assert aggregation.scope >> each.seat & 1 == 1 and mask >> each.seat == 0, "evidence: not a present seat"
         mask |= 1 << each.seat
         claim: ISettlementViews.Claim = aggregation
@@ -330,7 +330,7 @@ def _given(
 
 @internal
 @pure
-def _check_result(result: openings.Result, slot: uint256, claim: bindings.Present):
+def _check_result(result: openings.Result, slot: uint256, claim: consistency.Present):
     """
     @notice That a slot's result is what the claim that holds it has for it.
     """
@@ -346,24 +346,24 @@ def _is_batch(frame: IEvidence.Frame, descriptor: Bytes[openings.MAX_DESCRIPTOR]
     """
     @notice Whether an input is of the batch, else of the state. Its attributes, which come last, are role and position.
     """
-    bindings._check_descriptor(frame, descriptor)
-    self._check_here(bindings._number(descriptor, 0) == INPUT_CODE)
-    return bindings._number(descriptor, len(descriptor) - 8) == BATCH_ROLE
+    consistency._check_descriptor(frame, descriptor)
+    self._check_here(consistency._number(descriptor, 0) == INPUT_CODE)
+    return consistency._number(descriptor, len(descriptor) - 8) == BATCH_ROLE
 
 
 @internal
 @pure
 def _input_name(
-    frame: IEvidence.Frame, descriptor: Bytes[openings.MAX_DESCRIPTOR], entry: bindings.Entry, is_batch: bool
-) -> Bytes[bindings.MAX_ENTRY]:
+    frame: IEvidence.Frame, descriptor: Bytes[openings.MAX_DESCRIPTOR], entry: consistency.Entry, is_batch: bool
+) -> Bytes[consistency.MAX_ENTRY]:
     """
     @notice The name of an input, from its entry. The state's entries come before the batch's.
     """
-    number: uint256 = bindings._number(descriptor, len(descriptor) - 4)
+    number: uint256 = consistency._number(descriptor, len(descriptor) - 4)
     if is_batch:
         number += openings._state_count(entry.program)
-    bindings._check_entry(frame, entry, number)
-    return bindings._name(entry, bindings.BATCH_NAME_AT if is_batch else bindings.STATE_NAME_AT)
+    consistency._check_entry(frame, entry, number)
+    return consistency._name(entry, consistency.BATCH_NAME_AT if is_batch else consistency.STATE_NAME_AT)
 
 
 @internal
@@ -372,8 +372,8 @@ def _batch_name(
     frame: IEvidence.Frame,
     position: IEvidence.Position,
     descriptor: Bytes[openings.MAX_DESCRIPTOR],
-    entry: bindings.Entry,
-) -> Bytes[bindings.MAX_ENTRY]:
+    entry: consistency.Entry,
+) -> Bytes[consistency.MAX_ENTRY]:
     """
     @notice The name of an input of the batch, a leaf of which is shown.
     """

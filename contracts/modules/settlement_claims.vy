@@ -1,0 +1,267 @@
+# pragma version ==0.4.3
+# pragma nonreentrancy on
+"""
+@title Claims in Settlement
+@license Apache-2.0
+@notice What a seat commits and an aggregator posts in a turn, how it is recorded, and how it is paid once its window is over.
+"""
+
+
+from ..interfaces import INodeRegistry
+from ..interfaces import IRewards
+from ..interfaces import ISettlement
+from ..interfaces import ITaskRegistry
+from . import bits
+from . import numbers
+from . import settlement_state as state
+from . import settlement_turns as turns
+from . import settlement_words as words
+
+
+uses: state
+uses: turns
+
+
+BATCH: constant(uint256) = 64
+# A claim's word: its hash without the lowest 16 bits | open disputes (8) | status (8).
+DISPUTES: constant(uint256) = 255 << 8
+ONE_DISPUTE: constant(uint256) = 1 << 8
+PENDING: constant(uint256) = 1
+PAID: constant(uint256) = 2
+CONVICTED: constant(uint256) = 3
+
+
+# Consecutive claims of one operator, paid together.
+struct Batch:
+    operator: uint256
+    is_aggregation: bool
+    count: uint256
+    amount: uint256
+    from_pot: uint256
+
+
+event ResultsCommitted:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    claim: ISettlement.Claim
+    bundle: bytes32
+
+
+event CheckpointPosted:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    claim: ISettlement.Claim
+    cid: bytes32
+
+
+event ClaimFinalised:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    turn: uint256
+    seat: uint256
+    paid: uint256
+    fee: uint256
+    from_pot: uint256
+
+
+@external
+def commit(job: uint256, seat: uint256, turn: uint256, root: bytes32, bundle: bytes32):
+    """
+    @notice Commits the results of a seat in a turn: a claim that can be challenged for the job's window.
+    @param root Round root of the results.
+    @param bundle Digest of the CID of the file that lists them.
+    """
+    stage: words.Stage = state._running(job)
+    newest: words.Turn = turns._open_turn(job, turn)
+    assert not turns._are_closed(stage, newest), "settlement: inputs closed"
+    holding: words.Holding = state._holding(job, seat)
+    state._check_hot(holding.operator)
+    # INVARIANT claims: a seat commits at most once a turn, so its slots are claimed and paid at most once.
+    turns._check_missing(newest, seat)
+    price: uint256 = holding.count * holding.price
+    pot_price: uint256 = holding.count * holding.pot_price
+    if pot_price > 0:
+        # INVARIANT pot: a seat's claims never draw more than the seat's part of the pot. Only a rollback can spend that:
+        # escrow then pays both, out of the restitution that filled it at `max_price` for every round done again.
+        timing: words.SeatTiming = state._timing(job, seat)
+        if timing.pot >= pot_price:
+            timing.pot -= pot_price
+            state._set_timing(job, seat, timing)
+        else:
+            price += pot_price
+            pot_price = 0
+    # A missing seat has a number below 128, and a seat its slots: nothing below can wrap.
+    newest.missing = newest.missing ^ (1 << seat)
+    newest.committed = unsafe_add(newest.committed, holding.count)
+    state._set_turn(job, newest)
+    scope: uint256 = holding.first << 16 | holding.count
+    start_root: bytes32 = turns._slots_root(job, stage, newest)
+    claim: ISettlement.Claim = self._claim(
+        job, stage, newest, seat, holding.operator, scope, price, pot_price, start_root, root
+    )
+    log ResultsCommitted(job=job, operator=holding.operator, claim=claim, bundle=bundle)
+
+
+@external
+def post_checkpoint(job: uint256, turn: uint256, mask: uint256, root: bytes32, cid: bytes32):
+    """
+    @notice Closes a turn with the aggregation of what was committed; opens the next one, or ends the job.
+    @param mask The seats that committed.
+    @param root State root of the new checkpoint.
+    @param cid Digest of the CID of its pointer.
+    """
+    stage: words.Stage = state._running(job)
+    newest: words.Turn = turns._open_turn(job, turn)
+    holding: words.Holding = state._holding(job, state.AGGREGATION)
+    state._check_hot(holding.operator)
+    assert turns._are_complete(job, stage, newest), "settlement: inputs open"
+    assert mask == turns._present(job, newest), "settlement: mask differs"
+    assert newest.committed >= stage.quorum, "settlement: quorum not reached"
+    start_root: bytes32 = state._start_root(job, turn)
+    claim: ISettlement.Claim = self._claim(
+        job, stage, newest, state.AGGREGATION, holding.operator, mask, holding.price, 0, start_root, root
+    )
+    log CheckpointPosted(job=job, operator=holding.operator, claim=claim, cid=cid)
+    turns._close(job, newest.round + 1, root, 1)
+    if newest.round + 1 == stage.rounds:
+        turns._end(job)
+    else:
+        turns._go_on(job)
+
+
+@external
+def finalise(job: uint256, claims: DynArray[ISettlement.Claim, BATCH]):
+    """
+    @notice Pays claims whose windows are over, each once; consecutive ones of one operator together.
+    """
+    assert len(claims) > 0, "settlement: no claims"
+    stage: words.Stage = state._stage(job)
+    turn: words.Turn = state._turn(job)
+    payment_terms: uint256 = state.payment_terms[job]
+    counts: uint256 = state.pending_counts[job]
+    from_pot: uint256 = 0
+    batch: Batch = empty(Batch)
+    for claim: ISettlement.Claim in claims:
+        word: uint256 = self._known(job, claim)
+        assert claim.turn < turn.turn, "settlement: turn still open"
+        assert word & DISPUTES == 0, "settlement: in dispute"
+        assert block.timestamp > claim.deadline, "settlement: window open"
+        # INVARIANT claims: paid once. The word says so before anything is paid.
+        self._mark(job, claim, word ^ (PENDING ^ PAID))
+        # INVARIANT pending: a closed turn counts its claims that are neither paid nor convicted.
+        counts -= 1 << words.COUNT_BITS * (claim.turn % stage.depth)
+        is_aggregation: bool = claim.seat == state.AGGREGATION
+        if claim.operator != batch.operator or is_aggregation != batch.is_aggregation:
+            self._pay(job, payment_terms, batch)
+            batch = Batch(operator=claim.operator, is_aggregation=is_aggregation, count=0, amount=0, from_pot=0)
+        if not is_aggregation:
+            batch.count += claim.scope & bits.U16
+        # The fee is rounded over a batch: a claim's is by how much it raises that.
+        fee: uint256 = self._fee(batch.amount + claim.price) - self._fee(batch.amount)
+        batch.amount += claim.price
+        batch.from_pot += claim.pot_price
+        from_pot += claim.pot_price
+        log ClaimFinalised(
+            job=job,
+            operator=claim.operator,
+            turn=claim.turn,
+            seat=claim.seat,
+            paid=claim.price,
+            fee=fee,
+            from_pot=claim.pot_price,
+        )
+    self._pay(job, payment_terms, batch)
+    state.pending_counts[job] = counts
+    if from_pot > 0:
+        state.pots[job] -= from_pot
+    turns._go_on(job)
+
+
+@internal
+def _claim(
+    job: uint256,
+    stage: words.Stage,
+    turn: words.Turn,
+    seat: uint256,
+    operator: uint256,
+    scope: uint256,
+    price: uint256,
+    pot_price: uint256,
+    start_root: bytes32,
+    root: bytes32,
+) -> ISettlement.Claim:
+    """
+    @dev Makes and records a claim of the open turn.
+    """
+    claim: ISettlement.Claim = ISettlement.Claim(
+        turn=turn.turn,
+        round=turn.round,
+        seat=seat,
+        operator=operator,
+        scope=scope,
+        price=price,
+        pot_price=pot_price,
+        start_root=start_root,
+        root=root,
+        deadline=block.timestamp + stage.window_s,
+    )
+    self._mark(job, claim, self._hash(claim) | PENDING)
+    return claim
+
+
+@internal
+@view
+def _known(job: uint256, claim: ISettlement.Claim) -> uint256:
+    word: uint256 = self._word(job, claim)
+    assert word != 0, "settlement: unknown claim"
+    return word
+
+
+@internal
+@view
+def _word(job: uint256, claim: ISettlement.Claim) -> uint256:
+    """
+    @return The word of a claim that is pending; 0 of any other.
+    """
+    word: uint256 = state.claim_words[job][claim.seat][state._place(job, claim.turn)]
+    if word & ~DISPUTES != self._hash(claim) | PENDING:
+        return 0
+    return word
+
+
+@internal
+def _mark(job: uint256, claim: ISettlement.Claim, word: uint256):
+    state.claim_words[job][claim.seat][state._place(job, claim.turn)] = word
+
+
+@internal
+@pure
+def _hash(claim: ISettlement.Claim) -> uint256:
+    return convert(keccak256(abi_encode(claim)), uint256) & ~bits.U16
+
+
+@internal
+@pure
+def _fee(amount: uint256) -> uint256:
+    # As TaskRegistry has it.
+    return amount - amount * (numbers.BPS - numbers.FEE_BPS) // numbers.BPS
+
+
+@internal
+def _pay(job: uint256, payment_terms: uint256, batch: Batch):
+    if batch.operator == 0:
+        return
+    owner: address = empty(address)
+    if batch.is_aggregation:
+        owner = staticcall INodeRegistry(state.registry).owner_of(batch.operator)
+    else:
+        owner = extcall INodeRegistry(state.registry).reward_outcome(batch.operator, batch.count)
+    fee: uint256 = extcall ITaskRegistry(state.tasks).pay(job, owner, batch.amount)
+    token: address = convert(payment_terms >> 96, address)
+    if batch.from_pot > 0:
+        extcall INodeRegistry(state.registry).credit(batch.operator, token, batch.from_pot)
+    if token == state.zen and not batch.is_aggregation:
+        multiplier: uint256 = staticcall INodeRegistry(state.registry).multiplier_of(batch.operator)
+        extcall IRewards(state.rewards).record(
+            job, batch.operator, (payment_terms & bits.U96) * batch.count * multiplier // 100, fee
+        )

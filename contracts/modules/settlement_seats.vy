@@ -1,0 +1,305 @@
+# pragma version ==0.4.3
+# pragma nonreentrancy on
+"""
+@title Seats of a job in Settlement
+@license Apache-2.0
+@notice How operators get a seat, confirm it, give it up or lose it, and get their lock back.
+"""
+
+
+from ..interfaces import INodeRegistry
+from . import bits
+from . import numbers
+from . import settlement_state as state
+from . import settlement_turns as turns
+from . import settlement_words as words
+
+
+uses: state
+uses: turns
+
+
+event SeatTaken:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    seat: uint256
+    first: uint256
+    count: uint256
+    price: uint256
+
+
+event SeatReady:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    seat: uint256
+    estimate_s: uint256
+
+
+event SeatSplit:
+    job: indexed(uint256)
+    seat: uint256
+    kept: uint256
+    new_seat: uint256
+    first: uint256
+    count: uint256
+
+
+event SeatVacated:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    seat: uint256
+    turn: uint256
+    slashed: uint256
+
+
+event LockReleased:
+    job: indexed(uint256)
+    operator: indexed(uint256)
+    amount: uint256
+
+
+@external
+def seat(
+    job: uint256, kind: uint256, operator: uint256, first: uint256, count: uint256, price: uint256, lock: uint256
+):
+    """
+    @notice Records a seat that the auction awarded.
+    @param lock The seat's whole lock.
+    """
+    state._check_auction()
+    aggregator: words.AggregatorState = state._aggregator(job)
+    number: uint256 = state.AGGREGATION
+    if kind == numbers.AGGREGATOR:
+        aggregator.lock = lock
+    else:
+        # The auction sells at most 64 seats.
+        number = aggregator.seats
+        aggregator.seats += 1
+    state._set_aggregator(job, aggregator)
+    state._set_holding(
+        job, number, words.Holding(operator=operator, first=first, count=count, price=price, pot_price=0)
+    )
+    stake: words.JobStake = state._stake(job, operator)
+    stake.locked += lock
+    stake.lots += 1
+    stake.held += 1
+    state._set_stake(job, operator, stake)
+    log SeatTaken(job=job, operator=operator, seat=number, first=first, count=count, price=price)
+
+
+@external
+def ready(job: uint256, seat: uint256, estimate_s: uint256):
+    """
+    @notice Confirms that the holder of a seat has the inputs and timed a step.
+    @param estimate_s Seconds that the seat's slots take a round.
+    """
+    stage: words.Stage = state._awarded(job)
+    operator: uint256 = state._holding(job, seat).operator
+    state._check_hot(operator)
+    turn: words.Turn = state._turn(job)
+    self._check_unready(turn, seat)
+    self._check_estimate(stage, estimate_s)
+    timing: words.SeatTiming = state._timing(job, seat)
+    timing.estimate_s = estimate_s
+    state._set_timing(job, seat, timing)
+    log SeatReady(job=job, operator=operator, seat=seat, estimate_s=estimate_s)
+    self._settle_readiness(job, seat, stage)
+
+
+@external
+def decline(job: uint256, seat: uint256, count: uint256):
+    """
+    @notice Gives up the last `count` slots of a seat that is still missing, at the price of a timeout.
+    """
+    stage: words.Stage = state._taking(job)
+    holding: words.Holding = state._holding(job, seat)
+    state._check_hot(holding.operator)
+    turns._check_missing(state._turn(job), seat)
+    self._check_count(holding, count, 1)
+    self._vacate(job, self._split(job, seat, holding, count), stage)
+
+
+@external
+def expire(job: uint256, seat: uint256):
+    """
+    @notice Vacates a seat whose holder was silent in the ready window.
+    """
+    stage: words.Stage = state._awarded(job)
+    turn: words.Turn = state._turn(job)
+    assert block.timestamp > turn.opened_at + state.ready_window_s, "settlement: ready window open"
+    self._check_unready(turn, seat)
+    self._vacate(job, seat, stage)
+
+
+@external
+def time_out(job: uint256, seat: uint256):
+    """
+    @notice Vacates a seat whose holder did not commit in time, or whose checkpoint is overdue.
+    """
+    stage: words.Stage = state._running(job)
+    assert state.holdings[job][seat] >> 192 != 0, "settlement: seat vacant"
+    turn: words.Turn = state._turn(job)
+    # INVARIANT timeouts: nobody is slashed who could not have acted: not in a turn that waits, not while the clocks are stopped.
+    is_late: bool = turn.opened_at != 0 and turn.holds == 0
+    if seat == state.AGGREGATION:
+        # `due` is after the inputs' close: an aggregator always has `aggregate_s` with complete inputs.
+        due: uint256 = state._aggregator(job).due
+        is_late = is_late and block.timestamp > due and turn.committed >= stage.quorum
+    else:
+        turns._check_missing(turn, seat)
+        deadline: uint256 = turns._deadline(stage, turn, state.seat_timing[job][seat])
+        # A standby that took over too late to commit is spared: a deadline after the inputs' close never counts.
+        is_late = is_late and block.timestamp > deadline and deadline <= turns._inputs_close(stage, turn)
+    assert is_late, "settlement: deadline not passed"
+    self._vacate(job, seat, stage)
+
+
+@external
+def release(job: uint256, operator: uint256):
+    """
+    @notice Unlocks what an operator has locked in a job, once nothing of it can be convicted any more.
+    """
+    stage: words.Stage = state._stage(job)
+    stake: words.JobStake = state._stake(job, operator)
+    assert stake.lots > 0, "settlement: nothing locked"
+    newest: uint256 = state._turn(job).turn
+    left_turn: uint256 = stake.left_turn
+    if stake.held > 0:
+        assert stage.state == numbers.ENDED, "settlement: seat still occupied"
+        left_turn = newest
+    # INVARIANT locks: a lock outlives every claim that it secures; an operator that was never convicted gets it back.
+    is_settled: bool = left_turn <= newest
+    for before: uint256 in range(16):
+        if before >= left_turn:
+            break
+        is_settled = is_settled and state._pending(job, left_turn - before - 1) == 0
+    assert is_settled, "settlement: claims not final"
+    amount: uint256 = stake.locked
+    lots: uint256 = stake.lots
+    stake.locked = 0
+    stake.lots = 0
+    state._set_stake(job, operator, stake)
+    log LockReleased(job=job, operator=operator, amount=amount)
+    token: address = state._token(job)
+    extcall INodeRegistry(state.registry).unlock(operator, token, amount, True)
+    if lots > 1:
+        extcall INodeRegistry(state.registry).unlock(operator, token, 0, True)
+
+
+@internal
+@pure
+def _check_unready(turn: words.Turn, seat: uint256):
+    assert turn.missing >> seat & 1 == 1, "settlement: nothing to ready"
+
+
+@internal
+@pure
+def _check_count(holding: words.Holding, count: uint256, least: uint256):
+    assert count >= least and count <= holding.count, "settlement: count out of range"
+
+
+@internal
+@pure
+def _check_estimate(stage: words.Stage, estimate_s: uint256):
+    assert estimate_s >= 1 and estimate_s <= stage.slot_s, "settlement: estimate out of range"
+
+
+@internal
+def _settle_readiness(job: uint256, seat: uint256, stage: words.Stage):
+    """
+    @dev The seat is no longer missing; when none is, the first turn opens.
+    """
+    turn: words.Turn = state._turn(job)
+    turn.missing = turn.missing & ~(1 << seat)
+    if turn.missing == 0:
+        turn.opened_at = 0
+        turn.missing = bits._full(state._aggregator(job).seats)
+        state._advance(job, numbers.RUNNING)
+    state._set_turn(job, turn)
+    turns._go_on(job)
+
+
+@internal
+def _split(job: uint256, seat: uint256, whole: words.Holding, count: uint256) -> uint256:
+    """
+    @dev Makes the last `count` slots of a seat a seat of their own, unless they are all of it.
+    @return The number of the seat that has them.
+    """
+    if count == whole.count:
+        return seat
+    aggregator: words.AggregatorState = state._aggregator(job)
+    number: uint256 = aggregator.seats
+    assert number < state.MAX_SEATS, "settlement: too many seats"
+    aggregator.seats += 1
+    state._set_aggregator(job, aggregator)
+    timing: words.SeatTiming = state._timing(job, seat)
+    pot: uint256 = timing.pot
+    timing.pot = pot * count // whole.count
+    state._set_timing(job, number, timing)
+    timing.pot = pot - timing.pot
+    state._set_timing(job, seat, timing)
+    part: words.Holding = whole
+    part.count = whole.count - count
+    state._set_holding(job, seat, part)
+    part.first += part.count
+    part.count = count
+    state._set_holding(job, number, part)
+    if part.operator != 0:
+        stake: words.JobStake = state._stake(job, part.operator)
+        stake.held += 1
+        state._set_stake(job, part.operator, stake)
+    turn: words.Turn = state._turn(job)
+    turn.missing |= (turn.missing >> seat & 1) << number
+    state._set_turn(job, turn)
+    log SeatSplit(
+        job=job, seat=seat, kept=whole.count - count, new_seat=number, first=part.first, count=count
+    )
+    return number
+
+
+@internal
+def _vacate(job: uint256, seat: uint256, stage: words.Stage):
+    """
+    @dev Slashes a tenth of the seat's lock; the rest stays until `release`, since earlier claims stand on it.
+    """
+    holding: words.Holding = state._holding(job, seat)
+    amount: uint256 = state._lock_of(job, seat, holding.count) * numbers.SLASH_BPS // numbers.BPS
+    slashed: uint256 = self._unseat(job, seat, stage, amount, holding.operator, False)
+    if seat == state.AGGREGATION:
+        state._burn(job, slashed)
+        turns._extend(job, stage)
+    else:
+        timing: words.SeatTiming = state._timing(job, seat)
+        timing.pot += slashed
+        state._set_timing(job, seat, timing)
+        if stage.state == numbers.AWARDED:
+            self._settle_readiness(job, seat, stage)
+
+
+@internal
+def _unseat(
+    job: uint256, seat: uint256, stage: words.Stage, amount: uint256, operator: uint256, convicted: bool
+) -> uint256:
+    """
+    @dev Takes `amount`, or what is left, of the operator's lock in the job to the job's pot, and the seat if it still
+         holds it.
+    @return What was taken of the lock.
+    """
+    turn: words.Turn = state._turn(job)
+    holding: words.Holding = state._holding(job, seat)
+    stake: words.JobStake = state._stake(job, operator)
+    slashed: uint256 = min(stake.locked, amount)
+    stake.locked -= slashed
+    if holding.operator == operator:
+        holding.operator = 0
+        holding.pot_price = 0
+        state._set_holding(job, seat, holding)
+        stake.held -= 1
+        stake.left_turn = turn.turn
+        if stage.state == numbers.RUNNING and turn.opened_at != 0:
+            stake.left_turn += 1
+        log SeatVacated(job=job, operator=operator, seat=seat, turn=turn.turn, slashed=slashed)
+    state._set_stake(job, operator, stake)
+    state.pots[job] += slashed
+    extcall INodeRegistry(state.registry).slash(operator, state._token(job), slashed, convicted)
+    return slashed

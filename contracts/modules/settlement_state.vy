@@ -1,0 +1,274 @@
+# pragma version ==0.4.3
+# pragma nonreentrancy on
+"""
+@title What Settlement keeps of a job
+@license Apache-2.0
+@notice The contracts it calls, all of its storage, and who may call which function. Every other module of Settlement reads
+        and writes a job by the functions here.
+"""
+
+
+from ..interfaces import INodeRegistry
+from ..interfaces import ITaskRegistry
+from . import bits
+from . import numbers
+from . import settlement_words as words
+
+
+# Seats of slots are numbered 0..127; the aggregator's is the next number.
+MAX_SEATS: constant(uint256) = 128
+AGGREGATION: constant(uint256) = MAX_SEATS
+
+
+deployer: immutable(address)
+registry: public(immutable(address))
+tasks: public(immutable(address))
+auction: public(immutable(address))
+rewards: immutable(address)
+zen: immutable(address)
+ready_window_s: public(immutable(uint256))
+min_window_s: public(immutable(uint256))
+
+
+# The contracts deployed after this one, and who is owed the audits' part of a conviction; set once by `wire`.
+referee: public(address)
+availability: public(address)
+audit_pool: public(address)
+# job -> what its terms fix, and its state
+stages: HashMap[uint256, uint256]
+# job -> its newest turn
+turns: HashMap[uint256, uint256]
+# job -> locks, aggregator's clock, number of seats
+aggregator_state: HashMap[uint256, uint256]
+# job -> token (160) | flops of a slot-round (96)
+payment_terms: HashMap[uint256, uint256]
+# job -> turn mod (depth + 1) -> the state that a turn starts from
+start_roots: HashMap[uint256, HashMap[uint256, bytes32]]
+# job -> pending claims of its last turns
+pending_counts: HashMap[uint256, uint256]
+# job -> what of the registry's pot is this job's
+pots: HashMap[uint256, uint256]
+# job -> what of its pot convicted operators left for rollbacks to come
+reserves: public(HashMap[uint256, uint256])
+# job -> seat -> operator, slots, prices
+holdings: HashMap[uint256, HashMap[uint256, uint256]]
+# job -> seat -> clocks, and what of the job's pot is this seat's
+seat_timing: HashMap[uint256, HashMap[uint256, uint256]]
+# job -> operator -> what it has at stake
+job_stakes: HashMap[uint256, HashMap[uint256, uint256]]
+# job -> seat -> turn mod (depth + 1) -> the newest claim
+claim_words: HashMap[uint256, HashMap[uint256, HashMap[uint256, uint256]]]
+
+
+@deploy
+def __init__(
+    registry_: address,
+    tasks_: address,
+    auction_: address,
+    rewards_: address,
+    zen_: address,
+    ready_window_s_: uint256,
+    min_window_s_: uint256,
+):
+    deployer = msg.sender
+    registry = registry_
+    tasks = tasks_
+    auction = auction_
+    rewards = rewards_
+    zen = zen_
+    ready_window_s = ready_window_s_
+    min_window_s = min_window_s_
+
+
+@external
+def wire(referee_: address, availability_: address, audit_pool_: address):
+    """
+    @notice Names who judges disputes, who asks for data, and who is owed the audits' part of a conviction, once.
+    """
+    assert msg.sender == deployer, "settlement: not the deployer"
+    assert self.audit_pool == empty(address), "settlement: already wired"
+    self.referee = referee_
+    self.availability = availability_
+    self.audit_pool = audit_pool_
+
+
+@internal
+@view
+def _schedule(job: uint256) -> ITaskRegistry.Schedule:
+    return staticcall ITaskRegistry(tasks).schedules(job)
+
+
+@internal
+@view
+def _stage(job: uint256) -> words.Stage:
+    return words._unpack_stage(self.stages[job])
+
+
+@internal
+def _set_stage(job: uint256, stage: words.Stage):
+    self.stages[job] = words._pack_stage(stage)
+
+
+@internal
+@view
+def _turn(job: uint256) -> words.Turn:
+    return words._unpack_turn(self.turns[job])
+
+
+@internal
+def _set_turn(job: uint256, turn: words.Turn):
+    self.turns[job] = words._pack_turn(turn)
+
+
+@internal
+@view
+def _aggregator(job: uint256) -> words.AggregatorState:
+    return words._unpack_aggregator(self.aggregator_state[job])
+
+
+@internal
+def _set_aggregator(job: uint256, aggregator: words.AggregatorState):
+    self.aggregator_state[job] = words._pack_aggregator(aggregator)
+
+
+@internal
+@view
+def _holding(job: uint256, seat: uint256) -> words.Holding:
+    return words._unpack_holding(self.holdings[job][seat])
+
+
+@internal
+def _set_holding(job: uint256, seat: uint256, holding: words.Holding):
+    self.holdings[job][seat] = words._pack_holding(holding)
+
+
+@internal
+@view
+def _timing(job: uint256, seat: uint256) -> words.SeatTiming:
+    return words._unpack_timing(self.seat_timing[job][seat])
+
+
+@internal
+def _set_timing(job: uint256, seat: uint256, timing: words.SeatTiming):
+    self.seat_timing[job][seat] = words._pack_timing(timing)
+
+
+@internal
+@view
+def _stake(job: uint256, operator: uint256) -> words.JobStake:
+    return words._unpack_stake(self.job_stakes[job][operator])
+
+
+@internal
+def _set_stake(job: uint256, operator: uint256, stake: words.JobStake):
+    self.job_stakes[job][operator] = words._pack_stake(stake)
+
+
+@internal
+@view
+def _awarded(job: uint256) -> words.Stage:
+    stage: words.Stage = self._stage(job)
+    assert stage.state == numbers.AWARDED, "settlement: not awarded"
+    return stage
+
+
+@internal
+@view
+def _running(job: uint256) -> words.Stage:
+    stage: words.Stage = self._stage(job)
+    self._check_running(stage.state == numbers.RUNNING)
+    return stage
+
+
+@internal
+@view
+def _taking(job: uint256) -> words.Stage:
+    stage: words.Stage = self._stage(job)
+    self._check_running(stage.state == numbers.AWARDED or stage.state == numbers.RUNNING)
+    return stage
+
+
+@internal
+@pure
+def _check_running(is_running: bool):
+    assert is_running, "settlement: not running"
+
+
+@internal
+@view
+def _check_auction():
+    assert msg.sender == auction, "settlement: not the auction"
+
+
+@internal
+@view
+def _check_referee():
+    assert msg.sender == self.referee, "settlement: not the referee"
+
+
+@internal
+@view
+def _check_availability():
+    assert msg.sender == self.availability, "settlement: not the availability"
+
+
+@internal
+@view
+def _check_hot(operator: uint256):
+    assert msg.sender == staticcall INodeRegistry(registry).hot_key(operator), "settlement: not the hot key"
+
+
+@internal
+@view
+def _place(job: uint256, turn: uint256) -> uint256:
+    """
+    @return Where in the ring the claims of a turn are kept: those of the turn before a pending claim's are there still.
+    """
+    # The depth is at most 16.
+    return turn % unsafe_add(self.stages[job] >> 192 & bits.U8, 1)
+
+
+@internal
+@view
+def _start_root(job: uint256, turn: uint256) -> bytes32:
+    return self.start_roots[job][self._place(job, turn)]
+
+
+@internal
+@view
+def _pending(job: uint256, turn: uint256) -> uint256:
+    depth: uint256 = self._stage(job).depth
+    newest: uint256 = self._turn(job).turn
+    if turn >= newest or turn + depth < newest:
+        return 0
+    return words._pending_count(self.pending_counts[job], turn, depth) & words.COUNT_MASK
+
+
+@internal
+@view
+def _token(job: uint256) -> address:
+    return convert(self.payment_terms[job] >> 96, address)
+
+
+@internal
+@view
+def _lock_of(job: uint256, seat: uint256, count: uint256) -> uint256:
+    aggregator: words.AggregatorState = self._aggregator(job)
+    if seat == AGGREGATION:
+        return aggregator.lock
+    return aggregator.slot_lock * count
+
+
+@internal
+def _advance(job: uint256, state: uint256):
+    stage: words.Stage = self._stage(job)
+    stage.state = state
+    self._set_stage(job, stage)
+    extcall ITaskRegistry(tasks).advance(job, state)
+
+
+@internal
+def _burn(job: uint256, amount: uint256):
+    if amount > 0:
+        self.pots[job] -= amount
+        extcall INodeRegistry(registry).burn(self._token(job), amount)

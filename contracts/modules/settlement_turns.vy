@@ -1,0 +1,283 @@
+# pragma version ==0.4.3
+# pragma nonreentrancy on
+"""
+@title Turns of a job in Settlement
+@license Apache-2.0
+@notice How a turn opens and closes, when its inputs close, and how a job begins and ends.
+@dev A turn whose `opened_at` is 0 waits until the claims of `depth` turns before it are final; nobody can be late in it.
+"""
+
+
+from ..interfaces import ITaskRegistry
+from . import bits
+from . import numbers
+from . import settlement_state as state
+from . import settlement_words as words
+
+
+uses: state
+
+
+# A turn's inputs close after a seat's time and one standby's.
+SLOT_TIMES: constant(uint256) = 2
+# A window is at least so many times the profiled re-execution.
+REEXECUTIONS: constant(uint256) = 3
+
+
+event TurnOpened:
+    job: indexed(uint256)
+    turn: uint256
+    round: uint256
+    start_root: bytes32
+    inputs_close: uint256
+
+
+event JobEnded:
+    job: indexed(uint256)
+    rounds_done: uint256
+    completed: bool
+
+
+@external
+def begin(job: uint256, lock: uint256):
+    """
+    @notice Starts the ready window of a job whose seats are all awarded.
+    @param lock Of one slot.
+    """
+    state._check_auction()
+    terms: ITaskRegistry.Schedule = state._schedule(job)
+    state._set_stage(
+        job,
+        words.Stage(
+            state=numbers.AWARDED,
+            rounds=terms.rounds,
+            slots=terms.slots,
+            quorum=terms.quorum,
+            depth=terms.depth,
+            policy=terms.policy,
+            window_s=terms.windows * max(state.min_window_s, REEXECUTIONS * terms.reexecute_s),
+            slot_s=terms.slot_s,
+            aggregate_s=terms.aggregate_s,
+        ),
+    )
+    state.payment_terms[job] = words._pack_payment_terms(terms.token, terms.flops)
+    state.start_roots[job][0] = terms.state_root
+    aggregator: words.AggregatorState = state._aggregator(job)
+    aggregator.slot_lock = lock
+    state._set_aggregator(job, aggregator)
+    state._set_turn(
+        job,
+        words.Turn(
+            round=0,
+            turn=0,
+            opened_at=block.timestamp,
+            committed=0,
+            missing=bits._full(aggregator.seats),
+            holds=0,
+            held_s=0,
+        ),
+    )
+
+
+@external
+def abandon(job: uint256):
+    """
+    @notice Ends a job that cannot go on. What was committed in the open turn stays payable.
+    """
+    stage: words.Stage = state._running(job)
+    turn: words.Turn = state._turn(job)
+    is_short: bool = self._are_complete(job, stage, turn) and turn.committed < stage.quorum
+    is_overdue: bool = (
+        state.holdings[job][state.AGGREGATION] >> 192 == 0
+        and turn.holds == 0
+        and block.timestamp > state._aggregator(job).due
+    )
+    assert turn.opened_at != 0 and (is_short or is_overdue), "settlement: job can go on"
+    self._close(job, turn.round, state._start_root(job, turn.turn), 0)
+    self._end(job)
+
+
+@external
+def hold(job: uint256):
+    """
+    @notice Stops the clocks of a job: nobody is late until `resume`.
+    """
+    state._check_availability()
+    turn: words.Turn = state._turn(job)
+    turn.holds += 1
+    state._set_turn(job, turn)
+
+
+@external
+def resume(job: uint256, seconds: uint256):
+    """
+    @notice Ends a hold, and gives the open turn the time back.
+    """
+    state._check_availability()
+    turn: words.Turn = state._turn(job)
+    turn.holds -= 1
+    if turn.opened_at != 0:
+        turn.opened_at = min(block.timestamp, turn.opened_at + seconds)
+        turn.held_s += seconds
+        aggregator: words.AggregatorState = state._aggregator(job)
+        aggregator.due += seconds
+        state._set_aggregator(job, aggregator)
+    state._set_turn(job, turn)
+
+
+@internal
+@view
+def _open_turn(job: uint256, turn: uint256) -> words.Turn:
+    newest: words.Turn = state._turn(job)
+    assert turn == newest.turn, "settlement: not the current turn"
+    assert newest.opened_at != 0, "settlement: depth reached"
+    return newest
+
+
+@internal
+@pure
+def _check_missing(turn: words.Turn, seat: uint256):
+    assert turn.missing >> seat & 1 == 1, "settlement: already committed"
+
+
+@internal
+@view
+def _since(turn: words.Turn) -> uint256:
+    """
+    @return Now, less the seconds that holds moved the open turn by: a later hold moves this start as it moves the others.
+    """
+    return block.timestamp - turn.held_s
+
+
+@internal
+@pure
+def _inputs_close(stage: words.Stage, turn: words.Turn) -> uint256:
+    return turn.opened_at + SLOT_TIMES * stage.slot_s
+
+
+@internal
+@pure
+def _deadline(stage: words.Stage, turn: words.Turn, timing_word: uint256) -> uint256:
+    timing: words.SeatTiming = words._unpack_timing(timing_word)
+    return max(turn.opened_at, timing.since + turn.held_s) + min(2 * timing.estimate_s, stage.slot_s)
+
+
+@internal
+@view
+def _are_closed(stage: words.Stage, turn: words.Turn) -> bool:
+    return turn.holds == 0 and block.timestamp >= self._inputs_close(stage, turn)
+
+
+@internal
+@view
+def _are_complete(job: uint256, stage: words.Stage, turn: words.Turn) -> bool:
+    """
+    @return Whether nobody can commit any more, or nobody holds a seat that is missing and the quorum is there.
+    """
+    if turn.missing == 0 or self._are_closed(stage, turn):
+        return True
+    if turn.committed < stage.quorum:
+        return False
+    for seat: uint256 in range(state.MAX_SEATS):
+        if turn.missing >> seat == 0:
+            break
+        if turn.missing >> seat & 1 == 1 and state.holdings[job][seat] >> 192 != 0:
+            return False
+    return True
+
+
+@internal
+@view
+def _present(job: uint256, turn: words.Turn) -> uint256:
+    """
+    @return The seats that committed. A turn that waits has none: all are missing.
+    """
+    return bits._full(state._aggregator(job).seats) ^ turn.missing
+
+
+@internal
+@view
+def _slots_root(job: uint256, stage: words.Stage, turn: words.Turn) -> bytes32:
+    """
+    @return What the slots of the newest turn start from: in a delayed job what the turn before it started from, so that nobody
+            waits for the aggregation between them; but the first turn, and one after a rollback, have none before.
+    """
+    if stage.policy & numbers.DELAYED != 0 and turn.turn > 0:
+        before: uint256 = unsafe_sub(turn.turn, 1)
+        if words._pending_count(state.pending_counts[job], before, stage.depth) & words.ROLLED_BACK == 0:
+            return state._start_root(job, before)
+    return state._start_root(job, turn.turn)
+
+
+@internal
+def _extend(job: uint256, stage: words.Stage):
+    """
+    @dev Whoever aggregates has `aggregate_s` from now on.
+    """
+    aggregator: words.AggregatorState = state._aggregator(job)
+    aggregator.due = max(aggregator.due, block.timestamp + stage.aggregate_s)
+    state._set_aggregator(job, aggregator)
+
+
+@internal
+def _go_on(job: uint256):
+    """
+    @dev What follows when a turn closed or claims ceased to be pending. A turn that waits opens when its count is 0; an ended
+         job is over when nothing is pending, which happens once: no claim is left to make it happen again.
+    """
+    stage: words.Stage = state._stage(job)
+    turn: words.Turn = state._turn(job)
+    counts: uint256 = state.pending_counts[job]
+    if stage.state == numbers.RUNNING and turn.opened_at == 0:
+        if words._pending_count(counts, turn.turn, stage.depth) & words.COUNT_MASK == 0:
+            turn.opened_at = block.timestamp
+            turn.held_s = 0
+            state._set_turn(job, turn)
+            inputs_close: uint256 = self._inputs_close(stage, turn)
+            aggregator: words.AggregatorState = state._aggregator(job)
+            aggregator.due = inputs_close + stage.aggregate_s
+            state._set_aggregator(job, aggregator)
+            log TurnOpened(
+                job=job,
+                turn=turn.turn,
+                round=turn.round,
+                start_root=state._start_root(job, turn.turn),
+                inputs_close=inputs_close,
+            )
+    elif stage.state == numbers.ENDED and counts & words.ALL_COUNTS == 0:
+        state.reserves[job] = 0
+        state._burn(job, state.pots[job])
+        extcall ITaskRegistry(state.tasks).close(job)
+
+
+@internal
+def _close(job: uint256, round: uint256, start_root: bytes32, more: uint256):
+    """
+    @dev What was committed in the open turn, if one is open, becomes pending, with `more` claims. The turn
+         after it waits.
+    """
+    turn: words.Turn = state._turn(job)
+    turn.round = round
+    if turn.opened_at != 0:
+        seats: uint256 = bits._full(state._aggregator(job).seats)
+        count: uint256 = bits._popcount(seats ^ turn.missing) + more
+        state.pending_counts[job] = words._with_pending_count(
+            state.pending_counts[job], turn.turn, state._stage(job).depth, count
+        )
+        turn.turn += 1
+        turn.opened_at = 0
+        turn.committed = 0
+        turn.missing = seats
+    state.start_roots[job][state._place(job, turn.turn)] = start_root
+    state._set_turn(job, turn)
+
+
+@internal
+def _end(job: uint256):
+    """
+    @dev The newest turn is one that waits, and that nothing opens unless a rollback does.
+    """
+    round: uint256 = state._turn(job).round
+    log JobEnded(job=job, rounds_done=round, completed=round == state._stage(job).rounds)
+    state._advance(job, numbers.ENDED)
+    self._go_on(job)

@@ -1,0 +1,120 @@
+# pragma version ==0.4.3
+# pragma nonreentrancy on
+"""
+@title Views of a job in Settlement
+@license Apache-2.0
+"""
+
+
+from ..interfaces import ISettlementViews
+from . import bits
+from . import settlement_state as state
+from . import settlement_turns as turns
+from . import settlement_words as words
+
+
+uses: state
+
+
+@external
+@view
+def runs(job: uint256) -> ISettlementViews.Run:
+    """
+    @notice Everything known of a run; zeros before it is awarded.
+    """
+    stage: words.Stage = state._stage(job)
+    turn: words.Turn = state._turn(job)
+    aggregator: words.AggregatorState = state._aggregator(job)
+    return ISettlementViews.Run(
+        state=stage.state,
+        round=turn.round,
+        turn=turn.turn,
+        rounds=stage.rounds,
+        slots=stage.slots,
+        quorum=stage.quorum,
+        depth=stage.depth,
+        policy=stage.policy,
+        opened_at=turn.opened_at,
+        window_s=stage.window_s,
+        slot_s=stage.slot_s,
+        aggregate_s=stage.aggregate_s,
+        aggregator=state.holdings[job][state.AGGREGATION] >> 192,
+        aggregator_due=aggregator.due,
+        token=state._token(job),
+        lock=aggregator.slot_lock,
+        flops=state.payment_terms[job] & bits.U96,
+        seats=aggregator.seats,
+        missing=turn.missing,
+        committed=turn.committed,
+        holds=turn.holds,
+        held_s=turn.held_s,
+        pot=state.pots[job],
+        start_root=state._start_root(job, turn.turn),
+    )
+
+
+@external
+@view
+def seats(job: uint256, seat: uint256) -> ISettlementViews.Seat:
+    """
+    @notice Who holds a seat at what price, or what a standby finds; zeros when there is none.
+    """
+    holding: words.Holding = state._holding(job, seat)
+    timing: words.SeatTiming = state._timing(job, seat)
+    return ISettlementViews.Seat(
+        operator=holding.operator,
+        first=holding.first,
+        count=holding.count,
+        price=holding.price,
+        pot_price=holding.pot_price,
+        estimate_s=timing.estimate_s,
+        since=timing.since,
+        pot=timing.pot,
+    )
+
+
+@external
+@view
+def stakes(job: uint256, operator: uint256) -> words.JobStake:
+    """
+    @notice What an operator has locked in a job, in how many lots, for how many seats; and since when it holds none.
+    """
+    return state._stake(job, operator)
+
+
+@external
+@view
+def claims(job: uint256, seat: uint256, turn: uint256) -> bytes32:
+    """
+    @notice The newest claim of a seat in the ring place of a turn: upper bits of its hash | open disputes | status.
+    """
+    return convert(state.claim_words[job][seat][state._place(job, turn)], bytes32)
+
+
+@external
+@view
+def pending(job: uint256, turn: uint256) -> uint256:
+    """
+    @notice Claims of a closed turn that are neither paid nor convicted.
+    """
+    return state._pending(job, turn)
+
+
+@external
+@view
+def is_final(job: uint256, turn: uint256) -> bool:
+    """
+    @notice Whether a turn is closed and nothing of it is pending.
+    """
+    return turn < state._turn(job).turn and state._pending(job, turn) == 0
+
+
+@external
+@view
+def deadline(job: uint256, seat: uint256) -> uint256:
+    """
+    @notice The last second at which the seat's holder may still commit in the open turn without being timed out.
+    """
+    return turns._deadline(
+        state._stage(job), state._turn(job), state.seat_timing[job][seat]
+    )
