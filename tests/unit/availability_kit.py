@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import boa
 import pytest
 from eth_account.messages import encode_typed_data
 
 from tests.contract_kit import START, load
 from tests.openings import state_opening, update_opening
+from tests.support.evm import chain
 from tests.unit.watched import AGGREGATION, JOB, Watched, claim_hash
 
 ANSWER_S = 6
@@ -25,8 +25,8 @@ def deployed_fixture():
 
 @pytest.fixture(name="job")
 def job_fixture(deployed):
-    with boa.env.anchor():
-        boa.env.timestamp = START
+    with chain.anchor():
+        chain.timestamp = START
         yield Asked(*deployed)
 
 
@@ -72,7 +72,7 @@ class Asked:
         domain = {
             "name": "Zoo Availability",
             "version": "1",
-            "chainId": boa.env.evm.patch.chain_id,
+            "chainId": chain.chain_id,
             "verifyingContract": str(self.contract.address),
         }
         types = {"Fetched": [{"name": "job", "type": "uint256"}, {"name": "claim", "type": "bytes32"}]}
@@ -90,4 +90,4 @@ class Asked:
         return [self.double.resumed(index) for index in range(self.double.count_resumed())]
 
     def to(self, second):
-        boa.env.timestamp = START + second
+        chain.timestamp = START + second

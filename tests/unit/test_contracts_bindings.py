@@ -6,7 +6,8 @@ import sys
 import pytest
 from web3 import EthereumTesterProvider, Web3
 
-from tests.contract_kit import ROOT, ZEN
+from tests.contract_kit import ZEN
+from tests.support.sources import ROOT
 from zoo_compute.chain import bindings
 from zoo_compute.chain.artifacts import artifact
 from zoo_compute.chain.bindings.settlement import Claim
