@@ -17,6 +17,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from eth_utils.crypto import keccak
+
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = ROOT / "contracts"
 ARTIFACTS = ROOT / "zoo_compute" / "chain" / "artifacts"
@@ -28,7 +30,7 @@ IMPORT = re.compile(r"^(?:from (\.*)([\w.]*) )?import (\.*)([\w.]+)", re.MULTILI
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a deployment takes. `layout`: the storage slots, where they are known."""
+    """What a deployment takes."""
 
     name: str
     abi: list[dict[str, Any]]
@@ -71,6 +73,17 @@ def compiled(name: str, data: Any) -> Compiled:
     from vyper.compiler.output import build_abi_output
 
     return Compiled(name, build_abi_output(data), data.bytecode)
+
+
+def storage_slot(name: str, variable: str, *keys: int) -> int:
+    """Where a contract keeps a variable (`erc20.is_minter`), or what a mapping has of these keys."""
+    layout = compiler_data(CONTRACTS / f"{name}.vy").storage_layout["storage_layout"]
+    for part in variable.split("."):
+        layout = layout[part]
+    slot = int(layout["slot"])
+    for key in keys:
+        slot = int.from_bytes(keccak(slot.to_bytes(32, "big") + key.to_bytes(32, "big")), "big")
+    return slot
 
 
 def integrity(path: Path) -> str:
