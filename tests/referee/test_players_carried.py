@@ -12,6 +12,8 @@ from node.disputes.prover import Prover
 from node.disputes.trees import Trees
 from repops.commitments import state_root
 from repops.graph import OPTIMIZER
+from tests.support.evm import chain
+from tests.support.sources import storage_slot
 from zoo_compute.evidence import NO_CLAIM, NO_RESULT, Begin, Present, Tensor, encode, entry_of
 from zoo_compute.rounds import RESIDUAL
 from zoo_compute.spec.games import Frame, Kind, Phase, Position, claim_hash
