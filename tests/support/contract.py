@@ -26,7 +26,7 @@ class Log:
     """As the EVM has it."""
 
     address: str
-    topics: list[Any]
+    topics: list[bytes]
     data: bytes
 
 
@@ -58,10 +58,9 @@ class Contract:
         assert result, "nothing was called"
         events = []
         for log in result.logs:
-            address = checksummed(log.address)
-            by = self if address == self.address else self.chain.contracts.get(address)
+            by = self if log.address == self.address else self.chain.contracts.get(log.address)
             if by and (include_child_logs or by is self):
-                events.append(by._interface.event(address, log))
+                events.append(by._interface.event(log.address, log))
         return events
 
 
@@ -170,8 +169,7 @@ class Interface:
                 self.constructor = Function(entry)
 
     def event(self, address: str, log: Log) -> Any:
-        topics = [each if isinstance(each, bytes) else bytes.fromhex(each.removeprefix("0x")) for each in log.topics]
-        return self.events[topics[0]].read(address, topics, log.data)
+        return self.events[log.topics[0]].read(address, log.topics, log.data)
 
 
 _interfaces: dict[int, tuple[Compiled, Interface]] = {}

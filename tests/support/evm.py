@@ -24,7 +24,7 @@ from eth_abi.abi import decode
 from eth_utils.address import to_checksum_address
 
 from tests.support import base_fee, wallet
-from tests.support.contract import Contract, Log
+from tests.support.contract import Contract, Log, checksummed
 from tests.support.sources import Compiled
 
 CHAIN_ID = 1
@@ -64,15 +64,19 @@ class Chain:
     """Block number, second and base fee are what they were set to: nothing moves them but the test."""
 
     def __init__(self, chain_id: int = CHAIN_ID, code_size: int = CODE_SIZE) -> None:
-        cfg = pyrevm.CfgEnv(chain_id=chain_id, limit_contract_code_size=code_size)
-        self.evm = pyrevm.EVM(gas_limit=2**63, env=pyrevm.Env(cfg=cfg), spec_id="PRAGUE")
         self.chain_id, self.timestamp, self.block, self.base_fee = chain_id, START, 1, 0
         self.contracts: dict[str, Contract] = {}
         self._random = random.Random("accounts")
         self._wallets: set[str] = set()
         self._undo: list[Any] = []
-        self.evm.set_balance(wallet.RELAY, 2**200)
         self.sender = self.account()
+        self.allow_code(code_size)
+
+    def allow_code(self, code_size: int) -> None:
+        """Begins anew, where a contract may have so many bytes."""
+        cfg = pyrevm.CfgEnv(chain_id=self.chain_id, limit_contract_code_size=code_size)
+        self.evm = pyrevm.EVM(gas_limit=2**63, env=pyrevm.Env(cfg=cfg), spec_id="PRAGUE")
+        self.evm.set_balance(wallet.RELAY, 2**200)
 
     # --- accounts
 
@@ -176,7 +180,7 @@ class Chain:
             found = OUTPUT.search(text)
             output, failure = bytes.fromhex(found[1]) if found else b"", text.split(" ")[0]
         done = evm.result
-        logs = () if failure else tuple(Log(log.address, *log.data) for log in done.logs)
+        logs = () if failure else tuple(log_of(log) for log in done.logs)
         gas = done.gas_used + done.gas_refunded - intrinsic_gas(payload)
         return Result(bytes(output), failure, gas, logs)
 
@@ -208,6 +212,12 @@ chain = Chain()
 def address_of(account: Any) -> str:
     """Of an account, a contract or a key."""
     return str(getattr(account, "address", account))
+
+
+def log_of(log: Any) -> Log:
+    topics, data = log.data
+    words = [each if isinstance(each, bytes) else bytes.fromhex(each.removeprefix("0x")) for each in topics]
+    return Log(checksummed(log.address), words, bytes(data))
 
 
 def intrinsic_gas(data: bytes) -> int:

@@ -11,13 +11,16 @@ import os
 import re
 import sysconfig
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eth_utils.crypto import keccak
+
+if TYPE_CHECKING:
+    from vyper.compiler.settings import OptimizationLevel
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = ROOT / "contracts"
@@ -60,13 +63,18 @@ def of_text(name: str, text: str) -> Compiled:
     return _kept(name, sha256(text.encode()).hexdigest(), lambda: CompilerData(text))
 
 
-def compiler_data(path: Path) -> Any:
-    """The compiler's own view of a source, which takes seconds."""
+def compiler_data(path: Path, level: OptimizationLevel | None = None) -> Any:
+    """The compiler's own view of a source, which takes seconds. level: instead of what its pragma says."""
     from vyper.compiler.input_bundle import FilesystemInputBundle
     from vyper.compiler.phases import CompilerData
+    from vyper.compiler.settings import Settings
 
     bundle = FilesystemInputBundle([LIBRARIES, path.parent])
-    return CompilerData(bundle.load_file(path), bundle)
+    file = bundle.load_file(path)
+    if level is None:
+        return CompilerData(file, bundle)
+    text = file.source_code.replace("# pragma optimize codesize\n", "\n")
+    return CompilerData(replace(file, contents=text), bundle, Settings(optimize=level))
 
 
 def compiled(name: str, data: Any) -> Compiled:
