@@ -1,11 +1,16 @@
-"""What a test does to the chain of its process is undone after it, and what a module's fixtures did, after the module."""
+"""One thread of torch's a worker, where several run. What a test does to the chain of its process is undone after it, and what a module's fixtures did, after the module."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 
 import pytest
+
+# Before torch is imported, here and by the processes that tests start: workers that share cores wait for each other's threads.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def _anchored() -> Iterator[None]:
