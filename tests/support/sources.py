@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from eth_utils.crypto import keccak
 
+from zoo_compute.chain import artifacts
+
 if TYPE_CHECKING:
     from vyper.compiler.settings import OptimizationLevel
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = ROOT / "contracts"
-ARTIFACTS = ROOT / "zoo_compute" / "chain" / "artifacts"
+ARTIFACTS = Path(artifacts.__file__).parent
 KEPT = ROOT / ".build" / "contracts"
 LIBRARIES = Path(sysconfig.get_paths()["purelib"])
 BUILTIN = LIBRARIES / "vyper" / "builtins" / "interfaces"
