@@ -37,7 +37,7 @@ $(ANVIL): | $(VENV)/.ready
 demo: setup ## the whole network on this machine: a job is posted, trained, settled, paid (DATA=path, ARGS="--json")
 	@$(BIN)/python scripts/demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
-test: setup test-fast test-ape test-integration ## all tests but the long ones (about ten minutes on two cores)
+test: setup test-fast test-ape test-integration ## all tests but the long ones (about five minutes on two cores)
 
 test-fast: setup
 	$(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile -m "not long" $(FAST) $(ARGS)
@@ -46,7 +46,7 @@ test-ape: setup
 	$(BIN)/ape test tests/ape -q --network ethereum:local:test
 
 test-integration: setup
-	$(BIN)/python -m pytest -q -rsR -p no:ape_test tests/integration tests/gpu -m "not ipfs and not chaos and not network and not long" $(RERUN) $(ARGS)
+	$(BIN)/python -m pytest -q -rsR -p no:ape_test -n 2 --dist loadfile tests/integration tests/gpu -m "not ipfs and not chaos and not network and not long" $(RERUN) $(ARGS)
 
 test-long: setup ## what draws, walks or kills at length
 	$(BIN)/python -m pytest -q -p no:ape_test -n 2 --dist loadfile -m long $(FAST) $(ARGS)

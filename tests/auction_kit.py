@@ -6,11 +6,10 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import boa
-
 from keepers.decisions.duties import duties
 from keepers.decisions.orders import Me, OpenBid, Progress, SealBid, Send
 from tests.contract_kit import Offer, Operator, Play
+from tests.support.evm import Reverted
 from zoo_compute.chain import snapshot
 from zoo_compute.chain.auction_attempts import attempts_of
 from zoo_compute.chain.events import Event
@@ -115,7 +114,7 @@ class Network:
         for duty in duties(self.view(), me, node.progress):
             try:
                 self._perform(node, duty)
-            except boa.BoaError:
+            except Reverted:
                 node.sent["refused"] += 1
 
     def _perform(self, node: Node, duty: Any) -> None:
@@ -138,7 +137,7 @@ class Network:
         """Anyone's transaction; whether the contract took it."""
         try:
             self.play.kit.auction.reopen(self.job, 0, sender=who)
-        except boa.BoaError:
+        except Reverted:
             return False
         self.note(self.play.kit.auction)
         return True

@@ -14,7 +14,7 @@ from eth_utils.crypto import keccak
 
 from zoo_compute.operators.consent import DOMAIN, REGISTRATION
 
-CHAIN_ID = 1  # of titanoboa's chain
+CHAIN_ID = 1  # of `tests.support.evm.chain`
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141  # of secp256k1
 HALF_ORDER = ORDER // 2
 

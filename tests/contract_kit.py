@@ -5,64 +5,51 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import boa
-from boa.contracts.vyper.vyper_contract import StorageModel
-from boa.vm import py_evm
-from eth.vm.transaction_context import BaseTransactionContext
-from eth_abi.abi import decode, encode
+from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
+from tests.support import sources
+from tests.support.contract import Contract
+from tests.support.evm import Reverted, chain
 from zoo_compute.spec.params import DEVNET, POLICY_DELAYED, ZEN, Preset
 
-ROOT = Path(__file__).resolve().parent.parent
-# Mutation runs point this at a changed copy.
-CONTRACTS = Path(os.environ.get("ZOO_CONTRACTS", ROOT / "contracts"))
 START = 1_800_000_000  # Unix seconds
 SUPPLY = 10**9 * ZEN
 UNLIMITED = 2**256 - 1
 SLOTS, AGGREGATOR = 0, 1  # kinds of lots
-ERROR_SELECTOR = bytes.fromhex("08c379a0")  # Error(string)
 AGGREGATION = 128  # the aggregator's seat, and its claims'
 
 
-class Relayed(BaseTransactionContext):
-    """Of a transaction that somebody else sent: who calls a contract is never `tx.origin` here, as with a wallet that is a
-    contract, so that nothing can be right by asking for the wrong one.
-    """
+@dataclass(frozen=True)
+class Deployer:
+    """Of a contract; see `tests.support.sources`."""
 
-    def __init__(self, gas_price: int, origin: Any) -> None:
-        super().__init__(gas_price=gas_price, origin=keccak(text="relay")[-20:])
+    name: str
 
-
-py_evm.BaseTransactionContext = Relayed
-# To describe a revert boa would read a contract's whole storage, and stumbles over keys that other contracts hashed.
-StorageModel.dump = lambda _: {}
+    def deploy(self, *args: Any, sender: Any = None, value: int = 0) -> Contract:
+        return chain.deploy(sources.load(self.name), *args, sender=sender, value=value)
 
 
-@cache
-def load(name: str) -> Any:
-    """The deployer of a contract, or of a mock (`mocks/FalseToken`)."""
-    return boa.load_partial(str(CONTRACTS / f"{name}.vy"))
+def load(name: str) -> Deployer:
+    """A contract, or a mock (`mocks/FalseToken`)."""
+    return Deployer(name)
 
 
 def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
     """All contracts, wired. The deployer governs the payment tokens and the timelock, and ZEN is allowed."""
-    deployer = boa.env.generate_address("deployer")
-    guardian = boa.env.generate_address("guardian")
+    deployer = chain.account("deployer")
+    guardian = chain.account("guardian")
     # Accounts here: the referee says, Settlement does.
-    referee, audit_pool = boa.env.generate_address("referee"), boa.env.generate_address("audit pool")
+    referee, audit_pool = chain.account("referee"), chain.account("audit pool")
     # Says who is admitted; the contract has a kit of its own.
-    admissions = boa.env.generate_address("admissions")
-    with boa.env.prank(deployer):
+    admissions = chain.account("admissions")
+    with chain.prank(deployer):
         zen = load("ZenToken").deploy(SUPPLY)
         timelock = load("Timelock").deploy(preset.timelock_s, [deployer])
         treasury = load("Treasury").deploy(timelock)
@@ -103,15 +90,6 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
         audit_pool=audit_pool,
         admissions=admissions,
     )
-
-
-def reason_of(error: boa.BoaError) -> str:
-    """The reason a call reverted with; empty when it gave none."""
-    output = error.call_trace.computation.output
-    if output[:4] != ERROR_SELECTOR:
-        return ""
-    (reason,) = decode(["string"], output[4:])
-    return str(reason)
 
 
 def told(contract: Any, of: Any = None) -> list[tuple[str, dict[str, Any]]]:
@@ -161,19 +139,19 @@ class Play:
 
     def __post_init__(self) -> None:
         self.token = self.token or self.kit.zen
-        self.submitter = boa.env.generate_address("submitter")
-        self.anyone = boa.env.generate_address("anyone")
+        self.submitter = chain.account("submitter")
+        self.anyone = chain.account("anyone")
         self.fund(self.submitter, 10**6 * ZEN, self.kit.tasks)
 
     # --- accounts and clock
 
     @property
     def now(self) -> int:
-        return int(boa.env.timestamp)
+        return int(chain.timestamp)
 
     def to(self, second: int) -> None:
         """Jump to a second."""
-        boa.env.timestamp = second
+        chain.timestamp = second
 
     def fund(self, account: Any, amount: int, spender: Any, token: Any = None) -> None:
         """Give tokens to an account, which lets `spender` pull them."""
@@ -183,7 +161,7 @@ class Play:
 
     def register(self, name: str, *, gpu_class: int = 1, vram_gb: int = 48, deposit: int = 10**9) -> Operator:
         """A new operator with the least stake, and collateral in the play's token."""
-        owner, hot = boa.env.generate_address(f"{name} owner"), boa.env.generate_address(f"{name} hot")
+        owner, hot = chain.account(f"{name} owner"), chain.account(f"{name} hot")
         registry = self.kit.registry
         self.fund(owner, self.preset.min_stake, registry, self.kit.zen)
         operator = registry.register(hot, gpu_class, vram_gb, self.preset.min_stake, f"http://{name}", sender=owner)
@@ -359,8 +337,8 @@ class Play:
         """A block in which a call must be refused for exactly this reason, whichever contract gives it."""
         try:
             yield
-        except boa.BoaError as error:
-            given = reason_of(error)
+        except Reverted as error:
+            given = error.reason
             assert given == reason, f"refused with {given!r}, expected {reason!r}"
         else:
             raise AssertionError(f"accepted, expected {reason!r}")

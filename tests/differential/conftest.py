@@ -1,4 +1,4 @@
-"""titanoboa rolls back what a test did; what all tests share is therefore deployed by a fixture of the session."""
+"""The chain rolls back what a test did; what all tests share is therefore deployed by a fixture of the session."""
 
 import pytest
 

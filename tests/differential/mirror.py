@@ -1,38 +1,31 @@
 """The contracts' side of a stage: deployed once a process, rolled back after every use, called and compared."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict, astuple, is_dataclass
 from functools import cache
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import boa
-from boa.contracts.vyper.vyper_contract import VyperContract
-from eth_abi import decode
 from eth_account import Account
 from eth_utils import keccak
-from vyper.semantics.types import DArrayT, StructT
 
 from tests.consent_kit import Signer
+from tests.contract_kit import load
+from tests.support.contract import Contract
+from tests.support.evm import Result, chain
 from tests.unit.rewards_kit import receipt_signature
 from zoo_compute.spec import watching
 from zoo_compute.spec.params import PRESETS, Preset
 from zoo_compute.spec.state import Config, Consent, Receipt, Seal, World
 from zoo_compute.spec.world import Call
 
-from .stage import ACCOUNTS, BLOCKHASH_RANGE, START, WEALTH, block_hash
+from .stage import ACCOUNTS, START, WEALTH
 from .views import VIEWS, View, attestation_seal, changed_keys, expected_field, seal_bytes
 
-ROOT = Path(__file__).parents[2]
-# Where the contracts under test lie: mutation runs point this at a copy.
-CONTRACTS = Path(os.environ.get("ZOO_CONTRACTS", ROOT / "contracts"))
 SPENDERS = ("registry", "tasks", "rewards", "audits")
 COIN = 10**24  # of the chain's, that each account has
-ERROR_SELECTOR = keccak(text="Error(string)")[:4]
 CONFIGURED = ("registry", "tasks", "rewards", "treasury", "availability", "audits", "admissions")
 UNLIMITED = 2**256 - 1
 FULL_COMPARISON_EVERY = 100  # accepted calls; each compares what the specification wrote
@@ -46,7 +39,7 @@ class Disagreement(AssertionError):
 def mirrored(preset_name: str) -> Iterator["ContractMirror"]:
     """A fresh deployment of the preset, undone at the end."""
     kit = deployed(preset_name)
-    with boa.env.anchor():
+    with chain.anchor():
         yield ContractMirror(PRESETS[preset_name], *kit)
 
 
@@ -56,21 +49,16 @@ def deployed_apart(preset_name: str) -> "ContractMirror":
 
 
 @cache
-def _loaded(name: str) -> Any:
-    return boa.load_partial(str(CONTRACTS / f"{name}.vy"))
-
-
-@cache
-def deployed(preset_name: str) -> tuple[dict[str, VyperContract], dict[str, str]]:
+def deployed(preset_name: str) -> tuple[dict[str, Contract], dict[str, str]]:
     """Contracts by the names of docs/protocol.md, tokens as `token ADDRESS`; and the accounts' addresses."""
     preset = PRESETS[preset_name]
-    boa.env.timestamp = START
+    chain.timestamp = START
     accounts = {name: Signer(name).address for name in ACCOUNTS}
-    with boa.env.prank(accounts["deployer"]):
+    with chain.prank(accounts["deployer"]):
         contracts = _deploy(preset, accounts)
-        bad = _loaded("mocks/FalseToken").deploy()
+        bad = load("mocks/FalseToken").deploy()
         supply = 2 * WEALTH * len(ACCOUNTS)
-        tokens = {"zen": contracts["zen"], "usd": _loaded("ZenToken").deploy(supply), "bad": bad}
+        tokens = {"zen": contracts["zen"], "usd": load("ZenToken").deploy(supply), "bad": bad}
         for name, token in tokens.items():
             contracts[f"token {token.address}"] = token
             contracts[name] = token
@@ -82,11 +70,7 @@ def deployed(preset_name: str) -> tuple[dict[str, VyperContract], dict[str, str]
             if name != "bad":
                 token.transfer(accounts["sink"], token.balanceOf(accounts["deployer"]) - WEALTH)
     for account in (*accounts.values(), bad.address):
-        boa.env.set_balance(account, COIN)
-    for contract in contracts.values():
-        boa.env._contracts.pop(
-            contract.address.canonical_address, None
-        )  # of contracts it knows boa would describe each revert
+        chain.set_balance(account, COIN)
     for account in accounts.values():
         for name in ("zen", "usd"):
             for spender in SPENDERS:
@@ -94,22 +78,22 @@ def deployed(preset_name: str) -> tuple[dict[str, VyperContract], dict[str, str]
     return contracts, accounts
 
 
-def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, VyperContract]:
+def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, Contract]:
     """As docs/protocol.md has the constructors; governor and timelock are plain accounts here."""
     guardian = accounts["guardian"]
-    zen = _loaded("ZenToken").deploy(2 * WEALTH * len(accounts))
-    treasury = _loaded("Treasury").deploy(accounts["timelock"])
-    registry = _loaded("NodeRegistry").deploy(zen, guardian, preset.min_stake, preset.exit_delay_s, preset.epoch_s)
-    tasks = _loaded("TaskRegistry").deploy(treasury, accounts["deployer"], guardian)
-    auction = _loaded("Auction").deploy(registry, tasks, guardian, preset.bid_window_s, preset.reveal_window_s)
-    rewards = _loaded("Rewards").deploy(zen, registry, preset.epoch_s, preset.emission_per_epoch, preset.weight_per_fee)
-    datasets = _loaded("Datasets").deploy(tasks, rewards)
-    settlement = _loaded("Settlement").deploy(
+    zen = load("ZenToken").deploy(2 * WEALTH * len(accounts))
+    treasury = load("Treasury").deploy(accounts["timelock"])
+    registry = load("NodeRegistry").deploy(zen, guardian, preset.min_stake, preset.exit_delay_s, preset.epoch_s)
+    tasks = load("TaskRegistry").deploy(treasury, accounts["deployer"], guardian)
+    auction = load("Auction").deploy(registry, tasks, guardian, preset.bid_window_s, preset.reveal_window_s)
+    rewards = load("Rewards").deploy(zen, registry, preset.epoch_s, preset.emission_per_epoch, preset.weight_per_fee)
+    datasets = load("Datasets").deploy(tasks, rewards)
+    settlement = load("Settlement").deploy(
         registry, tasks, auction, rewards, zen, preset.ready_window_s, preset.min_window_s
     )
-    availability = _loaded("Availability").deploy(registry, tasks, settlement, preset.answer_s)
-    audits = _loaded("Audits").deploy(registry, tasks, settlement, rewards, zen, preset.audit_bond, preset.draw_blocks)
-    admissions = _loaded("Admissions").deploy(
+    availability = load("Availability").deploy(registry, tasks, settlement, preset.answer_s)
+    audits = load("Audits").deploy(registry, tasks, settlement, rewards, zen, preset.audit_bond, preset.draw_blocks)
+    admissions = load("Admissions").deploy(
         registry, accounts["deployer"], preset.benchmark_s, preset.min_window_s, preset.epoch_s
     )
     registry.wire(auction, settlement, tasks, rewards, admissions)
@@ -137,8 +121,8 @@ def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, VyperContract
 class ContractMirror:
     """Makes the same calls on the contracts, and compares what they show."""
 
-    def __init__(self, preset: Preset, contracts: dict[str, VyperContract], accounts: dict[str, str]) -> None:
-        self.contracts = {**contracts, "chain": SimpleNamespace(balance=boa.env.get_balance)}
+    def __init__(self, preset: Preset, contracts: dict[str, Contract], accounts: dict[str, str]) -> None:
+        self.contracts = {**contracts, "chain": SimpleNamespace(balance=chain.balance)}
         self.accounts = accounts
         self.tokens = {name: str(contracts[name].address) for name in ("zen", "usd", "bad")}
         self.config = Config(
@@ -165,12 +149,10 @@ class ContractMirror:
 
     def accept(self, call: Call, before: World, after: World, result: Any) -> None:
         """The contract must accept, return the same and show the same."""
-        computation = self._invoke(call)
-        if computation.is_error:
-            given = _revert_reason(computation.output)
-            raise Disagreement(f"{call}: refused with {given!r}, specification accepts")
-        target = self._target(call)
-        actual = target.marshal_to_python(computation, getattr(target, call.function).func_t.return_type)
+        done = self._invoke(call)
+        if done.failure:
+            raise Disagreement(f"{call}: refused with {done.reason!r}, specification accepts")
+        actual = getattr(self._target(call), call.function).only.decode(done.output)
         if result is not None and actual != result:
             raise Disagreement(f"{call.contract}.{call.function}: returned {actual}, specification says {result}")
         written = list(changed_keys(before, after))
@@ -182,12 +164,11 @@ class ContractMirror:
 
     def refuse(self, call: Call, reason: str, world: World) -> None:
         """The contract must refuse for the same reason; a revert undoes all it did."""
-        computation = self._invoke(call)
-        if not computation.is_error:
+        done = self._invoke(call)
+        if not done.failure:
             raise Disagreement(f"{call}: accepted, specification says {reason!r}")
-        given = _revert_reason(computation.output)
-        if given != reason:
-            raise Disagreement(f"{call}: refused with {given!r}, specification says {reason!r}")
+        if done.reason != reason:
+            raise Disagreement(f"{call}: refused with {done.reason!r}, specification says {reason!r}")
 
     def compare(self, world: World) -> None:
         """Everything the contracts show of keys that any step ever wrote."""
@@ -214,15 +195,17 @@ class ContractMirror:
             if shown != expected:
                 raise Disagreement(f"{where}.{field} shows {shown!r}, specification says {expected!r}")
 
-    def _invoke(self, call: Call) -> Any:
-        """The computation. boa's own way to call would first describe a whole contract for each revert."""
+    def block_hash(self, number: int) -> bytes:
+        return chain.block_hash(number)
+
+    def _invoke(self, call: Call) -> Result:
         _to_block(call)
         target = self._target(call)
         method = getattr(target, call.function)
         args = call.args[1:] if call.contract == "token" else call.args or _zeros(method)
         data = method.prepare_calldata(*(self._argument(arg, call) for arg in args))
         self.calls += 1
-        return boa.env.execute_code(to_address=target.address, sender=call.sender, data=data, value=call.value)
+        return chain.call(target, data, sender=call.sender, value=call.value)
 
     def _argument(self, arg: Any, call: Call) -> Any:
         if isinstance(arg, Consent):
@@ -236,29 +219,17 @@ class ContractMirror:
             return receipt_signature(account, at, arg.server, arg.client, arg.epoch, arg.total)
         return _encoded(arg)
 
-    def _target(self, call: Call) -> VyperContract:
+    def _target(self, call: Call) -> Contract:
         return self.contracts[f"token {call.args[0]}" if call.contract == "token" else call.contract]
 
 
 def _to_block(call: Call) -> None:
-    """The chain is at the call's second and block, and knows the hashes of those before it."""
-    boa.env.timestamp = call.now
-    patch = boa.env.evm.patch
-    if patch.block_number != call.block:
-        patch.block_number = call.block
-        patch.prev_hashes = [block_hash(call.block - back) for back in range(1, BLOCKHASH_RANGE + 1)]
-    boa.env.evm.vm.state.execution_context._base_fee_per_gas = call.base_fee
-
-
-def _revert_reason(output: bytes) -> str:
-    """The string of `Error(string)`; anything else as it is, which no specification says."""
-    if output[:4] != ERROR_SELECTOR:
-        return f"no reason ({output.hex()})"
-    return str(decode(["string"], output[4:])[0])
+    """The chain is at the call's second and block."""
+    chain.timestamp, chain.block, chain.base_fee = call.now, call.block, call.base_fee
 
 
 def _encoded(arg: Any) -> Any:
-    """A specification's argument as boa takes it."""
+    """A specification's argument as a contract takes it."""
     if isinstance(arg, Seal):
         return seal_bytes(arg)
     if isinstance(arg, watching.Seal):
@@ -272,12 +243,12 @@ def _encoded(arg: Any) -> Any:
 
 def _zeros(method: Any) -> tuple[Any, ...]:
     """Zeros for every argument of a function that refuses accounts whatever they pass."""
-    return tuple(_zero(arg.typ) for arg in method.fn_ast._metadata["func_type"].arguments)
+    return tuple(_zero(part) for part in method.only.inputs)
 
 
-def _zero(typ: Any) -> Any:
-    if isinstance(typ, StructT):
-        return tuple(_zero(member) for member in typ.member_types.values())
-    if isinstance(typ, DArrayT):
+def _zero(part: dict[str, Any]) -> Any:
+    if part["type"] == "tuple":
+        return tuple(_zero(member) for member in part["components"])
+    if part["type"].endswith("[]"):
         return []
-    return {"address": "0x" + 40 * "0", "bytes32": bytes(32), "bool": False}.get(str(typ), 0)
+    return {"address": "0x" + 40 * "0", "bytes32": bytes(32), "bool": False}.get(part["type"], 0)

@@ -34,13 +34,8 @@ DEPOSIT = 1_000_000  # each operator's collateral in each token
 
 @cache
 def block_hash(number: int) -> bytes:
-    """Of a block of every stage's chain."""
+    """Of a block of a stage without contracts; those run on a chain with hashes of its own."""
     return bytes(keccak(number.to_bytes(32, "big")))
-
-
-def known_hashes(block: int) -> dict[int, bytes]:
-    """Of the blocks that this one knows."""
-    return {number: block_hash(number) for number in range(block - BLOCKHASH_RANGE, block)}
 
 
 class Mirror(Protocol):
@@ -49,6 +44,8 @@ class Mirror(Protocol):
     config: Config
     accounts: dict[str, str]
     tokens: dict[str, str]
+
+    def block_hash(self, number: int) -> bytes: ...
 
     def accept(self, call: Call, before: World, after: World, result: Any) -> None: ...
 
@@ -101,13 +98,17 @@ class Stage:
         sender = self.accounts.get(sender, sender)
         return Call(contract, function, sender, self.now, args, value, self.base_fee, self.block)
 
+    def block_hash(self, number: int) -> bytes:
+        return self.mirror.block_hash(number) if self.mirror else block_hash(number)
+
     # One step ------------------------------------------------------------------------------------------------------
 
     def attempt(self, contract: str, function: str, sender: str, *args: Any, value: int = 0) -> str | None:
         """One call on both sides; the reason it was refused for, or None. Its result is in `self.result`."""
         call = self.call(contract, function, sender, *args, value=value)
         if self.block - 1 not in self.world.block_hashes:
-            self.world = replace(self.world, block_hashes=known_hashes(self.block))
+            known = range(self.block - BLOCKHASH_RANGE, self.block)
+            self.world = replace(self.world, block_hashes={number: self.block_hash(number) for number in known})
         try:
             after, self.result = apply(self.world, call)
         except Refused as refusal:

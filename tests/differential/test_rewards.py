@@ -11,10 +11,9 @@ from collections.abc import Callable
 from dataclasses import astuple
 from typing import Any
 
-import boa
 import pytest
 
-from tests.contract_kit import reason_of
+from tests.support.evm import Reverted, chain
 from tests.unit.rewards_kit import DEVNET, EPOCH_S, GBPS, RewardsStage
 from zoo_compute.spec import datasets, node_registry, promises, rewards
 from zoo_compute.spec.params import FEE_BPS, REWARD_CAP_BPS, REWARD_FLOW_BPS, ZEN, Flow
@@ -60,13 +59,13 @@ class Twin:
         for node in self.nodes:
             args = (node.hot.address, 3, 80, DEVNET.min_stake, "http://node")
             assert node_registry.register(self.w, self.message(node.owner), *args) == node.id
-        self.contributors = [str(boa.env.generate_address(f"contributor {i}")) for i in range(2)]
+        self.contributors = [str(chain.account(f"contributor {i}")) for i in range(2)]
         self.reasons: Counter[str] = Counter()
         self.accepted: Counter[str] = Counter()
 
     @property
     def now(self) -> int:
-        return int(boa.env.timestamp)
+        return int(chain.timestamp)
 
     def message(self, sender: Any) -> Message:
         return Message(str(sender), self.now)
@@ -80,9 +79,9 @@ class Twin:
             refused = refusal.reason
         if refused:
             self.reasons[refused] += 1
-            with pytest.raises(boa.BoaError) as caught:
+            with pytest.raises(Reverted) as caught:
                 theirs()
-            assert reason_of(caught.value) == refused, name
+            assert caught.value.reason == refused, name
         else:
             self.accepted[name] += 1
             given = theirs()
@@ -295,7 +294,7 @@ class Walk:
         )
 
     def wait(self) -> None:
-        boa.env.timestamp = self.t.now + self.r.choice((1, 5, EPOCH_S // 2))
+        chain.timestamp = self.t.now + self.r.choice((1, 5, EPOCH_S // 2))
 
     def a_job_with_data(self) -> None:
         """From the citation to the last claim, with what is refused on the way."""
@@ -366,7 +365,7 @@ def deployed() -> RewardsStage:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_contract_and_specification__agree_through_a_walk(deployed: RewardsStage, seed: int) -> None:
-    with boa.env.anchor():
+    with chain.anchor():
         twin = Twin(deployed)
         Walk(twin, seed).run()
         REASONS.update(twin.reasons)

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-import boa
 import pytest
 
+from tests.support.evm import chain, reverts
 from zoo_compute.spec.params import PRESETS
 from zoo_compute.spec.world import EXTERNAL, PROTOCOL_ONLY
 
@@ -98,13 +98,13 @@ def test_a_seal_is_compared_by_its_upper_160_bits() -> None:
         reveal = (job, 0, 1, 50, stage.salt("alice"))
         for kept, reason in ((20, None), (19, "auction: seal does not match")):
             flipped = seal[:kept] + bytes(byte ^ 0xFF for byte in seal[kept:])
-            with boa.env.anchor():
+            with chain.anchor():
                 auction.bid(job, 0, 1, flipped, 1, False, sender=hot)
-                boa.env.timestamp = stage.world.lot(job, 0).bid_end
+                chain.timestamp = stage.world.lot(job, 0).bid_end
                 if reason is None:
                     auction.reveal(*reveal)
                     assert auction.bids(job, 0, 1).revealed
                 else:
-                    with boa.reverts(vm_error=reason):
+                    with reverts(reason):
                         auction.reveal(*reveal)
-            boa.env.timestamp = stage.now
+            chain.timestamp = stage.now

@@ -1,6 +1,6 @@
 """Whether tests notice a mutant. The parent has all imported; a child is forked for each mutant.
 
-What changes between children is only which contracts `boa.load_partial` hands out, so that a mutant costs its own
+What changes between children is only which contracts `sources.load` hands out, so that a mutant costs its own
 compilation and the tests up to the first that fails. Of a module's users those that execute the mutant's function are
 judged one after another; the others of them are compiled, with the mutant too, when a test asks for them. A mutant is
 compiled without the optimiser, which takes most of a compilation; who survives is compiled as shipped, and discarded
@@ -24,17 +24,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import boa
 import pytest
-from boa.contracts.vyper.vyper_contract import VyperDeployer
 from vyper.compiler.phases import generate_bytecode
 from vyper.compiler.settings import OptimizationLevel
 from vyper.exceptions import VyperException, VyperInternalException
-from vyper.ir.compile_ir import assembly_to_evm
 
-from tests import contract_kit
 from tests.mutation.mutants import Mutant, Statement, statements, text_of
 from tests.mutation.suites import CONTRACTS, LEFT_OUT, ROOT, files, users
+from tests.support import sources
+from tests.support.evm import chain
 
 KEPT = ROOT / "build" / "mutation"
 LIMIT_S = 1_800  # of a run; a mutant that takes longer counts as noticed
@@ -52,8 +50,17 @@ REFUSALS = (
     ArithmeticError,
 )
 UNOPTIMISED_CODE = 2**17  # bytes
-load_partial = boa.load_partial  # a judge puts its own in its place
-Deployers = dict[str, VyperDeployer]
+
+
+@dataclass(frozen=True)
+class Built:
+    """A contract, with the compiler's view of it."""
+
+    compiled: sources.Compiled
+    data: Any
+
+
+Deployers = dict[str, Built]
 
 
 @dataclass(frozen=True)
@@ -66,9 +73,15 @@ class Verdict:
     code: str = ""
 
 
-def fingerprint(deployer: VyperDeployer) -> str:
+def build(path: Path, level: OptimizationLevel | None = None) -> Built:
+    """level: what the source's own pragma gives way to."""
+    data = sources.compiler_data(path, level)
+    return Built(sources.compiled(path.stem, data), data)
+
+
+def fingerprint(built: Built) -> str:
     """Of what is deployed, without the hash of the sources."""
-    return sha256(generate_bytecode(deployer.compiler_data.assembly, compiler_metadata=None)).hexdigest()[:16]
+    return sha256(generate_bytecode(built.data.assembly, compiler_metadata=None)).hexdigest()[:16]
 
 
 class Plugin:
@@ -103,7 +116,7 @@ class Judge:
         self.handed_out: Deployers = {}
         self.originals: Deployers = {}
         self.changed: list[str] = []  # in a child: contracts that have the mutant
-        boa.load_partial = lambda path: self.shipped(str(Path(path).relative_to(CONTRACTS).with_suffix("")))
+        sources.load = lambda name: self.shipped(name).compiled
         self.files = files(contracts, whole=whole)
         self.passing: set[str] = set()
         self.left_out: set[str] = set()
@@ -115,48 +128,35 @@ class Judge:
     def on(self, source: Path) -> SourceJudge:
         return SourceJudge(self, source)
 
-    def compiled(self, name: str, level: OptimizationLevel | None = None) -> VyperDeployer:
+    def compiled(self, name: str, level: OptimizationLevel | None = None) -> Built:
         """A contract of the folder where mutants are written."""
-        path = self.folder / "contracts" / f"{name}.vy"
-        boa.interpret.disable_cache()
-        try:
-            text = path.read_text()
-            if level:
-                text = text.replace("# pragma optimize codesize\n", "\n")
-            options = {"optimize": level} if level else {}
-            deployer = boa.loads_partial(text, name=str(path), filename=str(path), compiler_args=options)
-            # boa 0.2.8 computes it only for what it caches.
-            data = deployer.compiler_data
-            _, data.source_map = assembly_to_evm(data.assembly_runtime)
-            return deployer
-        finally:
-            boa.interpret.set_cache_dir()
+        return build(self.folder / "contracts" / f"{name}.vy", level)
 
-    def shipped(self, name: str) -> VyperDeployer:
+    def shipped(self, name: str) -> Built:
         """A contract as it is; in a child with the mutant, if it is of those that have it."""
         if name not in self.handed_out:
             is_changed = name in self.changed
             self.handed_out[name] = self.compiled(name, OptimizationLevel.NONE) if is_changed else self._original(name)
         return self.handed_out[name]
 
-    def unoptimised(self, name: str) -> VyperDeployer:
+    def unoptimised(self, name: str) -> Built:
         if name not in self.originals:
             self.originals[name] = self._original(name, OptimizationLevel.NONE)
         return self.originals[name]
 
-    def _original(self, name: str, level: OptimizationLevel | None = None) -> VyperDeployer:
+    def _original(self, name: str, level: OptimizationLevel | None = None) -> Built:
         """A contract as it is, compiled once for all campaigns."""
         source = CONTRACTS / f"{name}.vy"
         key = sha256(self.shared + source.read_bytes() + f"{name} {level}".encode()).hexdigest()
         path = KEPT / "compiled" / key
         if path.exists():
-            return VyperDeployer(pickle.loads(path.read_bytes()), filename=str(source))
-        deployer = self.compiled(name, level) if level else load_partial(str(source))
+            return pickle.loads(path.read_bytes())
+        built = self.compiled(name, level) if level else build(source)
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_bytes(pickle.dumps(deployer.compiler_data))
+        partial.write_bytes(pickle.dumps(built))
         partial.rename(path)
-        return deployer
+        return built
 
     def run(
         self,
@@ -211,7 +211,8 @@ class Judge:
             os.dup2(kept, 1)
             os.close(kept)
             os.close(nowhere)
-        assert contract_kit.load.cache_info().currsize == 0, "a test loads a contract when imported"
+        assert not chain.contracts, "a test deploys a contract when imported"
+        chain.allow_code(UNOPTIMISED_CODE)
         for path in CONTRACTS.glob("*.vy"):
             self.shipped(path.stem)
         gc.freeze()
@@ -303,7 +304,7 @@ class SourceJudge:
     def _executed(self, name: str) -> set[str]:
         """The functions of this source that a contract executes. Of a module it has the bytecode of no others."""
         if name not in self.executed:
-            module = self.judge_.unoptimised(name).compiler_data.annotated_vyper_module._metadata["type"]
+            module = self.judge_.unoptimised(name).data.annotated_vyper_module._metadata["type"]
             entered = {*module.functions.values(), *module.exposed_functions}
             executed = entered.union(*(each.reachable_internal_functions for each in entered))
             self.executed[name] = {each.name for each in executed if _is_of(each, self.changed)}
@@ -336,7 +337,6 @@ def _child(arguments: list[str], plugin: Plugin) -> None:
         os.dup2(nowhere, stream)
     code = 3
     try:
-        boa.env.evm.patch.code_size_limit = UNOPTIMISED_CODE
         code = int(pytest.main(arguments, plugins=[plugin]))
     finally:
         os._exit(code)

@@ -46,7 +46,7 @@ def words(count: int, *key: Any) -> bytes:
 
 
 def plain(arg: Any) -> Any:
-    """Records as boa takes them."""
+    """Records as a contract takes them."""
     if isinstance(arg, Program):
         return (arg.head, arg.entries, arg.nodes)
     if is_dataclass(arg):

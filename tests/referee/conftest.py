@@ -1,25 +1,25 @@
 """One job on both sides a file of tests, and copies of it for each: other files find the chain as it was."""
 
-import boa
 import pytest
 import torch
 
 from node.device import use_threads
 from tests.differential.mirror import deployed
+from tests.support.evm import chain
 
 from .contest import again, contest
 
 
 @pytest.fixture(scope="session", autouse=True)
 def deployments():
-    """Before anything is anchored: titanoboa would take back what other files of tests go on with."""
+    """Before anything is anchored: the chain would take back what other files of tests go on with."""
     for preset in ("devnet", "production"):
         deployed(preset)
 
 
 @pytest.fixture(scope="module", name="committed")
 def committed_fixture():
-    with boa.env.anchor():
+    with chain.anchor():
         yield contest(token="bad")  # which can be told to answer false
 
 

@@ -9,8 +9,6 @@ from copy import copy
 from dataclasses import astuple, fields, replace
 from typing import Any
 
-import boa
-from boa.contracts.vyper.vyper_contract import VyperContract
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
@@ -18,6 +16,8 @@ from tests.contract_kit import load
 from tests.differential.coverage import Coverage
 from tests.differential.mirror import UNLIMITED, ContractMirror, Disagreement, deployed
 from tests.differential.stage import DEPOSIT, Offer, Stage
+from tests.support.contract import Contract
+from tests.support.evm import chain
 from zoo_compute.spec.games import Frame, Game, Kind, Position, Result, Work, claim_hash, span_of
 from zoo_compute.spec.params import COIN, PRESETS, Preset
 from zoo_compute.spec.referee import bond
@@ -54,7 +54,7 @@ class RefereeMirror(ContractMirror):
 
     computation: Any = None
 
-    def __init__(self, preset: Preset, contracts: dict[str, VyperContract], accounts: dict[str, str]) -> None:
+    def __init__(self, preset: Preset, contracts: dict[str, Contract], accounts: dict[str, str]) -> None:
         super().__init__(preset, dict(contracts), accounts)
         self.double = load("mocks/EvidenceDouble").deploy()
         at = {name: contracts[name].address for name in ("registry", "tasks", "settlement")}
@@ -64,7 +64,7 @@ class RefereeMirror(ContractMirror):
         referee = load("Referee").deploy(*at.values(), double, double, pool, trials, *numbers)
         self.wire(referee)
         for account in accounts.values():
-            boa.env.set_balance(account, 10**24)
+            chain.set_balance(account, 10**24)
             for name in ("zen", "usd"):
                 contracts[name].approve(referee.address, UNLIMITED, sender=account)
         self.config: Config = replace(
@@ -72,13 +72,13 @@ class RefereeMirror(ContractMirror):
         )
         self.parts = 3
 
-    def wire(self, referee: VyperContract) -> None:
+    def wire(self, referee: Contract) -> None:
         """As the one that the courts know, instead of the one that they were wired to."""
         for name in ("settlement", "admissions"):
             court = self.contracts[name]
             known = int(court.referee(), 16)
-            slot = next(slot for slot in range(SLOTS) if boa.env.get_storage(court.address, slot) == known)
-            boa.env.set_storage(court.address, slot, int(referee.address, 16))
+            slot = next(slot for slot in range(SLOTS) if chain.storage(court, slot) == known)
+            chain.set_storage(court, slot, int(referee.address, 16))
             assert court.referee() == referee.address
         self.contracts["referee"] = referee
 
@@ -117,7 +117,7 @@ class RefereeMirror(ContractMirror):
         for token, amount in after.game_burned.items():
             self._same("burned", referee.burned(token), amount)
         self._same("game_count", referee.game_count(), after.game_count)
-        self._same("coin", boa.env.get_balance(referee.address), coin_held(after))
+        self._same("coin", chain.balance(referee.address), coin_held(after))
 
     def _open_games(self, job: int, claim: Claim) -> list[int]:
         """The latest, and from each the one before it."""
@@ -289,7 +289,7 @@ class Contest(Stage):
 @contextmanager
 def again(played: Contest) -> Iterator[Contest]:
     """A copy to go on with; what happens on chain is undone."""
-    with boa.env.anchor():
+    with chain.anchor():
         mine = copy(played)
         mine.coverage, mine.value = played.coverage, None
         if mine.mirror:

@@ -50,7 +50,7 @@ def measure() -> dict[str, tuple[int, int]]:
         if op == "take":
             words[0] = INDEX
         operators.execute(descriptor(node), element, number, words)
-        found[op] = (count, operators._computation.get_gas_used())
+        found[op] = (count, operators.last.gas)
     return found
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import astuple
 from types import SimpleNamespace
 
-import boa
 import numpy as np
 
-from tests.contract_kit import load, reason_of
+from tests.contract_kit import load
+from tests.support.evm import Reverted, chain
 from zoo_compute.disputes.evidence import Evidence, encode
 from zoo_compute.spec.games import Frame, Position
 
@@ -21,7 +21,7 @@ def deploy(data_root: bytes) -> SimpleNamespace:
     double = load("mocks/ProtocolDouble").deploy()
     operators = load("OpExecutor").deploy()
     bindings = load("ConsistencyProofs").deploy(double.address, double.address)
-    nobody = boa.env.generate_address()
+    nobody = chain.account()
     double.set_job(1, (nobody, nobody, 3, 0, bytes(32), bytes(32), data_root, MANIFEST))
     double.set_run(1, run_of(nobody))
     judge = load("Evidence").deploy(operators.address, bindings.address)
@@ -39,8 +39,8 @@ def verdict(judges: SimpleNamespace, frame: Frame, position: Position, shown: Ev
     number = kind if isinstance(shown, bytes) else shown.KIND
     try:
         assert judges.judge.judge(number, astuple(frame), astuple(position), data)
-    except boa.BoaError as error:
-        return reason_of(error) or "?"
+    except Reverted as error:
+        return error.reason or "?"
     return ""
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import boa
-
 from node.disputes.board import Answers, Asks, part_count_of
 from node.disputes.moves import Shown
-from tests.contract_kit import load, reason_of
+from tests.contract_kit import load
+from tests.support.evm import Reverted
 from zoo_compute.spec.games import Frame, Game, Position
 from zoo_compute.spec.revert import Refused
 
@@ -75,8 +74,8 @@ def contracts_judge(staged: Staged) -> Any:
         told = None
         try:
             assert staged.mirror.evidence.judge(kind, plain(frame), plain(position), data)
-        except boa.BoaError as error:
-            told = Refused(reason_of(error) or "no reason")
+        except Reverted as error:
+            told = Refused(error.reason or "no reason")
         try:
             paper(kind, frame, position, data)
         except Refused:
@@ -112,8 +111,6 @@ class RealMirror(RefereeMirror):
             preset.side_s,
         )
         self.wire(referee)
-        for contract in (operators, bindings, evidence):  # of contracts it knows boa would describe each revert
-            boa.env._contracts.pop(contract.address.canonical_address, None)
         for account in self.accounts.values():
             for name in ("zen", "usd"):
                 self.contracts[name].approve(referee.address, 2**256 - 1, sender=account)

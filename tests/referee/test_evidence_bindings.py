@@ -201,7 +201,7 @@ def test_a_beginning_of_many_axes__has_each_in_its_root(judges, shape: tuple[int
     b = Builder()
     m = b.input(F32, shape, STATE_ROLE, 0)
     graph = b.finish([("m", OPTIMIZER, m, b.map("mul", m, 2.0))], [], b.sum(m, list(range(len(shape)))))
-    frame = Frame(job=1, program_root=encoding.root(graph), is_begin=True)
+    frame = Frame(job=1, program_root=encoding.root(graph), is_begin=1)
     shown = begins({}, 0, graph)
     for found, reason in ((shape, "evidence: not false"), ((*shape[:-1], shape[-1] + 1), ""), (shape[::-1], "")):
         at_m = at_entry({"m": np.zeros(found, np.float32)}, ["m"], 0)
@@ -212,7 +212,7 @@ def test_a_seed_that_is_no_integer__is_refused(judges):
     b = Builder()
     seed = b.input(F32, (), STATE_ROLE, 0)
     graph = b.finish([("seed", OPTIMIZER, seed, b.map("mul", seed, 2.0))], [], seed)
-    frame = Frame(job=1, round=ROUND, slot=SLOT, program_root=encoding.root(graph), is_begin=True)
+    frame = Frame(job=1, round=ROUND, slot=SLOT, program_root=encoding.root(graph), is_begin=1)
     at_seed = Position(Phase.STATE, 0, 0, HERE, bytes(32))
     assert verdict(judges, frame, at_seed, begins({}, 0, graph)) == "evidence: other descriptor"
 

@@ -137,7 +137,7 @@ def test_128_seats__the_most_there_are__are_counted_in_one_call(step: Traced):
     given = replace(given, claim=aggregation, present=tuple(map(Present.of, seats)))
     assert len(encode(given)) <= 45_056
     assert verdict(found, replace(frame, claim=claim_hash(aggregation)), position, given) == ""  # it says 6
-    assert found.judge._computation.get_gas_used() < 2_000_000
+    assert found.judge.last.gas < 2_000_000
 
 
 def test_any_bit_of_honest_evidence__changed__convicts_nobody(judges, step: Traced):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 
-import boa
 import numpy as np
 import pytest
 
@@ -15,9 +14,10 @@ from repops.operators import TABLE
 from repops.parts import Part, parts, terms_per_part
 from repops.words import NAN, PRIMITIVES
 from scripts import build_recipes
-from tests.contract_kit import load, reason_of
+from tests.contract_kit import load
 from tests.referee.nodes import COMPUTED, index_words, random_node, random_words, whole
 from tests.repops.random_programs import FLOATS, INTEGERS, fill, random_program
+from tests.support.evm import Reverted
 
 GIVEN = ("input", "constant")
 
@@ -178,9 +178,9 @@ def test_elements_of_random_programs__part_by_part__are_the_reference_executors(
 
 
 def refused(operators, reason: str, *given: object) -> None:
-    with pytest.raises(boa.BoaError) as refusal:
+    with pytest.raises(Reverted) as refusal:
         operators.execute(*given)
-    assert reason_of(refusal.value) == f"executor: {reason}"
+    assert refusal.value.reason == f"executor: {reason}"
 
 
 ADD = Node("add", F32, (2, 3), (), (Operand(0, 0, (3, 1)), Operand(1, 0, (3, 1))), ())
@@ -208,9 +208,9 @@ def test_words_too_few_or_too_many__are_refused(operators):
 def test_words_that_are_given__are_refused(operators):
     for node in (Node("input", F32, (3,), (), (), (0, 0)), Node("constant", F32, (3,), (), (), tuple(range(8)))):
         refused(operators, "not a computed node", descriptor(node), 0, 0, [])
-        with pytest.raises(boa.BoaError) as refusal:
+        with pytest.raises(Reverted) as refusal:
             operators.part_count(descriptor(node), 0)
-        assert reason_of(refusal.value) == "executor: not a computed node"
+        assert refusal.value.reason == "executor: not a computed node"
     refused(operators, "not a computed node", b"\x00\x00\x00\x63" + descriptor(ADD)[4:], 0, 0, [0, 0])
 
 

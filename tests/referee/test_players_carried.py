@@ -12,6 +12,8 @@ from node.disputes.defender import Prover
 from node.disputes.trees import Trees
 from repops.commitments import state_root
 from repops.graph import OPTIMIZER
+from tests.support.evm import chain
+from tests.support.sources import storage_slot
 from zoo_compute.disputes.evidence import NO_CLAIM, NO_RESULT, Begin, Present, Tensor, encode, entry_of
 from zoo_compute.spec.games import Frame, Kind, Phase, Position, claim_hash
 from zoo_compute.spec.params import AGGREGATOR_SEAT
@@ -177,7 +179,12 @@ def test_a_claim_of_an_older_turn_in_the_aggregations_place__is_not_the_one_befo
     judges = deploy(case.manifest.data_root)
     older = replace(case.aggregation, turn=case.round - 1 - 5 + 2**16)
     judges.double.set_claim(1, astuple(older), 2)
-    judges.double.eval(f"self.claims[1][{AGGREGATOR_SEAT}][{case.round - 1}] = self.claims[1][128][{older.turn}]")
+    place, kept = (
+        storage_slot("mocks/ProtocolDouble", "claims", 1, AGGREGATOR_SEAT, turn)
+        for turn in (case.round - 1, older.turn)
+    )
+    assert chain.storage(judges.double, kept)
+    chain.set_storage(judges.double, place, chain.storage(judges.double, kept))
     zero = replace(begin, aggregation=older, present=(), result=NO_RESULT, tensor=Tensor())
     node = case.graph.state[position.index].before
     described = Trees(case.honest).program

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import boa
 import pytest
 
 from node.compute.programs import State
@@ -16,6 +15,7 @@ from repops.commitments import state_root, tensor_roots
 from repops.merkle import Tree
 from tests.differential.coverage import Coverage
 from tests.differential.mirror import deployed
+from tests.support.evm import chain
 from zoo_compute.disputes.evidence import Begin
 from zoo_compute.spec.games import Kind, Result
 from zoo_compute.spec.params import PRESETS
@@ -64,7 +64,7 @@ class GoingOn(Hearing):
 
 @pytest.fixture
 def going_on():
-    with boa.env.anchor():
+    with chain.anchor():
         preset = PRESETS["devnet"]
         made = GoingOn(Coverage(), RealMirror(preset, *deployed("devnet")), preset)
         made.open(carrying(slots=3), depth=1, rounds=4)
@@ -79,7 +79,7 @@ def status(stage: GoingOn, name: str) -> ClaimStatus:
 def test_who_carries_a_false_bit__or_begins_at_zero__is_convicted_by_the_contracts(going_on):
     private = going_on.case.private
     for lie in (with_bit(private, next(iter(private))), None):
-        with boa.env.anchor():
+        with chain.anchor():
             world = going_on.world
             assert going_on.second_turn(BOB, lie, private) == Begin.KIND
             assert status(going_on, BOB) == ClaimStatus.CONVICTED

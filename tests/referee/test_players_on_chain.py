@@ -9,7 +9,6 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-import boa
 import pytest
 
 from node.disputes.challenger import Challenger
@@ -22,6 +21,7 @@ from repops.merkle import Tree
 from tests.differential.coverage import Coverage
 from tests.differential.mirror import deployed
 from tests.differential.stage import Offer
+from tests.support.evm import chain
 from zoo_compute.spec.games import Kind, Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT, PRESETS
 from zoo_compute.spec.state import Claim, ClaimStatus
@@ -80,7 +80,7 @@ class Hearing(Staged):
 
 @pytest.fixture(scope="module", name="opened")
 def opened_fixture():
-    with boa.env.anchor():
+    with chain.anchor():
         preset = PRESETS["devnet"]
         made = Hearing(Coverage(), RealMirror(preset, *deployed("devnet")), preset)
         made.open(mlp(slots=3))
@@ -89,7 +89,7 @@ def opened_fixture():
 
 @pytest.fixture
 def hearing(opened):
-    with boa.env.anchor():
+    with chain.anchor():
         mine = copy(opened)
         mine.named = {}
         yield mine

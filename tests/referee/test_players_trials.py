@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-import boa
 import pytest
 import torch
 from torch import nn
@@ -30,6 +29,7 @@ from tests.differential.admitting import enter, seed
 from tests.differential.coverage import Coverage
 from tests.differential.mirror import deployed
 from tests.repops import models
+from tests.support.evm import chain
 from zoo_compute.spec.admissions import work_of
 from zoo_compute.spec.games import Awaits, Frame, Kind, Phase, Result
 from zoo_compute.spec.params import COIN, DEVNET
@@ -106,7 +106,7 @@ class Shown(Staged):
 
 @pytest.fixture(scope="module", name="admitted")
 def admitted_fixture():
-    with boa.env.anchor():
+    with chain.anchor():
         made = Shown(Coverage(), RealMirror(DEVNET, *deployed("devnet")), DEVNET)
         made.open()
         yield made
@@ -114,7 +114,7 @@ def admitted_fixture():
 
 @pytest.fixture
 def stage(admitted):
-    with boa.env.anchor():
+    with chain.anchor():
         yield copy(admitted)
 
 

@@ -8,12 +8,11 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
-import boa
 import pytest
 
-from tests.contract_kit import reason_of
 from tests.differential.coverage import Coverage
 from tests.differential.mirror import deployed
+from tests.support.evm import Reverted, chain
 from zoo_compute.spec import merkle
 from zoo_compute.spec.games import EMPTY, Awaits, Frame, Kind, Phase, Work
 from zoo_compute.spec.params import PRESETS
@@ -65,7 +64,7 @@ class Attacked(Computed):
 
 @pytest.fixture(scope="module", name="opened")
 def opened_fixture():
-    with boa.env.anchor():
+    with chain.anchor():
         preset = PRESETS["devnet"]
         made = Contest(Coverage(), RefereeMirror(preset, *deployed("devnet")), preset)
         made.work, made.build = WORK, Attacked
@@ -293,8 +292,8 @@ def test_proofs_that_are_longer_than_any_tree__revert_and_change_nothing(attacke
     number, claim, frame, kind, _ = attacked.evidence(game)
     attempts["convict"] = (number, plain(claim), plain(frame), kind, bytes(45_056 + more))
     for name, args in attempts.items():
-        with pytest.raises(boa.BoaError) as error:
+        with pytest.raises(Reverted) as error:
             getattr(referee, name)(*args, sender=dave)
-        assert reason_of(error.value) == "", f"{name} read its arguments"
+        assert error.value.reason == "", f"{name} read its arguments"
     assert referee.games(game).node == here.node
     attacked.ok("referee", "pick", DAVE, game, place, child, path)

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-import boa
 import pytest
 
+from tests.support.evm import chain
 from zoo_compute.spec.games import Awaits, Game, Kind
 from zoo_compute.spec.params import COIN, DEVNET
 from zoo_compute.spec.state import ClaimStatus
@@ -147,11 +147,11 @@ def test_a_bond__goes_back_when_the_claim_is_convicted(court):
     bond, token = court.game(game), court.world.job(JOB).token
     court.convict_now(game)
     assert (owed(court, DAVE), owed(court, DAVE, token)) == (bond.coin, bond.tokens)
-    before = boa.env.get_balance(court.accounts[DAVE])
+    before = chain.balance(court.accounts[DAVE])
     for what in (COIN, token):
         court.ok("referee", "withdraw", "stranger", what, court.accounts[DAVE])
         no(court, "nothing owed", "withdraw", "stranger", what, court.accounts[DAVE])
-    assert boa.env.get_balance(court.accounts[DAVE]) == before + bond.coin
+    assert chain.balance(court.accounts[DAVE]) == before + bond.coin
 
 
 def test_everything_owed__can_be_withdrawn_and_leaves_what_is_burned(court):
@@ -162,7 +162,7 @@ def test_everything_owed__can_be_withdrawn_and_leaves_what_is_burned(court):
         court.ok("referee", "withdraw", "stranger", token, account)
     token, referee = court.world.job(JOB).token, court.world.config.referee
     assert court.world.balances[token, referee] == court.world.game_burned[token] > 0
-    assert boa.env.get_balance(referee) == 0
+    assert chain.balance(referee) == 0
 
 
 # --- ends
@@ -241,7 +241,7 @@ def test_an_account_that_refuses_coin__keeps_it_owed(court):
     """A token's own address plays: it takes no coin."""
     account = court.tokens["usd"]
     court.ok("token", "transfer", DAVE, court.tokens["bad"], account, 10**6)
-    boa.env.set_balance(account, 10**24)
+    chain.set_balance(account, 10**24)
     court.world.refuses_coin[account] = True
     game = court.challenge("bob", by=account)
     court.convict_now(game)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from tests.differential.coverage import Coverage
-from tests.differential.stage import Offer, Stage, block_hash
+from tests.differential.stage import Offer, Stage
 from zoo_compute.spec import admissions, audits, pricing, promises, rewards, seats
 from zoo_compute.spec.params import AGGREGATOR_SEAT, BPS, FALSE_TRIAL_BPS, ZEN
 from zoo_compute.spec.state import Claim, Message
@@ -530,7 +530,7 @@ def made_up_trial() -> Outcome:
     s.ok("admissions", "enter", "alice hot", alice)
     s.mine(2)
     work = admissions.workload_of(s.world, alice)
-    seed = admissions.seed(block_hash(s.world.entries[alice].block), alice, work)
+    seed = admissions.seed(s.block_hash(s.world.entries[alice].block), alice, work)
     s.ok("admissions", "answer", "alice hot", alice, seed, b"x" * 32)
     claim = s.world.trials[alice].claim
     s.ok("admissions", "open_dispute", referee, TRIALS, claim)

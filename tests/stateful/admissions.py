@@ -7,7 +7,7 @@ from zoo_compute.spec import admissions
 from zoo_compute.spec.state import Claim
 from zoo_compute.spec.trials import TRIALS, Workload
 
-from ..differential.stage import AUDITORS, OPERATORS, block_hash
+from ..differential.stage import AUDITORS, OPERATORS
 from .rules import precondition, rule
 from .walk import BOTH, INDEX, OFFSET, Walk
 
@@ -31,7 +31,7 @@ class Admissions(Walk):
         self.s.mine(blocks)
         self.s.wait(wait)
         work, entry = admissions.workload_of(self.s.world, operator), self.s.world.entries.get(operator)
-        found = block_hash(entry.block if entry and wrong else 0)
+        found = self.s.block_hash(entry.block if entry and wrong else 0)
         self.on_admissions("answer", hot, operator, admissions.seed(found, operator, work), ROOT)
 
     @precondition(lambda self: bool(self.s.world.trials))
@@ -71,7 +71,7 @@ class Admissions(Walk):
         admitted = [operator for operator in self.s.ids.values() if self.s.world.operator(operator).is_admitted]
         for _ in range(SOON) if admitted else ():
             self.s.to((self.epoch + 1) * self.s.preset.epoch_s)
-            if admissions.is_drawn(block_hash(self.s.block + 1), self.epoch, admitted[who % len(admitted)]):
+            if admissions.is_drawn(self.s.block_hash(self.s.block + 1), self.epoch, admitted[who % len(admitted)]):
                 break
 
     @precondition(lambda self: bool(self.due()))

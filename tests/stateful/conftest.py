@@ -1,4 +1,4 @@
-"""titanoboa rolls back what a test did; where walks begin is therefore built by a fixture of the session."""
+"""The chain rolls back what a test did; where walks begin is therefore built by a fixture of the session."""
 
 import pytest
 

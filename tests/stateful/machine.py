@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any
 
-import boa
+from tests.support.evm import chain
 
 from ..differential.coverage import Coverage
 from ..differential.results import SEGMENTS
@@ -98,8 +98,7 @@ def fails(steps: Sequence[Step]) -> Exception | None:
 
 @contextmanager
 def apart() -> Iterator[None]:
-    """What a walk does is undone. boa would keep every preimage that it saw."""
-    boa.env.sha3_trace, boa.env.sstore_trace = {}, {}
+    """What a walk does is undone."""
     prepared()
-    with boa.env.anchor():
+    with chain.anchor():
         yield

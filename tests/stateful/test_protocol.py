@@ -1,5 +1,8 @@
 """Random walks over contracts and specification: a few of always the same seeds. `campaign` walks on."""
 
+import subprocess
+import sys
+
 import pytest
 
 from ..differential.coverage import Coverage
@@ -67,3 +70,12 @@ def test_the_same_seed__takes_the_same_walk() -> None:
     walk_from(2, 20, second)
     assert first.pairs == second.pairs
     assert first.accepts == second.accepts
+
+
+@pytest.mark.parametrize(("seed", "steps"), [(12, 20), pytest.param(14, 300, marks=pytest.mark.long)])
+def test_a_walk__on_revm_and_on_py_evm__has_the_same_results_logs_and_gas(seed: int, steps: int) -> None:
+    """In a process of its own, whose chain is both."""
+    command = [sys.executable, "-m", "tests.stateful.evms", "--seed", str(seed), "--steps", str(steps)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2_000:]
+    assert int(done.stdout) > 10 * steps, "calls that were compared"

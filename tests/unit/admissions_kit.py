@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import Any
 
-import boa
 import pytest
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
 from tests.contract_kit import START, SUPPLY, UNLIMITED, load
+from tests.support.evm import chain
 from tests.unit.watched import refused
 from zoo_compute.spec.merkle import result_root
 from zoo_compute.spec.params import DEVNET
@@ -24,18 +24,18 @@ WORKLOAD_TYPE = "(bytes32,bytes32,uint256,uint256)"
 __all__ = ["deployed_fixture", "refused", "shown_fixture"]
 
 
-def block_hash(number: int) -> bytes:
-    return bytes(keccak(number.to_bytes(32, "big")))
-
-
 def seed_of(number: int, operator: int, workload: Workload = WORKLOAD) -> bytes:
+    return seed_under(chain.block_hash(number), operator, workload)
+
+
+def seed_under(block_hash: bytes, operator: int, workload: Workload = WORKLOAD) -> bytes:
     """Written from docs/protocol.md."""
     types = ["bytes32", "uint256", WORKLOAD_TYPE]
-    return bytes(keccak(encode(types, [block_hash(number), operator, astuple(workload)])))
+    return bytes(keccak(encode(types, [block_hash, operator, astuple(workload)])))
 
 
 def chance(number: int, epoch: int, operator: int) -> int:
-    values = (block_hash(number), epoch, operator)
+    values = (chain.block_hash(number), epoch, operator)
     return int.from_bytes(keccak(encode(["bytes32", "uint256", "uint256"], values)), "big") % 10_000
 
 
@@ -51,7 +51,7 @@ class Shown:
 
     def __init__(self, deployed: tuple[Any, ...]) -> None:
         self.zen, self.registry, self.contract, self.deployer, self.referee = deployed
-        self.anyone = boa.env.generate_address("anyone")
+        self.anyone = chain.account("anyone")
         self.second, self.number = 0, 0
         self.at(FIRST_BLOCK, 0)
         self.ada = self.register("ada")
@@ -59,10 +59,8 @@ class Shown:
     def at(self, number: int, second: int) -> None:
         """Block `number`, `second` seconds after the start."""
         self.number, self.second = number, second
-        boa.env.timestamp = START + second
-        patch = boa.env.evm.patch
-        patch.block_number = number
-        patch.prev_hashes = [block_hash(number - back) for back in range(1, 257)]
+        chain.timestamp = START + second
+        chain.block = number
 
     def after(self, blocks: int, seconds: int) -> None:
         self.at(self.number + blocks, self.second + seconds)
@@ -72,7 +70,7 @@ class Shown:
         return (START + self.second) // EPOCH_S
 
     def register(self, name: str, gpu_class: int = 3, vram_gb: int = 48) -> Node:
-        owner, hot = boa.env.generate_address(f"{name} owner"), boa.env.generate_address(f"{name} hot")
+        owner, hot = chain.account(f"{name} owner"), chain.account(f"{name} hot")
         self.zen.transfer(owner, 2 * DEVNET.min_stake, sender=self.deployer)
         self.zen.approve(self.registry, UNLIMITED, sender=owner)
         operator = self.registry.register(hot, gpu_class, vram_gb, DEVNET.min_stake, "http://", sender=owner)
@@ -132,9 +130,9 @@ class Shown:
 
 @pytest.fixture(scope="module", name="deployed")
 def deployed_fixture():
-    boa.env.timestamp = START
-    deployer, referee = boa.env.generate_address("deployer"), boa.env.generate_address("referee")
-    with boa.env.prank(deployer):
+    chain.timestamp = START
+    deployer, referee = chain.account("deployer"), chain.account("referee")
+    with chain.prank(deployer):
         zen = load("ZenToken").deploy(SUPPLY)
         registry = load("NodeRegistry").deploy(zen, deployer, DEVNET.min_stake, DEVNET.exit_delay_s, EPOCH_S)
         contract = load("Admissions").deploy(registry, deployer, BENCHMARK_S, DEVNET.min_window_s, EPOCH_S)
@@ -145,10 +143,7 @@ def deployed_fixture():
 
 @pytest.fixture(name="shown")
 def shown_fixture(deployed):
-    patch = boa.env.evm.patch
-    hashes = patch.prev_hashes
-    with boa.env.anchor():
+    with chain.anchor():
         shown = Shown(deployed)
         shown.set_workload()
         yield shown
-    patch.prev_hashes = hashes

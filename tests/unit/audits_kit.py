@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import boa
 import pytest
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
 from tests.contract_kit import START, UNLIMITED, load
 from tests.openings import segment_opening
+from tests.support.evm import chain
 from tests.unit.watched import JOB, RUNNING, SEGMENTS, TURN, Watched
 
 FEE, BUDGET, MIN_BOND, DRAW_BLOCKS, WINDOW_S = 50, 1_000, 100, 3, 30
@@ -20,7 +20,8 @@ SALT = b"\x2a" * 32
 AUDITORS = (5, 6)
 
 
-def block_hash(number):
+def remembered(number):
+    """What HISTORY_CODE answers."""
     return keccak(number.to_bytes(32, "big"))
 
 
@@ -39,14 +40,11 @@ def deployed_fixture():
 
 @pytest.fixture(name="job")
 def job_fixture(deployed):
-    patch = boa.env.evm.patch
-    hashes = patch.prev_hashes
-    with boa.env.anchor():
+    with chain.anchor():
         audited = Audited(*deployed)
         audited.block(1_000)
-        boa.env.timestamp = START
+        chain.timestamp = START
         yield audited
-    patch.prev_hashes = hashes
 
 
 class Audited:
@@ -59,12 +57,10 @@ class Audited:
         watched.set_run(turn=TURN + 1)
 
     def block(self, number):
-        patch = boa.env.evm.patch
-        patch.block_number = number
-        patch.prev_hashes = [block_hash(number - back) for back in range(1, 257)]
+        chain.block = number
 
     def to(self, second):
-        boa.env.timestamp = START + second
+        chain.timestamp = START + second
 
     def offer(self, fee=FEE, rate_bps=10_000, segments=SEGMENTS, sender=None):
         self.contract.offer(JOB, fee, rate_bps, segments, sender=sender or self.watched.submitter)

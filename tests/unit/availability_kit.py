@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import boa
 import pytest
 
 from tests.contract_kit import START, load
 from tests.openings import state_opening, update_opening
+from tests.support.evm import chain
 from tests.unit.watched import AGGREGATION, JOB, Watched, claim_hash
 
 ANSWER_S = 6
@@ -24,8 +24,8 @@ def deployed_fixture():
 
 @pytest.fixture(name="job")
 def job_fixture(deployed):
-    with boa.env.anchor():
-        boa.env.timestamp = START
+    with chain.anchor():
+        chain.timestamp = START
         yield Asked(*deployed)
 
 
@@ -73,4 +73,4 @@ class Asked:
         return [self.double.resumed(index) for index in range(self.double.count_resumed())]
 
     def to(self, second):
-        boa.env.timestamp = START + second
+        chain.timestamp = START + second

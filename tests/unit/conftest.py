@@ -1,4 +1,4 @@
-"""Fixtures of the contract tests: one deployment a module, and a way to play on it. Other unit tests do without boa."""
+"""Fixtures of the contract tests: one deployment a module, and a way to play on it. Other unit tests do without a chain."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import pytest
 
 @pytest.fixture(scope="module")
 def kit():
-    import boa
-
     from tests.contract_kit import START, deploy_all
+    from tests.support.evm import chain
 
-    boa.env.timestamp = START
+    chain.timestamp = START
     return deploy_all()
 
 

@@ -6,11 +6,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import boa
 from eth_account import Account
 from eth_account.messages import encode_typed_data
 
-from tests.contract_kit import DEVNET, START, SUPPLY, UNLIMITED, ZEN, load, reason_of
+from tests.contract_kit import DEVNET, START, SUPPLY, UNLIMITED, ZEN, load
+from tests.support.evm import Reverted, chain
+from tests.support.sources import of_text
 
 EPOCH_S = DEVNET.epoch_s
 GBPS = 125_000_000 * EPOCH_S  # bytes of an epoch
@@ -46,7 +47,7 @@ def receipt_signature(
     bound = {
         "name": "Zoo Rewards",
         "version": "1",
-        "chainId": boa.env.evm.patch.chain_id,
+        "chainId": chain.chain_id,
         "verifyingContract": contract,
     }
     types = {"Receipt": [{"name": name, "type": "uint256"} for name in ("server", "client", "epoch", "total")]}
@@ -68,16 +69,16 @@ class RewardsStage:
     """Deploys, registers, records as the protocol's contracts would, and moves the clock."""
 
     def __init__(self) -> None:
-        boa.env.timestamp = START // EPOCH_S * EPOCH_S
+        chain.timestamp = START // EPOCH_S * EPOCH_S
         accounts = ("deployer", "guardian", "settlement", "audits", "submitter", "anyone")
         for name in accounts:
-            setattr(self, name, boa.env.generate_address(name))
-        with boa.env.prank(self.deployer):
+            setattr(self, name, chain.account(name))
+        with chain.prank(self.deployer):
             self.zen = load("ZenToken").deploy(SUPPLY)
             self.registry = load("NodeRegistry").deploy(
                 self.zen, self.guardian, DEVNET.min_stake, DEVNET.exit_delay_s, EPOCH_S
             )
-            self.tasks = boa.loads(TASKS)
+            self.tasks = chain.deploy(of_text("Tasks", TASKS))
             self.rewards = self.deploy_rewards(DEVNET.weight_per_fee)
             self.datasets = load("Datasets").deploy(self.tasks, self.rewards)
             self.rewards.wire(self.settlement, self.audits, self.datasets)
@@ -86,17 +87,17 @@ class RewardsStage:
         self.count = 0
 
     def deploy_rewards(self, weight_per_fee: int) -> Any:
-        with boa.env.prank(self.deployer):
+        with chain.prank(self.deployer):
             return load("Rewards").deploy(self.zen, self.registry, EPOCH_S, DEVNET.emission_per_epoch, weight_per_fee)
 
     # --- the clock
 
     @property
     def epoch(self) -> int:
-        return int(boa.env.timestamp) // EPOCH_S
+        return int(chain.timestamp) // EPOCH_S
 
     def to_epoch(self, epoch: int) -> None:
-        boa.env.timestamp = epoch * EPOCH_S
+        chain.timestamp = epoch * EPOCH_S
 
     def next_epoch(self) -> int:
         """The epoch that is over now."""
@@ -108,7 +109,7 @@ class RewardsStage:
 
     def register(self, *, gpu_class: int = 1, stake: int = DEVNET.min_stake) -> Node:
         self.count += 1
-        owner = boa.env.generate_address(f"owner {self.count}")
+        owner = chain.account(f"owner {self.count}")
         hot = Account.from_key(keyed(self.count))
         self.zen.transfer(owner, stake, sender=self.deployer)
         self.zen.approve(self.registry, stake, sender=owner)
@@ -119,7 +120,7 @@ class RewardsStage:
         """Signs of life in the first `count` periods of this epoch; the clock stays at its last one."""
         start = self.epoch * EPOCH_S
         for period in range(count):
-            boa.env.timestamp = start + -(-period * EPOCH_S // 24)
+            chain.timestamp = start + -(-period * EPOCH_S // 24)
             self.registry.heartbeat(node.id, sender=node.hot.address)
 
     # --- what the protocol's contracts record
@@ -158,8 +159,8 @@ class RewardsStage:
         """A block in which a call must be refused for exactly this reason."""
         try:
             yield
-        except boa.BoaError as error:
-            given = reason_of(error)
+        except Reverted as error:
+            given = error.reason
             assert given == reason, f"refused with {given!r}, expected {reason!r}"
         else:
             raise AssertionError(f"accepted, expected {reason!r}")

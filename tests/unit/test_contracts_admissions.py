@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import astuple, replace
 
-import boa
 import pytest
 
 from tests.contract_kit import START, told
+from tests.support.evm import chain
 from tests.unit.admissions_kit import (  # noqa: F401
     BENCHMARK_S,
     FIRST_BLOCK,
@@ -18,9 +18,10 @@ from tests.unit.admissions_kit import (  # noqa: F401
     deployed_fixture,
     refused,
     seed_of,
+    seed_under,
     shown_fixture,
 )
-from tests.unit.audits_kit import HISTORY, HISTORY_CODE
+from tests.unit.audits_kit import HISTORY, HISTORY_CODE, remembered
 from zoo_compute.spec.games import Work, claim_hash
 from zoo_compute.spec.params import DEVNET, PRESETS, window_s
 from zoo_compute.spec.state import Claim
@@ -150,8 +151,7 @@ def test_answer__for_a_workload_that_was_changed__is_refused_and_not_false(shown
 def test_answer__after_a_reorganisation__is_refused_and_not_false(shown):
     shown.enter()
     shown.after(2, 1)
-    before = shown.contract.seed_of(shown.ada.id)
-    boa.env.evm.patch.prev_hashes = [bytes([1, back]) * 16 for back in range(256)]
+    before = seed_under(bytes([1, 1]) * 16, shown.ada.id)
     with refused("admissions: seed does not match"):
         shown.answer(seed=before)
 
@@ -159,9 +159,9 @@ def test_answer__after_a_reorganisation__is_refused_and_not_false(shown):
 def test_answer__at_the_last_second__is_accepted_and_refused_after(shown):
     shown.enter()
     shown.after(2, BENCHMARK_S)
-    with boa.env.anchor():
+    with chain.anchor():
         shown.answer()
-        assert boa.env.timestamp == START + BENCHMARK_S
+        assert chain.timestamp == START + BENCHMARK_S
     shown.after(0, 1)
     with refused("admissions: answer too late"):
         shown.answer()
@@ -178,13 +178,13 @@ def test_answer__by_who_requested_its_exit__is_refused(shown):
 def test_answer__when_only_the_history_knows_the_block__asks_it(shown):
     shown.enter()
     shown.after(1 + 256, 1)
-    with boa.env.anchor():
+    with chain.anchor():
         shown.answer()
     shown.after(1, 0)
     with refused("admissions: block hash not known"):
         shown.answer()
-    boa.env.set_code(HISTORY, HISTORY_CODE)
-    shown.answer()
+    chain.set_code(HISTORY, HISTORY_CODE)
+    shown.answer(seed=seed_under(remembered(FIRST_BLOCK + 1), shown.ada.id))
 
 
 def test_an_answered_trial__is_a_claim_as_settlement_keeps_it_until_it_is_settled(shown):
@@ -336,7 +336,7 @@ def test_recall__asks_the_draw_of_its_epoch(shown):
         shown.recall()
     assert not shown.contract.is_drawn(shown.ada.id)
     shown.drawn()
-    with boa.env.anchor():
+    with chain.anchor():
         shown.at(shown.number - 1, shown.second)
         assert not shown.contract.is_drawn(shown.ada.id)
         with refused("admissions: block hash not known"):
@@ -350,7 +350,7 @@ def test_recall__asks_the_draw_of_its_epoch(shown):
 
 
 def test_is_drawn__without_a_schedule_or_its_hash__picks_nobody(shown):
-    boa.env.set_code(HISTORY, HISTORY_CODE)  # knows a hash of block 0 too
+    chain.set_code(HISTORY, HISTORY_CODE)  # knows a hash of block 0 too
     for _ in range(2):
         assert not any(shown.contract.is_drawn(operator) for operator in range(100))
         shown.contract.schedule(sender=shown.anyone)

@@ -17,7 +17,6 @@ from tests.unit.audits_kit import (  # noqa: F401
     PHASE,
     SALT,
     WINDOW_S,
-    block_hash,
     deployed_fixture,
     job_fixture,
 )

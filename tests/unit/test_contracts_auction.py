@@ -1,9 +1,9 @@
 """Auction: sealed bids, re-opening, reclaiming."""
 
-import boa
 import pytest
 
 from tests.contract_kit import DEVNET, Offer
+from tests.support.evm import chain
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
 ZEN_REFUSES = "erc20: transfer amount exceeds balance"
@@ -109,7 +109,7 @@ def test_bid__least_capacity__is_a_64th_of_the_lot(kit, play):
     for slots, least in ((64, 1), (65, 2), (128, 2), (129, 3), (16_384, 256)):
         kit.zen.transfer(play.submitter, 10**9, sender=kit.deployer)
         job = play.post(slots=slots)
-        with boa.env.anchor():
+        with chain.anchor():
             play.bid(job, 0, ada, Offer(1, least))
         with play.refused("auction: capacity out of range"):
             play.bid(job, 0, ada, Offer(1, least - 1))
@@ -172,7 +172,7 @@ def test_ring__seated_winner_and_loser_without_standby__make_room_by_themselves(
     with play.refused("auction: already bid"):  # bob has lost, but the clearing may still start again
         play.bid(other, 0, bob, Offer(10))
     kit.auction.clear(job, 0, [bob.id], sender=play.anyone)
-    with boa.env.anchor():
+    with chain.anchor():
         play.bid(other, 0, bob, Offer(10))
     with play.refused("auction: already bid"):  # ada's units are not seated
         play.bid(other, 0, ada, Offer(10))
@@ -236,12 +236,12 @@ def test_reveal__outside_its_window__is_refused(kit, play):
     play.bid(job, 0, ada, Offer(1))
     lot = kit.auction.lots(job, 0)
     for second in (lot.bid_end - 1, lot.reveal_end):
-        with boa.env.anchor():
+        with chain.anchor():
             play.to(second)
             with play.refused("auction: not revealing"):
                 play.reveal(job, 0, ada)
     for second in (lot.bid_end, lot.reveal_end - 1):
-        with boa.env.anchor():
+        with chain.anchor():
             play.to(second)
             play.reveal(job, 0, ada)
 

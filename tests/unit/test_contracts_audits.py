@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import boa
 import pytest
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
 from tests.contract_kit import START, load
+from tests.support.evm import chain
 from tests.unit.audits_kit import (  # noqa: F401
     AUDITORS,
     BUDGET,
@@ -19,9 +19,9 @@ from tests.unit.audits_kit import (  # noqa: F401
     PHASE,
     SALT,
     WINDOW_S,
-    block_hash,
     deployed_fixture,
     job_fixture,
+    remembered,
 )
 from tests.unit.watched import CANCELLED, ENDED, JOB, RUNNING, TURN, refused
 
@@ -162,7 +162,7 @@ def test_draw__only_under_the_blocks_that_bury_it(job):
     job.contract.draw(JOB, TURN)
     draw = job.contract.draws(JOB, TURN)
     assert (draw.drawn_at, draw.stale) == (START + 9, False)
-    assert draw.seed == keccak(encode(["bytes32", "uint256", "uint256"], (block_hash(1_001), JOB, TURN)))
+    assert draw.seed == keccak(encode(["bytes32", "uint256", "uint256"], (chain.block_hash(1_001), JOB, TURN)))
     with refused("audits: already drawn"):
         job.contract.draw(JOB, TURN)
 
@@ -179,7 +179,7 @@ def test_draw__at_the_end_of_blockhash__knows_the_block(job):
     draw = seed_drawn_at(job, 1_001 + 256)
     assert (draw.stale, draw.seed) == (
         False,
-        keccak(encode(["bytes32", "uint256", "uint256"], (block_hash(1_001), JOB, TURN))),
+        keccak(encode(["bytes32", "uint256", "uint256"], (chain.block_hash(1_001), JOB, TURN))),
     )
 
 
@@ -190,29 +190,29 @@ def test_draw__a_block_later__is_stale_without_a_history(job):
 
 
 def test_draw__a_block_later__asks_the_history_contract(job):
-    boa.env.set_code(HISTORY, HISTORY_CODE)
+    chain.set_code(HISTORY, HISTORY_CODE)
     draw = seed_drawn_at(job, 1_001 + 257)
     assert (draw.stale, draw.seed) == (
         False,
-        keccak(encode(["bytes32", "uint256", "uint256"], (block_hash(1_001), JOB, TURN))),
+        keccak(encode(["bytes32", "uint256", "uint256"], (remembered(1_001), JOB, TURN))),
     )
 
 
 @pytest.mark.parametrize("end", ["5f5ffd", "60205ffd", "601f5ff3"], ids=["refuses", "refuses with a word", "is short"])
 def test_draw__a_history_that_refuses_or_answers_no_word__is_stale(job, end):
-    boa.env.set_code(HISTORY, bytes.fromhex("60205f5f37" + end))
+    chain.set_code(HISTORY, bytes.fromhex("60205f5f37" + end))
     assert seed_drawn_at(job, 9_000_000).stale
 
 
 def test_draw__another_block__draws_others(job):
-    """What a reorganisation would do: the same rule on another hash."""
+    """What a reorganisation would do as well: the same rule on another hash."""
     job.offer(rate_bps=5_000)
-    job.contract.schedule(JOB, TURN)
     drawn = set()
-    for salt in range(4):
-        with boa.env.anchor():
-            job.block(1_010)
-            boa.env.evm.patch.prev_hashes = [keccak(bytes([salt, back])) for back in range(256)]
+    for block in range(1_000, 1_004):
+        with chain.anchor():
+            job.block(block)
+            job.contract.schedule(JOB, TURN)
+            job.block(block + 10)
             job.contract.draw(JOB, TURN)
             drawn.add(tuple(job.contract.is_drawn(JOB, TURN, unit) for unit in range(24)))
     assert len(drawn) == 4
@@ -262,7 +262,7 @@ def test_auditors__are_selected_by_their_bonds(job):
 def test_token__that_answers_nothing__pays_for_audits_and_is_a_bond(deployed):
     watched, double = deployed[0], deployed[0].double
     token = load("mocks/SilentToken").deploy()
-    with boa.env.anchor():
+    with chain.anchor():
         contract = load("Audits").deploy(double, double, double, double, token, MIN_BOND, DRAW_BLOCKS)
         watched.set_job(RUNNING, token.address)
         token.mint(watched.submitter, BUDGET)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import boa
 import pytest
 
 from repops.commitments import state_root
 from tests.contract_kit import START, told
 from tests.openings import state_opening, update_opening
+from tests.support.evm import chain
 from tests.unit.availability_kit import (  # noqa: F401
     ANSWER_S,
     DEPOSIT,
@@ -26,7 +26,7 @@ def test_demand__of_a_pending_claim__is_kept_with_its_deposit(job):
     asked = job.contract.demands(JOB, claim_hash(job.claims[0]), STRANGERS)
     assert (asked.demander, asked.deposit, asked.asked, asked.opened_at) == (job.watched.anyone, DEPOSIT + 5, 1, START)
     assert (asked.slot, asked.tensor, asked.group, asked.turn, asked.holds) == (2, 2**32 - 1, 2**40 - 1, TURN, False)
-    assert boa.env.get_balance(job.contract.address) == DEPOSIT + 5
+    assert chain.balance(job.contract.address) == DEPOSIT + 5
 
 
 @pytest.mark.parametrize("change", [{"root": b"\x01" * 32}, {"deadline": START + 10**6}, {"scope": 6}])
@@ -96,16 +96,11 @@ def test_demand__one_open_a_lane_and_four_in_all(job):
 def test_demand__deposit_follows_the_base_fee(job):
     with refused("availability: deposit too small"):
         job.demand(0, value=DEPOSIT - 1)
-    context = boa.env.evm.vm.state.execution_context
-    before = context._base_fee_per_gas
-    try:
-        context._base_fee_per_gas = 3 * 10**9
-        assert job.contract.least_deposit() == 3 * DEPOSIT
-        with refused("availability: deposit too small"):
-            job.demand(0, value=3 * DEPOSIT - 1)
-        job.demand(0, value=3 * DEPOSIT)
-    finally:
-        context._base_fee_per_gas = before
+    chain.base_fee = 3 * 10**9  # until the job is over
+    assert job.contract.least_deposit() == 3 * DEPOSIT
+    with refused("availability: deposit too small"):
+        job.demand(0, value=3 * DEPOSIT - 1)
+    job.demand(0, value=3 * DEPOSIT)
 
 
 # --- answers
@@ -198,7 +193,7 @@ def test_answer__costs_less_gas_than_the_deposit_counts(job):
     opening = job.opening(0)
     data = job.contract.answer.prepare_calldata(JOB, job.claims[0], STRANGERS, opening)
     job.answer(0, opening=opening)
-    execution = job.contract._computation.get_gas_used()
+    execution = job.contract.last.gas
     zeros = data.count(0)
     tokens = zeros + 4 * (len(data) - zeros)
     gas = max(21_000 + 4 * tokens + execution, 21_000 + 10 * tokens)  # EIP-7623

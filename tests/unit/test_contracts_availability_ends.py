@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import boa
 import pytest
 
 from tests.contract_kit import START
+from tests.support.evm import chain
 from tests.unit.availability_kit import (  # noqa: F401
     ANSWER_S,
     DEPOSIT,
@@ -145,8 +145,8 @@ def test_withdraw__sends_what_is_owed_once(job):
     job.answer(0)
     owner = job.watched.owner[1]
     assert job.contract.withdraw(owner) == DEPOSIT
-    assert boa.env.get_balance(owner) == DEPOSIT
-    assert boa.env.get_balance(job.contract.address) == 0
+    assert chain.balance(owner) == DEPOSIT
+    assert chain.balance(job.contract.address) == 0
     with refused("availability: nothing owed"):
         job.contract.withdraw(owner)
 

@@ -3,11 +3,12 @@
 import importlib.util
 import sys
 
-import boa
 import pytest
 from web3 import EthereumTesterProvider, Web3
 
-from tests.contract_kit import ROOT, ZEN, deploy_all
+from tests.contract_kit import ZEN, deploy_all
+from tests.support.evm import chain
+from tests.support.sources import ROOT
 from zoo_compute.chain.artifacts import artifact
 from zoo_compute.chain.call import Call, functions_of
 from zoo_compute.chain.generated import bindings
@@ -50,7 +51,7 @@ def test_artifact__deployed_code__leaves_room_below_the_limit(builder):
 def test_artifact__deployed_bytes__are_those_on_chain_immutables_included():
     contracts = deploy_all()
     for name, contract in (("Settlement", contracts.settlement), ("Treasury", contracts.treasury)):
-        assert artifact(name)["deployed_bytes"] == len(boa.env.get_code(contract.address)), name
+        assert artifact(name)["deployed_bytes"] == len(chain.code(contract.address)), name
 
 
 def test_binding__a_change_of_state__is_a_call_with_the_calldata_web3_makes():

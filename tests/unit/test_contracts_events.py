@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import boa
 import pytest
 
 from tests.contract_kit import AGGREGATOR, DEVNET, SLOTS, Offer, told
+from tests.support.evm import chain
 from tests.unit.rewards_kit import ZEN, RewardsStage
 from zoo_compute.spec.params import STAKE_UNIT
 
@@ -32,7 +32,7 @@ def test_registry__tells_of_an_operators_own_changes(kit, play, ada):
     assert told(registry) == [("CollateralDeposited", {**collateral, "amount": 30})]
     registry.withdraw(ada.id, kit.zen, 11, sender=ada.owner)
     assert told(registry) == [("CollateralWithdrawn", {**collateral, "amount": 11})]
-    hot = boa.env.generate_address("next hot")
+    hot = chain.account("next hot")
     registry.set_hot(ada.id, hot, sender=ada.owner)
     assert told(registry) == [("HotKeyChanged", {**own, "hot": hot})]
     registry.request_exit(ada.id, sender=ada.owner)
@@ -202,7 +202,7 @@ def rewarding():
 
 @pytest.fixture
 def s(rewarding):
-    with boa.env.anchor():
+    with chain.anchor():
         yield rewarding
 
 

@@ -1,15 +1,15 @@
 """A whole job on the contracts: every wei is accounted for."""
 
-import boa
 import pytest
 
 from tests.contract_kit import START, Offer, Play, deploy_all
+from tests.support.evm import chain
 
 
 @pytest.fixture
 def play():
-    with boa.env.anchor():
-        boa.env.timestamp = START
+    with chain.anchor():
+        chain.timestamp = START
         yield Play(deploy_all())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import boa
 import numpy as np
 import pytest
 
@@ -10,6 +9,7 @@ from repops import commitments
 from repops.commitments import PADDING, merkle_proof, merkle_root, sha256
 from tests.contract_kit import load
 from tests.openings import GROUP, LEAF_BYTES, SlotRound, chunk_of, padded
+from tests.support.evm import Reverted
 
 
 @pytest.fixture(scope="module")
@@ -97,5 +97,5 @@ def test_lists__segments_and_results__are_those_of_the_commitments(merkle):
 
 def test_numbers__beyond_four_bytes__revert(merkle):
     merkle.segment_leaf(2**32 - 1, bytes(32))
-    with pytest.raises(boa.BoaError):
+    with pytest.raises(Reverted):
         merkle.segment_leaf(2**32, bytes(32))

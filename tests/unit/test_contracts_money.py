@@ -1,8 +1,7 @@
 """Treasury and Timelock: where fees go, and who may spend them."""
 
-import boa
-
 from tests.contract_kit import DEVNET, load
+from tests.support.evm import chain, reverts
 
 ZERO32 = bytes(32)
 
@@ -54,16 +53,16 @@ def test_timelock__spends_no_sooner_than_its_delay(kit, play):
     timelock = kit.timelock
     payload = kit.treasury.spend.prepare_calldata(kit.zen.address, 0, play.anyone, 500)
     call = (kit.treasury.address, 0, payload, ZERO32, ZERO32)
-    with boa.reverts():
+    with reverts():
         timelock.schedule(*call, DEVNET.timelock_s, sender=play.anyone)
-    with boa.reverts():
+    with reverts():
         timelock.schedule(*call, DEVNET.timelock_s - 1, sender=kit.deployer)
     timelock.schedule(*call, DEVNET.timelock_s, sender=kit.deployer)
     play.to(play.now + DEVNET.timelock_s - 1)
     with play.refused("timelock_controller: operation is not ready"):
         timelock.execute(*call, sender=kit.deployer)
     play.to(play.now + 1)
-    with boa.reverts():
+    with reverts():
         timelock.execute(*call, sender=play.anyone)
     timelock.execute(*call, sender=kit.deployer)
     assert kit.zen.balanceOf(play.anyone) == 500
@@ -73,12 +72,12 @@ def test_timelock__nobody_but_itself__is_admin(kit):
     admin = kit.timelock.DEFAULT_ADMIN_ROLE()
     assert kit.timelock.hasRole(admin, kit.timelock.address)
     assert not kit.timelock.hasRole(admin, kit.deployer)
-    with boa.reverts():
+    with reverts():
         kit.timelock.update_delay(0, sender=kit.deployer)
 
 
 def test_timelock__takes_sixteen_governors__and_each_may_schedule_and_execute(kit):
-    governors = [boa.env.generate_address(f"governor {number}") for number in range(16)]
+    governors = [chain.account(f"governor {number}") for number in range(16)]
     timelock = load("Timelock").deploy(DEVNET.timelock_s, governors)
     for role in (timelock.PROPOSER_ROLE(), timelock.EXECUTOR_ROLE()):
         assert all(timelock.hasRole(role, governor) for governor in governors)

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-import boa
 import pytest
 from eth_account import Account
 
 from tests.consent_kit import CHAIN_ID
 from tests.contract_kit import ZEN, load
+from tests.support.evm import chain
 
 ESCROW = (2_000 * 5 + 1_000) * 7
 TERMS = {"rounds": 7, "slots": 5, "quorum": 5}
@@ -98,7 +98,7 @@ def test_post_permitted__with_a_signature_of_something_else__is_refused_and_move
 
 
 def test_post_permitted__with_another_s_signature__is_refused(kit, play, signer):
-    thief = boa.env.generate_address("thief")
+    thief = chain.account("thief")
     with play.refused("erc20: insufficient allowance"):
         kit.tasks.post_permitted(play.terms(**TERMS), *signer.permit(), sender=thief)
 

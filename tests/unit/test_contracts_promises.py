@@ -1,9 +1,9 @@
 """NodeRegistry: tiers, declared hours, heartbeats, and what breaking a promise costs."""
 
-import boa
 import pytest
 
 from tests.contract_kit import DEVNET, START, ZEN
+from tests.support.evm import chain
 from zoo_compute.spec.params import PERIODS, STAKE_UNIT, TIERS
 
 EPOCH = DEVNET.epoch_s
@@ -99,7 +99,7 @@ def test_declare__as_often_as_possible__hides_no_epoch_before_the_next_one_is_ov
                 with play.refused("registry: declared in the last epoch"):
                     declare(ada, 0, ALL)
             if epoch > FIRST:
-                with boa.env.anchor():
+                with chain.anchor():
                     kit.registry.breach(ada.id, epoch - 1, sender=play.anyone)
     with play.refused("registry: nothing declared"):
         kit.registry.breach(ada.id, FIRST, sender=play.anyone)
@@ -231,6 +231,6 @@ def test_breach__of_a_small_stake__burns_whole_units_only(kit, play, ada, declar
 def test_breach__tells_what_was_missed(kit, play, ada, declare):
     declare(ada, 1, 0b1110)
     play.to((FIRST + 1) * EPOCH)
-    kit.registry.breach(ada.id, FIRST, sender=boa.env.generate_address("anyone"))
+    kit.registry.breach(ada.id, FIRST, sender=chain.account("anyone"))
     (event,) = [each for each in kit.registry.get_logs() if type(each).__name__ == "AvailabilityBreached"]
     assert (event.operator, event.epoch, event.missed) == (ada.id, FIRST, 3)

@@ -1,10 +1,10 @@
 """NodeRegistry: who may register, who may move what, and that whoever is in can leave."""
 
-import boa
 import pytest
 
 from tests.consent_kit import HALF_ORDER, ORDER, Signer, signature_of
 from tests.contract_kit import DEVNET, UNLIMITED, ZEN, Offer, load
+from tests.support.evm import chain, reverts
 from zoo_compute.spec.params import STAKE_UNIT
 
 ZERO = "0x" + 40 * "0"
@@ -18,7 +18,7 @@ def ada(play):
 @pytest.fixture
 def newcomer(kit, play):
     """An account with ZEN for a stake."""
-    account = boa.env.generate_address("newcomer")
+    account = chain.account("newcomer")
     play.fund(account, 10_000 * ZEN, kit.registry)
     return account
 
@@ -37,12 +37,12 @@ def as_protocol(kit):
 
 
 def register(kit, sender, *, hot=None, gpu_class=1, vram_gb=8, stake=DEVNET.min_stake):
-    hot = boa.env.generate_address("hot") if hot is None else hot
+    hot = chain.account("hot") if hot is None else hot
     return kit.registry.register(hot, gpu_class, vram_gb, stake, "http://here", sender=sender)
 
 
 def test_register__least_of_everything__is_stored(kit, newcomer):
-    hot = boa.env.generate_address("hot")
+    hot = chain.account("hot")
     before = kit.zen.balanceOf(kit.registry)
     operator = register(kit, newcomer, hot=hot)
     assert operator == kit.registry.operator_count() == 1
@@ -119,7 +119,7 @@ def test_register__most_vram__keeps_the_neighbouring_fields(kit, newcomer):
 
 def test_register__without_allowance__is_refused_by_the_token(kit, play):
     with play.refused("erc20: insufficient allowance"):
-        register(kit, boa.env.generate_address("pauper"))
+        register(kit, chain.account("pauper"))
 
 
 def test_multiplier__unknown_class__is_zero(kit):
@@ -149,7 +149,7 @@ def consent(kit, owner, hot, **changes):
         "stake": DEVNET.min_stake,
         "endpoint": "http://here",
         "nonce": kit.registry.nonces(owner.address),
-        "deadline": boa.env.timestamp + 100,
+        "deadline": chain.timestamp + 100,
     }
     return {**terms, **changes}
 
@@ -169,7 +169,7 @@ def test_register_for__both_keys_signed__is_the_owners_and_paid_by_the_sponsor(k
     assert kit.registry.nonces(owner.address) == 1
     # The stake leaves to the owner, never to the sponsor.
     kit.registry.request_exit(operator, sender=owner.address)
-    boa.env.timestamp += DEVNET.exit_delay_s
+    chain.timestamp += DEVNET.exit_delay_s
     kit.registry.withdraw_stake(operator, sender=owner.address)
     assert kit.zen.balanceOf(owner.address) == 2 * DEVNET.min_stake
 
@@ -177,9 +177,9 @@ def test_register_for__both_keys_signed__is_the_owners_and_paid_by_the_sponsor(k
 def test_register_for__the_digest__is_what_a_wallet_signs(kit, owner, hot):
     """eth_account hashes the typed data; the contract recovers its signer: so both agree on every field's place."""
     for name, value in (("endpoint", ""), ("endpoint", "x" * 128), ("vram_gb", 65_535), ("deadline", 2**256 - 1)):
-        with boa.env.anchor():
+        with chain.anchor():
             terms = consent(kit, owner, hot, **{name: value})
-            sponsor = boa.env.generate_address("sponsor")
+            sponsor = chain.account("sponsor")
             kit.zen.transfer(sponsor, terms["stake"], sender=kit.deployer)
             kit.zen.approve(kit.registry, UNLIMITED, sender=sponsor)
             register_for(kit, sponsor, terms, owner.signs(kit, terms), hot.signs(kit, terms))
@@ -251,7 +251,7 @@ def test_register_for__malformed_signatures__are_refused(kit, play, newcomer, ow
             register_for(kit, newcomer, terms, bad, of_hot)
         with play.refused("registry: hot key did not sign"):
             register_for(kit, newcomer, terms, good, bad)
-    with boa.reverts():
+    with reverts():
         register_for(kit, newcomer, terms, good + b"\0", of_hot)
     register_for(kit, newcomer, terms, good, of_hot)
 
@@ -302,7 +302,7 @@ def test_announce__by_owner_or_hot_key__is_accepted(kit, play, ada):
 
 
 def test_set_hot__by_the_owner__takes_the_old_key_its_rights(kit, play, ada):
-    new = boa.env.generate_address("new hot")
+    new = chain.account("new hot")
     with play.refused("registry: not the owner"):
         kit.registry.set_hot(ada.id, new, sender=ada.hot)
     with play.refused("registry: zero hot key"):
@@ -314,7 +314,7 @@ def test_set_hot__by_the_owner__takes_the_old_key_its_rights(kit, play, ada):
 
 
 def test_owner_functions__of_an_operator_that_does_not_exist__are_refused(kit, play):
-    hot = boa.env.generate_address("hot")
+    hot = chain.account("hot")
     for call in (
         lambda: kit.registry.set_hot(99, hot, sender=play.anyone),
         lambda: kit.registry.request_exit(99, sender=play.anyone),
@@ -384,7 +384,7 @@ def test_withdraw_stake__while_a_bid_stands__is_refused(kit, play, ada):
 
 
 def test_withdraw_stake__while_anything_is_locked_in_any_token__is_refused(kit, play, ada, as_protocol):
-    registry, tokens = kit.registry, [boa.env.generate_address(f"token {index}") for index in range(3)]
+    registry, tokens = kit.registry, [chain.account(f"token {index}") for index in range(3)]
     for token in tokens:  # nothing locked of them, so nothing needs to be held
         as_protocol("lock", ada.id, token, 0, True)
     as_protocol("lock", ada.id, tokens[0], 0, True, by=kit.auction)
@@ -479,10 +479,10 @@ def test_unlock__last__takes_one_lock(kit, ada, as_protocol):
 
 
 def test_lock__in_as_many_tokens_as_are_counted__is_found_in_each_and_no_more_are_taken(kit, ada, as_protocol):
-    tokens = [boa.env.generate_address(f"token {index}") for index in range(256)]
+    tokens = [chain.account(f"token {index}") for index in range(256)]
     for token in tokens[:255]:
         as_protocol("lock", ada.id, token, 0, True)
-    with boa.reverts():
+    with reverts():
         as_protocol("lock", ada.id, tokens[255], 0, True)
     assert kit.registry.operators(ada.id).locks == 255
     as_protocol("unlock", ada.id, tokens[254], 0, True)
@@ -511,7 +511,7 @@ def test_pay_out__sends_from_the_pot_to_the_task_registry(kit, ada, as_protocol)
     as_protocol("pay_out", zen, 100)
     assert (zen.balanceOf(registry), zen.balanceOf(kit.tasks)) == (before[0] - 100, before[1] + 100)
     assert registry.pot(zen) == 200
-    with boa.reverts():
+    with reverts():
         as_protocol("pay_out", zen, 201)
 
 
@@ -570,7 +570,7 @@ def test_protocol_functions__by_anyone_else__are_refused(kit, play, ada):
     }
     for function, (args, allowed) in calls.items():
         for name, caller in callers.items():
-            with boa.env.anchor():
+            with chain.anchor():
                 if name in allowed:
                     getattr(kit.registry, function)(*args, sender=caller)
                     continue
@@ -600,5 +600,5 @@ def test_pause__closes_registration_and_nothing_else(kit, play, ada, newcomer):
 
 def test_stake__beyond_its_field__is_refused(kit, play, newcomer):
     kit.zen.approve(kit.registry, UNLIMITED, sender=newcomer)
-    with boa.reverts():
+    with reverts():
         register(kit, newcomer, stake=2**64 * STAKE_UNIT)

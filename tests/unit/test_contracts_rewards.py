@@ -1,8 +1,8 @@
 """Rewards: what an epoch pays for compute and uptime, its caps, its budget, and what an expired one gives back."""
 
-import boa
 import pytest
 
+from tests.support.evm import chain
 from tests.unit.rewards_kit import DEVNET, EPOCH_S, ZEN, RewardsStage
 
 EMISSION = DEVNET.emission_per_epoch
@@ -16,7 +16,7 @@ def deployed():
 
 @pytest.fixture
 def s(deployed):
-    with boa.env.anchor():
+    with chain.anchor():
         yield deployed
 
 
@@ -73,7 +73,7 @@ def test_claim__before_the_epoch_is_over__is_refused(s):
     s.fund(RICH)
     s.record(1, ada, 1, RICH)
     epoch = s.epoch
-    boa.env.timestamp = (epoch + 1) * EPOCH_S - 1
+    chain.timestamp = (epoch + 1) * EPOCH_S - 1
     with s.refused("rewards: epoch not over"):
         s.claim(ada, epoch, 1)
     with s.refused("rewards: epoch not over"):
@@ -119,7 +119,7 @@ def test_claim__jobs_together_or_apart__pay_the_same_and_each_once(s):
     for job, fee in ((1, 100), (2, 50), (3, 1)):
         s.record(job, ada, 10, fee)
     epoch = s.next_epoch()
-    with boa.env.anchor():
+    with chain.anchor():
         together = s.claim(ada, epoch, 3, 1, 2, 1)
     apart = [s.claim(ada, epoch, job) for job in (1, 2)]
     with s.refused("rewards: nothing to claim"):

@@ -1,8 +1,8 @@
 """Verification and data: what is called of a job's fees, how it is divided, and how datasets are cited and scored."""
 
-import boa
 import pytest
 
+from tests.support.evm import chain
 from tests.unit.rewards_kit import DATA, DEVNET, VERIFICATION, ZEN, RewardsStage
 
 EMISSION = DEVNET.emission_per_epoch
@@ -19,7 +19,7 @@ def deployed():
 
 @pytest.fixture
 def s(deployed):
-    with boa.env.anchor():
+    with chain.anchor():
         yield deployed
 
 
@@ -98,7 +98,7 @@ def test_claim__all_flows_of_one_job__never_exceed_its_fee(s):
 @pytest.fixture
 def cited(s):
     """Job 1 cites datasets 1 (of ada, 300 bytes) and 3 (of bob, 100 bytes), ended and is settled."""
-    contributors = [boa.env.generate_address(name) for name in ("ada", "eve", "bob")]
+    contributors = [chain.account(name) for name in ("ada", "eve", "bob")]
     for contributor, size in zip(contributors, (300, 1, 100), strict=True):
         s.datasets.contribute(ROOT, CID, size, NO_NAME, sender=contributor)
     s.tasks.set_job(1, s.submitter, RUNNING, 10)
@@ -108,7 +108,7 @@ def cited(s):
 
 
 def test_contribute__is_numbered_and_named_after_its_sender(s):
-    ada = boa.env.generate_address("ada")
+    ada = chain.account("ada")
     with s.refused("datasets: zero root"):
         s.datasets.contribute(bytes(32), CID, 0, NO_NAME, sender=ada)
     for size in (0, 2**64):

@@ -1,9 +1,9 @@
 """Bandwidth receipts: who may redeem what, what counts of it, and what a signature beyond the link costs."""
 
-import boa
 import pytest
 
 from tests.contract_kit import load
+from tests.support.evm import chain
 from tests.unit.rewards_kit import DEVNET, GBPS, ZEN, RewardsStage
 
 EMISSION = DEVNET.emission_per_epoch
@@ -18,7 +18,7 @@ def deployed():
 
 @pytest.fixture
 def s(deployed):
-    with boa.env.anchor():
+    with chain.anchor():
         yield deployed
 
 
@@ -158,9 +158,9 @@ def test_claim__bandwidth__is_shared_by_bytes_within_the_room_of_compute(s):
 
 def test_redeem__of_a_server__counts_up_to_its_cap(s, monkeypatch):
     """An epoch of a day, in which 1 Gbps carries more than counts: eight clients at the pair's cap fill the server's."""
-    with boa.env.prank(s.deployer):
+    with chain.prank(s.deployer):
         monkeypatch.setattr(s, "rewards", load("Rewards").deploy(s.zen, s.registry, 86_400, EMISSION, 1))
-    epoch = boa.env.timestamp // 86_400
+    epoch = chain.timestamp // 86_400
     ada, *clients = (s.register() for _ in range(10))
     counted = [s.redeem(ada, client, PAIR, epoch=epoch) for client in clients[:7]]
     counted.append(s.redeem(ada, clients[7], PAIR - 5, epoch=epoch))

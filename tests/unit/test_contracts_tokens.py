@@ -6,10 +6,10 @@ honest: what moves only ZEN is tried with a hostile token in ZEN's place all the
 
 from dataclasses import dataclass
 
-import boa
 import pytest
 
-from tests.contract_kit import START, reason_of
+from tests.contract_kit import START
+from tests.support.evm import Reverted, chain
 from tests.unit.tokens_kit import (
     AMOUNT,
     ANSWER_FALSE,
@@ -46,8 +46,8 @@ class At:
         """The reason it was refused for, or None."""
         try:
             self.place.act(self.market, self.market.hostile, person)
-        except boa.BoaError as error:
-            return reason_of(error)
+        except Reverted as error:
+            return error.reason
         return None
 
     @property
@@ -70,7 +70,7 @@ class At:
 
 @pytest.fixture(scope="module")
 def markets():
-    boa.env.timestamp = START
+    chain.timestamp = START
     return {Payments: Payments(), Bonds: Bonds()}
 
 
@@ -148,7 +148,7 @@ def test_a_token_that_rebases__changes_nothing_in_another(markets, kind, percent
         shown = market.shown(market.hostile)
         try:
             place.act(market, market.hostile, POSTER)
-        except boa.BoaError:
+        except Reverted:
             assert market.shown(market.hostile) == shown
     assert market.shown(market.honest) == honest
     assert set(market.drain(market.honest).values()) == {0}
@@ -159,7 +159,7 @@ def test_the_treasury__counts_a_balance_that_grew_as_income_and_one_that_shrank_
     kit, token = market.kit, market.hostile
     held = token.balanceOf(kit.treasury)
     token.rebase(kit.treasury, held - 1)
-    with pytest.raises(boa.BoaError):
+    with pytest.raises(Reverted):
         kit.treasury.collect(token)
     token.rebase(kit.treasury, held + AMOUNT)
     assert kit.treasury.collect(token) == AMOUNT

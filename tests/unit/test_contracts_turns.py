@@ -1,9 +1,9 @@
 """Settlement: what may be done in a turn, by whom, and until which second."""
 
-import boa
 import pytest
 
 from tests.contract_kit import AGGREGATION, Offer
+from tests.support.evm import chain
 
 ROOT = b"\x07" * 32
 CLOSES = 2 * 60  # seconds from the opening of a turn to its inputs' close
@@ -231,7 +231,7 @@ def test_take_over__is_of_a_vacant_seat_by_a_standby_within_the_bounds(kit, play
             take(estimate_s=estimate_s)
     with play.refused("auction: no standby"):
         take(operator=ada)
-    with boa.env.anchor():
+    with chain.anchor():
         take(estimate_s=1)
     take(estimate_s=60)
     assert kit.settlement.seats(running, seat).operator == bob.id
@@ -246,7 +246,7 @@ def test_take_over__of_a_part__is_at_least_a_64th_of_the_jobs_slots(kit, play):
     kit.settlement.decline(job, 0, 129, sender=ada.hot)
     with play.refused("settlement: count out of range"):
         take(job, 0, cy.id, 2, 10, sender=cy.hot)
-    with boa.env.anchor():
+    with chain.anchor():
         take(job, 0, cy.id, 3, 10, sender=cy.hot)
         assert kit.settlement.seats(job, 0).count == 126
     take(job, 0, cy.id, 127, 10, sender=cy.hot)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from vyper.compiler.output import build_abi_output
 
+from tests.support import sources
 from zoo_compute.chain import artifacts
 
 
@@ -34,9 +34,7 @@ OFFERED = [("Settlement", name) for name in ("runs", "seats", "claims", "is_fina
 
 @pytest.fixture(scope="module")
 def double():
-    from tests.contract_kit import load
-
-    return functions(build_abi_output(load("mocks/ProtocolDouble").compiler_data))
+    return functions(sources.load("mocks/ProtocolDouble").abi)
 
 
 @pytest.mark.parametrize(("contract", "name"), OFFERED)

@@ -2,11 +2,11 @@
 so that no other test would see two of them exchanged.
 """
 
-import boa
 import pytest
-from vyper.compiler.output import build_abi_output
 
 from tests.contract_kit import load
+from tests.support import sources
+from tests.support.evm import chain
 from tests.unit.watched import refused
 from zoo_compute.chain.artifacts import artifact
 
@@ -44,8 +44,8 @@ SPEAKERS = {
 
 def deployed(name, addresses, numbers):
     """The contract, its deployer, and what it was deployed with by name."""
-    deployer = boa.env.generate_address("deployer")
-    given = {each: boa.env.generate_address(each) for each in addresses.split()}
+    deployer = chain.account("deployer")
+    given = {each: chain.account(each) for each in addresses.split()}
     given |= {each: 1_000 + place for place, each in enumerate(numbers.split())}
     return load(name).deploy(*given.values(), sender=deployer), deployer, given
 
@@ -66,8 +66,8 @@ def test_contract__keeps_what_it_was_deployed_with_under_its_name(name, addresse
 @pytest.mark.parametrize(("name", "addresses", "numbers", "wired"), [each for each in DEPLOYMENTS if each[3]])
 def test_wire__names_each_contract_once_by_the_deployer(name, addresses, numbers, wired):
     contract, deployer, given = deployed(name, addresses, numbers)
-    others = {each: boa.env.generate_address(f"wired {each}") for each in wired.split()}
-    for sender in (boa.env.generate_address("anyone"), given[addresses.split()[-1]]):
+    others = {each: chain.account(f"wired {each}") for each in wired.split()}
+    for sender in (chain.account("anyone"), given[addresses.split()[-1]]):
         with refused(f"{SPEAKERS[name]}: not the deployer"):
             contract.wire(*others.values(), sender=sender)
     contract.wire(*others.values(), sender=deployer)
@@ -78,4 +78,4 @@ def test_wire__names_each_contract_once_by_the_deployer(name, addresses, numbers
 
 @pytest.mark.parametrize("name", [*NAMES, "Timelock", "ZenToken"])
 def test_contract__speaks_the_interface_that_clients_have_of_it(name):
-    assert build_abi_output(load(name).compiler_data) == artifact(name)["abi"]
+    assert sources.load(name).abi == artifact(name)["abi"]

@@ -2,14 +2,16 @@
 
 from collections import Counter
 
-import boa
 import pytest
 from eth_account import Account
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.consent_kit import CHAIN_ID, ORDER
-from tests.contract_kit import SUPPLY, UNLIMITED, load, reason_of
+from tests.contract_kit import SUPPLY, UNLIMITED, load
+from tests.support.contract import Contract
+from tests.support.evm import Chain, Reverted, chain
+from tests.support.sources import storage_slot
 
 ZERO = "0x" + 40 * "0"
 HOLDERS = range(3)
@@ -67,7 +69,7 @@ class Ledger:
 
 @pytest.fixture(scope="module")
 def zen():
-    deployer = boa.env.generate_address("deployer")
+    deployer = chain.account("deployer")
     token = load("ZenToken").deploy(SUPPLY, sender=deployer)
     for account in ACCOUNTS:
         token.transfer(account, 100, sender=deployer)
@@ -77,19 +79,20 @@ def zen():
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(steps=STEPS)
 def check_ledger(zen, steps):
-    ledger = Ledger(dict.fromkeys(HOLDERS, 100))
-    for function, sender, *args in steps:
-        given_args = [ACCOUNTS[arg] if kind != "amount" and arg in HOLDERS else arg for kind, arg in kinds(args)]
-        refused = getattr(ledger, function)(sender, *args)
-        REACHED[f"{function}: {refused}"] += 1
-        assert outcome(getattr(zen, function), *given_args, sender=ACCOUNTS[sender]) == (refused or True)
-        shown = [zen.balanceOf(account) for account in ACCOUNTS]
-        assert shown == [ledger.balances[index] for index in HOLDERS]
-        assert sum(shown) == 300
-    for owner in HOLDERS:
-        for spender in HOLDERS:
-            assert zen.allowance(ACCOUNTS[owner], ACCOUNTS[spender]) == ledger.allowances[owner, spender]
-    assert zen.totalSupply() == SUPPLY
+    with chain.anchor():
+        ledger = Ledger(dict.fromkeys(HOLDERS, 100))
+        for function, sender, *args in steps:
+            given_args = [ACCOUNTS[arg] if kind != "amount" and arg in HOLDERS else arg for kind, arg in kinds(args)]
+            refused = getattr(ledger, function)(sender, *args)
+            REACHED[f"{function}: {refused}"] += 1
+            assert outcome(getattr(zen, function), *given_args, sender=ACCOUNTS[sender]) == (refused or True)
+            shown = [zen.balanceOf(account) for account in ACCOUNTS]
+            assert shown == [ledger.balances[index] for index in HOLDERS]
+            assert sum(shown) == 300
+        for owner in HOLDERS:
+            for spender in HOLDERS:
+                assert zen.allowance(ACCOUNTS[owner], ACCOUNTS[spender]) == ledger.allowances[owner, spender]
+        assert zen.totalSupply() == SUPPLY
 
 
 def kinds(args):
@@ -101,8 +104,8 @@ def outcome(method, *args, **options):
     """What a call answered, or why it was refused."""
     try:
         return method(*args, **options)
-    except boa.BoaError as error:
-        return reason_of(error)
+    except Reverted as error:
+        return error.reason
 
 
 def test_zen__any_transfers_and_allowances__keep_a_ledgers_books(zen):
@@ -130,7 +133,7 @@ class Owner:
 
     def __init__(self, zen):
         self.zen, self.account = zen, Account.from_key(b"\x07" * 32)
-        self.spender, self.now = ACCOUNTS[0], boa.env.timestamp
+        self.spender, self.now = ACCOUNTS[0], chain.timestamp
 
     def sign(self, value=5, **changes):
         message = {
@@ -195,22 +198,21 @@ def test_permit__signed_for_something_else__is_refused(owner, wrong):
 
 def test_permit__holds_up_to_its_deadline_and_no_second_longer(owner):
     signed = owner.sign()
-    boa.env.timestamp = owner.now + DEADLINE_S + 1
+    chain.timestamp = owner.now + DEADLINE_S + 1
     assert owner.permit(signed) == "erc20: expired deadline"
-    boa.env.timestamp = owner.now + DEADLINE_S
+    chain.timestamp = owner.now + DEADLINE_S
     assert owner.permit(signed) is True
 
 
 def test_permit__on_another_chain_than_it_was_deployed_on__is_refused(owner):
     """A fork of the chain has another id: what was signed for this one does not count there."""
     signed = owner.sign()
-    patch = boa.env.evm.patch
-    patch.chain_id = CHAIN_ID + 1
-    try:
-        assert owner.permit(signed) == "erc20: invalid signature"
-        assert owner.permit(owner.sign(chainId=CHAIN_ID + 1)) is True
-    finally:
-        patch.chain_id = CHAIN_ID
+    fork = Chain(CHAIN_ID + 1)
+    fork.timestamp = owner.now
+    fork.set_code(owner.zen, chain.code(owner.zen))
+    owner.zen = Contract(fork, owner.zen.compiled, owner.zen.address)
+    assert owner.permit(signed) == "erc20: invalid signature"
+    assert owner.permit(owner.sign(chainId=CHAIN_ID + 1)) is True
 
 
 def test_permit__by_the_other_signature_of_the_same_message__is_refused(owner):
@@ -227,8 +229,10 @@ def test_permit__for_the_zero_address_by_a_signature_of_nobody__is_refused(owner
 
 
 def test_deployer__keeps_neither_the_token_nor_a_right_to_mint():
-    """No call tells of either: what the two rest on is read where it lies."""
-    deployer = boa.env.generate_address("deployer")
+    """No function of the contract shows either: both are read from its storage."""
+    deployer = chain.account("deployer")
     token = load("ZenToken").deploy(SUPPLY, sender=deployer)
-    assert token.eval("ownable.owner") == ZERO
-    assert not token.eval(f"erc20.is_minter[{deployer}]")
+    account = int(deployer, 16)
+    assert chain.storage(token, storage_slot("ZenToken", "erc20.balanceOf", account)) == SUPPLY
+    assert chain.storage(token, storage_slot("ZenToken", "ownable.owner")) == 0
+    assert chain.storage(token, storage_slot("ZenToken", "erc20.is_minter", account)) == 0

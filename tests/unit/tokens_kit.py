@@ -9,9 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import boa
-
 from tests.contract_kit import DEVNET, SUPPLY, UNLIMITED, ZEN, Play, deploy_all, load
+from tests.support.evm import chain
 from zoo_compute.spec.params import STAKE_UNIT
 
 TAKE_FEE, ANSWER_FALSE, ANSWER_NOTHING, CALL_BACK, REFUSE_ZERO, REFUSE_LISTED = (1 << bit for bit in range(6))
@@ -70,9 +69,8 @@ class Market:
 
     def succeeds(self, name: str, payload: bytes) -> bool:
         """Would the token's call go through by itself?"""
-        with boa.env.anchor():
-            computation = boa.env.raw_call(self.contracts[name].address, sender=self.hostile.address, data=payload)
-            return bool(computation.is_success)
+        with chain.anchor():
+            return not chain.call(self.contracts[name], payload, sender=self.hostile).failure
 
 
 class Payments(Market):
@@ -85,7 +83,7 @@ class Payments(Market):
         audits = load("Audits").deploy(kit.registry, kit.tasks, kit.settlement, kit.rewards, kit.zen, *numbers)
         self.contracts = {"tasks": kit.tasks, "registry": kit.registry, "treasury": kit.treasury, "audits": audits}
         self.hostile, self.honest = load("mocks/HostileToken").deploy(), load("ZenToken").deploy(SUPPLY)
-        self.people = [boa.env.generate_address(name) for name in ("poster", "neighbour")]
+        self.people = [chain.account(name) for name in ("poster", "neighbour")]
         self.operators = []
         for person in self.people:
             kit.zen.transfer(person, DEVNET.min_stake, sender=kit.deployer)
@@ -222,7 +220,7 @@ class Bonds(Market):
 
     def __init__(self) -> None:
         names = ("settlement", "audits", "datasets", "poster", "neighbour")
-        accounts = {name: boa.env.generate_address(name) for name in names}
+        accounts = {name: chain.account(name) for name in names}
         self.accounts = accounts
         self.hostile, self.honest = load("mocks/HostileToken").deploy(), load("ZenToken").deploy(SUPPLY)
         zen, guardian = self.hostile, accounts["settlement"]
@@ -255,12 +253,12 @@ class Bonds(Market):
         """Work of the last epoch, as much of each, whose rewards can be claimed; exits that have run."""
         registry, rewards = self.contracts["registry"], self.contracts["rewards"]
         rewards.fund(100 * ZEN, sender=self.people[POSTER])
-        self.epoch = boa.env.timestamp // DEVNET.epoch_s
+        self.epoch = chain.timestamp // DEVNET.epoch_s
         for number in self.operators:
             rewards.record(1, number, 100, 1_000, sender=self.accounts["settlement"])
         for number, account in zip(self.operators, (*self.people, self.hostile.address), strict=True):
             registry.request_exit(number, sender=account)
-        boa.env.timestamp += max(DEVNET.epoch_s, DEVNET.exit_delay_s)
+        chain.timestamp += max(DEVNET.epoch_s, DEVNET.exit_delay_s)
         # The budget of the epoch is drawn from the pool at the first claim: the token's own, so that all after it are alike.
         rewards.claim(self.operators[2], self.epoch, [1])
 

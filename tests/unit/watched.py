@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import boa
 import numpy as np
 from eth_abi.abi import encode
 from eth_account import Account
 from eth_utils.crypto import keccak
 
 from repops import commitments
-from tests.contract_kit import START, load, reason_of
+from tests.contract_kit import START, load
 from tests.openings import SlotRound, round_root
+from tests.support.evm import Reverted, chain
 
 JOB, TURN, AGGREGATION = 7, 4, 128
 RUNNING, ENDED, CANCELLED = 3, 4, 5  # states of a job
@@ -57,12 +57,12 @@ class Watched:
     def __post_init__(self) -> None:
         for operator in range(1, 7):
             self.hot[operator] = Account.create()
-            self.owner[operator] = boa.env.generate_address(f"owner {operator}")
+            self.owner[operator] = chain.account(f"owner {operator}")
             self.double.set_operator(operator, self.owner[operator], self.hot[operator].address)
-        self.submitter = boa.env.generate_address("submitter")
-        self.anyone = boa.env.generate_address("anyone")
+        self.submitter = chain.account("submitter")
+        self.anyone = chain.account("anyone")
         for account in (self.submitter, self.anyone, *(key.address for key in self.hot.values())):
-            boa.env.set_balance(account, 10**21)
+            chain.set_balance(account, 10**21)
         self.set_job(RUNNING)
         names = (
             "round rounds quorum depth policy slot_s aggregate_s aggregator_due lock committed missing holds held_s pot"
@@ -103,7 +103,7 @@ class Watched:
         self.double.set_claim(JOB, claim, status)
 
     def set_job(self, job_state: int, token: Any = None) -> None:
-        token = token or boa.env.generate_address("token")
+        token = token or chain.account("token")
         self.double.set_job(JOB, (self.submitter, token, job_state, 0, *(bytes(32),) * 4))
 
     def set_run(self, **changes: Any) -> None:
@@ -132,8 +132,8 @@ def refused(reason: str) -> Iterator[None]:
     """A block in which a call must be refused for exactly this reason."""
     try:
         yield
-    except boa.BoaError as error:
-        given = reason_of(error)
+    except Reverted as error:
+        given = error.reason
         assert given == reason, f"refused with {given!r}, expected {reason!r}"
     else:
         raise AssertionError(f"accepted, expected {reason!r}")
