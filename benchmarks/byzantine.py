@@ -39,7 +39,7 @@ from node.device import use_threads
 from node.inputs import syncer
 from repops.backend import Runner
 from repops.commitments import Array
-from zoo_compute.formats.manifest import Aggregation, Joining, Manifest
+from zoo_compute.formats.manifest import Aggregation, AggregationSpec, Manifest
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.files import initial_checkpoint, publish_files
 from zoo_compute.store import BlockStore
@@ -55,20 +55,20 @@ GPT_RULES = ("mean", "median", "trimmed_mean+nearest")
 PEERS = ("median", "trimmed_mean", "trimmed_mean+nearest")  # on digits: searching against them on the GPT takes minutes
 
 
-class Kept(Programs):
+class CachedPrograms(Programs):
     """Programs whose parts of an aggregation stay ready from round to round; of a model this small they can."""
 
     @lru_cache  # noqa: B019
-    def aggregation(self, name: str, joining: Joining) -> Runner:
-        return super().aggregation(name, joining)
+    def aggregation(self, name: str, aggregation_spec: AggregationSpec) -> Runner:
+        return super().aggregation(name, aggregation_spec)
 
     @lru_cache  # noqa: B019
     def products(self, name: str, slots: int) -> Runner:
         return super().products(name, slots)
 
     @lru_cache  # noqa: B019
-    def verdict(self, joining: Joining) -> Runner:
-        return super().verdict(joining)
+    def row_weights(self, aggregation_spec: AggregationSpec) -> Runner:
+        return super().row_weights(aggregation_spec)
 
 
 Watch = Callable[[int, list[int], State, dict[int, State], State], None]  # round, hostile, before, updates, after
@@ -79,7 +79,7 @@ class Lab:
     """A job at hand. score: of a checkpoint, less is better."""
 
     manifest: Manifest
-    programs: Kept
+    programs: CachedPrograms
     tensors: State
     data: Dataset
     accuracy: bool
@@ -141,7 +141,7 @@ class Lab:
     ) -> float:
         """The last checkpoint's score. joined: the rule on rows at hand; it makes the checkpoints too where it is a peer's."""
         manifest = replace(self.manifest, aggregation=rule)
-        checkpoint = initial_checkpoint(self.programs.graph, self.tensors, manifest.joining)
+        checkpoint = initial_checkpoint(self.programs.graph, self.tensors, manifest.aggregation_spec)
         rng = np.random.default_rng(seed)
         hostile = sorted(rng.choice(manifest.slots, HOSTILE, replace=False)) if attack else []
         honest = [slot for slot in range(manifest.slots) if slot not in hostile]
@@ -185,7 +185,7 @@ def gpt(seed: int, rounds: int, inner_steps: int) -> Lab:
     }  # fmt: skip
     job = ComputeJob(model, {}, training, "1")
     text = Path(sysconfig.get_path("stdlib"))
-    data = prepare_text(text, 32, seed, wanted=job.examples_wanted, minimum=job.examples_of_a_round, heldout=256)
+    data = prepare_text(text, 32, seed, wanted=job.examples_wanted, minimum=job.examples_per_round, heldout=256)
     return laboratory(job, data, accuracy=False)
 
 
@@ -194,7 +194,7 @@ def laboratory(job: ComputeJob, data: Dataset, *, accuracy: bool) -> Lab:
         store = BlockStore(Path(folder))
         manifest = publish_files(job, data, store)
         files = syncer.fetch_job(store, manifest)
-    programs = Kept(files.programs.graph)
+    programs = CachedPrograms(files.programs.graph)
     tensors = {name: files.checkpoint[name] for name in programs.names}
     return Lab(manifest, programs, tensors, data, accuracy)
 

@@ -35,9 +35,9 @@ if __name__ == "__main__":  # beside this file lies one that bears the name of a
 
 from benchmarks.lab import Faults
 from benchmarks.parameters import parameters_of
-from benchmarks.told import CLAIMS, LOOK_S, Watching
+from benchmarks.told import CLAIM_EVENTS, LOOK_S, ChainWatcher
 from keepers.config import save
-from keepers.processes.daemon import Daemon, commands, trains
+from keepers.processes.daemon import Daemon, commands, is_training_worker
 from keepers.processes.local_network import LocalNetwork, OperatorPlan
 from tests.integration.network_kit import submit
 from zoo_compute.chain.events import Event
@@ -80,7 +80,7 @@ def job(options: argparse.Namespace, number: int) -> dict[str, Any]:
     }
 
 
-class Churned(LocalNetwork):
+class ChurnNetwork(LocalNetwork):
     """A local network whose first operator has many paced workers."""
 
     def grow(self, workers: int, spares: int, slot_s: float) -> None:
@@ -90,29 +90,29 @@ class Churned(LocalNetwork):
         config = dataclasses.replace(old.config, workers=workers, spares=spares)
         save(config)
         paced = [sys.executable, "-m", "benchmarks.paced", "--slot-s", str(slot_s)]
-        instead = {
+        command_overrides = {
             name: [*paced, "--log", str(self.log(name)), *command[command.index("worker") + 1 :]]
             for name, command in commands(config).items()
-            if trains(name)
+            if is_training_worker(name)
         }
-        self.daemons["alpha"] = Daemon(config, instead=instead)
+        self.daemons["alpha"] = Daemon(config, command_overrides=command_overrides)
         self.daemons["alpha"].start()
         self.wait_ready()
 
     def log(self, worker: str) -> Path:
         return self.folder / f"{worker}.jsonl"
 
-    def told(self, workers: int) -> dict[str, list[dict[str, Any]]]:
+    def worker_events(self, workers: int) -> dict[str, list[dict[str, Any]]]:
         names = [f"worker-{index}" for index in range(workers)]
         return {name: [json.loads(line) for line in self.log(name).read_text().splitlines()] for name in names}
 
 
-class Seen(Watching):
+class ClaimTimes(ChainWatcher):
     """When each round's commitment and checkpoint were seen on chain."""
 
     def __init__(self, network: LocalNetwork) -> None:
         super().__init__(network)
-        self.seen: dict[str, dict[Place, float]] = {name: {} for name in CLAIMS}
+        self.seen: dict[str, dict[Place, float]] = {name: {} for name in CLAIM_EVENTS}
 
     def see(self, event: Event) -> None:
         place = int(event.args["job"]), int(event.args["claim"]["turn"])
@@ -123,7 +123,7 @@ class Seen(Watching):
 class Run:
     """What a run left to be reckoned. calm, churn: from when to when."""
 
-    told: dict[str, list[dict[str, Any]]]
+    worker_events: dict[str, list[dict[str, Any]]]
     kills: list[tuple[float, str]]
     launches: list[tuple[float, str]]
     seen: dict[str, dict[Place, float]]
@@ -134,10 +134,10 @@ class Run:
 
 def run(options: argparse.Namespace, folder: Path) -> Run:
     faults = Faults()
-    with Churned(folder, plans(options.jobs * options.slots)) as network:
+    with ChurnNetwork(folder, plans(options.jobs * options.slots)) as network:
         network.grow(options.workers, options.spares, options.slot_s)
         jobs = [submit(network, job(options, number)) for number in range(options.jobs)]
-        watching = Seen(network)
+        watching = ClaimTimes(network)
         watching.start()
         warm_at = first_rounds(network, watching, jobs)
         wait(network, options.calm_s)
@@ -146,8 +146,8 @@ def run(options: argparse.Namespace, folder: Path) -> Run:
         wait(network, GRACE * options.slot_s)
         watching.stopped.set()
         watching.join()
-        told = network.told(options.workers)
-        return Run(told, kills, launches, watching.seen, (warm_at, churned[0]), churned, dict(faults.fired()))
+        worker_events = network.worker_events(options.workers)
+        return Run(worker_events, kills, launches, watching.seen, (warm_at, churned[0]), churned, dict(faults.fired()))
 
 
 def wait(network: LocalNetwork, seconds: float) -> None:
@@ -157,7 +157,7 @@ def wait(network: LocalNetwork, seconds: float) -> None:
         time.sleep(LOOK_S)
 
 
-def first_rounds(network: LocalNetwork, watching: Seen, jobs: list[int]) -> float:
+def first_rounds(network: LocalNetwork, watching: ClaimTimes, jobs: list[int]) -> float:
     """When the first round of every job was over: by then everything is warm."""
     deadline = time.time() + WARM_S
     while not all((job, 0) in watching.seen["CheckpointPosted"] for job in jobs):
@@ -181,7 +181,7 @@ def churn(network: LocalNetwork, options: argparse.Namespace, faults: Faults) ->
             assert child.process is not None
             faults.kill(child.process)
             kills.append((time.time(), name))
-        before = {name: child.started for name, child in alpha.children.items() if trains(name)}
+        before = {name: child.started for name, child in alpha.children.items() if is_training_worker(name)}
         network.poll()
         behind = time.time() - time.monotonic()
         launches += [
@@ -208,7 +208,7 @@ def spans(run: Run) -> tuple[list[Span], list[Span], int]:
     """The slot-rounds that were done, each once; those that died with their worker; and how many were done twice."""
     done, lost, known = list[Span](), list[Span](), set[tuple[Place, int]]()
     whole = list[tuple[float, float, int, Place, int]]()
-    for name, events in run.told.items():
+    for name, events in run.worker_events.items():
         deaths = [at for at, killed in run.kills if killed == name]
         began: dict[str, Any] | None = None
         for event in (e for e in events if e["event"] in ("began", "ended")):
@@ -234,7 +234,7 @@ def _dead(began: dict[str, Any], deaths: list[float]) -> list[Span]:
 def ready_seconds(run: Run, begin: float, end: float) -> float:
     """Seconds of workers that were ready and not yet killed, in a window."""
     total = 0.0
-    for name, events in run.told.items():
+    for name, events in run.worker_events.items():
         deaths = [at for at, killed in run.kills if killed == name]
         for ready in (event["at"] for event in events if event["event"] == "ready"):
             dead = min((at for at in deaths if at > ready), default=end)
@@ -297,7 +297,7 @@ def rejoined(run: Run) -> list[dict[str, float]]:
             continue
         parts = {"launched": launch - killed_at}
         for part in LAUNCH_PARTS:
-            at = next((e["at"] for e in run.told[name] if e["event"] == part and e["at"] >= launch), None)
+            at = next((e["at"] for e in run.worker_events[name] if e["event"] == part and e["at"] >= launch), None)
             if at is not None:
                 parts[part] = at - launch
         if "ready" in parts:

@@ -42,7 +42,7 @@ from node.compute.training import heldout_loss, train_shard
 from node.inputs import syncer
 from repops.commitments import tensor_roots
 from zoo_compute import codec
-from zoo_compute.codec.files import Parts
+from zoo_compute.codec.files import UpdateLayout
 from zoo_compute.codec.pruning import prune
 from zoo_compute.jobs.config import ComputeJob, Manifest
 from zoo_compute.jobs.files import publish_files
@@ -69,7 +69,7 @@ class Run:
     encode_s: list[float] = field(default_factory=list)
     decode_s: list[float] = field(default_factory=list)
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         found: dict[str, Any] = {"loss": self.losses[-1], "losses": self.losses, "bytes": self.sent}
         if self.encode_s:
             seconds = max(np.median(self.encode_s), np.median(self.decode_s))
@@ -102,7 +102,7 @@ def job_of(options: argparse.Namespace, seed: int, kind: Mapping[str, Any]) -> C
 
 def data_of(job: ComputeJob, text: list[Path]) -> Dataset:
     return prepare_text(
-        text, job.context, job.training.seed, wanted=job.examples_wanted, minimum=job.examples_of_a_round,
+        text, job.context, job.training.seed, wanted=job.examples_wanted, minimum=job.examples_per_round,
         heldout=job.data.heldout,
     )  # fmt: skip
 
@@ -124,7 +124,7 @@ def network(manifest: Manifest, files: syncer.JobFiles, weights: State) -> Run:
     """Every round of every slot; private state goes on from round to round."""
     run, checkpoint, programs = Run(), {**files.checkpoint, **weights}, files.programs
     private: dict[int, State] = {}
-    parts, every = Parts.of(programs.graph, manifest.compression), max(1, manifest.rounds // 10)
+    parts, every = UpdateLayout.of(programs.graph, manifest.compression), max(1, manifest.rounds // 10)
     timed = {round_ for round_ in range(manifest.rounds) if round_ % max(1, manifest.rounds // TIMED) == 0}
     for round_ in range(manifest.rounds):
         updates: dict[int, State] = {}
@@ -140,9 +140,9 @@ def network(manifest: Manifest, files: syncer.JobFiles, weights: State) -> Run:
     return run
 
 
-def through_codec(run: Run, update: State, parts: Parts, *, check: bool) -> State:
+def through_codec(run: Run, update: State, parts: UpdateLayout, *, check: bool) -> State:
     """What others get of an update. check: time the codec, and see that not a bit is lost."""
-    head = codec.Head(parts.chunk)
+    head = codec.FileHeader(parts.chunk)
     if parts.kept:  # as zoo_compute.codec.files writes it: hashes for the tensors that stay, and where those are
         head = replace(head, hashes=prune(tensor_roots(update), parts.kept), note=bytes(NOTE_BYTES))
     sent = {name: update[name] for name in parts.shapes}
@@ -176,7 +176,7 @@ def seeded(options: argparse.Namespace, seed: int) -> dict[str, dict[str, Any]]:
             with tempfile.TemporaryDirectory() as folder:
                 store = BlockStore(Path(folder))
                 manifest = publish_files(job, data, store)
-                found[name] = network(manifest, syncer.fetch_job(store, manifest), weights).told()
+                found[name] = network(manifest, syncer.fetch_job(store, manifest), weights).to_dict()
         found[name]["cpu_s"] = time.process_time() - began
         print(
             f"seed {seed} {name}: held-out loss {found[name]['loss']:.4f}, {found[name]['bytes']:,.0f} bytes",

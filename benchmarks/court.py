@@ -34,7 +34,7 @@ CHALLENGERS = frozenset({"pick", "dispute_state", "ask_parts", "convict", "time_
 
 
 @dataclass(frozen=True)
-class Spent:
+class GasUsed:
     """Gas of one game. judge: of the same evidence as a transaction to `Evidence.judge`, 0 where none was asked for."""
 
     challenge: int
@@ -56,7 +56,7 @@ class Spent:
         return self.challenger + self.committer
 
 
-class Court:
+class GameChain:
     """One provider, one aggregator, one challenger. A job at a time; whatever is played there is undone by `again`."""
 
     def __init__(self, devnet: Devnet, folder: Path) -> None:
@@ -99,9 +99,9 @@ class Court:
         self._snapshot = self._rpc("evm_snapshot")
         committed, posted = self._mined([*self._committed(b"\x01" * 32), *self._aggregated(b"\x01" * 32)])
         self._claim, self._aggregation = _claim(committed), _claim(posted)
-        self.again()
+        self.reset()
 
-    def again(self) -> None:
+    def reset(self) -> None:
         """Undoes all since the job was opened."""
         self._rpc("evm_revert", self._snapshot)
         self._snapshot = self._rpc("evm_snapshot")
@@ -125,7 +125,7 @@ class Court:
         *,
         over: Claim | None = None,
         traced_above: int = 0,
-    ) -> Spent:
+    ) -> GasUsed:
         """The claim, and a game about it as it went on paper; its last move, where it is a `convict`, is also judged alone at
         `position`.
 
@@ -149,7 +149,7 @@ class Court:
             judged = None
         spent = tuple((move.name, _gas(receipt)) for move, receipt in zip(moves, moved, strict=True))
         is_convicted = _outcome(moved[-1]) == Outcome.CONVICTED
-        found = Spent(_gas(opened), spent, _gas(judged) if judged else 0, 0, is_convicted)
+        found = GasUsed(_gas(opened), spent, _gas(judged) if judged else 0, 0, is_convicted)
         if found.total <= traced_above:
             return found
         shares = (self._settlements(each["transactionHash"]) for each in (opened, moved[-1]))

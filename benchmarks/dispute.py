@@ -33,22 +33,22 @@ if __name__ == "__main__":  # run as a file, whose folder has a `repops.py` too
 
 import numpy as np
 
-from benchmarks.court import Court, Spent
+from benchmarks.court import GameChain, GasUsed
 from benchmarks.dispute_programs import PROGRAMS, Program, seven_billion, slot_round
-from benchmarks.lies import BEGIN, Aggregated, Kept, Lie, Nearby, Plan, Told, lies_of, result_of
-from node.disputes.board import Board, Played, play
+from benchmarks.lies import BEGIN, CachedAggregation, CachedComputation, Lie, Nearby, Plan, LyingComputation, lies_of, result_of
+from node.disputes.board import GameBoard, GameRecord, play
 from node.disputes.challenger import Challenger
-from node.disputes.defender import Prover
+from node.disputes.defender import Defender
 from node.disputes.moves import Move
-from node.disputes.previous_turn import Seated
+from node.disputes.previous_turn import SeatClaim
 from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
 from repops.commitments import state_root, state_root_of
 from repops.operators import TABLE
-from tests.referee.judging import Job, Judge
+from tests.referee.judging import JobFacts, EvidenceOracle
 from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.spec.games import Frame, Game, Kind, Position, Result
-from zoo_compute.spec.referee import begun
+from zoo_compute.spec.referee import opened_game
 from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim
 
@@ -66,7 +66,7 @@ class Tally:
     told: int = 0
     convicted: int = 0
     pairs: int = 0
-    worst: Spent | None = None
+    worst: GasUsed | None = None
     judged: list[int] = field(default_factory=list)
     gas_of: dict[str, int] = field(default_factory=dict)  # by what a lie is about, the most in all
     judge_of: dict[str, int] = field(default_factory=dict)  # by operator
@@ -103,16 +103,16 @@ class Tally:
         }
 
 
-class Trial:
+class ProgramGames:
     """All games about one program."""
 
-    def __init__(self, court: Court, program: Program, folder: Path, rng: random.Random) -> None:
+    def __init__(self, court: GameChain, program: Program, folder: Path, rng: random.Random) -> None:
         self.court, self.rng, self.tally = court, rng, Tally()
         self.case = program.case()
         made = slot_round(self.case, folder / "training")
         self.honest = {
-            Kind.TRAINING: Trees(Kept(made)),
-            Kind.UPDATE: Trees(Kept(Update(made, folder=folder / "update"))),
+            Kind.TRAINING: Trees(CachedComputation(made)),
+            Kind.UPDATE: Trees(CachedComputation(Update(made, folder=folder / "update"))),
         }
         court.open(self.case.manifest, self.case.work)
         self.seated = self._seated()
@@ -120,7 +120,7 @@ class Trial:
             self.case.manifest, self.case.graph, self.case.checkpoint, {0: self._update}, claim=self.seated.claim,
             seated=[self.seated], folder=folder / "aggregation",
         )  # fmt: skip
-        self.honest[Kind.AGGREGATION] = Trees(Aggregated(aggregation))
+        self.honest[Kind.AGGREGATION] = Trees(CachedAggregation(aggregation))
 
     @cached_property
     def _update(self) -> dict[str, Any]:
@@ -130,17 +130,17 @@ class Trial:
             name: made.standard_normal(checkpoint[name].shape).astype(np.float32) for name in self.case.graph.exchanged
         }
 
-    def _seated(self) -> Seated:
+    def _seated(self) -> SeatClaim:
         """The claim of the job's one slot, whose update is aggregated."""
         result = Result(b"\x01" * 32, b"\x02" * 32, state_root(self._update))
-        return Seated(self.court.claim(self.case.leaf(self.case.slot, result)), {self.case.slot: result})
+        return SeatClaim(self.court.claim(self.case.leaf(self.case.slot, result)), {self.case.slot: result})
 
     def _judge(self, kind: Kind) -> Any:
         if kind != Kind.AGGREGATION:
             return self.case.judge
         manifest = self.case.manifest
         data = bytes.fromhex(manifest.data.root), manifest.data.examples
-        return Judge(Job(*data, manifest.slots, manifest.draws, [self.seated.claim]))
+        return EvidenceOracle(JobFacts(*data, manifest.slots, manifest.draw_seed, [self.seated.claim]))
 
     def run(self, lies: Sequence[Lie], hostile: int, said: Callable[[Tally], None]) -> None:
         """One step after another, and in it one node after another: what is kept of each is used up at once."""
@@ -156,9 +156,9 @@ class Trial:
     def tell(self, lie: Lie, *, is_undone: bool = True) -> None:
         """A game from the claim to the conviction, on paper and then on chain."""
         mine = self.honest[lie.kind]
-        theirs = mine if lie.what == "end" else Trees(Told(mine.computation, lie))
+        theirs = mine if lie.what == "end" else Trees(LyingComputation(mine.computation, lie))
         result = self.result(lie, theirs)
-        claim, game = self.begun(lie.kind, result, theirs)
+        claim, game = self.opened_game(lie.kind, result, theirs)
         on_paper = self._judge(lie.kind)
         shown: list[tuple[Move, Position]] = []
 
@@ -166,7 +166,7 @@ class Trial:
             on_paper(number, frame, position, data)
             shown.append((Move("convict", (claim, frame, number, data)), position))
 
-        played = play(Board(game), Prover(theirs), Challenger(mine), judge)
+        played = play(GameBoard(game), Defender(theirs), Challenger(mine), judge)
         self.tally.told += 1
         if played.is_convicted:
             silence = Move("time_out", (claim, played.game.frame)), None
@@ -176,16 +176,16 @@ class Trial:
             over = self.seated.claim if lie.kind == Kind.AGGREGATION else None
             self.note(lie, played, self.court.play(claim, lie.kind, *args, over=over, traced_above=least))
             if is_undone:
-                self.court.again()
+                self.court.reset()
 
-    def begun(self, kind: Kind, result: Result, theirs: Trees) -> tuple[Claim, Game]:
+    def opened_game(self, kind: Kind, result: Result, theirs: Trees) -> tuple[Claim, Game]:
         if kind == Kind.AGGREGATION:
             mine = self.honest[kind].computation
-            assert isinstance(mine, Aggregated)
+            assert isinstance(mine, CachedAggregation)
             mine.claim = claim = self.court.aggregation(state_root_of(theirs.computation.after(0)))
         else:
             claim = self.court.claim(self.case.leaf(self.case.slot, result))
-        return claim, begun(self.court.job, claim, kind, self.case.slot, self.case.work, result)
+        return claim, opened_game(self.court.job, claim, kind, self.case.slot, self.case.work, result)
 
     def result(self, lie: Lie, theirs: Trees) -> Result:
         manifest = self.case.manifest
@@ -198,7 +198,7 @@ class Trial:
         result = result_of(theirs, *steps)
         return replace(result, end_root=b"\x0e" * 32) if lie.what == "end" else result
 
-    def note(self, lie: Lie, played: Played, spent: Spent) -> None:
+    def note(self, lie: Lie, played: GameRecord, spent: GasUsed) -> None:
         tally, graph = self.tally, self.honest[lie.kind].computation.graph
         what = graph.nodes[lie.node].op if lie.what == "training" else lie.what
         tally.wall_s = time.monotonic() - tally.began
@@ -220,7 +220,7 @@ class Trial:
         trees = self.honest[Kind.TRAINING]
         manifest = self.case.manifest
         result = result_of(trees, manifest.inner_steps, manifest.segment_steps)
-        _, game = self.begun(Kind.TRAINING, result, trees)
+        _, game = self.opened_game(Kind.TRAINING, result, trees)
         taken = 0
 
         def judge(*asked: Any) -> None:
@@ -229,7 +229,7 @@ class Trial:
             taken += 1
             raise Refused("it was taken, which is counted")
 
-        played = play(Board(game), Prover(trees), Nearby(trees, self.rng, judge, self.tally.attempts, step), judge)
+        played = play(GameBoard(game), Defender(trees), Nearby(trees, self.rng, judge, self.tally.attempts, step), judge)
         self.tally.hostile += 1
         self.tally.honest_convictions += taken + played.is_convicted
 
@@ -238,9 +238,9 @@ def _most(found: dict[str, int], name: str, value: int) -> None:
     found[name] = max(found.get(name, 0), value)
 
 
-def _play_first(court: Court, folder: Path) -> None:
+def _play_first(court: GameChain, folder: Path) -> None:
     """A game that is not undone: those that are measured are not the first ever, of this challenger, in this token."""
-    trial = Trial(court, PROGRAMS["mlp"], folder, random.Random(0))
+    trial = ProgramGames(court, PROGRAMS["mlp"], folder, random.Random(0))
     trial.tell(Lie("end", 0), is_undone=False)
 
 
@@ -252,11 +252,11 @@ def measure(names: Sequence[str], *, lies: int, hostile: int, seed: int, each: i
         tempfile.TemporaryDirectory(prefix="zoo-dispute-") as name,
         Devnet(Path(name) / "chain", preset="production", block_time=BLOCK_S) as devnet,
     ):
-        court = Court(devnet, Path(name))
+        court = GameChain(devnet, Path(name))
         _play_first(court, Path(name) / "first")
         for number, program in enumerate(PROGRAMS[each] for each in names):
             rng = random.Random(f"{seed} {program.name}")
-            trial = Trial(court, program, Path(name) / str(number), rng)
+            trial = ProgramGames(court, program, Path(name) / str(number), rng)
             lacking = frozenset(op for op in TABLE if told[op] < each)
             planned = lies_of(
                 {kind: trees.computation.graph for kind, trees in trial.honest.items()},

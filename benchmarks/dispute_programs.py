@@ -18,7 +18,7 @@ from node.disputes.depth import Depth, depth
 from repops.graph import Node, Operand
 from repops.parts import part_count
 from tests.referee.lies import ROUND, ROWS, Case, case_of, mlp
-from tests.referee.table_cases import Given, TableCase, sample
+from tests.referee.table_cases import GivenBatch, TableCase, sample
 from tests.repops import models
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.files import initial_checkpoint
@@ -49,7 +49,7 @@ class Program:
 
 def slot_round(case: Case, folder: Path) -> SlotRound:
     if isinstance(case, TableCase):
-        made: SlotRound = case.given(Given, folder=folder)
+        made: SlotRound = case.step_inputs(GivenBatch, folder=folder)
         return made
     programs = Programs(case.graph)
     return SlotRound(case.manifest, programs, case.checkpoint, case.examples, ROUND, case.slot, folder=folder)
@@ -69,7 +69,7 @@ def demo_gpt() -> Case:
     assert job.traced.initial is not None
     return Case(
         job.traced.graph,
-        initial_checkpoint(job.traced.graph, job.traced.initial, job.outline().joining),
+        initial_checkpoint(job.traced.graph, job.traced.initial, job.outline().aggregation_spec),
         data.examples,
         inner_steps=GPT_STEPS,
         segment_steps=job.outline().segment_steps,

@@ -72,7 +72,7 @@ def load(config: ComputeJob, manifest: Manifest, store: Any) -> Job:
 def publish(config: Path, text: list[Path]) -> Job:
     job = ComputeJob.from_file(config)
     data = prepare_text(
-        text, job.context, job.training.seed, wanted=job.examples_wanted, minimum=job.examples_of_a_round,
+        text, job.context, job.training.seed, wanted=job.examples_wanted, minimum=job.examples_per_round,
         heldout=job.data.heldout,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
@@ -225,7 +225,7 @@ def store_of(folder: Path, manifest: Manifest) -> BlockStore:
     raise SystemExit(f"{folder}: none of its {len(roots)} stores holds the job's initial state and data")
 
 
-def whole(options: argparse.Namespace) -> dict[str, Any]:
+def network_efficiency(options: argparse.Namespace) -> dict[str, Any]:
     """Both figures of the network, and what they mean in money."""
     network = utilisation.measured(options)
     found = {
@@ -275,7 +275,7 @@ def main() -> int:
     elif not options.simulate:
         result = {
             "parameters": parameters_of(options),
-            **whole(options),
+            **network_efficiency(options),
         }
     else:
         result = simulated(options.config, options.data or [Path(sysconfig.get_path("stdlib"))], sequential=sequential)

@@ -22,7 +22,7 @@ from web3 import Web3
 
 from repops.graph import Node
 from scripts.build_artifacts import compile_contract
-from tests.referee.sparse import FORMS, asked
+from tests.referee.sparse import FORMS, part_game
 from zoo_compute.devnet.anvil import Anvil
 from zoo_compute.disputes.evidence import encode
 
@@ -43,7 +43,7 @@ class Bench:
         return self.w3.eth.contract(address=receipt["contractAddress"], abi=made["abi"])
 
     def measure(self, form: tuple[Node, int, int]) -> dict[str, int]:
-        frame, position, shown = asked(form)
+        frame, position, shown = part_game(form)
         data = encode(shown)
         call = self.judge.functions.judge(shown.KIND, astuple(frame), astuple(position), data)
         receipt = self.w3.eth.wait_for_transaction_receipt(call.transact({"from": self.me, "gas": 10_000_000}))

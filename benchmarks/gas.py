@@ -26,7 +26,7 @@ if __name__ == "__main__":  # beside this file lies one that bears the name of a
 
 from eth_account.signers.local import LocalAccount
 
-from keepers.services.bidding import Sealer
+from keepers.services.bidding import BidSealer
 from zoo_compute.chain.generated.bindings.task_registry import Terms
 from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.devnet.devnet import Devnet
@@ -175,8 +175,8 @@ class Bench:
         return self.note(f"finalise_{len(claims)}_claims", found)
 
     @property
-    def _sealer(self) -> Sealer:
-        return Sealer(b"benchmark")
+    def _sealer(self) -> BidSealer:
+        return BidSealer(b"benchmark")
 
 
 def _claim(args: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -39,7 +39,7 @@ RESULT = ROOT / "benchmarks" / "results" / "gpu.json"
 BUDGET_S = 560.0  # of all parts, of ten minutes
 LEAST_S = 10.0  # with less left a part is not begun
 
-Found = dict[str, Any]
+Figures = dict[str, Any]
 
 
 class PartFailed(Exception):
@@ -104,7 +104,7 @@ def without_paths(text: str) -> str:
     return re.sub(r"(?:/[\w.+@-]+)+/([\w.+@-]+)", r"\1", text)
 
 
-def last_object(out: str) -> Found:
+def last_object(out: str) -> Figures:
     for line in reversed(out.splitlines()):
         try:
             found = json.loads(line)
@@ -118,19 +118,19 @@ def last_object(out: str) -> Found:
 # --- the parts
 
 
-def kernels(tools: Tools) -> Found:
+def kernels(tools: Tools) -> Figures:
     """The CPU's, which all others are compared with; where they are built already this is no work."""
     tools.python("-m", "repops.native.build", "--quiet", most_s=150)
     return {}
 
 
-def conformance(tools: Tools) -> Found:
+def conformance(tools: Tools) -> Figures:
     command = ["-m", "repops.conformance", "--device", "cuda:0", "--training", "node/generated/benchmark.repops"]
     found = last_object(tools.python(*command, most_s=200))
     return {"conformance": {key: found[key] for key in ("cases", "differing")}}
 
 
-def tests(tools: Tools) -> Found:
+def tests(tools: Tools) -> Figures:
     """pytest's own exit code says no more than its report, which is there also where tests failed."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
@@ -143,7 +143,7 @@ def tests(tools: Tools) -> Found:
         return {"tests": counted(report.read_text())}
 
 
-def counted(report: str) -> Found:
+def counted(report: str) -> Figures:
     """Of pytest's JUnit report. An error is a test that could not begin."""
     cases = list(ElementTree.fromstring(report).iter("testcase"))
     failures = [c.get("name", "?") for c in cases if c.find("failure") is not None or c.find("error") is not None]
@@ -156,15 +156,15 @@ def counted(report: str) -> Found:
     }
 
 
-def cuda(part: str, most_s: float) -> Callable[[Tools], Found]:
-    def measured(tools: Tools) -> Found:
+def cuda(part: str, most_s: float) -> Callable[[Tools], Figures]:
+    def measured(tools: Tools) -> Figures:
         found = last_object(tools.python("benchmarks/cuda.py", part, "--json", most_s=most_s))
         return {"figures": {key: value for key, value in found.items() if key not in ("device", "target", "torch")}}
 
     return measured
 
 
-def long_run(tools: Tools) -> Found:
+def long_run(tools: Tools) -> Figures:
     """200 steps of a tiny GPT end in one state on the card and on the CPU."""
     states = [
         tools.python("benchmarks/repops.py", "--hash", most_s=100, REPOPS_BACKEND=backend).strip()
@@ -173,7 +173,7 @@ def long_run(tools: Tools) -> Found:
     return {"figures": {"bits_200_steps": states[0] == states[1] and bool(states[0])}}
 
 
-def node_step(tools: Tools) -> Found:
+def node_step(tools: Tools) -> Figures:
     """What an operator's node reports of this card, over its CPU's. It is checked anew, in a home of its own."""
     with tempfile.TemporaryDirectory() as home:
         command = ["-m", "node.admission.benchmark", "--json", "--device"]
@@ -186,7 +186,7 @@ def node_step(tools: Tools) -> Found:
 
 
 # What matters most comes first: there may not be time for all.
-PARTS: dict[str, Callable[[Tools], Found]] = {
+PARTS: dict[str, Callable[[Tools], Figures]] = {
     "kernels": kernels,
     "conformance": conformance,
     "tests": tests,
@@ -201,7 +201,7 @@ PARTS: dict[str, Callable[[Tools], Found]] = {
 
 
 def measure(
-    tools: Tools, result: Found, write: Callable[[Found], None], parts: dict[str, Callable[[Tools], Found]]
+    tools: Tools, result: Figures, write: Callable[[Figures], None], parts: dict[str, Callable[[Tools], Figures]]
 ) -> bool:
     """Runs the parts, writes after each; whether all ran and all bits agree."""
     result |= {"figures": {}, "seconds": {}, "failed": {}}
@@ -224,7 +224,7 @@ def measure(
     return agrees(result)
 
 
-def agrees(result: Found) -> bool:
+def agrees(result: Figures) -> bool:
     wrong = result.get("conformance", {}).get("differing") or result.get("tests", {}).get("failed")
     bits = [
         value for key, value in result["figures"].items() if key.startswith(("bits_", "node_bits")) and value is False
@@ -232,7 +232,7 @@ def agrees(result: Found) -> bool:
     return not (result["failed"] or wrong or bits)
 
 
-def versions() -> Found:
+def versions() -> Figures:
     found = {"python": platform.python_version(), "source": source_digest()}
     for name in ("torch", "numpy", "zoo-compute"):
         try:
@@ -242,7 +242,7 @@ def versions() -> Found:
     return found
 
 
-def about() -> Found:
+def about() -> Figures:
     """The machine. Raises NoBackend where there is no GPU."""
     from benchmarks.reproducible import cpu_name
 
@@ -275,7 +275,7 @@ def main() -> int:
         print(f"NOTHING WAS MEASURED: {error}.\nNo result was written; run `make gpu` on a machine with an NVIDIA GPU.")
         return int(options.required)
 
-    def write(found: Found) -> None:
+    def write(found: Figures) -> None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(found, indent=1) + "\n")
 

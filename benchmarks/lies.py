@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from node.disputes.board import Judge
-from node.disputes.computation import Asked, Computation, Roots
-from node.disputes.moves import Move, Shown
+from node.disputes.computation import DisputedWord, Computation, Roots
+from node.disputes.moves import Move, RevealedState
 from node.disputes.trees import Trees
 from repops.commitments import Array, canonical, state_root_of, tensor_roots
 from repops.graph import BATCH_ROLE, MAX_RANK, OPTIMIZER, Graph
@@ -30,7 +30,7 @@ from zoo_compute.spec.state import Claim
 BEGIN = -1  # stands for the step before the first
 
 
-class Kept(Computation):
+class CachedComputation(Computation):
     """What another computation says, with the values of one step and what was asked of states in memory."""
 
     def __init__(self, of: Computation) -> None:
@@ -40,8 +40,8 @@ class Kept(Computation):
         self._after: dict[int, Roots] = {}
         self._sources: dict[tuple[int, int], Roots] = {}
 
-    def given(self, step: int) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
-        return self.of.given(step)
+    def step_inputs(self, step: int) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
+        return self.of.step_inputs(step)
 
     def after(self, step: int) -> Roots:
         if step not in self._after:
@@ -53,8 +53,8 @@ class Kept(Computation):
             self._sources[role, name, step] = self.of.source(role, name, step)
         return self._sources[role, name, step]
 
-    def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
-        return self.of.false_word(step, name, asked)
+    def word_evidence(self, step: int, name: str, asked: DisputedWord) -> Evidence:
+        return self.of.word_evidence(step, name, asked)
 
     def state_roots(self, steps: Sequence[int]) -> list[bytes]:
         return self.of.state_roots(steps)
@@ -69,13 +69,13 @@ class Kept(Computation):
         return iter(self._values)
 
 
-class Aggregated(Kept):
+class CachedAggregation(CachedComputation):
     """An aggregation in many games. claim: the one that is disputed now."""
 
     claim: Claim
 
-    def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
-        found = super().false_word(step, name, asked)
+    def word_evidence(self, step: int, name: str, asked: DisputedWord) -> Evidence:
+        found = super().word_evidence(step, name, asked)
         assert isinstance(found, UpdateEvidence)
         return replace(found, claim=self.claim)
 
@@ -125,7 +125,7 @@ def _held(graph: Graph, entry: int, place: str) -> str:
     return "private state" if graph.state[entry].kind == OPTIMIZER else place
 
 
-class Told(Computation):
+class LyingComputation(Computation):
     """An honest computation, but for the lie."""
 
     def __init__(self, honest: Computation, lie: Lie) -> None:
@@ -175,13 +175,13 @@ class Told(Computation):
         words[self.lie.element] = 1 if np.isnan(flat[self.lie.element]) else words[self.lie.element] ^ 1 << self.lie.bit
         return value
 
-    def given(self, step: int) -> Any:
+    def step_inputs(self, step: int) -> Any:
         raise AssertionError("a liar computes nothing")
 
     def source(self, role: int, name: str, step: int) -> Roots:
         raise AssertionError("a liar shows no evidence")
 
-    def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
+    def word_evidence(self, step: int, name: str, asked: DisputedWord) -> Evidence:
         raise AssertionError("a liar shows no evidence")
 
 
@@ -290,13 +290,13 @@ class Nearby(Hostile):
         super().__init__(trees, rng, judge, tried)
         self.step = step
 
-    def next(self, game: Game, shown: Shown) -> Move | None:
+    def next(self, game: Game, shown: RevealedState) -> Move | None:
         move = super().next(game, shown)
         if move and move.name == "pick" and game.phase in (Phase.SEGMENTS, Phase.STEPS):
             return self._towards(game, shown)
         return move
 
-    def _towards(self, game: Game, shown: Shown) -> Move:
+    def _towards(self, game: Game, shown: RevealedState) -> Move:
         steps = self.trees.steps(game.frame, game.phase)
         leaf = next(at for at, each in enumerate(steps) if each > self.step)
         if game.phase == Phase.SEGMENTS and self.rng.random() < 0.1:

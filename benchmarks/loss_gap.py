@@ -97,7 +97,7 @@ def data_of(job: ComputeJob, pretrained: int, text: Sequence[Path]) -> Dataset:
     """The run's examples and, after them, those of the steps before it."""
     wanted = job.examples_wanted + pretrained * job.training.batch_size
     return prepare_text(
-        text, job.context, job.training.seed, wanted=wanted, minimum=job.examples_of_a_round, heldout=HELDOUT
+        text, job.context, job.training.seed, wanted=wanted, minimum=job.examples_per_round, heldout=HELDOUT
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from celery.signals import worker_ready
 
-from benchmarks.told import teller
+from benchmarks.told import event_writer
 from keepers.processes import run
 from node.inputs import syncer
 from node.tasks import prepare, run_shard
@@ -28,7 +28,7 @@ IMPORTED_AT = time.time()
 ESTIMATE = 1.3  # what the worker says a slot-round takes, of what it takes: a few are done twice
 
 
-class Paced:
+class PacedTasks:
     """The bodies of a paced worker's tasks."""
 
     def __init__(self, slot_s: float, tell: Callable[..., None]) -> None:
@@ -65,10 +65,10 @@ def main() -> int:
     parser.add_argument("--slot-s", type=float, required=True)
     parser.add_argument("--log", type=Path, required=True)
     options, of_worker = parser.parse_known_args()
-    tell = teller(options.log)
+    tell = event_writer(options.log)
     tell("imported", IMPORTED_AT)
     worker_ready.connect(lambda **_: tell("ready"), weak=False)
-    paced = Paced(options.slot_s, tell)
+    paced = PacedTasks(options.slot_s, tell)
     tasks = {"work.prepare": _named(paced.prepare, "prepare"), "work.train": _named(paced.train, "run_shard")}
     return run.main(["worker", *of_worker], tasks)
 

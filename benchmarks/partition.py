@@ -29,7 +29,7 @@ from node.device import use_threads
 from node.replay import simulate
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.training.examples import Dataset
-from zoo_compute.training.merge import merged
+from zoo_compute.training.merge import merge_tensors
 
 SLOTS, ROUNDS, AFTER = 4, 6, 6
 KIND = NETWORKS["dense"]
@@ -63,8 +63,8 @@ def seeded(seed: int, cut_off: int, rounds: int, after: int, pretrained: int) ->
     later, rest = job(seed, after, SLOTS), sum(side.examples_wanted for side in sides)
     step, weights = whole.traced.graph, [branch for branch, _ in pair]
     begun: Mapping[str, State] = {
-        "merged": merged(base, weights, [SLOTS - cut_off, cut_off], step.exchanged),
-        "even": merged(base, weights, [1, 1], step.exchanged),
+        "merged": merge_tensors(base, weights, [SLOTS - cut_off, cut_off], step.exchanged),
+        "even": merge_tensors(base, weights, [1, 1], step.exchanged),
         "larger": weights[0],
     }
     curves = {name: trained(later, data, rest, start)[1] for name, start in begun.items()}

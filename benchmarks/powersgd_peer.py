@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from repops.commitments import Array
 from zoo_compute.jobs.config import ComputeJob
-from zoo_compute.jobs.model_source import made_by
+from zoo_compute.jobs.model_source import call_model_function
 from zoo_compute.training.examples import INPUTS, TARGETS, Dataset, batch_of
 
 PROCESSES = 2
@@ -49,7 +49,7 @@ def _process(
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=number, world_size=PROCESSES)
     torch.manual_seed(job.training.seed)
-    module, loss_of, optimizer = made_by(job.model, job.directory)
+    module, loss_of, optimizer = call_model_function(job.model, job.directory)
     module.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
     parallel, sent = DistributedDataParallel(module), None
     if kind == "powersgd":

@@ -20,16 +20,16 @@ import torch
 
 import repops
 from benchmarks.parameters import parameters_of
-from node.device import Layout
+from node.device import RankLayout
 from node.parallel.programs import placed_on
 from node.parallel.rank import Gloo
 from repops.native.runner import prepare
-from repops.parallel.rank import RankRunner, parts_of
+from repops.parallel.rank import RankRunner, rank_parts
 from repops.profile import profile
 from zoo_compute.models import gpt
 
 MB = 1e6
-LAYOUTS = [Layout(kind, ranks) for kind in ("pipeline", "tensor", "data") for ranks in (2, 4)]
+LAYOUTS = [RankLayout(kind, ranks) for kind in ("pipeline", "tensor", "data") for ranks in (2, 4)]
 
 
 def measure(options: argparse.Namespace, parts: int) -> list[dict[str, Any]]:
@@ -43,8 +43,8 @@ def measure(options: argparse.Namespace, parts: int) -> list[dict[str, Any]]:
     return [{"layout": "one process", "parts": parts, **alone}, *(_of(graph, layout, parts) for layout in LAYOUTS)]
 
 
-def _of(graph: Any, layout: Layout, parts: int) -> dict[str, Any]:
-    told = parts_of(placed_on(graph, layout, parts))
+def _of(graph: Any, layout: RankLayout, parts: int) -> dict[str, Any]:
+    told = rank_parts(placed_on(graph, layout, parts))
     held = [RankRunner(part, Gloo()).memory for part in told]
     words = sum(
         message.words

@@ -22,7 +22,7 @@ if __name__ == "__main__":  # beside this file lies one that bears the name of a
 from web3 import Web3
 
 from scripts.build_artifacts import compile_contract
-from tests.referee.computed import Computed, Described, Tree, plain
+from tests.referee.computed import HashedComputation, HashedProgram, Tree, plain
 from zoo_compute.devnet.anvil import Anvil
 from zoo_compute.spec import referee as rules
 from zoo_compute.spec.games import Awaits, Game, Kind, Phase, Work
@@ -30,7 +30,7 @@ from zoo_compute.spec.state import Claim, Message, Operator, World
 
 JOB, OPERATOR, CHAIN_ID = 1, 7, 31337
 # Node 17 is the one that the game goes to.
-PROGRAM = Described("benchmark", (*((1,),) * 17, (128 * 1024,), *((1,),) * 238), 300)
+PROGRAM = HashedProgram("benchmark", (*((1,),) * 17, (128 * 1024,), *((1,),) * 238), 300)
 WORK = Work((PROGRAM.opened.root, bytes(32), bytes(32)), 252, 4, 8)
 
 
@@ -42,7 +42,7 @@ class Bench:
         self.me, self.hot = self.w3.eth.accounts[:2]
         self.double = self.deploy("mocks/CourtDouble")
         self.referee = self.deploy("Referee", *(self.double.address,) * 7, 3_600, 43_200)
-        self.side = Computed("bob", 0, b"\x01" * 32, WORK, {Kind.TRAINING: PROGRAM})
+        self.side = HashedComputation("bob", 0, b"\x01" * 32, WORK, {Kind.TRAINING: PROGRAM})
         self.claim = Claim(0, 0, 3, OPERATOR, 1, 10**15, 0, b"\x01" * 32, self.side.leaf(), 2**40)
         self.send(self.double, "set", self.me, JOB, WORK.root, plain(self.claim), self.hot)
         self.gas: dict[str, int] = {}
@@ -81,7 +81,7 @@ class Bench:
         used = self.send(self.referee, "pick", self.me, 1, place, children[place], list(path))
         self.note(f"pick_{1 << depth}", used)
         below = replace(game, node=children[place], height=game.height - depth, index=game.index << depth | place)
-        return replace(below, awaits=Awaits.REVEAL) if below.height else rules._arrived(below)
+        return replace(below, awaits=Awaits.REVEAL) if below.height else rules._reached_leaf(below)
 
     def after(self, game: Game, name: str, args: tuple[Any, ...]) -> Game:
         """What the specification's move would leave; the openings are right."""

@@ -16,7 +16,7 @@ from repops.builder import Builder
 from repops.commitments import Array
 from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, Graph
 from zoo_compute.formats.manifest import Aggregation
-from zoo_compute.training.robust_rules import join, judge, products
+from zoo_compute.training.robust_rules import aggregate_rows, weigh_rows, row_products
 
 TIMED, LEAST_S = 3, 0.5  # the best of so many or as many as fit, after one that is not counted
 
@@ -35,8 +35,8 @@ def program(rule: Aggregation, slots: int, values: int) -> Graph:
     if rule.is_mean:
         joined = b.map("div", b.reduce("sum_sequential", rows, [0]), float(slots))
     else:
-        verdict, _ = judge(b, products(b, [rows], b.scalar(0.0, F32)), rule)
-        joined = join(b, rows, verdict, rule)
+        verdict, _ = weigh_rows(b, row_products(b, [rows], b.scalar(0.0, F32)), rule)
+        joined = aggregate_rows(b, rows, verdict, rule)
     return b.finish([("joined", PARAMETER, made, joined)], [("rows", rows)], b.scalar(0.0, F32))
 
 

@@ -19,9 +19,9 @@ MEASURED_GAS = RESULTS / "gas.json"
 MARK_RATIO = (
     218  # of fp32 to packed, where no measured one is at hand: what entropy allows for top 64 of 4096 at 2 bits
 )
-MOST_ELEMENTS = 2**31 - 1  # of a tensor of a program, an aggregation's `updates/NAME` among them
+MAX_ELEMENTS = 2**31 - 1  # of a tensor of a program, an aggregation's `updates/NAME` among them
 BLOCK_GAS = 30_000_000  # of a block of a usual chain
-LISTED = {"clear": (1, 4), "award": (1, 4), "finalise": (24, 60)}  # list lengths that gas was measured at
+LIST_LENGTHS = {"clear": (1, 4), "award": (1, 4), "finalise": (24, 60)}  # list lengths that gas was measured at
 PER_TURN = ("commit", "post_checkpoint", "finalise")
 ONCE = ("register", "deposit")  # of an operator, whatever jobs it serves
 
@@ -49,9 +49,9 @@ def packed_ratio() -> tuple[float, str]:
 
 def cost_of(gas: Mapping[str, int], function: str, size: int) -> Fraction:
     """Gas of one call: as measured; of a list, on the line through the two lengths that were measured."""
-    if function not in LISTED:
+    if function not in LIST_LENGTHS:
         return Fraction(gas[function])
-    low, high = LISTED[function]
+    low, high = LIST_LENGTHS[function]
     name = "finalise_{}_claims" if function == "finalise" else f"{function}_{{}}"
     at_low, at_high = gas[name.format(low)], gas[name.format(high)]
     return at_low + Fraction((at_high - at_low) * (size - low), high - low)
@@ -93,7 +93,7 @@ def trees(leaves: int, parameters: int, ratio: float, fan_ins: Iterable[int]) ->
 
 def most_slots(largest_tensor: int) -> int:
     """Slots of a job that an aggregation's program can combine."""
-    return min(MAX_SLOTS, MOST_ELEMENTS // largest_tensor)
+    return min(MAX_SLOTS, MAX_ELEMENTS // largest_tensor)
 
 
 # Robustness ----------------------------------------------------------------------------------------------------------

@@ -204,7 +204,7 @@ def work_of(slots: int, update_bytes: int) -> Work:
 
 
 @dataclass
-class Played:
+class NetworkRun:
     """What a network did. slots: of each job, operator -> the slots of its seat."""
 
     schedules: dict[int, Schedule]
@@ -218,7 +218,7 @@ class Played:
         return sum(len(self.market.seats(job)) for job in self.works)
 
 
-def play(workers: Sequence[Worker], shards: int, rounds: int, update_bytes: int, *, parts: int | None = None) -> Played:
+def play(workers: Sequence[Worker], shards: int, rounds: int, update_bytes: int, *, parts: int | None = None) -> NetworkRun:
     """Bids, seats, schedules and `rounds` rounds of all jobs. parts: jobs, where more than needed are wanted."""
     market = Market()
     owned = by_operator(workers)
@@ -251,7 +251,7 @@ def play(workers: Sequence[Worker], shards: int, rounds: int, update_bytes: int,
         for _ in range(rounds):
             market.turn(job, made.finish_ms)
     market.pay(list(jobs))
-    return Played(schedules, jobs, held, barred, market)
+    return NetworkRun(schedules, jobs, held, barred, market)
 
 
 def queued_ms(work: Work, count: int, workers: Sequence[Worker]) -> int:

@@ -24,7 +24,7 @@ from benchmarks.byzantine import HOSTILE, RECOMMENDED, RULES, SLOTS, Lab, digits
 from node.compute.programs import State
 from node.compute.training import probe_losses
 from node.device import use_threads
-from zoo_compute.training.outliers import harmful, scores_of
+from zoo_compute.training.outliers import harmful_slots, scores_of
 
 BY = ("scores", "probe", "either")
 
@@ -50,8 +50,8 @@ def watched(lab: Lab, rule: str, attack: str, seed: int, named: Named) -> None:
     manifest, programs = lab.manifest, lab.programs
 
     def look(round_: int, hostile: list[int], before: State, updates: dict[int, State], after: State) -> None:
-        of_scores = {score.slot for score in scores_of(after) if score.odd}
-        of_probe = set(harmful(*probe_losses(manifest, programs, before, lab.data.heldout, round_, updates)))
+        of_scores = {score.slot for score in scores_of(after) if score.is_outlier}
+        of_probe = set(harmful_slots(*probe_losses(manifest, programs, before, lab.data.heldout, round_, updates)))
         named.hostile += len(hostile)
         named.honest += len(updates) - len(hostile)
         for by, slots in zip(BY, (of_scores, of_probe, of_scores | of_probe), strict=True):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.told import teller
+from benchmarks.told import event_writer
 from keepers.processes import run
 
 Tell = Callable[..., None]
@@ -72,12 +72,12 @@ def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
         """Not paced: auctions do not wait for it."""
         steps["paced"] = 0.0
         answer, manifest = tasks.prepare(request, store), syncer.fetch_manifest(store, request["manifest"])
-        return {**answer, "slot_s": answer["slot_s"] + tasks.MARGIN * step_s * manifest.inner_steps}
+        return {**answer, "slot_s": answer["slot_s"] + tasks.TIMING_MARGIN * step_s * manifest.inner_steps}
 
     return {
         "work.prepare": prepare,
         "work.train": train,
-        "work.advance": told("advance", tasks.run_advance),
+        "work.advance": told("advance", tasks.run_precompute),
         "work.aggregate": told("aggregate", tasks.run_aggregation),
         "work.fetch": told("fetch", tasks.run_fetching),
     }
@@ -113,7 +113,7 @@ def main() -> int:
     if of_process[0] == "keeper":
         shaped_keeper(options.routes)
         return run.main(of_process)
-    return run.main(of_process, worker_tasks(options.step_s, teller(options.log)))
+    return run.main(of_process, worker_tasks(options.step_s, event_writer(options.log)))
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ if TYPE_CHECKING:  # a worker loads nothing of the chain
     from zoo_compute.chain.events import Event
 
 LOOK_S = 0.05
-CLAIMS = ("ResultsCommitted", "CheckpointPosted")
+CLAIM_EVENTS = ("ResultsCommitted", "CheckpointPosted")
 
 
-def teller(path: Path) -> Callable[..., None]:
+def event_writer(path: Path) -> Callable[..., None]:
     """What writes a line to a file: the event, when it was (now, unless told, in Unix seconds), and more."""
 
     def tell(event: str, at: float | None = None, **more: Any) -> None:
@@ -27,7 +27,7 @@ def teller(path: Path) -> Callable[..., None]:
     return tell
 
 
-class Watching(threading.Thread):
+class ChainWatcher(threading.Thread):
     """Has `see` called with each claim's event, in order, within LOOK_S or so of its being mined; until `stopped` is set."""
 
     def __init__(self, network: LocalNetwork) -> None:
@@ -45,6 +45,6 @@ class Watching(threading.Thread):
         while not self.stopped.wait(LOOK_S):
             head = self.chain.head().number
             if head >= unseen:
-                for event in scan(self.chain, unseen, head, names=CLAIMS):
+                for event in scan(self.chain, unseen, head, names=CLAIM_EVENTS):
                     self.see(event)
                 unseen = head + 1

@@ -38,7 +38,7 @@ from benchmarks.cost import PEAK_TFLOPS, share_of_peak
 from benchmarks.lab import Laboratory, Link, laboratory
 from benchmarks.loss_gap import DECLARED, NETWORKS
 from benchmarks.parameters import parameters_of
-from benchmarks.told import LOOK_S, Watching
+from benchmarks.told import LOOK_S, ChainWatcher
 from keepers.config import OperatorConfig
 from keepers.processes.daemon import commands
 from keepers.processes.local_network import LocalNetwork, OperatorPlan
@@ -86,7 +86,7 @@ def job(options: argparse.Namespace) -> dict[str, Any]:
 
 
 @dataclasses.dataclass(kw_only=True)
-class Shaped(LocalNetwork):
+class ShapedNetwork(LocalNetwork):
     """A local network whose operators' stores reach each other by the laboratory's links alone, and whose steps take a time."""
 
     lab: Laboratory
@@ -105,7 +105,7 @@ class Shaped(LocalNetwork):
             }
             write_atomically(self.routes(name), json.dumps(ways).encode(), mode=0o644)
 
-    def instead(self, plan: OperatorPlan, config: OperatorConfig) -> dict[str, list[str]]:
+    def command_overrides(self, plan: OperatorPlan, config: OperatorConfig) -> dict[str, list[str]]:
         stepped = [sys.executable, "-m", "benchmarks.stepped", "--step-s", str(self.step_s)]
         stepped += ["--log", str(self.log(plan.name)), "--routes", str(self.routes(plan.name))]
         self.log(plan.name).touch()
@@ -121,14 +121,14 @@ class Shaped(LocalNetwork):
     def log(self, name: str) -> Path:
         return self.folder / f"{name}.jsonl"
 
-    def told(self, nodes: int) -> list[list[dict[str, Any]]]:
+    def worker_events(self, nodes: int) -> list[list[dict[str, Any]]]:
         """By node its worker's events."""
         return [
             [json.loads(line) for line in self.log(f"node{index}").read_text().splitlines()] for index in range(nodes)
         ]
 
 
-class Seen(Watching):
+class ClaimTimes(ChainWatcher):
     """When each commitment and checkpoint was seen on chain: by turn, of commitments by operator."""
 
     def __init__(self, network: LocalNetwork) -> None:
@@ -148,7 +148,7 @@ class Seen(Watching):
 class Run:
     """What a run left to be reckoned. told: by node; numbers: the nodes' operators; moved: bytes that arrived, by host, from round 1 on."""
 
-    told: list[list[dict[str, Any]]]
+    worker_events: list[list[dict[str, Any]]]
     numbers: list[int]
     commits: dict[int, dict[int, float]]
     checkpoints: dict[int, float]
@@ -163,11 +163,11 @@ def run(options: argparse.Namespace, folder: Path) -> Run:
     link = Link.of_round_trip(options.mbit, options.rtt_ms / 1000)
     with (
         laboratory(dict.fromkeys([*names, SUBMITTER], link), "relay") as lab,
-        Shaped(folder, plans(options.nodes), lab=lab, step_s=options.step_s) as network,
+        ShapedNetwork(folder, plans(options.nodes), lab=lab, step_s=options.step_s) as network,
     ):
         found = lab.measured(names[0], names[1])
         submit(network, job(options))
-        watching = Seen(network)
+        watching = ClaimTimes(network)
         watching.start()
         before, shown = dict[str, dict[str, int]](), 0
         deadline = time.time() + 240 + 2 * options.rounds * (options.inner_steps * options.step_s + 10)
@@ -186,11 +186,11 @@ def run(options: argparse.Namespace, folder: Path) -> Run:
         after = lab.counts()
         moved = {host: after[host].get("bytes", 0) - before[host].get("bytes", 0) for host in after}
         numbers = {name: number for number, name in network.operators.items()}
-        told = network.told(options.nodes)
-        update = next(event["update"] for event in reversed(told[0]) if event["event"] == "train")
+        worker_events = network.worker_events(options.nodes)
+        update = next(event["update"] for event in reversed(worker_events[0]) if event["event"] == "train")
         size = len(BlockStore(network.daemons["node0"].config.path("store")).read(update, max_bytes=2**30))
         return Run(
-            told=told,
+            worker_events=worker_events,
             numbers=[numbers[f"node{index}"] for index in range(options.nodes)],
             commits=dict(watching.commits),
             checkpoints=watching.checkpoints,
@@ -210,9 +210,9 @@ def traced(options: argparse.Namespace, batch_size: int = 1) -> ComputeJob:
 def lost(found: Run, options: argparse.Namespace) -> list[dict[str, float]]:
     """Of each node and round but the first and last, the parts of the time in which it did not train."""
     inner_s, parts = options.inner_steps * options.step_s, []
-    for told, number in zip(found.told, found.numbers, strict=True):
-        trains = {event["round"]: event for event in told if event["event"] == "train"}
-        advances = {event["round"]: event for event in told if event["event"] == "advance"}
+    for worker_events, number in zip(found.worker_events, found.numbers, strict=True):
+        trains = {event["round"]: event for event in worker_events if event["event"] == "train"}
+        advances = {event["round"]: event for event in worker_events if event["event"] == "advance"}
         for round_ in range(1, options.rounds - 1):
             this, following, made = trains[round_], trains[round_ + 1], advances.get(round_)
             committed = found.commits[round_]
@@ -241,10 +241,10 @@ def reckon(found: Run, options: argparse.Namespace) -> dict[str, Any]:
     parts = lost(found, options)
     inner_s = options.inner_steps * options.step_s
     wall_s = mean(part["whole"] for part in parts) + inner_s
-    trains = [event for told in found.told for event in told if event["event"] == "train" and event["round"] > 0]
+    trains = [event for worker_events in found.worker_events for event in worker_events if event["event"] == "train" and event["round"] > 0]
     computed_s = mean(event["computed_s"] for event in trains) / options.inner_steps
     share = share_of_peak(traced(options, batch_size=16))
-    advanced = [event for told in found.told for event in told if event["event"] == "advance"]
+    advanced = [event for worker_events in found.worker_events for event in worker_events if event["event"] == "advance"]
     return {
         "utilisation": inner_s / wall_s,
         "round_s": wall_s,

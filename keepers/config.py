@@ -19,7 +19,7 @@ from zoo_compute.errors import ConfigError, UserError
 from zoo_compute.gpus import PERIODS
 from zoo_compute.paths import CONFIG, HOT_KEY, PASSPHRASE
 
-MOST_SLOTS = 512  # of a seat: their results must fit a bundle of one block
+MAX_SLOTS = 512  # of a seat: their results must fit a bundle of one block
 ROLES = ("provider", "aggregator", "verifier")
 FILE = CONFIG
 PRICE_KEYS = ("price", "aggregator_price")  # by kind of lot
@@ -87,7 +87,7 @@ class OperatorConfig(Settings):
         return (self.folder / relative).resolve()
 
     @property
-    def priced(self) -> tuple[str, ...]:
+    def priced_tokens(self) -> tuple[str, ...]:
         """The tokens other than ZEN that have a price, checksummed."""
         return tuple(to_checksum_address(address) for address in self.prices)
 
@@ -108,7 +108,7 @@ class OperatorConfig(Settings):
 
 def load(folder: Path) -> OperatorConfig:
     """Read `operator.json` in `folder`. Raises ConfigError with what is wrong and the nearest right key."""
-    raw = values_in(folder)
+    raw = read_unchecked(folder)
     if raw is None:
         raise ConfigError(
             f"no {FILE} in {folder}",
@@ -117,7 +117,7 @@ def load(folder: Path) -> OperatorConfig:
     return from_dict(raw, folder)
 
 
-def values_in(folder: Path) -> dict[str, Any] | None:
+def read_unchecked(folder: Path) -> dict[str, Any] | None:
     """What `operator.json` in `folder` holds, unchecked; None where there is none. Raises ConfigError."""
     path = folder / FILE
     try:
@@ -182,7 +182,7 @@ def _check(settings: Settings) -> None:
 _BOUNDS = (
     ("operator", 0, 2**63),
     ("gateway_port", 0, 65535),
-    ("capacity", 1, MOST_SLOTS),
+    ("capacity", 1, MAX_SLOTS),
     ("longest_job_days", 1, 3650),
     ("workers", 1, 256),
     ("spares", 0, 16),

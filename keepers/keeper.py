@@ -17,16 +17,16 @@ from eth_account.signers.local import LocalAccount
 from eth_utils.crypto import keccak
 
 from keepers.config import OperatorConfig
-from keepers.decisions.duties import duties, trained_s
-from keepers.decisions.open_jobs import OpenJobs, places_taken
+from keepers.decisions.duties import duties, training_time_s
+from keepers.decisions.open_jobs import OpenJobs, ring_conflicts
 from keepers.decisions.orders import (
-    Advance,
+    Precompute,
     Aggregate,
     CommitTrained,
     DemandChunk,
     Duty,
     Fetch,
-    Me,
+    OperatorContext,
     OpenBid,
     PostAggregate,
     Prepare,
@@ -36,28 +36,28 @@ from keepers.decisions.orders import (
     Train,
 )
 from keepers.decisions.requests import (
-    advancing,
+    precompute_work,
     aggregate_name,
     aggregate_request,
     fetch_name,
     fetch_request,
-    keep_name,
-    keep_request,
+    pin_name,
+    pin_request,
     prepare_name,
     prepare_request,
-    present,
+    present_claims,
 )
 from keepers.queue.work import WorkQueue, WorkStatus
 from keepers.services import deposits
-from keepers.services.bidding import Sealer, priced_token
-from keepers.services.challenging import Mismatches
-from keepers.services.disputing import Disputing
-from keepers.services.precompute import Ahead
-from keepers.services.progress import bundle_to_fetch, bundles_fetched, progress_of, trained, training
-from keepers.services.retention import Retaining
+from keepers.services.bidding import BidSealer, priced_token
+from keepers.services.challenging import MismatchReports
+from keepers.services.disputing import DisputePlayer
+from keepers.services.precompute import Speculation
+from keepers.services.progress import bundle_to_fetch, fetched_bundles, progress_of, trained, training_work
+from keepers.services.retention import CheckpointRetention
 from keepers.services.verification import REPORTS, Verifier
 from node.inputs import bundles
-from zoo_compute.chain.answered_results import shown_result
+from zoo_compute.chain.answered_results import published_result
 from zoo_compute.chain.call import Call
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import scan
@@ -89,8 +89,8 @@ class Keeper:
         self.store = store
         self.work = work
         secret = keccak(account.sign_message(encode_defunct(text="zoo: seals of this operator's bids")).signature)
-        self._sealer = Sealer(secret)
-        shown = partial(shown_result, chain)
+        self._sealer = BidSealer(secret)
+        shown = partial(published_result, chain)
         self._verifier = Verifier(config, self._ask, secret, shown) if "verifier" in config.roles else None
         self._finished: set[int] = set()
         self._open_jobs = OpenJobs()
@@ -100,8 +100,8 @@ class Keeper:
         self._slot_seconds: dict[int, float] = {}  # job -> timed seconds of one of its slot-rounds
         self._slot_paces: dict[int, tuple[float, ...]] = {}  # job -> `Me.paces`
         self._bound: dict[int, bool] = {}  # job -> money of mine is still in it
-        self._ahead = Ahead(work, store)
-        self.retaining = Retaining(config, chain, store)
+        self._ahead = Speculation(work, store)
+        self.retaining = CheckpointRetention(config, chain, store)
         self._peers: list[str] = []
         self._endpoints: dict[int, str] = {}  # operator -> where its store serves blocks
         self._unseen = chain.network.first_block  # first block whose announcements were not read
@@ -112,12 +112,12 @@ class Keeper:
         """One look at every job that is not over; what was seen, for the status file."""
         head = self.chain.head()
         block = head.number
-        mine, monies = self.config.operator, (self.chain.network.contracts["zen"], *self.config.priced)
+        mine, monies = self.config.operator, (self.chain.network.contracts["zen"], *self.config.priced_tokens)
         operator = read_operator(self.chain, mine, block, monies) if mine else None
-        status: dict[str, Any] = {"block": block, "jobs": {}, "trouble": [], "not_bidding": self._open_jobs.why}
+        status: dict[str, Any] = {"block": block, "jobs": {}, "trouble": [], "not_bidding": self._open_jobs.reasons}
         self._views = []
         for job in range(1, self.chain.tasks.job_count(block=block) + 1):
-            if self._open_jobs.rests(job, head.timestamp):
+            if self._open_jobs.can_skip(job, head.timestamp):
                 status["jobs"][job] = JobState.OPEN.name
             elif job not in self._finished:
                 with self._contained(f"job {job}", status):
@@ -139,12 +139,12 @@ class Keeper:
                     self._withdraw(operator)
         return status
 
-    def disputing(self) -> Disputing:
+    def dispute_player(self) -> DisputePlayer:
         """The lane that plays the games of this operator and of its key."""
         mismatches = None
         if self._verifier is not None:
-            mismatches = Mismatches(self.chain, self.sender, self.config.folder / REPORTS)
-        return Disputing(
+            mismatches = MismatchReports(self.chain, self.sender, self.config.folder / REPORTS)
+        return DisputePlayer(
             self.chain,
             self.sender,
             self._ask,
@@ -193,9 +193,9 @@ class Keeper:
 
     def _serve(self, view: JobView, operator: OperatorView | None) -> bool:
         """Do what is due for one job; whether money of mine is still bound in it."""
-        self.retaining.note(view)
+        self.retaining.record(view)
         if self._verifier is not None:
-            self._verifier.look_at(view)
+            self._verifier.observe(view)
         if operator is None:
             # A job that ended may run again after a conviction, until it is closed.
             if view.settled and not (self._verifier and self._verifier.pending(view)):
@@ -204,7 +204,7 @@ class Keeper:
         me = self._me(view, operator)
         progress = self._progress(view, operator.operator)
         found = duties(view, me, progress)
-        self._open_jobs.note(view, me, progress, found)
+        self._open_jobs.record(view, me, progress, found)
         needs: NeedsOperator | None = None
         for duty in found:
             try:
@@ -228,35 +228,35 @@ class Keeper:
     def _keeps_result(self, view: JobView, operator: int) -> bool:
         """Whether the last checkpoint of a job I served is in my store, or cannot be had; asks for it otherwise."""
         served = any(commit.operator == operator for commit in view.commits)
-        if not served or not view.done:
+        if not served or not view.completed_rounds:
             return True
-        return self._ask("work.keep", keep_name(view), keep_request(view)).state in ("done", "failed")
+        return self._ask("work.keep", pin_name(view), pin_request(view)).state in ("done", "failed")
 
-    def _me(self, view: JobView, operator: OperatorView) -> Me:
+    def _me(self, view: JobView, operator: OperatorView) -> OperatorContext:
         config = self.config
         token = priced_token(config, self.chain, view.token)
         price, aggregator_price = (config.price_in(token, kind) if token else None for kind in Kind)
-        return Me(
+        return OperatorContext(
             operator=operator.operator,
-            provides="provider" in config.roles and price is not None,
-            aggregates="aggregator" in config.roles and aggregator_price is not None,
+            is_provider="provider" in config.roles and price is not None,
+            is_aggregator="aggregator" in config.roles and aggregator_price is not None,
             price=price or 0,
             aggregator_price=aggregator_price or 0,
             capacity=config.capacity - sum(slots for job, slots in self._engagements.items() if job != view.job),
             standby=config.standby,
             free=operator.free(view.token) - self._locked_now,
-            turn_s=max(1, round(3 * config.poll_s)),
+            stagger_s=max(1, round(3 * config.poll_s)),
             ready_window_s=self.chain.network.params.ready_window_s,
-            paces=self._paces(view),
-            other_s=self._seconds_elsewhere(view.job),
-            longest_s=config.longest_job_days * 86_400,
-            drained=not operator.eligible or (config.folder / DRAINING).exists(),
+            relative_paces=self._paces(view),
+            busy_elsewhere_s=self._seconds_elsewhere(view.job),
+            max_job_s=config.longest_job_days * 86_400,
+            is_drained=not operator.eligible or (config.folder / DRAINING).exists(),
             hot=operator.hot,
             answer_s=self.chain.params.answer_s,
             move_s=self.chain.params.move_s,
             demand_after_s=config.demand_after_s,
             gpu_class=operator.gpu_class,
-            taken=places_taken(view, self._views, operator.operator),
+            ring_conflicts=ring_conflicts(view, self._views, operator.operator),
             token=token,
             hours=sum(1 << hour for hour in set(config.availability_hours)),
             epoch_s=self.chain.params.epoch_s,
@@ -267,19 +267,19 @@ class Keeper:
         total = 0.0
         for other, slots in self._engagements.items():
             if other != job and slots:
-                paces = self._slot_paces.get(other, (1.0,) * self.config.workers)
-                total += trained_s(self._slot_seconds.get(other, 0.0), slots, paces)
+                relative_paces = self._slot_paces.get(other, (1.0,) * self.config.workers)
+                total += training_time_s(self._slot_seconds.get(other, 0.0), slots, relative_paces)
         return total
 
     def _paces(self, view: JobView) -> tuple[float, ...]:
-        self._slot_paces[view.job] = self.work.paces(prepare_name(view), self.config.workers)
+        self._slot_paces[view.job] = self.work.relative_paces(prepare_name(view), self.config.workers)
         return self._slot_paces[view.job]
 
     def _progress(self, view: JobView, operator: int) -> Progress:
         progress = progress_of(self.work, view, operator)
         if progress.slot_s is not None:
             self._slot_seconds[view.job] = progress.slot_s
-        return self._ahead.look_at(view, operator, progress)
+        return self._ahead.observe(view, operator, progress)
 
     def _perform(self, view: JobView, duty: Duty) -> None:
         match duty:
@@ -297,13 +297,13 @@ class Keeper:
                 self._ask("work.prepare", prepare_name(view), prepare_request(view))
             case Train(slot, ahead):
                 begun = self._ahead.begin(view, self.config.operator) if ahead else view
-                self._ask("work.train", *training(self.work, begun, slot))
-            case Advance():
-                self._ask("work.advance", *advancing(view))
+                self._ask("work.train", *training_work(self.work, begun, slot))
+            case Precompute():
+                self._ask("work.advance", *precompute_work(view))
             case CommitTrained(seat):
                 self._commit(view, seat)
             case Fetch(seat):
-                commit = next(c for c in present(view) if c.seat == seat)
+                commit = next(c for c in present_claims(view) if c.seat == seat)
                 bundle = bundle_to_fetch(self.work, self.store, view, commit)
                 request = fetch_request(view, commit, bundle, self.chain.params.answer_s)
                 self._ask("work.fetch", fetch_name(commit, view.job), request)
@@ -311,7 +311,7 @@ class Keeper:
                 call, deposit = deposits.demand(self.config, self.chain, view, duty)
                 self._send(view, call, value=deposit)
             case Aggregate():
-                request = aggregate_request(view, bundles_fetched(self.work, view))
+                request = aggregate_request(view, fetched_bundles(self.work, view))
                 self._ask("work.aggregate", aggregate_name(view), request)
             case PostAggregate(mask):
                 self._post_checkpoint(view, mask)
@@ -339,7 +339,7 @@ class Keeper:
 
     def _seal_bid(self, view: JobView, duty: SealBid) -> None:
         # The price is kept with the operator's broker before it is sealed, so that a changed configuration cannot unseal it.
-        price = self.work.remember(f"bid:{view.job}:{duty.kind}:{duty.attempt}", duty.price)
+        price = self.work.first_value(f"bid:{view.job}:{duty.kind}:{duty.attempt}", duty.price)
         seal = self._sealer.seal(view.job, duty.kind, duty.attempt, self.config.operator, price, duty.capacity)
         call = self.chain.auction.bid(
             view.job, duty.kind, self.config.operator, seal, duty.capacity, self.config.standby
@@ -347,7 +347,7 @@ class Keeper:
         self._send(view, call)
 
     def _open_bid(self, view: JobView, duty: OpenBid) -> None:
-        price = self.work.remember(f"bid:{view.job}:{duty.kind}:{duty.attempt}", duty.price)
+        price = self.work.first_value(f"bid:{view.job}:{duty.kind}:{duty.attempt}", duty.price)
         salt = self._sealer.salt(view.job, duty.kind, duty.attempt)
         self._send(view, self.chain.auction.reveal(view.job, duty.kind, self.config.operator, price, salt))
 
@@ -397,4 +397,4 @@ def _engaged_slots(view: JobView, operator: int) -> int:
     bid = view.bids.get((Kind.SLOTS, operator))
     if view.state == JobState.OPEN:
         return bid.capacity if bid is not None and bid.attempt == view.lots[Kind.SLOTS].attempt else 0
-    return view.slots_of(operator) if view.state in (JobState.AWARDED, JobState.RUNNING) else 0
+    return view.slot_count_of(operator) if view.state in (JobState.AWARDED, JobState.RUNNING) else 0

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from keepers.processes import run, worker
-from keepers.queue.work import MOVE
+from keepers.queue.work import MOVE_TASK
 from node.disputes.computation import SlotRound
 from node.disputes.player import run_move
 from node.faults import Lie, flip_bit
@@ -23,7 +23,7 @@ from node.tasks import run_shard
 from zoo_compute.store import Store
 
 
-def bodies(arguments: argparse.Namespace) -> dict[str, worker.Body]:
+def lying_tasks(arguments: argparse.Namespace) -> dict[str, worker.TaskBody]:
     """The tasks that are done falsely."""
     place = (arguments.round, arguments.slot)
     if arguments.tensor:
@@ -34,10 +34,10 @@ def bodies(arguments: argparse.Namespace) -> dict[str, worker.Body]:
     def move(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         return run_move(request, store, made=lie.slot_round if lie.is_about(request) else SlotRound)
 
-    return {"work.train": _named(run_shard, tamper=lie), MOVE: move}
+    return {"work.train": _named(run_shard, tamper=lie), MOVE_TASK: move}
 
 
-def _named(body: Any, **options: Any) -> worker.Body:
+def _named(body: Any, **options: Any) -> worker.TaskBody:
     changed = partial(body, **options)
     changed.__name__ = body.__name__  # type: ignore[attr-defined]
     return changed
@@ -53,7 +53,7 @@ def main() -> int:
     parser.add_argument("--step", type=int, default=0, help="the inner step in which it lies")
     parser.add_argument("--op", default="dot", help="the operator; of its nodes the one in the middle lies")
     arguments, of_worker = parser.parse_known_args()
-    return run.main(["worker", *of_worker], bodies(arguments))
+    return run.main(["worker", *of_worker], lying_tasks(arguments))
 
 
 if __name__ == "__main__":

@@ -33,9 +33,9 @@ def conformance(settings: Settings, device: str | None, again: bool) -> int:
     A GPU is used only after it did. `zoo node start` checks a card that is new, or whose driver is.
     """
     from node.admission.conformance import check
-    from node.device import pick
+    from node.device import pick_device
 
-    found = check(pick(device), again=again, say=settings.say)
+    found = check(pick_device(device), again=again, say=settings.say)
     answer = vars(found) | {"differing": list(found.differing)}
     answer["computes_on"] = found.device if found.conformed else "cpu"
     settings.emit(answer, [f"{key:<12} {_text(value)}" for key, value in answer.items()])

@@ -29,29 +29,29 @@ KINDS = ("data", "pipeline", "tensor")  # of several ranks (repops.parallel)
 
 
 @dataclass(frozen=True)
-class Layout:
+class RankLayout:
     """Several processes that compute one program on this machine's CPU: `data:2`, `pipeline:3`, `tensor:2`."""
 
     kind: str
     ranks: int
 
 
-def layout(name: str | None) -> Layout | None:
+def parse_layout(name: str | None) -> RankLayout | None:
     """What a device's name says of ranks; None where it names one device. Raises NoDevice."""
     kind, colon, count = (name or "").partition(":")
     if kind not in KINDS:
         return None
     if not (colon and count.isdecimal() and int(count) >= 2):
         raise NoDevice(f"device {name!r}: expected {kind}:N with two or more ranks")
-    return Layout(kind, int(count))
+    return RankLayout(kind, int(count))
 
 
-def pick(name: str | None = None) -> torch.device:
+def pick_device(name: str | None = None) -> torch.device:
     """The device asked for, or the best there is: CUDA, then MPS, then the CPU. Raises NoDevice.
 
     Where it names several ranks, the CPU: what they do not compute together is computed there.
     """
-    if layout(name) is not None:
+    if parse_layout(name) is not None:
         return CPU
     if name is None:
         found = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
@@ -109,10 +109,10 @@ def computes_on(device: torch.device) -> torch.device:
     return device
 
 
-def make_ready(name: str | None) -> None:
+def ensure_checked(name: str | None) -> None:
     """Check the device now, if it never was. One that is absent fails the first work that asks for it, too."""
     try:
-        log.info("programs run on %s", computes_on(pick(name)))
+        log.info("programs run on %s", computes_on(pick_device(name)))
     except NoDevice as error:
         log.error("%s", error)
 
@@ -151,7 +151,7 @@ def memory(device: torch.device) -> tuple[int, int]:
 
 
 @contextmanager
-def memory_errors_told(profile: Profile, device: torch.device) -> Iterator[None]:
+def as_node_memory_errors(profile: Profile, device: torch.device) -> Iterator[None]:
     """Turn every form of "out of memory" into NodeOutOfMemory that names the sizes."""
     try:
         yield

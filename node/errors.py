@@ -14,7 +14,7 @@ from typing import Any
 
 from zoo_compute.errors import NeedsOperator, Retryable, ZooError
 
-Place = tuple[int, int]  # tensor and group, as Availability numbers them
+TensorChunk = tuple[int, int]  # tensor and group, as Availability numbers them
 
 
 class NodeError(ZooError):
@@ -36,13 +36,13 @@ class BadInputs(NodeError, ValueError):
 class Withheld(BadInputs, Retryable):
     """Committed data could not be had. places: by slot (0 of a checkpoint), a place that is missing; None where none is known."""
 
-    def __init__(self, message: str, places: Mapping[int, Place | None], *, checkpoint: bool = False) -> None:
+    def __init__(self, message: str, chunks: Mapping[int, TensorChunk | None], *, checkpoint: bool = False) -> None:
         super().__init__(message)
-        self.places = dict(places)
+        self.chunks = dict(chunks)
         self.checkpoint = checkpoint
 
     def to_dict(self) -> dict[str, Any]:
-        return {"checkpoint": self.checkpoint, "places": sorted([slot, place] for slot, place in self.places.items())}
+        return {"checkpoint": self.checkpoint, "places": sorted([slot, place] for slot, place in self.chunks.items())}
 
 
 class FalseCheckpoint(BadInputs, Retryable):

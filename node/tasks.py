@@ -22,31 +22,31 @@ from typing import Any
 
 from node.compute import carried_state
 from node.compute.aggregation import aggregate
-from node.compute.cache import put_soon
+from node.compute.cache import put_async
 from node.compute.programs import State
 from node.compute.reexecution import Mismatch, verify_slot
 from node.compute.report import ShardReport
 from node.compute.training import Progress, ShardResult, probe_losses, root_of, train_shard
-from node.device import memory, memory_errors_told
+from node.device import memory, as_node_memory_errors
 from node.disputes.player import aggregation_dispute, dispute_of, result_in
-from node.errors import BadInputs, NodeOutOfMemory, Place, Withheld
+from node.errors import BadInputs, NodeOutOfMemory, TensorChunk, Withheld
 from node.inputs import syncer
 from node.inputs.bundles import SlotResult
-from node.inputs.fetching import NOT_HAD, absent_update
+from node.inputs.fetching import UNAVAILABLE, missing_update_chunk
 from zoo_compute.formats.tags import round_tag
-from zoo_compute.json_codec import finite, raw
+from zoo_compute.json_codec import finite_or_none, decode
 from zoo_compute.spec.games import Result
 from zoo_compute.store.interface import Store
 from zoo_compute.training.examples import batch_of
 from zoo_compute.training.memory import needed_bytes
-from zoo_compute.training.outliers import harmful, scores_of
+from zoo_compute.training.outliers import harmful_slots, scores_of
 from zoo_compute.training.rounds import tokens_of
 
 log = logging.getLogger("zoo.worker")
 
 Tamper = Callable[[syncer.Inputs, ShardResult], ShardResult]
 TIMED_STEPS = 2
-MARGIN = 1.5  # of the timed estimate: a machine shared with other work is slower at times
+TIMING_MARGIN = 1.5  # of the timed estimate: a machine shared with other work is slower at times
 
 
 def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     manifest, programs = inputs.manifest, inputs.programs
     profile, device = programs.profile, programs.device
     needed, (free, total) = needed_bytes(profile), memory(device)
-    with memory_errors_told(profile, device):
+    with as_node_memory_errors(profile, device):
         if needed > total:
             raise NodeOutOfMemory(
                 f"{device} has {total:,} bytes ({free:,} free), the job needs about {needed:,}",
@@ -71,10 +71,10 @@ def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
         began = time.perf_counter()
         programs.state_root()
         root_s = time.perf_counter() - began
-    slot_s = MARGIN * (step_s * manifest.inner_steps + root_s * (len(manifest.segments()) + 4))
+    slot_s = TIMING_MARGIN * (step_s * manifest.inner_steps + root_s * (len(manifest.segments()) + 4))
     return {
         "job": request["job"],
-        "advances": syncer.advances(manifest, programs.graph),
+        "advances": syncer.should_precompute(manifest, programs.graph),
         "step_s": step_s,
         "slot_s": slot_s,
         "device": str(device),
@@ -101,7 +101,7 @@ def run_shard(
     programs = inputs.programs
     if not 0 <= request["slot"] < inputs.manifest.slots:
         raise BadInputs(f"slot {request['slot']}: the job has {inputs.manifest.slots} slots")
-    with memory_errors_told(programs.profile, programs.device):
+    with as_node_memory_errors(programs.profile, programs.device):
         result = train_shard(
             inputs.manifest,
             programs,
@@ -110,14 +110,14 @@ def run_shard(
             request["round"],
             request["slot"],
             progress=progress,
-            carried=carried_state.carried(request, inputs, store),
+            carried=carried_state.load(request, inputs, store),
             start_root=syncer.root_from_hex(request["start_root"]),
         )
     if tamper is not None:
         result = tamper(inputs, result)
     tag = round_tag(request["job"], request["round"])
     update = syncer.put_update(store, result.update, inputs.manifest, programs.graph, tag=tag)
-    kept = carried_state.keep(store, result.private, tag=tag)
+    kept = carried_state.save(store, result.private, tag=tag)
     return _report(request, inputs, result, update, kept, time.perf_counter() - began).to_dict()
 
 
@@ -127,15 +127,15 @@ def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     graph = syncer.fetch_programs(store, manifest, request.get("device")).graph
     start, timeout_s = syncer.root_from_hex(request["start_root"]), request["timeout_s"]
     try:
-        entries = syncer.committed(store, request, request, start, timeout_s)
-    except NOT_HAD as error:
+        entries = syncer.fetch_results(store, request, request, start, timeout_s)
+    except UNAVAILABLE as error:
         raise Withheld(f"bundle {request['bundle']}: {error}", dict.fromkeys(request["slots"])) from error
-    missing, why, tag = dict[int, Place | None](), "", round_tag(request["job"], request["round"])
+    missing, why, tag = dict[int, TensorChunk | None](), "", round_tag(request["job"], request["round"])
     for slot, entry in entries.items():
         try:
             syncer.get_update(store, entry, manifest, graph, timeout_s=timeout_s, tag=tag)
-        except NOT_HAD as error:
-            missing[slot], why = absent_update(store, entry.update), str(error)
+        except UNAVAILABLE as error:
+            missing[slot], why = missing_update_chunk(store, entry.update), str(error)
     if missing:
         raise Withheld(f"updates of slots {sorted(missing)}: {why}", missing)
     return {"job": request["job"], "slots": sorted(entries), "bundle": request["bundle"]}
@@ -152,7 +152,7 @@ def run_aggregation(request: Mapping[str, Any], store: Store, *, must_last: bool
     mask = sum(1 << slot for slot in entries)
     root = root_of(checkpoint)
     tag = round_tag(request["job"], request["round"] + 1)  # a checkpoint belongs to the round that starts from it
-    cid = syncer.put_state(store, checkpoint, tag=tag) if must_last else put_soon(store, checkpoint, root, tag=tag)
+    cid = syncer.put_state(store, checkpoint, tag=tag) if must_last else put_async(store, checkpoint, root, tag=tag)
     pointer = syncer.Pointer(request["job"], request["round"], cid, root, mask)
     return {
         "job": request["job"],
@@ -166,11 +166,11 @@ def run_aggregation(request: Mapping[str, Any], store: Store, *, must_last: bool
     }
 
 
-def run_advance(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
+def run_precompute(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """As `run_aggregation`, by who need not: `root` is None where something is not here or not as committed."""
     try:
         return run_aggregation(request, store, must_last=False)
-    except (Withheld, *NOT_HAD) as error:
+    except (Withheld, *UNAVAILABLE) as error:
         log.warning("round %d's checkpoint is not made here and will be downloaded: %s", request["round"] + 1, error)
         return {"job": request["job"], "round": request["round"], "root": None, "message": str(error)}
 
@@ -201,14 +201,14 @@ def _probed(
     manifest, programs, round_ = inputs.manifest, inputs.programs, request["round"]
     try:
         heldout = syncer.fetch_heldout(store, manifest, programs.graph)
-        with memory_errors_told(programs.profile, programs.device):
+        with as_node_memory_errors(programs.profile, programs.device):
             before, after = probe_losses(manifest, programs, inputs.checkpoint, heldout, round_, updates)
-    except (*NOT_HAD, NodeOutOfMemory) as error:
+    except (*UNAVAILABLE, NodeOutOfMemory) as error:
         log.warning("round %d's updates are not probed: %s", round_, error)
         return {}
-    losses = {str(slot): finite(loss) for slot, loss in sorted(after.items())}
-    odd = [[round_, slot] for slot in harmful(before, after)]
-    return {"odd": odd, "probe": {"before": finite(before), "after": losses}}
+    losses = {str(slot): finite_or_none(loss) for slot, loss in sorted(after.items())}
+    odd = [[round_, slot] for slot in harmful_slots(before, after)]
+    return {"odd": odd, "probe": {"before": finite_or_none(before), "after": losses}}
 
 
 def _received(
@@ -217,7 +217,7 @@ def _received(
     """The results that a checkpoint is made of, and their updates, by slot."""
     entries: dict[int, SlotResult] = {}
     for commit in request["bundles"]:
-        entries |= syncer.committed(store, request, commit, syncer.root_from_hex(commit["start_root"]))
+        entries |= syncer.fetch_results(store, request, commit, syncer.root_from_hex(commit["start_root"]))
     tag = round_tag(request["job"], request["round"])
     received = syncer.get_updates(store, entries, inputs.manifest, inputs.programs.graph, tag=tag)
     return entries, {slot: each.state for slot, each in received.items()}
@@ -236,16 +236,16 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
         return {**answer, "agrees": False, "segments": 0, "field": "bundle", "message": str(error)}
     inputs = syncer.fetch_inputs(store, request)
     programs = inputs.programs
-    rounds = carried_state.rounds_before(request, inputs.manifest.carry)
+    rounds = carried_state.rounds_since_restart(request, inputs.manifest.carry)
     update, told = None, ""
     try:
         tag = round_tag(request["job"], request["round"])
         update = syncer.get_update(store, entry, inputs.manifest, programs.graph, tag=tag).state
-    except NOT_HAD as error:
+    except UNAVAILABLE as error:
         # The roots are judged without it: whoever withheld it would else never be found out.
         told = str(error) if isinstance(error, BadInputs) else ""
-    with memory_errors_told(programs.profile, programs.device):
-        last = carried_state.left(request, rounds, inputs, store) if rounds else None
+    with as_node_memory_errors(programs.profile, programs.device):
+        last = carried_state.replay(request, rounds, inputs, store) if rounds else None
         outcome = verify_slot(
             inputs.manifest,
             programs,
@@ -259,10 +259,10 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
         )
     if isinstance(outcome, Mismatch):
         answer |= {"message": str(outcome), "dispute": dispute_of(inputs, entry.slot, result, outcome.field)}
-        if last is not None and not carried_state.was_committed(request, rounds, last, store):
+        if last is not None and not carried_state.matches_claim(request, rounds, last, store):
             answer |= {"message": f"{outcome}, after a claim that is false, or cannot be had", "dispute": None}
     states = [root.hex() for root in outcome.states]
-    odd = [score.slot for score in scores_of(inputs.checkpoint) if score.odd]
+    odd = [score.slot for score in scores_of(inputs.checkpoint) if score.is_outlier]
     answer["odd"] = [[syncer.fetch_pointer(store, request["checkpoint"]).round, slot] for slot in odd]
     answer |= {**outcome.to_dict(), "states": states, "seconds": time.perf_counter() - began}
     if told and answer["agrees"]:
@@ -274,18 +274,18 @@ def _result(request: Mapping[str, Any], store: Store, start: bytes) -> tuple[Slo
     """A slot's result, and the same with its path to the claim's root: from the bundle, else as an answer on chain showed it."""
     slot = request["slot"]
     try:
-        entries = syncer.committed(store, request, request, start)
+        entries = syncer.fetch_results(store, request, request, start)
         return entries[slot], result_in(list(entries.values()), entries[slot])
-    except (*NOT_HAD, KeyError):
+    except (*UNAVAILABLE, KeyError):
         if request.get("shown") is None:
             raise
-    result = Result(*raw(request["shown"]))
+    result = Result(*decode(request["shown"]))
     return SlotResult(
         slot, "", start, *(result.segment_root, result.end_root, result.update_root), (0.0, 0.0), 0.0
     ), result
 
 
-def run_keeping(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
+def run_pinning(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """Fetch and pin a checkpoint nobody trains on any more: the last one of a job."""
     manifest = syncer.fetch_manifest(store, request["manifest"])
     kept = syncer.checkpoint_cids(store, manifest, request["checkpoint"])
@@ -302,7 +302,7 @@ def _report(
     private: str | None,
     wall_s: float,
 ) -> ShardReport:
-    losses = [finite(loss) for loss in result.losses]
+    losses = [finite_or_none(loss) for loss in result.losses]
     return ShardReport(
         job=request["job"],
         round=result.round,

@@ -59,7 +59,7 @@ def chunk_of(state: Mapping[str, Array], tensor: int, group: int, *, threads: in
     return Chunk(names[at].encode(), head, state_path, chunk, path)
 
 
-def place_of(shapes: Mapping[str, Sequence[int]], offset: int, *, element_bytes: int = 4) -> tuple[int, int]:
+def chunk_at_byte(shapes: Mapping[str, Sequence[int]], offset: int, *, element_bytes: int = 4) -> tuple[int, int]:
     """Tensor and group that hold byte `offset` of all tensors' bytes in ascending order of names, as files have them."""
     for at, name in enumerate(sorted_names(shapes)):
         size = element_bytes * math.prod(shapes[name])

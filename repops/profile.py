@@ -9,7 +9,7 @@ from repops import operators
 from repops.graph import PARAMETER, Graph, Node, Operand, Shape, span
 
 WORD_BYTES = 4
-GIVEN = ("input", "constant")  # their words are there before the step
+INPUT_OPS = ("input", "constant")  # their words are there before the step
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def _depth(graph: Graph) -> int:
 
 def _words(graph: Graph, node: Node) -> int:
     """Words read and written by one node."""
-    if node.op in GIVEN or not node.elements:
+    if node.op in INPUT_OPS or not node.elements:
         return 0
     total = node.elements
     for number, operand in enumerate(node.operands):
@@ -83,10 +83,10 @@ def _peak(graph: Graph) -> int:
         for operand in node.operands:
             last[operand.node] = at
     ends: list[list[int]] = [[] for _ in nodes]
-    live = sum(node.elements for at, node in enumerate(nodes) if node.op in GIVEN and at not in state)
+    live = sum(node.elements for at, node in enumerate(nodes) if node.op in INPUT_OPS and at not in state)
     peak = live
     for at, node in enumerate(nodes):
-        if node.op not in GIVEN:
+        if node.op not in INPUT_OPS:
             live += node.elements
             if at not in kept:
                 ends[last[at]].append(node.elements)

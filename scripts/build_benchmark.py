@@ -22,7 +22,7 @@ BATCH, CONTEXT = 8, 128
 DROPOUT = 0.1
 
 
-def made() -> repops.Program:
+def benchmark_program() -> repops.Program:
     """A training step of a small GPT of 3.2 million parameters.
 
     With dropout on what the blocks are given: so nearly all of a trial's work depends on its seed.
@@ -37,7 +37,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="The admission benchmark's program")
     parser.add_argument("--check", action="store_true", help="write nothing; fail when the file is stale")
     options = parser.parse_args()
-    program = made()
+    program = benchmark_program()
     if not options.check:
         repops.save(program, FILE)
         print(f"{FILE}: {FILE.stat().st_size:,} bytes")

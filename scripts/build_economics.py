@@ -51,7 +51,7 @@ def units_for(p: float, rate: float) -> int:
     return math.ceil(math.log(1 - p) / math.log(1 - rate))
 
 
-def worker_part() -> float:
+def max_reward_share() -> float:
     """The most of a payment that comes back to its worker as rewards."""
     return params.FEE_BPS / params.BPS * params.REWARD_CAP_BPS[params.Flow.COMPUTE] / params.BPS
 
@@ -100,7 +100,7 @@ def return_table() -> str:
     stake = params.PRODUCTION.min_stake // params.ZEN
     rows = []
     for wanted in RETURNS:
-        payments = wanted * stake / worker_part()
+        payments = wanted * stake / max_reward_share()
         hours = [f"{payments / price:,.0f} ({percent(payments / price / YEAR_H, 0)})" for price in GPU_HOUR.values()]
         rows.append([percent(wanted, 0), f"{wanted * stake:,.0f} ZEN", f"{payments:,.0f} ZEN", *hours])
     head = [
@@ -122,8 +122,8 @@ def emission_table() -> str:
         [
             percent(wanted, 0),
             f"{yearly * workers / wanted:,.0f} ZEN",
-            f"{yearly * workers / worker_part():,.0f} ZEN",
-            f"{yearly * workers / worker_part() / GPU_HOUR['bronze'] / YEAR_H:,.0f}",
+            f"{yearly * workers / max_reward_share():,.0f} ZEN",
+            f"{yearly * workers / max_reward_share() / GPU_HOUR['bronze'] / YEAR_H:,.0f}",
         ]
         for wanted in RETURNS
     ]
@@ -209,7 +209,7 @@ def plot_return(path: Path) -> None:
     stake = params.PRODUCTION.min_stake / params.ZEN
     busy = _line(100, 0, 1)
     for (name, price), colour, at in zip(GPU_HOUR.items(), COLOURS[:3], (62, 65, 32), strict=True):
-        slope = YEAR_H * price * worker_part() / stake  # a year of hours, over the stake
+        slope = YEAR_H * price * max_reward_share() / stake  # a year of hours, over the stake
         drawn.plot([100 * b for b in busy], [100 * b * slope for b in busy], color=colour, lw=1.8)
         label = f"{name}, {price:g} ZEN an hour"
         drawn.annotate(label, (at, at * slope), xytext=(6, -12), textcoords="offset points", color=colour)

@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from hashlib import sha256
 from typing import Any
 
-from tests.referee.computed import AGGREGATION, UPDATE, Computed, Described, Tree
+from tests.referee.computed import AGGREGATION, UPDATE, HashedComputation, HashedProgram, Tree
 from zoo_compute.spec import referee
 from zoo_compute.spec.games import Awaits, Game, Hashes, Kind, Phase, Work
 from zoo_compute.spec.merkle import climb
@@ -24,7 +24,7 @@ SOMEBODY = 7
 Place = tuple[Phase, Awaits]
 
 # So large that every tree takes several moves, but for the update's state, which is one leaf.
-TRAINING = Described("training", ((), (300,), (40, 129), (0, 3), *[(1,)] * 36), 40)
+TRAINING = HashedProgram("training", ((), (300,), (40, 129), (0, 3), *[(1,)] * 36), 40)
 PROGRAMS = {Kind.TRAINING: TRAINING, Kind.UPDATE: UPDATE, Kind.AGGREGATION: AGGREGATION}
 ROOTS = (TRAINING.opened.root, UPDATE.opened.root, AGGREGATION.opened.root)
 WORKS = (Work(ROOTS, 7, 3, 16), Work(ROOTS, 1200, 35, 16))
@@ -40,7 +40,7 @@ class Edge:
     to: Place
 
 
-class Board:
+class SpecificationBoard:
     """The specification, with one game set up on it again and again."""
 
     def __init__(self, parts: int = 300) -> None:
@@ -65,7 +65,7 @@ def descent(leaves: int, leaf: int) -> list[tuple[int, int]]:
     same = [sha256(b"leaf").digest()]  # a tree whose leaves are all alike
     while len(same) <= game.height_of_tree:
         same.append(sha256(b"\x01" + same[-1] * 2).digest())
-    game, board, found = replace(game, height=game.height_of_tree, node=same[-1]), Board(), []
+    game, board, found = replace(game, height=game.height_of_tree, node=same[-1]), SpecificationBoard(), []
     while game.awaits == Awaits.REVEAL:
         below, revealed = next(
             (at, after)
@@ -80,21 +80,21 @@ def descent(leaves: int, leaf: int) -> list[tuple[int, int]]:
     return found
 
 
-class Author(Computed):
+class Author(HashedComputation):
     """Remembers what it made."""
 
     __hash__ = object.__hash__
-    state = cache(Computed.state)
-    trace = cache(Computed.trace)
-    segments = cached_property(Computed.segments.fget)  # type: ignore[assignment, arg-type]
-    steps = cache(Computed.steps)
+    state = cache(HashedComputation.state)
+    trace = cache(HashedComputation.trace)
+    segments = cached_property(HashedComputation.segments.fget)  # type: ignore[assignment, arg-type]
+    steps = cache(HashedComputation.steps)
 
 
 def edges() -> list[Edge]:
     """Of every kind of game, of several numbers of parts, of segments with one step and with more."""
     found: set[Edge] = set()
     for parts in (1, 2, 40 * 128):
-        board = Board(parts)
+        board = SpecificationBoard(parts)
         for author, game in _beginnings():
             _explore(board, author, game, found)
     return sorted(found)
@@ -105,19 +105,19 @@ def beginnings() -> list[Place]:
     return sorted({(game.phase, game.awaits) for _, game in _beginnings()})
 
 
-def _beginnings() -> Iterator[tuple[Computed, Game]]:
+def _beginnings() -> Iterator[tuple[HashedComputation, Game]]:
     for work in WORKS:
         author = Author("author", 0, sha256(b"start").digest(), work=work, programs=PROGRAMS)
         for kind in Kind:
             root = author.state(-2).root if kind == Kind.AGGREGATION else author.leaf()
-            yield author, referee.begun(1, _claim(author.start_root, root), kind, 0, work, author.result)
+            yield author, referee.opened_game(1, _claim(author.start_root, root), kind, 0, work, author.result)
 
 
 def _claim(start_root: bytes, root: bytes) -> Claim:
     return Claim(0, 0, 0, SOMEBODY, 1, 1, 1, start_root, root, LONG)
 
 
-def _explore(board: Board, author: Computed, first: Game, found: set[Edge]) -> None:
+def _explore(board: SpecificationBoard, author: HashedComputation, first: Game, found: set[Edge]) -> None:
     seen, left = set(), [first]
     while left:
         game = left.pop()
@@ -135,9 +135,9 @@ def _explore(board: Board, author: Computed, first: Game, found: set[Edge]) -> N
                 left.append(after)
 
 
-def _moves(author: Computed, game: Game) -> Iterator[tuple[str, tuple[Any, ...]]]:
+def _moves(author: HashedComputation, game: Game) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """All that could be made here, by either side."""
-    program: Described = author.programs[Kind(game.frame.kind)]
+    program: HashedProgram = author.programs[Kind(game.frame.kind)]
     move = author.move(game)
     if move:
         yield move

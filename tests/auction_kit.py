@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from keepers.decisions.duties import duties
-from keepers.decisions.orders import Me, OpenBid, Progress, SealBid, Send
+from keepers.decisions.orders import OperatorContext, OpenBid, Progress, SealBid, Send
 from tests.contract_kit import Offer, Operator, Play
 from tests.support.evm import Reverted
 from zoo_compute.chain import snapshot
@@ -16,20 +16,20 @@ from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import Bid, JobState, JobView, Lot
 from zoo_compute.spec.params import DEVNET, Terms
 
-TOLD = ("LotOpened", "BidSealed", "BidRevealed")
+AUCTION_EVENTS = ("LotOpened", "BidSealed", "BidRevealed")
 ATTEMPT_S = DEVNET.bid_window_s + DEVNET.reveal_window_s
-ME = Me(
-    0, provides=True, aggregates=False, price=900, aggregator_price=400, capacity=2, standby=True, free=0, turn_s=3,
+CONTEXT = OperatorContext(
+    0, is_provider=True, is_aggregator=False, price=900, aggregator_price=400, capacity=2, standby=True, free=0, stagger_s=3,
     ready_window_s=20, move_s=10,
 )  # fmt: skip
 
 
 @dataclass
-class Node:
+class SimulatedOperator:
     """An operator and its keeper. since, until: seconds of the network's clock in which the keeper runs; reveals: opens its bids."""
 
     operator: Operator
-    me: Me
+    me: OperatorContext
     since: int = 0
     until: int = 10**12
     reveals: bool = True
@@ -37,11 +37,11 @@ class Node:
     sent: Counter[str] = field(default_factory=Counter)
 
 
-class Network:
+class AuctionSimulation:
     """Nodes around one job."""
 
     def __init__(self, play: Play, **terms: Any) -> None:
-        self.play, self.nodes = play, list[Node]()
+        self.play, self.nodes = play, list[SimulatedOperator]()
         self.terms = play.terms(**terms)
         self.job = int(play.kit.tasks.post(self.terms, sender=play.submitter))
         self.began = play.now
@@ -53,15 +53,15 @@ class Network:
 
     def node(
         self, name: str, *, deposit: int = 10**9, since: int = 0, until: int = 10**12, reveals: bool = True, **me: Any
-    ) -> Node:
+    ) -> SimulatedOperator:
         operator = self.play.register(name, deposit=deposit)
         self.nodes.append(
-            Node(operator, replace(ME, operator=operator.id, **me), since=since, until=until, reveals=reveals)
+            SimulatedOperator(operator, replace(CONTEXT, operator=operator.id, **me), since=since, until=until, reveals=reveals)
         )
         return self.nodes[-1]
 
-    def aggregator(self, name: str, **given: Any) -> Node:
-        return self.node(name, **{"provides": False, "aggregates": True, "capacity": 1} | given)
+    def aggregator(self, name: str, **given: Any) -> SimulatedOperator:
+        return self.node(name, **{"is_provider": False, "is_aggregator": True, "capacity": 1} | given)
 
     @property
     def at(self) -> int:
@@ -106,7 +106,7 @@ class Network:
             step = 1 if quiet < 2 * ATTEMPT_S else quiet // 16
             self.play.to(min(self.play.now + step, self.began + max(until, self.at + 1)))
 
-    def _look(self, node: Node) -> None:
+    def _look(self, node: SimulatedOperator) -> None:
         if node.operator.id not in self._free:
             money = self.play.kit.registry.collateral(node.operator.id, self.play.token)
             self._free[node.operator.id] = money.balance - money.locked
@@ -117,7 +117,7 @@ class Network:
             except Reverted:
                 node.sent["refused"] += 1
 
-    def _perform(self, node: Node, duty: Any) -> None:
+    def _perform(self, node: SimulatedOperator, duty: Any) -> None:
         auction, play = self.play.kit.auction, self.play
         match duty:
             case SealBid(kind, _, capacity, price):
@@ -147,5 +147,5 @@ class Network:
         self._seen, self._free, self._sent_at = None, {}, self.at
         for entry in called.get_logs():
             name = type(entry).__name__
-            if name in TOLD and entry._asdict().get("job") == self.job:
+            if name in AUCTION_EVENTS and entry._asdict().get("job") == self.job:
                 self.events.append(Event(name, "auction", 1, len(self.events), "0x", b"", entry._asdict()))

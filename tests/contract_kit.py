@@ -92,7 +92,7 @@ def deploy_all(preset: Preset = DEVNET) -> SimpleNamespace:
     )
 
 
-def told(contract: Any, of: Any = None) -> list[tuple[str, dict[str, Any]]]:
+def events_of(contract: Any, of: Any = None) -> list[tuple[str, dict[str, Any]]]:
     """The events of the last call, as (name, fields): those that `of` told, the called contract when nothing is said."""
     address = (of or contract).address
     events = [(type(event).__name__, event._asdict()) for event in contract.get_logs()]

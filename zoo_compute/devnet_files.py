@@ -58,11 +58,11 @@ class DevnetFiles:
 
     # -- who runs it says so, the others look
 
-    def say_ready(self, account: str) -> None:
+    def mark_ready(self, account: str) -> None:
         """account: whose key other commands sign with."""
         write_atomically(self._ready, json.dumps({"account": account}).encode(), mode=0o600)
 
-    def unsay_ready(self) -> None:
+    def clear_ready(self) -> None:
         self._ready.unlink(missing_ok=True)
 
     @property
@@ -70,7 +70,7 @@ class DevnetFiles:
         return self.lock.is_file() and self.passphrase_file.is_file()
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         """Whether a process holds the folder, ready or not."""
         try:
             with self.lock.open("rb") as lock:
@@ -88,7 +88,7 @@ class DevnetFiles:
             told: Any = json.loads(self._ready.read_text())
         except FileNotFoundError:
             return None
-        return self.key_file(told["account"]) if self.runs else None
+        return self.key_file(told["account"]) if self.is_running else None
 
 
 def devnet_of(network_file: Path) -> DevnetFiles | None:

@@ -15,7 +15,7 @@ TIERS = {"none": 0, "bronze": 1, "silver": 2, "gold": 3}  # numbers of a declare
 PERIODS = 24  # of an epoch: hours, where an epoch is a day
 
 # Said of a card by drivers and shops, and no part of its model: makers, memory, bus, edition.
-_BESIDES = re.compile(
+_NOISE_WORDS = re.compile(
     r"nvidia|amd|intel|geforce|radeon|instinct|tesla|apple|\d+(g|gb|gib)|hbm\d?e?|pcie|sxm\d?|nvl|oam|gpu|laptop|mobile"
     r"|generation|ada|blackwell|workstation|server|edition|max|q|sff|lp|mig"
 )
@@ -42,7 +42,7 @@ EXAMPLES = (
 def class_of(gpu: str) -> GpuClass:
     """The class of a GPU's name, such as `rtx4090` or `NVIDIA A100-SXM4-80GB`. Raises UserError with the nearest known name."""
     words = re.sub(r"[^a-z0-9]+", " ", gpu.lower()).split()
-    model = "".join(word for word in words if not _BESIDES.fullmatch(word))
+    model = "".join(word for word in words if not _NOISE_WORDS.fullmatch(word))
     for plain in (model, *_shortened(model)):
         for pattern, found in _FAMILIES:
             if re.fullmatch(pattern, plain):
@@ -102,7 +102,7 @@ def check_memory(found: GpuClass, vram_gb: int) -> None:
         )
 
 
-def claimed(gpu_type: str | None, gpu_class: str | None, memory: str) -> tuple[GpuClass, int]:
+def registered_card(gpu_type: str | None, gpu_class: str | None, memory: str) -> tuple[GpuClass, int]:
     """The class and the memory in GB of a card given by its name or by its class. Raises UserError."""
     if (gpu_type is None) == (gpu_class is None):
         raise UserError("give --gpu-type NAME, or --gpu-class CLASS for a card that is not listed")
@@ -112,7 +112,7 @@ def claimed(gpu_type: str | None, gpu_class: str | None, memory: str) -> tuple[G
     return found, vram_gb
 
 
-def hours_of(text: str) -> list[int]:
+def parse_hours(text: str) -> list[int]:
     """The periods of `8-17,22`, ascending, each once; none of empty text. Raises UserError."""
     found: set[int] = set()
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -124,7 +124,7 @@ def hours_of(text: str) -> list[int]:
     return sorted(found)
 
 
-def hours_told(hours: list[int]) -> str:
+def format_hours(hours: list[int]) -> str:
     """Periods in words, spans together: `hours 8-17, 22`."""
     spans: list[list[int]] = []
     for hour in hours:

@@ -8,28 +8,28 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 
-def plain(value: Any) -> Any:
+def encode(value: Any) -> Any:
     """What JSON can hold. Numbers that name a mapping's keys become text."""
     if isinstance(value, bytes):
         return "0x" + value.hex()
     if isinstance(value, Mapping):
-        return {str(int(key)): plain(each) for key, each in value.items()}
+        return {str(int(key)): encode(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(each) for each in value]
+        return [encode(each) for each in value]
     if is_dataclass(value):
-        return [plain(getattr(value, each.name)) for each in fields(value)]
+        return [encode(getattr(value, each.name)) for each in fields(value)]
     return value if isinstance(value, (str, bool)) or value is None else int(value)
 
 
-def raw(value: Any) -> Any:
+def decode(value: Any) -> Any:
     """What `plain` was given, with tuples for lists and for records. No text but bytes may begin with `0x`."""
     if isinstance(value, str) and value.startswith("0x"):
         return bytes.fromhex(value[2:])
     if isinstance(value, Mapping):
-        return {int(key): raw(each) for key, each in value.items()}
-    return tuple(raw(each) for each in value) if isinstance(value, list) else value
+        return {int(key): decode(each) for key, each in value.items()}
+    return tuple(decode(each) for each in value) if isinstance(value, list) else value
 
 
-def finite(value: float) -> float | None:
+def finite_or_none(value: float) -> float | None:
     """None for NaN and infinities, which JSON has not."""
     return value if math.isfinite(value) else None

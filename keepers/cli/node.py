@@ -12,14 +12,14 @@ from typing import Any
 import click
 from eth_utils.address import is_address, to_checksum_address
 
-from keepers.config import FILE, PRICE_KEYS, ROLES, OperatorConfig, from_dict, load, save, values_in
+from keepers.config import FILE, PRICE_KEYS, ROLES, OperatorConfig, from_dict, load, save, read_unchecked
 from keepers.processes.daemon import Daemon
 from zoo_compute.cli.context import Command, Group, Settings, pass_settings
 from zoo_compute.cli.node.options import folder_of, home_option
 from zoo_compute.cli.node.status import say_needs, status
 from zoo_compute.errors import ConfigError, UserError
-from zoo_compute.operators.condition import Condition, condition, wait_for_gateway
-from zoo_compute.operators.needs import Need
+from zoo_compute.operators.condition import NodeInspection, inspect_node, wait_for_gateway
+from zoo_compute.operators.needs import NodeProblem
 
 
 @click.command("configure", cls=Command)
@@ -55,7 +55,7 @@ def configure(settings: Settings, /, home: Path | None, token: str | None, **giv
     """Change what operator.json says, or write it; what is not given stays as it is."""
     folder = folder_of(home)
     path = folder / FILE
-    raw = values_in(folder) or {"name": folder.name}
+    raw = read_unchecked(folder) or {"name": folder.name}
     if token is not None and token.upper() != "ZEN":
         raw["prices"] = _priced(raw.get("prices") or {}, token, {key: given.pop(key) for key in PRICE_KEYS})
     raw |= {key: str(v) if isinstance(v, Path) else v for key, v in given.items() if v not in (None, ())}
@@ -138,17 +138,17 @@ def serve(settings: Settings, config: OperatorConfig, *, only: str | None = None
         daemon.stop()
 
 
-def _check(settings: Settings, config: OperatorConfig) -> Condition:
+def _check(settings: Settings, config: OperatorConfig) -> NodeInspection:
     """What the chain says of this operator. Raises ConfigError for what no keeper can work with."""
-    found = condition(config.folder, settings.network_file)
+    found = inspect_node(config.folder, settings.network_file)
     found.setup = dataclasses.replace(found.setup, running=True, roles=tuple(config.roles))
     for need in found.needs:
-        if need.stops:
+        if need.is_blocking:
             raise ConfigError(need.what, hint=need.do)
     return found
 
 
-def _needs_once_served(found: Condition | None, config: OperatorConfig) -> list[Need]:
+def _needs_once_served(found: NodeInspection | None, config: OperatorConfig) -> list[NodeProblem]:
     """With what peers say of the endpoint, now that the gateway runs."""
     if found is None:
         return []

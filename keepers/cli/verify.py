@@ -13,10 +13,10 @@ import click
 from keepers.decisions.requests import verify_request
 from keepers.queue.work import WorkStatus
 from keepers.services.challenging import challenge
-from keepers.services.disputing import IN_GAME_S, Disputing
+from keepers.services.disputing import GAME_POLL_S, DisputePlayer
 from node.errors import Withheld
 from zoo_compute import paths
-from zoo_compute.chain.answered_results import shown_result
+from zoo_compute.chain.answered_results import published_result
 from zoo_compute.chain.events import scan
 from zoo_compute.chain.games import read_games
 from zoo_compute.chain.snapshot import read_job
@@ -37,7 +37,7 @@ POLL_S = 0.5
 
 
 @dataclass(frozen=True)
-class Checked:
+class VerifiedSlot:
     """One slot-round of one claim, done again."""
 
     commit: Commit
@@ -92,7 +92,7 @@ def verify(
     1 when something was not served.
     """
     client = settings.client(store=store, with_account=challenges)
-    witness = Witness(settings, number, client.store, device, challenges=challenges)
+    witness = JobVerification(settings, number, client.store, device, challenges=challenges)
     while True:
         client.use_peers()
         view = read_job(settings.chain(), number)
@@ -103,7 +103,7 @@ def verify(
         if not was_busy and not is_open and (view.settled or not follow):
             break
         if not was_busy:
-            time.sleep(IN_GAME_S if is_open else POLL_S)
+            time.sleep(GAME_POLL_S if is_open else POLL_S)
     checked, games = witness.checked, witness.games()
     liars = list(_lying_auditors(settings.chain(), view, checked))
     lines = [f"{sum(c.agrees for c in checked)} of {len(checked)} slot-rounds agree"]
@@ -123,19 +123,19 @@ def verify(
     return NOT_SERVED if witness.withheld is not None else 0
 
 
-class Witness:
+class JobVerification:
     """Who does a job's work again, without being asked to."""
 
     def __init__(self, settings: Settings, job: int, store: Store, device: str | None, *, challenges: bool) -> None:
         self._chain, self._job, self._store, self._device = settings.chain(), job, store, device
         self._sender = settings.sender() if challenges else None
-        self._lane: Disputing | None = None
+        self._lane: DisputePlayer | None = None
         if self._sender is not None:
             folder = Path(paths.home()) / "verify"
-            self._lane = Disputing(self._chain, self._sender, self._ask, operator=0, folder=folder)
-        self._opened: dict[int, Checked] = {}  # by the game's number
+            self._lane = DisputePlayer(self._chain, self._sender, self._ask, operator=0, folder=folder)
+        self._opened: dict[int, VerifiedSlot] = {}  # by the game's number
         self._line = StatusLine()
-        self.checked: list[Checked] = []
+        self.checked: list[VerifiedSlot] = []
         self.withheld: ZooError | None = None  # why something could not be checked at the last look
 
     def check_next(self, view: JobView, todo: Iterator[tuple[Commit, int]]) -> bool:
@@ -150,7 +150,7 @@ class Witness:
             except (ContentMissing, StoreUnreachable, Withheld) as error:  # or let go: its checkpoint was not kept
                 self.withheld = error
                 continue
-            found = Checked(commit, slot, report)
+            found = VerifiedSlot(commit, slot, report)
             self.checked.append(found)
             self._line.note(found.text)
             if not found.agrees and self._sender is not None:
@@ -158,7 +158,7 @@ class Witness:
             return True
         return False
 
-    def _challenge(self, sender: Sender, found: Checked) -> None:
+    def _challenge(self, sender: Sender, found: VerifiedSlot) -> None:
         if found.report.get("dispute") is None:
             is_data = found.report["field"] not in ("segment_root", "end_root", "update_root")
             told = "what is wrong is its data, which is Availability's: `zoo job demands`"
@@ -170,7 +170,7 @@ class Witness:
 
     def play(self) -> bool:
         """Make the moves that are due; whether a game is open."""
-        mine = self._lane.look() if self._lane is not None else []
+        mine = self._lane.poll_once() if self._lane is not None else []
         left = [game for game in mine if game.number in self._opened]
         if left:
             places = (f"game {g.number}: {g.state.phase.name.lower()}, {len(g.events)} events" for g in left if g.state)
@@ -232,11 +232,11 @@ def _verified(
         from node import tasks
     except ImportError as error:
         raise ConfigError(f"torch is needed to do the work again: {error}", hint="pip install 'zoo-compute[node]'") from None  # fmt: skip
-    request = verify_request(view, commit, slot, shown_result(chain, view, commit, slot))
+    request = verify_request(view, commit, slot, published_result(chain, view, commit, slot))
     return tasks.run_verification({**request, "device": device} if device else request, store)
 
 
-def _lying_auditors(chain: Chain, view: JobView, checked: list[Checked]) -> Iterator[dict[str, Any]]:
+def _lying_auditors(chain: Chain, view: JobView, checked: list[VerifiedSlot]) -> Iterator[dict[str, Any]]:
     """Who revealed another state for a segment than the one that comes out."""
     segments = chain.audits.plans(view.job).segments
     own = {(c.commit.turn, c.slot): c.report.get("states", []) for c in checked}

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from keepers.decisions import reopening
-from keepers.decisions.obstacles import obstacle, offer
-from keepers.decisions.orders import Duty, Me, OpenBid, Prepare, Progress, SealBid, Send
+from keepers.decisions.obstacles import obstacle, biddable_units
+from keepers.decisions.orders import Duty, OperatorContext, OpenBid, Prepare, Progress, SealBid, Send
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind, LotPhase
 from zoo_compute.spec.pricing import RevealedBid, order_bids
 
 BATCH = 64  # most elements of a contract's list argument
 
 
-def while_open(view: JobView, me: Me, progress: Progress) -> Iterator[Duty]:
-    if has_failed(view):
+def auction_duties(view: JobView, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
+    if attempt_failed(view):
         yield from _after_failure(view, me, progress)
         return
     for kind, lot in view.lots.items():
@@ -27,12 +27,12 @@ def while_open(view: JobView, me: Me, progress: Progress) -> Iterator[Duty]:
                     me = replace(me, free=me.free - duty.capacity * lot.lock)
         elif lot.revealing(view.now):
             if bid is not None and bid.attempt == lot.attempt and not bid.revealed:
-                yield OpenBid(kind, lot.attempt, bid.capacity, me.asks(kind))
-        elif view.now >= lot.reveal_end + turn_of(view, me, kind):
+                yield OpenBid(kind, lot.attempt, bid.capacity, me.price_for(kind))
+        elif view.now >= lot.reveal_end + stagger_delay_s(view, me, kind):
             yield from _settle_lot(view, me, kind)
 
 
-def dead_bids(view: JobView, me: Me) -> Iterator[Duty]:
+def reclaim_dead_bids(view: JobView, me: OperatorContext) -> Iterator[Duty]:
     """End my bids that can win nothing any more: what is locked for them comes free, and their place in the ring."""
     for (kind, operator), bid in view.bids.items():
         lot = view.lots[kind]
@@ -44,14 +44,14 @@ def dead_bids(view: JobView, me: Me) -> Iterator[Duty]:
             yield Send("auction", "retire", (view.job, kind, operator))
 
 
-def has_failed(view: JobView) -> bool:
+def attempt_failed(view: JobView) -> bool:
     """Whether the attempt is over and a lot has too few bids: both are then re-opened, or wait."""
     lots = view.lots.values()
     over = all(lot.phase == LotPhase.OPEN and view.now >= lot.reveal_end for lot in lots)
     return over and not all(lot.enough_bids for lot in lots)
 
 
-def _after_failure(view: JobView, me: Me, progress: Progress) -> Iterator[Duty]:
+def _after_failure(view: JobView, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
     """Re-open what failed, where I would bid in it now, or where my collateral is bound in it.
 
     Both lots must be full to be cleared; re-opening is also what frees a bid of mine from a job that never fills.
@@ -60,18 +60,18 @@ def _after_failure(view: JobView, me: Me, progress: Progress) -> Iterator[Duty]:
     if able and progress.slot_s is None:
         yield Prepare()
         able = []
-    wants = any(reopening.reopens(view, me, kind, offer(view, me, progress, kind)) for kind in able)
+    wants = any(reopening.should_reopen(view, me, kind, biddable_units(view, me, progress, kind)) for kind in able)
     bound = any(
         bid.attempt == view.lots[k].attempt and bid.revealed for (k, op), bid in view.bids.items() if op == me.operator
     )
     short, lot = next((kind, lot) for kind, lot in view.lots.items() if not lot.enough_bids)
-    if (wants or bound) and view.now >= lot.reveal_end + turn_of(view, me, lot.attempt):
+    if (wants or bound) and view.now >= lot.reveal_end + stagger_delay_s(view, me, lot.attempt):
         yield Send("auction", "reopen", (view.job, short))
 
 
-def _bid(view: JobView, me: Me, progress: Progress, kind: int) -> Iterator[Duty]:
+def _bid(view: JobView, me: OperatorContext, progress: Progress, kind: int) -> Iterator[Duty]:
     """Bid for what I have fetched, checked and timed: a job that cannot be run never gets hold of my lock."""
-    lot, price = view.lots[kind], me.asks(kind)
+    lot, price = view.lots[kind], me.price_for(kind)
     bid = view.bids.get((kind, me.operator))
     if price > lot.reserve or (bid is not None and bid.attempt == lot.attempt):
         return
@@ -80,12 +80,12 @@ def _bid(view: JobView, me: Me, progress: Progress, kind: int) -> Iterator[Duty]
     if progress.slot_s is None:
         yield Prepare()
         return
-    units = offer(view, me, progress, kind)
+    units = biddable_units(view, me, progress, kind)
     if reopening.bids(view, me, kind, units):
         yield SealBid(kind, lot.attempt, units, price)
 
 
-def _settle_lot(view: JobView, me: Me, kind: int) -> Iterator[Duty]:
+def _settle_lot(view: JobView, me: OperatorContext, kind: int) -> Iterator[Duty]:
     """After the reveal phase: clear in order and award."""
     lot = view.lots[kind]
     revealed = {
@@ -108,7 +108,7 @@ def _settle_lot(view: JobView, me: Me, kind: int) -> Iterator[Duty]:
             yield Send("auction", "clear", (view.job, kind, batch))
     if lot.phase == LotPhase.CLEARED:
         seats = (
-            view.holders.values() if kind == Kind.SLOTS else [view.seats[n] for n in view.seats if n == AGGREGATOR_SEAT]
+            view.slot_seats.values() if kind == Kind.SLOTS else [view.seats[n] for n in view.seats if n == AGGREGATOR_SEAT]
         )
         priced = {seat.operator for seat in seats}
         due = [operator for operator in order if revealed[operator].won and operator not in priced]
@@ -116,8 +116,8 @@ def _settle_lot(view: JobView, me: Me, kind: int) -> Iterator[Duty]:
             yield Send("auction", "award", (view.job, kind, due[start : start + BATCH]))
 
 
-def turn_of(view: JobView, me: Me, salt: int) -> int:
+def stagger_delay_s(view: JobView, me: OperatorContext, salt: int) -> int:
     """Seconds I leave to others before an errand that anyone may do: each operator has its own place, which rotates."""
     present = sorted({operator for _, operator in view.bids} | {me.operator})
     place = (present.index(me.operator) + view.job + salt) % len(present)
-    return place * me.turn_s
+    return place * me.stagger_s

@@ -9,51 +9,51 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from keepers.decisions.orders import NEWEST, Advance, DemandChunk, Duty, Fetch, Me, Missing, Progress, Send, Train
-from keepers.decisions.requests import present
+from keepers.decisions.orders import NEWEST_CHECKPOINT, Precompute, DemandChunk, Duty, Fetch, OperatorContext, MissingData, Progress, Send, Train
+from keepers.decisions.requests import present_claims
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Claim, JobView, Run
 from zoo_compute.spec.params import LANE_DEMANDS
 
 
-def gathers(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
+def fetch_or_demand(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
     """Fetch what was committed in the open turn as soon as it is; demand what is not served."""
     if run.aggregator == me.operator:
-        yield from (Fetch(commit.seat) for commit in present(view) if commit.seat not in progress.fetched)
+        yield from (Fetch(commit.seat) for commit in present_claims(view) if commit.seat not in progress.fetched)
     for seat, missing in progress.missing.items():
         claim, lane = _claim_of(view, run, seat), _lane(view, run, me)
         if claim is None or claim.final or lane is None or claim.operator == me.operator:
             continue
         asked = [d for d in view.demands if d.lane == lane and d.claim.fields == claim.fields]
         if _is_due(view, run, me, claim, lane, missing, asked):
-            yield DemandChunk(claim, lane, missing.places)
+            yield DemandChunk(claim, lane, missing.chunks)
         if seat < AGGREGATOR_SEAT and any(d.end and not d.refunded for d in asked):
             # Its author shows 4 KiB at a time and serves nothing: what follows from the turn's inputs is computed anew.
-            known = progress.trained | progress.given_up
-            yield from (Train(slot) for slot in missing.places if slot not in known)
+            known = progress.trained | progress.failed_slots
+            yield from (Train(slot) for slot in missing.chunks if slot not in known)
 
 
-def goes_on(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
+def precompute(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
     """Make the next checkpoint as the aggregator will, and train from it before it is posted.
 
     A delayed job's next turn starts from what is known already: its training waits behind the open turn's, where a slot takes
     nothing over from its last round and no other job of mine needs the workers; else until all of mine is committed.
     """
-    mine = view.held_by(me.operator)
+    mine = view.seats_of(me.operator)
     if not mine or run.round + 1 >= run.rounds:
         return
     is_mine_done = not any(run.missing >> number & 1 for number in mine)
     is_complete = view.inputs_complete(view.now) and run.committed >= run.quorum
-    follows_at_once = is_mine_done or not (progress.carries or me.other_s)
-    if (view.delay and follows_at_once) or (is_complete and progress.advanced):
+    follows_at_once = is_mine_done or not (progress.carries_state or me.busy_elsewhere_s)
+    if (view.delay and follows_at_once) or (is_complete and progress.precomputed):
         yield from (Train(slot, ahead=True) for seat in mine.values() for slot in seat.slots)
-    if not is_complete or progress.advanced:
+    if not is_complete or progress.precomputed:
         return
-    if progress.advances and run.aggregator != me.operator and progress.here >= {c.seat for c in present(view)}:
-        yield Advance()
+    if progress.should_precompute and run.aggregator != me.operator and progress.local_seats >= {c.seat for c in present_claims(view)}:
+        yield Precompute()
 
 
-def ends(view: JobView, me: Me, patience_s: int) -> Iterator[Duty]:
+def close_expired(view: JobView, me: OperatorContext, patience_s: int) -> Iterator[Duty]:
     """Close demands that nobody answered: mine at once, others' in my turn, since they may hold the clocks; never those of my claims."""
     concerned = me.operator in view.stakes
     for demand in view.demands:
@@ -61,31 +61,31 @@ def ends(view: JobView, me: Me, patience_s: int) -> Iterator[Duty]:
             continue
         overdue_s = view.now - demand.opened_at - me.answer_s
         mine = demand.demander == me.hot
-        if overdue_s > 0 and (mine or (concerned and overdue_s > me.turn_s + patience_s)):
+        if overdue_s > 0 and (mine or (concerned and overdue_s > me.stagger_s + patience_s)):
             yield Send("availability", "close", (view.job, demand.claim.fields, demand.lane))
 
 
-def deposited(view: JobView, operator: int) -> int:
+def deposits_outstanding(view: JobView, operator: int) -> int:
     """What demands from an operator's lanes cost so far, in wei: those that are open count, those that came back do not."""
     lanes = {number for number, seat in view.seats.items() if seat.operator == operator}
     return sum(demand.deposit for demand in view.demands if demand.lane in lanes and not demand.refunded)
 
 
 def _claim_of(view: JobView, run: Run, seat: int) -> Claim | None:
-    if seat in (AGGREGATOR_SEAT, NEWEST):
-        return view.checkpoint_of(run.round, run.start_root if seat == NEWEST else view.slots_root, run.turn)
-    return next((commit for commit in present(view) if commit.seat == seat), None)
+    if seat in (AGGREGATOR_SEAT, NEWEST_CHECKPOINT):
+        return view.checkpoint_of(run.round, run.start_root if seat == NEWEST_CHECKPOINT else view.slots_root, run.turn)
+    return next((commit for commit in present_claims(view) if commit.seat == seat), None)
 
 
-def _lane(view: JobView, run: Run, me: Me) -> int | None:
+def _lane(view: JobView, run: Run, me: OperatorContext) -> int | None:
     """The lane that is mine in this job."""
     if run.aggregator == me.operator:
         return AGGREGATOR_SEAT
-    return min(view.held_by(me.operator), default=None)
+    return min(view.seats_of(me.operator), default=None)
 
 
 def _is_due(
-    view: JobView, run: Run, me: Me, claim: Claim, lane: int, missing: Missing, asked: Sequence[Demand]
+    view: JobView, run: Run, me: OperatorContext, claim: Claim, lane: int, missing: MissingData, asked: Sequence[Demand]
 ) -> bool:
     """Whether the data was missing for long enough since it was committed, or since my last demand of it had to be answered."""
     latest = claim.deadline - 2 * me.answer_s

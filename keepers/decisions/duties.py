@@ -11,10 +11,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 from keepers.decisions import demands
-from keepers.decisions.auction import BATCH, dead_bids, turn_of, while_open
-from keepers.decisions.obstacles import RECOVERY_S, defensible
-from keepers.decisions.orders import Aggregate, CommitTrained, Duty, Me, PostAggregate, Prepare, Progress, Send, Train
-from keepers.decisions.requests import present, present_mask
+from keepers.decisions.auction import BATCH, reclaim_dead_bids, stagger_delay_s, auction_duties
+from keepers.decisions.obstacles import RECOVERY_S, can_defend
+from keepers.decisions.orders import Aggregate, CommitTrained, Duty, OperatorContext, PostAggregate, Prepare, Progress, Send, Train
+from keepers.decisions.requests import present_claims, present_mask
 from zoo_compute.chain.views import (
     AGGREGATOR_SEAT,
     Bid,
@@ -25,21 +25,21 @@ from zoo_compute.chain.views import (
     Kind,
     Run,
     Seat,
-    Standing,
+    JobStake,
 )
 from zoo_compute.spec.bits import full
 from zoo_compute.spec.params import aggregator_lock
 from zoo_compute.spec.pricing import least_taken, takeover_prices
 from zoo_compute.spec.schedule import Pace, makespan
 
-PAID_WITHIN_S = 86_400  # a claim that can be paid waits no longer for others to be paid with it
+PAYMENT_DELAY_S = 86_400  # a claim that can be paid waits no longer for others to be paid with it
 
 
-def duties(view: JobView, me: Me, progress: Progress) -> list[Duty]:
+def duties(view: JobView, me: OperatorContext, progress: Progress) -> list[Duty]:
     """Everything I should do for the job as of the snapshot's block, in order."""
-    found: list[Duty] = [*demands.ends(view, me, turn_of(view, me, 0)), *dead_bids(view, me)]
+    found: list[Duty] = [*demands.close_expired(view, me, stagger_delay_s(view, me, 0)), *reclaim_dead_bids(view, me)]
     if view.state == JobState.OPEN:
-        found += while_open(view, me, progress)
+        found += auction_duties(view, me, progress)
     elif view.run is not None and view.state == JobState.AWARDED:
         found += _while_awarded(view, view.run, me, progress)
     elif view.run is not None and view.state == JobState.RUNNING:
@@ -50,9 +50,9 @@ def duties(view: JobView, me: Me, progress: Progress) -> list[Duty]:
 # -- ready -----------------------------------------------------------------------------------------------------------
 
 
-def _while_awarded(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
-    mine = view.slots_of(me.operator)
-    for number, seat in view.held_by(me.operator).items():
+def _while_awarded(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
+    mine = view.slot_count_of(me.operator)
+    for number, seat in view.seats_of(me.operator).items():
         if not _missing(run, number):
             continue
         if progress.failed:
@@ -62,8 +62,8 @@ def _while_awarded(view: JobView, run: Run, me: Me, progress: Progress) -> Itera
         else:
             estimate = min(estimate_s(progress.slot_s, mine, me), run.slot_s)
             yield Send("settlement", "ready", (view.job, number, estimate))
-    if view.now > run.opened_at + me.ready_window_s + turn_of(view, me, 0):
-        for number, seat in view.holders.items():
+    if view.now > run.opened_at + me.ready_window_s + stagger_delay_s(view, me, 0):
+        for number, seat in view.slot_seats.items():
             if _missing(run, number) and seat.operator != me.operator:
                 yield Send("settlement", "expire", (view.job, number))
     yield from _take_vacant(view, run, me, progress)
@@ -72,54 +72,54 @@ def _while_awarded(view: JobView, run: Run, me: Me, progress: Progress) -> Itera
 # -- turns -----------------------------------------------------------------------------------------------------------
 
 
-def _while_running(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
-    if run.waits:
+def _while_running(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
+    if run.is_waiting:
         yield from _finalise(view, _awaited(view, run, me))
         yield from _take_vacant(view, run, me, progress)
         return
-    yield from demands.gathers(view, run, me, progress)
+    yield from demands.fetch_or_demand(view, run, me, progress)
     yield from _train_and_commit(view, run, me, progress)
-    yield from _time_out_others(view, run, me, turn_of(view, me, run.turn))
+    yield from _time_out_others(view, run, me, stagger_delay_s(view, me, run.turn))
     yield from _take_vacant(view, run, me, progress)
     yield from _aggregate(view, run, me, progress)
-    yield from demands.goes_on(view, run, me, progress)
+    yield from demands.precompute(view, run, me, progress)
     yield from _replace_aggregator(view, run, me)
 
 
-def _awaited(view: JobView, run: Run, me: Me) -> list[Commit | Checkpoint]:
+def _awaited(view: JobView, run: Run, me: OperatorContext) -> list[Commit | Checkpoint]:
     """Others' claims that keep the next turn from opening, when it is my turn for the errand."""
     found = [claim for claim in view.payable if claim.operator != me.operator and _is_needed(run, claim)]
-    return [claim for claim in found if view.now > claim.deadline + me.turn_s + turn_of(view, me, run.turn)]
+    return [claim for claim in found if view.now > claim.deadline + me.stagger_s + stagger_delay_s(view, me, run.turn)]
 
 
 def _is_needed(run: Run, claim: Commit | Checkpoint) -> bool:
     """Whether the next turn to open takes the place of the claim's turn."""
-    return claim.turn + run.depth <= run.turn + (not run.waits)
+    return claim.turn + run.depth <= run.turn + (not run.is_waiting)
 
 
 def _missing(run: Run, seat: int) -> bool:
     return bool(run.missing >> seat & 1)
 
 
-def _train_and_commit(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
+def _train_and_commit(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
     """Train the seat that is due first before the others, each from its first slot on; commit a seat when it is whole."""
-    due = {number: seat for number, seat in view.held_by(me.operator).items() if _missing(run, number)}
+    due = {number: seat for number, seat in view.seats_of(me.operator).items() if _missing(run, number)}
     if run.inputs_closed(view.now):
         return
     for number, seat in sorted(due.items(), key=lambda item: item[1].deadline(run)):
-        known = progress.trained | progress.given_up
+        known = progress.trained | progress.failed_slots
         yield from (Train(slot) for slot in seat.slots if slot not in known)
         whole = next((i for i, slot in enumerate(seat.slots) if slot not in progress.trained), seat.count)
-        lost = whole < seat.count and seat.slots[whole] in progress.given_up
-        pressed = view.now >= seat.deadline(run) - 2 * me.turn_s
+        lost_slots = whole < seat.count and seat.slots[whole] in progress.failed_slots
+        pressed = view.now >= seat.deadline(run) - 2 * me.stagger_s
         if whole == seat.count:
             yield CommitTrained(number)
-        elif lost or (whole and pressed):  # what is trained is committed once the chain says that the seat ends there
+        elif lost_slots or (whole and pressed):  # what is trained is committed once the chain says that the seat ends there
             yield Send("settlement", "decline", (view.job, number, seat.count - whole))
 
 
-def _time_out_others(view: JobView, run: Run, me: Me, patience_s: int) -> Iterator[Duty]:
-    for number, seat in view.holders.items():
+def _time_out_others(view: JobView, run: Run, me: OperatorContext, patience_s: int) -> Iterator[Duty]:
+    for number, seat in view.slot_seats.items():
         deadline = seat.deadline(run)
         if seat.operator in (0, me.operator) or not _missing(run, number):
             continue
@@ -127,23 +127,23 @@ def _time_out_others(view: JobView, run: Run, me: Me, patience_s: int) -> Iterat
             yield Send("settlement", "time_out", (view.job, number))
 
 
-def _take_vacant(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
+def _take_vacant(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
     """As a standby: take so many slots of a vacant seat as there is capacity for, and time to train in this turn."""
     bid = view.bids.get((Kind.SLOTS, me.operator))
-    if bid is None or not bid.revealed or not bid.standby or me.drained:
+    if bid is None or not bid.revealed or not bid.standby or me.is_drained:
         return
-    held = view.slots_of(me.operator)
+    held = view.slot_count_of(me.operator)
     spare = min(bid.capacity - bid.won - bid.taken, me.capacity - held, me.free // run.lock)
-    if not view.vacant or spare <= 0 or progress.failed:
+    if not view.vacant_seats or spare <= 0 or progress.failed:
         return
     if progress.slot_s is None:
         yield Prepare()
         return
-    if not defensible(view, me, progress.slot_s):
+    if not can_defend(view, me, progress.slot_s):
         return
-    waiting = sum(seat.count for n, seat in view.held_by(me.operator).items() if _missing(run, n))
-    for number, seat in view.vacant.items():
-        if view.lost.get(me.operator, 0) & full(seat.count) << seat.first:
+    waiting = sum(seat.count for n, seat in view.seats_of(me.operator).items() if _missing(run, n))
+    for number, seat in view.vacant_seats.items():
+        if view.lost_slots.get(me.operator, 0) & full(seat.count) << seat.first:
             continue  # what made me lose it may make me lose it again: it is for others
         room = min(spare, seat.count)
         if view.state == JobState.RUNNING and not _missing(run, number) and room < seat.count:
@@ -163,40 +163,40 @@ def _pays(run: Run, seat: Seat, count: int, bid: Bid) -> bool:
     return sum(takeover_prices(seat.price, pot, bid.price, count * (run.rounds - run.round))) >= bid.price
 
 
-def _in_time(view: JobView, run: Run, me: Me, slot_s: float, held: int, waiting: int) -> bool:
+def _in_time(view: JobView, run: Run, me: OperatorContext, slot_s: float, held: int, waiting: int) -> bool:
     """Whether I can train `held` slots in every turn, and `waiting` of them before the open turn's inputs close."""
-    is_open = view.state == JobState.RUNNING and not run.waits
+    is_open = view.state == JobState.RUNNING and not run.is_waiting
     late = is_open and view.now + estimate_s(slot_s, waiting, me) >= run.inputs_close
     return not late and estimate_s(slot_s, held, me) <= run.slot_s
 
 
-def estimate_s(slot_s: float, slots: int, me: Me) -> int:
+def estimate_s(slot_s: float, slots: int, me: OperatorContext) -> int:
     """What I tell the chain: seconds for `slots` slots on my workers, beside my other jobs; a worker may die once."""
-    return math.ceil(trained_s(slot_s, slots, me.paces) + me.other_s) + RECOVERY_S
+    return math.ceil(training_time_s(slot_s, slots, me.relative_paces) + me.busy_elsewhere_s) + RECOVERY_S
 
 
-def trained_s(slot_s: float, slots: int, paces: Sequence[float]) -> float:
+def training_time_s(slot_s: float, slots: int, relative_paces: Sequence[float]) -> float:
     """Seconds in which workers of these paces train so many slots: the faster ones more of them (keepers/queue/presence.py)."""
-    each = [Pace(number, max(1, math.ceil(1_000 * slot_s * pace))) for number, pace in enumerate(paces)]
+    each = [Pace(number, max(1, math.ceil(1_000 * slot_s * pace))) for number, pace in enumerate(relative_paces)]
     return makespan(slots, each) / 1_000
 
 
 # -- aggregation -----------------------------------------------------------------------------------------------------
 
 
-def _aggregate(view: JobView, run: Run, me: Me, progress: Progress) -> Iterator[Duty]:
+def _aggregate(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
     if run.aggregator != me.operator or not view.inputs_complete(view.now) or run.committed < run.quorum:
         return
     yield from _time_out_others(view, run, me, 0)  # a silent holder must not escape its slash by the turn's end
     if progress.aggregated:
         yield PostAggregate(present_mask(view, run))
-    elif progress.fetched.issuperset(commit.seat for commit in present(view)):
+    elif progress.fetched.issuperset(commit.seat for commit in present_claims(view)):
         yield Aggregate()
 
 
-def _replace_aggregator(view: JobView, run: Run, me: Me) -> Iterator[Duty]:
+def _replace_aggregator(view: JobView, run: Run, me: OperatorContext) -> Iterator[Duty]:
     """End a job that cannot close its turn; replace an aggregator that stays silent."""
-    turn = turn_of(view, me, run.turn)
+    turn = stagger_delay_s(view, me, run.turn)
     if run.committed < run.quorum:
         if view.inputs_complete(view.now - turn):
             yield Send("settlement", "abandon", (view.job,))
@@ -205,7 +205,7 @@ def _replace_aggregator(view: JobView, run: Run, me: Me) -> Iterator[Duty]:
             yield Send("settlement", "time_out", (view.job, AGGREGATOR_SEAT))
     elif not run.aggregator:
         bid = view.bids.get((Kind.AGGREGATOR, me.operator))
-        able = me.free >= aggregator_lock(view.terms) and not me.drained
+        able = me.free >= aggregator_lock(view.terms) and not me.is_drained
         stands_by = bid is not None and bid.revealed and bid.standby and bid.capacity > bid.won + bid.taken
         if able and bid is not None and stands_by and _pays(run, view.seats[AGGREGATOR_SEAT], 1, bid):
             estimate = min(run.aggregate_s, run.slot_s)
@@ -217,7 +217,7 @@ def _replace_aggregator(view: JobView, run: Run, me: Me) -> Iterator[Duty]:
 # -- money -----------------------------------------------------------------------------------------------------------
 
 
-def _closing(view: JobView, me: Me) -> Iterator[Duty]:
+def _closing(view: JobView, me: OperatorContext) -> Iterator[Duty]:
     """Finalise what is due (my own first; others' when they are late), release my lock."""
     mine = [claim for claim in view.payable if claim.operator == me.operator]
     left = [claim for claim in view.payable if claim.operator != me.operator and _left_lying(view, me, claim)]
@@ -234,17 +234,17 @@ def _finalise(view: JobView, claims: Sequence[Commit | Checkpoint]) -> Iterator[
         yield Send("settlement", "finalise", (view.job, [c.fields for c in ordered[start : start + BATCH]]))
 
 
-def _worth_paying(view: JobView, due: Sequence[Commit | Checkpoint], me: Me) -> bool:
+def _worth_paying(view: JobView, due: Sequence[Commit | Checkpoint], me: OperatorContext) -> bool:
     """Several turns are paid at once: when their place is needed, when the last window is over, or after a day at most."""
     if not due or view.run is None:
         return False
     if view.state == JobState.ENDED:
         pending = [claim for claim in view.pending if claim.operator == me.operator and not claim.disputes]
         return all(claim in due for claim in pending)
-    return _is_needed(view.run, due[0]) or view.now > due[0].deadline + PAID_WITHIN_S
+    return _is_needed(view.run, due[0]) or view.now > due[0].deadline + PAYMENT_DELAY_S
 
 
-def _releasable(view: JobView, standing: Standing) -> bool:
+def _releasable(view: JobView, standing: JobStake) -> bool:
     """Whether a lock can go: nothing of the job is held any more, and no turn with a claim of its operator is pending."""
     if standing.lots == 0 or view.run is None:
         return False
@@ -253,9 +253,9 @@ def _releasable(view: JobView, standing: Standing) -> bool:
     return standing.left_turn <= view.run.turn and all(claim.turn >= standing.left_turn for claim in view.pending)
 
 
-def _left_lying(view: JobView, me: Me, claim: Commit | Checkpoint) -> bool:
+def _left_lying(view: JobView, me: OperatorContext, claim: Commit | Checkpoint) -> bool:
     """Another's claim that should have been paid so long ago that its operator seems gone."""
-    due = claim.deadline + PAID_WITHIN_S
+    due = claim.deadline + PAYMENT_DELAY_S
     if view.state == JobState.ENDED:
         due = max(c.deadline for c in view.pending if c.operator == claim.operator and not c.disputes)
-    return view.now > due + 3 * me.turn_s + turn_of(view, me, 0)
+    return view.now > due + 3 * me.stagger_s + stagger_delay_s(view, me, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from keepers.decisions.orders import Me, Progress
+from keepers.decisions.orders import OperatorContext, Progress
 from zoo_compute.amounts import ZEN, format_seconds
 from zoo_compute.chain.views import JobView, Kind
 from zoo_compute.spec.params import MAX_CHALLENGERS
@@ -16,7 +16,7 @@ RECOVERY_S = 6  # in every estimate: a worker killed in the middle is back, and 
 ROLES = {Kind.SLOTS: "as provider", Kind.AGGREGATOR: "as aggregator"}
 
 
-def not_bidding(view: JobView, me: Me, progress: Progress) -> str:
+def reasons_not_to_bid(view: JobView, me: OperatorContext, progress: Progress) -> str:
     """Why I do not bid in an open job, for every role of mine that cannot; empty where none is kept from it."""
     if me.token is None:
         return f"it pays in {view.token}, and operator.json has no price in it; zoo node configure --price N --token {view.token}"
@@ -28,12 +28,12 @@ def not_bidding(view: JobView, me: Me, progress: Progress) -> str:
     return "; ".join(f"{ROLES[Kind(kind)]}: {text}" for kind, text in told.items())
 
 
-def obstacle(view: JobView, me: Me, progress: Progress, kind: int) -> str | None:
+def obstacle(view: JobView, me: OperatorContext, progress: Progress, kind: int) -> str | None:
     """What keeps me from bidding in a lot, whatever its reserve is now; None where nothing does."""
     return next(_obstacles(view, me, progress, kind), None)
 
 
-def offer(view: JobView, me: Me, progress: Progress, kind: int) -> int:
+def biddable_units(view: JobView, me: OperatorContext, progress: Progress, kind: int) -> int:
     """Units that I can bid for: those I have workers and collateral for."""
     lot = view.lots[kind]
     room = min(lot.units, me.capacity if kind == Kind.SLOTS else 1)
@@ -44,7 +44,7 @@ def offer(view: JobView, me: Me, progress: Progress, kind: int) -> int:
     return room if room >= least_capacity(lot.units) else 0
 
 
-def free(view: JobView, me: Me) -> int:
+def free(view: JobView, me: OperatorContext) -> int:
     """My collateral that no lock binds once my dead bids in this job are reclaimed."""
     dead = 0
     for (kind, operator), bid in view.bids.items():
@@ -54,32 +54,32 @@ def free(view: JobView, me: Me) -> int:
     return max(0, me.free + dead)
 
 
-def is_permanent(view: JobView, me: Me, kind: int) -> bool:
+def is_permanent(view: JobView, me: OperatorContext, kind: int) -> bool:
     """Whether this job will never be for me: my price, my patience, my class."""
     return any(_for_ever(view, me, kind))
 
 
-def _for_ever(view: JobView, me: Me, kind: int) -> Iterator[str]:
+def _for_ever(view: JobView, me: OperatorContext, kind: int) -> Iterator[str]:
     most, unit = view.lots[kind].max_reserve, "a slot-round" if kind == Kind.SLOTS else "an aggregation"
-    if me.asks(kind) > most:
+    if me.price_for(kind) > most:
         show = (me.token or ZEN).format
-        yield f"the price is {show(me.asks(kind))} {unit}, and the job pays {show(most)} at most"
-    if longest_s(view) > me.longest_s:
-        yield f"the job may take {format_seconds(longest_s(view))}, and longest_job_days allows {format_seconds(me.longest_s)}"
+        yield f"the price is {show(me.price_for(kind))} {unit}, and the job pays {show(most)} at most"
+    if max_job_s(view) > me.max_job_s:
+        yield f"the job may take {format_seconds(max_job_s(view))}, and longest_job_days allows {format_seconds(me.max_job_s)}"
     if kind == Kind.SLOTS and not _is_for_me(view, me):
         yield "its slots are too heavy for this class of GPU"
 
 
-def _obstacles(view: JobView, me: Me, progress: Progress, kind: int) -> Iterator[str]:
+def _obstacles(view: JobView, me: OperatorContext, progress: Progress, kind: int) -> Iterator[str]:
     lot = view.lots[kind]
     least = least_capacity(lot.units)
-    if me.drained:
+    if me.is_drained:
         yield "the node takes no new jobs: it is draining or leaving, or its stake is too small; zoo node show"
     yield from _for_ever(view, me, kind)
-    if kind == Kind.SLOTS and not _is_for_me(view, me, periods(view.now, longest_s(view), me.epoch_s)):
+    if kind == Kind.SLOTS and not _is_for_me(view, me, periods(view.now, max_job_s(view), me.epoch_s)):
         yield "it would run in hours that availability_hours does not list"
-    if kind in me.taken:
-        yield f"the bid in job {me.taken[kind]} has its place on chain, and keeps it until that job is over"
+    if kind in me.ring_conflicts:
+        yield f"the bid in job {me.ring_conflicts[kind]} has its place on chain, and keeps it until that job is over"
     if progress.failed:
         yield f"its files cannot be used here: {progress.why or 'the worker says why in its log'}"
     if free(view, me) < least * lot.lock:
@@ -92,7 +92,7 @@ def _obstacles(view: JobView, me: Me, progress: Progress, kind: int) -> Iterator
         yield from _too_slow_or_busy(view, me, progress.slot_s, least)
 
 
-def _too_slow_or_busy(view: JobView, me: Me, slot_s: float | None, least: int) -> Iterator[str]:
+def _too_slow_or_busy(view: JobView, me: OperatorContext, slot_s: float | None, least: int) -> Iterator[str]:
     if me.capacity <= 0:
         yield "all slots of this node are in other jobs"
     elif me.capacity < least:
@@ -100,18 +100,18 @@ def _too_slow_or_busy(view: JobView, me: Me, slot_s: float | None, least: int) -
     if slot_s is None:
         return
     takes = f"a slot takes {format_seconds(round(slot_s, 1))} here"
-    if not defensible(view, me, slot_s):
+    if not can_defend(view, me, slot_s):
         yield f"{takes}, too long to do again in a dispute: the job's reexecute_s is {view.terms.reexecute_s}"
     elif _fitting(view, me, slot_s) < least:
         yield f"{takes} beside other jobs, too long for the job's slot_s of {view.terms.slot_s}"
 
 
-def longest_s(view: JobView) -> int:
+def max_job_s(view: JobView) -> int:
     """Seconds that the job's rounds take at most, unless seats are lost."""
     return view.terms.rounds * (2 * view.terms.slot_s + view.terms.aggregate_s)
 
 
-def _is_for_me(view: JobView, me: Me, hours: int = 0) -> bool:
+def _is_for_me(view: JobView, me: OperatorContext, hours: int = 0) -> bool:
     """Whether the job is no more than my class is for, and I am there in all these hours. What a step needs of memory,
     preparing it shows."""
     terms = view.terms
@@ -121,14 +121,14 @@ def _is_for_me(view: JobView, me: Me, hours: int = 0) -> bool:
     return suits(work, Worker(0, me.operator, me.gpu_class, vram_gb=0, step_us=1, kbps=1, hours=me.hours))
 
 
-def _fitting(view: JobView, me: Me, slot_s: float) -> int:
+def _fitting(view: JobView, me: OperatorContext, slot_s: float) -> int:
     """How many slots of the job my workers can train in its slot time, beside my other jobs."""
-    if not defensible(view, me, slot_s):
+    if not can_defend(view, me, slot_s):
         return 0
-    room_s = view.terms.slot_s - RECOVERY_S - me.other_s
-    return sum(max(0, math.floor(room_s / (slot_s * pace))) for pace in me.paces)
+    room_s = view.terms.slot_s - RECOVERY_S - me.busy_elsewhere_s
+    return sum(max(0, math.floor(room_s / (slot_s * pace))) for pace in me.relative_paces)
 
 
-def defensible(view: JobView, me: Me, slot_s: float) -> bool:
+def can_defend(view: JobView, me: OperatorContext, slot_s: float) -> bool:
     """Whether I can do a slot-round again within the clock of a dispute game, even where a claim has all the games it can have."""
     return slot_s <= view.terms.reexecute_s + me.move_s // MAX_CHALLENGERS + 2 * RECOVERY_S

@@ -5,45 +5,45 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
-from keepers.decisions.obstacles import is_permanent, not_bidding
-from keepers.decisions.orders import Duty, Me, Progress
+from keepers.decisions.obstacles import is_permanent, reasons_not_to_bid
+from keepers.decisions.orders import Duty, OperatorContext, Progress
 from zoo_compute.chain.views import JobState, JobView, Kind
 from zoo_compute.spec.params import RING
 
 log = logging.getLogger("zoo.keeper")
 
-NEVER_MINE_S = 600  # between looks at a job whose price, length or class will never suit this operator
+UNSUITABLE_RECHECK_S = 600  # between looks at a job whose price, length or class will never suit this operator
 
 
 class OpenJobs:
     """why: by job, what keeps this operator from bidding; the keeper's status shows it."""
 
     def __init__(self) -> None:
-        self.why: dict[int, str] = {}
+        self.reasons: dict[int, str] = {}
         self._look_again: dict[int, int] = {}  # job -> the chain's time
 
-    def rests(self, job: int, now: int) -> bool:
+    def can_skip(self, job: int, now: int) -> bool:
         """Whether nothing needs this operator in the job yet."""
         return now < self._look_again.get(job, 0)
 
-    def note(self, view: JobView, me: Me, progress: Progress, found: Sequence[Duty]) -> None:
+    def record(self, view: JobView, me: OperatorContext, progress: Progress, found: Sequence[Duty]) -> None:
         """What a look at a job has shown; `found`: what is to do in it now."""
         is_open = view.state == JobState.OPEN
-        why = not_bidding(view, me, progress) if is_open else ""
-        if why and self.why.get(view.job) != why:
+        why = reasons_not_to_bid(view, me, progress) if is_open else ""
+        if why and self.reasons.get(view.job) != why:
             log.warning("job %d: cannot bid: %s", view.job, why)
-        self.why.pop(view.job, None)
+        self.reasons.pop(view.job, None)
         self._look_again.pop(view.job, None)
         if why:
-            self.why[view.job] = why
+            self.reasons[view.job] = why
         if is_open and not found and not any(operator == me.operator for _, operator in view.bids):
             lot = view.lots[Kind.SLOTS]
             never = all(is_permanent(view, me, kind) for kind in me.kinds)
             # A quarter of the reveal window: time enough to join an operator that bids.
-            self._look_again[view.job] = view.now + (NEVER_MINE_S if never else (lot.reveal_end - lot.bid_end) // 4)
+            self._look_again[view.job] = view.now + (UNSUITABLE_RECHECK_S if never else (lot.reveal_end - lot.bid_end) // 4)
 
 
-def places_taken(view: JobView, others: Iterable[JobView], operator: int) -> dict[int, int]:
+def ring_conflicts(view: JobView, others: Iterable[JobView], operator: int) -> dict[int, int]:
     """By kind, the other job whose bid of this operator has the place in its ring that a bid in `view`'s job would take."""
     found = {}
     for other in others:

@@ -9,11 +9,11 @@ from zoo_compute.amounts import ZEN, Token
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Claim, Kind
 
 # No seat: of a delayed job the newest checkpoint, which the open turn's slots do not start from.
-NEWEST = AGGREGATOR_SEAT + 1
+NEWEST_CHECKPOINT = AGGREGATOR_SEAT + 1
 
 
 @dataclass(frozen=True)
-class Me:
+class OperatorContext:
     """Who decides. Prices in wei per slot-round and per aggregation; `free` collateral in the job's token.
 
     capacity: slots I can train at once, less what other jobs of mine hold or bid for. other_s: seconds that their slots take
@@ -23,21 +23,21 @@ class Me:
     """
 
     operator: int
-    provides: bool
-    aggregates: bool
+    is_provider: bool
+    is_aggregator: bool
     price: int
     aggregator_price: int
     capacity: int
     standby: bool
     free: int
-    turn_s: int  # seconds between keepers that could do the same errand
+    stagger_s: int  # seconds between keepers that could do the same errand
     ready_window_s: int  # of the network's preset
-    paces: tuple[float, ...] = (
+    relative_paces: tuple[float, ...] = (
         1.0,
     )  # of my workers: the time a slot takes each, over what it took the one that timed the job
-    other_s: float = 0.0
-    longest_s: int = 30 * 86_400
-    drained: bool = False
+    busy_elsewhere_s: float = 0.0
+    max_job_s: int = 30 * 86_400
+    is_drained: bool = False
     hot: str = ""  # the address that demands
     answer_s: int = 0  # of the network's preset
     move_s: int = 0  # likewise
@@ -45,31 +45,31 @@ class Me:
     gpu_class: int = 1
     hours: int = 0
     epoch_s: int = 86_400
-    taken: Mapping[int, int] = field(default_factory=dict)
+    ring_conflicts: Mapping[int, int] = field(default_factory=dict)
     token: Token | None = ZEN
 
     @property
     def kinds(self) -> list[int]:
         """The lots that I bid in."""
-        return [int(Kind.SLOTS)] * self.provides + [int(Kind.AGGREGATOR)] * self.aggregates
+        return [int(Kind.SLOTS)] * self.is_provider + [int(Kind.AGGREGATOR)] * self.is_aggregator
 
-    def asks(self, kind: int) -> int:
+    def price_for(self, kind: int) -> int:
         """My price in a lot."""
         return self.price if kind == Kind.SLOTS else self.aggregator_price
 
 
-Place = tuple[int, int]  # tensor and group, as Availability numbers them
+TensorChunk = tuple[int, int]  # tensor and group, as Availability numbers them
 
 
 @dataclass(frozen=True)
-class Missing:
+class MissingData:
     """What my worker could not have of a claim's data. asked_at: the chain's time when that was tried last.
 
     places: by slot (0 of a checkpoint) a place that is missing, where one is known.
     """
 
     asked_at: int
-    places: Mapping[int, Place | None]
+    chunks: Mapping[int, TensorChunk | None]
 
 
 @dataclass(frozen=True)
@@ -86,15 +86,15 @@ class Progress:
 
     slot_s: float | None = None
     trained: frozenset[int] = frozenset()
-    given_up: frozenset[int] = frozenset()
+    failed_slots: frozenset[int] = frozenset()
     aggregated: bool = False
     failed: bool = False
     fetched: frozenset[int] = frozenset()
-    missing: Mapping[int, Missing] = field(default_factory=dict)
-    carries: bool = False
-    advances: bool = False
-    here: frozenset[int] = frozenset()
-    advanced: bool = False
+    missing: Mapping[int, MissingData] = field(default_factory=dict)
+    carries_state: bool = False
+    should_precompute: bool = False
+    local_seats: frozenset[int] = frozenset()
+    precomputed: bool = False
     why: str = ""
 
 
@@ -156,7 +156,7 @@ class DemandChunk:
 
     claim: Claim
     lane: int
-    places: Mapping[int, Place | None]
+    chunks: Mapping[int, TensorChunk | None]
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Aggregate:
 
 
 @dataclass(frozen=True)
-class Advance:
+class Precompute:
     """Combine what is present in the open turn, to train from it before it is posted."""
 
 
@@ -184,6 +184,6 @@ Duty = (
     | Fetch
     | DemandChunk
     | Aggregate
-    | Advance
+    | Precompute
     | PostAggregate
 )

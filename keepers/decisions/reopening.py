@@ -15,22 +15,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from keepers.decisions.orders import Me
+from keepers.decisions.orders import OperatorContext
 from zoo_compute.chain.auction_attempts import Attempt
 from zoo_compute.chain.views import JobView
 from zoo_compute.spec.params import grown_reserve
 
 AT_ONCE = 3
-LONGEST_S = 86_400
+MAX_BACKOFF_S = 86_400
 
 
-def bids(view: JobView, me: Me, kind: int, units: int) -> bool:
+def bids(view: JobView, me: OperatorContext, kind: int, units: int) -> bool:
     """Whether a bid for so many units is worth its gas now."""
     mine = _mine(view, me, kind)
     if not mine:
         return True
     last = view.attempts[mine[-1]]
-    if view.now >= last.reveal_end + rest_s(view, len(mine)):
+    if view.now >= last.reveal_end + backoff_s(view, len(mine)):
         return True
     key = (kind, me.operator)
     since = [bid for attempt in view.attempts[mine[-1] + 1 :] for bid in attempt.bids.items() if bid[0] != key]
@@ -38,32 +38,32 @@ def bids(view: JobView, me: Me, kind: int, units: int) -> bool:
     return new and _could_fill(view, me, kind, units)
 
 
-def reopens(view: JobView, me: Me, kind: int, units: int) -> bool:
+def should_reopen(view: JobView, me: OperatorContext, kind: int, units: int) -> bool:
     """Whether to open the next attempt, of an auction that failed, to bid for so many units in it or in one after it."""
     lot = view.lots[kind]
-    if me.asks(kind) > lot.reserve:  # nobody bids at this reserve whom a higher one would not bring as well
+    if me.price_for(kind) > lot.reserve:  # nobody bids at this reserve whom a higher one would not bring as well
         return not lot.enough_bids and grown_reserve(lot.reserve, lot.max_reserve) > lot.reserve
     if not _mine(view, me, kind):
-        return view.now >= lot.reveal_end + rest_s(view, _idle(view.attempts))
+        return view.now >= lot.reveal_end + backoff_s(view, _idle(view.attempts))
     return bids(view, me, kind, units)
 
 
-def rest_s(view: JobView, attempts: int) -> int:
+def backoff_s(view: JobView, attempts: int) -> int:
     """Seconds of rest after so many attempts in vain."""
     if attempts < AT_ONCE:
         return 0
     lot = next(iter(view.lots.values()))
-    return min(LONGEST_S, (lot.reveal_end - lot.bid_end) << min(attempts - AT_ONCE, 20))
+    return min(MAX_BACKOFF_S, (lot.reveal_end - lot.bid_end) << min(attempts - AT_ONCE, 20))
 
 
-def _mine(view: JobView, me: Me, kind: int) -> list[int]:
+def _mine(view: JobView, me: OperatorContext, kind: int) -> list[int]:
     """Indices of the attempts that are over in which I bid."""
     return [
         n for n, each in enumerate(view.attempts) if (kind, me.operator) in each.bids and view.now >= each.reveal_end
     ]
 
 
-def _could_fill(view: JobView, me: Me, kind: int, units: int) -> bool:
+def _could_fill(view: JobView, me: OperatorContext, kind: int, units: int) -> bool:
     """Whether everyone who ever bid, with what it offered last, and I together fill both lots."""
     offers: dict[tuple[int, int], int] = {}
     for attempt in view.attempts:

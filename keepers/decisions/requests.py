@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from keepers.queue.work import PREPARE
+from keepers.queue.work import PREPARE_PREFIX
 from repops.merkle import sha256
 from zoo_compute.chain.games import GameView
 from zoo_compute.chain.views import Checkpoint, Claim, Commit, JobView, Run
 from zoo_compute.formats.manifest import MAX_CARRY
-from zoo_compute.json_codec import plain
-from zoo_compute.operators.admission import Answered
+from zoo_compute.json_codec import encode
+from zoo_compute.operators.admission import TrialAnswer
 from zoo_compute.spec.carry import claim_before, is_restart
 from zoo_compute.spec.games import Result
 from zoo_compute.store.cid import raw_cid
@@ -47,7 +47,7 @@ FETCH_TIMEOUT_S = 120.0  # for one file; what came in until then is kept
 
 
 def prepare_name(view: JobView) -> str:
-    return f"{PREPARE}{view.job}-{view.terms.manifest.hex()[:16]}"
+    return f"{PREPARE_PREFIX}{view.job}-{view.terms.manifest.hex()[:16]}"
 
 
 def prepare_request(view: JobView) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def train_request(view: JobView, slot: int, carry: int = 1, private: str | None 
     return {**_base(view, run.turn, run.round, view.slots_root), **given, "asked_at": view.now}
 
 
-def trained_before(view: JobView, slot: int, carry: int) -> str | None:
+def previous_training_name(view: JobView, slot: int, carry: int) -> str | None:
     """The name under which the round was trained that the slot goes on from; None where there is none."""
     before = _training(view, slot, carry)
     return _train_name(view.job, before[-1].round, slot, before[-1].start_root, before[:-1]) if before else None
@@ -84,13 +84,13 @@ def _training(view: JobView, slot: int, carry: int) -> list[Commit]:
     run = _run(view)
     if is_restart(run.round, carry):
         return []
-    made = [commit.operator for commit in present(view) if slot in commit.slots]
-    held = [seat.operator for seat in view.holders.values() if slot in seat.slots]
+    made = [commit.operator for commit in present_claims(view) if slot in commit.slots]
+    held = [seat.operator for seat in view.slot_seats.values() if slot in seat.slots]
     operator = (made + held)[0]
-    return _before(view, Place(run.turn, run.round, operator), slot)[-(run.round % carry) :]
+    return _before(view, ClaimSlot(run.turn, run.round, operator), slot)[-(run.round % carry) :]
 
 
-class Place(NamedTuple):
+class ClaimSlot(NamedTuple):
     """Where a claim will stand."""
 
     turn: int
@@ -98,14 +98,14 @@ class Place(NamedTuple):
     operator: int
 
 
-def _before(view: JobView, claim: Place | Claim, slot: int) -> list[Commit]:
+def _before(view: JobView, claim: ClaimSlot | Claim, slot: int) -> list[Commit]:
     """The claims that a slot of a claim goes on from, one from another, oldest first. Whoever trains knows which restart to begin at."""
     made = {each.turn: each for each in view.checkpoints}
     turns = defaultdict[int, list[Commit]](list)
     for commit in view.commits:
         turns[commit.turn].append(commit)
     found: list[Commit] = []
-    last: Place | Claim | None = claim
+    last: ClaimSlot | Claim | None = claim
     while last is not None and len(found) < MAX_CARRY - 1:
         aggregation = made.get(last.turn - 1)
         last = claim_before(last, slot, aggregation, _of(aggregation, turns[last.turn - 1]))
@@ -129,7 +129,7 @@ def _links(view: JobView, before: Sequence[Commit]) -> list[dict[str, Any]]:
     return found
 
 
-def present(view: JobView) -> list[Commit]:
+def present_claims(view: JobView) -> list[Commit]:
     """The claims that the open turn's aggregation combines, in slot order."""
     found = {commit.seat: commit for commit in view.committed(_run(view).turn).values()}
     return sorted(found.values(), key=lambda commit: commit.first)
@@ -137,7 +137,7 @@ def present(view: JobView) -> list[Commit]:
 
 def present_mask(view: JobView, run: Run) -> int:
     """The seats that committed in the open turn, a bitmap."""
-    return sum(1 << number for number in view.holders if not run.missing >> number & 1)
+    return sum(1 << number for number in view.slot_seats if not run.missing >> number & 1)
 
 
 def aggregate_name(view: JobView) -> str:
@@ -145,19 +145,19 @@ def aggregate_name(view: JobView) -> str:
     return f"aggregate-{_combination(view)}"
 
 
-def advance_name(view: JobView) -> str:
+def precompute_name(view: JobView) -> str:
     """Of the same by who need not post it."""
     return f"advance-{_combination(view)}"
 
 
-def advancing(view: JobView) -> tuple[str, dict[str, Any]]:
+def precompute_work(view: JobView) -> tuple[str, dict[str, Any]]:
     """Its name, and the aggregator's request of what is in the store: what is not, is left to the aggregator."""
-    return advance_name(view), {**aggregate_request(view, {}), "peers": []}
+    return precompute_name(view), {**aggregate_request(view, {}), "peers": []}
 
 
 def _combination(view: JobView) -> str:
     run = _run(view)
-    results = sha256(b"".join(c.scope.to_bytes(32, "big") + c.start_root + c.root for c in present(view)))
+    results = sha256(b"".join(c.scope.to_bytes(32, "big") + c.start_root + c.root for c in present_claims(view)))
     return f"{view.job}-{run.round}-{run.start_root.hex()[:16]}-{results.hex()[:16]}"
 
 
@@ -172,7 +172,7 @@ def aggregate_request(view: JobView, fetched: Mapping[int, str]) -> dict[str, An
             "slots": list(c.slots),
             "start_root": c.start_root.hex(),
         }
-        for c in present(view)
+        for c in present_claims(view)
     ]
     return {**_base(view, run.turn, run.round, run.start_root), "bundles": bundles, "asked_at": view.now}
 
@@ -209,16 +209,16 @@ def verify_request(view: JobView, commit: Commit, slot: int, shown: Result | Non
         "operator": commit.operator,
         "bundle": raw_cid(commit.bundle),
         "root": commit.root.hex(),
-        "shown": plain(shown),
+        "shown": encode(shown),
         "before": _links(view, _before(view, commit, slot)),
     }
 
 
-def check_name(made: Checkpoint, job: int) -> str:
+def aggregation_check_name(made: Checkpoint, job: int) -> str:
     return f"check-{job}-{made.turn}-{made.root.hex()[:16]}"
 
 
-def check_request(view: JobView, made: Checkpoint) -> dict[str, Any]:
+def aggregation_check_request(view: JobView, made: Checkpoint) -> dict[str, Any]:
     """An aggregation, combined again."""
     return {
         **_base(view, made.turn, made.round, made.start_root),
@@ -237,26 +237,26 @@ def _combined(view: JobView, made: Checkpoint) -> list[dict[str, Any]]:
             "operator": c.operator,
             "slots": list(c.slots),
             "start_root": c.start_root.hex(),
-            "claim": plain(c.fields),
+            "claim": encode(c.fields),
         }
         for c in _of(made, [c for c in view.commits if c.turn == made.turn])
     ]
 
 
-def keep_name(view: JobView) -> str:
-    return f"keep-{view.job}-{view.checkpoint_cids[view.done].hex()[:16]}"
+def pin_name(view: JobView) -> str:
+    return f"keep-{view.job}-{view.checkpoint_cids[view.completed_rounds].hex()[:16]}"
 
 
-def keep_request(view: JobView) -> dict[str, Any]:
+def pin_request(view: JobView) -> dict[str, Any]:
     """The newest checkpoint."""
-    pointer = raw_cid(view.checkpoint_cids[view.done])
+    pointer = raw_cid(view.checkpoint_cids[view.completed_rounds])
     return {"job": view.job, "manifest": raw_cid(view.terms.manifest), "checkpoint": pointer}
 
 
 def move_name(game: GameView, side: str) -> str:
     """Of where the game stands: the same after a reorganisation that led there again."""
     assert game.state is not None, "a move is asked for in an open game"
-    at = sha256(json.dumps(plain(game.state)).encode())
+    at = sha256(json.dumps(encode(game.state)).encode())
     return f"move-{game.number}-{side}-{at.hex()[:16]}"
 
 
@@ -270,7 +270,7 @@ def move_request(view: JobView, claim: Claim, game: GameView, side: str, folder:
         "slot": game.frame.slot,
         "bundles": bundles,
         "before": _links(view, _before(view, claim, game.frame.slot)),
-        "aggregated": aggregated and plain(aggregated.fields),
+        "aggregated": aggregated and encode(aggregated.fields),
         "bundles_before": _combined(view, aggregated) if aggregated is not None and follows else [],
         **_move(claim.fields, game, side, folder),
     }
@@ -283,7 +283,7 @@ def _kept_before(view: JobView, claim: Claim) -> Checkpoint | None:
     return max(found, key=lambda each: each.turn, default=None)
 
 
-def trial_move_request(trial: Answered, game: GameView, side: str, folder: Path) -> dict[str, Any]:
+def trial_move_request(trial: TrialAnswer, game: GameView, side: str, folder: Path) -> dict[str, Any]:
     """As `move_request`, of a game about a trial."""
     roots = (trial.workload.program_root, trial.workload.state_root)
     return {"trial": [each.hex() for each in (*roots, trial.seed)], **_move(tuple(trial.claim), game, side, folder)}
@@ -293,8 +293,8 @@ def _move(fields: tuple[Any, ...], game: GameView, side: str, folder: Path) -> d
     return {
         "kind": game.frame.kind,
         "side": side,
-        "game": plain(game.state),
-        "shown": plain(game.shown),
-        "claim": plain(fields),
+        "game": encode(game.state),
+        "shown": encode(game.revealed),
+        "claim": encode(fields),
         "folder": str(folder),
     }

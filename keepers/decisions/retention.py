@@ -22,7 +22,7 @@ def first_needed(view: JobView, manifest: Manifest, now: int) -> int:
     return retention.first_needed(min(needed), manifest.carry, manifest.delay)
 
 
-def outliving(view: JobView, manifest: Manifest) -> list[int]:
+def permanent_checkpoints(view: JobView, manifest: Manifest) -> list[int]:
     """The final checkpoints that are kept for good, ascending."""
     final = view.final_rounds
     last = final if view.settled else None

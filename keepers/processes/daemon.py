@@ -36,12 +36,12 @@ MOVES = "worker-moves"
 SERVERS = ("broker", "gateway")  # the other processes need them to the end
 STOP_TIMEOUT_S = 10.0
 FIRST_BACKOFF_S = 0.5
-LONGEST_BACKOFF_S = 60.0
-STEADY_AFTER_S = 30.0
+MAX_BACKOFF_S = 60.0
+STABLE_AFTER_S = 30.0
 
 
 @dataclass
-class Child:
+class SupervisedProcess:
     """One supervised process."""
 
     name: str
@@ -50,7 +50,7 @@ class Child:
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     backoff_s: float = FIRST_BACKOFF_S
-    held: bool = False  # not started again while held
+    is_paused: bool = False  # not started again while held
 
     @property
     def running(self) -> bool:
@@ -66,8 +66,8 @@ class Daemon:
 
     config: OperatorConfig
     only: str | None = None
-    instead: Mapping[str, list[str]] = field(default_factory=dict)
-    children: dict[str, Child] = field(default_factory=dict)
+    command_overrides: Mapping[str, list[str]] = field(default_factory=dict)
+    children: dict[str, SupervisedProcess] = field(default_factory=dict)
     _held: ExitStack = field(default_factory=ExitStack)  # locks of this daemon's parts
 
     def start(self) -> None:
@@ -75,12 +75,12 @@ class Daemon:
 
         Raises ConfigError where one of its parts runs already, BrokerUnreachable when the broker does not come up.
         """
-        wanted = {**commands(self.config), **self.instead}
-        wanted = {name: command for name, command in wanted.items() if self.only in (None, part_of(name))}
+        wanted = {**commands(self.config), **self.command_overrides}
+        wanted = {name: command for name, command in wanted.items() if self.only in (None, component_of(name))}
         for name in wanted:
             self._hold(name)
         for name, command in wanted.items():
-            child = Child(name, command, self.config.folder / "logs" / f"{name}.log")
+            child = SupervisedProcess(name, command, self.config.folder / "logs" / f"{name}.log")
             self.children[name] = child
             _spawn(child)
             if name == "broker":
@@ -107,29 +107,29 @@ class Daemon:
     def poll(self) -> None:
         """Start again what ended."""
         for child in self.children.values():
-            if child.running or child.held:
+            if child.running or child.is_paused:
                 continue
             now = time.monotonic()
-            if now - child.started > STEADY_AFTER_S:
+            if now - child.started > STABLE_AFTER_S:
                 child.backoff_s = FIRST_BACKOFF_S
             if now - child.started < child.backoff_s:
                 continue
             code = child.process.returncode if child.process else None
             log.warning("%s of %s ended (%s); starting it again", child.name, self.config.name, code)
             self._give_up_leases(child)
-            child.backoff_s = min(LONGEST_BACKOFF_S, child.backoff_s * 2)
+            child.backoff_s = min(MAX_BACKOFF_S, child.backoff_s * 2)
             if not self._take_spare(child):
                 _spawn(child)
 
-    def _take_spare(self, child: Child) -> bool:
+    def _take_spare(self, child: SupervisedProcess) -> bool:
         """Have a spare become `child`, and start another; whether there was one for it."""
-        if not trains(child.name) or not spare.can_become(child.command):
+        if not is_training_worker(child.name) or not spare.can_become(child.command):
             return False
         for other in self.children.values():
             if not is_spare(other.name) or not other.running or other.process is None:
                 continue
             try:
-                spare.tell(other.process, child.command, child.log_path)
+                spare.assign(other.process, child.command, child.log_path)
             except OSError:  # it has just died, and is seen to at the next look
                 continue
             child.process, child.started = other.process, time.monotonic()
@@ -137,20 +137,20 @@ class Daemon:
             return True
         return False
 
-    def _give_up_leases(self, child: Child) -> None:
+    def _give_up_leases(self, child: SupervisedProcess) -> None:
         """What a worker was doing when it died is sent again now, not when its lease expires or its successor is ready."""
         role, _, name = child.name.partition("-")
         if role == "worker":
             try:
                 client = broker.connect(self.config.broker, self.config.folder, timeout_s=0.5)
-                WorkLog(client, worker_name(self.config.name, name)).give_up()
+                WorkLog(client, worker_name(self.config.name, name)).release_leases()
             except (broker.BrokerUnreachable, redis.RedisError) as error:  # then it expires
                 log.warning("the leases of %s were not given up: %s", child.name, error)
 
     def kill(self, name: str, *, hold: bool = False) -> int:
         """Kill one process as a power cut would; the pid it had. With `hold` it stays down until `resume`."""
         child = self.children[name]
-        child.held = hold
+        child.is_paused = hold
         assert child.process is not None, f"{name} was never started"
         child.process.kill()
         child.process.wait()
@@ -159,7 +159,7 @@ class Daemon:
     def resume(self, name: str) -> None:
         """Let it be started again, at once: whoever held it knows why it had ended."""
         child = self.children[name]
-        child.held, child.backoff_s = False, FIRST_BACKOFF_S
+        child.is_paused, child.backoff_s = False, FIRST_BACKOFF_S
 
     def begin_stop(self) -> None:
         """Ask keeper and workers to end, all at once: each may take seconds."""
@@ -182,7 +182,7 @@ class Daemon:
         self._held.close()
 
 
-def trains(name: str) -> bool:
+def is_training_worker(name: str) -> bool:
     """Whether the process of this name is a worker that loads torch at once; the one for moves does without."""
     return name.startswith("worker-") and name != MOVES
 
@@ -191,7 +191,7 @@ def is_spare(name: str) -> bool:
     return name.startswith("spare-")
 
 
-def part_of(name: str) -> str:
+def component_of(name: str) -> str:
     """The part of the daemon that a process belongs to: spares are of the workers."""
     return "worker" if is_spare(name) else name.partition("-")[0]
 
@@ -226,7 +226,7 @@ def commands(config: OperatorConfig) -> dict[str, list[str]]:
     return found | {f"spare-{index}": spare.COMMAND for index in range(config.spares)}
 
 
-def _spawn(child: Child) -> None:
+def _spawn(child: SupervisedProcess) -> None:
     child.log_path.parent.mkdir(parents=True, exist_ok=True)
     with child.log_path.open("ab") as output:
         child.process = subprocess.Popen(

@@ -16,9 +16,9 @@ from kombu.exceptions import OperationalError
 from keepers.config import OperatorConfig
 from keepers.keeper import Keeper
 from keepers.queue import broker
-from keepers.queue.app import KEEPER_QUEUE, WATCH, make_app, say_ready
+from keepers.queue.app import KEEPER_QUEUE, WATCH_TASK, make_app, print_ready
 from keepers.queue.work import WorkQueue
-from keepers.services.demand_responder import Answering
+from keepers.services.demand_responder import DemandResponder
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain import keystore
 from zoo_compute.chain.connection import connect
@@ -30,9 +30,9 @@ from zoo_compute.paths import STATUS
 from zoo_compute.store import open_store
 
 log = logging.getLogger("zoo.process")
-CLAIMS = ("ResultsCommitted", "CheckpointPosted")
+CLAIM_EVENTS = ("ResultsCommitted", "CheckpointPosted")
 PEERS_EVERY_TICKS = 10
-GLANCES = 4  # in the time between two looks: whether something was committed or posted, which is worth a look at once
+CLAIM_POLLS_PER_TICK = 4  # in the time between two looks: whether something was committed or posted, which is worth a look at once
 
 
 def run_keeper(config: OperatorConfig) -> None:
@@ -42,7 +42,7 @@ def run_keeper(config: OperatorConfig) -> None:
     keeper = make_keeper(config, app, client)
     ticks = 0
 
-    @app.task(name=WATCH, ignore_result=True)
+    @app.task(name=WATCH_TASK, ignore_result=True)
     def watch() -> None:
         nonlocal ticks
         ticks += 1
@@ -71,16 +71,16 @@ def run_keeper(config: OperatorConfig) -> None:
                 time.sleep(config.poll_s)
 
         threading.Thread(target=beat, name="beat", daemon=True).start()
-        threading.Thread(target=glance, args=(keeper, config.poll_s), name="glance", daemon=True).start()
+        threading.Thread(target=wake_on_claims, args=(keeper, config.poll_s), name="glance", daemon=True).start()
         if config.operator:
-            answering = Answering(config.operator, keeper.chain, keeper.sender, keeper.store)
+            answering = DemandResponder(config.operator, keeper.chain, keeper.sender, keeper.store)
             threading.Thread(target=answering.run, name="answering", daemon=True).start()
         threading.Thread(target=keeper.retaining.run, name="retaining", daemon=True).start()
-        disputing = keeper.disputing()
+        disputing = keeper.dispute_player()
         threading.Thread(target=disputing.run, args=(config.poll_s,), name="disputing", daemon=True).start()
 
     worker_ready.connect(schedule, weak=False)
-    worker_ready.connect(say_ready, weak=False)
+    worker_ready.connect(print_ready, weak=False)
     app.Worker(
         pool="solo",
         queues=[KEEPER_QUEUE],
@@ -92,14 +92,14 @@ def run_keeper(config: OperatorConfig) -> None:
     ).start()
 
 
-def glance(keeper: Keeper, poll_s: float) -> None:
+def wake_on_claims(keeper: Keeper, poll_s: float) -> None:
     """Wake the keeper when the chain has a new claim: its next look may be most of a second away."""
     seen = 0
     while True:
-        time.sleep(poll_s / GLANCES)
+        time.sleep(poll_s / CLAIM_POLLS_PER_TICK)
         try:
             head = keeper.chain.w3.eth.block_number
-            if seen and head > seen and any(scan(keeper.chain, seen + 1, head, names=CLAIMS)):
+            if seen and head > seen and any(scan(keeper.chain, seen + 1, head, names=CLAIM_EVENTS)):
                 keeper.work.wake()
             seen = head
         except (ZooError, redis.RedisError, OperationalError) as error:

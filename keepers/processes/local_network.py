@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from keepers.config import OperatorConfig, from_dict, save, values_in
-from keepers.processes.daemon import Child, Daemon, commands, gateway_command
+from keepers.config import OperatorConfig, from_dict, save, read_unchecked
+from keepers.processes.daemon import SupervisedProcess, Daemon, commands, gateway_command
 from keepers.services.verification import REPORTS, read_reports
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain import keystore
@@ -93,11 +93,11 @@ class LocalOperators:
         }
         config = from_dict(raw, home)
         save(config)
-        self.daemons[plan.name] = Daemon(config, instead=self.instead(plan, config))
+        self.daemons[plan.name] = Daemon(config, command_overrides=self.command_overrides(plan, config))
         self.daemons[plan.name].start()
         return config
 
-    def instead(self, plan: OperatorPlan, config: OperatorConfig) -> dict[str, list[str]]:
+    def command_overrides(self, plan: OperatorPlan, config: OperatorConfig) -> dict[str, list[str]]:
         """Command lines that differ from an operator's own, by process."""
         return _liar(plan, config)
 
@@ -143,7 +143,7 @@ class LocalOperators:
         for daemon in self.daemons.values():
             daemon.poll()
 
-    def verified(self) -> list[dict]:
+    def verification_reports(self) -> list[dict]:
         """Every report of every verifier."""
         return [report for daemon in self.daemons.values() for report in read_reports(daemon.config.folder / REPORTS)]
 
@@ -212,7 +212,7 @@ def _owner(plan: OperatorPlan) -> str:
 
 def _port_of(home: Path) -> int:
     """The gateway's port of the last run if it is free, so that what was announced stays true; else any."""
-    last = int((values_in(home) or {}).get("gateway_port", 0))
+    last = int((read_unchecked(home) or {}).get("gateway_port", 0))
     return last if last and is_free(last) else free_port()
 
 
@@ -226,7 +226,7 @@ def _liar(plan: OperatorPlan, config: OperatorConfig) -> dict[str, list[str]]:
     return {name: [*liar, *command[command.index("worker") + 1 :]] for name, command in honest.items()}
 
 
-def is_ready(child: Child) -> bool:
+def is_ready(child: SupervisedProcess) -> bool:
     """Whether a keeper or worker process has said so in its log since it started (other processes are when they run)."""
     if not child.running or child.process is None:
         return False

@@ -15,9 +15,9 @@ from celery.signals import setup_logging, worker_ready
 
 from keepers.config import OperatorConfig, load
 from keepers.processes import worker
-from keepers.processes.worker import Body
+from keepers.processes.worker import TaskBody
 from keepers.queue import broker
-from keepers.queue.app import MOVE_QUEUE, WORK_QUEUE, make_app, say_ready
+from keepers.queue.app import MOVE_QUEUE, WORK_QUEUE, make_app, print_ready
 from keepers.queue.presence import Presence
 from keepers.queue.work import WorkLog, worker_name
 from zoo_compute.errors import ZooError
@@ -37,27 +37,27 @@ def configure_logging() -> None:
     setup_logging.connect(lambda **_: None, weak=False)
 
 
-def run_worker(config: OperatorConfig, name: str, queue: str, tasks: Mapping[str, Body]) -> None:
+def run_worker(config: OperatorConfig, name: str, queue: str, tasks: Mapping[str, TaskBody]) -> None:
     """A worker: the store and a queue; no keys, no chain. `tasks` replaces bodies (of a cheating worker, say)."""
     client = broker.wait_ready(config.broker, config.folder)
     app = make_app(config)
     worklog = WorkLog(client, worker_name(config.name, name))
-    worklog.give_up()
+    worklog.release_leases()
     bodies = {task: tasks.get(task, body) for task, body in worker.tasks_of(queue).items()}
     presence = Presence(client, worker_name(config.name, name)) if queue == WORK_QUEUE else None
     if presence:
         presence.start()
     store = open_store(config.store_location)
     if queue == WORK_QUEUE:
-        from node.device import make_ready
+        from node.device import ensure_checked
 
-        make_ready(config.device or None)  # a GPU's first check takes a minute: before work, not within it
+        ensure_checked(config.device or None)  # a GPU's first check takes a minute: before work, not within it
     worker.bind(app, worklog, store, bodies, presence=presence, device=config.device, threads=config.threads)
-    worker_ready.connect(say_ready, weak=False)
+    worker_ready.connect(print_ready, weak=False)
     worker.start(app, worker_name(config.name, name), queue)
 
 
-def main(argv: list[str] | None = None, tasks: Mapping[str, Body] | None = None) -> int:
+def main(argv: list[str] | None = None, tasks: Mapping[str, TaskBody] | None = None) -> int:
     """tasks: bodies instead of a worker's own."""
     parser = argparse.ArgumentParser(prog="keepers.processes.run", description=__doc__)
     parser.add_argument("role", choices=("keeper", "worker"))

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from keepers.processes.run import configure_logging
 from keepers.processes.worker import tasks_of
-from keepers.queue.app import WORK_QUEUE, say_ready
+from keepers.queue.app import WORK_QUEUE, print_ready
 
 log = logging.getLogger("zoo.process")
 
 COMMAND = [sys.executable, "-m", "keepers.processes.spare"]
-NEEDED_LATER = (  # what Celery and the programs load by name, or when first used
+PRELOADED_MODULES = (  # what Celery and the programs load by name, or when first used
     "celery.apps.worker",
     "celery.backends.redis",
     "celery.concurrency.solo",
@@ -38,7 +38,7 @@ def can_become(command: list[str]) -> bool:
     return command[:2] == COMMAND[:2]
 
 
-def tell(spare: subprocess.Popen[bytes], command: list[str], log_path: Path) -> None:
+def assign(spare: subprocess.Popen[bytes], command: list[str], log_path: Path) -> None:
     """Have a spare become `command`, its output going to `log_path`. Raises OSError when the spare is gone."""
     assert can_become(command)
     assert spare.stdin is not None
@@ -49,9 +49,9 @@ def tell(spare: subprocess.Popen[bytes], command: list[str], log_path: Path) -> 
 def main() -> int:
     configure_logging()
     tasks_of(WORK_QUEUE)
-    for name in NEEDED_LATER:
+    for name in PRELOADED_MODULES:
         importlib.import_module(name)
-    say_ready()
+    print_ready()
     line = sys.stdin.readline()
     if not line:
         return 0

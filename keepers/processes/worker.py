@@ -18,9 +18,9 @@ from typing import Any
 from celery import Celery
 from redis.exceptions import RedisError
 
-from keepers.queue.app import KEEPER_QUEUE, MOVE_QUEUE, WATCH, WORK_QUEUE
+from keepers.queue.app import KEEPER_QUEUE, MOVE_QUEUE, WATCH_TASK, WORK_QUEUE
 from keepers.queue.presence import PAUSE_S, Presence
-from keepers.queue.work import MOVE, PREPARE, WorkLog
+from keepers.queue.work import MOVE_TASK, PREPARE_PREFIX, WorkLog
 from node.errors import Withheld
 from zoo_compute.errors import Retryable
 from zoo_compute.store import BlockStore, Store
@@ -28,31 +28,31 @@ from zoo_compute.store.errors import ContentMissing, StoreUnreachable
 
 log = logging.getLogger("zoo.worker")
 
-TRAIN = "work.train"
+TRAIN_TASK = "work.train"
 
 
-class NotWanted(Exception):
+class StaleTraining(Exception):
     """The chain went on from another root than this training starts from."""
 
 
-Body = Callable[[dict[str, Any], Store], dict[str, Any]]
+TaskBody = Callable[[dict[str, Any], Store], dict[str, Any]]
 
 
-def tasks_of(queue: str) -> dict[str, Body]:
+def tasks_of(queue: str) -> dict[str, TaskBody]:
     """Name -> body. torch takes seconds to load, and memory: who waits for moves does without it until there is one."""
     if queue == MOVE_QUEUE:
-        return {MOVE: _move}
+        return {MOVE_TASK: _move}
     from node import tasks as worker
 
     return {
         "work.prepare": worker.prepare,
-        TRAIN: worker.run_shard,
+        TRAIN_TASK: worker.run_shard,
         "work.fetch": worker.run_fetching,
         "work.aggregate": worker.run_aggregation,
-        "work.advance": worker.run_advance,
+        "work.advance": worker.run_precompute,
         "work.verify": worker.run_verification,
         "work.check": worker.run_aggregation_check,
-        "work.keep": worker.run_keeping,
+        "work.keep": worker.run_pinning,
     }
 
 
@@ -66,7 +66,7 @@ def bind(
     app: Celery,
     worklog: WorkLog,
     store: Store,
-    tasks: dict[str, Body],
+    tasks: dict[str, TaskBody],
     *,
     presence: Presence | None = None,
     device: str = "",
@@ -74,12 +74,12 @@ def bind(
 ) -> None:
     """Register tasks on `app`. presence: of who trains. device: such as `cuda:1`; empty takes the best there is. threads: 0: as many as torch would."""
 
-    def made(task: str, body: Body) -> Callable[[str, dict[str, Any]], None]:
-        trains = presence if task == TRAIN else None
+    def made(task: str, body: TaskBody) -> Callable[[str, dict[str, Any]], None]:
+        trains = presence if task == TRAIN_TASK else None
 
         def do(name: str, request: dict[str, Any]) -> None:
             flops = request.get("flops", 0)
-            if trains and trains.leaves(name, flops):
+            if trains and trains.should_yield(name, flops):
                 app.send_task(task, args=[name, request], queue=WORK_QUEUE)
                 time.sleep(PAUSE_S)
                 return
@@ -92,9 +92,9 @@ def bind(
                 wanted = _while_wanted(body, worklog) if trains else body
                 done = run(wanted, worklog, store, name, {**request, "device": device} if device else request)
             if trains and done:
-                trains.learn(flops, time.monotonic() - began)
+                trains.record_speed(flops, time.monotonic() - began)
             if worklog.is_awaited(name):
-                app.send_task(WATCH, expires=60, queue=KEEPER_QUEUE)
+                app.send_task(WATCH_TASK, expires=60, queue=KEEPER_QUEUE)
 
         do.__name__ = body.__name__
         return do
@@ -103,7 +103,7 @@ def bind(
         app.task(name=task, ignore_result=True)(made(task, body))
 
 
-def _while_wanted(body: Callable[..., dict[str, Any]], worklog: WorkLog) -> Body:
+def _while_wanted(body: Callable[..., dict[str, Any]], worklog: WorkLog) -> TaskBody:
     """A training that ends where the chain goes on from another root."""
 
     def train(request: dict[str, Any], store: Store) -> dict[str, Any]:
@@ -114,14 +114,14 @@ def _while_wanted(body: Callable[..., dict[str, Any]], worklog: WorkLog) -> Body
                 log.warning("the broker does not answer: %s", error)
                 return
             if not wanted:
-                raise NotWanted(f"round {request['round']} does not start from {request['start_root']}")
+                raise StaleTraining(f"round {request['round']} does not start from {request['start_root']}")
 
         return body(request, store, progress=progress)
 
     return train
 
 
-def run(body: Body, worklog: WorkLog, store: Store, name: str, request: dict[str, Any]) -> bool:
+def run(body: TaskBody, worklog: WorkLog, store: Store, name: str, request: dict[str, Any]) -> bool:
     """Do the work called `name` once: skipped when it is done or another worker holds its lease. Whether it was done here and now."""
     if worklog.finished(name):
         return False
@@ -134,18 +134,18 @@ def run(body: Body, worklog: WorkLog, store: Store, name: str, request: dict[str
             worklog.record(name, body(request, store))
             log.info("%s done", name)
             return True
-        except NotWanted as error:
+        except StaleTraining as error:
             log.warning("%s is abandoned: %s", name, error)
-            worklog.forget(name)
+            worklog.allow_resend(name)
         except Withheld as error:
             log.warning("%s: %s; will be tried again", name, error)
-            worklog.miss(name, {**error.to_dict(), "asked_at": request.get("asked_at", 0)})
+            worklog.record_unavailable(name, {**error.to_dict(), "asked_at": request.get("asked_at", 0)})
         except (Retryable, ContentMissing, StoreUnreachable) as error:
             log.warning("%s: %s; will be tried again", name, error)
-            if name.startswith(PREPARE):  # before a bid nothing is owed: a job whose files cannot be had is left alone
+            if name.startswith(PREPARE_PREFIX):  # before a bid nothing is owed: a job whose files cannot be had is left alone
                 worklog.record_failure(name, str(error))
             else:
-                worklog.forget(name)
+                worklog.allow_resend(name)
         except Exception as error:
             log.exception("%s failed", name)
             worklog.record_failure(name, f"{type(error).__name__}: {error}")

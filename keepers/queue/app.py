@@ -14,14 +14,14 @@ from keepers.queue.broker import celery_url_of
 KEEPER_QUEUE = "keeper"  # watches and decides; its process holds the hot key
 WORK_QUEUE = "work"  # trains, re-executes, aggregates; its processes hold no keys
 MOVE_QUEUE = "moves"  # of dispute games, whose clocks are short: a worker of their own serves them
-WATCH = "keeper.watch"  # the keeper's task: one look at the chain, and what is due
+WATCH_TASK = "keeper.watch"  # the keeper's task: one look at the chain, and what is due
 RESULT_TTL_S = 7 * 86_400
 
 
 log = logging.getLogger("zoo.process")
 
 
-def say_ready(**_: Any) -> None:
+def print_ready(**_: Any) -> None:
     """One line that a supervisor can wait for."""
     log.info("ready as process %d", os.getpid())
 

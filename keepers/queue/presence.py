@@ -25,11 +25,11 @@ log = logging.getLogger("zoo.worker")
 
 RedisClient = Any  # as in keepers/queue/work.py
 
-PRESENT_S = 10
+PRESENCE_TTL_S = 10
 RENEWAL_S = 2.0
 PAUSE_S = 0.5  # after a slot was put back, before the queue is asked again
-OVERDUE = 2  # times the time a slot takes: who works longer at something is not waited for
-WORTH = 0.8  # of my time: who would be done no sooner is not waited for, since speeds vary from slot to slot
+OVERDUE_FACTOR = 2  # times the time a slot takes: who works longer at something is not waited for
+YIELD_FACTOR = 0.8  # of my time: who would be done no sooner is not waited for, since speeds vary from slot to slot
 
 
 def speeds_of(client: RedisClient) -> dict[str, float]:
@@ -58,14 +58,14 @@ class Presence:
 
     def start(self) -> None:
         """Be present until the process ends."""
-        self.tell()
+        self.announce()
         threading.Thread(target=self._renew, name="presence", daemon=True).start()
 
-    def tell(self) -> None:
+    def announce(self) -> None:
         """Work does not fail with this: a broker that is gone for a moment hears it at the next renewal."""
         try:
             told = {"flops_per_s": self._speed(), "since": self._since}
-            self._redis.set(f"zoo:worker:{self._worker}", json.dumps(told), ex=PRESENT_S)
+            self._redis.set(f"zoo:worker:{self._worker}", json.dumps(told), ex=PRESENCE_TTL_S)
         except RedisError as error:
             log.warning("the broker does not answer: %s", error)
 
@@ -73,19 +73,19 @@ class Presence:
     def working(self) -> Iterator[None]:
         self._since = time.time()
         self._left.clear()
-        self.tell()
+        self.announce()
         try:
             yield
         finally:
             self._since = 0.0
-            self.tell()
+            self.announce()
 
-    def learn(self, flops: int, seconds: float) -> None:
+    def record_speed(self, flops: int, seconds: float) -> None:
         """It trained a slot-round of so many flops."""
         self._redis.set(self._speed_key, flops / max(seconds, 1e-3), ex=RESULT_TTL_S)
-        self.tell()
+        self.announce()
 
-    def leaves(self, name: str, flops: int) -> bool:
+    def should_yield(self, name: str, flops: int) -> bool:
         """Whether the slot called `name`, of so many flops, just taken from the queue, is better put back for the others."""
         speed = self._speed()
         if not speed or not flops:
@@ -98,9 +98,9 @@ class Presence:
             each = flops / known["flops_per_s"]
             spent = now - known["since"] if known["since"] else each
             # Who is idle takes what is put back at once: if I am given it again, nobody is idle.
-            if spent <= OVERDUE * each and (known["since"] or name not in self._left):
+            if spent <= OVERDUE_FACTOR * each and (known["since"] or name not in self._left):
                 others.append(Pace(len(others), _ms(each), _ms(max(0.0, each - spent))))
-        if not leaves(waiting, Pace(-1, _ms(WORTH * flops / speed)), others):
+        if not leaves(waiting, Pace(-1, _ms(YIELD_FACTOR * flops / speed)), others):
             return False
         self._left.add(name)
         return True
@@ -111,7 +111,7 @@ class Presence:
     def _renew(self) -> None:
         while True:
             time.sleep(RENEWAL_S)
-            self.tell()
+            self.announce()
 
 
 def _ms(seconds: float) -> int:

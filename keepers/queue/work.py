@@ -18,7 +18,7 @@ from typing import Any
 
 from celery import Celery
 
-from keepers.queue.app import KEEPER_QUEUE, MOVE_QUEUE, RESULT_TTL_S, WATCH, WORK_QUEUE
+from keepers.queue.app import KEEPER_QUEUE, MOVE_QUEUE, RESULT_TTL_S, WATCH_TASK, WORK_QUEUE
 from keepers.queue.presence import speeds_of
 
 RedisClient = Any  # redis.Redis, whose every answer is typed as a value or an awaitable
@@ -27,8 +27,8 @@ LEASE_S = 10
 LEASE_RENEWAL_S = 2.0
 RESEND_AFTER_S = 3.0
 ATTEMPTS = 3
-PREPARE = "prepare-"  # how the name of the preparation for a job begins
-MOVE = "work.move"  # the task that computes a move of a dispute game
+PREPARE_PREFIX = "prepare-"  # how the name of the preparation for a job begins
+MOVE_TASK = "work.move"  # the task that computes a move of a dispute game
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class WorkQueue:
         if status.state in ("done", "failed"):
             return status
         key = f"zoo:sent:{name}"
-        queue = MOVE_QUEUE if task == MOVE else WORK_QUEUE
+        queue = MOVE_QUEUE if task == MOVE_TASK else WORK_QUEUE
         if status.state == "running" or not self._lost(key, queue):
             return status if status.state == "running" else WorkStatus("queued")
         self._redis.set(key, time.time(), ex=RESULT_TTL_S)
@@ -81,12 +81,12 @@ class WorkQueue:
             return WorkStatus("failed", error=failures[-1].decode())
         return WorkStatus("queued" if self._redis.exists(f"zoo:sent:{name}") else "absent", missing=missing)
 
-    def remember(self, key: str, value: int) -> int:
+    def first_value(self, key: str, value: int) -> int:
         """The integer first remembered under `key`: `value`, unless there is one already."""
         self._redis.set(f"zoo:memo:{key}", value, nx=True)
         return int(self._redis.get(f"zoo:memo:{key}") or value)
 
-    def paces(self, timed: str, workers: int) -> tuple[float, ...]:
+    def relative_paces(self, timed: str, workers: int) -> tuple[float, ...]:
         """Of each worker that is present, the time it takes over that of the one that did the work called `timed`.
 
         1 where either is not known yet; and for so many more that `workers` are counted: they are about to start.
@@ -101,9 +101,9 @@ class WorkQueue:
     def wake(self) -> None:
         """Have the keeper look now, unless it is about to."""
         if not self._redis.llen(KEEPER_QUEUE):
-            self._app.send_task(WATCH, expires=60, queue=KEEPER_QUEUE)
+            self._app.send_task(WATCH_TASK, expires=60, queue=KEEPER_QUEUE)
 
-    def tell_newest(self, job: int, round: int, start_root: bytes) -> None:
+    def announce_turn(self, job: int, round: int, start_root: bytes) -> None:
         """Which round the chain's newest turn does, and from what: what starts from another root is not wanted any more."""
         self._redis.set(f"zoo:newest:{job}", json.dumps([round, start_root.hex()]), ex=RESULT_TTL_S)
 
@@ -142,7 +142,7 @@ class WorkLog:
         self._redis = client
         self._worker = worker
 
-    def give_up(self) -> None:
+    def release_leases(self) -> None:
         """Give up the leases of the process that has had this worker's name: it died, or it would hold them still."""
         for key in self._redis.scan_iter(match="zoo:lease:*", count=1000):
             if self._redis.get(key) == self._worker.encode():
@@ -175,7 +175,7 @@ class WorkLog:
             return
         self._redis.incr(f"zoo:begun:{name}")  # by workers that did not live to see its end
         self._redis.expire(f"zoo:begun:{name}", RESULT_TTL_S)
-        self.forget(name)
+        self.allow_resend(name)
         stop = threading.Event()
 
         def renew() -> None:
@@ -196,12 +196,12 @@ class WorkLog:
         self._redis.set(f"zoo:done:{name}", json.dumps(result), ex=RESULT_TTL_S)
         self._redis.delete(f"zoo:failed:{name}", f"zoo:missing:{name}")
 
-    def miss(self, name: str, missing: dict[str, Any]) -> None:
+    def record_unavailable(self, name: str, missing: dict[str, Any]) -> None:
         """Others do not serve what the work needs: say what, and let the keeper send the work again."""
         self._redis.set(f"zoo:missing:{name}", json.dumps(missing), ex=RESULT_TTL_S)
-        self.forget(name)
+        self.allow_resend(name)
 
-    def forget(self, name: str) -> None:
+    def allow_resend(self, name: str) -> None:
         """Nothing came of it this time and nobody is to blame: let the keeper send it again."""
         self._redis.delete(f"zoo:sent:{name}")
 

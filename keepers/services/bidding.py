@@ -16,12 +16,12 @@ def priced_token(config: OperatorConfig, chain: Chain, address: str) -> Token | 
 
     A token without a price is not even looked at: anyone's could answer anything.
     """
-    if address != chain.network.contracts["zen"] and address not in config.priced:
+    if address != chain.network.contracts["zen"] and address not in config.priced_tokens:
         return None
     return token_at(chain, address)
 
 
-class Sealer:
+class BidSealer:
     """Seals and salts from a 32-byte secret."""
 
     def __init__(self, secret: bytes) -> None:

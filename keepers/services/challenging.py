@@ -19,7 +19,7 @@ from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.tokens import token_at
 from zoo_compute.chain.views import Claim, JobView
 from zoo_compute.errors import NeedsOperator, UserError, ZooError
-from zoo_compute.json_codec import raw
+from zoo_compute.json_codec import decode
 from zoo_compute.spec import state
 from zoo_compute.spec.referee import bond
 
@@ -33,7 +33,7 @@ class Bond:
     coin: int
     tokens: int
 
-    def told(self, token: Token) -> str:
+    def describe(self, token: Token) -> str:
         return f"{format_amount(self.coin, 'coin')} and {token.format(self.tokens)}"
 
 
@@ -61,8 +61,8 @@ def challenge(chain: Chain, sender: Sender, view: JobView, claim: Claim, dispute
     needed = bond_of(chain, claim, chain.referee.open_against(claim.operator))
     token = token_at(chain, view.token)
     _provide(chain, sender, view, token, needed.tokens)
-    log.warning("job %d: challenging operator %d's turn %d, slot %d for %s", view.job, claim.operator, claim.turn, slot, needed.told(token))  # fmt: skip
-    args: Any = (claim.fields, kind, slot, raw(dispute["work"]), raw(dispute["result"]))
+    log.warning("job %d: challenging operator %d's turn %d, slot %d for %s", view.job, claim.operator, claim.turn, slot, needed.describe(token))  # fmt: skip
+    args: Any = (claim.fields, kind, slot, decode(dispute["work"]), decode(dispute["result"]))
     call = chain.referee.challenge(view.job, *args)
     return int(sender.send(call, value=needed.coin).event("GameOpened").args["game"])
 
@@ -87,7 +87,7 @@ def _provide(chain: Chain, sender: Sender, view: JobView, token: Token, amount: 
         sender.send(contract.approve(referee, amount))
 
 
-class Mismatches:
+class MismatchReports:
     """The verifier's reports that call for a game, each until it was opened or can be no more."""
 
     def __init__(self, chain: Chain, sender: Sender, path: Path) -> None:

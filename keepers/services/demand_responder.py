@@ -18,8 +18,8 @@ from zoo_compute.chain.event_log import History
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Checkpoint, Commit
-from zoo_compute.codec import TransportRefused
-from zoo_compute.codec.files import Parts, whole
+from zoo_compute.codec import BadUpdateFile
+from zoo_compute.codec.files import UpdateLayout, whole
 from zoo_compute.disputes.openings import checkpoint_opening, update_opening
 from zoo_compute.errors import Refusal, ZooError
 from zoo_compute.formats.bundles import MAX_BUNDLE_BYTES, MAX_POINTER_BYTES, BadRecord, Bundle, Pointer
@@ -30,12 +30,12 @@ from zoo_compute.store.unixfs import MAX_CONTENT
 
 log = logging.getLogger("zoo.answers")
 
-NAMES = ("ChunkDemanded", "DemandAnswered", "DemandUnanswered")
-LOOKS = 6  # in the time an answer has
-LONGEST_PAUSE_S = 10.0
+DEMAND_EVENTS = ("ChunkDemanded", "DemandAnswered", "DemandUnanswered")
+POLLS_PER_WINDOW = 6  # in the time an answer has
+MAX_PAUSE_S = 10.0
 
 
-class Answering:
+class DemandResponder:
     """Answers every demand of one operator's claims, those first that are due first."""
 
     def __init__(self, operator: int, chain: Chain, sender: Sender, store: Store) -> None:
@@ -44,20 +44,20 @@ class Answering:
         self._sender = sender
         self._store = store
         self._answer_s = chain.params.answer_s
-        self._history = History(chain, operator=operator, names=NAMES)
+        self._history = History(chain, operator=operator, names=DEMAND_EVENTS)
 
     def run(self) -> None:
         """Look again and again; a look that fails is followed by the next one."""
         while True:
             try:
-                self.look()
+                self.poll_once()
             except ZooError as error:
                 log.warning("%s; will try again", error)
             except Exception:
                 log.exception("unexpected")
-            time.sleep(min(LONGEST_PAUSE_S, self._answer_s / LOOKS))
+            time.sleep(min(MAX_PAUSE_S, self._answer_s / POLLS_PER_WINDOW))
 
-    def look(self) -> None:
+    def poll_once(self) -> None:
         head = self._chain.head()
         views = [read_job(self._chain, job, head) for job in sorted(self._asked_in(head))]
         found = [
@@ -74,7 +74,7 @@ class Answering:
     def _asked_in(self, head: Head) -> set[int]:
         """Jobs in which a demand of a claim of mine is open."""
         open_: dict[tuple[int, ...], int] = {}
-        for event in self._history.upto(head):
+        for event in self._history.events_until(head):
             key = tuple(int(event.args[name]) for name in ("job", "turn", "seat", "lane"))
             open_[key] = open_.get(key, 0) + (1 if event.name == "ChunkDemanded" else -1)
         return {key[0] for key, count in open_.items() if count > 0}
@@ -86,7 +86,7 @@ class Answering:
             opening = opening_of(self._store, manifest, demand, timeout_s)
             args: Any = (job, claim.fields, demand.lane, astuple(opening))
             receipt = self._sender.send(self._chain.availability.answer(*args))
-        except (BadRecord, FileRefused, TransportRefused, StopIteration) as error:
+        except (BadRecord, FileRefused, BadUpdateFile, StopIteration) as error:
             log.error("%s: what this store keeps is not what was committed: %s", what, error)
         except Refusal as refusal:  # somebody else was quicker, or the time is over
             log.info("%s: refused: %s", what, refusal.reason)
@@ -110,6 +110,6 @@ def opening_of(store: Store, manifest: str, demand: Demand, timeout_s: float) ->
         return checkpoint_opening(parse_state(state), demand.tensor, demand.group)
     assert isinstance(claim, Commit), "a claim is on results or on an aggregation"
     data = store.read(raw_cid(claim.bundle), max_bytes=MAX_BUNDLE_BYTES, timeout_s=timeout_s)
-    bundle, parts = Bundle.from_bytes(data), Parts.of_job(store, manifest, timeout_s=timeout_s)
+    bundle, parts = Bundle.from_bytes(data), UpdateLayout.of_job(store, manifest, timeout_s=timeout_s)
     update = whole(store, bundle.result(demand.slot).update, parts, timeout_s=timeout_s)
     return update_opening(bundle, demand.slot, update, demand.tensor, demand.group)

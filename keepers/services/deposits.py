@@ -7,7 +7,7 @@ import secrets
 from typing import Any
 
 from keepers.config import OperatorConfig
-from keepers.decisions.demands import deposited
+from keepers.decisions.demands import deposits_outstanding
 from keepers.decisions.orders import DemandChunk
 from zoo_compute.amounts import format_amount, parse_amount
 from zoo_compute.chain.call import Call
@@ -27,14 +27,14 @@ def demand(config: OperatorConfig, chain: Chain, view: JobView, duty: DemandChun
     deposit = least_deposit(next_base_fee(chain.w3))
     claim = duty.claim
     what = f"what operator {claim.operator} committed in turn {claim.turn} is not served"
-    if deposited(view, config.operator) + deposit > limit:
+    if deposits_outstanding(view, config.operator) + deposit > limit:
         raise NeedsOperator(
             f"{what}, and another demand of it ({format_amount(deposit, 'coin')}) would pass the job's limit",
             hint="raise deposits_per_job in operator.json",
         )
-    known = [slot for slot, place in duty.places.items() if place is not None]
-    slot = secrets.choice(known or list(duty.places))
-    tensor, group = duty.places[slot] or (secrets.randbits(32), secrets.randbits(40))
+    known = [slot for slot, place in duty.chunks.items() if place is not None]
+    slot = secrets.choice(known or list(duty.chunks))
+    tensor, group = duty.chunks[slot] or (secrets.randbits(32), secrets.randbits(40))
     args: Any = (view.job, claim.fields, duty.lane, slot, tensor, group)
     log.warning("job %d: %s: demanding it on chain for %s", view.job, what, format_amount(deposit, "coin"))
     return chain.availability.demand(*args), deposit

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from keepers.decisions.requests import move_name, move_request, trial_move_request
-from keepers.queue.work import MOVE, WorkStatus
-from keepers.services.challenging import Mismatches
+from keepers.queue.work import MOVE_TASK, WorkStatus
+from keepers.services.challenging import MismatchReports
 from zoo_compute.chain.connection import Chain, Head
 from zoo_compute.chain.games import GameView, read_games
 from zoo_compute.chain.sender import Sender
@@ -25,8 +25,8 @@ from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import JobView
 from zoo_compute.disputes.revealed import CHALLENGER, COMMITTER
 from zoo_compute.errors import Refusal, ZooError
-from zoo_compute.json_codec import raw
-from zoo_compute.operators.admission import SEAT, answered
+from zoo_compute.json_codec import decode
+from zoo_compute.operators.admission import SEAT, trial_answers
 from zoo_compute.spec.params import COIN
 from zoo_compute.spec.trials import TRIALS
 
@@ -36,13 +36,13 @@ Fields = tuple[Any, ...]  # of a claim
 Ask = Callable[[str, str, dict[str, Any]], WorkStatus]  # task, name of the work, request
 PATIENCE_S = 5.0  # in which a move that is being computed is waited for, before the chain is looked at again
 PAUSE_S = 0.05
-IN_GAME_S = 0.2  # between looks while a game is open: a game has some twenty moves, each a reply to the other side's
+GAME_POLL_S = 0.2  # between looks while a game is open: a game has some twenty moves, each a reply to the other side's
 RETRY_S = 30.0  # after which a move that failed is computed again: silence would lose the game
 HASH_BYTES = 30  # of a claim's hash, that the contracts keep
 FOLDER = "disputes"  # in the operator's folder: what games' computations keep
 
 
-class Disputing:
+class DisputePlayer:
     """Every open game of one account: as the committer of `operator`'s claims (0: of none), and as a challenger.
 
     mismatches: of a verifier, each of which opens a game.
@@ -56,7 +56,7 @@ class Disputing:
         *,
         operator: int,
         folder: Path,
-        mismatches: Mismatches | None = None,
+        mismatches: MismatchReports | None = None,
     ) -> None:
         self._chain = chain
         self._sender = sender
@@ -72,14 +72,14 @@ class Disputing:
         while True:
             mine: list[GameView] = []
             try:
-                mine = self.look()
+                mine = self.poll_once()
             except ZooError as error:
                 log.warning("%s; will try again", error)
             except Exception:
                 log.exception("unexpected")
-            time.sleep(min(pause_s, IN_GAME_S) if mine else pause_s)
+            time.sleep(min(pause_s, GAME_POLL_S) if mine else pause_s)
 
-    def look(self) -> list[GameView]:
+    def poll_once(self) -> list[GameView]:
         """Make every move that is due, those first that are due first; the games of mine that are open."""
         head = self._chain.head()
         games = read_games(self._chain, head, wanted=lambda game: bool(self._sides(game)))
@@ -131,7 +131,7 @@ class Disputing:
 
     def _play_trial(self, head: Head, game: GameView) -> None:
         """A trial is run again as a slot-round is."""
-        every = answered(self._chain, game.operator)
+        every = trial_answers(self._chain, game.operator)
         trial = next(each for each in reversed(every) if each.claim_hash == game.claim_hash)
         claim = tuple(trial.claim)
         kept = self._chain.admissions.claims(TRIALS, SEAT, game.operator)
@@ -156,7 +156,7 @@ class Disputing:
             log.error("game %d: no move: %s", game.number, status.error)
         if status.state != "done" or status.result is None:
             return
-        name, args = status.result["name"], raw(status.result["args"])
+        name, args = status.result["name"], decode(status.result["args"])
         if name is None:
             log.error("game %d of job %d: the %s has no move that helps", game.number, game.job, side)
         elif name == "convict":
@@ -174,7 +174,7 @@ class Disputing:
         failed = self._failed.get(name, [])
         again = len(failed) - (bool(failed) and time.monotonic() < failed[-1] + RETRY_S)
         while True:
-            status = self._ask(MOVE, f"{name}-{again}" if again else name, request)
+            status = self._ask(MOVE_TASK, f"{name}-{again}" if again else name, request)
             if status.state in ("done", "failed") or time.monotonic() > end:
                 break
             time.sleep(PAUSE_S)

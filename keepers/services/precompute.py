@@ -15,15 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
 
-from keepers.decisions.orders import NEWEST, Progress
-from keepers.decisions.requests import advance_name, aggregate_name, present, present_mask
+from keepers.decisions.orders import NEWEST_CHECKPOINT, Progress
+from keepers.decisions.requests import precompute_name, aggregate_name, present_claims, present_mask
 from keepers.queue.work import WorkQueue
-from keepers.services.progress import missing_of, trained
+from keepers.services.progress import parse_missing, trained
 from node.errors import BadInputs
 from node.inputs import bundles
 from zoo_compute import codec
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit, JobState, JobView
-from zoo_compute.codec.files import Parts
+from zoo_compute.codec.files import UpdateLayout
 from zoo_compute.errors import ZooError
 from zoo_compute.formats.tags import round_tag
 from zoo_compute.store import BlockStore, Store
@@ -32,34 +32,34 @@ from zoo_compute.store.cid import digest_of, raw_cid
 log = logging.getLogger("zoo.keeper")
 
 TIMEOUT_S = 30.0  # for one file
-AGAIN_AFTER_S = 2.0
+RETRY_AFTER_S = 2.0
 ATTEMPTS = 5
-AT_ONCE = 8
-OTHERS = 8  # that are asked with a claim's author at first
-WAIT_S = 0.5  # for the last claims of a turn, in one look at the chain: another look would take longer
-LOOK_S = 0.01
+MAX_CONCURRENT_FETCHES = 8
+FALLBACK_PEERS = 8  # that are asked with a claim's author at first
+LAST_CLAIMS_WAIT_S = 0.5  # for the last claims of a turn, in one look at the chain: another look would take longer
+POLL_S = 0.01
 
 
-class Made(NamedTuple):
+class ProvisionalCheckpoint(NamedTuple):
     """A checkpoint that my worker made of the open turn. pointer: the CID that the aggregator's has, if it is honest."""
 
     root: bytes
     pointer: str
 
 
-def made_here(work: WorkQueue, view: JobView, operator: int) -> Made | None:
+def provisional_checkpoint(work: WorkQueue, view: JobView, operator: int) -> ProvisionalCheckpoint | None:
     """What follows from the open turn; None while that is not known here."""
     assert view.run is not None, "a turn is open"
-    name = aggregate_name(view) if view.run.aggregator == operator else advance_name(view)
+    name = aggregate_name(view) if view.run.aggregator == operator else precompute_name(view)
     result = work.status(name).result
-    return Made(bytes.fromhex(result["root"]), result["pointer"]) if result and result["root"] else None
+    return ProvisionalCheckpoint(bytes.fromhex(result["root"]), result["pointer"]) if result and result["root"] else None
 
 
 # Of a delayed job: its next slots do not start from what the open turn makes.
-UNKNOWN = Made(bytes(32), raw_cid(bytes(32)))
+UNKNOWN_CHECKPOINT = ProvisionalCheckpoint(bytes(32), raw_cid(bytes(32)))
 
 
-def after(view: JobView, made: Made) -> JobView:
+def with_checkpoint(view: JobView, made: ProvisionalCheckpoint) -> JobView:
     """The job as it will be when the open turn's aggregator posts this checkpoint: enough of it to name and ask for training."""
     run = view.run
     assert run is not None, "a turn is open"
@@ -76,7 +76,7 @@ def after(view: JobView, made: Made) -> JobView:
         deadline=view.now + run.window_s,
         cid=digest_of(made.pointer),
     )
-    missing = sum(1 << number for number in view.holders)
+    missing = sum(1 << number for number in view.slot_seats)
     follows = replace(
         run, turn=run.turn + 1, round=run.round + 1, opened_at=0, missing=missing, committed=0, start_root=made.root
     )
@@ -89,7 +89,7 @@ def after(view: JobView, made: Made) -> JobView:
     )
 
 
-class Prefetching:
+class Prefetcher:
     """Brings the files of claims into the store as they are committed, each from its author first. Safe in threads.
 
     wake: called when a claim is here whole. Files are bounded by what the job's program and compression allow.
@@ -98,11 +98,11 @@ class Prefetching:
     def __init__(self, store: Store, wake: Callable[[], None]) -> None:
         self._store = store
         self._wake = wake
-        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="prefetch")
+        self._pool = ThreadPoolExecutor(MAX_CONCURRENT_FETCHES, thread_name_prefix="prefetch")
         self._lock = threading.Lock()
         self._here: dict[bytes, bool] = {}  # by bundle: whether it is here whole; False while it is being fetched
         self._tried: dict[bytes, tuple[int, float]] = {}  # by bundle: attempts that failed, and when the next may begin
-        self._parts: dict[str, Parts] = {}  # by manifest
+        self._parts: dict[str, UpdateLayout] = {}  # by manifest
         self._by_author: dict[int, BlockStore] = {}  # of those who committed: a network has far more operators
         self._peers: list[str] = []
         self._endpoints: dict[int, str] = {}
@@ -113,10 +113,10 @@ class Prefetching:
             if (list(peers), endpoints) != (self._peers, self._endpoints):
                 self._peers, self._endpoints, self._by_author = list(peers), dict(endpoints), {}
 
-    def look_at(self, view: JobView) -> frozenset[int]:
+    def observe(self, view: JobView) -> frozenset[int]:
         """Begin to fetch what is new of the open turn; the seats whose claims are here whole."""
         found = set()
-        for commit in present(view):
+        for commit in present_claims(view):
             with self._lock:
                 known = self._here.get(commit.bundle)
                 failed, again_at = self._tried.get(commit.bundle, (0, 0.0))
@@ -132,10 +132,10 @@ class Prefetching:
     def wait(self, view: JobView, wait_s: float) -> frozenset[int]:
         """As `look_at`, once what is being fetched is here or not to be had, or after so long."""
         deadline = time.monotonic() + wait_s
-        found = self.look_at(view)
-        while time.monotonic() < deadline and any(self._here.get(each.bundle) is False for each in present(view)):
-            time.sleep(LOOK_S)
-            found = self.look_at(view)
+        found = self.observe(view)
+        while time.monotonic() < deadline and any(self._here.get(each.bundle) is False for each in present_claims(view)):
+            time.sleep(POLL_S)
+            found = self.observe(view)
         return found
 
     def _fetch(self, manifest: str, job: int, commit: Commit, source: Store) -> None:
@@ -144,7 +144,7 @@ class Prefetching:
         except (ZooError, OSError, ValueError) as error:
             with self._lock:
                 failed = self._tried.get(commit.bundle, (0, 0.0))[0] + 1
-                self._tried[commit.bundle] = (failed, time.monotonic() + AGAIN_AFTER_S)
+                self._tried[commit.bundle] = (failed, time.monotonic() + RETRY_AFTER_S)
                 del self._here[commit.bundle]
             log.warning("job %d: what operator %d committed is not here: %s", job, commit.operator, error)
         else:
@@ -163,9 +163,9 @@ class Prefetching:
 
     def _bring(self, manifest: str, commit: Commit, source: Store) -> list[str]:
         if manifest not in self._parts:
-            self._parts[manifest] = Parts.of_job(self._store, manifest, timeout_s=TIMEOUT_S)
+            self._parts[manifest] = UpdateLayout.of_job(self._store, manifest, timeout_s=TIMEOUT_S)
         parts = self._parts[manifest]
-        most = codec.largest(parts.shapes, parts.hashes)
+        most = codec.max_file_bytes(parts.shapes, parts.hashes)
         data = source.read(raw_cid(commit.bundle), max_bytes=bundles.MAX_BUNDLE_BYTES, timeout_s=TIMEOUT_S)
         results = bundles.parse_bundle(data).results
         if len(results) != commit.count:
@@ -181,55 +181,55 @@ class Prefetching:
             if url not in self._peers or not isinstance(self._store, BlockStore):
                 return self._store
             if author not in self._by_author:
-                others = [peer for peer in self._peers if peer != url][:OTHERS]
+                others = [peer for peer in self._peers if peer != url][:FALLBACK_PEERS]
                 self._by_author[author] = BlockStore(self._store.root, [url, *others])
             return self._by_author[author]
 
 
-class Ahead:
+class Speculation:
     """What a keeper does before the open turn's checkpoint is posted. Remembers only what it will compare with the chain."""
 
     def __init__(self, work: WorkQueue, store: Store) -> None:
         self.work = work
-        self.files = Prefetching(store, work.wake)
+        self.files = Prefetcher(store, work.wake)
         # job -> the round that was begun from a root that was not posted yet, and the root
         self._begun: dict[int, tuple[int, bytes]] = {}
 
-    def look_at(self, view: JobView, operator: int, progress: Progress) -> Progress:
+    def observe(self, view: JobView, operator: int, progress: Progress) -> Progress:
         """Tell the workers what the chain says, fetch what is new, and add to the progress what is here."""
         run = view.run
         if run is None or view.state != JobState.RUNNING:
             return progress
-        self.work.tell_newest(view.job, run.round, view.slots_root)
+        self.work.announce_turn(view.job, run.round, view.slots_root)
         begun = self._begun.get(view.job)
         if begun is not None and run.round >= begun[0]:
             del self._begun[view.job]
             if run.round == begun[0] and run.start_root != begun[1]:
                 posted, found = run.start_root.hex(), begun[1].hex()
                 log.error("job %d: checkpoint %d is %s on chain, %s as made here", view.job, run.round, posted, found)
-        if view.delay and not run.waits:
+        if view.delay and not run.is_waiting:
             progress = self._with_missing(view, operator, progress)
-        if not progress.advances or not view.held_by(operator):
+        if not progress.should_precompute or not view.seats_of(operator):
             return progress
-        made = made_here(self.work, view, operator) is not None
-        waits_s = 0.0 if made or not view.inputs_complete(view.now) else WAIT_S
-        return replace(progress, here=self.files.wait(view, waits_s), advanced=made)
+        made = provisional_checkpoint(self.work, view, operator) is not None
+        waits_s = 0.0 if made or not view.inputs_complete(view.now) else LAST_CLAIMS_WAIT_S
+        return replace(progress, local_seats=self.files.wait(view, waits_s), precomputed=made)
 
     def _with_missing(self, view: JobView, operator: int, progress: Progress) -> Progress:
         """With what the next turn of a delayed job lacks of the checkpoint that it starts from."""
-        follows, mine = after(view, UNKNOWN), view.held_by(operator).values()
+        follows, mine = with_checkpoint(view, UNKNOWN_CHECKPOINT), view.seats_of(operator).values()
         for status in (trained(self.work, follows, slot) for seat in mine for slot in seat.slots):
             if status.missing and status.missing["checkpoint"]:
-                return replace(progress, missing={**progress.missing, NEWEST: missing_of(status.missing)})
+                return replace(progress, missing={**progress.missing, NEWEST_CHECKPOINT: parse_missing(status.missing)})
         return progress
 
     def begin(self, view: JobView, operator: int) -> JobView:
         """The job as it will be with the checkpoint that was made here, to train from."""
         if view.delay:
-            return after(view, UNKNOWN)
-        made = made_here(self.work, view, operator)
+            return with_checkpoint(view, UNKNOWN_CHECKPOINT)
+        made = provisional_checkpoint(self.work, view, operator)
         assert made is not None, "a round is begun ahead from what was made"
-        follows = after(view, made)
+        follows = with_checkpoint(view, made)
         assert follows.run is not None, "it follows an open turn"
         self._begun[view.job] = (follows.run.round, made.root)
         return follows

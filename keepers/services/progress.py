@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from keepers.decisions.orders import NEWEST, Missing, Progress
+from keepers.decisions.orders import NEWEST_CHECKPOINT, MissingData, Progress
 from keepers.decisions.requests import (
     aggregate_name,
     fetch_name,
     prepare_name,
-    present,
+    present_claims,
     train_name,
     train_request,
-    trained_before,
+    previous_training_name,
 )
 from keepers.queue.work import WorkQueue, WorkStatus
 from node.inputs import bundles
@@ -32,21 +32,21 @@ def progress_of(work: WorkQueue, view: JobView, operator: int) -> Progress:
     if view.run is None or view.state != JobState.RUNNING:
         return Progress(slot_s)
     aggregates, combined = view.run.aggregator == operator, work.status(aggregate_name(view))
-    fetched = {c.seat: work.status(fetch_name(c, view.job)) for c in present(view)} if aggregates else {}
-    missing = {seat: missing_of(s.missing) for seat, s in fetched.items() if s.missing}
-    held = [seat.slots for n, seat in view.held_by(operator).items() if view.run.missing >> n & 1]
-    slots = {slot for run in held for slot in run} | {slot for each in missing.values() for slot in each.places}
+    fetched = {c.seat: work.status(fetch_name(c, view.job)) for c in present_claims(view)} if aggregates else {}
+    missing = {seat: parse_missing(s.missing) for seat, s in fetched.items() if s.missing}
+    held = [seat.slots for n, seat in view.seats_of(operator).items() if view.run.missing >> n & 1]
+    slots = {slot for run in held for slot in run} | {slot for each in missing.values() for slot in each.chunks}
     states = {slot: trained(work, view, slot) for slot in slots}
     for status in (*states.values(), combined):
         if status.missing and status.missing["checkpoint"]:
-            missing[NEWEST if view.delay and status is combined else AGGREGATOR_SEAT] = missing_of(status.missing)
+            missing[NEWEST_CHECKPOINT if view.delay and status is combined else AGGREGATOR_SEAT] = parse_missing(status.missing)
     return Progress(
         slot_s,
         trained=frozenset(slot for slot, status in states.items() if status.state == "done"),
-        given_up=frozenset(slot for slot, status in states.items() if status.state == "failed"),
+        failed_slots=frozenset(slot for slot, status in states.items() if status.state == "failed"),
         aggregated=combined.state == "done",
-        carries=carry_of(work, view) > 1,
-        advances=bool(prepared.result and prepared.result.get("advances")),
+        carries_state=carry_of(work, view) > 1,
+        should_precompute=bool(prepared.result and prepared.result.get("advances")),
         # What failed here for a reason of my own is left to the aggregation, which says why.
         fetched=frozenset(seat for seat, status in fetched.items() if status.state in ("done", "failed")),
         missing=missing,
@@ -64,10 +64,10 @@ def trained(work: WorkQueue, view: JobView, slot: int) -> WorkStatus:
     return work.status(train_name(view, slot, carry_of(work, view)))
 
 
-def training(work: WorkQueue, view: JobView, slot: int) -> tuple[str, dict[str, Any]]:
+def training_work(work: WorkQueue, view: JobView, slot: int) -> tuple[str, dict[str, Any]]:
     """The name of a slot's training, and the request; with what its last round left on this machine."""
     carry = carry_of(work, view)
-    before = trained_before(view, slot, carry)
+    before = previous_training_name(view, slot, carry)
     last = work.status(before).result if before else None
     return train_name(view, slot, carry), train_request(view, slot, carry, last["private"] if last else None)
 
@@ -84,12 +84,12 @@ def bundle_to_fetch(work: WorkQueue, store: Store, view: JobView, commit: Commit
     return raw_cid(commit.bundle)
 
 
-def bundles_fetched(work: WorkQueue, view: JobView) -> dict[int, str]:
+def fetched_bundles(work: WorkQueue, view: JobView) -> dict[int, str]:
     """The bundle of each seat of the open turn that was fetched."""
-    fetched = {commit.seat: work.status(fetch_name(commit, view.job)).result for commit in present(view)}
+    fetched = {commit.seat: work.status(fetch_name(commit, view.job)).result for commit in present_claims(view)}
     return {seat: result["bundle"] for seat, result in fetched.items() if result}
 
 
-def missing_of(told: dict[str, Any]) -> Missing:
+def parse_missing(told: dict[str, Any]) -> MissingData:
     """As a worker told it (node.errors.Withheld)."""
-    return Missing(told["asked_at"], {slot: place and (place[0], place[1]) for slot, place in told["places"]})
+    return MissingData(told["asked_at"], {slot: place and (place[0], place[1]) for slot, place in told["places"]})

@@ -14,7 +14,7 @@ from hashlib import sha256
 from urllib.parse import urlsplit
 
 from keepers.config import OperatorConfig
-from keepers.decisions.retention import first_needed, outliving
+from keepers.decisions.retention import first_needed, permanent_checkpoints
 from repops import encoding
 from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.connection import Chain
@@ -23,7 +23,7 @@ from zoo_compute.client.job import confirmed
 from zoo_compute.errors import ZooError
 from zoo_compute.formats.bundles import MAX_POINTER_BYTES, BadRecord, Pointer
 from zoo_compute.formats.manifest import MAX_MANIFEST_BYTES, Manifest
-from zoo_compute.formats.tags import place_of, round_tag
+from zoo_compute.formats.tags import parse_round_tag, round_tag
 from zoo_compute.paths import DRAINING
 from zoo_compute.spec.retention import repairers
 from zoo_compute.store import Store
@@ -35,13 +35,13 @@ from zoo_compute.training.rounds import checkpoint_bytes
 
 log = logging.getLogger("zoo.retaining")
 
-EVERY_S = 600.0  # between looks: each asks every holder, and a copy that is missed for so long is no danger
+LOOK_EVERY_S = 600.0  # between looks: each asks every holder, and a copy that is missed for so long is no danger
 AT_ONCE = 8  # checkpoints of a job that are asked for in one look beside the newest: others at every look
-SMALL_S = 10.0  # for a manifest or a pointer
-WHOLE_S = 600.0  # for a program or a checkpoint; what came in until then is kept
+SMALL_FETCH_TIMEOUT_S = 10.0  # for a manifest or a pointer
+CHECKPOINT_FETCH_TIMEOUT_S = 600.0  # for a program or a checkpoint; what came in until then is kept
 
 
-class Retaining:
+class CheckpointRetention:
     """Keeps and repairs what one operator served. endpoints: by operator, where its store serves blocks."""
 
     def __init__(self, config: OperatorConfig, chain: Chain, store: Store) -> None:
@@ -54,7 +54,7 @@ class Retaining:
         self._looks = 0
         self.endpoints: Mapping[int, str] = {}
 
-    def note(self, view: JobView) -> None:
+    def record(self, view: JobView) -> None:
         """A job as the keeper saw it last. One that is over for good it sees no more, and nothing of it changes."""
         if view.run is not None:
             self._views[view.job] = view
@@ -62,13 +62,13 @@ class Retaining:
     def run(self) -> None:
         """Look again and again; a look that fails is followed by the next one."""
         while True:
-            time.sleep(EVERY_S)
+            time.sleep(LOOK_EVERY_S)
             try:
-                self.look()
+                self.poll_once()
             except Exception:
                 log.exception("unexpected")
 
-    def look(self) -> None:
+    def poll_once(self) -> None:
         try:
             head = self._chain.head()
         except ZooError as error:
@@ -93,7 +93,7 @@ class Retaining:
                 log.warning("job %d: nothing is let go: %s; will try again", job, error)
         for tag in gone:  # one after the other, as nobody can add to the store meanwhile
             try:
-                log.info("%s is not needed any more: %d bytes are free", tag, self._store.let_go(tag))
+                log.info("%s is not needed any more: %d bytes are free", tag, self._store.release_tag(tag))
             except ZooError as error:
                 log.warning("%s: %s; will try again", tag, error)
 
@@ -101,7 +101,7 @@ class Retaining:
         """By job and round."""
         found: dict[int, dict[int, str]] = {}
         for tag in self._store.tags():
-            if place := place_of(tag):
+            if place := parse_round_tag(tag):
                 found.setdefault(place[0], {})[place[1]] = tag
         return found
 
@@ -110,7 +110,7 @@ class Retaining:
         manifest = self._manifest(view)
         first = first_needed(view, manifest, now)
         due = {round_: tag for round_, tag in tags.items() if round_ < first}
-        for number in outliving(view, manifest) if self._config.operator in _takers(view) else ():
+        for number in permanent_checkpoints(view, manifest) if self._config.operator in _takers(view) else ():
             # A round's tag has the checkpoint that it starts from; of a delayed job, the one before too.
             if any(round_ - number in (0, manifest.delay) for round_ in due):
                 self._keep(raw_cid(view.checkpoint_cids[number]))
@@ -130,7 +130,7 @@ class Retaining:
             return
         try:
             manifest = self._manifest(view)
-            kept = outliving(view, manifest)
+            kept = permanent_checkpoints(view, manifest)
         except (ZooError, ValueError) as error:
             log.warning("job %d: its manifest cannot be had: %s", view.job, error)
             return
@@ -179,9 +179,9 @@ class Retaining:
         return {n: _number_of(urlsplit(serving[n]).hostname or "") for n in staying}
 
     def _fetch(self, manifest: Manifest, files: list[str], tag: str) -> None:
-        program = self._store.read(manifest.program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=WHOLE_S)
-        most = checkpoint_bytes(encoding.decode(program), manifest.joining)
-        self._store.open(files[1], max_bytes=most, timeout_s=WHOLE_S).close()  # a pin has no such bound
+        program = self._store.read(manifest.program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=CHECKPOINT_FETCH_TIMEOUT_S)
+        most = checkpoint_bytes(encoding.decode(program), manifest.aggregation_spec)
+        self._store.open(files[1], max_bytes=most, timeout_s=CHECKPOINT_FETCH_TIMEOUT_S).close()  # a pin has no such bound
         self._pin(files, tag)
 
     # -- files
@@ -189,13 +189,13 @@ class Retaining:
     def _manifest(self, view: JobView) -> Manifest:
         if view.job not in self._manifests:
             cid = raw_cid(view.terms.manifest)
-            data = self._store.read(cid, max_bytes=MAX_MANIFEST_BYTES, timeout_s=SMALL_S)
+            data = self._store.read(cid, max_bytes=MAX_MANIFEST_BYTES, timeout_s=SMALL_FETCH_TIMEOUT_S)
             self._manifests[view.job] = Manifest.from_bytes(data)
         return self._manifests[view.job]
 
     def _files(self, pointer: str) -> list[str] | None:
         """A checkpoint's pointer and state; None where the chain names no pointer: then nobody can have it."""
-        data = self._store.read(pointer, max_bytes=MAX_POINTER_BYTES, timeout_s=SMALL_S)
+        data = self._store.read(pointer, max_bytes=MAX_POINTER_BYTES, timeout_s=SMALL_FETCH_TIMEOUT_S)
         try:
             return [pointer, Cid.parse(Pointer.from_bytes(data).state).text]
         except (BadRecord, BadCid) as error:
@@ -205,7 +205,7 @@ class Retaining:
     def _pin(self, files: list[str], tag: str) -> None:
         for cid in files:
             if not self._store.is_pinned(cid, tag=tag):
-                self._store.pin(cid, timeout_s=WHOLE_S, tag=tag)
+                self._store.pin(cid, timeout_s=CHECKPOINT_FETCH_TIMEOUT_S, tag=tag)
 
 
 def _takers(view: JobView) -> set[int]:

@@ -18,9 +18,9 @@ from typing import Any
 from eth_utils.crypto import keccak
 
 from keepers.config import OperatorConfig
-from keepers.decisions.requests import check_name, check_request, verify_name, verify_request
+from keepers.decisions.requests import aggregation_check_name, aggregation_check_request, verify_name, verify_request
 from keepers.queue.work import WorkStatus
-from zoo_compute.chain.answered_results import answered
+from zoo_compute.chain.answered_results import answered_demands
 from zoo_compute.chain.views import Checkpoint, Commit, JobView
 from zoo_compute.spec.games import Result
 from zoo_compute.spec.retention import SPARE_S
@@ -28,15 +28,15 @@ from zoo_compute.spec.retention import SPARE_S
 log = logging.getLogger("zoo.verifier")
 REPORTS = "verified.jsonl"
 AGGREGATOR = "aggregation"  # drawn in the place of a slot
-Asked = tuple[str, str, dict[str, Any]]  # name of the work, task, request
-Ask = Callable[[str, str, dict[str, Any]], WorkStatus]  # task, name of the work, request
-Shown = Callable[[JobView, Commit, int], Result | None]  # a slot's result, as an answer on chain shows it
+WorkRequest = tuple[str, str, dict[str, Any]]  # name of the work, task, request
+RequestWork = Callable[[str, str, dict[str, Any]], WorkStatus]  # task, name of the work, request
+FindRevealedResult = Callable[[JobView, Commit, int], Result | None]  # a slot's result, as an answer on chain shows it
 
 
 class Verifier:
     """Samples what was committed, asks its worker to re-execute it, and keeps the reports."""
 
-    def __init__(self, config: OperatorConfig, ask: Ask, secret: bytes, shown: Shown = lambda *_: None) -> None:
+    def __init__(self, config: OperatorConfig, ask: RequestWork, secret: bytes, shown: FindRevealedResult = lambda *_: None) -> None:
         self._config = config
         self._ask = ask
         self._secret = secret
@@ -44,7 +44,7 @@ class Verifier:
         self._path = config.folder / REPORTS
         self._reported = {report["name"]: report for report in read_reports(self._path)}
 
-    def look_at(self, view: JobView) -> None:
+    def observe(self, view: JobView) -> None:
         """Ask for what was drawn and not asked for yet; report what is done."""
         for claim, slot in self._drawn(view):
             asked = self._asked(view, claim, slot)
@@ -63,11 +63,11 @@ class Verifier:
         """Whether something drawn is not reported yet."""
         return any(self._asked(view, *drawn) for drawn in self._drawn(view))
 
-    def _asked(self, view: JobView, claim: Commit | Checkpoint, slot: int | None) -> Asked | None:
+    def _asked(self, view: JobView, claim: Commit | Checkpoint, slot: int | None) -> WorkRequest | None:
         """What is to be asked of the worker; None once it is reported."""
         if isinstance(claim, Checkpoint):
-            name = check_name(claim, view.job)
-            return None if name in self._reported else (name, "work.check", check_request(view, claim))
+            name = aggregation_check_name(claim, view.job)
+            return None if name in self._reported else (name, "work.check", aggregation_check_request(view, claim))
         assert slot is not None, "results are drawn slot by slot"
         report = self._reported.get(verify_name(claim, view.job, slot))
         if (
@@ -89,7 +89,7 @@ class Verifier:
             if not _is_past(view, commit)
             and (
                 self._draw(view.job, commit.turn, slot) < self._config.sample_rate
-                or answered(view, commit, slot)
+                or answered_demands(view, commit, slot)
                 or (commit.round, slot) in odd
             )
         ]

@@ -21,7 +21,7 @@ import torch
 from node.admission import conformance
 from node.compute.programs import Programs, State
 from node.compute.training import root_of
-from node.device import CPU, GB, computes_on, memory, memory_errors_told, pick, threads
+from node.device import CPU, GB, computes_on, memory, as_node_memory_errors, pick_device, threads
 from node.errors import NodeError, NoDevice
 from repops import encoding
 from repops.commitments import Array
@@ -81,7 +81,7 @@ def classify(name: str, vram_gb: float, kind: str) -> GpuClass | None:
 
 def run(device_name: str | None = None, *, steps: int = 10, devnet: bool = False) -> Benchmark:
     """Time `steps` steps. Raises NoDevice where there is only a CPU, unless `devnet` says that it may serve."""
-    device = pick(device_name)
+    device = pick_device(device_name)
     if device.type == "cpu" and not devnet:
         raise NoDevice(
             "this machine has no GPU that torch can use; a CPU may serve a devnet only",
@@ -159,7 +159,7 @@ def timed(programs: Programs, steps: int) -> tuple[float, bytes]:
         name: (_scattered(255 - at, count[name]) % np.uint32(VOCABULARY)).astype(np.int32).reshape(shapes[name])
         for at, name in enumerate(sorted(shapes))
     }
-    with memory_errors_told(programs.profile, programs.device):
+    with as_node_memory_errors(programs.profile, programs.device):
         state = programs.begin(fixed_state(programs))
         times = []
         for _ in range(steps + WARM_STEPS):

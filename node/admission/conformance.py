@@ -36,7 +36,7 @@ CHECKING = (
     "checking its kernels",
 )
 UNCHECKED = "not checked on this machine yet"
-SHOWN = 6  # names of operators in a sentence
+MAX_LISTED = 6  # names of operators in a sentence
 
 Record = dict[str, Any]  # what a file keeps: facts, status, cases, differing, why, deaths, boot, checked_at
 Say = Callable[[str], None]
@@ -44,7 +44,7 @@ Examine = Callable[[str, Say], Record]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ConformanceResult:
     """differing: names of cases, `PROGRAM: OPERATOR`. why: empty where the device conformed. kept: the file; empty where nothing ran."""
 
     device: str
@@ -69,16 +69,16 @@ class Verdict:
         return f"{self.name}: {self.why}; programs run on the CPU, with the same bits{advice}"
 
 
-def check(device: torch.device, *, again: bool = False, say: Say = log.info, examine: Examine | None = None) -> Verdict:
+def check(device: torch.device, *, again: bool = False, say: Say = log.info, examine: Examine | None = None) -> ConformanceResult:
     """The result that is kept of the device, else that of a run now, which takes a minute or more. Raises nothing on purpose.
 
     again: run although a result is kept.
     """
     known = _known(device)
-    if isinstance(known, Verdict):
+    if isinstance(known, ConformanceResult):
         return known
     where, facts = _named(device), known
-    path = kept_at(facts)
+    path = record_path_of(facts)
     with _alone(path, lambda: say(f"{facts['name']}: another process checks it; waiting for the result")):
         record = {} if again else _read(path, facts)
         if record.get("status") == "running" and record.get("boot") == _boot():
@@ -88,33 +88,33 @@ def check(device: torch.device, *, again: bool = False, say: Say = log.info, exa
     return _verdict(where, path, facts, record)
 
 
-def kept(device: torch.device) -> Verdict:
+def kept(device: torch.device) -> ConformanceResult:
     """The result of an earlier run, if nothing changed since; runs nothing."""
     known = _known(device)
-    if isinstance(known, Verdict):
+    if isinstance(known, ConformanceResult):
         return known
-    path = kept_at(known)
+    path = record_path_of(known)
     return _verdict(_named(device), path, known, _read(path, known) or {"why": UNCHECKED})
 
 
-def _known(device: torch.device) -> dict[str, str] | Verdict:
+def _known(device: torch.device) -> dict[str, str] | ConformanceResult:
     """What a device's bits could depend on, or why it cannot compute anyway."""
     where = _named(device)
-    if missing := without_kernels(device):
-        return Verdict(where, device_name(device), "", False, why=missing)
+    if missing := why_no_kernels(device):
+        return ConformanceResult(where, device_name(device), "", False, why=missing)
     try:
-        return facts_of(device)
+        return device_facts(device)
     except (ImportError, RuntimeError, OSError, AttributeError) as error:
-        return Verdict(where, device_name(device), "", False, why=str(error))
+        return ConformanceResult(where, device_name(device), "", False, why=str(error))
 
 
-def kept_at(facts: dict[str, str]) -> Path:
+def record_path_of(facts: dict[str, str]) -> Path:
     """By card and not by number, which CUDA_VISIBLE_DEVICES changes."""
     name = f"cuda-{facts['uuid'][:12]}" if "uuid" in facts else "cpu"
     return paths.home() / "conformance" / f"{name}.json"
 
 
-def without_kernels(device: torch.device) -> str:
+def why_no_kernels(device: torch.device) -> str:
     """Why no kernels of this release run there; empty for CPUs and NVIDIA GPUs."""
     if device.type not in ("cpu", "cuda"):
         return f"this release has no kernels for {device.type}"
@@ -129,7 +129,7 @@ def device_name(device: torch.device) -> str:
     return {"mps": "Apple GPU (MPS)", "cpu": "CPU"}.get(device.type, str(device))
 
 
-def facts_of(device: torch.device) -> dict[str, str]:
+def device_facts(device: torch.device) -> dict[str, str]:
     """What its bits could depend on. Raises NoBackend, CudaError."""
     ours = {"repops": _release(), "source": source_digest(), "torch": torch.__version__}
     if device.type == "cpu":
@@ -228,7 +228,7 @@ def _run(where: str, path: Path, facts: dict[str, str], deaths: int, say: Say, e
     return record
 
 
-def _verdict(where: str, path: Path, facts: dict[str, str], record: Record) -> Verdict:
+def _verdict(where: str, path: Path, facts: dict[str, str], record: Record) -> ConformanceResult:
     cases, differing = int(record.get("cases", 0)), tuple(record.get("differing", ()))
     why = str(record.get("why", ""))
     if differing:
@@ -236,7 +236,7 @@ def _verdict(where: str, path: Path, facts: dict[str, str], record: Record) -> V
         if all(case.startswith("cpu ") for case in differing):
             why = f"the CPU's own kernels differ from the definition in {len(differing)} of {cases} cases ({_operators(differing)})"
     conformed = record.get("status") == "conformed"
-    return Verdict(
+    return ConformanceResult(
         where,
         facts["name"],
         facts["driver"],
@@ -253,5 +253,5 @@ def _operators(differing: tuple[str, ...]) -> str:
     pairs = [case.rpartition(": ")[::2] for case in differing]
     names = list(dict.fromkeys(program if what in ("step", "loss") else what for program, what in pairs))
     operators = [name for name in names if name in {what for _, what in pairs}] or names
-    more = f" and {len(operators) - SHOWN} more" if len(operators) > SHOWN else ""
-    return ", ".join(operators[:SHOWN]) + more
+    more = f" and {len(operators) - MAX_LISTED} more" if len(operators) > MAX_LISTED else ""
+    return ", ".join(operators[:MAX_LISTED]) + more

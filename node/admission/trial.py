@@ -15,7 +15,7 @@ import numpy as np
 
 from node.admission import benchmark
 from node.compute.programs import Programs, State
-from node.device import computes_on, memory_errors_told, pick
+from node.device import computes_on, as_node_memory_errors, pick_device
 from node.errors import BadInputs, NodeError
 from repops import commitments, encoding
 from repops.backend import DTYPE
@@ -25,7 +25,7 @@ from zoo_compute.training.rounds import batch_nodes
 SEED_BYTES = 4  # of a trial's seed, that the state's `seed` is
 
 
-class Loaded:
+class LoadedWorkload:
     """A workload on a device, checked against the roots that the chain has of it."""
 
     def __init__(self, programs: Programs, program_root: bytes, state_root: bytes) -> None:
@@ -44,7 +44,7 @@ class Loaded:
     def run(self, seed: bytes, steps: int) -> bytes:
         """The segment root of `steps` steps under a trial's seed, every batch entry zero (docs/protocol.md, "Admissions")."""
         programs, batch = self.programs, no_batch(self.programs.graph)
-        programs.begin(self.start, draws(seed))
+        programs.begin(self.start, trial_seed_word(seed))
         roots = [(0, programs.state_root())]
         for step in range(1, steps + 1):
             programs.advance(batch)
@@ -52,7 +52,7 @@ class Loaded:
         return commitments.segment_root(roots)
 
 
-def draws(seed: bytes) -> int:
+def trial_seed_word(seed: bytes) -> int:
     """What the state's `seed` is under a trial's."""
     return int.from_bytes(seed[:SEED_BYTES], "little", signed=True)
 
@@ -74,9 +74,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         graph = encoding.decode(options.program.read_bytes()) if options.program else benchmark.fixed_program()
-        programs = Programs(graph, computes_on(pick(options.device)))
-        with memory_errors_told(programs.profile, programs.device):
-            loaded = Loaded(programs, options.program_root, options.state_root)
+        programs = Programs(graph, computes_on(pick_device(options.device)))
+        with as_node_memory_errors(programs.profile, programs.device):
+            loaded = LoadedWorkload(programs, options.program_root, options.state_root)
             print("ready", flush=True)
             line = sys.stdin.readline().strip()
             if not line:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from node.compute.programs import Programs, State, applied
+from node.compute.programs import Programs, State, run_step
 from node.errors import BadInputs
-from zoo_compute.formats.manifest import Joining, Manifest
-from zoo_compute.jobs.files import unlike
+from zoo_compute.formats.manifest import AggregationSpec, Manifest
+from zoo_compute.jobs.files import shape_mismatch
 from zoo_compute.training.rounds import PRODUCTS, SCORES, aggregation_batch
 
 
@@ -21,7 +21,7 @@ def aggregate(manifest: Manifest, programs: Programs, checkpoint: State, updates
     """
     if not updates:
         raise BadInputs("aggregate: a round without updates has no next checkpoint")
-    told = unlike(checkpoint, programs.graph, manifest.joining)
+    told = shape_mismatch(checkpoint, programs.graph, manifest.aggregation_spec)
     if told:
         raise BadInputs(f"aggregate: the checkpoint does not fit the program: {told}")
     exchanged = programs.graph.exchanged
@@ -29,24 +29,24 @@ def aggregate(manifest: Manifest, programs: Programs, checkpoint: State, updates
         if not 0 <= slot < manifest.slots:
             raise BadInputs(f"aggregate: an update of slot {slot}; the job has {manifest.slots}")
         _check_same({name: checkpoint[name] for name in exchanged}, update, slot)
-    made, joining = dict(checkpoint), manifest.joining
-    verdict = {} if joining.rule.is_mean else _verdict(programs, joining, updates)
+    made, aggregation_spec = dict(checkpoint), manifest.aggregation_spec
+    verdict = {} if aggregation_spec.rule.is_mean else _verdict(programs, aggregation_spec, updates)
     if verdict:
         made[SCORES] = verdict.pop(SCORES)
     for name in exchanged:
-        run = programs.aggregation(name, joining)
-        made |= applied(run, checkpoint, aggregation_batch([name], joining, updates, run.batch) | verdict)
+        run = programs.aggregation(name, aggregation_spec)
+        made |= run_step(run, checkpoint, aggregation_batch([name], aggregation_spec, updates, run.batch) | verdict)
     return made
 
 
-def _verdict(programs: Programs, joining: Joining, updates: Mapping[int, State]) -> State:
+def _verdict(programs: Programs, aggregation_spec: AggregationSpec, updates: Mapping[int, State]) -> State:
     """Which rows count and what they weigh, from the products of all tensors' rows; and the slots' scores."""
-    made = {PRODUCTS: np.zeros((joining.slots, joining.slots), np.float32)}
+    made = {PRODUCTS: np.zeros((aggregation_spec.slots, aggregation_spec.slots), np.float32)}
     for name in programs.graph.exchanged:
-        run = programs.products(name, joining.slots)
-        made = applied(run, made, aggregation_batch([name], joining, updates, run.batch))
-    run = programs.verdict(joining)
-    return applied(run, run.state, made)
+        run = programs.products(name, aggregation_spec.slots)
+        made = run_step(run, made, aggregation_batch([name], aggregation_spec, updates, run.batch))
+    run = programs.row_weights(aggregation_spec)
+    return run_step(run, run.state, made)
 
 
 def _check_same(parameters: State, update: State, slot: int) -> None:

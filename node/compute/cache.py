@@ -18,37 +18,37 @@ from zoo_compute.store.interface import Store
 
 log = logging.getLogger("zoo.worker")
 
-KEPT = 2  # of a store: the checkpoint, and what a slot's last round left
+CAPACITY = 2  # of a store: the checkpoint, and what a slot's last round left
 
 _recent: WeakKeyDictionary[Store, OrderedDict[str, tuple[State, bytes]]] = WeakKeyDictionary()
 _writer = ThreadPoolExecutor(1, thread_name_prefix="to-store")
 
 
-def put_soon(store: Store, state: State, root: bytes = b"", *, tag: str = "") -> str:
+def put_async(store: Store, state: State, root: bytes = b"", *, tag: str = "") -> str:
     """As `syncer.put_state`, without waiting for the disk. root: the state's, where anybody will ask for it."""
     data = state_bytes(state)
     cid = cid_of(data)
     kept = _kept(store)
     kept[cid] = (state, root)
     kept.move_to_end(cid)
-    while len(kept) > KEPT:
+    while len(kept) > CAPACITY:
         kept.popitem(last=False)
     _writer.submit(_add, store, data, tag)
     return cid
 
 
-def at_hand(store: Store, cid: str, root: bytes = b"") -> State | None:
+def get_cached(store: Store, cid: str, root: bytes = b"") -> State | None:
     """The state of this file, if it was made here lately and has this root."""
     found = _kept(store).get(cid)
     return found[0] if found is not None and found[1] == root else None
 
 
-def is_at_hand(store: Store, cid: str) -> bool:
+def is_cached(store: Store, cid: str) -> bool:
     """Whether the file was made here lately: it is pinned, or will be at once."""
     return cid in _kept(store)
 
 
-def wait() -> None:
+def flush() -> None:
     """Until everything is written."""
     _writer.submit(lambda: None).result()
 

@@ -10,36 +10,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from node.compute.cache import at_hand, put_soon
+from node.compute.cache import get_cached, put_async
 from node.compute.programs import State
 from node.compute.training import ShardResult, train_shard
 from node.errors import BadInputs
 from node.inputs import syncer
-from node.inputs.fetching import NOT_HAD
+from node.inputs.fetching import UNAVAILABLE
 from zoo_compute.spec.carry import is_restart
 from zoo_compute.store.errors import ContentMissing, StoreUnreachable
 from zoo_compute.store.interface import Store
 from zoo_compute.training.rounds import private
 
-KEPT_S = 5.0  # what is not here nobody else has
+LOCAL_READ_TIMEOUT_S = 5.0  # what is not here nobody else has
 
 
-def rounds_before(request: Mapping[str, Any], carry: int) -> list[Mapping[str, Any]]:
+def rounds_since_restart(request: Mapping[str, Any], carry: int) -> list[Mapping[str, Any]]:
     """Of `before` what counts: from the last restart on."""
     if is_restart(request["round"], carry):
         return []
     return list(request.get("before", []))[-(request["round"] % carry) :]
 
 
-def carried(request: Mapping[str, Any], inputs: syncer.Inputs, store: Store) -> State | None:
+def load(request: Mapping[str, Any], inputs: syncer.Inputs, store: Store) -> State | None:
     """What a slot begins the request's round with; None where that is nothing. Raises as `syncer.fetch_inputs`."""
-    rounds = rounds_before(request, inputs.manifest.carry)
+    rounds = rounds_since_restart(request, inputs.manifest.carry)
     if not rounds:
         return None
-    return _kept(request.get("private"), inputs, store) or left(request, rounds, inputs, store).private
+    return _kept(request.get("private"), inputs, store) or replay(request, rounds, inputs, store).private
 
 
-def left(
+def replay(
     request: Mapping[str, Any], rounds: list[Mapping[str, Any]], inputs: syncer.Inputs, store: Store
 ) -> ShardResult:
     """What the last of these rounds made of the slot, each done again; the program holds the state that it ended with."""
@@ -55,33 +55,33 @@ def left(
     return result
 
 
-def was_committed(request: Mapping[str, Any], rounds: list[Mapping[str, Any]], last: ShardResult, store: Store) -> bool:
+def matches_claim(request: Mapping[str, Any], rounds: list[Mapping[str, Any]], last: ShardResult, store: Store) -> bool:
     """Whether the claim before says what I found that it left. If not that one is false, and what goes on from it is not judged."""
     claim = rounds[-1]
     start = syncer.root_from_hex(claim["start_root"])
     try:
-        entry = syncer.committed(store, {**request, "round": claim["round"]}, claim, start)[request["slot"]]
-    except (*NOT_HAD, KeyError):
+        entry = syncer.fetch_results(store, {**request, "round": claim["round"]}, claim, start)[request["slot"]]
+    except (*UNAVAILABLE, KeyError):
         return False
     return (entry.end_root, entry.update_root) == (last.end_root, last.update_root)
 
 
-def keep(store: Store, state: State, *, tag: str = "") -> str | None:
+def save(store: Store, state: State, *, tag: str = "") -> str | None:
     """For this machine's next round; None where the job carries nothing."""
-    return put_soon(store, state, tag=tag) if state else None
+    return put_async(store, state, tag=tag) if state else None
 
 
 def _kept(cid: str | None, inputs: syncer.Inputs, store: Store) -> State | None:
     """None where it is gone, or no private state of this program: then it is computed again."""
     if cid is None:
         return None
-    state = at_hand(store, cid)
+    state = get_cached(store, cid)
     if state is not None:
         return state
     graph = inputs.programs.graph
     nodes = {entry.name: graph.nodes[entry.before] for entry in graph.state if entry.name in private(graph)}
     try:
-        state = syncer.own_state(store, cid, nodes, timeout_s=KEPT_S)
+        state = syncer.get_own_state(store, cid, nodes, timeout_s=LOCAL_READ_TIMEOUT_S)
     except (ContentMissing, StoreUnreachable, BadInputs):
         return None
     fits = {name: array.shape for name, array in state.items()} == {name: node.shape for name, node in nodes.items()}

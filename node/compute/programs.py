@@ -13,8 +13,8 @@ from repops.commitments import Array
 from repops.graph import OPTIMIZER, STEP, Graph
 from repops.hashing import StateHasher
 from repops.profile import Profile, profile
-from zoo_compute.formats.manifest import Compression, Joining, Manifest
-from zoo_compute.training.rounds import aggregation_program, begin, products_program, update_program, verdict_program
+from zoo_compute.formats.manifest import Compression, AggregationSpec, Manifest
+from zoo_compute.training.rounds import aggregation_program, begin, products_program, update_program, row_weights_program
 
 State = dict[str, Array]
 
@@ -28,7 +28,7 @@ class Programs:
         self.checked: set[Manifest] = set()  # by the syncer: manifests that say of the program what is so
         self._hasher = StateHasher(graph)
         self._updates: dict[Compression, Runner] = {}
-        self._aggregations: dict[tuple[str, Joining], Graph] = {}  # as graphs: their memory is for one at a time
+        self._aggregations: dict[tuple[str, AggregationSpec], Graph] = {}  # as graphs: their memory is for one at a time
 
     @cached_property
     def root(self) -> bytes:
@@ -85,24 +85,24 @@ class Programs:
         """A slot's update, from the checkpoint it started from and the state it ended with."""
         if compression not in self._updates:
             self._updates[compression] = runner(update_program(self.graph, compression), CPU)
-        return applied(self._updates[compression], {**end, **start}, {name: end[name] for name in self.graph.exchanged})
+        return run_step(self._updates[compression], {**end, **start}, {name: end[name] for name in self.graph.exchanged})
 
-    def aggregation(self, name: str, joining: Joining) -> Runner:
+    def aggregation(self, name: str, aggregation_spec: AggregationSpec) -> Runner:
         """The part of the aggregation that makes the next checkpoint's `name`, and what the outer optimiser keeps of it."""
-        if (name, joining) not in self._aggregations:
-            self._aggregations[name, joining] = aggregation_program(self.graph, joining, only=name)
-        return runner(self._aggregations[name, joining], CPU)
+        if (name, aggregation_spec) not in self._aggregations:
+            self._aggregations[name, aggregation_spec] = aggregation_program(self.graph, aggregation_spec, only=name)
+        return runner(self._aggregations[name, aggregation_spec], CPU)
 
     def products(self, name: str, slots: int) -> Runner:
         """The part of the aggregation that adds the products of the rows of `name`."""
         return runner(products_program(self.graph, slots, name), CPU)
 
-    def verdict(self, joining: Joining) -> Runner:
+    def row_weights(self, aggregation_spec: AggregationSpec) -> Runner:
         """The part of the aggregation that says of each row what it weighs."""
-        return runner(verdict_program(self.graph, joining), CPU)
+        return runner(row_weights_program(self.graph, aggregation_spec), CPU)
 
 
-def applied(run: Runner, state: State, batch: State) -> State:
+def run_step(run: Runner, state: State, batch: State) -> State:
     """One step of a program from the entries of `state` that it has; a state with memory of its own."""
     for name, array in run.state.items():
         array[...] = state[name]

@@ -17,7 +17,7 @@ from zoo_compute.formats.manifest import Manifest
 from zoo_compute.training.examples import Examples, batch_of
 from zoo_compute.training.rounds import private
 
-PROBED = 4  # batches of a probe
+PROBE_BATCHES = 4  # batches of a probe
 Progress = Callable[[int, float], None]  # inner steps done, loss of the last one
 
 
@@ -69,7 +69,7 @@ def train_shard(
     carried: the private state that the round before left, where the slot goes on with it.
     start_root: the checkpoint's root, when the caller has checked it already.
     """
-    state = programs.begin(checkpoint, manifest.draws(round, slot), carried)
+    state = programs.begin(checkpoint, manifest.draw_seed(round, slot), carried)
     boundaries, segments = set(manifest.segments()), [(0, programs.state_root())]
     losses, seconds = [], 0.0
     for step in range(manifest.inner_steps):
@@ -94,11 +94,11 @@ def train_shard(
         end_root=segments[-1][1],
         update_root=root_of(update),
         seconds=seconds,
-        private=private_of(manifest, programs, state, update),
+        private=carried_state(manifest, programs, state, update),
     )
 
 
-def private_of(manifest: Manifest, programs: Programs, end: State, update: State) -> State:
+def carried_state(manifest: Manifest, programs: Programs, end: State, update: State) -> State:
     """What the next round of a slot begins with that ended so: residuals from its update, all else from its end."""
     if manifest.carry == 1:
         return {}
@@ -122,7 +122,7 @@ def probe_losses(
 ) -> tuple[float, dict[int, float]]:
     """The loss on a few held-out batches, others each round: of the checkpoint, and by slot with that slot's update alone."""
     every = _batches(manifest, heldout)
-    chosen = [every[at % len(every)] for at in range(round * PROBED, (round + 1) * PROBED)][: len(every)]
+    chosen = [every[at % len(every)] for at in range(round * PROBE_BATCHES, (round + 1) * PROBE_BATCHES)][: len(every)]
     batches = [batch_of(heldout, index, manifest.accumulate) for index in chosen]
 
     def loss(state: State) -> float:

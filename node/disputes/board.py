@@ -6,29 +6,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from node.disputes.moves import ENTERED, Move, after
+from node.disputes.moves import PHASE_ENTERED_BY, Move, with_move
 from repops.encoding import read_descriptor
 from repops.parts import part_count
-from zoo_compute.disputes.revealed import Shown
+from zoo_compute.disputes.revealed import RevealedState
 from zoo_compute.spec import referee
 from zoo_compute.spec.games import Frame, Game, Position
 from zoo_compute.spec.revert import Refused, require
 from zoo_compute.spec.state import Config, Message, Operator, World
 
 COMMITTER, CHALLENGER, GAME = "the committer", "the challenger", 1
-MOVES = frozenset({*ENTERED, "reveal", "pick", "open_leaf", "ask_parts"})
+MOVES = frozenset({*PHASE_ENTERED_BY, "reveal", "pick", "open_leaf", "ask_parts"})
 Judge = Callable[[int, Frame, Position, bytes], None]  # raises Refused where the evidence does not hold
 
 
-class Board:
+class GameBoard:
     """Follows one game. The checks are the specification's; nobody runs out of time here.
 
     game: as `zoo_compute.spec.referee.begun` gives it, or where it stands, with what was shown until then.
     """
 
-    def __init__(self, game: Game, shown: Shown | None = None) -> None:
+    def __init__(self, game: Game, shown: RevealedState | None = None) -> None:
         assert game.claim is not None, "a game without its claim"
-        self.shown = shown or Shown()
+        self.shown = shown or RevealedState()
         self.moves: list[Move] = []
         self._world = World(config=Config(part_count=part_count_of))
         self._world.operators[game.claim.operator] = Operator(owner=COMMITTER, hot=COMMITTER)
@@ -44,7 +44,7 @@ class Board:
         sender = CHALLENGER if self.game.is_challengers_turn else COMMITTER
         getattr(referee, move.name)(self._world, Message(sender, 0), GAME, *move.args)
         self.moves.append(move)
-        self.shown = after(self.shown, move)
+        self.shown = with_move(self.shown, move)
 
     def convict(self, move: Move, judge: Judge) -> None:
         """Whether the evidence of a `convict` holds here. Raises Refused."""
@@ -54,16 +54,16 @@ class Board:
         judge(kind, frame, self.game.position, data)
 
 
-class Answers(Protocol):
+class CommitterPlayer(Protocol):
     def answer(self, game: Game) -> Move | None: ...
 
 
-class Asks(Protocol):
-    def next(self, game: Game, shown: Shown) -> Move | None: ...
+class ChallengerPlayer(Protocol):
+    def next(self, game: Game, shown: RevealedState) -> Move | None: ...
 
 
 @dataclass(frozen=True)
-class Played:
+class GameRecord:
     """How a game went. evidence: its kind, or None where silence ended it; refused: why the last move was no move."""
 
     moves: tuple[Move, ...]
@@ -78,11 +78,11 @@ class Played:
         return sum(move.name not in ("pick", "dispute_state", "ask_parts") for move in self.moves)
 
 
-def play(board: Board, prover: Answers, challenger: Asks, judge: Judge) -> Played:
+def play(board: GameBoard, prover: CommitterPlayer, challenger: ChallengerPlayer, judge: Judge) -> GameRecord:
     """To the end: who has no move, or one that is refused, is silent and loses."""
 
-    def ended(is_convicted: bool, evidence: int | None = None, refused: str = "") -> Played:
-        return Played(tuple(board.moves), board.game, is_convicted, evidence, refused)
+    def ended(is_convicted: bool, evidence: int | None = None, refused: str = "") -> GameRecord:
+        return GameRecord(tuple(board.moves), board.game, is_convicted, evidence, refused)
 
     while True:
         is_challengers = board.game.is_challengers_turn

@@ -7,8 +7,8 @@ from itertools import islice
 
 import numpy as np
 
-from node.disputes.computation import Asked, tensor_in
-from node.disputes.moves import Move, Seen
+from node.disputes.computation import DisputedWord, tensor_in
+from node.disputes.moves import Move, KnownTree
 from node.disputes.trees import LEAF_BYTES, Trees
 from repops.commitments import canonical, state_leaves
 from repops.graph import BATCH_ROLE, OPTIMIZER, Node
@@ -16,7 +16,7 @@ from repops.merkle import Tree
 from repops.parts import part_count, parts
 from zoo_compute.disputes import evidence
 from zoo_compute.disputes.evidence import Evidence, WholeTensor, entry_of
-from zoo_compute.disputes.revealed import Shown
+from zoo_compute.disputes.revealed import RevealedState
 from zoo_compute.spec.games import Awaits, Frame, Game, Hashes, Phase
 from zoo_compute.spec.params import WORDS_A_LEAF
 from zoo_compute.spec.trials import TRIALS
@@ -33,7 +33,7 @@ class Challenger:
         self.computed = trees.computation
         self.graph = trees.computation.graph
 
-    def next(self, game: Game, shown: Shown) -> Move | None:
+    def next(self, game: Game, shown: RevealedState) -> Move | None:
         """The challenger's move; None where it is not its turn, or where nothing differs: then it was wrong."""
         if not game.is_challengers_turn:
             return None
@@ -46,7 +46,7 @@ class Challenger:
             return self._ask(game, shown)
         return None
 
-    def evidence(self, game: Game, shown: Shown) -> Evidence | None:
+    def evidence(self, game: Game, shown: RevealedState) -> Evidence | None:
         """What shows here that the claim is false; None where the way goes on."""
         if game.is_beyond:
             return None
@@ -61,7 +61,7 @@ class Challenger:
 
     # --- the way down
 
-    def _pick(self, game: Game, shown: Shown) -> Move | None:
+    def _pick(self, game: Game, shown: RevealedState) -> Move | None:
         frame, theirs = game.frame, shown.last
         mine = self.trees.children(frame, game.phase, game.height, game.index)
         for place, (one, other) in enumerate(zip(theirs, mine, strict=True)):
@@ -72,13 +72,13 @@ class Challenger:
             return Move("dispute_state", (frame, self.trees.program.opened)) if after != frame.after else None
         return None
 
-    def _ask(self, game: Game, shown: Shown) -> Move | None:
+    def _ask(self, game: Game, shown: RevealedState) -> Move | None:
         element = self._first(game, shown)
         if element is None or self._node(game).op == "input":
             return None
         return Move("ask_parts", (game.frame, self.trees.program.descriptor(game.frame.node), element))
 
-    def _first(self, game: Game, shown: Shown) -> int | None:
+    def _first(self, game: Game, shown: RevealedState) -> int | None:
         """The first word of the shown leaf that is not one's own: its number in the tensor, or among the parts."""
         mine = self.trees.leaf(game.frame, game.phase, game.index)
         theirs = shown.leaves[game.phase]
@@ -107,7 +107,7 @@ class Challenger:
             assert game.claim is not None, "a game without its claim"
             program, node = self.trees.program, entry.before
             zero = evidence.Begin(opened, descriptor=program.descriptor(node), path=program.nodes.path(node))
-            return self.computed.carried_begin(zero, entry.name, game.claim)
+            return self.computed.carried_evidence(zero, entry.name, game.claim)
         return evidence.Begin(opened, tensor_in(self.computed.checkpoint_roots, entry.name))
 
     def _output(self, game: Game) -> Evidence:
@@ -118,7 +118,7 @@ class Challenger:
 
     # --- evidence of words
 
-    def _word(self, game: Game, shown: Shown) -> Evidence | None:
+    def _word(self, game: Game, shown: RevealedState) -> Evidence | None:
         node, frame = self._node(game), game.frame
         descriptor = self.trees.program.descriptor(frame.node)
         if node.op == "constant":
@@ -138,10 +138,10 @@ class Challenger:
             return None
         leaf = shown.leaves[game.phase]
         if node.op == "input":
-            return self.computed.false_word(frame.step, name, Asked(descriptor, entry, leaf, at))
+            return self.computed.word_evidence(frame.step, name, DisputedWord(descriptor, entry, leaf, at))
         return self._part(game, shown, at)
 
-    def _part(self, game: Game, shown: Shown, at: int) -> Evidence | None:
+    def _part(self, game: Game, shown: RevealedState, at: int) -> Evidence | None:
         """Of an element with one part, or of one of its parts; None where it has parts to be asked for."""
         frame, node = game.frame, self._node(game)
         values = self.computed.tensors(frame.step, frame.node)
@@ -154,18 +154,18 @@ class Challenger:
         every = parts(node, element, lambda operand, index: int(words[operand][index]))
         part = next(islice(every, at if is_parts else 0, None))
         seen = self._seen(frame, shown, Phase.NODES, frame.node)
-        trees: dict[int, tuple[evidence.Committed, Hashes]] = {
+        trees: dict[int, tuple[evidence.TensorTree, Hashes]] = {
             operand: (WholeTensor.of(values[node.operands[operand].node]), seen.path(node.operands[operand].node))
             for operand, _ in part.reads
         }
         if is_parts:
             results = _Results(self.trees.words(frame, Phase.PARTS), self._seen(frame, shown, Phase.PARTS, game.index))
-            trees[evidence.CARRIED] = (results, ())
+            trees[evidence.PARTS_OPERAND] = (results, ())
         descriptor, leaf = self.trees.program.descriptor(frame.node), shown.leaves[game.phase]
         return evidence.part_of(descriptor, at, leaf, part.carried, part.reads, trees)
 
-    def _seen(self, frame: Frame, shown: Shown, phase: Phase, way: int) -> Seen:
-        return Seen(self.trees.tree(frame, phase), shown.children.get(phase, ()), way)
+    def _seen(self, frame: Frame, shown: RevealedState, phase: Phase, way: int) -> KnownTree:
+        return KnownTree(self.trees.tree(frame, phase), shown.children.get(phase, ()), way)
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class _Results:
     """The parts' results, as `zoo_compute.disputes.evidence.Committed`: own words, which are the committer's up to the disputed one."""
 
     data: bytes
-    seen: Seen
+    seen: KnownTree
     head: bytes = b""
 
     @property

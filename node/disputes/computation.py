@@ -34,7 +34,7 @@ from zoo_compute.training.examples import TARGETS, TOKENS, Examples, batch_of
 from zoo_compute.training.rounds import batch_nodes
 
 if TYPE_CHECKING:
-    from node.disputes.previous_turn import Before
+    from node.disputes.previous_turn import PreviousTurn
 
 log = logging.getLogger("zoo.disputes")
 
@@ -42,7 +42,7 @@ Roots = dict[str, bytes]  # of a state's tensors, by name
 KEPT_STATES = 3  # of a slot-round, beside those that a game asks for: no step is then further than a quarter of it
 
 
-class Asked(NamedTuple):
+class DisputedWord(NamedTuple):
     """A word of an input that is disputed, as evidence takes it."""
 
     descriptor: bytes
@@ -57,7 +57,7 @@ def tensor_in(roots: Roots, name: str) -> Tensor:
     return Tensor(proof.tensor_root, proof.index, proof.siblings)
 
 
-class Folder:
+class ComputationFolder:
     """What is kept of one computation between restarts; with no path, hashes in memory.
 
     Whoever made it may remove it at any time, and its disk may be full: what is not there, or cannot be read, is computed again.
@@ -127,11 +127,11 @@ class Computation(ABC):
         self, graph: Graph, checkpoint: State, *, folder: Path | None = None, device: torch.device = CPU
     ) -> None:
         self.graph, self.checkpoint, self.device = graph, checkpoint, device
-        self.folder = Folder(folder)
+        self.folder = ComputationFolder(folder)
         self._held: tuple[tuple[int, int], dict[int, Array]] = ((-1, -1), {})
 
     @abstractmethod
-    def given(self, step: int) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
+    def step_inputs(self, step: int) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
         """The state and the batch of a step."""
 
     @abstractmethod
@@ -143,10 +143,10 @@ class Computation(ABC):
         """The state that an input of a step comes from, as `after`; none where it is no state's."""
 
     @abstractmethod
-    def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
+    def word_evidence(self, step: int, name: str, asked: DisputedWord) -> Evidence:
         """Of a word of a batch that is no state's."""
 
-    def carried_begin(self, zero: Begin, name: str, claim: Claim) -> Begin:
+    def carried_evidence(self, zero: Begin, name: str, claim: Claim) -> Begin:
         """What a private entry of the state at step 0 is in this claim. zero: evidence that it is nothing."""
         return zero
 
@@ -176,7 +176,7 @@ class Computation(ABC):
     def values(self, step: int, wanted: Sequence[int] | None = None) -> streaming.Values:
         """As `repops.streaming.values`, of one step."""
         prepare = partial(runner, device=self.device)
-        return streaming.values(self.graph, *self.given(step), wanted=wanted, prepare=prepare, threads=threads())
+        return streaming.values(self.graph, *self.step_inputs(step), wanted=wanted, prepare=prepare, threads=threads())
 
     def parts(self, step: int, node: int, element: int) -> Array:
         """The words of the parts of an element, the last one as it is committed."""
@@ -226,7 +226,7 @@ class Training(Computation):
         """From the state at a step to the next."""
         self.programs.advance(self.batch(step))
 
-    def given(self, step: int) -> tuple[State, State]:
+    def step_inputs(self, step: int) -> tuple[State, State]:
         state = self.state(step)
         if step:
             self.folder.keep(f"state-{step}", state)
@@ -270,7 +270,7 @@ class SlotRound(Training):
         slot: int,
         *,
         carried: State | None = None,
-        before: Before | None = None,
+        before: PreviousTurn | None = None,
         folder: Path | None = None,
     ) -> None:
         super().__init__(programs, checkpoint, folder=folder)
@@ -283,14 +283,14 @@ class SlotRound(Training):
         return batch_of(self.examples, rows, self.manifest.accumulate)
 
     def begin(self) -> None:
-        self.programs.begin(self.checkpoint, self.manifest.draws(self.round, self.slot), self.carried)
+        self.programs.begin(self.checkpoint, self.manifest.draw_seed(self.round, self.slot), self.carried)
 
-    def carried_begin(self, zero: Begin, name: str, claim: Claim) -> Begin:
+    def carried_evidence(self, zero: Begin, name: str, claim: Claim) -> Begin:
         if self.before is None or name == SEED:
             return zero
         return self.before.begin(zero, name, claim, self.slot)
 
-    def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
+    def word_evidence(self, step: int, name: str, asked: DisputedWord) -> Evidence:
         """The data's word: `tokens` are inputs but for the last, targets but for the first."""
         rows = self.manifest.examples_for(self.round, self.slot, step)
         nodes = batch_nodes(self.graph)

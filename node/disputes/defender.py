@@ -20,7 +20,7 @@ from zoo_compute.spec.games import (
 from zoo_compute.spec.params import WORDS_A_LEAF
 
 
-class Prover:
+class Defender:
     """Answers for a claim whose computation is `trees.computation`. Keeps nothing: a game's record says all."""
 
     def __init__(self, trees: Trees) -> None:

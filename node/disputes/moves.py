@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from repops.merkle import Tree
-from zoo_compute.disputes.revealed import Shown
+from zoo_compute.disputes.revealed import RevealedState
 from zoo_compute.spec.games import Hashes, Phase
 
 
@@ -17,7 +17,7 @@ class Move(NamedTuple):
     args: tuple[Any, ...]
 
 
-ENTERED = {
+PHASE_ENTERED_BY = {
     "open_segment": Phase.STEPS,
     "open_step": Phase.NODES,
     "open_trace": Phase.NODES,
@@ -28,20 +28,20 @@ ENTERED = {
 }
 
 
-def after(shown: Shown, move: Move) -> Shown:
+def with_move(shown: RevealedState, move: Move) -> RevealedState:
     """From the move itself, what `Shown.told` has from its events."""
     name, args = move
-    if name in ENTERED:
+    if name in PHASE_ENTERED_BY:
         children = args[-1] if name == "open_begin" else getattr(args[-1], "children", ())
         leaf = getattr(args[-1], {"open_node": "leaf", "open_parts": "last"}.get(name, ""), b"")
-        entered = replace(shown, phase=ENTERED[name])
-        return entered.revealed(children) if children else entered.showed(leaf)
+        entered = replace(shown, phase=PHASE_ENTERED_BY[name])
+        return entered.with_children(children) if children else entered.with_leaf(leaf)
     if name == "reveal":
-        return shown.revealed(args[0])
-    return shown.showed(args[0]) if name == "open_leaf" else shown
+        return shown.with_children(args[0])
+    return shown.with_leaf(args[0]) if name == "open_leaf" else shown
 
 
-class Seen:
+class KnownTree:
     """The committer's tree as far as it is known, where the game went down to leaf `way`: what was revealed, else one's own.
 
     Everything left of `way` is the same in both, so every path of a leaf there can be made.

@@ -21,14 +21,14 @@ from typing import Any
 import torch
 
 from node.admission import benchmark
-from node.admission.trial import Loaded
+from node.admission.trial import LoadedWorkload
 from node.compute import carried_state
 from node.compute.programs import Programs, State
-from node.device import CPU, computes_on, pick
+from node.device import CPU, computes_on, pick_device
 from node.disputes.challenger import Challenger
 from node.disputes.computation import Computation, SlotRound
-from node.disputes.defender import Prover
-from node.disputes.previous_turn import Before, Seated
+from node.disputes.defender import Defender
+from node.disputes.previous_turn import PreviousTurn, SeatClaim
 from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
 from node.disputes.trials import Trial
@@ -37,9 +37,9 @@ from repops.commitments import tensor_roots
 from repops.cuda import driver
 from repops.merkle import Tree
 from zoo_compute.codec.pruning import PrunedTree
-from zoo_compute.disputes.revealed import COMMITTER, Shown
+from zoo_compute.disputes.revealed import COMMITTER, RevealedState
 from zoo_compute.formats.bundles import SlotResult
-from zoo_compute.json_codec import plain, raw
+from zoo_compute.json_codec import encode, decode
 from zoo_compute.spec.carry import is_restart
 from zoo_compute.spec.games import Awaits, Frame, Game, Kind, Phase, Result
 from zoo_compute.spec.state import Claim
@@ -48,14 +48,14 @@ from zoo_compute.training.work_root import work_of
 
 log = logging.getLogger("zoo.disputes")
 
-Made = Callable[..., SlotRound]
+SlotRoundFactory = Callable[..., SlotRound]
 OUT_OF_MEMORY = (torch.OutOfMemoryError, driver.OutOfMemory)
 KEPT = 2  # computations held at a time, each with a state of the job
 
 _trees: OrderedDict[tuple[Any, ...], Trees] = OrderedDict()
 
 
-def run_move(request: Mapping[str, Any], store: Store, *, made: Made = SlotRound) -> dict[str, Any]:
+def run_move(request: Mapping[str, Any], store: Store, *, made: SlotRoundFactory = SlotRound) -> dict[str, Any]:
     """Raises BadInputs, Withheld and the store's errors. made: for fault injection (node.faults)."""
     try:
         return _move(request, store, made)
@@ -67,16 +67,16 @@ def run_move(request: Mapping[str, Any], store: Store, *, made: Made = SlotRound
         return _move({**request, "device": CPU.type}, store, made)
 
 
-def _move(request: Mapping[str, Any], store: Store, made: Made) -> dict[str, Any]:
+def _move(request: Mapping[str, Any], store: Store, made: SlotRoundFactory) -> dict[str, Any]:
     trees = _trees_of(request, store, made)
     game = _game(request)
-    shown = Shown(Phase(request["shown"][0]), *map(_by_phase, request["shown"][1:]))
+    shown = RevealedState(Phase(request["shown"][0]), *map(_by_phase, request["shown"][1:]))
     try:
-        move = Prover(trees).answer(game) if request["side"] == COMMITTER else Challenger(trees).next(game, shown)
+        move = Defender(trees).answer(game) if request["side"] == COMMITTER else Challenger(trees).next(game, shown)
     except BaseException:
         _trees.clear()  # a step that memory did not suffice for may be done by half: it must not be gone on from
         raise
-    return {"name": move and move.name, "args": plain(move.args) if move else []}
+    return {"name": move and move.name, "args": encode(move.args) if move else []}
 
 
 def dispute_of(inputs: syncer.Inputs, slot: int, result: Result, field: str) -> dict[str, Any] | None:
@@ -87,15 +87,15 @@ def dispute_of(inputs: syncer.Inputs, slot: int, result: Result, field: str) -> 
     return {
         "kind": int(kind),
         "slot": slot,
-        "work": plain(work_of(inputs.manifest, inputs.programs.graph)),
-        "result": plain(result),
+        "work": encode(work_of(inputs.manifest, inputs.programs.graph)),
+        "result": encode(result),
     }
 
 
 def aggregation_dispute(inputs: syncer.Inputs) -> dict[str, Any]:
     """As `dispute_of`, about an aggregation."""
     work = work_of(inputs.manifest, inputs.programs.graph)
-    return {"kind": int(Kind.AGGREGATION), "slot": 0, "work": plain(work), "result": plain(Result())}
+    return {"kind": int(Kind.AGGREGATION), "slot": 0, "work": encode(work), "result": encode(Result())}
 
 
 def result_in(results: Sequence[SlotResult], entry: SlotResult) -> Result:
@@ -110,7 +110,7 @@ def _key(request: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(request.get(name) for name in names)
 
 
-def _trees_of(request: Mapping[str, Any], store: Store, made: Made) -> Trees:
+def _trees_of(request: Mapping[str, Any], store: Store, made: SlotRoundFactory) -> Trees:
     key = _key(request)
     if key not in _trees:
         _trees[key] = Trees(_computation(request, store, made))
@@ -120,7 +120,7 @@ def _trees_of(request: Mapping[str, Any], store: Store, made: Made) -> Trees:
     return _trees[key]
 
 
-def _computation(request: Mapping[str, Any], store: Store, made: Made) -> Computation:
+def _computation(request: Mapping[str, Any], store: Store, made: SlotRoundFactory) -> Computation:
     folder = Path(request["folder"])
     if "trial" in request:
         return _trial(request, folder)
@@ -139,26 +139,26 @@ def _computation(request: Mapping[str, Any], store: Store, made: Made) -> Comput
 
 def _going_on(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs) -> dict[str, Any]:
     """What a slot-round goes on from, done again, and what shows it: claims are the chain's, of one the results too."""
-    rounds, kept = carried_state.rounds_before(request, inputs.manifest.carry), request["aggregated"]
-    last = carried_state.left(request, rounds, inputs, store) if rounds else None
+    rounds, kept = carried_state.rounds_since_restart(request, inputs.manifest.carry), request["aggregated"]
+    last = carried_state.replay(request, rounds, inputs, store) if rounds else None
     end = inputs.programs.tensor_roots() if last else {}
     seated, slot = [], request["slot"]
     for commit in request["bundles_before"]:
-        claim = Claim(*raw(commit["claim"]))
+        claim = Claim(*decode(commit["claim"]))
         entries = {}
         if rounds and slot in claim.slots:
-            entries = syncer.committed(store, {**request, "round": claim.round}, commit, claim.start_root)
+            entries = syncer.fetch_results(store, {**request, "round": claim.round}, commit, claim.start_root)
         results = {slot: result_in(list(entries.values()), entries[slot])} if entries else {}
-        seated.append(Seated(claim, results))
-    before = Before(Claim(*raw(kept)) if kept else None, seated, end, tensor_roots(last.update) if last else {})
+        seated.append(SeatClaim(claim, results))
+    before = PreviousTurn(Claim(*decode(kept)) if kept else None, seated, end, tensor_roots(last.update) if last else {})
     return {"carried": last.private if last is not None else None, "before": before}
 
 
 def _trial(request: Mapping[str, Any], folder: Path) -> Trial:
     """Of this installation's benchmark. Raises BadInputs where the workload is another."""
     program_root, state_root, seed = map(bytes.fromhex, request["trial"])
-    programs = Programs(benchmark.fixed_program(), computes_on(pick(request.get("device"))))
-    return Trial(Loaded(programs, program_root, state_root), seed, folder=folder)
+    programs = Programs(benchmark.fixed_program(), computes_on(pick_device(request.get("device"))))
+    return Trial(LoadedWorkload(programs, program_root, state_root), seed, folder=folder)
 
 
 def _aggregation(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs, folder: Path) -> Aggregation:
@@ -166,20 +166,20 @@ def _aggregation(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs
     step = inputs.programs.graph
     updates, trees, seated = dict[int, State](), dict[int, PrunedTree](), []
     for commit in request["bundles"]:
-        entries = syncer.committed(store, request, commit, syncer.root_from_hex(commit["start_root"]))
+        entries = syncer.fetch_results(store, request, commit, syncer.root_from_hex(commit["start_root"]))
         for slot, received in syncer.get_updates(store, entries, inputs.manifest, step).items():
             updates[slot], trees[slot] = received.state, received.tree
         results = {slot: result_in(list(entries.values()), entry) for slot, entry in entries.items()}
-        seated.append(Seated(Claim(*raw(commit["claim"])), results))
-    claim = Claim(*raw(request["claim"]))
+        seated.append(SeatClaim(Claim(*decode(commit["claim"])), results))
+    claim = Claim(*decode(request["claim"]))
     sent: Any = {"claim": claim, "seated": seated, "trees": trees, "folder": folder}
     return Aggregation(inputs.manifest, step, inputs.checkpoint, updates, **sent)
 
 
 def _game(request: Mapping[str, Any]) -> Game:
     """As `plain` has it, but for the claim, which the referee keeps as a hash."""
-    values = dict(zip(_FIELDS, raw(request["game"]), strict=True))
-    values |= {"frame": Frame(*values["frame"]), "claim": Claim(*raw(request["claim"]))}
+    values = dict(zip(_FIELDS, decode(request["game"]), strict=True))
+    values |= {"frame": Frame(*values["frame"]), "claim": Claim(*decode(request["claim"]))}
     return replace(Game(**values), awaits=Awaits(values["awaits"]), phase=Phase(values["phase"]))
 
 
@@ -187,4 +187,4 @@ _FIELDS = tuple(Game.__dataclass_fields__)
 
 
 def _by_phase(values: Mapping[str, Any]) -> dict[Phase, Any]:
-    return {Phase(int(phase)): raw(each) for phase, each in values.items()}
+    return {Phase(int(phase)): decode(each) for phase, each in values.items()}

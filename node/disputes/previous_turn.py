@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from node.disputes.computation import Roots, tensor_in
-from zoo_compute.disputes.evidence import Begin, Present
-from zoo_compute.spec.carry import follows
+from zoo_compute.disputes.evidence import Begin, PresentClaim
+from zoo_compute.spec.carry import ends_previous_turn
 from zoo_compute.spec.games import Result
 from zoo_compute.spec.state import Claim
 from zoo_compute.training.rounds import RESIDUAL
 
 
 @dataclass(frozen=True)
-class Seated:
+class SeatClaim:
     """A claim of slots that was aggregated, with the results of its slots, each with its path to the claim's root."""
 
     claim: Claim
@@ -22,7 +22,7 @@ class Seated:
 
 
 @dataclass(frozen=True)
-class Before:
+class PreviousTurn:
     """The turn before that of a slot-round, where its round is no restart.
 
     aggregation: what Settlement keeps in the aggregation's place of that turn, None where it keeps nothing; seated: the claims
@@ -30,7 +30,7 @@ class Before:
     """
 
     aggregation: Claim | None = None
-    seated: Sequence[Seated] = ()
+    seated: Sequence[SeatClaim] = ()
     end: Roots = field(default_factory=dict)
     update: Roots = field(default_factory=dict)
 
@@ -39,13 +39,13 @@ class Before:
         if self.aggregation is None:
             return replace(zero, claim=claim)
         shown = replace(zero, claim=claim, aggregation=self.aggregation)
-        if not follows(claim, self.aggregation):
+        if not ends_previous_turn(claim, self.aggregation):
             return shown
         every = sorted(self.seated, key=lambda each: each.claim.seat)
         holder = next((each for each in every if slot in each.claim.slots), None)
         if holder is None:
-            return replace(shown, present=tuple(Present.of(each.claim) for each in every))
-        shown = replace(shown, present=(Present.of(holder.claim),))
+            return replace(shown, present=tuple(PresentClaim.of(each.claim) for each in every))
+        shown = replace(shown, present=(PresentClaim.of(holder.claim),))
         if holder.claim.operator != claim.operator:
             return shown
         tensor = tensor_in(self.update if name.startswith(RESIDUAL) else self.end, name)

@@ -8,20 +8,20 @@ from pathlib import Path
 import numpy as np
 
 from node.compute.programs import State
-from node.disputes.computation import Asked, Computation, Roots, SlotRound
-from node.disputes.previous_turn import Seated
+from node.disputes.computation import DisputedWord, Computation, Roots, SlotRound
+from node.disputes.previous_turn import SeatClaim
 from repops.commitments import Array, tensor_roots
 from repops.graph import STATE_ROLE, Graph
 from zoo_compute.codec.pruning import PrunedTree
 from zoo_compute.disputes import evidence
-from zoo_compute.disputes.evidence import Evidence, Present, WholeTensor, Words, words_of
+from zoo_compute.disputes.evidence import Evidence, PresentClaim, WholeTensor, Words, words_of
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.spec.games import Result
 from zoo_compute.spec.state import Claim
 from zoo_compute.training.rounds import PRESENT, UPDATES, aggregation_batch, aggregation_program, update_program
 
 
-class OneStep(Computation):
+class SingleStep(Computation):
     """A program that is run once."""
 
     def after(self, step: int) -> Roots:
@@ -29,7 +29,7 @@ class OneStep(Computation):
         return {entry.name: roots[entry.after] for entry in self.graph.state}
 
 
-class Update(OneStep):
+class Update(SingleStep):
     """What a slot-round changed: its start minus its end."""
 
     def __init__(self, slot_round: SlotRound, *, folder: Path | None = None) -> None:
@@ -38,7 +38,7 @@ class Update(OneStep):
         )
         self.slot_round = slot_round
 
-    def given(self, step: int) -> tuple[State, State]:
+    def step_inputs(self, step: int) -> tuple[State, State]:
         names = [entry.name for entry in self.graph.state]
         end = self.folder.kept("end")
         if end is None:
@@ -54,11 +54,11 @@ class Update(OneStep):
             return self.checkpoint_roots
         return self.slot_round.after(self.slot_round.manifest.inner_steps - 1)
 
-    def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
+    def word_evidence(self, step: int, name: str, asked: DisputedWord) -> Evidence:
         raise AssertionError("all that an update is given are states")
 
 
-class Aggregation(OneStep):
+class Aggregation(SingleStep):
     """The next checkpoint, from the present slots' updates.
 
     claim: the aggregation's; seated: the claims of the seats in its mask; trees: of the updates, where more is under their roots
@@ -73,32 +73,32 @@ class Aggregation(OneStep):
         updates: Mapping[int, State],
         *,
         claim: Claim | None = None,
-        seated: Sequence[Seated] = (),
+        seated: Sequence[SeatClaim] = (),
         trees: Mapping[int, PrunedTree] | None = None,
         folder: Path | None = None,
     ) -> None:
-        super().__init__(aggregation_program(step, manifest.joining), checkpoint, folder=folder)
-        self.joining, self.updates = manifest.joining, updates
+        super().__init__(aggregation_program(step, manifest.aggregation_spec), checkpoint, folder=folder)
+        self.aggregation_spec, self.updates = manifest.aggregation_spec, updates
         self._trees = trees or {}
         self._claim, self._seated = claim, sorted(seated, key=lambda each: each.claim.seat)
 
-    def given(self, step: int) -> tuple[State, Mapping[str, Array]]:
+    def step_inputs(self, step: int) -> tuple[State, Mapping[str, Array]]:
         return self.checkpoint, _Stacked(self)
 
     def source(self, role: int, name: str, step: int) -> Roots:
         return self.checkpoint_roots if role == STATE_ROLE else {}
 
-    def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
+    def word_evidence(self, step: int, name: str, asked: DisputedWord) -> Evidence:
         """A present slot's word is its update's; that a slot is absent, and how many are present, all claims together show."""
         assert self._claim is not None, "evidence of an aggregation without its claim"
-        every = tuple(Present.of(each.claim) for each in self._seated)
+        every = tuple(PresentClaim.of(each.claim) for each in self._seated)
         if name != PRESENT:
             held = name.removeprefix(UPDATES)
             slot, at = divmod(asked.element, self.checkpoint[held].size)
             for seated in self._seated:
                 if slot in seated.results:
                     words = self._word(slot, held, at)
-                    present = (Present.of(seated.claim),)
+                    present = (PresentClaim.of(seated.claim),)
                     return evidence.Update(*asked, self._claim, present, seated.results[slot], words)
         return evidence.Update(*asked, self._claim, every, Result(), Words())
 
@@ -117,7 +117,7 @@ class _Stacked(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         names = [] if name == PRESENT else [name.removeprefix(UPDATES)]
-        return np.asarray(aggregation_batch(names, self._of.joining, self._of.updates)[name])
+        return np.asarray(aggregation_batch(names, self._of.aggregation_spec, self._of.updates)[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

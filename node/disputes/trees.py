@@ -18,7 +18,7 @@ LEAF_BYTES = WORD_BYTES * WORDS_A_LEAF
 
 
 @dataclass(frozen=True)
-class Described:
+class OpenedProgram:
     """A program as a game opens it."""
 
     graph: Graph
@@ -41,7 +41,7 @@ class Trees:
 
     def __init__(self, computation: Computation) -> None:
         self.computation = computation
-        self.program = Described(computation.graph)
+        self.program = OpenedProgram(computation.graph)
         self._trees: dict[Phase, tuple[tuple[int, ...], Tree]] = {}
         self._words: dict[Phase, tuple[tuple[int, ...], bytes]] = {}
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
-from node.admission.trial import Loaded, draws, no_batch
+from node.admission.trial import LoadedWorkload, trial_seed_word, no_batch
 from node.compute.programs import State
-from node.disputes.computation import Asked, Roots, Training
+from node.disputes.computation import DisputedWord, Roots, Training
 from zoo_compute.disputes.evidence import Data, Evidence
 
 
 class Trial(Training):
     """From the workload's state, every batch zero. seed: the trial's."""
 
-    def __init__(self, loaded: Loaded, seed: bytes, *, folder: Path | None = None) -> None:
+    def __init__(self, loaded: LoadedWorkload, seed: bytes, *, folder: Path | None = None) -> None:
         super().__init__(loaded.programs, loaded.start, folder=folder)
         self.seed = seed
         self._zeros = no_batch(loaded.programs.graph)
@@ -23,7 +23,7 @@ class Trial(Training):
         return self._zeros
 
     def begin(self) -> None:
-        self.programs.begin(self.checkpoint, draws(self.seed))
+        self.programs.begin(self.checkpoint, trial_seed_word(self.seed))
 
     @cached_property
     def checkpoint_roots(self) -> Roots:
@@ -32,6 +32,6 @@ class Trial(Training):
         self.programs.begin(self.checkpoint)
         return self.programs.tensor_roots()
 
-    def false_word(self, step: int, name: str, asked: Asked) -> Evidence:
+    def word_evidence(self, step: int, name: str, asked: DisputedWord) -> Evidence:
         """That the right one is zero needs no opening."""
         return Data(*asked)

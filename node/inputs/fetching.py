@@ -6,29 +6,29 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from node.errors import BadInputs, Place, Withheld
-from repops.chunks import place_of
+from node.errors import BadInputs, TensorChunk, Withheld
+from repops.chunks import chunk_at_byte
 from repops.graph import Node
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.errors import BadCid, ContentMissing, ContentRefused, ContentTampered, StoreUnreachable
 
 # Bytes that do not match the root are the same as bytes withheld (docs/decisions/0010-availability-is-asked-for.md).
-NOT_HAD = (BadInputs, BadCid, ContentMissing, ContentRefused, ContentTampered, StoreUnreachable)
+UNAVAILABLE = (BadInputs, BadCid, ContentMissing, ContentRefused, ContentTampered, StoreUnreachable)
 
 
 @contextmanager
-def checkpoint_or_withheld(place: Callable[[], Place | None] = lambda: None) -> Iterator[None]:
+def withheld_unless_fetched(place: Callable[[], TensorChunk | None] = lambda: None) -> Iterator[None]:
     """Of a block in which a checkpoint is fetched and checked."""
     try:
         yield
-    except NOT_HAD as error:
+    except UNAVAILABLE as error:
         raise Withheld(f"the checkpoint that the round starts from: {error}", {0: place()}, checkpoint=True) from error
 
 
-def absent_place(store: Store, cid: str, nodes: Mapping[str, Node]) -> Place | None:
+def missing_chunk(store: Store, cid: str, nodes: Mapping[str, Node]) -> TensorChunk | None:
     """The place of the first bytes of a state's file that are not here; None when that cannot be said."""
     try:
-        found = store.first_absent(cid) if isinstance(store, BlockStore) else None
+        found = store.first_missing_byte(cid) if isinstance(store, BlockStore) else None
     except BadCid:
         return None
     if found is None:
@@ -37,16 +37,16 @@ def absent_place(store: Store, cid: str, nodes: Mapping[str, Node]) -> Place | N
     header = size - sum(4 * math.prod(node.shape) for node in nodes.values())
     try:
         return (
-            place_of({name: node.shape for name, node in nodes.items()}, offset - header) if offset >= header else None
+            chunk_at_byte({name: node.shape for name, node in nodes.items()}, offset - header) if offset >= header else None
         )
     except ValueError:  # the file has another size than such a state's
         return None
 
 
-def absent_update(store: Store, cid: str) -> Place | None:
+def missing_update_chunk(store: Store, cid: str) -> TensorChunk | None:
     """As `absent_place`, of an update's file: one that is not here whole cannot be read on, so that all of it is missing."""
     try:
-        found = store.first_absent(cid) if isinstance(store, BlockStore) else None
+        found = store.first_missing_byte(cid) if isinstance(store, BlockStore) else None
     except BadCid:
         return None
     return None if found is None else (0, 0)

@@ -8,27 +8,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from node.compute.cache import at_hand, is_at_hand
+from node.compute.cache import get_cached, is_cached
 from node.compute.programs import Programs, State
-from node.device import CPU, GB, computes_on, layout, memory, pick, threads
+from node.device import CPU, GB, computes_on, parse_layout, memory, pick_device, threads
 from node.errors import BadInputs, FalseCheckpoint, NodeOutOfMemory
 from node.inputs import bundles
 from node.inputs.bundles import SlotResult
-from node.inputs.fetching import absent_place, checkpoint_or_withheld
+from node.inputs.fetching import missing_chunk, withheld_unless_fetched
 from node.parallel.programs import RankedPrograms
 from repops import encoding
 from repops.commitments import state_root
 from repops.files import FileRefused, parse_state, state_bytes
 from repops.graph import OPTIMIZER, BadProgram, Graph, Node
-from zoo_compute.codec import TransportRefused, files
-from zoo_compute.codec.files import Parts, Received
+from zoo_compute.codec import BadUpdateFile, files
+from zoo_compute.codec.files import UpdateLayout, ReceivedUpdate
 from zoo_compute.formats.bundles import MAX_POINTER_BYTES, BadRecord
 from zoo_compute.formats.bundles import Pointer as Pointer
 from zoo_compute.formats.manifest import MAX_MANIFEST_BYTES, Manifest
 from zoo_compute.formats.tags import round_tag
-from zoo_compute.jobs.files import unlike, unlike_batch
+from zoo_compute.jobs.files import shape_mismatch, batch_mismatch
 from zoo_compute.store.blockstore import BlockStore
-from zoo_compute.store.dag import ahead
+from zoo_compute.store.dag import prefetch
 from zoo_compute.store.interface import Store
 from zoo_compute.training.examples import Examples
 from zoo_compute.training.memory import needed_bytes
@@ -45,7 +45,7 @@ from zoo_compute.training.rounds import (
 from zoo_compute.training.work_root import work_of
 
 TIMEOUT_S = 120.0
-AT_ONCE = 4  # updates that are fetched side by side
+MAX_CONCURRENT_FETCHES = 4  # updates that are fetched side by side
 MAX_DATA_BYTES = 2**34
 
 
@@ -96,20 +96,20 @@ def get_state(store: Store, cid: str, root: bytes, *, max_bytes: int, timeout_s:
 
 def put_update(store: Store, update: State, manifest: Manifest, step: Graph, *, tag: str = "") -> str:
     """Store a slot's update, pinned; the CID of what others read of it."""
-    return files.put(store, update, Parts.of(step, manifest.compression), threads=threads(), tag=tag)
+    return files.put(store, update, UpdateLayout.of(step, manifest.compression), threads=threads(), tag=tag)
 
 
 def get_update(
     store: Store, entry: SlotResult, manifest: Manifest, step: Graph, *, timeout_s: float = TIMEOUT_S, tag: str = ""
-) -> Received:
+) -> ReceivedUpdate:
     """Fetch what a slot's author sent of its update, checked against its root. Raises BadInputs; the store's errors pass.
 
     tag: keep it under this one, for whoever may have to combine it again when its author is gone.
     """
     try:
-        parts = Parts.of(step, manifest.compression)
+        parts = UpdateLayout.of(step, manifest.compression)
         update = files.get(store, entry.update, parts, timeout_s=timeout_s, threads=threads())
-    except TransportRefused as error:
+    except BadUpdateFile as error:
         raise BadInputs(f"update {entry.update}: {error}") from error
     if update.tree.root != entry.update_root:
         found, wanted = update.tree.root.hex(), entry.update_root.hex()
@@ -127,14 +127,14 @@ def _keep(store: Store, cid: str, tag: str) -> None:
 
 def get_updates(
     store: Store, entries: Mapping[int, SlotResult], manifest: Manifest, step: Graph, *, tag: str = ""
-) -> dict[int, Received]:
+) -> dict[int, ReceivedUpdate]:
     """As `get_update`, of several slots, by slot; a few at once: one after the other waits for round trips."""
     slots = sorted(entries)
-    found = ahead(lambda slot: get_update(store, entries[slot], manifest, step, tag=tag), slots, AT_ONCE)
+    found = prefetch(lambda slot: get_update(store, entries[slot], manifest, step, tag=tag), slots, MAX_CONCURRENT_FETCHES)
     return dict(zip(slots, found, strict=True))
 
 
-def own_state(store: Store, cid: str, nodes: dict[str, Node], *, timeout_s: float) -> State:
+def get_own_state(store: Store, cid: str, nodes: dict[str, Node], *, timeout_s: float) -> State:
     """A state that this machine stored, of tensors like these. Raises BadInputs; the store's errors pass."""
     return _parsed(store.read(cid, max_bytes=file_bytes(nodes), timeout_s=timeout_s), cid)
 
@@ -143,7 +143,7 @@ def fetch_manifest(store: Store, cid: str) -> Manifest:
     return Manifest.from_bytes(store.read(cid, max_bytes=MAX_MANIFEST_BYTES, timeout_s=TIMEOUT_S))
 
 
-def committed(
+def fetch_results(
     store: Store,
     request: Mapping[str, Any],
     commit: Mapping[str, Any],
@@ -176,7 +176,7 @@ def fetch_pointer(store: Store, cid: str) -> Pointer:
 
 def fetch_programs(store: Store, manifest: Manifest, device: str | None = None) -> Programs:
     """The job's programs, checked against the manifest; the last job's stay ready. Raises BadInputs, NoDevice."""
-    ranks, where = layout(device), computes_on(pick(device))
+    ranks, where = parse_layout(device), computes_on(pick_device(device))
     key = (manifest.program.cid, manifest.program.root, str(ranks or where))
     if key not in _programs:
         graph = _fetch_program(store, manifest)
@@ -200,10 +200,10 @@ def fetch_checkpoint(
     if pointer is None:
         if round > manifest.delay or root != manifest.state_root:
             raise BadInputs(f"round {round} starts from {root.hex()}, which is not the manifest's initial state")
-        state = get_state(store, manifest.state.cid, root, max_bytes=checkpoint_bytes(step, manifest.joining))
+        state = get_state(store, manifest.state.cid, root, max_bytes=checkpoint_bytes(step, manifest.aggregation_spec))
     else:
         state = _made_checkpoint(store, manifest, step, job, round, pointer, root)
-    told = unlike(state, step, manifest.joining)
+    told = shape_mismatch(state, step, manifest.aggregation_spec)
     if told:
         refused = BadInputs if pointer is None else FalseCheckpoint
         raise refused(f"the checkpoint does not hold this program's tensors: {told}")
@@ -213,8 +213,8 @@ def fetch_checkpoint(
 def _made_checkpoint(
     store: Store, manifest: Manifest, step: Graph, job: int, round: int, pointer: str, root: bytes
 ) -> State:
-    nodes = checkpoint_nodes(step, manifest.joining)
-    with checkpoint_or_withheld():
+    nodes = checkpoint_nodes(step, manifest.aggregation_spec)
+    with withheld_unless_fetched():
         found = fetch_pointer(store, pointer)
         is_near = 0 <= round - 1 - found.round <= manifest.delay  # the aggregator's, and of a delayed job the slots'
         if (found.job, found.root) != (job, root) or not is_near:
@@ -222,19 +222,19 @@ def _made_checkpoint(
                 f"checkpoint pointer {pointer} is of job {found.job}, round {found.round}, root {found.root.hex()}; "
                 f"expected job {job}, round {round - 1}, root {root.hex()}"
             )
-    with checkpoint_or_withheld(lambda: absent_place(store, found.state, nodes)):
-        state = at_hand(store, found.state, root)
+    with withheld_unless_fetched(lambda: missing_chunk(store, found.state, nodes)):
+        state = get_cached(store, found.state, root)
         return get_state(store, found.state, root, max_bytes=file_bytes(nodes)) if state is None else state
 
 
-def advances(manifest: Manifest, step: Graph) -> bool:
+def should_precompute(manifest: Manifest, step: Graph) -> bool:
     """Whether all updates of a round have fewer bytes than the checkpoint that is made of them."""
     compression = manifest.compression
     share = compression.bits / 32
     if compression.keep is not None:
         share = (compression.bits + math.log2(compression.chunk)) / 32 * compression.keep / compression.chunk
     update = sum(4 * step.nodes[entry.before].elements for entry in step.state if entry.name in step.exchanged)
-    checkpoint = sum(4 * node.elements for node in checkpoint_nodes(step, manifest.joining).values())
+    checkpoint = sum(4 * node.elements for node in checkpoint_nodes(step, manifest.aggregation_spec).values())
     return manifest.slots * share * update < checkpoint
 
 
@@ -291,7 +291,7 @@ def fetch_inputs(store: Store, request: Mapping[str, Any]) -> Inputs:
     of_round = "" if pointer is None else round_tag(request["job"], request["round"])
     kept = dict.fromkeys(checkpoint_cids(store, manifest, pointer), of_round)
     for cid, tag in {**kept, request["manifest"]: "", manifest.program.cid: "", manifest.data.cid: ""}.items():
-        if not is_at_hand(store, cid) and not store.is_pinned(cid, tag=tag):
+        if not is_cached(store, cid) and not store.is_pinned(cid, tag=tag):
             store.pin(cid, timeout_s=TIMEOUT_S, tag=tag)  # who trains on it keeps it: that is its redundancy
     return Inputs(manifest, programs, checkpoint, examples)
 
@@ -377,7 +377,7 @@ def _check_examples(examples: Examples, step: Graph, manifest: Manifest, *, at_l
     counts = {name: len(array) if array.ndim else 0 for name, array in examples.items()}
     if len(set(counts.values())) != 1 or min(counts.values()) < at_least:
         raise BadInputs(f"data: expected arrays of equally many examples, at least {at_least}, got {counts}")
-    told = unlike_batch(examples, step, manifest.batch_size, manifest.accumulate)
+    told = batch_mismatch(examples, step, manifest.batch_size, manifest.accumulate)
     if told:
         raise BadInputs(f"data: {told}")
 

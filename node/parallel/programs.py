@@ -5,18 +5,18 @@ from __future__ import annotations
 from functools import cached_property
 
 from node.compute.programs import Programs
-from node.device import Layout, threads
+from node.device import RankLayout, threads
 from node.errors import BadInputs
 from node.parallel.ranks import ANSWER_S
 from node.parallel.runner import RankedRunner
 from repops.commitments import state_root_of
 from repops.graph import Graph
 from repops.parallel.owners import data, pipeline
-from repops.parallel.placement import NotParallel, Placed
+from repops.parallel.placement import NotParallel, PlacedProgram
 from repops.parallel.split import rows, tensor
 
 
-def placed_on(graph: Graph, layout: Layout, parts: int) -> Placed:
+def placed_on(graph: Graph, layout: RankLayout, parts: int) -> PlacedProgram:
     """Who computes what. Data-parallel goes by micro-batches where the job has enough, else by rows. Raises BadInputs."""
     try:
         if layout.kind == "pipeline":
@@ -31,13 +31,13 @@ def placed_on(graph: Graph, layout: Layout, parts: int) -> Placed:
 class RankedPrograms(Programs):
     """The step on several ranks, which start when they are first needed. parts: micro-batches of a step."""
 
-    def __init__(self, graph: Graph, layout: Layout, parts: int, *, timeout_s: float = ANSWER_S) -> None:
+    def __init__(self, graph: Graph, layout: RankLayout, parts: int, *, timeout_s: float = ANSWER_S) -> None:
         super().__init__(graph)
         self.layout, self._parts, self._timeout_s = layout, parts, timeout_s
         self._ranked: RankedRunner | None = None
 
     @cached_property
-    def placed(self) -> Placed:
+    def placed(self) -> PlacedProgram:
         return placed_on(self.graph, self.layout, self._parts)
 
     @property

@@ -18,17 +18,17 @@ import torch.distributed as dist
 
 from repops.commitments import Array, tensor_root
 from repops.parallel.placement import Piece
-from repops.parallel.rank import Done, Part, RankRunner, Words
+from repops.parallel.rank import PendingMessage, RankPart, RankRunner, Words
 from repops.parallel.roots import Leaves, leaves_of
 
 
 @dataclass(frozen=True)
-class Opening:
+class RankSetup:
     """What a rank is told first. meeting: a file in which ranks find each other. timeout_s: for which one is waited for."""
 
-    part: Part
+    part: RankPart
     ranks: int
-    meeting: str
+    rendezvous_file: str
     timeout_s: float
     threads: int
 
@@ -36,10 +36,10 @@ class Opening:
 class Gloo:
     """Messages by torch.distributed."""
 
-    def send(self, words: Words, target: int, tag: int) -> Done:
+    def send(self, words: Words, target: int, tag: int) -> PendingMessage:
         return _started(dist.isend(torch.from_numpy(words), target, tag=tag)) if words.size else _NOTHING
 
-    def receive(self, words: Words, source: int, tag: int) -> Done:
+    def receive(self, words: Words, source: int, tag: int) -> PendingMessage:
         return _started(dist.irecv(torch.from_numpy(words), source, tag=tag)) if words.size else _NOTHING
 
 
@@ -51,16 +51,16 @@ class _Nothing:
 _NOTHING = _Nothing()
 
 
-def _started(work: Any) -> Done:
+def _started(work: Any) -> PendingMessage:
     assert work is not None, "this process is no member of the group"
-    done: Done = work
+    done: PendingMessage = work
     return done
 
 
-class Server:
+class RankServer:
     """Answers one request after another: each method of a request's name takes its arguments and gives the answer."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: RankSetup) -> None:
         self._part, self._threads = opening.part, opening.threads
         self._runner = RankRunner(opening.part, Gloo())
 
@@ -103,10 +103,10 @@ class Server:
 
 def serve(worker: Connection) -> None:
     """Answers until the worker is gone, or has no more use for its ranks."""
-    opening: Opening = worker.recv()
+    opening: RankSetup = worker.recv()
     torch.set_num_threads(opening.threads)
     _meet(opening)
-    server = Server(opening)
+    server = RankServer(opening)
     worker.send((True, None))
     while True:
         try:
@@ -116,12 +116,12 @@ def serve(worker: Connection) -> None:
         worker.send((True, getattr(server, name)(*arguments)))
 
 
-def _meet(opening: Opening) -> None:
+def _meet(opening: RankSetup) -> None:
     loopback = "lo" if sys.platform == "linux" else "lo0"
     os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
     dist.init_process_group(
         "gloo",
-        init_method=f"file://{opening.meeting}",
+        init_method=f"file://{opening.rendezvous_file}",
         rank=opening.part.rank,
         world_size=opening.ranks,
         timeout=timedelta(seconds=opening.timeout_s),

@@ -18,19 +18,19 @@ from pathlib import Path
 from typing import Any
 
 from node.errors import RankLost
-from node.parallel.rank import Opening
-from repops.parallel.rank import Part
+from node.parallel.rank import RankSetup
+from repops.parallel.rank import RankPart
 
 START_S = 120.0  # to start, import torch, meet and prepare kernels
 ANSWER_S = 600.0  # to one request: a step, or the roots of the state
-LAST_WORDS_S = 2.0  # for which the others are heard when one has failed: the first to speak is seldom the cause
+FINAL_OUTPUT_S = 2.0  # for which the others are heard when one has failed: the first to speak is seldom the cause
 END_S = 5.0
 
 
 class Ranks:
     """Not for several threads. After RankLost it is of no further use."""
 
-    def __init__(self, parts: Sequence[Part], *, threads: int = 1, timeout_s: float = ANSWER_S) -> None:
+    def __init__(self, parts: Sequence[RankPart], *, threads: int = 1, timeout_s: float = ANSWER_S) -> None:
         self._timeout_s, patience_s = timeout_s, max(START_S, timeout_s)
         self._folder = tempfile.mkdtemp(prefix="zoo-ranks-")
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -41,7 +41,7 @@ class Ranks:
                 self._start()
             meeting = str(Path(self._folder) / "meeting")
             for rank, part in enumerate(parts):
-                self._send(rank, Opening(part, len(parts), meeting, patience_s, threads))
+                self._send(rank, RankSetup(part, len(parts), meeting, patience_s, threads))
             self._answers(range(len(parts)), patience_s)
         except BaseException:
             self._end(0)
@@ -99,7 +99,7 @@ class Ranks:
                 else:
                     failed[rank] = answer
             if failed:
-                deadline = min(deadline, time.monotonic() + LAST_WORDS_S)
+                deadline = min(deadline, time.monotonic() + FINAL_OUTPUT_S)
         if failed or len(found) < len(ranks):
             raise self._lost(failed, [rank for rank in ranks if rank not in found], limit_s)
         return [found[rank] for rank in ranks]
@@ -115,7 +115,7 @@ class Ranks:
         hint = "the work is tried again; see that the machine has memory for all ranks"
         for rank in (rank for rank, told in failed.items() if told is None):  # dead without a word: the cause
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._processes[rank].wait(LAST_WORDS_S)
+                self._processes[rank].wait(FINAL_OUTPUT_S)
             return RankLost(f"rank {rank} died ({_ending(self._processes[rank].returncode)})", hint=hint)
         for rank, told in failed.items():
             return RankLost(f"rank {rank}: {told}", hint=hint)

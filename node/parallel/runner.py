@@ -11,15 +11,15 @@ from node.parallel.ranks import ANSWER_S, Ranks
 from repops.backend import DTYPE, check_batch
 from repops.commitments import DTYPE_CODES, Array
 from repops.graph import Graph
-from repops.parallel.placement import Placed
-from repops.parallel.rank import parts_of
-from repops.parallel.roots import Leaves, joined_root
+from repops.parallel.placement import PlacedProgram
+from repops.parallel.rank import rank_parts
+from repops.parallel.roots import Leaves, combine_root
 
 
 class RankedRunner:
     """See `backend.Runner`; there is no trace of values that lie on several ranks."""
 
-    def __init__(self, graph: Graph, placed: Placed, *, threads: int = 1, timeout_s: float = ANSWER_S) -> None:
+    def __init__(self, graph: Graph, placed: PlacedProgram, *, threads: int = 1, timeout_s: float = ANSWER_S) -> None:
         """threads: of all ranks together."""
         self.graph, self._pieces = graph, placed.pieces
         owner = {entry.name: placed.owner[entry.before] for entry in placed.graph.state}
@@ -27,7 +27,7 @@ class RankedRunner:
             name: [rank for piece in pieces if (rank := owner[piece.entry]) is not None]
             for name, pieces in placed.pieces.items()
         }
-        self.ranks = Ranks(parts_of(placed), threads=max(1, threads // placed.ranks), timeout_s=timeout_s)
+        self.ranks = Ranks(rank_parts(placed), threads=max(1, threads // placed.ranks), timeout_s=timeout_s)
         self._batch_names: list[set[str]] = self.ranks.ask("batch_names")
         # Tensors that are fetched as numpy reads them, and sent as it writes into them.
         self.state = cast(dict[str, Array], _State(self, graph))
@@ -82,7 +82,7 @@ class RankedRunner:
             if entry.name in runs:
                 node = self.graph.nodes[entry.before]
                 ordered = [leaves for _, leaves in sorted(runs[entry.name], key=lambda run: run[0])]
-                out[entry.name] = joined_root(DTYPE_CODES[DTYPE[node.dtype].name], node.shape, ordered)
+                out[entry.name] = combine_root(DTYPE_CODES[DTYPE[node.dtype].name], node.shape, ordered)
         return out
 
 

@@ -18,8 +18,8 @@ from repops.operators import TABLE
 
 Sample = tuple[Graph, dict[str, Array], dict[str, Array]]  # the program, its state, its batch
 
-ODD = [0x0, 0x80000000, 0x7FC00000, 0xFFC00001, 0x7F800001, 0x7F800000, 0xFF800000, 0x1, 0x80000001, 0x007FFFFF]
-ODD += [0x00800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x3F800000, 0xBF800000, 0x4B000000, 0xCF000000, 0x4F000000, 0xFFFFFFFF]
+EDGE_CASE_WORDS = [0x0, 0x80000000, 0x7FC00000, 0xFFC00001, 0x7F800001, 0x7F800000, 0xFF800000, 0x1, 0x80000001, 0x007FFFFF]
+EDGE_CASE_WORDS += [0x00800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x3F800000, 0xBF800000, 0x4B000000, 0xCF000000, 0x4F000000, 0xFFFFFFFF]
 
 
 def words(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
@@ -30,7 +30,7 @@ def words(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array
         plain = (rng.standard_normal(count) * scale).astype(np.float32).view(np.uint32)
     else:
         plain = rng.integers(-40, 40, count).astype(np.int32).view(np.uint32)
-    odd = rng.choice(np.array(ODD, np.uint32), count)
+    odd = rng.choice(np.array(EDGE_CASE_WORDS, np.uint32), count)
     return np.where(rng.random(count) < 1 / 3, odd, plain).view(DTYPE[dtype]).reshape(shape)
 
 
@@ -38,7 +38,7 @@ def ordinary(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return rng.standard_normal(shape).astype(np.float32)
 
 
-def kept_by(b: Builder, results: Mapping[str, View], batch: Mapping[str, View]) -> Graph:
+def program_returning(b: Builder, results: Mapping[str, View], batch: Mapping[str, View]) -> Graph:
     """A program whose state after a step is these results."""
     state = []
     for at, (name, view) in enumerate(results.items()):
@@ -65,7 +65,7 @@ def elementwise() -> Sample:
             given = [pools[letter][(at + turn) % 3].expand(shape) for at, letter in enumerate(letters)]
             results[f"{row.name}/{turn}"] = b.map(row.name, *given)
     given_batch = {f"b{at}": view for at, view in enumerate(inputs)}
-    graph = kept_by(b, results, given_batch)
+    graph = program_returning(b, results, given_batch)
     batch = {name: words(rng, view.dtype, view.shape) for name, view in given_batch.items()}
     return graph, {}, batch
 
@@ -81,7 +81,7 @@ def reductions() -> Sample:
             for name in names:
                 results[f"{name}/{length}/inner"] = b.reduce(name, x, [1, 2])
                 results[f"{name}/{length}/middle"] = b.reduce(name, x.flip(1).transpose(0, 2), [1])
-    graph = kept_by(b, results, batch)
+    graph = program_returning(b, results, batch)
     values = {name: words(rng, view.dtype, view.shape) for name, view in batch.items()}
     for name in ("f32/1100", "f32/33"):
         values[name] = ordinary(rng, values[name].shape)  # odd words would end every sum in NaN
@@ -111,7 +111,7 @@ def product(rows: int, columns: int, count: int, layout: str, batches: int = 2) 
     for name, sign in (("a", 1), ("b", -1)):
         values[name][1:].reshape(-1)[::3] *= np.float32(2.0**-90)
         values[name][0] = (np.abs(values[name][0]) + 1) * np.float32(sign * 2.0**-90)
-    return kept_by(b, {"out": product}, inputs), {}, values
+    return program_returning(b, {"out": product}, inputs), {}, values
 
 
 def convolutions() -> Sample:
@@ -136,7 +136,7 @@ def convolutions() -> Sample:
         "scaled": b.dot(vector.unsqueeze(1), b.scalar(-0.0, F32).expand((40, 1)), 1),
     }
     inputs = {"image": image, "kernel": kernel, "vector": vector}
-    graph = kept_by(b, results, inputs)
+    graph = program_returning(b, results, inputs)
     return graph, {}, {name: ordinary(rng, view.shape) for name, view in inputs.items()}
 
 
@@ -161,7 +161,7 @@ def indexed() -> Sample:
     batch = {name: words(rng, view.dtype, view.shape) for name, view in inputs.items()}
     batch["index"] = np.array([3, 1, 3, -1, 0, 6, 3, 5, 1, 0, 3], np.int32)
     batch["own"] = rng.integers(-1, 7, (11, 5)).astype(np.int32)
-    return kept_by(b, results, inputs), {}, batch
+    return program_returning(b, results, inputs), {}, batch
 
 
 def exchange() -> Sample:
@@ -216,7 +216,7 @@ def chains() -> Sample:
     batch = {f"b{at}": view for at, view in enumerate(inputs)}
     values = {name: words(rng, view.dtype, view.shape) for name, view in batch.items()}
     values |= {"b1": ordinary(rng, (35, 10)), "b2": ordinary(rng, (3, 1, 70))}
-    return kept_by(b, results, batch), {}, values
+    return program_returning(b, results, batch), {}, values
 
 
 def sweep() -> Sample:
@@ -232,9 +232,9 @@ def sweep() -> Sample:
     batch = {}
     for at, (name, view) in enumerate(inputs.items()):
         drawn = rng.integers(0, 1 << 32, count, np.uint32)
-        drawn[at::8] = rng.choice(np.array(ODD, np.uint32), len(drawn[at::8]))
+        drawn[at::8] = rng.choice(np.array(EDGE_CASE_WORDS, np.uint32), len(drawn[at::8]))
         batch[name] = drawn.view(DTYPE[view.dtype])
-    return kept_by(b, results, inputs), {}, batch
+    return program_returning(b, results, inputs), {}, batch
 
 
 def long_reductions() -> Sample:
@@ -256,7 +256,7 @@ def long_reductions() -> Sample:
         else:
             scale = {"huge": 2.0**125, "deep": 2.0**-140}.get(name.partition("/")[0], 1.0)
             values[name] = (rng.standard_normal(view.shape) * scale).astype(np.float32)
-    return kept_by(b, results, batch), {}, values
+    return program_returning(b, results, batch), {}, values
 
 
 def large_indexed() -> Sample:
@@ -275,7 +275,7 @@ def large_indexed() -> Sample:
     batch = {name: ordinary(rng, view.shape) for name, view in inputs.items() if view.dtype == F32}
     batch["index"] = (rng.integers(-2, 1_011, 3_001) // rng.integers(1, 40, 3_001)).astype(np.int32)
     batch["many"] = rng.integers(-1, 6, 70_001).astype(np.int32)
-    return kept_by(b, results, inputs), {}, batch
+    return program_returning(b, results, inputs), {}, batch
 
 
 def products(*given: tuple[int, int, int, str]) -> dict[str, Callable[[], Sample]]:

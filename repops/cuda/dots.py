@@ -27,7 +27,7 @@ from repops.operators import BLOCK, terms
 
 TILES = ((128, 128), (64, 64), (32, 64))  # rows, columns
 ENOUGH_UNITS = 200  # tiles under way at once that keep a large GPU busy
-MOST_SCRATCH = 1 << 26  # words
+MAX_SCRATCH = 1 << 26  # words
 THIN = 8  # rows or columns up to which a tile would mostly idle
 
 
@@ -59,7 +59,7 @@ def dot_kernels(node: Node, at: int, home: Home) -> tuple[list[Kernel], list[int
     found = product(node)
     batches, rows, columns = sizes = tuple(_size(node, axes) for axes in (found.batches, found.rows, found.columns))
     blocks = max(1, -(-terms(node) // BLOCK))
-    splittable = blocks > 1 and blocks * node.elements <= MOST_SCRATCH
+    splittable = blocks > 1 and blocks * node.elements <= MAX_SCRATCH
     # A tile is written where a block of terms ends: without terms it would never be.
     tile = _tile(rows, columns, batches * (blocks if splittable else 1)) if terms(node) else None
     if tile is None:

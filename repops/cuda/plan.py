@@ -19,8 +19,8 @@ from repops.operators import TABLE
 SOURCES = ("input", "scalar", "constant", "iota")
 ALIGNMENT = 64  # words: what the widest reads and the memory's own lines ask for
 REACH = 16  # units back that a chain may still grow: further, its results would only wait in memory
-MOST_MEMBERS = 64
-MOST_VIEWS = 24
+MAX_MEMBERS = 64
+MAX_VIEWS = 24
 
 
 @dataclass
@@ -93,14 +93,14 @@ def _may_join(graph: Graph, unit: Unit, at: int) -> bool:
     node, first = graph.nodes[at], graph.nodes[unit.members[0]]
     if not (TABLE[node.op].is_map and TABLE[first.op].is_map) or node.shape != first.shape:
         return False
-    if len(unit.members) >= MOST_MEMBERS:
+    if len(unit.members) >= MAX_MEMBERS:
         return False
     members = set(unit.members)
     if any(o.node in members and not is_whole(node, o, graph.nodes[o.node]) for o in node.operands):
         return False
     joined = [*unit.members, at]
     views = {o for m in joined for o in graph.nodes[m].operands if o.node not in members}
-    return len(views) <= MOST_VIEWS
+    return len(views) <= MAX_VIEWS
 
 
 def _readers(graph: Graph, unit_of: dict[int, int]) -> dict[int, list[int]]:

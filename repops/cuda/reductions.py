@@ -24,7 +24,7 @@ from repops.graph import Node, contiguous
 from repops.operators import LANES, TABLE, terms
 from repops.recipes import primitive
 
-MOST_LINKED = 1 << 16  # terms; finding the next of a row takes time with their square
+MAX_LINKED = 1 << 16  # terms; finding the next of a row takes time with their square
 ANY_ORDER = ("isum", "reduce_max", "reduce_imax")
 
 
@@ -85,7 +85,7 @@ def scatter_kernels(node: Node, at: int, home: Home) -> tuple[list[Kernel], list
         return [first], []
     struct, operands = _scatter_struct(node, columns), (home(index.node), home(value.node))
     is_shared = not any(index.strides[:cut])
-    if not is_shared or count > MOST_LINKED or count * columns >= 1 << 31:
+    if not is_shared or count > MAX_LINKED or count * columns >= 1 << 31:
         text = kernel_text([*reads(2), "u32* q"], [f"walk_column<{NAME}_is>(p0, p1, q);"], threads=64, before=struct)
         return [first, Kernel(text, blocks_for(columns, 64), 64, (*operands, home(at)))], []
     link = kernel_text([*reads(1), "u32* q"], [f"link_terms<{NAME}_is>(p0, q);"], threads=64, before=struct)

@@ -10,33 +10,33 @@ from repops.graph import Graph
 from repops.parallel.placement import (
     NotParallel,
     Piece,
-    Placed,
+    PlacedProgram,
     check_ranks,
-    computed,
-    families,
+    with_copied_sources,
+    grouped_tensors,
     is_free,
     labels,
-    lead_to,
+    ancestors,
     same_size_makers,
-    settled,
-    work,
+    with_state_owners,
+    node_cost,
 )
 
 UPDATE = 32  # operations that a word of the state costs in a step, about
 SLACK = 0.2  # of a stage's share, by which a cut may move to where less is sent
 
 
-def pipeline(graph: Graph, ranks: int, parts: int = 1) -> Placed:
+def pipeline(graph: Graph, ranks: int, parts: int = 1) -> PlacedProgram:
     """Layers side by side: the forward pass is cut in order into as many stages as ranks, the backward follows it.
 
     Each tensor of the state lives with its first reader. With several micro-batches the stages overlap.
     """
     check_ranks(ranks)
-    graph = computed(graph)
+    graph = with_copied_sources(graph)
     return _Pipeline(graph, ranks, parts).placed()
 
 
-def data(graph: Graph, ranks: int, parts: int) -> Placed:
+def data(graph: Graph, ranks: int, parts: int) -> PlacedProgram:
     """Micro-batches side by side: each rank computes whole ones, and their gradients are added in the program's order.
 
     The state is shared out: each tensor, with its moments, lives on one rank, which adds its gradients and sends it.
@@ -45,7 +45,7 @@ def data(graph: Graph, ranks: int, parts: int) -> Placed:
     if parts < ranks:
         what = f"data: {parts} micro-batches cannot keep {ranks} ranks busy"
         raise NotParallel(f"{what}; take fewer ranks, or a split by tensor, or a job that accumulates over more")
-    graph = computed(graph)
+    graph = with_copied_sources(graph)
     return _Data(graph, ranks, parts).placed()
 
 
@@ -57,26 +57,26 @@ class _Owners:
         self.labels = labels(graph, parts)
         self.owner: list[int | None] = [None] * len(graph.nodes)
         self.used_by: dict[int, int] = {}  # tensor of the state -> who reads it beside its home
-        self.forward = lead_to(graph, [graph.loss])
+        self.forward = ancestors(graph, [graph.loss])
         self.makers = same_size_makers(graph, self.labels, parts)
         self.readers: list[list[int]] = [[] for _ in graph.nodes]
         for at, node in enumerate(graph.nodes):
             for source in {operand.node for operand in node.operands}:
                 self.readers[source].append(at)
 
-    def placed(self) -> Placed:
+    def placed(self) -> PlacedProgram:
         self.micro_batches()
         self._follow_readers([at for at, label in enumerate(self.labels) if not label])
-        self.homes()
+        self.state_owners()
         for at in self._open():
-            self.owner[at] = self.chosen(self.owners_read(at))
+            self.owner[at] = self.choose_owner(self.owners_read(at))
         self._follow_readers(self._open())
         owner = [None if is_free(node) else self.owner[at] or 0 for at, node in enumerate(self.graph.nodes)]
         pieces: dict[str, tuple[Piece, ...]] = {
             e.name: (Piece(e.name, 0, _rows(self.graph, e.before)),) for e in self.graph.state
         }
-        graph, owners = settled(self.graph, owner)
-        return Placed(graph, owners, pieces, self.ranks, self.parts)
+        graph, owners = with_state_owners(self.graph, owner)
+        return PlacedProgram(graph, owners, pieces, self.ranks, self.parts)
 
     def _open(self) -> list[int]:
         """Nodes whose owner is not known."""
@@ -85,14 +85,14 @@ class _Owners:
     def micro_batches(self) -> None:
         raise NotImplementedError
 
-    def homes(self) -> None:
+    def state_owners(self) -> None:
         raise NotImplementedError
 
-    def chosen(self, read: dict[int, int]) -> int | None:
+    def choose_owner(self, read: dict[int, int]) -> int | None:
         """The owner of a node that reads so many words of each rank's; None where it reads only what everyone has."""
         raise NotImplementedError
 
-    def live(self, names: Sequence[str], rank: int) -> None:
+    def place_state(self, names: Sequence[str], rank: int) -> None:
         """These tensors, and what makes their new values, belong to a rank."""
         before = {entry.name: entry.before for entry in self.graph.state}
         for name in names:
@@ -126,7 +126,7 @@ class _Pipeline(_Owners):
         seen: set[int] = set()
         for part in range(self.parts):
             mine = [at for at, label in enumerate(self.labels) if self.forward[at] and label == 1 << part]
-            costs = [work(self.graph.nodes[at]) + UPDATE * self._first_read(at, seen) for at in mine]
+            costs = [node_cost(self.graph.nodes[at]) + UPDATE * self._first_read(at, seen) for at in mine]
             if part == 0 and len(mine) < self.ranks:
                 raise NotParallel(f"pipeline: {len(mine)} nodes of the forward pass for {self.ranks} ranks")
             cuts = self._cuts(list(accumulate(costs)), self._crossing(mine))
@@ -163,19 +163,19 @@ class _Pipeline(_Owners):
                 seen.add(operand.node)
         return words
 
-    def homes(self) -> None:
+    def state_owners(self) -> None:
         entries = {entry.name: entry for entry in self.graph.state}
-        for names in families(self.graph, self.makers):
+        for names in grouped_tensors(self.graph, self.makers):
             users = [at for name in names for at in self.readers[entries[name].before] if self.forward[at]]
             owners = [owner for at in sorted(users) if (owner := self.owner[at]) is not None]
-            self.live(names, owners[0] if owners else 0)
+            self.place_state(names, owners[0] if owners else 0)
         # The backward pass reads a tensor where the forward pass did last: an embedding that is the head too, at the end.
         for entry in self.graph.state:
             readers = [self.owner[at] or 0 for at in self.readers[entry.before] if self.forward[at]]
             if readers:
                 self.used_by[entry.before] = max(readers)
 
-    def chosen(self, read: dict[int, int]) -> int | None:
+    def choose_owner(self, read: dict[int, int]) -> int | None:
         return min(read, default=None)
 
 
@@ -185,15 +185,15 @@ class _Data(_Owners):
             if label.bit_count() == 1:
                 self.owner[at] = (label.bit_length() - 1) % self.ranks
 
-    def homes(self) -> None:
+    def state_owners(self) -> None:
         sizes = {entry.name: self.graph.nodes[entry.before].elements for entry in self.graph.state}
         held = [0] * self.ranks
-        for names in sorted(families(self.graph, self.makers), key=lambda names: -sum(sizes[name] for name in names)):
+        for names in sorted(grouped_tensors(self.graph, self.makers), key=lambda names: -sum(sizes[name] for name in names)):
             rank = held.index(min(held))
-            self.live(names, rank)
+            self.place_state(names, rank)
             held[rank] += sum(sizes[name] for name in names)
 
-    def chosen(self, read: dict[int, int]) -> int | None:
+    def choose_owner(self, read: dict[int, int]) -> int | None:
         return max(sorted(read), key=lambda owner: read[owner], default=None)
 
 

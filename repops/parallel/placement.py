@@ -25,7 +25,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedProgram:
     """graph: its state entries are pieces. owner: of each node; None of what whoever reads it makes or is given.
 
     pieces: of each tensor of the whole program's state, in order. parts: micro-batches along the batch's first axis.
@@ -48,7 +48,7 @@ def is_free(node: Node) -> bool:
     return node.op in ("scalar", "constant", "iota") or (node.op == "input" and node.attributes[0] == BATCH_ROLE)
 
 
-def computed(graph: Graph) -> Graph:
+def with_copied_sources(graph: Graph) -> Graph:
     """The same program, where the loss and every tensor that a step changes are computed by a node: sources are copied."""
     nodes, copies = list(graph.nodes), dict[int, int]()
 
@@ -66,7 +66,7 @@ def computed(graph: Graph) -> Graph:
     return Graph(tuple(nodes), state, graph.batch, loss, graph.constants)
 
 
-def settled(graph: Graph, owner: Sequence[int | None]) -> tuple[Graph, tuple[int | None, ...]]:
+def with_state_owners(graph: Graph, owner: Sequence[int | None]) -> tuple[Graph, tuple[int | None, ...]]:
     """Each new value on its tensor's rank, and for that tensor alone: others are copied there."""
     nodes, owners, used = list(graph.nodes), list(owner), set[int]()
     entries: list[StateEntry] = []
@@ -86,7 +86,7 @@ def whole_copy(node: Node, source: int) -> Node:
     return Node("copy", node.dtype, node.shape, (), (Operand(source, 0, strides),))
 
 
-def resent(placed: Placed) -> dict[int, int]:
+def resent(placed: PlacedProgram) -> dict[int, int]:
     """Copies of tensors of the state that only other ranks read -> what they copy. None is made: the tensor is sent again."""
     nodes, owner = placed.graph.nodes, placed.owner
     read: dict[int, set[int | None]] = {}
@@ -149,7 +149,7 @@ def same_size_makers(graph: Graph, labelled: Sequence[int], parts: int) -> dict[
     return out
 
 
-def families(graph: Graph, makers: dict[str, set[int]]) -> list[list[str]]:
+def grouped_tensors(graph: Graph, makers: dict[str, set[int]]) -> list[list[str]]:
     """Names of tensors whose makers meet: a parameter and its moments, which one rank should hold. In order of the state."""
     family: dict[str, int] = {}
     member: dict[int, int] = {}
@@ -173,10 +173,10 @@ def families(graph: Graph, makers: dict[str, set[int]]) -> list[list[str]]:
     return [names for names in joined if names]
 
 
-def work(node: Node) -> int:
+def node_cost(node: Node) -> int:
     """A rough price of a node: operations, and words moved."""
     return flops(node) + 8 * node.elements
 
 
-def lead_to(graph: Graph, roots: Sequence[int]) -> list[bool]:
+def ancestors(graph: Graph, roots: Sequence[int]) -> list[bool]:
     return needed(graph.nodes, roots)

@@ -17,7 +17,7 @@ from repops.backend import DTYPE, Runner
 from repops.commitments import Array
 from repops.graph import Graph, Node
 from repops.native.runner import NativeRunner
-from repops.parallel.placement import Piece, Placed
+from repops.parallel.placement import Piece, PlacedProgram
 from repops.parallel.stages import Message, RankProgram, Stage, loss_of, step_of
 from repops.plan.memory import Arena, rounded
 
@@ -25,7 +25,7 @@ Words = npt.NDArray[np.int32]
 Prepare = Callable[[Graph], Runner]
 
 
-class Done(Protocol):
+class PendingMessage(Protocol):
     """A message under way."""
 
     def wait(self) -> object:
@@ -36,13 +36,13 @@ class Done(Protocol):
 class Link(Protocol):
     """Messages between ranks. Those of one tag, from one rank to another, arrive in the order in which they were sent."""
 
-    def send(self, words: Words, target: int, tag: int) -> Done: ...
+    def send(self, words: Words, target: int, tag: int) -> PendingMessage: ...
 
-    def receive(self, words: Words, source: int, tag: int) -> Done: ...
+    def receive(self, words: Words, source: int, tag: int) -> PendingMessage: ...
 
 
 @dataclass(frozen=True)
-class Part:
+class RankPart:
     """What one rank is told: its programs, and the tensors it holds: whole ones' names -> its pieces of them."""
 
     rank: int
@@ -51,12 +51,12 @@ class Part:
     pieces: dict[str, tuple[Piece, ...]]
 
 
-def parts_of(placed: Placed) -> list[Part]:
+def rank_parts(placed: PlacedProgram) -> list[RankPart]:
     """For each rank, what it needs to know."""
     owner = {entry.name: placed.owner[entry.before] for entry in placed.graph.state}
     steps, losses = step_of(placed), loss_of(placed)
     return [
-        Part(
+        RankPart(
             rank,
             steps[rank],
             losses[rank],
@@ -73,7 +73,7 @@ def parts_of(placed: Placed) -> list[Part]:
 class RankRunner:
     """state: the pieces that this rank holds, by entry of the placed graph; live."""
 
-    def __init__(self, part: Part, link: Link, prepare: Prepare | None = None) -> None:
+    def __init__(self, part: RankPart, link: Link, prepare: Prepare | None = None) -> None:
         """prepare: makes the runner of a stage; by default that is the native one, which shares memory."""
         self._link, self._prepare = link, prepare
         self._held = _laid_out({at: part.step.kept[at] for at in part.step.state.values()})
@@ -154,12 +154,12 @@ class _Loaded:
         program, stages = self.program, self.program.stages
         for name, at in program.batch.items():
             self.arrays[at][...] = batch[name]
-        reading: dict[int, list[Done]] = {}  # by tensor of the state: who still reads what is to be overwritten
+        reading: dict[int, list[PendingMessage]] = {}  # by tensor of the state: who still reads what is to be overwritten
         for message in program.first_sends:
             at = message.nodes[0]
             sent = link.send(_words(self.arrays[at]), message.target, message.tag)
             reading.setdefault(program.resent.get(at, at), []).append(sent)
-        sending: list[tuple[Done, Words]] = []
+        sending: list[tuple[PendingMessage, Words]] = []
         arriving = {at: self._post(stages[at], link) for at in range(min(1, len(stages)))}
         for at, (stage, runner) in enumerate(zip(stages, self.runners, strict=True)):
             if at + 1 < len(stages):
@@ -179,7 +179,7 @@ class _Loaded:
             self.arrays[before][...] = self.arrays[after]
         return None if program.loss is None else float(self.arrays[program.loss])
 
-    def _post(self, stage: Stage, link: Link) -> list[Done]:
+    def _post(self, stage: Stage, link: Link) -> list[PendingMessage]:
         out = []
         for message in stage.receives:
             place = self.program.places[-1 - message.tag]

@@ -28,7 +28,7 @@ def leaves_of(array: Array, start: int) -> Leaves:
     return Leaves(data[:first], hashes, data[last:])
 
 
-def joined_root(dtype: int, shape: Sequence[int], runs: Iterable[Leaves]) -> bytes:
+def combine_root(dtype: int, shape: Sequence[int], runs: Iterable[Leaves]) -> bytes:
     """The tensor's root. runs: all of it, in order. dtype: its code."""
     hashes: list[bytes] = []
     rest = b""

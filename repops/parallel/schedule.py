@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from repops.parallel.placement import Placed, labels, lead_to, resent, work
+from repops.parallel.placement import PlacedProgram, labels, ancestors, resent, node_cost
 
 MESSAGE = 1 << 16  # what a message costs before its first word, as operations
 WORD = 64  # what a word sent costs
@@ -32,16 +32,16 @@ class Group:
         return (-self.level, self.label)
 
 
-def schedule(placed: Placed, roots: Sequence[int]) -> list[Group]:
+def schedule(placed: PlacedProgram, roots: Sequence[int]) -> list[Group]:
     """What leads to `roots`, as groups in the order in which they start."""
     groups, of_node = _groups(placed, roots)
     before = _waits(placed, groups, of_node)
     return _simulated(placed, groups, before)
 
 
-def _groups(placed: Placed, roots: Sequence[int]) -> tuple[list[Group], dict[int, int]]:
+def _groups(placed: PlacedProgram, roots: Sequence[int]) -> tuple[list[Group], dict[int, int]]:
     """By rank, by how many messages in a row lead to a node, and by micro-batch."""
-    wanted, label = lead_to(placed.graph, roots), labels(placed.graph, placed.parts)
+    wanted, label = ancestors(placed.graph, roots), labels(placed.graph, placed.parts)
     levels = _levels(placed, wanted, label)
     given = resent(placed)
     keys: dict[tuple[int, int, int], int] = {}
@@ -60,7 +60,7 @@ def _groups(placed: Placed, roots: Sequence[int]) -> tuple[list[Group], dict[int
     return groups, of_node
 
 
-def _levels(placed: Placed, wanted: list[bool], label: list[int]) -> list[int]:
+def _levels(placed: PlacedProgram, wanted: list[bool], label: list[int]) -> list[int]:
     """As early as can be; but what depends on no data (gathered weights, masks) as late, so that it is not held for long.
 
     Where one micro-batch alone reads it, it is labelled as that one's.
@@ -80,7 +80,7 @@ def _levels(placed: Placed, wanted: list[bool], label: list[int]) -> list[int]:
     return out
 
 
-def _waits(placed: Placed, groups: list[Group], of_node: dict[int, int]) -> list[dict[int, int]]:
+def _waits(placed: PlacedProgram, groups: list[Group], of_node: dict[int, int]) -> list[dict[int, int]]:
     """For each group the groups it reads from, with the words that it is sent (0 on its own rank)."""
     out: list[dict[int, int]] = [{} for _ in groups]
     for number, group in enumerate(groups):
@@ -93,7 +93,7 @@ def _waits(placed: Placed, groups: list[Group], of_node: dict[int, int]) -> list
     return out
 
 
-def _simulated(placed: Placed, groups: list[Group], before: list[dict[int, int]]) -> list[Group]:
+def _simulated(placed: PlacedProgram, groups: list[Group], before: list[dict[int, int]]) -> list[Group]:
     """The groups in the order in which they start when each rank takes what is ready, best first."""
     after: list[list[int]] = [[] for _ in groups]
     for number, sources in enumerate(before):
@@ -111,7 +111,7 @@ def _simulated(placed: Placed, groups: list[Group], before: list[dict[int, int]]
         _, number = heapq.heappop(waiting[rank])
         groups[number].start = len(order)
         order.append(groups[number])
-        end = now + sum(work(placed.graph.nodes[at]) for at in groups[number].nodes)
+        end = now + sum(node_cost(placed.graph.nodes[at]) for at in groups[number].nodes)
         free[rank] = end
         heapq.heappush(events, (end, -1 - rank))
         for reader in after[number]:

@@ -17,16 +17,16 @@ from repops.operators import domain
 from repops.parallel.placement import (
     NotParallel,
     Piece,
-    Placed,
+    PlacedProgram,
     check_ranks,
-    computed,
+    with_copied_sources,
     is_free,
     labels,
-    lead_to,
+    ancestors,
     same_size_makers,
-    settled,
+    with_state_owners,
     whole_copy,
-    work,
+    node_cost,
 )
 from repops.parallel.schedule import MESSAGE, WORD
 
@@ -41,21 +41,21 @@ class Price:
     least: int = LEAST
 
 
-def tensor(graph: Graph, ranks: int, parts: int = 1, price: Price = Price()) -> Placed:
+def tensor(graph: Graph, ranks: int, parts: int = 1, price: Price = Price()) -> PlacedProgram:
     """Any axis of any node."""
-    return _Splitter(computed(graph), ranks, parts, price, rows=False).placed()
+    return _Splitter(with_copied_sources(graph), ranks, parts, price, rows=False).placed()
 
 
-def rows(graph: Graph, ranks: int, parts: int = 1, price: Price = Price()) -> Placed:
+def rows(graph: Graph, ranks: int, parts: int = 1, price: Price = Price()) -> PlacedProgram:
     """First axes only: examples for what has them, rows of weights for their gradients. Data-parallel without micro-batches."""
-    return _Splitter(computed(graph), ranks, parts, price, rows=True).placed()
+    return _Splitter(with_copied_sources(graph), ranks, parts, price, rows=True).placed()
 
 
 Section = tuple[int, bool]  # a micro-batch, and whether its forward pass: between them, gathered weights are let go
 
 
 @dataclass(frozen=True)
-class Value:
+class SplitValue:
     """What became of a node: one node of the new graph, or one a rank, cut along `axis` at `bounds`."""
 
     nodes: tuple[int, ...]
@@ -63,7 +63,7 @@ class Value:
     bounds: tuple[int, ...] = ()
 
 
-def located(value: Value, source: Shape, shape: Shape, operand: Operand) -> tuple[int, Operand] | None:
+def piece_view(value: SplitValue, source: Shape, shape: Shape, operand: Operand) -> tuple[int, Operand] | None:
     """The piece of `source` within which a view lies, and the view on it; None where it touches several, or none says so."""
     if value.axis == 0:
         size = math.prod(source[1:])
@@ -116,7 +116,7 @@ class _Splitter:
         self.nodes: list[Node] = []
         self.owner: list[int | None] = []
         self.constants: dict[int, bytes] = {}
-        self.values: list[Value] = []
+        self.values: list[SplitValue] = []
         self.there: set[tuple[int, int]] = set()  # (new node, rank) that it was sent to
         self.gathered: dict[tuple[int, int, Section], int] = {}  # (node, rank) -> the whole of it there
         self.again: dict[tuple[int, Section], int] = {}  # piece of the state -> what is sent of it for a section
@@ -131,8 +131,8 @@ class _Splitter:
             if graph.nodes[at].shape == graph.nodes[entry.before].shape
         }
 
-    def placed(self) -> Placed:
-        forward, label = lead_to(self.graph, [self.graph.loss]), labels(self.graph, self.parts)
+    def placed(self) -> PlacedProgram:
+        forward, label = ancestors(self.graph, [self.graph.loss]), labels(self.graph, self.parts)
         for at, node in enumerate(self.graph.nodes):
             self.section = (label[at], forward[at])
             self.values.append(self._value(at, node))
@@ -147,29 +147,29 @@ class _Splitter:
         ]
         batch = tuple((name, self.values[at].nodes[0]) for name, at in self.graph.batch)
         loss = self.values[self.graph.loss].nodes[0]
-        graph, owner = settled(Graph(tuple(nodes), state, batch, loss, self.constants), self.owner)
-        return Placed(graph, owner, pieces, self.ranks, self.parts)
+        graph, owner = with_state_owners(Graph(tuple(nodes), state, batch, loss, self.constants), self.owner)
+        return PlacedProgram(graph, owner, pieces, self.ranks, self.parts)
 
     def _add(self, node: Node, owner: int | None) -> int:
         self.nodes.append(node)
         self.owner.append(owner)
         return len(self.nodes) - 1
 
-    def _value(self, at: int, node: Node) -> Value:
+    def _value(self, at: int, node: Node) -> SplitValue:
         if is_free(node):
             made = self._add(node, None)
             if at in self.graph.constants:
                 self.constants[made] = self.graph.constants[at]
-            return Value((made,))
+            return SplitValue((made,))
         if at in self.before:
-            return self._made(at, node, 0) if self._is_large(node) else Value((self._add(node, 0),))
+            return self._made(at, node, 0) if self._is_large(node) else SplitValue((self._add(node, 0),))
         axis, rank = self._choice(at, node)
         if axis >= 0:
             return self._made(at, node, axis)
         operands = tuple(self._view(at, number, rank) for number in range(len(node.operands)))
-        return Value((self._add(replace(node, operands=operands), rank),))
+        return SplitValue((self._add(replace(node, operands=operands), rank),))
 
-    def _made(self, at: int, node: Node, axis: int) -> Value:
+    def _made(self, at: int, node: Node, axis: int) -> SplitValue:
         """Its pieces. A piece of a scatter along the split axis sees indices from its own first row on."""
         bounds = self._bounds(node.shape[axis])
         out = []
@@ -180,7 +180,7 @@ class _Splitter:
                 operands[1] = replace(operands[1], node=self._less(operands[1].node, start, rank))
             shape = (*node.shape[:axis], stop - start, *node.shape[axis + 1 :])
             out.append(self._add(replace(node, shape=shape, operands=tuple(operands)), rank))
-        return Value(tuple(out), axis, bounds)
+        return SplitValue(tuple(out), axis, bounds)
 
     def _is_large(self, node: Node) -> bool:
         """Whether a tensor of the state is cut, and what has its shape and makes its new value with it."""
@@ -207,7 +207,7 @@ class _Splitter:
         if len(value.nodes) == 1:
             found = replace(operand, node=self._sent_as(value.nodes[0], rank))
         else:
-            hit = located(value, self.graph.nodes[operand.node].shape, shape, operand)
+            hit = piece_view(value, self.graph.nodes[operand.node].shape, shape, operand)
             read = self._sent_as(hit[1].node, rank) if hit else self._gather(operand.node, rank)
             found = replace(hit[1] if hit else operand, node=read)
         self.there.add((found.node, rank))
@@ -245,11 +245,11 @@ class _Splitter:
         """(axis, -1) or (-1, rank): what costs least; with a tensor of the state, what became of that."""
         if at in self.with_state:
             return (0, -1) if self._is_large(node) else (-1, 0)
-        costs = [(work(node) + self._sent(at, rank), (-1, rank)) for rank in range(self.ranks)]
+        costs = [(node_cost(node) + self._sent(at, rank), (-1, rank)) for rank in range(self.ranks)]
         for axis in self._axes(node):
             cuts = [(axis, start, stop) for start, stop in pairwise(self._bounds(node.shape[axis]))]
             sent = sum(self._sent(at, rank, cut) for rank, cut in enumerate(cuts))
-            costs.append(((work(node) + sent) // self.ranks, (axis, -1)))
+            costs.append(((node_cost(node) + sent) // self.ranks, (axis, -1)))
         return min(costs, key=lambda each: each[0])[1]
 
     def _axes(self, node: Node) -> list[int]:
@@ -269,7 +269,7 @@ class _Splitter:
             if len(wanted) > 1:
                 if self._gathered(operand.node, rank) in self.gathered:
                     continue
-                hit = located(value, self.graph.nodes[operand.node].shape, shape, operand)
+                hit = piece_view(value, self.graph.nodes[operand.node].shape, shape, operand)
                 wanted = (hit[1].node,) if hit else wanted
             for found in wanted:
                 sent = self.again.get((found, self.section), found)
@@ -295,7 +295,7 @@ class _Splitter:
             pieces[entry.name] = tuple(Piece(n, *rows) for n, rows in zip(names, pairwise(bounds), strict=True))
         return tuple(entries), pieces
 
-    def _afters(self, entry: StateEntry, value: Value) -> tuple[int, ...]:
+    def _afters(self, entry: StateEntry, value: SplitValue) -> tuple[int, ...]:
         """The new values, cut as the old ones are."""
         found = self.values[entry.after]
         if (found.axis, found.bounds) == (value.axis, value.bounds):
@@ -307,7 +307,7 @@ class _Splitter:
         for rank, (start, stop) in enumerate(ends or [(0, 0)]):
             cut = (0, start, stop) if ends else None
             operand, shape = _restricted(copy, 0, cut)
-            hit = located(found, node.shape, shape, operand) if found.bounds else None
+            hit = piece_view(found, node.shape, shape, operand) if found.bounds else None
             view = hit[1] if hit else replace(operand, node=self._at(entry.after, rank))
             out.append(self._add(replace(copy, shape=shape, operands=(view,)), rank))
         return tuple(out)

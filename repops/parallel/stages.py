@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from repops.graph import BUFFER, STATE_ROLE, Graph, Node, StateEntry
-from repops.parallel.placement import Placed, is_free, resent
+from repops.parallel.placement import PlacedProgram, is_free, resent
 from repops.parallel.schedule import Group, schedule
-from repops.plan.memory import Free, rounded
+from repops.plan.memory import FreeList, rounded
 
 
 @dataclass(frozen=True)
@@ -70,20 +70,20 @@ def name_of(at: int) -> str:
     return f"{at:07d}"
 
 
-def step_of(placed: Placed) -> list[RankProgram]:
+def step_of(placed: PlacedProgram) -> list[RankProgram]:
     """Of a whole step, for each rank."""
     graph = placed.graph
     changed = {e.after: e.before for e in graph.state if e.after != e.before}
     return _Cut(placed, [graph.loss, *changed], changed).programs()
 
 
-def loss_of(placed: Placed) -> list[RankProgram]:
+def loss_of(placed: PlacedProgram) -> list[RankProgram]:
     """Of the loss alone; the state stays."""
     return _Cut(placed, [placed.graph.loss], {}).programs()
 
 
 class _Cut:
-    def __init__(self, placed: Placed, roots: Sequence[int], changed: dict[int, int]) -> None:
+    def __init__(self, placed: PlacedProgram, roots: Sequence[int], changed: dict[int, int]) -> None:
         self.placed, self.graph, self.changed = placed, placed.graph, changed
         self.order = schedule(placed, roots)
         self.resent = resent(placed)
@@ -172,7 +172,7 @@ class _Cut:
         self, rank: int, left: set[int], first: dict[int, list[Message]], forever: set[int]
     ) -> tuple[dict[int, int], int]:
         """Places in the arena. A message that is received is waited for from the stage before its first reader."""
-        groups, free = self.of_rank[rank], Free()
+        groups, free = self.of_rank[rank], FreeList()
         places: dict[int, int] = {}
         ends: dict[int, list[tuple[int, int]]] = {}
 
@@ -194,7 +194,7 @@ class _Cut:
                     )
                     take(node, 4 * self.graph.nodes[node].elements, max(until, at))
             for offset, size in ends.get(at, ()):
-                free.give(offset, size)
+                free.release(offset, size)
         return places, free.top // 4
 
     def _stage(self, group: Group, left: set[int], receives: tuple[Message, ...], sends: tuple[Message, ...]) -> Stage:

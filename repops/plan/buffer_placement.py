@@ -11,7 +11,7 @@ from repops.plan.access import Axes, axes_of, join, size, split
 
 
 @dataclass(frozen=True)
-class Place:
+class BufferPlacement:
     """Element i (row-major) of a node lies at word offset + axes(i) of the memory of node `storage`."""
 
     storage: int
@@ -19,11 +19,11 @@ class Place:
     axes: Axes
 
 
-def wanted_places(
+def preferred_placements(
     nodes: Sequence[Node], needed: Sequence[bool], users: Mapping[int, list[int]], roots: set[int]
-) -> dict[int, Place]:
+) -> dict[int, BufferPlacement]:
     """Where each node would best be written, for those that only one copy or concat reads, each element once."""
-    wanted: dict[int, Place] = {}
+    wanted: dict[int, BufferPlacement] = {}
     for at in range(len(nodes) - 1, -1, -1):
         node = nodes[at]
         if not needed[at] or node.op not in ("copy", "concat") or not node.elements:
@@ -44,12 +44,12 @@ def _writes_anywhere(source: Node) -> bool:
     return TABLE[source.op].is_map or source.op in ("dot", "take", "concat")
 
 
-def _can_be_at(source: Node, place: Place) -> bool:
+def _can_be_at(source: Node, place: BufferPlacement) -> bool:
     """A concat can be where all of its parts can."""
     return source.op != "concat" or all(part_of(source, n, place) is not None for n in range(len(source.operands)))
 
 
-def _through(node: Node, number: int, operand: Operand, source: Node, own: Place) -> Place | None:
+def _through(node: Node, number: int, operand: Operand, source: Node, own: BufferPlacement) -> BufferPlacement | None:
     """The place of an operand's elements inside the place of the copy or concat that reads it."""
     found = part_of(node, number, own)
     if found is None or operand.offset:
@@ -67,12 +67,12 @@ def _through(node: Node, number: int, operand: Operand, source: Node, own: Place
     # Each element of the source is read once, exactly when the view's axes, largest stride first, are row-major.
     if join(tuple((extent, stride) for extent, stride, _ in runs)) != axes_of((source.elements,), (1,)):
         return None
-    return Place(own.storage, offset, join(tuple((extent, step) for extent, _, step in runs)))
+    return BufferPlacement(own.storage, offset, join(tuple((extent, step) for extent, _, step in runs)))
 
 
-def part_of(node: Node, number: int, own: Place) -> tuple[list[Axes], int] | None:
+def part_of(node: Node, number: int, own: BufferPlacement) -> tuple[list[Axes], int] | None:
     """Where operand `number` of a copy or concat belongs when the whole lies at `own`: axes for each axis, and offset."""
-    axes, offset = fitted(node.shape, own.axes), own.offset
+    axes, offset = axes_by_dimension(node.shape, own.axes), own.offset
     if axes is not None and node.op == "concat":
         axis, *extents = node.attributes
         cut = _cut(axes[axis], sum(extents[:number]), extents[number])
@@ -82,9 +82,9 @@ def part_of(node: Node, number: int, own: Place) -> tuple[list[Axes], int] | Non
     return None if axes is None else (axes, offset)
 
 
-def whole(node: Node, at: int) -> Place:
+def whole(node: Node, at: int) -> BufferPlacement:
     """The place of a node in memory of its own."""
-    return Place(at, 0, axes_of((node.elements,), (1,)))
+    return BufferPlacement(at, 0, axes_of((node.elements,), (1,)))
 
 
 def _cut(axes: Axes, start: int, extent: int) -> tuple[Axes, int] | None:
@@ -97,7 +97,7 @@ def _cut(axes: Axes, start: int, extent: int) -> tuple[Axes, int] | None:
     return (((extent // inner, axes[0][1]), *axes[1:]), start // inner * axes[0][1])
 
 
-def fitted(shape: Shape, axes: Axes) -> list[Axes] | None:
+def axes_by_dimension(shape: Shape, axes: Axes) -> list[Axes] | None:
     """For each axis of a shape the axes that run through it, when no axis runs over two of the shape's unevenly."""
     out: list[Axes] = []
     left = axes

@@ -13,27 +13,27 @@ from repops.graph import Graph, Node, Operand, needed
 from repops.operators import TABLE, terms
 from repops.plan import lowering
 from repops.plan.access import axes_of, split, uniform
-from repops.plan.buffer_placement import Place, fitted, wanted_places, whole
-from repops.plan.fusion_group import Open, made, one_per_row, order_of_group
-from repops.plan.ir import Argument, Group, Instruction, Item, Literal, Made, Memory, Side
-from repops.plan.views import see_through
+from repops.plan.buffer_placement import BufferPlacement, axes_by_dimension, preferred_placements, whole
+from repops.plan.fusion_group import OpenGroup, member_argument, one_per_row, order_of_group
+from repops.plan.ir import Argument, Group, Instruction, Item, Literal, GroupValue, Memory, Side
+from repops.plan.views import read_through_copies
 
-LITTLE = 64  # words: groups this small are joined even when they share nothing, to save items
+SMALL_VALUE = 64  # words: groups this small are joined even when they share nothing, to save items
 
 
 class Fuser:
     def __init__(self, graph: Graph, roots: Iterable[int]) -> None:
         self.roots = set(roots)
-        self.nodes: Sequence[Node] = see_through(graph.nodes, needed(graph.nodes, self.roots), self.roots)
+        self.nodes: Sequence[Node] = read_through_copies(graph.nodes, needed(graph.nodes, self.roots), self.roots)
         self.needed = needed(self.nodes, self.roots)
         self.items: list[Item] = []
-        self.opened: dict[int, Open] = {}  # by index in items
-        self.by_domain: dict[tuple[int, int], list[Open]] = {}
-        self.by_rows: dict[int, list[Open]] = {}
+        self.opened: dict[int, OpenGroup] = {}  # by index in items
+        self.by_domain: dict[tuple[int, int], list[OpenGroup]] = {}
+        self.by_rows: dict[int, list[OpenGroup]] = {}
         self.made_at: dict[int, int] = {}  # node -> the item after which its memory is whole
         self.users = self._users()
-        self.wanted = wanted_places(self.nodes, self.needed, self.users, self.roots)
-        self.placed: dict[int, Place] = {}
+        self.wanted = preferred_placements(self.nodes, self.needed, self.users, self.roots)
+        self.placed: dict[int, BufferPlacement] = {}
         self.folded = self._folded()
 
     def run(self) -> list[Item]:
@@ -83,7 +83,7 @@ class Fuser:
         """The graph's order, but what is small and depends on no large value first: updates then wait for no scalar."""
         early: set[int] = set()
         for at, node in enumerate(self.nodes):
-            small = node.elements <= LITTLE and terms(node) <= LITTLE and node.op not in ("input", "constant")
+            small = node.elements <= SMALL_VALUE and terms(node) <= SMALL_VALUE and node.op not in ("input", "constant")
             if (
                 self.needed[at]
                 and small
@@ -164,7 +164,7 @@ class Fuser:
     def _product(self, at: int) -> None:
         product = lowering.product(self.nodes, at)
         place = self.wanted.get(at)
-        parts = fitted(self.nodes[at].shape, place.axes) if place else None
+        parts = axes_by_dimension(self.nodes[at].shape, place.axes) if place else None
         if place and parts is not None:
             roles = lowering.roles_of(self.nodes[at])
             pick = [tuple(pair for axis in roles[name] for pair in parts[axis]) for name in ("batch", "row", "column")]
@@ -196,8 +196,8 @@ class Fuser:
         if not self._admit(fresh, at):
             raise AssertionError(f"node {at} ({node.op}) does not fit a group of its own")
 
-    def _open(self, group: Group) -> Open:
-        opened = Open(len(self.items), group)
+    def _open(self, group: Group) -> OpenGroup:
+        opened = OpenGroup(len(self.items), group)
         self.items.append(group)
         self.opened[opened.index] = opened
         self.by_domain.setdefault((group.rows, group.columns), []).append(opened)
@@ -205,20 +205,20 @@ class Fuser:
             self.by_rows.setdefault(group.rows, []).append(opened)
         return opened
 
-    def _candidates(self, at: int) -> list[Open]:
+    def _candidates(self, at: int) -> list[OpenGroup]:
         """Groups that are late enough, best first: that of the newest operand, then those that share a source."""
         node = self.nodes[at]
         newest = self._newest(node)
         reduces = TABLE[node.op].is_fold or node.op == "sum"
         sources = {operand.node for operand in node.operands if self.nodes[operand.node].op != "scalar"}
-        out: list[tuple[bool, int, Open]] = []
+        out: list[tuple[bool, int, OpenGroup]] = []
         for opened in reversed(self.by_rows.get(node.elements, []) + self._full(node)):
             if opened.index < newest:
                 continue
             group = opened.group
             if group.by_columns or (reduces and (group.rows, group.columns) != (node.elements, terms(node))):
                 continue
-            little = group.rows * group.columns <= LITTLE
+            little = group.rows * group.columns <= SMALL_VALUE
             # What will meet later should be made together: m, v and p of an update share no more than that.
             shares = not (sources.isdisjoint(opened.sources) and sources.isdisjoint(opened.members))
             if opened.index == newest or little or shares or not opened.users.isdisjoint(self.users.get(at, ())):
@@ -226,14 +226,14 @@ class Fuser:
         out.sort(key=lambda each: each[:2])
         return [opened for _, _, opened in out]
 
-    def _full(self, node: Node) -> list[Open]:
+    def _full(self, node: Node) -> list[OpenGroup]:
         if node.op == "sum" or TABLE[node.op].is_fold:
             return self.by_domain.get((node.elements, terms(node)), [])
         return [
             o for (rows, columns), opened in self.by_domain.items() if rows * columns == node.elements for o in opened
         ]
 
-    def _admit(self, opened: Open, at: int) -> bool:
+    def _admit(self, opened: OpenGroup, at: int) -> bool:
         """Add the node to the group, when all it reads is there or was made before."""
         node, group = self.nodes[at], opened.group
         reduces = TABLE[node.op].is_fold or node.op == "sum"
@@ -265,12 +265,12 @@ class Fuser:
             return False
         return all(
             isinstance(a, Literal)
-            or (isinstance(a, Made) and a.per_row)
+            or (isinstance(a, GroupValue) and a.per_row)
             or (isinstance(a, Memory) and uniform(a.columns))
             for a in arguments
         )
 
-    def _arguments(self, opened: Open, node: Node, full: bool) -> list[Argument] | None:
+    def _arguments(self, opened: OpenGroup, node: Node, full: bool) -> list[Argument] | None:
         out: list[Argument] = []
         if node.op == "iota":
             axes = axes_of(node.shape, [int(axis == node.attributes[0]) for axis in range(len(node.shape))])
@@ -284,7 +284,7 @@ class Fuser:
             out.append(found)
         return out
 
-    def _argument(self, opened: Open, node: Node, operand: Operand, full: bool, indexed: bool) -> Argument | None:
+    def _argument(self, opened: OpenGroup, node: Node, operand: Operand, full: bool, indexed: bool) -> Argument | None:
         word = lowering.literal(self.nodes, operand)
         if word is not None:
             return word
@@ -293,18 +293,18 @@ class Fuser:
         group = opened.group
         axes = order_of_group(node, shape, strides, group)
         if operand.node in opened.members:
-            return made(opened, operand, axes, full) if not indexed else self._picked(opened, node, operand, full)
+            return member_argument(opened, operand, axes, full) if not indexed else self._picked(opened, node, operand, full)
         if self.made_at.get(operand.node, -1) >= opened.index:
             return None
         cut = split(axes, group.columns) if full else (axes, ())
         return Memory(operand.node, operand.offset, *cut) if cut else None
 
-    def _picked(self, opened: Open, node: Node, operand: Operand, full: bool) -> Argument | None:
+    def _picked(self, opened: OpenGroup, node: Node, operand: Operand, full: bool) -> Argument | None:
         """`take` of one word from each row that the group has just made."""
         whole = axes_of(node.shape + node.reduced, operand.strides) == ((opened.group.rows * opened.group.columns, 1),)
         if full or not whole or operand.offset or opened.members[operand.node]:
             return None
-        return Made(operand.node, False)
+        return GroupValue(operand.node, False)
 
     # --- folds down the columns
 
@@ -323,18 +323,18 @@ class Fuser:
                 return
         self._fold_into(self._open(Group(*domain, by_columns=True)), at)
 
-    def _fold_into(self, opened: Open, at: int) -> None:
+    def _fold_into(self, opened: OpenGroup, at: int) -> None:
         self._pull(opened, at)
         assert self._admit_fold(opened, at)
 
-    def _pull(self, opened: Open, at: int) -> None:
+    def _pull(self, opened: OpenGroup, at: int) -> None:
         """Compute in this group the maps that only folds read."""
         for operand in self.nodes[at].operands:
             if operand.node in self.folded and operand.node not in opened.members:
                 self._pull(opened, operand.node)
                 assert self._admit_fold(opened, operand.node)
 
-    def _admit_fold(self, opened: Open, at: int) -> bool:
+    def _admit_fold(self, opened: OpenGroup, at: int) -> bool:
         arguments = self._arguments(opened, self.nodes[at], True)
         if arguments is None:
             return False

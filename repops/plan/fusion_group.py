@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from repops.graph import Node, Operand
 from repops.plan.access import Axes, axes_of, split, uniform
-from repops.plan.ir import Argument, Group, Made, Memory
+from repops.plan.ir import Argument, Group, GroupValue, Memory
 
 
 @dataclass
-class Open:
+class OpenGroup:
     """A group while it grows. members: node -> whether the group holds one word per row of it (else one per element)."""
 
     index: int
@@ -28,7 +28,7 @@ def order_of_group(node: Node, shape: tuple[int, ...], strides: tuple[int, ...],
     return axes_of(shape, strides)
 
 
-def made(opened: Open, operand: Operand, axes: Axes, full: bool) -> Made | None:
+def member_argument(opened: OpenGroup, operand: Operand, axes: Axes, full: bool) -> GroupValue | None:
     """A member of the group, when it is read where it is made."""
     if operand.offset:
         return None
@@ -36,12 +36,12 @@ def made(opened: Open, operand: Operand, axes: Axes, full: bool) -> Made | None:
     per_row = opened.members[operand.node]
     same_rows = axes_of((rows,), (1,))
     if not full:
-        return Made(operand.node, True) if per_row and axes == same_rows else None
+        return GroupValue(operand.node, True) if per_row and axes == same_rows else None
     if axes == axes_of((rows * columns,), (1,)):
-        return Made(operand.node, per_row)
+        return GroupValue(operand.node, per_row)
     cut = split(axes, columns)
     if per_row and cut and cut[0] == same_rows and uniform(cut[1]):
-        return Made(operand.node, True)
+        return GroupValue(operand.node, True)
     return None
 
 

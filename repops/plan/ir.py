@@ -26,14 +26,14 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Made:
+class GroupValue:
     """What an earlier instruction of the group made for node `node`: a word per element, or (per_row) one per row."""
 
     node: int
     per_row: bool
 
 
-Argument = Literal | Memory | Made
+Argument = Literal | Memory | GroupValue
 
 
 @dataclass

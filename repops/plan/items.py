@@ -177,7 +177,7 @@ class GroupWriter:
             argument.node: at
             for at, instruction in enumerate(group.instructions)
             for argument in instruction.arguments
-            if isinstance(argument, ir.Made)
+            if isinstance(argument, ir.GroupValue)
         }
 
     def write(self, to: Item) -> None:
@@ -236,7 +236,7 @@ class GroupWriter:
         """whole: a word per element is needed, side by side, as by a reduction."""
         if isinstance(argument, ir.Literal):
             operand = Operand(where=LITERAL, word=argument.word)
-        elif isinstance(argument, ir.Made):
+        elif isinstance(argument, ir.GroupValue):
             operand = self.made[argument.node]
         else:
             operand = self.memory(argument)
@@ -245,7 +245,7 @@ class GroupWriter:
         slot = self._slot()
         temporary.append((slot, per_row))
         loaded = Operand(where=ROW_SLOT if per_row else SLOT, slot=slot)
-        late = isinstance(argument, ir.Made) and argument.node in self.late
+        late = isinstance(argument, ir.GroupValue) and argument.node in self.late
         self._emit(LOAD, per_row, loaded, [operand], late=late)
         return loaded
 
@@ -260,7 +260,7 @@ class GroupWriter:
         op, row = instruction.op, TABLE[instruction.op]
         reduces = op == "sum" or row.is_fold
         temporary: list[tuple[int, bool]] = []
-        late = any(isinstance(a, ir.Made) and a.node in self.late for a in instruction.arguments)
+        late = any(isinstance(a, ir.GroupValue) and a.node in self.late for a in instruction.arguments)
         if op == "take":
             inputs = [self._plain(argument) for argument in instruction.arguments]
         elif op == "iota":
@@ -297,7 +297,7 @@ class GroupWriter:
     def _plain(self, argument: ir.Argument) -> Operand:
         if isinstance(argument, ir.Literal):
             return Operand(where=LITERAL, word=argument.word)
-        return self.made[argument.node] if isinstance(argument, ir.Made) else self.memory(argument)
+        return self.made[argument.node] if isinstance(argument, ir.GroupValue) else self.memory(argument)
 
     def _let_go(self, at: int, temporary: list[tuple[int, bool]]) -> list[tuple[int, bool]]:
         """Slots that instruction `at` is the last to read, and whether they hold one word per row."""

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from repops.graph import Node, Operand, contiguous
 from repops.operators import TABLE
 from repops.plan.access import Axes, axes_of, common
-from repops.plan.buffer_placement import Place, part_of, whole
+from repops.plan.buffer_placement import BufferPlacement, part_of, whole
 from repops.plan.ir import Argument, Group, Instruction, Item, Literal, Memory, Product, Rank, Scatter, Side
 
-NARROW = 64  # columns below which more axes become columns: an instruction has a price per row
+NARROW_COLUMNS = 64  # columns below which more axes become columns: an instruction has a price per row
 
 
 def items_of(nodes: Sequence[Node], at: int, out: Memory | None = None) -> list[Item]:
@@ -48,7 +48,7 @@ def _group(
     offset, strides = target
     extents, joined = common([_pairs(shape, strides), *(_pairs(shape, view.strides) for view in views)])
     cut, columns = len(extents), 1
-    while cut and columns < NARROW:
+    while cut and columns < NARROW_COLUMNS:
         cut -= 1
         columns *= extents[cut]
 
@@ -88,7 +88,7 @@ def _filled(group: Group, at: int, word: int) -> Group:
     return group
 
 
-def part(nodes: Sequence[Node], at: int, number: int, own: Place | None = None) -> Group:
+def part(nodes: Sequence[Node], at: int, number: int, own: BufferPlacement | None = None) -> Group:
     """Operand `number` of the concat `at`, copied to its place in the whole, which lies at `own`."""
     node, view = nodes[at], nodes[at].operands[number]
     own = own or whole(node, at)

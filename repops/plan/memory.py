@@ -38,7 +38,7 @@ class Arena:
         return self.words[offset // 4 : offset // 4 + count].view(dtype).reshape(shape)
 
 
-class Free:
+class FreeList:
     """The holes below `top`, by offset."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Free:
         self.top = offset + size
         return offset
 
-    def give(self, offset: int, size: int) -> None:
+    def release(self, offset: int, size: int) -> None:
         at = bisect.bisect(self.holes, (offset, size))
         if at < len(self.holes) and self.holes[at][0] == offset + size:
             size += self.holes.pop(at)[1]
@@ -83,14 +83,14 @@ def place(
     for node, at in last.items():
         if node not in forever:
             ending.setdefault(at, []).append(node)
-    free, offsets = Free(), {}
+    free, offsets = FreeList(), {}
     for at, item in enumerate(items):
         for node in item.writes():
             if node not in offsets and node not in elsewhere:
                 offsets[node] = free.take(rounded(sizes(node)))
         for node in ending.get(at, ()):
             if node in offsets:
-                free.give(offsets[node], rounded(sizes(node)))
+                free.release(offsets[node], rounded(sizes(node)))
     return offsets, free.top
 
 

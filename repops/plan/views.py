@@ -10,7 +10,7 @@ from repops.graph import Node, Operand, contiguous
 Piece = tuple[int, int]  # extent, stride in the source
 
 
-def see_through(nodes: Sequence[Node], needed: Sequence[bool], roots: set[int]) -> list[Node]:
+def read_through_copies(nodes: Sequence[Node], needed: Sequence[bool], roots: set[int]) -> list[Node]:
     """The nodes with dots reading through copies that only dots read. Axes of a dot may be split; its words stay."""
     out = list(nodes)
     users: dict[int, list[int]] = {}

@@ -24,7 +24,7 @@ from repops.batches import named
 from repops.tracing import families
 from repops.tracing.losses import Loss, loss_of
 from repops.tracing.lower import LOWERINGS, dtype_of, plain_name
-from repops.tracing.refusals import HINTS, TraceRefused, spoken
+from repops.tracing.refusals import HINTS, TraceRefused, user_name
 from repops.tracing.sources import SourceMode
 from repops.tracing.substitutes import substituted
 
@@ -199,7 +199,7 @@ def _refusing(source: SourceMode, trace: Callable[[], fx.GraphModule]) -> fx.Gra
         return trace()
     except (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException) as error:
         name = error.func._schema.name.removeprefix("aten::")
-        what = f"{spoken(name)} makes the program depend on data"
+        what = f"{user_name(name)} makes the program depend on data"
         raise TraceRefused(what, hint=HINTS.get(name, HINTS["_local_scalar_dense"]), site=source.site) from None
     except fake_tensor.UnsupportedOperatorException as error:
         raise TraceRefused(f"the operator {error} cannot be traced", site=source.site) from None

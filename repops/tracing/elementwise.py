@@ -68,7 +68,7 @@ def product_of(c: Context, a: Argument, b: Argument) -> Value:
         if not isinstance(small, Value) or not isinstance(large, Value):
             break
         factors = c.facts.get(("product", large))
-        if factors is None or small.core.elements >= large.core.elements:
+        if factors is None or small.without_broadcast.elements >= large.without_broadcast.elements:
             continue
         values = [factor for factor in factors if isinstance(factor, Value)]
         if len(values) == 1 and factors[1] in (2.0, -2.0, 0.5, -0.5):  # exact, whichever comes first

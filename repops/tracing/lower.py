@@ -16,19 +16,19 @@ from torch import fx
 
 from repops.builder import Builder, Scalar, View, broadcast
 from repops.graph import F32, I32, MAX_RANK
-from repops.tracing.refusals import TraceRefused, dtype_hint, hint_of, spoken
+from repops.tracing.refusals import TraceRefused, dtype_hint, hint_of, user_name
 from repops.tracing.value import Axis, Value, merged, refine
 
 Lowering = Callable[..., Any]
-Written = TypeVar("Written", bound=Lowering)
+LoweringT = TypeVar("LoweringT", bound=Lowering)
 LOWERINGS: dict[str, Lowering] = {}
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 
 
-def lowers(*names: str) -> Callable[[Written], Written]:
+def lowers(*names: str) -> Callable[[LoweringT], LoweringT]:
     """Register a lowering for aten operators, by name without overload."""
 
-    def register(function: Written) -> Written:
+    def register(function: LoweringT) -> LoweringT:
         for name in names:
             assert name not in LOWERINGS, name
             LOWERINGS[name] = function
@@ -70,7 +70,7 @@ class Context:
         """An elementwise node over broadcast arguments, row-major; what no argument varies along is computed once."""
         values = [a for a in arguments if isinstance(a, Value)]
         shape = broadcast(*(value.shape for value in values), ())
-        cores = [value.core for value in values]
+        cores = [value.without_broadcast for value in values]
         small = broadcast(*(core.shape for core in cores), ())
         views = iter(self.together([core.expand(small) for core in cores]))
         given = [next(views) if isinstance(a, Value) else a for a in arguments]
@@ -234,7 +234,7 @@ def _call(context: Context, node: fx.Node) -> Any:
         dtype_of(produced.dtype)
     lowering = LOWERINGS.get(name)
     if lowering is None:
-        raise TraceRefused(f"the operator {spoken(name)} is not supported", hint=hint_of(name))
+        raise TraceRefused(f"the operator {user_name(name)} is not supported", hint=hint_of(name))
     return lowering(context, node, *arguments, **named)
 
 

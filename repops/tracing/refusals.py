@@ -115,7 +115,7 @@ _DTYPES = {
 }
 
 
-def spoken(operator: str) -> str:
+def user_name(operator: str) -> str:
     """An operator as a user knows it."""
     if operator == "_local_scalar_dense":
         return "reading a number out of a tensor (if, while, .item(), float())"

@@ -16,7 +16,7 @@ from repops.tracing.shaping import concat
 from repops.tracing.value import Value
 
 ROUND = 16  # comparisons that finding one maximum costs beside one comparison of `rank`
-MOST_ROUNDS = 64
+MAX_ROUNDS = 64
 SMALL = (torch.bool, torch.uint8, torch.int8, torch.int16)  # float32 holds them
 
 
@@ -96,7 +96,7 @@ def topk(c: Context, node: Any, x: Value, k: int, dim: int = -1, largest: bool =
     axis = dim % max(1, x.rank)
     if not x.rank:
         return x, c.scalar(0, I32)
-    if x.dtype == F32 and k <= MOST_ROUNDS and k * ROUND < x.shape[axis]:
+    if x.dtype == F32 and k <= MAX_ROUNDS and k * ROUND < x.shape[axis]:
         return _in_rounds(c, x, k, axis, largest)
     values, index = ordered(c, x, axis, largest, _is_small(node))
     return c.slice(values, axis, 0, k), c.slice(index, axis, 0, k)

@@ -13,7 +13,7 @@ import torch
 from torch.fx import traceback as fx_traceback
 from torch.overrides import TorchFunctionMode
 
-from repops.tracing.substitutes import PLAIN
+from repops.tracing.substitutes import SUBSTITUTES
 
 GRADIENT = "the gradient of the loss"
 _OWN = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(os.path.abspath(torch.__file__)), "<frozen ")
@@ -33,7 +33,7 @@ class SourceMode(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.mark(sys._getframe(1))
         site = self.site
-        plain = PLAIN.get(func)
+        plain = SUBSTITUTES.get(func)
         if plain is None:
             result = func(*args, **(kwargs or {}))
         else:

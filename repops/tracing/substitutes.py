@@ -177,7 +177,7 @@ class _Kept:
 
 
 # By function, for whoever holds one; by place, for torch's own Python, which a torch function mode does not see inside.
-PLAIN: dict[Any, Callable[..., Any]] = {
+SUBSTITUTES: dict[Any, Callable[..., Any]] = {
     functional.scaled_dot_product_attention: attention,
     functional.dropout: dropout,
     torch.dropout: _dropout_module,

@@ -81,7 +81,7 @@ class Value:
         return View(self.node, self.dtype, tuple(e for e, _ in runs), self.offset, tuple(s for _, s in runs))
 
     @property
-    def core(self) -> Value:
+    def without_broadcast(self) -> Value:
         """Without repetition: axes that it does not vary along have extent 1."""
         return replace(self, axes=tuple(((1, 0),) if _is_still(axis) else axis for axis in self.axes))
 

@@ -135,7 +135,7 @@ class Demo:
             return False
         chain = self.network.devnet.chain
         operators = [read_operator(chain, operator, view.block) for operator in self.network.operators]
-        reports = self.network.verified()
+        reports = self.network.verification_reports()
         verified = self.folder / "epsilon" / STATUS
         finished = str(view.job) not in json.loads(verified.read_text())["jobs"] if verified.exists() else True
         return finished and bool(reports) and all(not o.locks and not any(o.owed.values()) for o in operators)

@@ -29,7 +29,7 @@ from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import Checkpoint, JobView
 from zoo_compute.client.dispute_transcript import ENDS, Transcript, lines_of
 from zoo_compute.jobs.config import ComputeJob, Manifest
-from zoo_compute.jobs.model_source import made_by
+from zoo_compute.jobs.model_source import call_model_function
 from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import raw_cid
 
@@ -103,7 +103,7 @@ def masks_of(view: JobView) -> list[int]:
 
 def _made(view: JobView) -> list[Checkpoint]:
     """The aggregations that made the checkpoints of the line that stands."""
-    found = [view.checkpoint_of(round_) for round_ in range(1, view.done + 1)]
+    found = [view.checkpoint_of(round_) for round_ in range(1, view.completed_rounds + 1)]
     return [made for made in found if made is not None]
 
 
@@ -163,7 +163,7 @@ class Report:
 
 def sampled(config: ComputeJob, parameters: Mapping[str, Any]) -> str:
     """Text from the trained weights in the submitter's own module; empty when it writes none."""
-    module, _, _ = config.model.parts or made_by(config.model, config.directory)
+    module, _, _ = config.model.parts or call_model_function(config.model, config.directory)
     if not hasattr(module, "generate"):
         return ""
     module.load_state_dict({name: torch.from_numpy(array) for name, array in parameters.items()}, strict=False)
@@ -180,25 +180,25 @@ def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, r
     store = BlockStore(folder / "reader", peers_of(network))
     manifest = syncer.fetch_manifest(store, raw_cid(view.terms.manifest))
     files = syncer.fetch_job(store, manifest)
-    states = [_checkpoint(store, manifest, view, round_) for round_ in range(view.done + 1)]
+    states = [_checkpoint(store, manifest, view, round_) for round_ in range(view.completed_rounds + 1)]
     losses = [heldout_loss(manifest, files.programs, state, files.heldout) for state in states]
     money = money_of(events, names)
     money.check()
     gas = gas_of(chain, first, view.block)
-    segments, mismatches = verification_of(network.verified())
+    segments, mismatches = verification_of(network.verification_reports())
     equal = None
     if replaying is not None:
         masks = masks_of(view)
         roots = replaying.roots(masks) or replay(manifest, store, masks).roots
-        equal = roots == [view.checkpoint_roots[made] for made in range(view.done + 1)]
-    pointer = raw_cid(view.checkpoint_cids[view.done])
+        equal = roots == [view.checkpoint_roots[made] for made in range(view.completed_rounds + 1)]
+    pointer = raw_cid(view.checkpoint_cids[view.completed_rounds])
     parameters = {name: states[-1][name] for name in files.programs.names}
     save_state(folder / "model.safetensors", parameters)
     sample = sampled(config, parameters)
     (folder / "manifest.json").write_bytes(manifest.to_bytes())
     found = {
         "job": job,
-        "rounds": view.done,
+        "rounds": view.completed_rounds,
         "turns": len(view.checkpoints),
         "shards": manifest.slots,
         "nodes": len(names),
@@ -242,7 +242,7 @@ def disputes_of(chain: Chain, job: int, events: Sequence[Event]) -> list[dict[st
                 "operator": game.operator,
                 "outcome": ENDS[game.outcome] if game.outcome else None,
                 "transcript": list(lines_of(transcript)),
-                "verdict": transcript.verdict.text if transcript.verdict else None,
+                "verdict": transcript.conviction.text if transcript.conviction else None,
                 "gas": sum(move.gas for move in transcript.moves),
                 "money": {name: str(args[name]) for args in convicted for name in amounts},
             }
@@ -253,7 +253,7 @@ def disputes_of(chain: Chain, job: int, events: Sequence[Event]) -> list[dict[st
 def slots_taken_over(view: JobView, events: Iterable[Event]) -> int:
     """Slots that a standby took from another operator's seat."""
     taken = {event.args["seat"] for event in events if event.name == "SeatTakenOver"}
-    return sum(seat.count for number, seat in view.holders.items() if number in taken)
+    return sum(seat.count for number, seat in view.slot_seats.items() if number in taken)
 
 
 def shard_reports(network: LocalNetwork, job: int) -> list[dict[str, Any]]:

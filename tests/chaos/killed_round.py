@@ -25,7 +25,7 @@ SEEN = {"os.rename", "os.link", "os.remove", "os.mkdir"}
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
-class Killer:
+class KillPoint:
     """Kills this process at point `at`, counted from 1; at none with 0. passed: how many there were so far."""
 
     def __init__(self, at: int, root: Path) -> None:
@@ -45,14 +45,14 @@ class Killer:
 
 def live(job: SmallJob, folder: Path, at: int) -> dict[str, Any]:
     """The round, from whatever an earlier life left in `folder`."""
-    killer = Killer(at, folder)
+    killer = KillPoint(at, folder)
     mine = SmallJob(BlockStore(folder / "store"), job.manifest, job.programs, dict(job.base))
     for slot in range(3):
         mine.train(slot, progress=killer.point)
     mine.commit(7, [0, 2])
     mine.commit(9, [1])
     made = mine.aggregate()
-    tasks.run_keeping(job.base | {"checkpoint": made["pointer"]}, mine.store)
+    tasks.run_pinning(job.base | {"checkpoint": made["pointer"]}, mine.store)
     cids = [mine.reports[slot]["update"] for slot in range(3)] + [made["state"], made["pointer"]]
     sizes = [len(mine.store.read(cid, max_bytes=10**7)) for cid in cids]
     return {"points": killer.passed, "cids": cids, "root": made["root"], "sizes": sizes}

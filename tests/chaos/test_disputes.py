@@ -17,9 +17,9 @@ from keepers.decisions.requests import verify_request
 from keepers.processes.local_network import LocalNetwork, OperatorPlan
 from keepers.services.challenging import challenge
 from node.compute.programs import Programs
-from node.disputes.board import Board, play
+from node.disputes.board import GameBoard, play
 from node.disputes.computation import SlotRound
-from node.disputes.defender import Prover
+from node.disputes.defender import Defender
 from node.disputes.player import dispute_of, result_in
 from node.disputes.trees import Trees
 from node.inputs import syncer
@@ -33,10 +33,10 @@ from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import ClaimState, JobState, JobView
 from zoo_compute.client.dispute_transcript import Transcript
 from zoo_compute.errors import Refusal
-from zoo_compute.json_codec import plain, raw
+from zoo_compute.json_codec import encode, decode
 from zoo_compute.spec.games import Frame, Kind, Outcome, Phase, Position, Result, Work
 from zoo_compute.spec.params import COIN, ZEN
-from zoo_compute.spec.referee import begun
+from zoo_compute.spec.referee import opened_game
 from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim
 from zoo_compute.store import BlockStore
@@ -129,7 +129,7 @@ def test_a_challenger_that_is_killed_at_every_move__has_the_liar_convicted(tmp_p
         blows = Blows(network, "epsilon")
 
         def disturbed(view: JobView, games: list[GameView]) -> bool:
-            found = [report for report in network.verified() if report.get("dispute")]
+            found = [report for report in network.verification_reports() if report.get("dispute")]
             if found and not told:  # once before it has opened the game, or just afterwards
                 told.extend(found)
                 blows.strike()
@@ -137,7 +137,7 @@ def test_a_challenger_that_is_killed_at_every_move__has_the_liar_convicted(tmp_p
                 if game.state is not None and game.state.is_challengers_turn:
                     blows.at(game)
             is_over = bool(games) and not any(game.is_open for game in games)
-            if is_over and view.run is not None and view.run.waits:  # for the window of what was rolled back
+            if is_over and view.run is not None and view.run.is_waiting:  # for the window of what was rolled back
                 network.devnet.warp_to(max(claim.deadline for claim in view.claims) + 1)
             return is_over and view.state == JobState.ENDED
 
@@ -182,7 +182,7 @@ class Attack:
         request = verify_request(view, self.claim, SLOT, None)
         store = _store(network, folder)
         inputs = syncer.fetch_inputs(store, request)
-        entries = syncer.committed(store, request, request, self.claim.start_root)
+        entries = syncer.fetch_results(store, request, request, self.claim.start_root)
         dispute = dispute_of(inputs, SLOT, result_in(list(entries.values()), entries[SLOT]), "end_root")
         assert dispute is not None
         programs = Programs(inputs.programs.graph)
@@ -198,18 +198,18 @@ class Attack:
         def refuse(*asked: Any) -> None:
             raise Refused("evidence: on paper")
 
-        work, result = Work(*raw(dispute["work"])), Result(*raw(dispute["result"]))
-        begins = begun(1, Claim(*self.claim.fields), Kind.TRAINING, SLOT, work, result)  # type: ignore[arg-type]
+        work, result = Work(*decode(dispute["work"])), Result(*decode(dispute["result"]))
+        begins = opened_game(1, Claim(*self.claim.fields), Kind.TRAINING, SLOT, work, result)  # type: ignore[arg-type]
         for seed in count():
             hostile = Hostile(trees, random.Random(seed), refuse, Counter())
-            if play(Board(begins), Prover(trees), hostile, refuse).game.phase == Phase.PARTS:
+            if play(GameBoard(begins), Defender(trees), hostile, refuse).game.phase == Phase.PARTS:
                 return seed
         raise AssertionError("unreachable")
 
     def _judge(self, kind: int, frame: Frame, position: Position, data: bytes) -> None:
         call: Any = self.chain.referee.convict
         try:
-            self.sender.simulate(call(self.game, self.claim.fields, *raw(plain((frame, kind, data)))))
+            self.sender.simulate(call(self.game, self.claim.fields, *decode(encode((frame, kind, data)))))
         except Refusal as refusal:
             if refusal.reason.startswith("evidence: "):
                 raise Refused(refusal.reason) from None
@@ -218,9 +218,9 @@ class Attack:
     def move(self, game: GameView) -> bool:
         """Whether it had one."""
         assert game.state is not None
-        found = self.player.next(game.state, game.shown)
+        found = self.player.next(game.state, game.revealed)
         if found is not None:
-            self.sender.send(getattr(self.chain.referee, found.name)(self.game, *raw(plain(found.args))))
+            self.sender.send(getattr(self.chain.referee, found.name)(self.game, *decode(encode(found.args))))
         return found is not None
 
 

@@ -47,7 +47,7 @@ def test_a_job__goes_on_with_an_operator_that_answers_on_chain_and_serves_nothin
     until(network, job, "the start of the job", lambda v: v.state == JobState.RUNNING)
     alpha.kill("gateway", hold=True)
     view = until(network, job, "the end of the job", lambda v: v.state == JobState.ENDED)
-    assert view.done == 1
+    assert view.completed_rounds == 1
     assert view.demands[0].end == "bytes"
     assert {claim.operator for claim in view.commits} == {number_of(network, "alpha")}
     assert not any(claim.state == ClaimState.CONVICTED for claim in view.claims)
@@ -66,7 +66,7 @@ def test_a_job__goes_on_without_an_operator_that_commits_and_then_is_silent(
     demand = view.demands[-1]
     assert (demand.lane, demand.claim.operator, demand.holds) == (AGGREGATOR_SEAT, number, True)
     view = until(network, job, "the end of the job", lambda v: v.state == JobState.ENDED)
-    assert view.done == 1
+    assert view.completed_rounds == 1
     assert [c.operator for c in view.claims if c.state == ClaimState.CONVICTED] == [number]
     assert {c.operator for c in view.committed(0).values()} == {number_of(network, "beta")}
 

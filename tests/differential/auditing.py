@@ -13,13 +13,13 @@ from . import results
 from .opening import AGGREGATORS, SLOTS, scenario
 from .results import SEGMENTS
 from .stage import Stage
-from .watching import Watched
+from .watching import DemandScenario
 
 SALT, LIE = b"s" * 32, b"x" * 32
 UNITS = 6 * SEGMENTS
 
 
-class Audited(Watched):
+class AuditScenario(DemandScenario):
     """A watched job, with what an audit of its first turn takes."""
 
     def ok(self, function: str, sender: str, *args: Any) -> None:
@@ -69,7 +69,7 @@ class Audited(Watched):
 
 @scenario
 def audits_are_offered_funded_and_drawn(s: Stage) -> None:
-    t = Audited(s, token="usd")
+    t = AuditScenario(s, token="usd")
     job, erin, bond = t.job, s.ids["erin"], s.preset.audit_bond
     t.no("nothing offered", "fund", "submitter", job, 9)
     t.no("nothing offered", "schedule", "submitter", job, 0)
@@ -120,7 +120,7 @@ def audits_are_offered_funded_and_drawn(s: Stage) -> None:
 
 @scenario
 def an_attestation_is_judged_by_what_the_claim_says_and_what_became_of_it(s: Stage) -> None:
-    t = Audited(s, token="zen")
+    t = AuditScenario(s, token="zen")
     job, bond, referee = t.job, s.preset.audit_bond, "referee"
     t.ok("offer", "submitter", job, 7, 10_000, SEGMENTS)
     t.ok("fund", "submitter", job, 500)
@@ -175,7 +175,7 @@ def an_attestation_is_judged_by_what_the_claim_says_and_what_became_of_it(s: Sta
 
 @scenario
 def a_draw_that_waits_until_its_block_is_forgotten_draws_everything(s: Stage) -> None:
-    t = Audited(s, token="usd")
+    t = AuditScenario(s, token="usd")
     job, erin = t.job, s.ids["erin"]
     t.ok("offer", "submitter", job, 7, 1, SEGMENTS)
     t.ok("fund", "submitter", job, 21)

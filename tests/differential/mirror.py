@@ -36,14 +36,14 @@ class Disagreement(AssertionError):
 
 
 @contextmanager
-def mirrored(preset_name: str) -> Iterator["ContractMirror"]:
+def fresh_mirror(preset_name: str) -> Iterator["ContractMirror"]:
     """A fresh deployment of the preset, undone at the end."""
     kit = deployed(preset_name)
     with chain.anchor():
         yield ContractMirror(PRESETS[preset_name], *kit)
 
 
-def deployed_apart(preset_name: str) -> "ContractMirror":
+def persistent_deployment(preset_name: str) -> "ContractMirror":
     """A deployment of its own that lives as long as the process; its user anchors."""
     return ContractMirror(PRESETS[preset_name], *deployed.__wrapped__(preset_name))
 

@@ -9,7 +9,7 @@ from zoo_compute.spec.params import PRESETS
 from zoo_compute.spec.world import EXTERNAL, PROTOCOL_ONLY
 
 from .coverage import Coverage, functions_of, listed_functions, listed_reasons
-from .mirror import Disagreement, mirrored
+from .mirror import Disagreement, fresh_mirror
 from .scenarios import SCENARIOS
 from .stage import Offer, Stage
 from .views import seal_bytes
@@ -26,7 +26,7 @@ class Campaign:
         if name in self._done:
             return
         preset = "production" if "production" in name else "devnet"
-        with mirrored(preset) as mirror:
+        with fresh_mirror(preset) as mirror:
             stage = Stage(self.coverage, mirror, preset=PRESETS[preset])
             SCENARIOS[name](stage)
             mirror.compare(stage.world)
@@ -61,7 +61,7 @@ def test_the_specification_has_the_functions_of_the_protocols_tables() -> None:
 
 
 def test_a_contract_that_shows_another_state_is_noticed() -> None:
-    with mirrored("devnet") as mirror:
+    with fresh_mirror("devnet") as mirror:
         stage = Stage(Coverage(), mirror)
         alice = stage.register("alice")
         wrong = stage.world.fork()
@@ -71,7 +71,7 @@ def test_a_contract_that_shows_another_state_is_noticed() -> None:
 
 
 def test_a_contract_that_accepts_or_refuses_otherwise_is_noticed() -> None:
-    with mirrored("devnet") as mirror:
+    with fresh_mirror("devnet") as mirror:
         stage = Stage(Coverage(), mirror)
         stage.register("alice")
         job = stage.post()
@@ -89,7 +89,7 @@ def test_a_contract_that_accepts_or_refuses_otherwise_is_noticed() -> None:
 
 def test_a_seal_is_compared_by_its_upper_160_bits() -> None:
     """The specification keeps the tuple, not the hash: what only the hash can show is shown on the contract alone."""
-    with mirrored("devnet") as mirror:
+    with fresh_mirror("devnet") as mirror:
         stage = Stage(Coverage(), mirror)
         stage.register("alice")
         job = stage.post()

@@ -21,7 +21,7 @@ from zoo_compute.spec.state import Config, World
 from zoo_compute.spec.world import EXTERNAL, apply
 
 from .coverage import CONTRACTS, Coverage
-from .mirror import Disagreement, mirrored
+from .mirror import Disagreement, fresh_mirror
 from .portable import Json, Names, encode, names_of
 from .stage import Stage
 from .tracing import keys_changed, keys_read
@@ -65,7 +65,7 @@ def check_case(case: Json, step: Step, names: Names) -> None:
 
 def replay(story: Json, cases: dict[int, Json]) -> None:
     """All calls of a story on the contracts and the specification, and its cases where they stand."""
-    with mirrored(story["preset"]) as contracts:
+    with fresh_mirror(story["preset"]) as contracts:
         names = names_of(contracts.config, contracts.accounts, contracts.tokens)
         recorder = Recorder(contracts.config, contracts.accounts, contracts.tokens, contracts=contracts)
         stage = Stage(Coverage(), recorder, preset=PRESETS[story["preset"]])

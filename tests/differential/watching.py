@@ -14,7 +14,7 @@ from .opening import scenario
 from .stage import AUDITORS, Offer, Stage
 
 
-class Watched:
+class DemandScenario:
     """A job of six slots in three seats, with windows of ten minutes; `claims` are those of its first turn, by seat."""
 
     def __init__(self, s: Stage, **changes: Any) -> None:
@@ -71,7 +71,7 @@ class Watched:
 
 @scenario
 def data_is_shown_to_who_asks_for_it(s: Stage) -> None:
-    t, answer_s = Watched(s, token="usd"), s.preset.answer_s
+    t, answer_s = DemandScenario(s, token="usd"), s.preset.answer_s
     t.demand(0, 1, "not the lane's holder", sender="stranger")
     t.demand(0, 0, "not the lane's holder")
     for lane in (3, 131, 2**200):
@@ -111,7 +111,7 @@ def data_is_shown_to_who_asks_for_it(s: Stage) -> None:
 @scenario
 def data_that_nobody_shows_voids_its_claim(s: Stage) -> None:
     """Of slots and of an aggregation; a demand at the last moment for it leaves time to end it."""
-    t, answer_s = Watched(s, token="usd"), s.preset.answer_s
+    t, answer_s = DemandScenario(s, token="usd"), s.preset.answer_s
     late = t.claims[1].deadline - 2 * answer_s
     t.demand(1, 2)
     s.wait(answer_s)
@@ -131,7 +131,7 @@ def data_that_nobody_shows_voids_its_claim(s: Stage) -> None:
 
 @scenario
 def a_demand_in_the_last_second_for_it_is_ended_too(s: Stage) -> None:
-    t, answer_s = Watched(s, token="usd"), s.preset.answer_s
+    t, answer_s = DemandScenario(s, token="usd"), s.preset.answer_s
     t.demand(2, 0)
     t.demand(2, sender=s.tokens["bad"])
     s.to(t.claims[1].deadline - 2 * answer_s)
@@ -147,7 +147,7 @@ def a_demand_in_the_last_second_for_it_is_ended_too(s: Stage) -> None:
 
 @scenario
 def an_aggregation_whose_state_nobody_has_is_done_again(s: Stage) -> None:
-    t = Watched(s, token="usd")
+    t = DemandScenario(s, token="usd")
     t.demand(AGGREGATOR_SEAT, 0)
     s.wait(s.preset.answer_s + 1)
     t.close(AGGREGATOR_SEAT, 0)
@@ -157,7 +157,7 @@ def an_aggregation_whose_state_nobody_has_is_done_again(s: Stage) -> None:
 
 @scenario
 def a_seat_holds_the_clocks_for_less_than_twice_an_answers_time(s: Stage) -> None:
-    t, answer_s = Watched(s, token="usd"), s.preset.answer_s
+    t, answer_s = DemandScenario(s, token="usd"), s.preset.answer_s
     opened_at = s.world.run(t.job).opened_at
     for lane in (1, 2):
         t.demand(0, lane)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.parties import Party
+from tests.integration.parties import ManualOperator
 from zoo_compute.cli import main as cli
 from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.spec.params import ZEN
@@ -29,7 +29,7 @@ ESCROW = (2 * 3 + 1) * 2 * ZEN
 
 
 @dataclasses.dataclass
-class Place:
+class CliNetwork:
     """The devnet, its store's gateway, a home, and texts."""
 
     devnet: Devnet
@@ -64,14 +64,14 @@ class Place:
 
 
 @contextmanager
-def a_place(folder: Path, preset: str = "devnet") -> Iterator[Place]:
+def cli_network(folder: Path, preset: str = "devnet") -> Iterator[CliNetwork]:
     with Devnet(folder / "chain", preset=preset) as devnet:
         gateway = Gateway(BlockStore(folder / "chain" / "store"))
         gateway.start()
         try:
             dataclasses.replace(devnet.network, storage=(gateway.url,)).save(devnet.network_file)
-            Party(devnet, "somebody", price=1)  # a network without operators takes no job
-            yield Place(devnet, gateway, folder)
+            ManualOperator(devnet, "somebody", price=1)  # a network without operators takes no job
+            yield CliNetwork(devnet, gateway, folder)
         finally:
             gateway.stop()
 
@@ -79,7 +79,7 @@ def a_place(folder: Path, preset: str = "devnet") -> Iterator[Place]:
 class Zoo:
     """Runs `zoo`; answers exit code, stdout, stderr."""
 
-    def __init__(self, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, place: CliNetwork, capsys: pytest.CaptureFixture[str]) -> None:
         self.place = place
         self._capsys = capsys
 
@@ -106,7 +106,7 @@ class Zoo:
 
 @pytest.fixture(name="zoo")
 def zoo_fixture(
-    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    place: CliNetwork, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Zoo:
     monkeypatch.setenv("ZOO_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ZOO_NETWORK", str(place.devnet.network_file))
@@ -117,5 +117,5 @@ def zoo_fixture(
     return Zoo(place, capsys)
 
 
-def jobs(place: Place) -> int:
+def jobs(place: CliNetwork) -> int:
     return place.devnet.chain.tasks.job_count()

@@ -93,9 +93,9 @@ def follow(
             committed = sum(commit.count for commit in view.commits) + len(view.checkpoints)
             if (
                 all(not o.locks and not any(o.owed.values()) for o in operators)
-                and len(network.verified()) == committed
+                and len(network.verification_reports()) == committed
             ):
-                return Finished(view, list(scan(chain, first, view.block)), network.verified())
+                return Finished(view, list(scan(chain, first, view.block)), network.verification_reports())
         time.sleep(0.3)
     raise AssertionError(
         f"the job did not settle within {timeout_s} s: {read_job(chain, job).state!r}; logs in {network.folder}"

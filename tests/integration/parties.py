@@ -29,7 +29,7 @@ START = b"s" * 32
 TRAINING, AGGREGATION = int(games.Kind.TRAINING), int(games.Kind.AGGREGATION)
 
 
-class Party:
+class ManualOperator:
     """An operator whose one key is owner and hot key."""
 
     def __init__(self, devnet: Devnet, name: str, price: int) -> None:
@@ -95,7 +95,7 @@ class Dispute:
 
     def __init__(self, devnet: Devnet, work: Any = None) -> None:
         self.devnet, self.chain = devnet, devnet.chain
-        self.parties = [Party(devnet, name, price) for name, price in (("one", 5), ("two", 6), ("three", 7))]
+        self.parties = [ManualOperator(devnet, name, price) for name, price in (("one", 5), ("two", 6), ("three", 7))]
         self.job = post(devnet, **(work.terms if work else {"work_root": games.Work(*WORK).root}))
         self._award()
         one, two, three = self.parties

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from keepers.processes import run
-from keepers.queue.work import MOVE
+from keepers.queue.work import MOVE_TASK
 
 SLOT_ROUND_S = 3_600
 
@@ -22,4 +22,4 @@ def move(request: dict[str, Any], store: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(run.main(["worker", *sys.argv[1:]], {"work.train": train, MOVE: move}))
+    sys.exit(run.main(["worker", *sys.argv[1:]], {"work.train": train, MOVE_TASK: move}))

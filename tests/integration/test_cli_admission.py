@@ -11,15 +11,15 @@ from typing import Any, cast
 import pytest
 
 from keepers.queue.work import WorkStatus
-from keepers.services.disputing import Disputing
+from keepers.services.disputing import DisputePlayer
 from node.disputes.player import run_move
-from tests.integration.cli_kit import Place, Zoo, a_place
+from tests.integration.cli_kit import CliNetwork, Zoo, cli_network
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.sender import Sender
 from zoo_compute.cli.node.options import folder_of
 from zoo_compute.operators.account import hot_account
-from zoo_compute.operators.admission import SEAT, answered
+from zoo_compute.operators.admission import SEAT, trial_answers
 from zoo_compute.spec.admissions import work_of
 from zoo_compute.spec.trials import TRIALS, Workload
 
@@ -28,12 +28,12 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory):
-    with a_place(tmp_path_factory.mktemp("place")) as found:
+    with cli_network(tmp_path_factory.mktemp("place")) as found:
         yield found
 
 
 @pytest.fixture
-def zoo(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Zoo:
+def zoo(place: CliNetwork, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Zoo:
     monkeypatch.setenv("ZOO_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("ZOO_NETWORK", str(place.devnet.network_file))
     monkeypatch.setenv("ZOO_ACCOUNT", str(place.account(f"owner-{tmp_path.name}")))
@@ -42,33 +42,33 @@ def zoo(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkey
     return Zoo(place, capsys)
 
 
-def test_admit__answers_a_trial_and_settles_it_after_its_window(zoo: Zoo, place: Place) -> None:
+def test_admit__answers_a_trial_and_settles_it_after_its_window(zoo: Zoo, place: CliNetwork) -> None:
     operator = int(zoo.json("node", "register", "--gpu-type", "a100", "--memory", "80GB")["operator"])
     chain = place.devnet.chain
     assert chain.registry.multiplier_of(operator) == 100
-    answered = zoo.json("node", "admit", "--device", "cpu")
-    assert (answered["admitted"], answered["score"]) == (False, 0)
-    assert 1 <= answered["seconds"] <= chain.params.benchmark_s
+    trial_answers = zoo.json("node", "admit", "--device", "cpu")
+    assert (trial_answers["admitted"], trial_answers["score"]) == (False, 0)
+    assert 1 <= trial_answers["seconds"] <= chain.params.benchmark_s
     assert chain.admissions.claims(TRIALS, SEAT, operator) != bytes(32)
     waiting = zoo.json("node", "admit")
-    assert 0 < waiting["settles_in_s"] <= answered["settles_in_s"]
+    assert 0 < waiting["settles_in_s"] <= trial_answers["settles_in_s"]
     place.devnet.warp(waiting["settles_in_s"] + 1)
     admitted = zoo.json("node", "admit")
     flops = chain.admissions.workload_of(operator).flops
     assert (admitted["admitted"], admitted["settles_in_s"]) == (True, 0)
-    assert admitted["score"] == chain.admissions.scores(operator) == flops // answered["seconds"]
+    assert admitted["score"] == chain.admissions.scores(operator) == flops // trial_answers["seconds"]
     assert chain.registry.multiplier_of(operator) == 300
     shown = zoo.json("node", "show")
     assert (shown["admitted"], shown["multiplier_percent"]) == (True, 300)
 
 
 def test_an_honest_trial_that_a_stranger_challenges__is_defended_and_admits(
-    zoo: Zoo, place: Place, tmp_path: Path
+    zoo: Zoo, place: CliNetwork, tmp_path: Path
 ) -> None:
     devnet, chain = place.devnet, place.devnet.chain
     operator = int(zoo.json("node", "register", "--gpu-type", "a100", "--memory", "80GB")["operator"])
     zoo.json("node", "admit", "--device", "cpu")
-    (trial,) = answered(chain, operator)
+    (trial,) = trial_answers(chain, operator)
     workload, event = Workload(*trial.workload), event_of(chain, operator)
     stranger = Sender(chain, devnet.account("stranger"), folder=tmp_path / "stranger")
     result = (event.args["segment_root"], bytes(32), bytes(32), [])
@@ -76,19 +76,19 @@ def test_an_honest_trial_that_a_stranger_challenges__is_defended_and_admits(
     number = stranger.send(call, value=10**17).event("GameOpened").args["game"]
 
     keeper = Sender(chain, hot_account(folder_of(None)), folder=folder_of(None))
-    lane = Disputing(chain, keeper, move_now, operator=operator, folder=tmp_path)
-    lane.look()
+    lane = DisputePlayer(chain, keeper, move_now, operator=operator, folder=tmp_path)
+    lane.poll_once()
     assert shown(zoo, number) == ("challenger", "pick", None)
-    (game,) = lane.look()
+    (game,) = lane.poll_once()
     assert game.state is not None
     devnet.warp_to(max(game.state.due, trial.claim.deadline) + 1)
     assert "in dispute" in zoo.refused("node", "admit")
-    lane.look()
+    lane.poll_once()
     assert shown(zoo, number) == (None, None, "dismissed")
     moves = zoo.json("dispute", "replay", str(number))["moves"]
     assert [move["function"] for move in moves] == ["challenge", "reveal", "time_out"]
     assert zoo.json("node", "admit")["admitted"] is True
-    lane.look()
+    lane.poll_once()
     assert not (tmp_path / "disputes").exists() or not any((tmp_path / "disputes").iterdir())
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from repops.commitments import state_root
-from tests.integration.cli_kit import Place, Zoo, a_place, zoo_fixture  # noqa: F401
+from tests.integration.cli_kit import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
 from zoo_compute.store import BlockStore, digest_of
 from zoo_compute.training.examples import read_arrays
 
@@ -18,11 +18,11 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory):
-    with a_place(tmp_path_factory.mktemp("place")) as found:
+    with cli_network(tmp_path_factory.mktemp("place")) as found:
         yield found
 
 
-def test_a_contribution__is_kept_and_its_root_is_on_chain(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+def test_a_contribution__is_kept_and_its_root_is_on_chain(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
     chain = place.devnet.chain
     np.savez(tmp_path / "data.npz", inputs=np.arange(12, dtype=np.float32), targets=np.arange(3))
     (tmp_path / "data.txt").write_text("some text, and some more")
@@ -45,7 +45,7 @@ def test_a_contribution__is_kept_and_its_root_is_on_chain(zoo: Zoo, place: Place
     assert "cannot be committed" in zoo.refused("dataset", "contribute", tmp_path / "odd.npz")
 
 
-def test_a_job__cites_datasets_once_and_scores_them_when_it_is_settled(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+def test_a_job__cites_datasets_once_and_scores_them_when_it_is_settled(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
     (tmp_path / "more.txt").write_text("a text")
     first, second = (zoo.json("dataset", "contribute", tmp_path / "more.txt")["dataset"] for _ in range(2))
     job = zoo.json("train", place.config(), "--data", place.text, "--max-budget", "14", "--no-watch", "--anyway")["job"]
@@ -60,7 +60,7 @@ def test_a_job__cites_datasets_once_and_scores_them_when_it_is_settled(zoo: Zoo,
     assert (code, "0<=x<=100" in err) == (2, True)
 
 
-def test_a_named_dataset__is_shown_fetched_trained_on_and_cited(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+def test_a_named_dataset__is_shown_fetched_trained_on_and_cited(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
     text = place.text.read_bytes()
     told = zoo.json("dataset", "contribute", place.text, "--name", "zoo-dataset-v2")
     assert "name taken" in zoo.refused("dataset", "contribute", place.text, "--name", "zoo-dataset-v2")
@@ -84,14 +84,14 @@ def test_a_named_dataset__is_shown_fetched_trained_on_and_cited(zoo: Zoo, place:
     )
 
 
-def _on(place: Place, dataset: str | int) -> Path:
+def _on(place: CliNetwork, dataset: str | int) -> Path:
     """A job's file of its own, on a dataset of the network."""
     path = place.config()
     path.write_text(json.dumps(json.loads(path.read_text()) | {"data": {"dataset": dataset, "heldout": 4}}))
     return path
 
 
-def _another(zoo: Zoo, place: Place) -> int:
+def _another(zoo: Zoo, place: CliNetwork) -> int:
     return int(
         zoo.json("train", place.config(), "--data", place.text, "--max-budget", "14", "--no-watch", "--anyway")["job"]
     )

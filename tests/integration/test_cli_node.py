@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cli_kit import Place, Zoo, a_place
+from tests.integration.cli_kit import CliNetwork, Zoo, cli_network
 from zoo_compute.chain import keystore
 from zoo_compute.operators import registration
 from zoo_compute.operators.account import Operators
@@ -21,23 +21,23 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory):
-    with a_place(tmp_path_factory.mktemp("place")) as found:
+    with cli_network(tmp_path_factory.mktemp("place")) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def production(tmp_path_factory: pytest.TempPathFactory):
-    with a_place(tmp_path_factory.mktemp("production"), preset="production") as found:
+    with cli_network(tmp_path_factory.mktemp("production"), preset="production") as found:
         yield found
 
 
 @pytest.fixture
-def zoo(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Zoo:
+def zoo(place: CliNetwork, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Zoo:
     return zoo_of(place, tmp_path, capsys, monkeypatch)
 
 
 def zoo_of(
-    place: Place,
+    place: CliNetwork,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -58,7 +58,7 @@ def register(zoo: Zoo, *options: str) -> dict[str, object]:
     return zoo.json("node", "register", *CARD, *(options or ("--deposit", "0")))
 
 
-def test_register__makes_the_hot_key_stakes_and_writes_what_start_needs(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+def test_register__makes_the_hot_key_stakes_and_writes_what_start_needs(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
     told = register(zoo)
     home = tmp_path / "home" / "node"
     assert (told["class"], told["multiplier_percent"], told["vram_gb"], told["stake"], told["new"]) == (
@@ -99,7 +99,7 @@ def test_register__run_again__is_the_same_operator(zoo: Zoo) -> None:
     [("deposit", Operators.deposit), ("top_up", Operators.top_up), ("register", registration._write_config)],
 )
 def test_register__killed_at_any_step__goes_on_and_registers_once(
-    zoo: Zoo, place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at: str, step: Any
+    zoo: Zoo, place: CliNetwork, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at: str, step: Any
 ) -> None:
     def dies(*_: object) -> None:
         raise KeyboardInterrupt
@@ -117,7 +117,7 @@ def test_register__killed_at_any_step__goes_on_and_registers_once(
 
 
 def test_register__without_options_and_without_a_gpu__makes_a_node_that_may_bid_on_a_devnet(
-    zoo: Zoo, place: Place, monkeypatch: pytest.MonkeyPatch
+    zoo: Zoo, place: CliNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zoo_compute.operators.machine._SOURCES", ())
     code, out, err = zoo.run("register", "--json")
@@ -151,7 +151,7 @@ ANSWERS = ("", "", "0.8", "200", "http://203.0.113.7:8600", "")  # class, memory
 
 
 def test_register__in_a_terminal__asks_for_what_it_cannot_know_and_sends_when_agreed(
-    production: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    production: CliNetwork, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zoo = zoo_of(production, tmp_path, capsys, monkeypatch, zen=1_200 * ZEN)
     card = Card("NVIDIA GeForce RTX 4090", 24, "nvidia", "cuda:0")
@@ -176,7 +176,7 @@ def test_register__in_a_terminal__asks_for_what_it_cannot_know_and_sends_when_ag
 
 
 def test_register__without_a_terminal_in_production__deposits_only_where_it_is_asked_to(
-    production: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    production: CliNetwork, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zoo = zoo_of(production, tmp_path, capsys, monkeypatch, zen=1_500 * ZEN)
     code, out, err = zoo.run("node", "register", *CARD)
@@ -189,7 +189,7 @@ def test_register__without_a_terminal_in_production__deposits_only_where_it_is_a
     assert "no endpoint is announced, so nobody can fetch your results" in told
 
 
-def test_register__in_a_folder_of_another_network__is_refused(zoo: Zoo, place: Place, production: Place) -> None:
+def test_register__in_a_folder_of_another_network__is_refused(zoo: Zoo, place: CliNetwork, production: CliNetwork) -> None:
     register(zoo)
     network = ("--network", production.devnet.network_file)
     told = zoo.refused("node", "register", *CARD, *network)
@@ -199,7 +199,7 @@ def test_register__in_a_folder_of_another_network__is_refused(zoo: Zoo, place: P
 
 
 def test_start__on_a_chain_that_was_started_anew__is_refused_and_register_mends_it(
-    zoo: Zoo, place: Place, tmp_path: Path
+    zoo: Zoo, place: CliNetwork, tmp_path: Path
 ) -> None:
     register(zoo)
     path = tmp_path / "home" / "node" / "operator.json"
@@ -209,7 +209,7 @@ def test_start__on_a_chain_that_was_started_anew__is_refused_and_register_mends_
     assert json.loads(path.read_text())["operator"] != 4711
 
 
-def test_register__without_the_money__says_how_much_is_missing_and_sends_nothing(zoo: Zoo, place: Place) -> None:
+def test_register__without_the_money__says_how_much_is_missing_and_sends_nothing(zoo: Zoo, place: CliNetwork) -> None:
     poor = ("--account", place.account("poor", zen=150 * ZEN))
     before = place.devnet.chain.registry.operator_count()
     told = zoo.refused("node", "register", *CARD, *poor)
@@ -218,14 +218,14 @@ def test_register__without_the_money__says_how_much_is_missing_and_sends_nothing
     assert zoo.json("node", "register", *CARD, "--deposit", "20", *poor)["collateral"] == str(20 * ZEN)
 
 
-def test_register__in_a_folder_of_another_owner__is_refused(zoo: Zoo, place: Place) -> None:
+def test_register__in_a_folder_of_another_owner__is_refused(zoo: Zoo, place: CliNetwork) -> None:
     number = register(zoo)["operator"]
     told = zoo.refused("node", "register", *CARD, "--account", place.account("second"))
     assert f"is operator {number}'s already" in told
 
 
 def test_what_is_missing__is_said_by_status_and_doctor_until_it_is_mended(
-    zoo: Zoo, place: Place, monkeypatch: pytest.MonkeyPatch
+    zoo: Zoo, place: CliNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("zoo_compute.cli.doctor_checks.Examination._torch", lambda _: (None, "there"))
     register(zoo)
@@ -257,7 +257,7 @@ def test_stake_and_collateral__move_to_the_wei(zoo: Zoo) -> None:
     assert (earned["paid"], earned["slashed"], earned["claims"]) == ("0", "0", [])
 
 
-def test_leaving__drains_waits_for_the_delay_and_returns_the_stake(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+def test_leaving__drains_waits_for_the_delay_and_returns_the_stake(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
     register(zoo)
     marker = tmp_path / "home" / "node" / "draining"
     before = int(zoo.json("account", "show")["zen"])
@@ -281,7 +281,7 @@ def test_announce__is_seen_by_others(zoo: Zoo) -> None:
     assert "an endpoint is a URL" in zoo.refused("node", "announce", "203.0.113.7")
 
 
-def test_a_sponsor__registers_who_agreed_to_it_once(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+def test_a_sponsor__registers_who_agreed_to_it_once(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
     agreed = zoo.json("node", "consent", "--gpu-type", "rtx4090", "--memory", "24GB", "--out", "agreed.json")
     mine = zoo.json("account", "show")
     sponsor = ("--account", str(place.account(f"sponsor-{tmp_path.name}")))
@@ -302,7 +302,7 @@ def test_a_sponsor__registers_who_agreed_to_it_once(zoo: Zoo, place: Place, tmp_
     assert "no consent" in zoo.refused("node", "register-for", "none.json", *sponsor)
 
 
-def test_declare__promises_hours_and_tells_the_keeper(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+def test_declare__promises_hours_and_tells_the_keeper(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
     register(zoo)
     epoch_s = place.devnet.chain.params.epoch_s
     place.devnet.warp_to((place.devnet.chain.now() // epoch_s + 1) * epoch_s)  # in one epoch a promise may be changed
@@ -323,7 +323,7 @@ def test_declare__promises_hours_and_tells_the_keeper(zoo: Zoo, place: Place, tm
     assert zoo.json("node", "show")["hours"] == []
 
 
-def test_bad_input__is_refused_with_what_to_do(zoo: Zoo, place: Place) -> None:
+def test_bad_input__is_refused_with_what_to_do(zoo: Zoo, place: CliNetwork) -> None:
     assert "has no operator" in zoo.refused("node", "show")
     assert "there is no operator 4711" in zoo.refused("node", "show", "--operator", "4711")
     assert "below the network's least" in zoo.refused(

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.integration.cli_kit import ESCROW, Place, Zoo, a_place, zoo_fixture  # noqa: F401
+from tests.integration.cli_kit import ESCROW, CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
 from zoo_compute.chain.sender import Sender
 
 pytestmark = pytest.mark.integration
@@ -16,11 +16,11 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory):
-    with a_place(tmp_path_factory.mktemp("place")) as found:
+    with cli_network(tmp_path_factory.mktemp("place")) as found:
         yield found
 
 
-def test_a_job_that_nobody_takes__says_what_is_missing_and_how_to_cancel_it(zoo: Zoo, place: Place) -> None:
+def test_a_job_that_nobody_takes__says_what_is_missing_and_how_to_cancel_it(zoo: Zoo, place: CliNetwork) -> None:
     job = zoo.json("train", place.config(), "--data", place.text, "--max-budget", "14", "--no-watch")["job"]
     bids = ["none of 3 slots have bids", "no aggregator has bid"]
     assert zoo.json("job", "show", str(job))["missing"][:2] == bids

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_kit import ESCROW, Place, Zoo, a_place, jobs, zoo_fixture  # noqa: F401
+from tests.integration.cli_kit import ESCROW, CliNetwork, Zoo, cli_network, jobs, zoo_fixture  # noqa: F401
 from zoo_compute import Client
 from zoo_compute.chain.network import load
 from zoo_compute.spec.params import PRESETS, ZEN
@@ -22,19 +22,19 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory):
-    with a_place(tmp_path_factory.mktemp("place")) as found:
+    with cli_network(tmp_path_factory.mktemp("place")) as found:
         yield found
 
 
 @pytest.fixture
-def client(zoo: Zoo, place: Place) -> Client:
+def client(zoo: Zoo, place: CliNetwork) -> Client:
     return Client(say=print)
 
 
 # -- bad input
 
 
-def test_budget_below_the_worst_case__is_refused_and_nothing_is_sent(zoo: Zoo, place: Place) -> None:
+def test_budget_below_the_worst_case__is_refused_and_nothing_is_sent(zoo: Zoo, place: CliNetwork) -> None:
     before = place.devnet.chain.w3.eth.get_transaction_count(zoo.json("account", "show")["address"])
     told = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "13.9")
     assert "13.9 ZEN" in told
@@ -44,7 +44,7 @@ def test_budget_below_the_worst_case__is_refused_and_nothing_is_sent(zoo: Zoo, p
     assert place.devnet.chain.w3.eth.get_transaction_count(zoo.json("account", "show")["address"]) == before
 
 
-def test_too_little_data__is_refused_with_what_is_needed(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+def test_too_little_data__is_refused_with_what_is_needed(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("too short")
     before = jobs(place)
     told = zoo.refused("train", place.config(), "--data", tmp_path / "short.txt", "--max-budget", "14")
@@ -52,7 +52,7 @@ def test_too_little_data__is_refused_with_what_is_needed(zoo: Zoo, place: Place,
     assert jobs(place) == before
 
 
-def test_vocabulary_too_small_for_the_text__is_refused(zoo: Zoo, place: Place) -> None:
+def test_vocabulary_too_small_for_the_text__is_refused(zoo: Zoo, place: CliNetwork) -> None:
     config = place.config()
     sections = json.loads(config.read_text())
     sections["model"]["vocab"] = 64
@@ -60,7 +60,7 @@ def test_vocabulary_too_small_for_the_text__is_refused(zoo: Zoo, place: Place) -
     assert "model.vocab" in zoo.refused("train", config, "--data", place.text, "--max-budget", "14")
 
 
-def test_wrong_chain_id__is_refused(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+def test_wrong_chain_id__is_refused(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     dataclasses.replace(load(place.devnet.network_file), chain_id=1).save(other)
     for command in (
@@ -73,7 +73,7 @@ def test_wrong_chain_id__is_refused(zoo: Zoo, place: Place, tmp_path: Path) -> N
         assert "1" in told
 
 
-def test_unreachable_rpc__is_refused(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+def test_unreachable_rpc__is_refused(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     dataclasses.replace(load(place.devnet.network_file), rpcs=("http://127.0.0.1:1",)).save(other)
     told = zoo.refused("job", "show", "1", "--network", other)
@@ -87,7 +87,7 @@ def test_unreachable_rpc__is_refused(zoo: Zoo, place: Place, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("how", ["no code there", "other code there", "two contracts swapped"])
-def test_contracts_of_another_deployment__are_refused(zoo: Zoo, place: Place, tmp_path: Path, how: str) -> None:
+def test_contracts_of_another_deployment__are_refused(zoo: Zoo, place: CliNetwork, tmp_path: Path, how: str) -> None:
     found = load(place.devnet.network_file)
     contracts = dict(found.contracts)
     if how == "no code there":
@@ -103,7 +103,7 @@ def test_contracts_of_another_deployment__are_refused(zoo: Zoo, place: Place, tm
     assert "another deployment" in told
 
 
-def test_unfunded_account__is_refused_before_anything_is_stored(zoo: Zoo, place: Place) -> None:
+def test_unfunded_account__is_refused_before_anything_is_stored(zoo: Zoo, place: CliNetwork) -> None:
     poor = place.account("poor", zen=3 * ZEN)
     told = zoo.refused("train", place.config(), "--data", place.text, "--max-budget", "14", "--account", poor)
     assert "3 ZEN" in told
@@ -114,7 +114,7 @@ def test_unfunded_account__is_refused_before_anything_is_stored(zoo: Zoo, place:
     assert "no coin for gas" in told
 
 
-def test_wrong_passphrase__is_refused(zoo: Zoo, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_passphrase__is_refused(zoo: Zoo, place: CliNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = shutil.copy(os.environ["ZOO_ACCOUNT"], tmp_path / "own.json")  # a devnet's key brings its passphrase along
     monkeypatch.setenv("ZOO_ACCOUNT", str(own))
     monkeypatch.delenv("ZOO_PASSPHRASE_FILE")
@@ -128,13 +128,13 @@ def test_unknown_job__is_refused_by_every_command(zoo: Zoo) -> None:
         assert "there is no job 4711" in zoo.refused("job", command, "4711")
 
 
-def test_result__before_the_first_checkpoint__is_refused(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+def test_result__before_the_first_checkpoint__is_refused(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
     job = zoo.json("train", place.config(), "--data", place.text, "--max-budget", "14", "--no-watch")["job"]
     assert "no checkpoint yet" in zoo.refused("job", "result", str(job), "--out", tmp_path / "model.safetensors")
     assert not (tmp_path / "model.safetensors").exists()
 
 
-def test_files_that_nobody_serves__are_refused_before_any_escrow(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+def test_files_that_nobody_serves__are_refused_before_any_escrow(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
     before = jobs(place)
     told = zoo.refused(
         "train", place.config(), "--data", place.text, "--max-budget", "14", "--store", tmp_path / "private"
@@ -157,7 +157,7 @@ def test_files_that_nobody_serves__are_refused_before_any_escrow(zoo: Zoo, place
 
 
 def test_train__serves_the_store_itself_when_the_networks_address_is_free(
-    zoo: Zoo, place: Place, tmp_path: Path
+    zoo: Zoo, place: CliNetwork, tmp_path: Path
 ) -> None:
     import socket
 
@@ -174,7 +174,7 @@ def test_train__serves_the_store_itself_when_the_networks_address_is_free(
     assert f"serving the job's files at http://127.0.0.1:{port}" in err
 
 
-def test_unreachable_store__is_refused(zoo: Zoo, place: Place) -> None:
+def test_unreachable_store__is_refused(zoo: Zoo, place: CliNetwork) -> None:
     told = zoo.refused(
         "train", place.config(), "--data", place.text, "--max-budget", "14", "--store", "kubo:http://127.0.0.1:1"
     )
@@ -182,16 +182,16 @@ def test_unreachable_store__is_refused(zoo: Zoo, place: Place) -> None:
 
 
 def test_no_torch__is_told_and_weights_take_its_place(
-    client: Client, place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    client: Client, place: CliNetwork, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     import numpy as np
 
     from repops import encoding
     from repops.files import save_state
-    from zoo_compute.jobs.loading import plan_of
+    from zoo_compute.jobs.loading import plan_job
 
     config = place.config()
-    traced = plan_of(config, 14).job.traced
+    traced = plan_job(config, 14).job.traced
     assert traced.initial is not None
     save_state(tmp_path / "weights.safetensors", traced.initial)
     save_state(tmp_path / "other.safetensors", {"w": np.zeros(3, np.float32)})
@@ -211,7 +211,7 @@ def test_no_torch__is_told_and_weights_take_its_place(
     assert job.progress().state == "open"
 
 
-def test_mistyped_network_file__names_the_key(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+def test_mistyped_network_file__names_the_key(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     document = json.loads(place.devnet.network_file.read_text())
     document["storrage"] = document.pop("storage")
@@ -222,7 +222,7 @@ def test_mistyped_network_file__names_the_key(zoo: Zoo, place: Place, tmp_path: 
 # -- the network and the machine
 
 
-def test_network_show__has_both_presets_side_by_side(zoo: Zoo, place: Place) -> None:
+def test_network_show__has_both_presets_side_by_side(zoo: Zoo, place: CliNetwork) -> None:
     told = zoo.json("network", "show")
     assert told["presets"]["devnet"]["bid_window_s"] == PRESETS["devnet"].bid_window_s
     assert told["presets"]["production"]["bid_window_s"] == 3_600
@@ -240,7 +240,7 @@ def test_doctor__finds_everything(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_doctor__of_an_unfunded_account_and_a_dead_gateway__says_what_to_do(
-    zoo: Zoo, place: Place, tmp_path: Path
+    zoo: Zoo, place: CliNetwork, tmp_path: Path
 ) -> None:
     other = tmp_path / "other.json"
     dataclasses.replace(load(place.devnet.network_file), storage=("http://127.0.0.1:1",)).save(other)
@@ -252,7 +252,7 @@ def test_doctor__of_an_unfunded_account_and_a_dead_gateway__says_what_to_do(
     assert all(missing.values())
 
 
-def test_disk_that_fills__is_told_nothing_is_posted_and_the_next_run_goes_on(zoo: Zoo, place: Place) -> None:
+def test_disk_that_fills__is_told_nothing_is_posted_and_the_next_run_goes_on(zoo: Zoo, place: CliNetwork) -> None:
     import resource
 
     config, before = place.config(), jobs(place)

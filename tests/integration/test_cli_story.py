@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from repops.files import load_state
-from tests.integration.cli_kit import Place, Zoo, a_place, zoo_fixture  # noqa: F401
+from tests.integration.cli_kit import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
 from zoo_compute.spec.params import ZEN
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
@@ -33,12 +33,12 @@ def build(context, width=12):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory):
-    with a_place(tmp_path_factory.mktemp("place")) as found:
+    with cli_network(tmp_path_factory.mktemp("place")) as found:
         yield found
 
 
 def test_register_and_start__are_enough_for_an_operator_to_train_a_job__until_it_unstakes(
-    zoo: Zoo, place: Place, tmp_path: Path
+    zoo: Zoo, place: CliNetwork, tmp_path: Path
 ) -> None:
     home = tmp_path / "node"
     account = ("--account", place.account("operator"))

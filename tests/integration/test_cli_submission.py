@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cli_kit import ESCROW, Place, Zoo, a_place, jobs, zoo_fixture  # noqa: F401
+from tests.integration.cli_kit import ESCROW, CliNetwork, Zoo, cli_network, jobs, zoo_fixture  # noqa: F401
 from zoo_compute import Client, ComputeJob, DistributedTrainer, Network
 from zoo_compute.chain import keystore, permits
 from zoo_compute.chain.network import load
@@ -27,19 +27,19 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory):
-    with a_place(tmp_path_factory.mktemp("place")) as found:
+    with cli_network(tmp_path_factory.mktemp("place")) as found:
         yield found
 
 
 @pytest.fixture
-def client(zoo: Zoo, place: Place) -> Client:
+def client(zoo: Zoo, place: CliNetwork) -> Client:
     return Client(say=print)
 
 
 # -- a job's way
 
 
-def test_train__posts_once_and_cancel_returns_every_wei(zoo: Zoo, place: Place) -> None:
+def test_train__posts_once_and_cancel_returns_every_wei(zoo: Zoo, place: CliNetwork) -> None:
     me = zoo.json("account", "show")
     config = place.config()
     posted = zoo.json("train", config, "--data", place.text, "--max-budget", "14", "--no-watch")
@@ -69,7 +69,7 @@ def test_train__posts_once_and_cancel_returns_every_wei(zoo: Zoo, place: Place) 
 
 
 def test_train__killed_after_post_before_it_was_recorded__finds_its_job(
-    client: Client, place: Place, monkeypatch: pytest.MonkeyPatch
+    client: Client, place: CliNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, before = place.config(), jobs(place)
     write = _Record.write
@@ -116,7 +116,7 @@ class SignsTransactions:
         self.address, self.sign_transaction = account.address, account.sign_transaction
 
 
-def test_train__by_a_key_that_signs_permits__is_one_transaction(client: Client, place: Place, sent: list[str]) -> None:
+def test_train__by_a_key_that_signs_permits__is_one_transaction(client: Client, place: CliNetwork, sent: list[str]) -> None:
     before = jobs(place)
     assert client.train(place.config(), 14, place.text).id == before + 1
     assert sent == ["post_permitted"]
@@ -124,7 +124,7 @@ def test_train__by_a_key_that_signs_permits__is_one_transaction(client: Client, 
 
 
 def test_train__by_a_signer_of_transactions_alone__approves_and_posts(
-    client: Client, place: Place, sent: list[str]
+    client: Client, place: CliNetwork, sent: list[str]
 ) -> None:
     hosted = Client(account=SignsTransactions(client.signer), say=print)
     hosted.train(place.config(), 14, place.text)
@@ -135,7 +135,7 @@ def test_train__by_a_signer_of_transactions_alone__approves_and_posts(
 @pytest.mark.parametrize("signs", [True, False])
 @pytest.mark.parametrize("when", ["before it is sent", "before it is mined"])
 def test_train__killed_at_its_last_transaction__posts_once_when_run_again(
-    client: Client, place: Place, monkeypatch: pytest.MonkeyPatch, signs: bool, when: str
+    client: Client, place: CliNetwork, monkeypatch: pytest.MonkeyPatch, signs: bool, when: str
 ) -> None:
     by = client if signs else Client(account=SignsTransactions(client.signer), say=print)
     config, before, last = place.config(), jobs(place), "post_permitted" if signs else "post"
@@ -166,7 +166,7 @@ def test_train__killed_at_its_last_transaction__posts_once_when_run_again(
 
 
 def test_train__run_again_before_its_first_try_is_mined__posts_nothing_else(
-    client: Client, place: Place, monkeypatch: pytest.MonkeyPatch
+    client: Client, place: CliNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first try is under way and unknown to the outbox: an approval now would let a second one be paid."""
     config, before = place.config(), jobs(place)
@@ -195,34 +195,34 @@ def test_train__run_again_before_its_first_try_is_mined__posts_nothing_else(
 
 
 def test_train__whose_permit_a_stranger_used__posts_all_the_same(
-    client: Client, place: Place, sent: list[str], monkeypatch: pytest.MonkeyPatch
+    client: Client, place: CliNetwork, sent: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, chain = jobs(place), client.chain
     stranger = Sender(chain, keystore.unlock(place.account("stranger"), place.devnet.passphrase_file.read_text()))
-    signed = permits.signed
+    sign_permit = permits.sign_permit
 
-    def used(sender: Sender, token: str, spender: str, value: int, terms: permits.Terms) -> Any:
-        made = signed(sender, token, spender, value, terms)
+    def used(sender: Sender, token: str, spender: str, value: int, terms: permits.PermitTerms) -> Any:
+        made = sign_permit(sender, token, spender, value, terms)
         assert made is not None
         Sender.send(stranger, chain.zen.permit(sender.address, spender, value, *made))
         return made
 
-    monkeypatch.setattr(permits, "signed", used)
+    monkeypatch.setattr(permits, "sign_permit", used)
     assert client.train(place.config(), 14, place.text).id == before + 1
     assert sent[-2:] == ["permit", "post_permitted"]
     assert allowance(client) == 0
 
 
 def test_train__whose_permit_is_too_late__approves_and_posts(
-    client: Client, place: Place, sent: list[str], monkeypatch: pytest.MonkeyPatch
+    client: Client, place: CliNetwork, sent: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(permits, "HOLDS_S", -1)
+    monkeypatch.setattr(permits, "VALID_S", -1)
     before = jobs(place)
     assert client.train(place.config(), 14, place.text).id == before + 1
     assert sent == ["post_permitted", "approve", "post"]
 
 
-def test_network_submit_and_wait__can_be_left_and_taken_up_again(client: Client, place: Place) -> None:
+def test_network_submit_and_wait__can_be_left_and_taken_up_again(client: Client, place: CliNetwork) -> None:
     async def story() -> str:
         sections = json.loads(place.config().read_text())
         sections["data"]["path"] = str(place.text)
@@ -239,7 +239,7 @@ def test_network_submit_and_wait__can_be_left_and_taken_up_again(client: Client,
     assert asyncio.run(story()) == "cancelled"
 
 
-def test_distributed_trainer__submits_in_the_seeds_shape(client: Client, place: Place) -> None:
+def test_distributed_trainer__submits_in_the_seeds_shape(client: Client, place: CliNetwork) -> None:
     trainer = DistributedTrainer(
         model={"layers": 1, "heads": 2, "width": 16, "context": 16},
         dataset=str(place.text),
@@ -257,7 +257,7 @@ def test_distributed_trainer__submits_in_the_seeds_shape(client: Client, place: 
     job.cancel()
 
 
-def test_watch__interrupted__leaves_the_job_and_says_how_to_return(zoo: Zoo, place: Place) -> None:
+def test_watch__interrupted__leaves_the_job_and_says_how_to_return(zoo: Zoo, place: CliNetwork) -> None:
     job = zoo.json("train", place.config(), "--data", place.text, "--max-budget", "14", "--no-watch")["job"]
     process = subprocess.Popen(
         [sys.executable, "-m", "zoo_compute.cli.main", "job", "watch", str(job)],
@@ -280,7 +280,7 @@ def test_watch__interrupted__leaves_the_job_and_says_how_to_return(zoo: Zoo, pla
 
 
 def test_api_key__authenticates_to_the_hosted_rpc_and_signer(
-    zoo: Zoo, place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    zoo: Zoo, place: CliNetwork, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from tests.integration.hosted import hosted
 

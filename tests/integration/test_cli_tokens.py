@@ -10,7 +10,7 @@ import pytest
 from eth_utils.address import to_checksum_address
 from vyper import compile_code
 
-from tests.integration.cli_kit import CONFIG, Place, Zoo, a_place, zoo_fixture  # noqa: F401
+from tests.integration.cli_kit import CONFIG, CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
 from zoo_compute.chain.deployment import Web3Deployer, deploy
 from zoo_compute.devnet.devnet import CHAIN_ID
 from zoo_compute.spec.params import DEVNET, ZEN
@@ -24,14 +24,14 @@ PAYEE = to_checksum_address("0x" + "77" * 20)
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory):
-    with a_place(tmp_path_factory.mktemp("place")) as found:
+    with cli_network(tmp_path_factory.mktemp("place")) as found:
         yield found
 
 
 class Coin:
     """A token deployed by anvil's first account."""
 
-    def __init__(self, place: Place, symbol: str, decimals: int) -> None:
+    def __init__(self, place: CliNetwork, symbol: str, decimals: int) -> None:
         self._w3 = place.devnet.chain.w3
         made = compile_code(MOCK.read_text(), output_formats=["abi", "bytecode"])
         factory = self._w3.eth.contract(abi=made["abi"], bytecode=made["bytecode"])
@@ -49,7 +49,7 @@ class Coin:
 
 
 @pytest.fixture(scope="module")
-def coin(place: Place) -> Coin:
+def coin(place: CliNetwork) -> Coin:
     return Coin(place, "USDC", 6)
 
 
@@ -57,19 +57,19 @@ def told_of(coin: Coin) -> dict[str, Any]:
     return {"symbol": "USDC", "decimals": 6, "address": coin.address}
 
 
-def job_in(place: Place, coin: Coin, **market: Any) -> Path:
+def job_in(place: CliNetwork, coin: Coin, **market: Any) -> Path:
     path = place.config()
     sections = json.loads(path.read_text())
     path.write_text(json.dumps(sections | {"market": CONFIG["market"] | {"token": coin.address} | market}))
     return path
 
 
-def deployer(place: Place) -> tuple[str, str]:
+def deployer(place: CliNetwork) -> tuple[str, str]:
     return "--account", str(place.devnet.key_file("deployer"))
 
 
 def test_a_job_in_a_coin_with_six_decimals__is_allowed_quoted_posted_and_cancelled_in_it(
-    zoo: Zoo, place: Place, coin: Coin
+    zoo: Zoo, place: CliNetwork, coin: Coin
 ) -> None:
     me = zoo.json("account", "show")["address"]
     coin.mint(me, 14 * USDC - 1)
@@ -106,7 +106,7 @@ def test_a_job_in_a_coin_with_six_decimals__is_allowed_quoted_posted_and_cancell
 
 
 def test_a_deposit_in_a_coin_with_six_decimals__is_of_its_units(
-    zoo: Zoo, place: Place, coin: Coin, tmp_path: Path
+    zoo: Zoo, place: CliNetwork, coin: Coin, tmp_path: Path
 ) -> None:
     me = zoo.json("account", "show")["address"]
     home = ("--home", tmp_path / "node")
@@ -122,12 +122,12 @@ def test_a_deposit_in_a_coin_with_six_decimals__is_of_its_units(
     assert "no token at" in zoo.refused("node", "deposit", "2", "--token", PAYEE, *home)
 
 
-def test_a_coin_called_zen__is_not_shown_as_zen(zoo: Zoo, place: Place) -> None:
+def test_a_coin_called_zen__is_not_shown_as_zen(zoo: Zoo, place: CliNetwork) -> None:
     fake = Coin(place, "ZEN", 18)
     assert zoo.json("account", "show", "--token", fake.address)["token"]["symbol"] == f"ZEN@{fake.address[:10]}"
 
 
-def test_treasury__collects_for_anyone_and_spends_through_its_timelock(zoo: Zoo, place: Place) -> None:
+def test_treasury__collects_for_anyone_and_spends_through_its_timelock(zoo: Zoo, place: CliNetwork) -> None:
     chain, by = place.devnet.chain, deployer(place)
     assert zoo.json("treasury", "collect")["collected"] == "0"
     place.devnet.fund(chain.treasury.address, zen=10 * ZEN)
@@ -153,7 +153,7 @@ def test_treasury__collects_for_anyone_and_spends_through_its_timelock(zoo: Zoo,
 
 
 def test_allow__where_the_timelock_governs__executes_what_the_deployment_scheduled(
-    zoo: Zoo, place: Place, tmp_path: Path
+    zoo: Zoo, place: CliNetwork, tmp_path: Path
 ) -> None:
     """As scripts/deploy.py leaves a production network: ZEN is scheduled, and not allowed."""
     w3 = place.devnet.chain.w3
@@ -173,7 +173,7 @@ def test_allow__where_the_timelock_governs__executes_what_the_deployment_schedul
     assert zoo.json("network", "allow", "ZEN", "--wait", *on)["state"] == "executed"
 
 
-def test_a_contributor__claims_what_its_data_earned_once_its_epoch_is_over(zoo: Zoo, place: Place) -> None:
+def test_a_contributor__claims_what_its_data_earned_once_its_epoch_is_over(zoo: Zoo, place: CliNetwork) -> None:
     chain, me = place.devnet.chain, zoo.json("account", "show")["address"]
     assert zoo.json("dataset", "claim")["claims"] == []
     _as(place, chain.settlement.address, chain.rewards.record(7, 1, 1, 1_000 * ZEN))
@@ -188,7 +188,7 @@ def test_a_contributor__claims_what_its_data_earned_once_its_epoch_is_over(zoo: 
     assert zoo.json("dataset", "claim")["claims"] == []
 
 
-def _as(place: Place, contract: str, call: Any) -> None:
+def _as(place: CliNetwork, contract: str, call: Any) -> None:
     """A call as another contract of the protocol would make it."""
     devnet = place.devnet
     devnet.rpc("anvil_setBalance", [contract, hex(10**18)])

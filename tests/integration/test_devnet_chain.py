@@ -241,16 +241,16 @@ def test_a_history__asks_only_for_what_is_new(devnet: Devnet, monkeypatch: pytes
     monkeypatch.setattr("zoo_compute.chain.event_log.scan", counted)
     pay(devnet, 21, 22)
     first = devnet.chain.head()
-    assert paid(history.upto(first))[-2:] == [21, 22]
-    assert paid(history.upto(first))[-2:] == [21, 22]
+    assert paid(history.events_until(first))[-2:] == [21, 22]
+    assert paid(history.events_until(first))[-2:] == [21, 22]
     assert asked == [(devnet.network.first_block, first.number)]
     pay(devnet, 23)
     second = devnet.chain.head()
-    assert paid(history.upto(second))[-3:] == [21, 22, 23]
+    assert paid(history.events_until(second))[-3:] == [21, 22, 23]
     assert asked[1:] == [(first.number + 1, second.number)]
-    last = max(event.block for event in history.upto(first))  # empty blocks may follow it
-    assert paid(history.upto(devnet.chain.head(last - 1)))[-1:] == [21]  # a look at the past
-    assert paid(history.upto(devnet.chain.head()))[-3:] == [21, 22, 23]
+    last = max(event.block for event in history.events_until(first))  # empty blocks may follow it
+    assert paid(history.events_until(devnet.chain.head(last - 1)))[-1:] == [21]  # a look at the past
+    assert paid(history.events_until(devnet.chain.head()))[-3:] == [21, 22, 23]
 
 
 def test_a_history__of_which_a_read_failed_half_way__tells_each_event_once(
@@ -266,22 +266,22 @@ def test_a_history__of_which_a_read_failed_half_way__tells_each_event_once(
 
     monkeypatch.setattr("zoo_compute.chain.event_log.scan", broken)
     with pytest.raises(Unreachable):
-        history.upto(head)
+        history.events_until(head)
     monkeypatch.undo()
-    assert history.upto(head) == list(scan(devnet.chain, devnet.network.first_block, head.number, names=["Transfer"]))
+    assert history.events_until(head) == list(scan(devnet.chain, devnet.network.first_block, head.number, names=["Transfer"]))
 
 
 @pytest.mark.parametrize("ahead", [None, 0, 3])  # None: the new chain is shorter than what was read
 def test_a_reorganisation__is_forgotten_by_a_history(devnet: Devnet, ahead: int | None):
     pay(devnet, 1)
     history = History(devnet.chain, names=["Transfer"])
-    before = paid(history.upto(devnet.chain.head()))
+    before = paid(history.events_until(devnet.chain.head()))
     fork = devnet.rpc("evm_snapshot", [])
     for amount in (41, 42, 44, 46, 47, 48):
         pay(devnet, amount)
         lost = devnet.chain.head()
-        history.upto(lost)
-    assert paid(history.upto(lost)) == [*before, 41, 42, 44, 46, 47, 48]
+        history.events_until(lost)
+    assert paid(history.events_until(lost)) == [*before, 41, 42, 44, 46, 47, 48]
     devnet.rpc("evm_revert", [fork])
     devnet.warp(1)  # other blocks than before
     pay(devnet, 43)
@@ -289,40 +289,40 @@ def test_a_reorganisation__is_forgotten_by_a_history(devnet: Devnet, ahead: int 
         devnet.rpc("evm_mine", [])
     head = devnet.chain.head()
     assert (head.number < lost.number) == (ahead is None)
-    assert paid(history.upto(head)) == [*before, 43]
-    assert list(history.upto(head)) == list(
+    assert paid(history.events_until(head)) == [*before, 43]
+    assert list(history.events_until(head)) == list(
         scan(devnet.chain, devnet.network.first_block, head.number, names=["Transfer"])
     )
     pay(devnet, 45)
-    assert paid(history.upto(devnet.chain.head())) == [*before, 43, 45]
+    assert paid(history.events_until(devnet.chain.head())) == [*before, 43, 45]
 
 
 def test_a_reorganisation_by_the_node__drops_the_lost_events(devnet: Devnet):
     history = History(devnet.chain, names=["Transfer"])
     pay(devnet, 51)
-    before = paid(history.upto(devnet.chain.head()))
+    before = paid(history.events_until(devnet.chain.head()))
     pay(devnet, 52)
     lost = devnet.chain.head()
-    assert paid(history.upto(lost)) == [*before, 52]
+    assert paid(history.events_until(lost)) == [*before, 52]
     devnet.rpc("anvil_reorg", [1, []])
     devnet.rpc("evm_mine", [])
     devnet.rpc("evm_mine", [])
-    assert paid(history.upto(devnet.chain.head())) == before
+    assert paid(history.events_until(devnet.chain.head())) == before
     with pytest.raises(Unreachable, match="was replaced"):  # who still holds the lost head is told so
-        History(devnet.chain, names=["Transfer"]).upto(lost)
+        History(devnet.chain, names=["Transfer"]).events_until(lost)
 
 
 def test_a_node_that_lags__makes_a_history_forget_nothing(devnet: Devnet, monkeypatch: pytest.MonkeyPatch):
     history = History(devnet.chain, names=["Transfer"])
     pay(devnet, 61)
     behind = devnet.chain.head()
-    history.upto(behind)
+    history.events_until(behind)
     pay(devnet, 62)
     newest = devnet.chain.head()
-    known = paid(history.upto(newest))
-    assert paid(history.upto(behind)) == known[:-1]
+    known = paid(history.events_until(newest))
+    assert paid(history.events_until(behind)) == known[:-1]
     monkeypatch.setattr("zoo_compute.chain.event_log.scan", None)  # nothing is asked again
-    assert paid(history.upto(newest)) == known
+    assert paid(history.events_until(newest)) == known
 
 
 def test_a_job__is_read_once_a_block__and_again_where_that_is_replaced(devnet: Devnet, monkeypatch: pytest.MonkeyPatch):

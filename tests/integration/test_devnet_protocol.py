@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.parties import SALT, Party, post
+from tests.integration.parties import SALT, ManualOperator, post
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState, JobState, JobView, Kind, LotPhase
 from zoo_compute.devnet.devnet import Devnet
@@ -22,7 +22,7 @@ def devnet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Devnet]:
         yield running
 
 
-def refused(party: Party, call: object, reason: str) -> None:
+def refused(party: ManualOperator, call: object, reason: str) -> None:
     with pytest.raises(Refusal) as caught:
         party.send(call)
     assert caught.value.reason == reason
@@ -30,7 +30,7 @@ def refused(party: Party, call: object, reason: str) -> None:
 
 def test_a_production_job__passes_through_every_window(devnet: Devnet):
     chain, params = devnet.chain, PRODUCTION
-    one, two, three = (Party(devnet, name, price) for name, price in (("one", 5), ("two", 6), ("three", 7)))
+    one, two, three = (ManualOperator(devnet, name, price) for name, price in (("one", 5), ("two", 6), ("three", 7)))
     job = post(devnet)
     slots, aggregator = int(Kind.SLOTS), int(Kind.AGGREGATOR)
     auction, settlement = chain.auction, chain.settlement
@@ -88,12 +88,12 @@ def test_a_production_job__passes_through_every_window(devnet: Devnet):
     vacated = view()
     assert vacated.state == JobState.RUNNING
     assert vacated.run is not None
-    assert vacated.vacant.keys() == {1}
-    assert (vacated.vacant[1].price, vacated.vacant[1].pot) == (7, vacated.run.lock // 10)
+    assert vacated.vacant_seats.keys() == {1}
+    assert (vacated.vacant_seats[1].price, vacated.vacant_seats[1].pot) == (7, vacated.run.lock // 10)
     three.send(settlement.take_over(job, 1, three.id, 1, 60))
     taken = view()
-    assert taken.vacant == {}
-    assert taken.slots_of(three.id) == 1
+    assert taken.vacant_seats == {}
+    assert taken.slot_count_of(three.id) == 1
     assert taken.stakes[three.id].locked == vacated.run.lock
 
     # -- one round, and its challenge window of two hours

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import utilisation
 from benchmarks.lab import Link, laboratory
-from benchmarks.utilisation import AGGREGATOR, SUBMITTER, Shaped, plans
+from benchmarks.utilisation import AGGREGATOR, SUBMITTER, ShapedNetwork, plans
 from keepers.config import OperatorConfig
 from keepers.processes.daemon import commands
 from keepers.processes.local_network import OperatorPlan
@@ -34,9 +34,9 @@ def options(**given: object) -> argparse.Namespace:
 def test_a_network__goes_on_before_its_checkpoints_are_posted__and_trains_every_round_once(tmp_path: Path):
     given = options()
     found = utilisation.run(given, tmp_path)
-    for told in found.told:
-        assert sorted(e["round"] for e in told if e["event"] == "train") == [0, 1, 2]
-        assert sorted(e["round"] for e in told if e["event"] == "advance") == [0, 1]
+    for worker_events in found.worker_events:
+        assert sorted(e["round"] for e in worker_events if e["event"] == "train") == [0, 1, 2]
+        assert sorted(e["round"] for e in worker_events if e["event"] == "advance") == [0, 1]
     assert all(found.moved[f"node{index}"] > found.update_bytes for index in range(given.nodes))
     logs = "".join(path.read_text(errors="replace") for path in tmp_path.glob("node*/logs/*.log"))
     assert "as made here" not in logs
@@ -44,11 +44,11 @@ def test_a_network__goes_on_before_its_checkpoints_are_posted__and_trains_every_
     assert 0 < utilisation.reckon(found, given)["utilisation"] < 1
 
 
-class Deceived(Shaped):
+class Deceived(ShapedNetwork):
     """A network whose aggregator posts another checkpoint than follows."""
 
-    def instead(self, plan: OperatorPlan, config: OperatorConfig) -> dict[str, list[str]]:
-        found = super().instead(plan, config)
+    def command_overrides(self, plan: OperatorPlan, config: OperatorConfig) -> dict[str, list[str]]:
+        found = super().command_overrides(plan, config)
         if plan.name == AGGREGATOR:
             command = commands(config)["worker-0"]
             rest = command[command.index("worker") + 1 :]

@@ -18,14 +18,14 @@ from eth_account.signers.local import LocalAccount
 from keepers.decisions.requests import train_request, verify_request
 from keepers.queue.work import WorkStatus
 from keepers.services.challenging import challenge
-from keepers.services.disputing import FOLDER, Disputing
+from keepers.services.disputing import FOLDER, DisputePlayer
 from node.disputes import player
 from node.disputes.computation import SlotRound
 from node.faults import Lie
 from node.inputs import bundles
 from node.tasks import run_shard, run_verification
 from tests.integration.network_kit import TINY, text
-from tests.integration.parties import Party
+from tests.integration.parties import ManualOperator
 from zoo_compute import Client
 from zoo_compute.chain.call import Call
 from zoo_compute.chain.connection import Chain, connect
@@ -96,14 +96,14 @@ class Side:
     died: Counter[str] = field(default_factory=Counter)
     lasts: Iterator[str] = field(default_factory=lambda: cycle(AFTER))
 
-    def look(self, death: str = "") -> None:
+    def poll_once(self, death: str = "") -> None:
         player._trees.clear()
         chain = self.connect()
         sender = DyingSender(chain, self.account, folder=self.folder)
         sender.death = death
-        lane = Disputing(chain, sender, partial(self._ask, death), operator=self.operator, folder=self.folder)
+        lane = DisputePlayer(chain, sender, partial(self._ask, death), operator=self.operator, folder=self.folder)
         try:
-            lane.look()
+            lane.poll_once()
         except Death:
             self.died[death] += 1
 
@@ -146,7 +146,7 @@ class Trial:
         path.write_text(json.dumps(CONFIG))
         self.job = client.train(config=path, data=text(folder), max_budget=200, anyway=True).id
         self.store = BlockStore(folder / "store")
-        self.liar, other = Party(devnet, "liar", ZEN // 2), Party(devnet, "other", ZEN * 9 // 10)
+        self.liar, other = ManualOperator(devnet, "liar", ZEN // 2), ManualOperator(devnet, "other", ZEN * 9 // 10)
         self._award(other)
         self._commit()
         self.witness = devnet.account("witness", zen=100 * ZEN)
@@ -156,7 +156,7 @@ class Trial:
     def view(self) -> JobView:
         return read_job(self.chain, self.job)
 
-    def _award(self, other: Party) -> None:
+    def _award(self, other: ManualOperator) -> None:
         job, auction = self.job, self.chain.auction
         bids = ((Kind.SLOTS, self.liar), (Kind.AGGREGATOR, other))
         for kind, party in bids:
@@ -216,7 +216,7 @@ def test_a_game_whose_sides_end_at_every_move__goes_as_one_in_which_both_live(tr
     before = trial.devnet.rpc("evm_snapshot", [])
     committer, challenger = trial.sides("calm")
     while (game := trial.stands()).state is not None:
-        (challenger if game.state.is_challengers_turn else committer).look()
+        (challenger if game.state.is_challengers_turn else committer).poll_once()
     calm = trial.moves()
     assert trial.devnet.rpc("evm_revert", [before])
 
@@ -226,9 +226,9 @@ def test_a_game_whose_sides_end_at_every_move__goes_as_one_in_which_both_live(tr
         side = challenger if game.state.is_challengers_turn else committer
         phases.add(game.state.phase)
         for death in BEFORE:
-            side.look(death)
+            side.poll_once(death)
             assert trial.stands().state == game.state, "no move was made"
-        side.look(next(side.lasts))
+        side.poll_once(next(side.lasts))
         assert trial.stands().state != game.state, "it was made, though nobody was told"
     assert trial.moves() == calm
     assert game.outcome == Outcome.CONVICTED
@@ -236,5 +236,5 @@ def test_a_game_whose_sides_end_at_every_move__goes_as_one_in_which_both_live(tr
     for side in (committer, challenger):
         assert {side.died[death] for death in BEFORE} == {side.died["asked"]}
         assert all(side.died[death] for death in (*BEFORE, *AFTER))
-        side.look()
+        side.poll_once()
         assert list((side.folder / FOLDER).iterdir()) == [], "what the game kept is gone when it is over"

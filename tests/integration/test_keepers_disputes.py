@@ -56,7 +56,7 @@ def game(finished: Finished, network: LocalNetwork) -> GameView:
 def test_the_liar__is_convicted_at_the_number_that_is_false(game: GameView, network: LocalNetwork):
     assert (game.outcome, game.operator, game.frame.slot) == (Outcome.CONVICTED, 1, SLOT)
     transcript = Transcript(network.devnet.chain, game)
-    verdict = transcript.verdict
+    verdict = transcript.conviction
     assert verdict is not None
     assert (verdict.step, verdict.operator, verdict.element) == (STEP, "dot", 3)
     assert verdict.committed != verdict.right

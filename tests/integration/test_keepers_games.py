@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 
 from keepers.queue.work import WorkStatus
-from keepers.services.challenging import Mismatches, challenge
-from keepers.services.disputing import Disputing
-from tests.integration.cli_kit import Place, Zoo, a_place, zoo_fixture  # noqa: F401
+from keepers.services.challenging import MismatchReports, challenge
+from keepers.services.disputing import DisputePlayer
+from tests.integration.cli_kit import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
 from tests.integration.parties import RESULT, WORK, Dispute
 from zoo_compute.chain.games import GameView, read_games
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import ClaimState
 from zoo_compute.errors import NeedsOperator, UserError
-from zoo_compute.json_codec import plain
+from zoo_compute.json_codec import encode
 from zoo_compute.spec.games import Outcome
 from zoo_compute.spec.params import COIN, ZEN
 
 pytestmark = pytest.mark.integration
 
-DISPUTE = {"kind": 0, "slot": 0, "work": plain(tuple(WORK)), "result": plain(tuple(RESULT))}
+DISPUTE = {"kind": 0, "slot": 0, "work": encode(tuple(WORK)), "result": encode(tuple(RESULT))}
 
 
 class Stranger:
@@ -36,7 +36,7 @@ class Stranger:
         account = dispute.devnet.account("stranger", zen=zen)
         self.sender = Sender(self.chain, account, folder=dispute.devnet.folder)
         self.asked: list[dict[str, Any]] = []
-        self.lane = Disputing(self.chain, self.sender, self._ask, operator=0, folder=folder)
+        self.lane = DisputePlayer(self.chain, self.sender, self._ask, operator=0, folder=folder)
 
     def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
         self.asked.append(request)
@@ -51,13 +51,13 @@ class Stranger:
 
 
 @pytest.fixture
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    with a_place(tmp_path_factory.mktemp("place")) as place:
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CliNetwork]:
+    with cli_network(tmp_path_factory.mktemp("place")) as place:
         yield place
 
 
 @pytest.fixture
-def stranger(place: Place, tmp_path: Path) -> Stranger:
+def stranger(place: CliNetwork, tmp_path: Path) -> Stranger:
     return Stranger(Dispute(place.devnet), tmp_path / "stranger", 0)
 
 
@@ -76,14 +76,14 @@ def test_a_game__is_opened_once_and_won_by_the_committers_silence(stranger: Stra
     assert "owes a move (reveal)" in zoo.run("dispute", "show", str(number))[1]
     assert "there is no game 99" in zoo.refused("dispute", "show", "99")
 
-    assert [g.number for g in stranger.lane.look()] == [number]
+    assert [g.number for g in stranger.lane.poll_once()] == [number]
     assert stranger.asked == [], "it is the committer's turn"
     assert game.state is not None
     dispute.devnet.warp_to(game.state.due + 1)
-    stranger.lane.look()
+    stranger.lane.poll_once()
     assert stranger.game(number).outcome == Outcome.CONVICTED
     assert dispute.claim(0).state == ClaimState.CONVICTED
-    assert stranger.lane.look() == []
+    assert stranger.lane.poll_once() == []
     assert chain.referee.owed(COIN, stranger.sender.address) == 0, "what it brought was fetched"
     assert chain.zen.balanceOf(stranger.sender.address) > 10 * ZEN
 
@@ -102,7 +102,7 @@ def test_mismatches__are_challenged_as_they_are_reported_and_tried_again_until_t
     stranger: Stranger, tmp_path: Path
 ):
     path = tmp_path / "verified.jsonl"
-    mismatches = Mismatches(stranger.chain, stranger.sender, path)
+    mismatches = MismatchReports(stranger.chain, stranger.sender, path)
     mismatches.challenge()
     root = stranger.dispute.claim(0).root.hex()
     line = _line({"name": "it", "job": stranger.dispute.job, "turn": 0, "seat": 0, "root": root, "dispute": DISPUTE})

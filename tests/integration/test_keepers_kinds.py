@@ -13,10 +13,10 @@ from eth_utils.crypto import keccak
 from web3.types import RPCEndpoint
 
 from keepers.cli.verify import LIES_FOUND
-from keepers.decisions.requests import check_request, verify_request
+from keepers.decisions.requests import aggregation_check_request, verify_request
 from keepers.queue.work import WorkStatus
 from keepers.services.challenging import challenge
-from keepers.services.disputing import Disputing
+from keepers.services.disputing import DisputePlayer
 from node.disputes import player
 from tests.integration.parties import SALT, Dispute
 from tests.integration.trained import SLOT, LyingAggregation, LyingUpdate, Trained, computed, lying
@@ -59,21 +59,21 @@ def test_a_keeper__convicts_a_false_claim_that_another_keeper_defends(
             patch.setattr(player, "Aggregation", lambda *args, **options: lying(LyingAggregation(*args, **options)))
             return computed(work.store, task, request)
 
-    request = check_request(view, claim) if kind == Kind.AGGREGATION else verify_request(view, claim, SLOT, None)
+    request = aggregation_check_request(view, claim) if kind == Kind.AGGREGATION else verify_request(view, claim, SLOT, None)
     report = honest("work.check" if kind == Kind.AGGREGATION else "work.verify", "it", request).result
     assert report is not None
     stranger = dispute.parties[2].sender
     number = challenge(chain, stranger, view, claim, report["dispute"])
     lanes = [
-        Disputing(chain, author.sender, false, operator=author.id, folder=tmp_path / "author"),
-        Disputing(chain, stranger, honest, operator=0, folder=tmp_path / "stranger"),
+        DisputePlayer(chain, author.sender, false, operator=author.id, folder=tmp_path / "author"),
+        DisputePlayer(chain, stranger, honest, operator=0, folder=tmp_path / "stranger"),
     ]
     for _ in range(LOOKS):
-        if not [lane.look() for lane in lanes][-1]:
+        if not [lane.poll_once() for lane in lanes][-1]:
             break
     [game] = read_games(chain, chain.head())
     assert (game.number, game.kind, game.outcome) == (number, kind, Outcome.CONVICTED)
-    verdict = Transcript(chain, game).verdict
+    verdict = Transcript(chain, game).conviction
     assert verdict is not None, "it was evidence that ended it, not silence"
     assert verdict.element == 3
     [convicted] = [each for each in read_job(chain, dispute.job).claims if each.fields == claim.fields]

@@ -13,7 +13,7 @@ from keepers.config import OperatorConfig, from_dict, save
 from keepers.processes.daemon import Daemon, commands
 from keepers.queue import broker
 from keepers.queue.app import make_app
-from keepers.queue.work import MOVE, WorkQueue
+from keepers.queue.work import MOVE_TASK, WorkQueue
 
 pytestmark = pytest.mark.integration
 
@@ -32,8 +32,8 @@ def daemon(config: OperatorConfig) -> Iterator[Daemon]:
     """The broker and the workers that an operator with one worker has; what they compute is replaced."""
     slow = [sys.executable, "-m", "tests.integration.slow_worker"]
     workers = {name: made for name, made in commands(config).items() if name.startswith("worker-")}
-    instead = {name: [*slow, *made[made.index("worker") + 1 :]] for name, made in workers.items()}
-    parts = [Daemon(config, only=part, instead=instead) for part in ("broker", "worker")]
+    command_overrides = {name: [*slow, *made[made.index("worker") + 1 :]] for name, made in workers.items()}
+    parts = [Daemon(config, only=part, command_overrides=command_overrides) for part in ("broker", "worker")]
     try:
         for part in parts:
             part.start()
@@ -53,5 +53,5 @@ def until(what: str, reached: Callable[[], bool]) -> None:
 def test_a_move__is_computed_while_the_only_worker_trains(config: OperatorConfig, daemon: Daemon):
     queue = WorkQueue(make_app(config), broker.connect(config.broker, config.folder))
     until("the slot-round", lambda: queue.submit("work.train", "shard", {}).state == "running")
-    until("the move", lambda: queue.submit(MOVE, "move", {}).state == "done")
+    until("the move", lambda: queue.submit(MOVE_TASK, "move", {}).state == "done")
     assert queue.status("shard").state == "running", "the slot-round goes on meanwhile"

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from keepers.config import from_dict
-from keepers.decisions.requests import keep_request
-from keepers.services.retention import Retaining
+from keepers.decisions.requests import pin_request
+from keepers.services.retention import CheckpointRetention
 from node import tasks
-from tests.integration.parties import Dispute, Party
+from tests.integration.parties import Dispute, ManualOperator
 from tests.unit.node_jobs import SmallJob, publish
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind
@@ -79,16 +79,16 @@ class Stage:
     trained: Trained
     stores: list[BlockStore]
     gateways: list[Gateway]
-    lanes: list[Retaining]
+    lanes: list[CheckpointRetention]
 
     @property
     def view(self) -> JobView:
         return read_job(self.devnet.chain, self.dispute.job)
 
-    def look(self, *lanes: int) -> None:
+    def poll_once(self, *lanes: int) -> None:
         for lane in lanes:
-            self.lanes[lane].note(self.view)
-            self.lanes[lane].look()
+            self.lanes[lane].record(self.view)
+            self.lanes[lane].poll_once()
 
     def finalise(self, *turns: int) -> None:
         chain, party = self.devnet.chain, self.dispute.parties[2]
@@ -143,11 +143,11 @@ def _turn(devnet: Devnet, dispute: Dispute, trained: Trained, turn: int) -> None
     dispute.parties[1].send(settlement.post_checkpoint(job, turn, 0b11, *trained.aggregate()))
 
 
-def _lane(devnet: Devnet, party: Party, store: BlockStore, endpoints: dict[int, str]) -> Retaining:
+def _lane(devnet: Devnet, party: ManualOperator, store: BlockStore, endpoints: dict[int, str]) -> CheckpointRetention:
     folder = store.root.parent / f"keeper-{party.id}"
     folder.mkdir()
     config = from_dict({"name": "keeper", "network": "n", "operator": party.id}, folder)
-    lane = Retaining(config, devnet.chain, store)
+    lane = CheckpointRetention(config, devnet.chain, store)
     lane.endpoints = endpoints
     return lane
 
@@ -159,7 +159,7 @@ def test_a_job__keeps_what_its_claims_need__then_what_outlives_it__and_its_redun
 
     # -- every claim is pending: nothing goes, however late it is
     stage.devnet.warp_to(stage.devnet.chain.head().timestamp + 2 * SPARE_S)
-    stage.look(0, 1)
+    stage.poll_once(0, 1)
     assert all(two.is_pinned(cid) for cid in everything), "the aggregator fetched the others"
     assert all(two.is_pinned(cid) for number in range(1, ROUNDS) for cid in stage.files(number))
 
@@ -169,7 +169,7 @@ def test_a_job__keeps_what_its_claims_need__then_what_outlives_it__and_its_redun
     gone, held = stage.files(1)[1], stage.files(2)
     stage.finalise(0, 1, 2)
     assert stage.view.final_rounds == ROUNDS - 1
-    stage.look(0, 1)
+    stage.poll_once(0, 1)
     assert not any(store.has(gone) for store in (one, two)), "between two that are kept"
     assert one.has(mine[0])
     assert not two.has(mine[0])
@@ -191,8 +191,8 @@ def test_a_job__keeps_what_its_claims_need__then_what_outlives_it__and_its_redun
     between = stage.files(3)[1]
     stage.finalise(3)
     assert stage.view.closed
-    tasks.run_keeping(keep_request(stage.view), one)  # as its keeper asks for when the job is closed
-    stage.look(0, 1)
+    tasks.run_pinning(pin_request(stage.view), one)  # as its keeper asks for when the job is closed
+    stage.poll_once(0, 1)
     assert not any(store.has(between) for store in (one, two))
     assert not any(store.tags() for store in (one, two))
     kept = [cid for number in (2, 4) for cid in stage.files(number)]
@@ -207,16 +207,16 @@ def test_a_job__keeps_what_its_claims_need__then_what_outlives_it__and_its_redun
     loser = stage.dispute.parties[2]
     for party, kind in ((loser, Kind.SLOTS), (stage.dispute.parties[1], Kind.AGGREGATOR)):
         party.send(stage.devnet.chain.auction.retire(stage.dispute.job, kind, party.id))
-    stage.look(2)
-    stage.look(2)
+    stage.poll_once(2)
+    stage.poll_once(2)
     assert stage.redundancy() == Redundancy(wanted=2, confirmed=2)
     assert three.pins() == set()
     stage.gateways[0].stop()
     assert stage.redundancy() == Redundancy(wanted=2, confirmed=1)
-    stage.look(2)
+    stage.poll_once(2)
     assert three.pins() == set(), "it may be back at the next look"
-    stage.look(2)
-    stage.look(2)
+    stage.poll_once(2)
+    stage.poll_once(2)
     assert three.pins() == set(kept)
     assert stage.redundancy() == Redundancy(wanted=2, confirmed=2)
 

@@ -84,8 +84,8 @@ def test_a_slow_worker__trains_once_the_fast_one_is_dead_for_a_while(operator):
     client, queue, fast = operator
     both_timed(client, queue)
     slow = Presence(client, "solo-slow")
-    assert slow.leaves("a slot", FLOPS)
-    assert not slow.leaves("a slot", FLOPS)  # given again: nobody took it
+    assert slow.should_yield("a slot", FLOPS)
+    assert not slow.should_yield("a slot", FLOPS)  # given again: nobody took it
     fast.kill()
     by, took_s = trained(queue, ["alone"])
     assert by == [4.0]

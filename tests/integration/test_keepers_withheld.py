@@ -13,12 +13,12 @@ from hexbytes import HexBytes
 
 from keepers.config import from_dict
 from keepers.queue.work import WorkStatus
-from keepers.services.challenging import Mismatches
-from keepers.services.demand_responder import Answering, opening_of
+from keepers.services.challenging import MismatchReports
+from keepers.services.demand_responder import DemandResponder, opening_of
 from keepers.services.verification import REPORTS, Verifier, read_reports
 from tests.integration.parties import Dispute
 from tests.integration.trained import SLOT, Trained, computed
-from zoo_compute.chain.answered_results import shown_result
+from zoo_compute.chain.answered_results import published_result
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.games import read_games
 from zoo_compute.chain.snapshot import read_job
@@ -58,7 +58,7 @@ class Withholding:
     def verifier(self) -> Verifier:
         """As a keeper has it; what is asked for is computed at once."""
         config = from_dict({"name": "eye", "network": "n", "roles": ["verifier"], "sample_rate": 0.0}, self.folder)
-        return Verifier(config, self._compute, b"s", partial(shown_result, self.chain))
+        return Verifier(config, self._compute, b"s", partial(published_result, self.chain))
 
     def _compute(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
         self.asked += 1
@@ -77,17 +77,17 @@ def withholding(tmp_path: Path) -> Iterator[Withholding]:
 def test_a_result_that_only_an_answer_on_chain_shows__is_judged_and_challenged(withholding: Withholding):
     case, chain, stranger = withholding, withholding.chain, withholding.dispute.parties[2]
     verifier = case.verifier()
-    verifier.look_at(read_job(chain, case.dispute.job))
+    verifier.observe(read_job(chain, case.dispute.job))
     assert case.asked == 0, "nothing is drawn, and nothing was asked of its author"
     case.demand()
     author = case.dispute.parties[0]
-    Answering(author.id, chain, author.sender, case.work.store).look()
+    DemandResponder(author.id, chain, author.sender, case.work.store).poll_once()
     assert case.newest().end == "bytes"
-    verifier.look_at(read_job(chain, case.dispute.job))
-    verifier.look_at(read_job(chain, case.dispute.job))
+    verifier.observe(read_job(chain, case.dispute.job))
+    verifier.observe(read_job(chain, case.dispute.job))
     [report] = read_reports(case.folder / REPORTS)
     assert (report["agrees"], report["field"], case.asked) == (False, "segment_root", 1)
-    Mismatches(chain, stranger.sender, case.folder / REPORTS).challenge()
+    MismatchReports(chain, stranger.sender, case.folder / REPORTS).challenge()
     [game] = read_games(chain, chain.head())
     assert (game.operator, game.kind, game.frame.slot) == (author.id, Kind.TRAINING, SLOT)
 
@@ -110,5 +110,5 @@ def test_an_answer_through_another_contract__is_read_too(withholding: Withholdin
         w3.eth.send_transaction({"from": anybody, "to": deployed["contractAddress"], "data": data, "gas": 3_000_000})
     )
     assert case.newest().end == "bytes"
-    case.verifier().look_at(read_job(case.chain, case.dispute.job))
+    case.verifier().observe(read_job(case.chain, case.dispute.job))
     assert [report["field"] for report in read_reports(case.folder / REPORTS)] == ["segment_root"]

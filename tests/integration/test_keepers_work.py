@@ -80,7 +80,7 @@ def test_work_that_was_begun_and_lost__is_taken_before_what_waits(server, queue)
         queue.submit("work.train", name, {})
     assert taken(server[1]) == "first"
     with log.lease("first"):
-        log.give_up()  # as the daemon does that sees the worker dead
+        log.release_leases()  # as the daemon does that sees the worker dead
         queue.submit("work.train", "first", {})
     queue.submit("work.train", "fourth", {})
     assert [taken(server[1]) for _ in range(4)] == ["first", "second", "third", "fourth"]
@@ -94,11 +94,11 @@ def test_work_that_took_two_workers_with_it__waits_its_turn(server, queue):
     log = WorkLog(server[1], "test-0")
     with ExitStack() as dead:  # no worker leaves its lease
         dead.enter_context(log.lease("shard"))
-        log.give_up()
+        log.release_leases()
         queue.submit("work.train", "shard", {})
         assert taken(server[1]) == "shard"
         dead.enter_context(log.lease("shard"))
-        log.give_up()
+        log.release_leases()
         queue.submit("work.train", "shard", {})
         assert [taken(server[1]) for _ in names] == ["second", "third", "shard"]
 

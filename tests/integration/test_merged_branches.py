@@ -16,7 +16,7 @@ from repops.files import load_state, save_state
 from tests.integration.network_kit import TINY, text
 from zoo_compute import Client, Job
 from zoo_compute.cli import main as cli
-from zoo_compute.client.results import checkpoint, tensors_of
+from zoo_compute.client.results import load_checkpoint, module_tensors
 from zoo_compute.spec.params import ZEN
 from zoo_compute.training.merge import Merge
 
@@ -67,7 +67,7 @@ def test_branches__of_unequal_work__are_merged_posted_and_checked(
     left, weights = tmp_path / "left.txt", tmp_path / "left.safetensors"
     left.write_bytes(b"".join(b"%d green bottles hanging on the wall\n" % n for n in range(3000)))
     client.use_peers()
-    save_state(weights, tensors_of(checkpoint(first.view(), client.store, 1)))  # what the nodes that were cut off had
+    save_state(weights, module_tensors(load_checkpoint(first.view(), client.store, 1)))  # what the nodes that were cut off had
     alone = config(tmp_path, rounds=1, slots=3)
     second = ended(network, client.train(alone, **options | {"data": left}, weights=weights))
 
@@ -106,7 +106,7 @@ def test_branches__of_unequal_work__are_merged_posted_and_checked(
     code, posted = zoo(capsys, *begin, *given)
     assert code == 0
     third = ended(network, client.job(posted["job"]))
-    assert third.view().done == 1, "nodes train a job with parents"
+    assert third.view().completed_rounds == 1, "nodes train a job with parents"
     code, checked = zoo(capsys, "job", "parents", third.id)
     assert (code, checked["agrees"]) == (0, True)
     assert checked["start"] == third.view().checkpoint_roots[0].hex()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cli_kit import Place, Zoo, a_place, zoo_fixture  # noqa: F401
+from tests.integration.cli_kit import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
 from tests.integration.test_cli_tokens import USDC, Coin, deployer
 from zoo_compute.spec.params import ZEN
 
@@ -23,11 +23,11 @@ UNTIL_S = 120.0
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory):
-    with a_place(tmp_path_factory.mktemp("place")) as found:
+    with cli_network(tmp_path_factory.mktemp("place")) as found:
         yield found
 
 
-def budget_only(place: Place, **market: Any) -> Path:
+def budget_only(place: CliNetwork, **market: Any) -> Path:
     """The kit's job, two slots for two rounds, without prices."""
     path = place.config(rounds=2, slots=2, quorum=1)
     sections = json.loads(path.read_text())
@@ -44,7 +44,7 @@ def shown_when(zoo: Zoo, number: str, state: str) -> dict[str, Any]:
     return shown
 
 
-def test_a_budget__is_what_a_job_may_cost_and_not_what_it_costs(zoo: Zoo, place: Place, tmp_path: Path) -> None:
+def test_a_budget__is_what_a_job_may_cost_and_not_what_it_costs(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
     home, account = ("--home", tmp_path / "node"), ("--account", place.account("operator"))
     coin = Coin(place, "USDC", 6)
     coin.mint(zoo.json("account", "show")["address"], 12 * USDC)
@@ -77,5 +77,5 @@ def test_a_budget__is_what_a_job_may_cost_and_not_what_it_costs(zoo: Zoo, place:
         daemon.communicate(timeout=30)
 
 
-def _lots(place: Place, job: int) -> list[Any]:
+def _lots(place: CliNetwork, job: int) -> list[Any]:
     return [place.devnet.chain.auction.lots(job, kind) for kind in (0, 1)]

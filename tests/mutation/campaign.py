@@ -21,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.mutation.killing import KEPT, Judge, SourceJudge, Verdict
+from tests.mutation.killing import KEPT, MutantRunner, SourceMutantRunner, MutantOutcome
 from tests.mutation.mutants import Mutant, generate, sampled
 from tests.mutation.suites import CONTRACTS, ROOT, users
 
@@ -52,7 +52,7 @@ class Records:
         # A mutant of a text that is no more says nothing.
         self.by_key: dict[Key, Any] = {each.key: kept[each.key] for each in self.mutants if each.key in kept}
 
-    def add(self, mutant: Mutant, verdict: Verdict) -> None:
+    def add(self, mutant: Mutant, verdict: MutantOutcome) -> None:
         self.by_key[mutant.key] = record = {**asdict(mutant), **asdict(verdict)}
         KEPT.mkdir(parents=True, exist_ok=True)
         with self.path.open("a") as file:
@@ -92,7 +92,7 @@ def equivalents(name: str) -> set[tuple[str, str]]:
     return {(each["before"].strip(), each["after"].strip()) for each in entries if each["source"] == name}
 
 
-def campaign(judge: SourceJudge, records: Records, sample: int, seed: int) -> None:
+def campaign(judge: SourceMutantRunner, records: Records, sample: int, seed: int) -> None:
     """Mutants in the order of the sample, until as many valid ones as wanted are judged."""
     judge.seen |= records.codes()
     for mutant in sampled(records.mutants, seed):
@@ -102,7 +102,7 @@ def campaign(judge: SourceJudge, records: Records, sample: int, seed: int) -> No
             step(judge, records, mutant)
 
 
-def again(judge: SourceJudge, records: Records) -> None:
+def again(judge: SourceMutantRunner, records: Records) -> None:
     """Survivors once more."""
     survivors = {(each["line"], each["before"], each["after"]) for each in records.survivors()}
     for mutant in records.mutants:
@@ -110,7 +110,7 @@ def again(judge: SourceJudge, records: Records) -> None:
             step(judge, records, mutant)
 
 
-def step(judge: SourceJudge, records: Records, mutant: Mutant) -> None:
+def step(judge: SourceMutantRunner, records: Records, mutant: Mutant) -> None:
     verdict = judge.judge(mutant)
     records.add(mutant, verdict)
     if verdict.status == "survived":
@@ -146,7 +146,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     todo = sources(args.contracts)
     contracts = list(dict.fromkeys(name for path in todo for name in users(path)))
-    judge = Judge(contracts, whole=args.whole)
+    judge = MutantRunner(contracts, whole=args.whole)
     done: list[Records] = []
     try:
         for path in todo:

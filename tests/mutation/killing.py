@@ -64,7 +64,7 @@ Deployers = dict[str, Built]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class MutantOutcome:
     """How a mutant ended: invalid, equal (its bytecode is the original's), duplicate, killed, timeout or survived."""
 
     status: str
@@ -104,7 +104,7 @@ class Plugin:
             os.write(self.writer, report.nodeid.encode() + b"\n")
 
 
-class Judge:
+class MutantRunner:
     """Compiles and runs. `on(source)` judges the mutants of one source."""
 
     def __init__(self, contracts: list[str], *, whole: bool = False) -> None:
@@ -125,8 +125,8 @@ class Judge:
     def close(self) -> None:
         shutil.rmtree(self.folder)
 
-    def on(self, source: Path) -> SourceJudge:
-        return SourceJudge(self, source)
+    def on(self, source: Path) -> SourceMutantRunner:
+        return SourceMutantRunner(self, source)
 
     def compiled(self, name: str, level: OptimizationLevel | None = None) -> Built:
         """A contract of the folder where mutants are written."""
@@ -165,7 +165,7 @@ class Judge:
         front: Sequence[str] = (),
         words: Sequence[str] = (),
         changed: Sequence[str] = (),
-    ) -> Verdict:
+    ) -> MutantOutcome:
         """The tests in a child, with these contracts, until one fails. `changed` have the mutant, compiled or not."""
         reader, writer = os.pipe()
         started = time.monotonic()
@@ -179,7 +179,7 @@ class Judge:
         with os.fdopen(reader) as pipe:
             by = pipe.readline().strip()
         status = "survived" if code == 0 else "killed" if in_time else "timeout"
-        return Verdict(status, by, round(time.monotonic() - started, 2))
+        return MutantOutcome(status, by, round(time.monotonic() - started, 2))
 
     def _wait(self, child: int) -> tuple[int, bool]:
         """The child's exit code, and whether it ended in time."""
@@ -229,10 +229,10 @@ class Judge:
         return test in self.passing
 
 
-class SourceJudge:
+class SourceMutantRunner:
     """Judges mutants of one source, each but once: a duplicate's bytecode was judged before."""
 
-    def __init__(self, judge: Judge, source: Path) -> None:
+    def __init__(self, judge: MutantRunner, source: Path) -> None:
         self.judge_ = judge
         self.found: list[Statement] = statements(source.read_text())
         self.contracts = sorted(users(source), key=_place)
@@ -246,7 +246,7 @@ class SourceJudge:
     def close(self) -> None:
         self.changed.write_text(self.original)
 
-    def judge(self, mutant: Mutant) -> Verdict:
+    def judge(self, mutant: Mutant) -> MutantOutcome:
         """By the tests of one contract after another, until one fails. `code` is of those that were asked."""
         deployers: Deployers = {}
         codes: list[str] = []
@@ -259,9 +259,9 @@ class SourceJudge:
                 deployers[name] = self.judge_.compiled(name, OptimizationLevel.NONE)
                 codes.append(fingerprint(deployers[name]))
             except REFUSALS:
-                return Verdict("invalid")
+                return MutantOutcome("invalid")
             if "+".join(codes) in self.seen:
-                return Verdict("duplicate")
+                return MutantOutcome("duplicate")
             # Tests that look only at contracts which the mutant leaves as they are need not run.
             if codes[-1] != was:
                 verdict = self._run(name, deployers, contracts, mutant)
@@ -270,12 +270,12 @@ class SourceJudge:
                     break
         else:
             if codes == [self.codes[name] for name in contracts] or self._is_equal_as_shipped(contracts):
-                return Verdict("equal")
-            verdict = Verdict("survived")
+                return MutantOutcome("equal")
+            verdict = MutantOutcome("survived")
         self.seen.add("+".join(codes))
         return replace(verdict, seconds=round(seconds, 2), code="+".join(codes))
 
-    def _run(self, name: str, deployers: Deployers, changed: list[str], mutant: Mutant) -> Verdict:
+    def _run(self, name: str, deployers: Deployers, changed: list[str], mutant: Mutant) -> MutantOutcome:
         killers = self.killers.setdefault(mutant.function, Counter())
         everywhere = sum(self.killers.values(), Counter())
         front = dict.fromkeys(test for ranked in (killers, everywhere) for test, _ in ranked.most_common(FRONT // 2))

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from node.compute.programs import Programs, State
-from node.compute.training import private_of
-from node.disputes.board import Played
+from node.compute.training import carried_state
+from node.disputes.board import GameRecord
 from node.disputes.challenger import Challenger
 from node.disputes.computation import SlotRound
-from node.disputes.defender import Prover
-from node.disputes.previous_turn import Before, Seated
+from node.disputes.defender import Defender
+from node.disputes.previous_turn import PreviousTurn, SeatClaim
 from node.disputes.trees import Trees
 from repops.commitments import state_root, tensor_roots
 from repops.merkle import Tree
@@ -26,7 +26,7 @@ from zoo_compute.spec.state import Claim
 from zoo_compute.training.rounds import with_residuals
 
 from .judged import deploy
-from .judging import Judge
+from .judging import EvidenceOracle
 from .lies import SEATS, Case, mlp
 
 OPERATOR = 7  # of seat 0, whose claims are disputed
@@ -34,7 +34,7 @@ SPARSE = Compression(chunk=64, keep=8, bits=2, decay=0.5)
 
 
 @dataclass(frozen=True)
-class Carrying(Case):
+class CarriedRound(Case):
     """The slot of a round, and the turn before it.
 
     holder: who had seat 0 in that turn; gone: nothing is kept of its aggregation; rolled_back: the round that it was instead.
@@ -59,10 +59,10 @@ class Carrying(Case):
 
     @cached_property
     def private(self) -> State:
-        return private_of(self.manifest, Programs(self.graph), *self.ended)
+        return carried_state(self.manifest, Programs(self.graph), *self.ended)
 
     @cached_property
-    def seated(self) -> tuple[Seated, ...]:
+    def seated(self) -> tuple[SeatClaim, ...]:
         right = replace(self.last.result(Trees(self.last.honest)), update_root=state_root(self.ended[1]))
         found = []
         for seat, slots in SEATS.items():
@@ -71,7 +71,7 @@ class Carrying(Case):
             claim = self.last.claim(tree.root, seat=seat, scope=slots[0] << 16 | len(slots))
             held = replace(claim, operator=self.holder if seat == 0 else claim.operator)
             with_paths = {slot: replace(results[at], path=tree.path(at)) for at, slot in enumerate(slots)}
-            found.append(Seated(held, with_paths))
+            found.append(SeatClaim(held, with_paths))
         return tuple(found)
 
     @cached_property
@@ -90,11 +90,11 @@ class Carrying(Case):
         return self.private if goes_on else None
 
     @cached_property
-    def before(self) -> Before | None:
+    def before(self) -> PreviousTurn | None:
         if is_restart(self.round, self.carry):
             return None
         end, update = (tensor_roots(state) for state in self.ended)
-        return Before(self.aggregation, self.seated, end, update)
+        return PreviousTurn(self.aggregation, self.seated, end, update)
 
     @cached_property
     def honest(self) -> SlotRound:
@@ -106,7 +106,7 @@ class Carrying(Case):
         return SlotRound(self.manifest, Programs(self.graph), *place, carried=carried, **options)
 
     @property
-    def judge(self) -> Judge:
+    def judge(self) -> EvidenceOracle:
         return self.judging([each.claim for each in self.seated], self.aggregation)
 
     def judges(self) -> SimpleNamespace:
@@ -118,17 +118,17 @@ class Carrying(Case):
             found.double.set_claim(1, astuple(self.aggregation), 3)
         return found
 
-    def committed(self, carried: State | None, judge: Any = None) -> Played:
+    def committed(self, carried: State | None, judge: Any = None) -> GameRecord:
         """A game about a slot-round that began so."""
         trees = Trees(self.beginning(carried))
-        return self.training(Prover(trees), self.result(trees), Challenger(Trees(self.honest)), judge)
+        return self.training(Defender(trees), self.result(trees), Challenger(Trees(self.honest)), judge)
 
 
 @lru_cache
-def carrying(**options: Any) -> Carrying:
+def carrying(**options: Any) -> CarriedRound:
     case = mlp()
     given = {"round": 1, "carry": 3, "compression": SPARSE, "inner_steps": 3} | options
-    return Carrying(with_residuals(case.graph), case.checkpoint, case.examples, **given)
+    return CarriedRound(with_residuals(case.graph), case.checkpoint, case.examples, **given)
 
 
 # What the turn before can be. In the first alone the slot's private state is carried over.

@@ -99,7 +99,7 @@ def child_path(children: Hashes, place: int) -> Hashes:
 
 
 @dataclass(frozen=True)
-class Described:
+class HashedProgram:
     """A program whose nodes have these shapes."""
 
     name: str
@@ -132,25 +132,25 @@ class Described:
 
 # 70 nodes, more than one move reveals: of one word, of one leaf, of a few, of twenty leaves, and of none.
 SHAPES = (((), (5,), (300,), (20, 129), (0, 3), (2, 2, 2, 2, 2, 2, 2, 1)) * 12)[:70]
-TRAINING = Described("training", SHAPES, 5)
-UPDATE = Described("update", ((7,), (7,), (7,)), 1)
-AGGREGATION = Described("aggregation", ((700,),), 17)
+TRAINING = HashedProgram("training", SHAPES, 5)
+UPDATE = HashedProgram("update", ((7,), (7,), (7,)), 1)
+AGGREGATION = HashedProgram("aggregation", ((700,),), 17)
 PROGRAMS = {Kind.TRAINING: TRAINING, Kind.UPDATE: UPDATE, Kind.AGGREGATION: AGGREGATION}
 WORK = Work((TRAINING.opened.root, UPDATE.opened.root, AGGREGATION.opened.root), 7, 3, 16)
 
 
 @dataclass
-class Computed:
+class HashedComputation:
     """One side's view of a slot-round (or of an aggregation): deterministic in `name`. `parts`: of every element."""
 
     name: str
     slot: int
     start_root: bytes
     work: Work = WORK
-    programs: Mapping[Kind, Described] = field(default_factory=lambda: PROGRAMS)
+    programs: Mapping[Kind, HashedProgram] = field(default_factory=lambda: PROGRAMS)
 
     @property
-    def program(self) -> Described:
+    def program(self) -> HashedProgram:
         return self.programs[Kind.TRAINING]
 
     def state(self, step: int) -> Tree:

@@ -7,7 +7,7 @@ from node.device import use_threads
 from tests.differential.mirror import deployed
 from tests.support.evm import chain
 
-from .contest import again, contest
+from .contest import fork, game_driver
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -20,20 +20,20 @@ def deployments():
 @pytest.fixture(scope="module", name="committed")
 def committed_fixture():
     with chain.anchor():
-        yield contest(token="bad")  # which can be told to answer false
+        yield game_driver(token="bad")  # which can be told to answer false
 
 
 @pytest.fixture
 def court(committed):
     """Specification and contracts in step."""
-    with again(committed) as mine:
+    with fork(committed) as mine:
         yield mine
 
 
 @pytest.fixture
 def paper():
     """The specification alone."""
-    return contest(on_chain=False)
+    return game_driver(on_chain=False)
 
 
 @pytest.fixture

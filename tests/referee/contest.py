@@ -25,8 +25,8 @@ from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim, Config, World
 from zoo_compute.spec.world import Call
 
-from .computed import WORK, Computed, Tree, plain
-from .heard import heard
+from .computed import WORK, HashedComputation, Tree, plain
+from .heard import expected_events
 
 JOB = 1
 SLOTS = 100  # of a court's storage, among which the referee's is looked for
@@ -102,7 +102,7 @@ class RefereeMirror(ContractMirror):
     def compare_events(self, call: Call, before: World, after: World) -> None:
         logs = self.contracts["referee"].get_logs(self.computation, include_child_logs=False)
         told = [(type(event).__name__, *map(settled, event[1:])) for event in logs]
-        self._same("told", told, [(name, *map(settled, values)) for name, values in heard(call, before, after)])
+        self._same("told", told, [(name, *map(settled, values)) for name, values in expected_events(call, before, after)])
 
     def compare_games(self, before: World, after: World) -> None:
         referee = self.contracts["referee"]
@@ -175,11 +175,11 @@ def check_money(w: World) -> None:
     assert sorted(playing) == sorted(number for games in w.open_games.values() for number in games)
 
 
-class Contest(Stage):
+class GameDriver(Stage):
     """A job whose first turn is committed: alice's claim of slots 0 and 1, bob's of slot 2; carol aggregated it."""
 
     work: Work = WORK
-    build: Callable[[str, int, bytes], Computed] = Computed
+    build: Callable[[str, int, bytes], HashedComputation] = HashedComputation
 
     def play_until_committed(self, **changes: Any) -> None:
         self.register_all("alice", "bob", "carol", "dave")
@@ -191,7 +191,7 @@ class Contest(Stage):
         self.running(offers, {"carol": Offer(40)}, work_root=self.work.root, slots=3, **changes)
         start = self.world.run(JOB).start_root
         self.seats = {name: self.seat_of(JOB, name) for name in ("alice", "bob")}
-        self.sides: dict[tuple[str, int], Computed] = {}
+        self.sides: dict[tuple[str, int], HashedComputation] = {}
         self.named: dict[str, Claim] = {}
         for name in ("alice", "bob"):
             seat = self.world.seat(JOB, self.seats[name])
@@ -223,7 +223,7 @@ class Contest(Stage):
 
     # --- games
 
-    def side(self, name: str, slot: int) -> Computed:
+    def side(self, name: str, slot: int) -> HashedComputation:
         return self.sides[name, slot]
 
     def challenge_args(self, name: str, kind: Kind, slot: int) -> tuple[Any, ...]:
@@ -243,7 +243,7 @@ class Contest(Stage):
     def game(self, number: int) -> Game:
         return self.world.games[number]
 
-    def committer(self, number: int) -> Computed:
+    def committer(self, number: int) -> HashedComputation:
         game = self.game(number)
         assert game.claim is not None
         return self.side(self.name_of(game.claim.operator), game.frame.slot)
@@ -287,7 +287,7 @@ class Contest(Stage):
 
 
 @contextmanager
-def again(played: Contest) -> Iterator[Contest]:
+def fork(played: GameDriver) -> Iterator[GameDriver]:
     """A copy to go on with; what happens on chain is undone."""
     with chain.anchor():
         mine = copy(played)
@@ -297,15 +297,15 @@ def again(played: Contest) -> Iterator[Contest]:
         yield mine
 
 
-def contest(preset_name: str = "devnet", *, on_chain: bool = True, **changes: Any) -> Contest:
+def game_driver(preset_name: str = "devnet", *, on_chain: bool = True, **changes: Any) -> GameDriver:
     """With `on_chain` the caller anchors: what is deployed and played here stays otherwise."""
     preset = PRESETS[preset_name]
     if on_chain:
         mirror = RefereeMirror(preset, *deployed(preset_name))
         mirror.set_parts(3)
-        made = Contest(Coverage(), mirror, preset)
+        made = GameDriver(Coverage(), mirror, preset)
     else:
-        made = Contest(Coverage(), None, preset)
+        made = GameDriver(Coverage(), None, preset)
         told_by = {"referee": "the contract", "judge": judge, "part_count": lambda descriptor, element: 3}
         made.world.config = replace(made.world.config, **told_by)
     made.play_until_committed(**changes)

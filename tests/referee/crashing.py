@@ -13,19 +13,19 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from node.disputes.moves import Move, Shown
+from node.disputes.moves import Move, RevealedState
 from zoo_compute.spec.games import Game
 
 HALF_BYTES = 7  # less than any file that is kept
 CHANGES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
-class Death(BaseException):
+class ProcessCrash(BaseException):
     """The process ends here: nothing catches it, and nothing is cleaned up."""
 
 
 @dataclass
-class Cut:
+class CrashPoint:
     """Ends what runs at its use number `at` of a folder: before a folder or a file is made, half way through writing it,
     before it is renamed. Then whatever it does there fails. is_fatal: else the disk is full from then on.
     """
@@ -43,10 +43,10 @@ class Cut:
             return
         if self.has_fired:
             if self.is_fatal:
-                raise Death
+                raise ProcessCrash
             return
         if self.is_fatal and event != "os.remove" and self._is_due():
-            raise Death
+            raise ProcessCrash
         if event == "open" and self._is_due():
             _limit(HALF_BYTES)
 
@@ -60,10 +60,10 @@ class Cut:
 
 
 @dataclass
-class Heard:
+class AuditHook:
     """Audit hooks cannot be taken back: there is one, for the cut that is made now."""
 
-    cut: Cut | None = None
+    cut: CrashPoint | None = None
     is_hooked: bool = False
 
     def __call__(self, event: str, args: tuple[Any, ...]) -> None:
@@ -71,22 +71,22 @@ class Heard:
             self.cut.hear(event, args)
 
 
-HEARD = Heard()
+AUDIT_HOOK = AuditHook()
 
 
 @contextmanager
-def cutting(cut: Cut) -> Iterator[None]:
+def cutting(cut: CrashPoint) -> Iterator[None]:
     """While the block runs; its death ends the block alone."""
-    if not HEARD.is_hooked:
-        sys.addaudithook(HEARD)
-        HEARD.is_hooked = True
+    if not AUDIT_HOOK.is_hooked:
+        sys.addaudithook(AUDIT_HOOK)
+        AUDIT_HOOK.is_hooked = True
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    HEARD.cut = cut
+    AUDIT_HOOK.cut = cut
     try:
-        with suppress(*((Death, OSError) if cut.is_fatal else ())):
+        with suppress(*((ProcessCrash, OSError) if cut.is_fatal else ())):
             yield
     finally:
-        HEARD.cut = None
+        AUDIT_HOOK.cut = None
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
@@ -95,7 +95,7 @@ def _limit(size: int) -> None:
 
 
 @dataclass
-class Mortal:
+class CrashingPlayer:
     """A side of a game. For every move its player is built anew, ended at every use of its folder, and asked again.
 
     build: the player, from its folder. deaths: how often it was ended; moves: how many it made.
@@ -113,7 +113,7 @@ class Mortal:
     def answer(self, game: Game) -> Move | None:
         return self._move(lambda player: player.answer(game))
 
-    def next(self, game: Game, shown: Shown) -> Move | None:
+    def next(self, game: Game, shown: RevealedState) -> Move | None:
         return self._move(lambda player: player.next(game, shown))
 
     def _move(self, ask: Callable[[Any], Move | None]) -> Move | None:
@@ -130,7 +130,7 @@ class Mortal:
         """Ended at each use of the folder, and built anew from what that left."""
         for at in count():
             _become(self.folder, self._spare)
-            cut = Cut(self.folder, at)
+            cut = CrashPoint(self.folder, at)
             with cutting(cut):
                 ask(self.build(self.folder))
             if not cut.has_fired:
@@ -139,13 +139,13 @@ class Mortal:
             yield ask(self.build(self.folder))
 
 
-class Full(Mortal):
+class DiskFullPlayer(CrashingPlayer):
     """Its disk is full from one file on, of all that it writes for a move: the process goes on."""
 
     def _after_deaths(self, ask: Callable[[Any], Move | None]) -> Iterator[Move | None]:
         for at in count():
             _become(self.folder, self._spare)
-            cut = Cut(self.folder, at, is_fatal=False)
+            cut = CrashPoint(self.folder, at, is_fatal=False)
             with cutting(cut):
                 yield ask(self.build(self.folder))
             if not cut.has_fired:
@@ -153,7 +153,7 @@ class Full(Mortal):
             self.deaths += 1
 
 
-class Torn(Mortal):
+class TornFilePlayer(CrashingPlayer):
     """One file of its folder after the other was cut in half."""
 
     def _after_deaths(self, ask: Callable[[Any], Move | None]) -> Iterator[Move | None]:

@@ -13,7 +13,7 @@ from zoo_compute.spec.world import Call
 Event = tuple[str, tuple[Any, ...]]
 
 
-def heard(call: Call, before: World, after: World) -> list[Event]:
+def expected_events(call: Call, before: World, after: World) -> list[Event]:
     """Of an accepted call to the referee."""
     if call.function == "withdraw":
         return [("Withdrawn", (*call.args, before.referee_owed[call.args]))]

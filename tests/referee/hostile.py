@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from node.disputes.board import Judge
 from node.disputes.challenger import Challenger
-from node.disputes.computation import Asked
+from node.disputes.computation import DisputedWord
 from node.disputes.moves import Move
 from node.disputes.trees import Trees
 from repops.graph import BATCH_ROLE
@@ -17,7 +17,7 @@ from repops.merkle import Tree
 from repops.parts import part_count
 from zoo_compute.disputes import evidence
 from zoo_compute.disputes.evidence import Evidence, entry_of
-from zoo_compute.disputes.revealed import Shown
+from zoo_compute.disputes.revealed import RevealedState
 from zoo_compute.spec.games import Awaits, Game, Phase, span_of
 from zoo_compute.spec.params import WORDS_A_LEAF
 from zoo_compute.spec.revert import Refused
@@ -30,7 +30,7 @@ class Hostile(Challenger):
         super().__init__(trees)
         self.rng, self.judge, self.tried = rng, judge, tried
 
-    def next(self, game: Game, shown: Shown) -> Move | None:
+    def next(self, game: Game, shown: RevealedState) -> Move | None:
         if not game.is_beyond:
             for found in self.attempts(game, shown):
                 self.tried[found.KIND] += 1
@@ -40,7 +40,7 @@ class Hostile(Challenger):
         moves = list(self.moves(game, shown))
         return self.rng.choice(moves) if moves else None
 
-    def moves(self, game: Game, shown: Shown) -> Iterator[Move]:
+    def moves(self, game: Game, shown: RevealedState) -> Iterator[Move]:
         if game.awaits == Awaits.PICK:
             if game.node == game.frame.trace_root and self.rng.random() < 0.3:
                 yield Move("dispute_state", (game.frame, self.trees.program.opened))
@@ -58,7 +58,7 @@ class Hostile(Challenger):
         node = self._node(game)
         return node.op not in ("input", "constant") and part_count(node) > 1
 
-    def attempts(self, game: Game, shown: Shown) -> Iterator[Evidence]:
+    def attempts(self, game: Game, shown: RevealedState) -> Iterator[Evidence]:
         frame = game.frame
         if game.phase == Phase.SEGMENTS:
             steps = self.trees.steps(frame, Phase.SEGMENTS)
@@ -69,7 +69,7 @@ class Hostile(Challenger):
         elif game.phase >= Phase.ELEMENTS:
             yield from self._of_words(game, shown)
 
-    def _of_words(self, game: Game, shown: Shown) -> Iterator[Evidence]:
+    def _of_words(self, game: Game, shown: RevealedState) -> Iterator[Evidence]:
         node = self._node(game)
         if node.op == "input" and node.attributes[0] == BATCH_ROLE and not self.computed.source(BATCH_ROLE, "", 0):
             if game.is_open:
@@ -77,7 +77,7 @@ class Hostile(Challenger):
                 entry = entry_of(self.graph, len(self.graph.state) + node.attributes[1])
                 leaf = shown.leaves[game.phase]
                 descriptor = self.trees.program.descriptor(game.frame.node)
-                yield self.computed.false_word(game.frame.step, name, Asked(descriptor, entry, leaf, self._some(game)))
+                yield self.computed.word_evidence(game.frame.step, name, DisputedWord(descriptor, entry, leaf, self._some(game)))
         elif node.op in ("input", "constant"):
             found = self._word(game, shown)
             assert found

@@ -42,7 +42,7 @@ OPTIMIZER = 2
 
 
 @dataclass
-class Job:
+class JobFacts:
     """What a contract knows of a job, beside the game. claims: that Settlement knows."""
 
     data_root: bytes
@@ -67,8 +67,8 @@ def is_under(root: bytes, leaf: bytes, index: int, path: Any, leaves: int) -> bo
     return len(path) == height_of(leaves) and merkle.climb(leaf, index, tuple(path)) == root
 
 
-class Judge:
-    def __init__(self, job: Job) -> None:
+class EvidenceOracle:
+    def __init__(self, job: JobFacts) -> None:
         self.job = job
 
     def __call__(self, kind: int, frame: Frame, position: Position, data: bytes) -> None:
@@ -297,7 +297,7 @@ class Judge:
             head = b"".join(pieces)[:head_bytes]
             mine = dict(zip(rest[:count], given[:count], strict=True))
             rest, given = rest[count:], given[count:]
-            root = several(mine, height, siblings)
+            root = root_of_several(mine, height, siblings)
             if operand == 32:
                 holds(is_parts, root == frame.parts_root)
             else:
@@ -326,7 +326,7 @@ class Judge:
         raise AssertionError("no such part")
 
 
-def several(leaves: dict[int, bytes], height: int, siblings: Any) -> bytes:
+def root_of_several(leaves: dict[int, bytes], height: int, siblings: Any) -> bytes:
     """The root over some leaves of a tree."""
     level = {at: sha256(b"\0" + data).digest() for at, data in leaves.items()}
     for _ in range(height):

@@ -13,11 +13,11 @@ import torch
 
 import repops
 from node.compute.programs import Programs, State
-from node.disputes.board import Answers, Asks, Board, Played, play
+from node.disputes.board import CommitterPlayer, ChallengerPlayer, GameBoard, GameRecord, play
 from node.disputes.challenger import Challenger
 from node.disputes.computation import SlotRound
-from node.disputes.defender import Prover
-from node.disputes.previous_turn import Seated
+from node.disputes.defender import Defender
+from node.disputes.previous_turn import SeatClaim
 from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
 from node.faults import Liar, Lies
@@ -32,9 +32,9 @@ from zoo_compute.formats.manifest import (
     Compression,
     DataFile,
     HeldoutFile,
-    Joining,
+    AggregationSpec,
     Manifest,
-    Outer,
+    OuterOptimizer,
     ProgramFile,
     StateFile,
 )
@@ -42,18 +42,18 @@ from zoo_compute.jobs.files import initial_checkpoint
 from zoo_compute.spec.games import Frame, Kind, Phase, Result, Work
 from zoo_compute.spec.merkle import result_root
 from zoo_compute.spec.params import AGGREGATOR_SEAT
-from zoo_compute.spec.referee import begun
+from zoo_compute.spec.referee import opened_game
 from zoo_compute.spec.state import Claim
 from zoo_compute.training.examples import Examples
 from zoo_compute.training.work_root import work_of
 
-from .judging import Job, Judge
+from .judging import JobFacts, EvidenceOracle
 
 ROUND, SLOT, SLOTS, ROWS = 0, 1, 4, 2
 SEATS = {0: (0, 1), 2: (3,)}  # seat -> its slots; slot 2 is absent
 CID = "b" + "a" * 58
 WHOLE = Compression()
-OUTER, MEAN = Outer(0.7, 0.9), Rule()
+OUTER, MEAN = OuterOptimizer(0.7, 0.9), Rule()
 
 
 @dataclass(frozen=True)
@@ -132,14 +132,14 @@ class Case:
         }
 
     @cached_property
-    def seated(self) -> tuple[Seated, ...]:
+    def seated(self) -> tuple[SeatClaim, ...]:
         found = []
         for seat, slots in SEATS.items():
             results = [Result(bytes([1]) * 32, bytes([slot]) * 32, state_root(self.updates[slot])) for slot in slots]
             tree = Tree([self.leaf(slot, result) for slot, result in zip(slots, results, strict=True)])
             with_paths = {slot: replace(results[at], path=tree.path(at)) for at, slot in enumerate(slots)}
             scope = slots[0] << 16 | len(slots)
-            found.append(Seated(self.claim(tree.root, seat=seat, scope=scope), with_paths))
+            found.append(SeatClaim(self.claim(tree.root, seat=seat, scope=scope), with_paths))
         return tuple(found)
 
     def claim(self, root: bytes, *, seat: int = 0, scope: int | None = None) -> Claim:
@@ -155,41 +155,41 @@ class Case:
     # --- games
 
     @property
-    def judge(self) -> Judge:
+    def judge(self) -> EvidenceOracle:
         return self.judging([each.claim for each in self.seated])
 
-    def judging(self, claims: Sequence[Claim], aggregation: Claim | None = None) -> Judge:
+    def judging(self, claims: Sequence[Claim], aggregation: Claim | None = None) -> EvidenceOracle:
         """A judge who knows these claims; aggregation: what is kept of the one before the disputed claim."""
-        data, draws = self.manifest.data, self.manifest.draws
-        return Judge(Job(bytes.fromhex(data.root), data.examples, self.slots, draws, claims, aggregation))
+        data, draws = self.manifest.data, self.manifest.draw_seed
+        return EvidenceOracle(JobFacts(bytes.fromhex(data.root), data.examples, self.slots, draws, claims, aggregation))
 
     def result(self, trees: Trees) -> Result:
         """Of a slot-round, as somebody computed it."""
         frame = Frame(inner_steps=self.inner_steps, segment_steps=self.segment_steps)
         return Result(trees.tree(frame, Phase.SEGMENTS).root, trees.states(frame, Phase.SEGMENTS)[-1])
 
-    def training(self, prover: Answers, result: Result, challenger: Asks | None = None, judge: Any = None) -> Played:
+    def training(self, prover: CommitterPlayer, result: Result, challenger: ChallengerPlayer | None = None, judge: Any = None) -> GameRecord:
         """A game about the slot-round. challenger: the honest one where none is given; judge: the one on paper."""
         claim = self.claim(self.leaf(self.slot, result))
-        game = begun(1, claim, Kind.TRAINING, self.slot, self.work, result)
-        return play(Board(game), prover, challenger or Challenger(Trees(self.honest)), judge or self.judge)
+        game = opened_game(1, claim, Kind.TRAINING, self.slot, self.work, result)
+        return play(GameBoard(game), prover, challenger or Challenger(Trees(self.honest)), judge or self.judge)
 
-    def updating(self, prover: Prover, challenger: Asks | None = None) -> Played:
+    def updating(self, prover: Defender, challenger: ChallengerPlayer | None = None) -> GameRecord:
         """About the update: the committer's is what its computation says."""
         result = replace(self.result(Trees(self.honest)), update_root=after_root(prover))
         claim = self.claim(self.leaf(self.slot, result))
-        game = begun(1, claim, Kind.UPDATE, self.slot, self.work, result)
-        return play(Board(game), prover, challenger or Challenger(Trees(self.update)), self.judge)
+        game = opened_game(1, claim, Kind.UPDATE, self.slot, self.work, result)
+        return play(GameBoard(game), prover, challenger or Challenger(Trees(self.update)), self.judge)
 
-    def aggregating(self, prover: Prover, challenger: Asks | None = None) -> Played:
+    def aggregating(self, prover: Defender, challenger: ChallengerPlayer | None = None) -> GameRecord:
         mask = sum(1 << seat for seat in SEATS)
         claim = self.claim(after_root(prover), seat=AGGREGATOR_SEAT, scope=mask)
-        game = begun(1, claim, Kind.AGGREGATION, 0, self.work, Result())
+        game = opened_game(1, claim, Kind.AGGREGATION, 0, self.work, Result())
         mine = Challenger(Trees(self.aggregated(claim=claim)))
-        return play(Board(game), prover, challenger or mine, self.judge)
+        return play(GameBoard(game), prover, challenger or mine, self.judge)
 
 
-def after_root(prover: Prover) -> bytes:
+def after_root(prover: Defender) -> bytes:
     return state_root_of(prover.trees.computation.after(0))
 
 
@@ -241,8 +241,8 @@ def case_of(module: torch.nn.Module, batch: Any, loss: Any, highest: int, **opti
         examples = {"tokens": rng.integers(0, highest, (13, batch[0].shape[1] + 1)).astype(np.int32)}
     else:
         examples = random_examples(program.graph, rows, 13, highest)
-    joining = Joining(SLOTS, OUTER, options.get("rule", MEAN))
-    return Case(program.graph, initial_checkpoint(program.graph, tensors, joining), examples, rows=rows, **options)
+    aggregation_spec = AggregationSpec(SLOTS, OUTER, options.get("rule", MEAN))
+    return Case(program.graph, initial_checkpoint(program.graph, tensors, aggregation_spec), examples, rows=rows, **options)
 
 
 @lru_cache

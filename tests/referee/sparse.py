@@ -12,13 +12,13 @@ from eth_utils.crypto import keccak
 from repops.encoding import descriptor
 from repops.graph import F32, Node, Operand
 from repops.parts import Part, parts
-from zoo_compute.disputes.evidence import CARRIED, WORDS_A_LEAF, Committed, part_of
+from zoo_compute.disputes.evidence import PARTS_OPERAND, WORDS_A_LEAF, TensorTree, part_of
 from zoo_compute.disputes.evidence import Part as Evidence
 from zoo_compute.spec.games import Frame, Hashes, Phase, Position, height_of
 
 
 @dataclass
-class Sparse:
+class SparseTree:
     """A tree in which these leaves are known, and every other node is noise. `leaves`: their hashes by number."""
 
     head: bytes
@@ -68,19 +68,19 @@ def game(
     node: Node, sizes: list[int], element: int, part: Part, number: int, count: int, trace_height: int, lie: int = 0
 ) -> tuple[Frame, Position, Evidence]:
     """A game about part `number` of `count` of an element. sizes: words of each operand's source."""
-    opened: dict[int, Sparse] = {}
+    opened: dict[int, SparseTree] = {}
     for at in sorted({operand for operand, _ in part.reads}):
         mine = numbers([index for operand, index in part.reads if operand == at])
         height = height_of(-(-sizes[at] // WORDS_A_LEAF))
-        opened[at] = Sparse(b"\0\1" + sizes[at].to_bytes(8, "little"), height, {n: leaf_of(n) for n in mine})
+        opened[at] = SparseTree(b"\0\1" + sizes[at].to_bytes(8, "little"), height, {n: leaf_of(n) for n in mine})
     traced = {
         node.operands[at].node: sha256(
             b"\x08" + node.operands[at].node.to_bytes(4, "little") + sha256(b"\2" + tree.head + tree.root).digest()
         ).digest()
         for at, tree in opened.items()
     }
-    trace = Sparse(b"", trace_height, {}, traced or {0: bytes(32)})
-    trees: dict[int, tuple[Committed, Hashes]] = {
+    trace = SparseTree(b"", trace_height, {}, traced or {0: bytes(32)})
+    trees: dict[int, tuple[TensorTree, Hashes]] = {
         at: (tree, trace.path(node.operands[at].node)) for at, tree in opened.items()
     }
     words = [word_of(at) for at in part.carried] + [word_of(at) for _, at in part.reads]
@@ -91,8 +91,8 @@ def game(
     parts_root = bytes(32)
     if count > 1:
         results = {n: leaf_of(n) for n in numbers(list(part.carried))} | {at // WORDS_A_LEAF: leaf}
-        tree = Sparse(b"", height_of(-(-count // WORDS_A_LEAF)), results)
-        trees[CARRIED], parts_root = (tree, ()), tree.root
+        tree = SparseTree(b"", height_of(-(-count // WORDS_A_LEAF)), results)
+        trees[PARTS_OPERAND], parts_root = (tree, ()), tree.root
     shown = sha256(b"\0" + leaf).digest()
     described = descriptor(node)
     frame = Frame(
@@ -143,7 +143,7 @@ FORMS: dict[str, tuple[Node, int, int]] = {
 }
 
 
-def asked(form: tuple[Node, int, int], lie: int = 1) -> tuple[Frame, Position, Evidence]:
+def part_game(form: tuple[Node, int, int], lie: int = 1) -> tuple[Frame, Position, Evidence]:
     node, size, number = form
     element = 77_777 % node.elements
     every = list(parts(node, element, lambda operand, at: 0))

@@ -5,30 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from node.disputes.board import Answers, Asks, part_count_of
-from node.disputes.moves import Shown
+from node.disputes.board import CommitterPlayer, ChallengerPlayer, part_count_of
+from node.disputes.moves import RevealedState
 from tests.contract_kit import load
 from tests.support.evm import Reverted
 from zoo_compute.spec.games import Frame, Game, Position
 from zoo_compute.spec.revert import Refused
 
 from .computed import plain
-from .contest import Contest, RefereeMirror
+from .contest import GameDriver, RefereeMirror
 
-DAVE = "dave owner"  # challenges
+CHALLENGER_ACCOUNT = "dave owner"  # challenges
 
 
-class Staged(Contest):
+class OnChainGames(GameDriver):
     """last: where the last game stood when its evidence was shown."""
 
     last: Game
 
-    def play(self, number: int, hot: str, prover: Answers, challenger: Asks) -> int | None:
+    def play(self, number: int, hot: str, prover: CommitterPlayer, challenger: ChallengerPlayer) -> int | None:
         """To the end; the kind of evidence that convicted, or None where the challenger has none that holds, and no move.
 
         What was shown is read from the contract's events alone.
         """
-        shown = Shown()
+        shown = RevealedState()
         while True:
             game = self.game(number)
             move = challenger.next(game, shown) if game.is_challengers_turn else prover.answer(game)
@@ -42,15 +42,15 @@ class Staged(Contest):
                     contracts_judge(self)(kind, frame, game.position, data)
                 except Refused:
                     return None
-                self.ok("referee", move.name, DAVE, number, *move.args)
+                self.ok("referee", move.name, CHALLENGER_ACCOUNT, number, *move.args)
                 return int(kind)
-            self.ok("referee", move.name, DAVE if game.is_challengers_turn else hot, number, *move.args)
-            shown = shown.told(**self.events())
+            self.ok("referee", move.name, CHALLENGER_ACCOUNT if game.is_challengers_turn else hot, number, *move.args)
+            shown = shown.apply_event(**self.events())
             assert shown.phase == self.game(number).phase
 
     def events(self) -> dict[str, Any]:
         """Of the last call, as `Shown.told` takes them."""
-        assert isinstance(self.mirror, RealMirror)
+        assert isinstance(self.mirror, EvidenceMirror)
         logs = self.mirror.contracts["referee"].get_logs(self.mirror.computation, include_child_logs=False)
         found: dict[str, Any] = {}
         for event in logs:
@@ -66,7 +66,7 @@ class Staged(Contest):
         return found
 
 
-def contracts_judge(staged: Staged) -> Any:
+def contracts_judge(staged: OnChainGames) -> Any:
     """The contracts' answer, which must be that of the judge on paper."""
     paper = staged.world.config.judge
 
@@ -88,7 +88,7 @@ def contracts_judge(staged: Staged) -> Any:
     return judge
 
 
-class RealMirror(RefereeMirror):
+class EvidenceMirror(RefereeMirror):
     """With the contracts that judge, in the places of their doubles."""
 
     def __init__(self, *args: Any) -> None:

@@ -14,13 +14,13 @@ from repops.backend import DTYPE
 from repops.commitments import Array
 from repops.graph import OPTIMIZER
 from tests.repops.table_programs import table
-from zoo_compute.formats.manifest import Joining
+from zoo_compute.formats.manifest import AggregationSpec
 from zoo_compute.jobs.files import initial_checkpoint
 
 from .lies import OUTER, ROUND, SLOTS, Case
 
 
-class Given(SlotRound):
+class GivenBatch(SlotRound):
     """One step on a batch of its own."""
 
     arrays: State
@@ -29,7 +29,7 @@ class Given(SlotRound):
         return self.arrays
 
 
-class LyingGiven(Liar, Given):
+class LyingGiven(Liar, GivenBatch):
     """The same, but for the lies."""
 
 
@@ -40,12 +40,12 @@ class TableCase(Case):
 
     @cached_property
     def honest(self) -> SlotRound:
-        return self.given(Given)
+        return self.step_inputs(GivenBatch)
 
     def lying(self, **options: Any) -> Liar:
-        return self.given(LyingGiven)
+        return self.step_inputs(LyingGiven)
 
-    def given(self, made: Any, **options: Any) -> Any:
+    def step_inputs(self, made: Any, **options: Any) -> Any:
         found = made(self.manifest, Programs(self.graph), self.checkpoint, self.examples, ROUND, self.slot, **options)
         found.arrays = self.arrays
         return found
@@ -64,7 +64,7 @@ def sample(name: str, **options: Any) -> TableCase:
     examples = {"none": np.zeros((1, 1), np.float32)}
     case = TableCase(
         graph,
-        initial_checkpoint(graph, tensors, Joining(SLOTS, OUTER)),
+        initial_checkpoint(graph, tensors, AggregationSpec(SLOTS, OUTER)),
         examples,
         inner_steps=1,
         segment_steps=1,

@@ -14,17 +14,17 @@ from repops.commitments import segment_leaf, sorted_names, state_root, tensor_ro
 from repops.graph import F32, OPTIMIZER, STATE_ROLE, Graph
 from repops.merkle import merkle_proof, merkle_root
 from tests.contract_kit import load
-from tests.referee.judged import MANIFEST, deploy, flips, verdict
-from tests.referee.traced import HERE, Traced, at_entry, step_program, tensor_in
+from tests.referee.judged import MANIFEST, deploy, flips, evidence_result
+from tests.referee.traced import HERE, TracedStep, at_entry, step_program, tensor_in
 from tests.repops.random_programs import fill
 from zoo_compute.disputes.evidence import Begin, Constant, End, Evidence, Input, Output, WholeTensor, encode, entry_of
-from zoo_compute.formats.manifest import Compression, Joining, Outer
+from zoo_compute.formats.manifest import Compression, AggregationSpec, OuterOptimizer
 from zoo_compute.spec.games import Frame, Kind, Phase, Position
 from zoo_compute.spec.merkle import climb
 from zoo_compute.spec.trials import TRIALS
 from zoo_compute.training.rounds import aggregation_program, begin, checkpoint_nodes, update_program
 
-JOINING = Joining(2, Outer(0.5, 0.5))
+JOINING = AggregationSpec(2, OuterOptimizer(0.5, 0.5))
 GRAPH = step_program()
 NAMES = [entry.name for entry in GRAPH.state]
 B, M, SEED, W = range(4)
@@ -37,26 +37,26 @@ def judges():
 
 
 @pytest.fixture(scope="module")
-def step() -> Traced:
-    return Traced(GRAPH, *fill(np.random.default_rng(1), GRAPH))
+def step() -> TracedStep:
+    return TracedStep(GRAPH, *fill(np.random.default_rng(1), GRAPH))
 
 
 def convicts(judges, frame: Frame, position: Position, shown: Evidence) -> bool:
-    return verdict(judges, frame, position, shown) == ""
+    return evidence_result(judges, frame, position, shown) == ""
 
 
 def holds(judges, frame: Frame, position: Position, shown: Evidence, count: int = 40) -> None:
     """What is honest is not false, whichever bit of the evidence is changed."""
-    assert verdict(judges, frame, position, shown) == "evidence: not false"
+    assert evidence_result(judges, frame, position, shown) == "evidence: not false"
     for bent in flips(encode(shown), count):
-        assert verdict(judges, frame, position, bent, kind=shown.KIND) != ""
+        assert evidence_result(judges, frame, position, bent, kind=shown.KIND) != ""
 
 
 def only_in(judges, frame: Frame, position: Position, shown: Evidence) -> None:
     """What convicts where the game stands says nothing in any other of its trees."""
     assert convicts(judges, frame, position, shown)
     for phase in set(Phase) - {position.phase}:
-        assert verdict(judges, frame, replace(position, phase=phase), shown) == "evidence: not here", phase
+        assert evidence_result(judges, frame, replace(position, phase=phase), shown) == "evidence: not here", phase
 
 
 # --- 1: the end
@@ -78,14 +78,14 @@ def test_the_last_state__is_the_end_root__or_the_claim_is_false(judges, steps: i
     holds(judges, frame, position, shown)
     assert convicts(judges, replace(frame, end_root=HERE), position, shown)
     earlier = End(bytes([0]) * 32, tuple(merkle_proof(leaves, 0)))
-    assert verdict(judges, frame, position, earlier) == "evidence: state does not match"
+    assert evidence_result(judges, frame, position, earlier) == "evidence: state does not match"
     false = replace(frame, end_root=HERE)
     only_in(judges, false, position, shown)
     for path in ((*shown.path, HERE), shown.path[:-1]):
-        assert verdict(judges, false, position, replace(shown, path=path)) == "evidence: state does not match"
+        assert evidence_result(judges, false, position, replace(shown, path=path)) == "evidence: state does not match"
         # Nor does it under a root that this path does lead to: the tree has another height.
         other = replace(false, segment_root=climb(leaves[-1], len(leaves) - 1, path))
-        assert verdict(judges, other, position, replace(shown, path=path)) == "evidence: state does not match"
+        assert evidence_result(judges, other, position, replace(shown, path=path)) == "evidence: state does not match"
 
 
 def test_a_trial__claims_no_end_that_could_be_false(judges):
@@ -94,7 +94,7 @@ def test_a_trial__claims_no_end_that_could_be_false(judges):
     shown = End(bytes([4]) * 32, tuple(merkle_proof(leaves, 4)))
     assert convicts(judges, replace(frame, end_root=bytes(32)), position, shown)
     of_trial = replace(frame, job=TRIALS, end_root=bytes(32))
-    assert verdict(judges, of_trial, position, shown) == "evidence: not here"
+    assert evidence_result(judges, of_trial, position, shown) == "evidence: not here"
 
 
 # --- 2: the beginning
@@ -159,11 +159,11 @@ def test_a_seed_of_another_slot_or_round__is_false(judges, started):
 def test_a_seed__is_carried_over_by_nobody(judges, started):
     frame, state, checkpoint = started
     going_on, at_seed = replace(frame, carry=2), at_entry(state, NAMES, SEED)
-    assert verdict(judges, going_on, at_seed, begins(checkpoint, SEED)) == "evidence: not false"
-    assert verdict(judges, going_on, at_entry(state, NAMES, M), begins(checkpoint, M)) == "evidence: other claim"
+    assert evidence_result(judges, going_on, at_seed, begins(checkpoint, SEED)) == "evidence: not false"
+    assert evidence_result(judges, going_on, at_entry(state, NAMES, M), begins(checkpoint, M)) == "evidence: other claim"
     for carry in (0, 1, 3):  # a restart
         at_m, restart = at_entry(state, NAMES, M), replace(frame, carry=carry)
-        assert verdict(judges, restart, at_m, begins(checkpoint, M)) == "evidence: not false"
+        assert evidence_result(judges, restart, at_m, begins(checkpoint, M)) == "evidence: not false"
 
 
 def test_a_trials_seed__is_the_first_four_bytes_of_its_round(judges, started):
@@ -173,7 +173,7 @@ def test_a_trials_seed__is_the_first_four_bytes_of_its_round(judges, started):
     shown, of_seed = begins(checkpoint, SEED), at_entry(state, NAMES, SEED)
     assert convicts(judges, of_trial, of_seed, shown)
     seeded = state | {"seed": np.int32(int.from_bytes(seed[:4], "little", signed=True))}
-    assert verdict(judges, of_trial, at_entry(seeded, NAMES, SEED), shown) == "evidence: not false"
+    assert evidence_result(judges, of_trial, at_entry(seeded, NAMES, SEED), shown) == "evidence: not false"
     assert convicts(judges, frame, at_entry(seeded, NAMES, SEED), shown)
 
 
@@ -181,19 +181,19 @@ def test_a_beginning_shown_with_another_entry__or_elsewhere__is_refused(judges, 
     frame, state, checkpoint = started
     at_w, at_m = at_entry(state, NAMES, W), at_entry(state, NAMES, M)
     of_w = begins(checkpoint, W)
-    assert verdict(judges, frame, at_w, begins(checkpoint, B)) == "evidence: other entry"
-    assert verdict(judges, frame, at_w, begins(checkpoint, M)) == "evidence: other entry"
+    assert evidence_result(judges, frame, at_w, begins(checkpoint, B)) == "evidence: other entry"
+    assert evidence_result(judges, frame, at_w, begins(checkpoint, M)) == "evidence: other entry"
     assert (
-        verdict(judges, frame, at_w, replace(of_w, tensor=tensor_in(checkpoint, "b")))
+        evidence_result(judges, frame, at_w, replace(of_w, tensor=tensor_in(checkpoint, "b")))
         == "evidence: state does not match"
     )
     other = replace(begins(checkpoint, M), descriptor=encoding.descriptor(GRAPH.nodes[0]))
-    assert verdict(judges, frame, at_m, other) == "evidence: other descriptor"
-    assert verdict(judges, frame, replace(at_w, height=1), of_w) == "evidence: not here"
+    assert evidence_result(judges, frame, at_m, other) == "evidence: other descriptor"
+    assert evidence_result(judges, frame, replace(at_w, height=1), of_w) == "evidence: not here"
     only_in(judges, frame, replace(at_w, node=HERE), of_w)
-    assert verdict(judges, replace(frame, is_begin=0), at_w, of_w) == "evidence: not here"
+    assert evidence_result(judges, replace(frame, is_begin=0), at_w, of_w) == "evidence: not here"
     foreign = replace(frame, program_root=HERE)
-    assert verdict(judges, foreign, at_w, of_w) == "evidence: other program"
+    assert evidence_result(judges, foreign, at_w, of_w) == "evidence: other program"
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 1, 300, 3), (2, 1, 3, 1, 300, 1, 1, 2)])
@@ -205,7 +205,7 @@ def test_a_beginning_of_many_axes__has_each_in_its_root(judges, shape: tuple[int
     shown = begins({}, 0, graph)
     for found, reason in ((shape, "evidence: not false"), ((*shape[:-1], shape[-1] + 1), ""), (shape[::-1], "")):
         at_m = at_entry({"m": np.zeros(found, np.float32)}, ["m"], 0)
-        assert verdict(judges, frame, at_m, shown) == reason, found
+        assert evidence_result(judges, frame, at_m, shown) == reason, found
 
 
 def test_a_seed_that_is_no_integer__is_refused(judges):
@@ -214,7 +214,7 @@ def test_a_seed_that_is_no_integer__is_refused(judges):
     graph = b.finish([("seed", OPTIMIZER, seed, b.map("mul", seed, 2.0))], [], seed)
     frame = Frame(job=1, round=ROUND, slot=SLOT, program_root=encoding.root(graph), is_begin=1)
     at_seed = Position(Phase.STATE, 0, 0, HERE, bytes(32))
-    assert verdict(judges, frame, at_seed, begins({}, 0, graph)) == "evidence: other descriptor"
+    assert evidence_result(judges, frame, at_seed, begins({}, 0, graph)) == "evidence: other descriptor"
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 127, 128, 129, 255, 256, 257, 128 * 3, 128 * 5 + 7, 128 * 64, 128 * 65 - 1])
@@ -237,17 +237,17 @@ def test_the_largest_tensor_of_zeros__has_a_root():
 # --- 3: outputs
 
 
-def outputs(step: Traced, index: int) -> Output:
+def outputs(step: TracedStep, index: int) -> Output:
     after = step.graph.state[index].after
     return Output(entry_of(step.graph, index), tensor_root(step.values[after]), step.path(after))
 
 
-def next_state(step: Traced) -> dict:
+def next_state(step: TracedStep) -> dict:
     return {entry.name: step.values[entry.after] for entry in step.graph.state}
 
 
 @pytest.mark.parametrize("index", [B, M, SEED, W])
-def test_the_state_after_a_step__is_what_its_trace_ends_in(judges, step: Traced, index: int):
+def test_the_state_after_a_step__is_what_its_trace_ends_in(judges, step: TracedStep, index: int):
     after = next_state(step)
     frame = step.frame(after=state_root(after))
     shown = outputs(step, index)
@@ -256,27 +256,27 @@ def test_the_state_after_a_step__is_what_its_trace_ends_in(judges, step: Traced,
     assert convicts(judges, frame, at_entry(false, NAMES, index), shown)
 
 
-def test_an_output_shown_with_another_node__is_refused(judges, step: Traced):
+def test_an_output_shown_with_another_node__is_refused(judges, step: TracedStep):
     after = next_state(step)
     frame, at_w = step.frame(after=state_root(after)), at_entry(after, NAMES, W)
     of_w, of_m = outputs(step, W), outputs(step, M)
-    assert verdict(judges, frame, at_w, replace(of_m, entry=of_w.entry)) == "evidence: trace does not match"
-    assert verdict(judges, frame, at_w, of_m) == "evidence: other entry"
+    assert evidence_result(judges, frame, at_w, replace(of_m, entry=of_w.entry)) == "evidence: trace does not match"
+    assert evidence_result(judges, frame, at_w, of_m) == "evidence: other entry"
     before = replace(of_w, root=tensor_root(step.state["w"]), path=step.path(GRAPH.state[W].before))
-    assert verdict(judges, frame, at_w, before) == "evidence: trace does not match"
+    assert evidence_result(judges, frame, at_w, before) == "evidence: trace does not match"
     for path in ((*of_w.path, HERE), of_w.path[:-1]):
-        assert verdict(judges, frame, at_w, replace(of_w, path=path)) == "evidence: trace does not match"
+        assert evidence_result(judges, frame, at_w, replace(of_w, path=path)) == "evidence: trace does not match"
         other = replace(frame, trace_root=climb(step.leaves[GRAPH.state[W].after], GRAPH.state[W].after, path))
-        assert verdict(judges, other, at_w, replace(of_w, path=path)) == "evidence: trace does not match"
+        assert evidence_result(judges, other, at_w, replace(of_w, path=path)) == "evidence: trace does not match"
     only_in(judges, frame, replace(at_w, node=HERE), of_w)
-    assert verdict(judges, replace(frame, is_begin=1), at_w, of_w) == "evidence: not here"
-    assert verdict(judges, frame, replace(at_w, height=2), of_w) == "evidence: not here"
+    assert evidence_result(judges, replace(frame, is_begin=1), at_w, of_w) == "evidence: not here"
+    assert evidence_result(judges, frame, replace(at_w, height=2), of_w) == "evidence: not here"
 
 
 # --- 4: inputs
 
 
-def inputs(step: Traced, node: int, source: dict, number: int) -> Input:
+def inputs(step: TracedStep, node: int, source: dict, number: int) -> Input:
     entry = step.graph.state[number].name if number < len(step.graph.state) else step.graph.batch[0][0]
     return Input(step.descriptor(node), entry_of(step.graph, number), tensor_in(source, entry))
 
@@ -285,7 +285,7 @@ HERE_AT_NODE = Position(Phase.ELEMENTS, 1, 0, HERE, bytes(32))
 
 
 @pytest.mark.parametrize("index", [B, M, SEED, W])
-def test_an_input_of_a_step__is_the_tensor_of_the_state_before(judges, step: Traced, index: int):
+def test_an_input_of_a_step__is_the_tensor_of_the_state_before(judges, step: TracedStep, index: int):
     node = GRAPH.state[index].before
     shown = inputs(step, node, dict(step.state), index)
     holds(judges, step.frame(node), HERE_AT_NODE, shown)
@@ -300,7 +300,7 @@ def test_the_inputs_of_an_update_and_an_aggregation__are_the_claims_states(judge
     start = {
         n: rng.standard_normal(node.shape).astype(np.float32) for n, node in checkpoint_nodes(GRAPH, JOINING).items()
     }
-    update = Traced(update_program(GRAPH, Compression()), {"w": start["w"]}, {"w": ended["w"]})
+    update = TracedStep(update_program(GRAPH, Compression()), {"w": start["w"]}, {"w": ended["w"]})
     of = {"kind": Kind.UPDATE, "before": state_root(start), "end_root": state_root(ended)}
     for number, source in ((0, start), (1, ended)):
         node = [update.graph.state[0].before, update.graph.batch[0][1]][number]
@@ -308,53 +308,53 @@ def test_the_inputs_of_an_update_and_an_aggregation__are_the_claims_states(judge
         lying = replace(update, altered={node: update.values[node] * 2})
         assert convicts(judges, lying.frame(node, **of), HERE_AT_NODE, inputs(update, node, source, number))
         crossed = inputs(update, node, (ended, start)[number], number)
-        assert verdict(judges, update.frame(node, **of), HERE_AT_NODE, crossed) == "evidence: state does not match"
+        assert evidence_result(judges, update.frame(node, **of), HERE_AT_NODE, crossed) == "evidence: state does not match"
     graph = aggregation_program(GRAPH, JOINING)
     batch = {"updates/w": np.ones((2, 150), np.float32), "present": np.float32(2)}
-    aggregation = Traced(graph, start, batch)
+    aggregation = TracedStep(graph, start, batch)
     of = {"kind": Kind.AGGREGATION, "before": state_root(start)}
     for number, entry in enumerate(graph.state):
         frame = aggregation.frame(entry.before, **of)
         holds(judges, frame, HERE_AT_NODE, inputs(aggregation, entry.before, start, number), 5)
 
 
-def test_an_input_shown_with_another_tensor__entry_or_node__is_refused(judges, step: Traced):
+def test_an_input_shown_with_another_tensor__entry_or_node__is_refused(judges, step: TracedStep):
     node = GRAPH.state[W].before
     frame, shown = step.frame(node), inputs(step, GRAPH.state[W].before, dict(step.state), W)
-    assert verdict(judges, frame, HERE_AT_NODE, replace(shown, tensor=tensor_in(step.state, "m"))) == (
+    assert evidence_result(judges, frame, HERE_AT_NODE, replace(shown, tensor=tensor_in(step.state, "m"))) == (
         "evidence: state does not match"
     )
-    assert verdict(judges, frame, HERE_AT_NODE, replace(shown, entry=entry_of(GRAPH, M))) == "evidence: other entry"
+    assert evidence_result(judges, frame, HERE_AT_NODE, replace(shown, entry=entry_of(GRAPH, M))) == "evidence: other entry"
     computed = step.node("fma")
     of_computed = replace(shown, descriptor=step.descriptor(computed))
-    assert verdict(judges, step.frame(computed), HERE_AT_NODE, of_computed) == "evidence: not here"
-    assert verdict(judges, frame, HERE_AT_NODE, of_computed) == "evidence: other descriptor"
+    assert evidence_result(judges, step.frame(computed), HERE_AT_NODE, of_computed) == "evidence: not here"
+    assert evidence_result(judges, frame, HERE_AT_NODE, of_computed) == "evidence: other descriptor"
     only_in(judges, replace(frame, tensor_root=HERE), HERE_AT_NODE, shown)
     batch = GRAPH.batch[0][1]
     of_batch = replace(shown, descriptor=step.descriptor(batch))
     for kind in (Kind.TRAINING, Kind.AGGREGATION):
-        assert verdict(judges, step.frame(batch, kind=kind), HERE_AT_NODE, of_batch) == "evidence: not here"
+        assert evidence_result(judges, step.frame(batch, kind=kind), HERE_AT_NODE, of_batch) == "evidence: not here"
 
 
 # --- 5: constants
 
 
-def test_a_constant__is_the_tensor_that_its_program_names(judges, step: Traced):
+def test_a_constant__is_the_tensor_that_its_program_names(judges, step: TracedStep):
     node = step.node("constant")
     shown = Constant(step.descriptor(node))
     holds(judges, step.frame(node), HERE_AT_NODE, shown, 100)
     lying = replace(step, altered={node: step.values[node] * 2})
     assert convicts(judges, lying.frame(node), HERE_AT_NODE, shown)
     other = step.node("input")
-    assert verdict(judges, step.frame(other), HERE_AT_NODE, Constant(step.descriptor(other))) == "evidence: not here"
+    assert evidence_result(judges, step.frame(other), HERE_AT_NODE, Constant(step.descriptor(other))) == "evidence: not here"
     only_in(judges, lying.frame(node), HERE_AT_NODE, shown)
 
 
-def test_kinds_that_there_are_not__are_refused(judges, step: Traced):
+def test_kinds_that_there_are_not__are_refused(judges, step: TracedStep):
     node = step.node("constant")
     data = encode(Constant(step.descriptor(node)))
     for kind in (0, 9, 2**256 - 1):
-        assert verdict(judges, step.frame(node), HERE_AT_NODE, data, kind=kind) == "evidence: unknown kind"
+        assert evidence_result(judges, step.frame(node), HERE_AT_NODE, data, kind=kind) == "evidence: unknown kind"
 
 
 def test_the_names_of_the_step__ascend():

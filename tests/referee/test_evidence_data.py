@@ -11,8 +11,8 @@ import pytest
 from repops.builder import Builder
 from repops.commitments import state_root
 from repops.graph import BATCH_ROLE, F32, I32, PARAMETER, STATE_ROLE, Graph
-from tests.referee.judged import SLOTS, deploy, flips, verdict
-from tests.referee.traced import HERE, Traced, changed, shown, words_in
+from tests.referee.judged import SLOTS, deploy, flips, evidence_result
+from tests.referee.traced import HERE, TracedStep, changed, leaf_position, words_in
 from zoo_compute.disputes.evidence import Data, Words, encode, entry_of
 from zoo_compute.spec.games import Frame, Kind, Phase, Position
 from zoo_compute.spec.trials import TRIALS
@@ -37,17 +37,17 @@ def program(dtype: str, shape: tuple[int, ...], targets: tuple[int, ...], other:
     return b.finish([("w", PARAMETER, w, b.map("mul", w, 2.0))], given, w)
 
 
-def trained(data: dict, accumulate: int) -> Traced:
+def trained(data: dict, accumulate: int) -> TracedStep:
     """The step of ROUND, SLOT and STEP on its examples, by the rule that trainers follow."""
     first = ((ROUND * SLOTS + SLOT) * STEPS + STEP) * ROWS
     batch = batch_of(data, (first + np.arange(ROWS)) % EXAMPLES, accumulate)
     dtype = F32 if batch["inputs"].dtype == np.float32 else I32
     graph = program(dtype, batch["inputs"].shape, batch["targets"].shape)
-    return Traced(graph, {"w": np.float32(1)}, batch)
+    return TracedStep(graph, {"w": np.float32(1)}, batch)
 
 
 def asked(
-    step: Traced, data: dict, name: str, element: int, lie: int = 0, place: tuple[int, int, int] = (ROUND, SLOT, STEP)
+    step: TracedStep, data: dict, name: str, element: int, lie: int = 0, place: tuple[int, int, int] = (ROUND, SLOT, STEP)
 ) -> tuple[Frame, Position, Data]:
     """What a game about a word of the batch ends with. The place of the word in the data is worked out anew."""
     number = [each for each, _ in step.graph.batch].index(name)
@@ -62,7 +62,7 @@ def asked(
         words = words_in(data, "tokens", example * 71 + column)
     else:
         words = words_in(data, name, example * width + element % width)
-    return frame, shown(leaf, element), Data(step.descriptor(node), entry, leaf, element, "tokens" in data, words)
+    return frame, leaf_position(leaf, element), Data(step.descriptor(node), entry, leaf, element, "tokens" in data, words)
 
 
 @pytest.fixture(scope="module", params=["tokens", "arrays"])
@@ -78,8 +78,8 @@ def test_a_word_of_a_batch__is_the_datas__or_the_claim_is_false(job, accumulate:
     step = trained(data, accumulate)
     size = step.batch[name].size
     for element in {0, size - 1, *np.random.default_rng(1).integers(0, size, 6).tolist()}:
-        assert verdict(judges, *asked(step, data, name, element)) == "evidence: not false", element
-        assert verdict(judges, *asked(step, data, name, element, lie=1 << 22)) == "", element
+        assert evidence_result(judges, *asked(step, data, name, element)) == "evidence: not false", element
+        assert evidence_result(judges, *asked(step, data, name, element, lie=1 << 22)) == "", element
 
 
 def test_any_bit_of_honest_evidence__changed__convicts_nobody(job):
@@ -88,7 +88,7 @@ def test_any_bit_of_honest_evidence__changed__convicts_nobody(job):
     for name in ("inputs", "targets"):
         frame, position, given = asked(step, data, name, 2)
         for bent in flips(encode(given), 60):
-            assert verdict(judges, frame, position, bent, kind=6) != ""
+            assert evidence_result(judges, frame, position, bent, kind=6) != ""
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_what_another_step__slot_or_round_trains_on__is_another_word(job, place:
     judges, data = job
     step = trained(data, 1)
     element = step.batch["inputs"].size - 1
-    assert verdict(judges, *asked(step, data, "inputs", element, place=place)) == ""
+    assert evidence_result(judges, *asked(step, data, "inputs", element, place=place)) == ""
 
 
 def test_another_word_of_the_data__is_refused(job):
@@ -108,15 +108,15 @@ def test_another_word_of_the_data__is_refused(job):
     frame, position, given = asked(step, data, "inputs", 0)
     name = "tokens" if data is TOKENS else "inputs"
     far = words_in(data, name, 128 * 9 + 5)
-    assert verdict(judges, frame, position, replace(given, words=far)) == "evidence: state does not match"
+    assert evidence_result(judges, frame, position, replace(given, words=far)) == "evidence: state does not match"
     other = words_in({**data, name: data[name] + 1}, name, 0)
-    assert verdict(judges, frame, position, replace(given, words=other)) == "evidence: state does not match"
+    assert evidence_result(judges, frame, position, replace(given, words=other)) == "evidence: state does not match"
     cut = replace(given.words, head=b"\0\0")
-    assert verdict(judges, frame, position, replace(given, words=cut)) != ""
-    assert verdict(judges, frame, position, replace(given, element=1)) != ""
-    assert verdict(judges, frame, position, replace(given, element=step.batch["inputs"].size)) != ""
-    assert verdict(judges, frame, position, replace(given, is_tokens=not given.is_tokens)) == "evidence: other data"
-    assert verdict(judges, frame, position, replace(given, entry=entry_of(step.graph, 0))) == "evidence: other entry"
+    assert evidence_result(judges, frame, position, replace(given, words=cut)) != ""
+    assert evidence_result(judges, frame, position, replace(given, element=1)) != ""
+    assert evidence_result(judges, frame, position, replace(given, element=step.batch["inputs"].size)) != ""
+    assert evidence_result(judges, frame, position, replace(given, is_tokens=not given.is_tokens)) == "evidence: other data"
+    assert evidence_result(judges, frame, position, replace(given, entry=entry_of(step.graph, 0))) == "evidence: other entry"
 
 
 def test_data_whose_rows_are_of_another_form__is_refused():
@@ -129,16 +129,16 @@ def test_data_whose_rows_are_of_another_form__is_refused():
         judges = deploy(state_root(data))
         frame, position, given = asked(step, TOKENS, "inputs", 0, lie=1)
         given = replace(given, words=words_in(data, "tokens", 0))
-        assert verdict(judges, frame, position, given) == "evidence: other data", words
+        assert evidence_result(judges, frame, position, given) == "evidence: other data", words
 
 
 def test_a_batch_of_tokens_by_another_name__is_refused():
     """What is neither a row's inputs nor its targets has no place in the tokens."""
     step = trained(TOKENS, 1)
     graph = program(I32, step.batch["inputs"].shape, step.batch["targets"].shape, "weights")
-    named = Traced(graph, step.state, {"inputs": step.batch["inputs"], "weights": step.batch["targets"]})
+    named = TracedStep(graph, step.state, {"inputs": step.batch["inputs"], "weights": step.batch["targets"]})
     judges = deploy(state_root(TOKENS))
-    assert verdict(judges, *asked(named, TOKENS, "weights", 0, lie=1)) == "evidence: other data"
+    assert evidence_result(judges, *asked(named, TOKENS, "weights", 0, lie=1)) == "evidence: other data"
 
 
 def test_a_trials_batches__are_zeros(job):
@@ -148,10 +148,10 @@ def test_a_trials_batches__are_zeros(job):
         for lie, expected in ((0, "evidence: not false"), (1, ""), (1 << 31, "")):
             frame, position, given = asked(honest, data, name, 2, lie=lie)
             of_trial, unopened = replace(frame, job=TRIALS, rows=0), replace(given, is_tokens=False, words=Words())
-            assert verdict(judges, of_trial, position, unopened) == expected
-            assert verdict(judges, frame, position, unopened) != ""
-    assert verdict(judges, of_trial, position, replace(unopened, element=200)) != ""
-    assert verdict(judges, of_trial, replace(position, open_leaf=HERE), unopened) == "evidence: bytes do not match"
+            assert evidence_result(judges, of_trial, position, unopened) == expected
+            assert evidence_result(judges, frame, position, unopened) != ""
+    assert evidence_result(judges, of_trial, position, replace(unopened, element=200)) != ""
+    assert evidence_result(judges, of_trial, replace(position, open_leaf=HERE), unopened) == "evidence: bytes do not match"
 
 
 def test_data_is_asked_for__of_training__at_a_shown_leaf_of_a_batch(job):
@@ -159,11 +159,11 @@ def test_data_is_asked_for__of_training__at_a_shown_leaf_of_a_batch(job):
     step = trained(data, 1)
     frame, position, given = asked(step, data, "inputs", 0, lie=1)
     here = "evidence: not here"
-    assert verdict(judges, replace(frame, kind=Kind.AGGREGATION), position, given) == here
-    assert verdict(judges, frame, replace(position, open_leaf=bytes(32)), given) == here
-    assert verdict(judges, frame, replace(position, phase=Phase.PARTS), given) == here
-    assert verdict(judges, frame, replace(position, open_leaf=HERE), given) == "evidence: bytes do not match"
-    assert verdict(judges, frame, replace(position, index=1), given) == "evidence: no such element"
+    assert evidence_result(judges, replace(frame, kind=Kind.AGGREGATION), position, given) == here
+    assert evidence_result(judges, frame, replace(position, open_leaf=bytes(32)), given) == here
+    assert evidence_result(judges, frame, replace(position, phase=Phase.PARTS), given) == here
+    assert evidence_result(judges, frame, replace(position, open_leaf=HERE), given) == "evidence: bytes do not match"
+    assert evidence_result(judges, frame, replace(position, index=1), given) == "evidence: no such element"
     state = step.graph.state[0].before
     of_state = replace(given, descriptor=step.descriptor(state), entry=entry_of(step.graph, 0), words=Words())
-    assert verdict(judges, step.frame(state), position, of_state) == here
+    assert evidence_result(judges, step.frame(state), position, of_state) == here

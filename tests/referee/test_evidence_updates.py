@@ -10,10 +10,10 @@ import pytest
 
 from repops.commitments import result_root, state_root
 from repops.merkle import merkle_proof, merkle_root
-from tests.referee.judged import deploy, flips, verdict
-from tests.referee.traced import HERE, Traced, changed, shown, step_program, words_in
-from zoo_compute.disputes.evidence import Present, Update, Words, encode, entry_of
-from zoo_compute.formats.manifest import Joining, Outer
+from tests.referee.judged import deploy, flips, evidence_result
+from tests.referee.traced import HERE, TracedStep, changed, leaf_position, step_program, words_in
+from zoo_compute.disputes.evidence import PresentClaim, Update, Words, encode, entry_of
+from zoo_compute.formats.manifest import AggregationSpec, OuterOptimizer
 from zoo_compute.spec.games import Frame, Kind, Phase, Position, Result, claim_hash
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.state import Claim, ClaimStatus
@@ -25,7 +25,7 @@ SEATS = {0: (0, 2), 1: (4, 1), 2: (5, 1), 3: (2, 2), 4: (6, 1), 5: (7, 1)}
 PRESENT = (0, 1, 3, 5)
 MASK = sum(1 << seat for seat in PRESENT)
 BEHIND = bytes([77]) * 32  # where the slots started from, as in a delayed job: not where the aggregation did
-JOINING = Joining(SLOTS, Outer(0.7, 0.9))
+JOINING = AggregationSpec(SLOTS, OuterOptimizer(0.7, 0.9))
 RNG = np.random.default_rng(8)
 START = {
     n: RNG.standard_normal(v.shape).astype(np.float32) for n, v in checkpoint_nodes(step_program(), JOINING).items()
@@ -70,16 +70,16 @@ def judges():
 
 
 @pytest.fixture(scope="module")
-def step() -> Traced:
+def step() -> TracedStep:
     graph = aggregation_program(step_program(), JOINING)
-    return Traced(graph, START, aggregation_batch(["w"], JOINING, UPDATES))
+    return TracedStep(graph, START, aggregation_batch(["w"], JOINING, UPDATES))
 
 
 def holder_of(slot: int) -> int | None:
     return next((seat for seat in PRESENT if slot in slots_of(seat)), None)
 
 
-def asked(step: Traced, name: str, element: int, lie: int = 0) -> tuple[Frame, Position, Update]:
+def asked(step: TracedStep, name: str, element: int, lie: int = 0) -> tuple[Frame, Position, Update]:
     number = [each for each, _ in step.graph.batch].index(name)
     node, entry = step.graph.batch[number][1], entry_of(step.graph, len(step.graph.state) + number)
     frame = step.frame(node, kind=Kind.AGGREGATION, claim=claim_hash(AGGREGATION))
@@ -91,27 +91,27 @@ def asked(step: Traced, name: str, element: int, lie: int = 0) -> tuple[Frame, P
     if holder is not None:
         path = tuple(merkle_proof(leaves_of(holder), slot - SEATS[holder][0]))
         result, words = replace(result_of(slot), path=path), words_in(UPDATES[slot], "w", element % 150)
-    given = tuple(Present.of(claim_of(seat)) for seat in seats)
+    given = tuple(PresentClaim.of(claim_of(seat)) for seat in seats)
     shown_update = Update(step.descriptor(node), entry, leaf, element, AGGREGATION, given, result, words)
-    return frame, shown(leaf, element), shown_update
+    return frame, leaf_position(leaf, element), shown_update
 
 
 @pytest.mark.parametrize("slot", range(SLOTS))
-def test_a_word_of_a_slots_row__is_its_updates__or_0_where_it_is_absent(judges, step: Traced, slot: int):
+def test_a_word_of_a_slots_row__is_its_updates__or_0_where_it_is_absent(judges, step: TracedStep, slot: int):
     for column in (0, 20, 149):
         element = slot * 150 + column
-        assert verdict(judges, *asked(step, "updates/w", element)) == "evidence: not false"
-        assert verdict(judges, *asked(step, "updates/w", element, lie=1 << 31)) == ""  # -0 is not +0
+        assert evidence_result(judges, *asked(step, "updates/w", element)) == "evidence: not false"
+        assert evidence_result(judges, *asked(step, "updates/w", element, lie=1 << 31)) == ""  # -0 is not +0
 
 
-def test_the_number_of_present_slots__is_counted_from_their_claims(judges, step: Traced):
+def test_the_number_of_present_slots__is_counted_from_their_claims(judges, step: TracedStep):
     assert step.values[dict(step.graph.batch)["present"]] == len(UPDATES) == 6
-    assert verdict(judges, *asked(step, "present", 0)) == "evidence: not false"
-    assert verdict(judges, *asked(step, "present", 0, lie=1 << 23)) == ""
+    assert evidence_result(judges, *asked(step, "present", 0)) == "evidence: not false"
+    assert evidence_result(judges, *asked(step, "present", 0, lie=1 << 23)) == ""
 
 
 @pytest.mark.parametrize("counted", [1, 2, 3, 1023, 1024, 16_383, 16_384])
-def test_any_number_of_slots__is_the_float_that_it_is(step: Traced, counted: int):
+def test_any_number_of_slots__is_the_float_that_it_is(step: TracedStep, counted: int):
     found = deploy(bytes(32))
     seats = [replace(claim_of(0), scope=counted // 2), replace(claim_of(1), scope=counted - counted // 2)]
     for claim in seats:
@@ -119,40 +119,40 @@ def test_any_number_of_slots__is_the_float_that_it_is(step: Traced, counted: int
     aggregation = replace(AGGREGATION, scope=3)
     lying = replace(step, altered={dict(step.graph.batch)["present"]: np.float32(counted)})
     frame, position, given = asked(lying, "present", 0)
-    given = replace(given, claim=aggregation, present=tuple(map(Present.of, seats)))
+    given = replace(given, claim=aggregation, present=tuple(map(PresentClaim.of, seats)))
     frame = replace(frame, claim=claim_hash(aggregation))
-    assert verdict(found, frame, position, given) == "evidence: not false"
+    assert evidence_result(found, frame, position, given) == "evidence: not false"
     more = replace(step, altered={dict(step.graph.batch)["present"]: np.float32(counted + 1)})
     _, position, other = asked(more, "present", 0)
-    assert verdict(found, frame, position, replace(given, leaf=other.leaf)) == ""
+    assert evidence_result(found, frame, position, replace(given, leaf=other.leaf)) == ""
 
 
-def test_128_seats__the_most_there_are__are_counted_in_one_call(step: Traced):
+def test_128_seats__the_most_there_are__are_counted_in_one_call(step: TracedStep):
     found = deploy(bytes(32))
     seats = [replace(claim_of(0), seat=seat, scope=seat << 16 | 1, root=HERE) for seat in range(128)]
     for claim in seats:
         found.double.set_claim(JOB, astuple(claim), 1)
     aggregation = replace(AGGREGATION, scope=2**128 - 1)
     frame, position, given = asked(step, "present", 0)
-    given = replace(given, claim=aggregation, present=tuple(map(Present.of, seats)))
+    given = replace(given, claim=aggregation, present=tuple(map(PresentClaim.of, seats)))
     assert len(encode(given)) <= 45_056
-    assert verdict(found, replace(frame, claim=claim_hash(aggregation)), position, given) == ""  # it says 6
+    assert evidence_result(found, replace(frame, claim=claim_hash(aggregation)), position, given) == ""  # it says 6
     assert found.judge.last.gas < 2_000_000
 
 
-def test_any_bit_of_honest_evidence__changed__convicts_nobody(judges, step: Traced):
+def test_any_bit_of_honest_evidence__changed__convicts_nobody(judges, step: TracedStep):
     for name, element in (("updates/w", 2 * 150 + 140), ("updates/w", 5 * 150), ("present", 0)):
         frame, position, given = asked(step, name, element)
         for bent in flips(encode(given), 50):
-            assert verdict(judges, frame, position, bent, kind=7) != ""
+            assert evidence_result(judges, frame, position, bent, kind=7) != ""
 
 
-def test_claims_that_are_missing__repeated__absent_or_unknown__are_refused(judges, step: Traced):
+def test_claims_that_are_missing__repeated__absent_or_unknown__are_refused(judges, step: TracedStep):
     missing, absent = "evidence: claims missing", "evidence: not a present seat"
     for name, element in (("updates/w", 5 * 150), ("present", 0)):
         frame, position, given = asked(step, name, element, lie=1)
-        assert verdict(judges, frame, position, given) == ""
-        told: list[tuple[str, tuple[Present, ...]]] = [
+        assert evidence_result(judges, frame, position, given) == ""
+        told: list[tuple[str, tuple[PresentClaim, ...]]] = [
             (missing, given.present[:at] + given.present[at + 1 :]) for at in range(4)
         ]
         told += [(absent, (*given.present, given.present[-1])), (absent, given.present[::-1])]
@@ -162,35 +162,35 @@ def test_claims_that_are_missing__repeated__absent_or_unknown__are_refused(judge
             false = replace(given.present[1], **{field: getattr(given.present[1], field) + 1})
             told.append(("evidence: other claim", (given.present[0], false, *given.present[2:])))
         for reason, present in told:
-            assert verdict(judges, frame, position, replace(given, present=present)) == reason
+            assert evidence_result(judges, frame, position, replace(given, present=present)) == reason
 
 
-def test_a_present_slot__without_its_claim__is_not_0(judges, step: Traced):
+def test_a_present_slot__without_its_claim__is_not_0(judges, step: TracedStep):
     """An aggregator that took the update cannot be told that the slot was absent."""
     frame, position, given = asked(step, "updates/w", 4 * 150 + 3)
-    others = tuple(Present.of(claim_of(seat)) for seat in PRESENT if seat != 1)
+    others = tuple(PresentClaim.of(claim_of(seat)) for seat in PRESENT if seat != 1)
     bare = replace(given, present=others, result=Result(), words=Words())
-    assert verdict(judges, frame, position, bare) == "evidence: claims missing"
-    every = replace(bare, present=tuple(Present.of(claim_of(seat)) for seat in PRESENT))
-    assert verdict(judges, frame, position, every) == "evidence: result does not match"
+    assert evidence_result(judges, frame, position, bare) == "evidence: claims missing"
+    every = replace(bare, present=tuple(PresentClaim.of(claim_of(seat)) for seat in PRESENT))
+    assert evidence_result(judges, frame, position, every) == "evidence: result does not match"
 
 
-def test_a_word_of_another_slot__tensor_or_state__is_refused(judges, step: Traced):
+def test_a_word_of_another_slot__tensor_or_state__is_refused(judges, step: TracedStep):
     element = 2 * 150 + 7
     frame, position, given = asked(step, "updates/w", element)
     _, _, other = asked(step, "updates/w", 3 * 150 + 7)
-    assert verdict(judges, frame, position, replace(given, result=other.result)) == "evidence: result does not match"
-    assert verdict(judges, frame, position, replace(given, words=other.words)) == "evidence: state does not match"
+    assert evidence_result(judges, frame, position, replace(given, result=other.result)) == "evidence: result does not match"
+    assert evidence_result(judges, frame, position, replace(given, words=other.words)) == "evidence: state does not match"
     late = replace(given, words=words_in(UPDATES[2], "w", 140))
-    assert verdict(judges, frame, position, late) == "evidence: state does not match"
-    assert verdict(judges, frame, position, replace(given, entry=entry_of(step.graph, 0))) == "evidence: other entry"
+    assert evidence_result(judges, frame, position, late) == "evidence: state does not match"
+    assert evidence_result(judges, frame, position, replace(given, entry=entry_of(step.graph, 0))) == "evidence: other entry"
     turned = replace(given, claim=replace(AGGREGATION, turn=TURN + 1))
-    assert verdict(judges, frame, position, turned) == "evidence: other claim"
+    assert evidence_result(judges, frame, position, turned) == "evidence: other claim"
     unkept = replace(frame, job=2)
-    assert verdict(judges, unkept, position, given) == "evidence: other claim"
+    assert evidence_result(judges, unkept, position, given) == "evidence: other claim"
 
 
-def test_updates_are_asked_for__of_an_aggregation__at_a_shown_leaf_of_a_batch(judges, step: Traced):
+def test_updates_are_asked_for__of_an_aggregation__at_a_shown_leaf_of_a_batch(judges, step: TracedStep):
     frame, position, given = asked(step, "updates/w", 0, lie=1)
     here = "evidence: not here"
     changes: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -200,4 +200,4 @@ def test_updates_are_asked_for__of_an_aggregation__at_a_shown_leaf_of_a_batch(ju
         ({}, {"open_leaf": bytes(32)}),
     ]
     for of_frame, of_position in changes:
-        assert verdict(judges, replace(frame, **of_frame), replace(position, **of_position), given) == here
+        assert evidence_result(judges, replace(frame, **of_frame), replace(position, **of_position), given) == here

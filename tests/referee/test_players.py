@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from node.disputes.challenger import Challenger
-from node.disputes.defender import Prover
+from node.disputes.defender import Defender
 from node.disputes.depth import depth_of
 from node.disputes.trees import Trees
-from zoo_compute.disputes.revealed import Shown
+from zoo_compute.disputes.revealed import RevealedState
 from zoo_compute.spec.games import Awaits, Frame, Game, Phase
 
 from .lies import Case, LeafOnly, Liar, LyingAggregation, LyingUpdate, Rule, after_root, mlp
@@ -35,7 +35,7 @@ def convicted(case: Case, liar: Liar, trees: Trees | None = None) -> Any:
     trees = trees or Trees(liar)
     result = case.result(trees)
     assert result != case.result(Trees(case.honest)), "the lie changes nothing"
-    played = case.training(Prover(trees), result)
+    played = case.training(Defender(trees), result)
     assert played.is_convicted, played
     assert played.pairs <= depth_of(case.graph, case.inner_steps, case.segment_steps).pairs
     return played
@@ -48,9 +48,9 @@ def words(case: Case, node: int) -> int:
 def test_honest_claims__are_never_convicted_by_an_honest_challenger():
     case = mlp()
     honest = Trees(case.honest)
-    assert not case.training(Prover(honest), case.result(honest)).is_convicted
-    assert not case.updating(Prover(Trees(case.update))).is_convicted
-    assert not case.aggregating(Prover(Trees(case.aggregated()))).is_convicted
+    assert not case.training(Defender(honest), case.result(honest)).is_convicted
+    assert not case.updating(Defender(Trees(case.update))).is_convicted
+    assert not case.aggregating(Defender(Trees(case.aggregated()))).is_convicted
 
 
 # --- training
@@ -112,7 +112,7 @@ def test_an_end_that_is_not_the_last_state__is_convicted_at_once():
     case = mlp()
     trees = Trees(case.honest)
     result = replace(case.result(trees), end_root=sha256(b"another").digest())
-    played = case.training(Prover(trees), result)
+    played = case.training(Defender(trees), result)
     assert (played.evidence, played.game.phase, played.game.height) == (1, Phase.SEGMENTS, 0 if played.moves[1:] else 2)
 
 
@@ -174,7 +174,7 @@ def test_one_bit_of_any_node_of_an_update__is_convicted():
         liar.elements = {(0, node): made.elements - 1}
         if made.op == "scalar":
             liar.states = {0: 0}
-        played = case.updating(Prover(Trees(liar)))
+        played = case.updating(Defender(Trees(liar)))
         assert played.is_convicted
         assert played.game.frame.node == node
         kinds[played.evidence] += 1
@@ -187,7 +187,7 @@ def test_an_update_that_its_trace_does_not_end_in__is_convicted():
     for entry in range(len(case.update.graph.state)):
         liar = LyingUpdate(case.honest)
         liar.states = {0: entry}
-        played = case.updating(Prover(Trees(liar)))
+        played = case.updating(Defender(Trees(liar)))
         assert (played.evidence, played.game.index) == (3, entry)
 
 
@@ -202,7 +202,7 @@ def test_any_word_of_an_aggregation__is_convicted():
             liar = case.aggregated(LyingAggregation)
             liar.elements = {(0, node): element}
             liar.states = {0: 0} if made.op == "scalar" or node == graph.loss else {}
-            played = case.aggregating(Prover(Trees(liar)))
+            played = case.aggregating(Defender(Trees(liar)))
             assert played.is_convicted, (node, made.op, played.refused)
             assert played.game.frame.node == node
             kinds[played.evidence] += 1
@@ -214,16 +214,16 @@ def test_any_operator_of_a_robust_aggregation__is_convicted():
     """Products, verdict, scores and the joined tensors are judged as anything else is."""
     case, kinds = mlp(rule=Rule("trimmed_mean", 1, "nearest")), Counter()
     honest = case.aggregated()
-    ends = after_root(Prover(Trees(honest)))
+    ends = after_root(Defender(Trees(honest)))
     nodes = honest.graph.nodes
     given = {role: node for node, made in enumerate(nodes) if made.op == "input" for role in made.attributes[:1]}
     for node in sorted({*{made.op: node for node, made in enumerate(nodes)}.values(), *given.values()}):
         made = nodes[node]
         liar = case.aggregated(LyingAggregation)
         liar.elements = {(0, node): made.elements - 1}
-        if after_root(Prover(Trees(liar))) == ends:  # the bit was lost on the way
+        if after_root(Defender(Trees(liar))) == ends:  # the bit was lost on the way
             liar.states = {0: 0}
-        played = case.aggregating(Prover(Trees(liar)))
+        played = case.aggregating(Defender(Trees(liar)))
         assert played.is_convicted, (node, made.op, played.refused)
         assert played.game.frame.node == node
         kinds[played.evidence] += 1
@@ -237,21 +237,21 @@ def test_any_operator_of_a_robust_aggregation__is_convicted():
 class Listener(Challenger):
     """Hears events alone: what it knows must be what the moves show."""
 
-    heard = Shown()
+    heard = RevealedState()
     before = Frame()
 
-    def hear(self, game: Game, shown: Shown) -> None:
+    def hear(self, game: Game, shown: RevealedState) -> None:
         """The contract tells the frame where it changed, and what was revealed."""
         is_disputed = shown.phase == Phase.STATE and not game.frame.is_begin and self.heard.phase != Phase.STATE
         frame = game.frame if game.frame != self.before else None
         if is_disputed:
-            self.heard = self.heard.told(is_disputed=True)
+            self.heard = self.heard.apply_event(is_disputed=True)
         is_new = game.awaits == Awaits.PICK
         leaf = shown.leaves.get(shown.phase, b"") if game.is_open else b""
         children = shown.children[shown.phase][-1] if is_new else ()
-        self.heard, self.before = self.heard.told(frame=frame, children=children, leaf=leaf), game.frame
+        self.heard, self.before = self.heard.apply_event(frame=frame, children=children, leaf=leaf), game.frame
 
-    def next(self, game: Game, shown: Shown) -> Any:
+    def next(self, game: Game, shown: RevealedState) -> Any:
         self.hear(game, shown)
         assert self.heard.phase == game.phase
         assert self.heard.children == shown.children
@@ -266,7 +266,7 @@ def test_who_hears_the_events_alone__knows_what_the_moves_show(lies):
     elements = {} if "states" in lies else {(EVERY_STEP, node): 3}
     liar = lying(case, **({"states": {EVERY_STEP: 0}} | lies), elements=elements)
     trees = Trees(liar)
-    played = case.training(Prover(trees), case.result(trees), Listener(Trees(case.honest)))
+    played = case.training(Defender(trees), case.result(trees), Listener(Trees(case.honest)))
     assert played.evidence in (2, 3, 8)
 
 
@@ -278,11 +278,11 @@ def test_with_a_folder__another_process_goes_on_without_computing_it_again(tmp_p
     first = case.lying(folder=tmp_path)
     first.states = {3: 0}
     result = case.result(Trees(first))
-    assert case.training(Prover(Trees(first)), result).evidence == 3
+    assert case.training(Defender(Trees(first)), result).evidence == 3
     steps = []
     again = case.lying(folder=tmp_path)
     again.states = {3: 0}
     advance = again.advance
     monkeypatch.setattr(again, "advance", lambda step: (steps.append(step), advance(step)))
-    assert case.training(Prover(Trees(again)), result).evidence == 3
+    assert case.training(Defender(Trees(again)), result).evidence == 3
     assert len(steps) <= 1, "at most the step whose state is disputed is computed once more"

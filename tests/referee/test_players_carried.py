@@ -8,20 +8,20 @@ import pytest
 
 from node.disputes.challenger import Challenger
 from node.disputes.computation import tensor_in
-from node.disputes.defender import Prover
+from node.disputes.defender import Defender
 from node.disputes.trees import Trees
 from repops.commitments import state_root
 from repops.graph import OPTIMIZER
 from tests.support.evm import chain
 from tests.support.sources import storage_slot
-from zoo_compute.disputes.evidence import NO_CLAIM, NO_RESULT, Begin, Present, Tensor, encode, entry_of
+from zoo_compute.disputes.evidence import NO_CLAIM, NO_RESULT, Begin, PresentClaim, Tensor, encode, entry_of
 from zoo_compute.spec.games import Frame, Kind, Phase, Position, claim_hash
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.revert import Refused
 from zoo_compute.training.rounds import RESIDUAL
 
-from .carrying import SCENES, Carrying, carrying, with_bit, without
-from .judged import deploy, flips, verdict
+from .carrying import SCENES, CarriedRound, carrying, with_bit, without
+from .judged import deploy, flips, evidence_result
 from .lies import LyingUpdate
 from .traced import at_entry
 
@@ -29,13 +29,13 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 CARRIED, *FRESH = SCENES
 
 
-def both(case: Carrying):
+def both(case: CarriedRound):
     """The contracts and the judge on paper, which must agree."""
 
     judges = case.judges()
 
     def judge(kind: int, frame: Frame, position: Position, data: bytes) -> None:
-        found = verdict(judges, frame, position, data, kind)
+        found = evidence_result(judges, frame, position, data, kind)
         try:
             case.judge(kind, frame, position, data)
         except Refused:
@@ -93,7 +93,7 @@ def test_a_slot_that_goes_on_for_several_rounds__carries_what_the_last_one_left(
 # --- what evidence must show
 
 
-def shown(case: Carrying, name: str) -> tuple[Frame, Position, Begin]:
+def shown(case: CarriedRound, name: str) -> tuple[Frame, Position, Begin]:
     """Honest evidence about an entry of an honest beginning."""
     state = {each: array.copy() for each, array in case.honest.state(0).items()}
     names = [entry.name for entry in case.graph.state]
@@ -113,7 +113,7 @@ def shown(case: Carrying, name: str) -> tuple[Frame, Position, Begin]:
     described = Trees(case.honest).program
     node = case.graph.state[index].before
     zero = Begin(entry_of(case.graph, index), descriptor=described.descriptor(node), path=described.nodes.path(node))
-    return frame, at_entry(state, names, index), case.honest.carried_begin(zero, name, claim)
+    return frame, at_entry(state, names, index), case.honest.carried_evidence(zero, name, claim)
 
 
 @pytest.mark.long
@@ -124,16 +124,16 @@ def test_any_bit_of_honest_evidence__changed__convicts_nobody(scene: str):
     residual = next(name for name in case.private if name.startswith(RESIDUAL))
     for name in (residual, "step"):
         frame, position, begin = shown(case, name)
-        assert verdict(judges, frame, position, begin) == "evidence: not false"
+        assert evidence_result(judges, frame, position, begin) == "evidence: not false"
         for bent in flips(encode(begin), 40):
-            assert verdict(judges, frame, position, bent, kind=Begin.KIND) != ""
+            assert evidence_result(judges, frame, position, bent, kind=Begin.KIND) != ""
 
 
 def test_evidence_that_leaves_something_out__is_refused():
     case = carrying()
     judges, (frame, position, begin) = case.judges(), shown(case, "step")
     lie = replace(position, node=b"\x22" * 32)
-    assert verdict(judges, frame, lie, begin) == ""
+    assert evidence_result(judges, frame, lie, begin) == ""
     other = {
         "evidence: other claim": [
             replace(begin, claim=NO_CLAIM),
@@ -143,7 +143,7 @@ def test_evidence_that_leaves_something_out__is_refused():
         ],
         "evidence: claims missing": [
             replace(begin, present=()),
-            replace(begin, present=(Present.of(case.seated[1].claim),)),
+            replace(begin, present=(PresentClaim.of(case.seated[1].claim),)),
         ],
         "evidence: not a present seat": [replace(begin, present=(replace(begin.present[0], seat=1),))],
         "evidence: result does not match": [
@@ -154,11 +154,11 @@ def test_evidence_that_leaves_something_out__is_refused():
     }
     for reason, every in other.items():
         for each in every:
-            assert verdict(judges, frame, lie, each) == reason
+            assert evidence_result(judges, frame, lie, each) == reason
     residual = next(each for each in case.private if each.startswith(RESIDUAL))
     frame, position, begin = shown(case, residual)
     of_end = replace(begin, tensor=tensor_in(case.before.end, residual))
-    assert verdict(judges, frame, position, of_end) == "evidence: state does not match"
+    assert evidence_result(judges, frame, position, of_end) == "evidence: state does not match"
 
 
 def test_an_absent_slot__takes_the_claims_of_the_whole_mask():
@@ -167,9 +167,9 @@ def test_an_absent_slot__takes_the_claims_of_the_whole_mask():
     frame, position, begin = shown(case, "step")
     lie = replace(position, node=b"\x22" * 32)
     assert len(begin.present) == len(case.seated) == 2
-    assert verdict(judges, frame, lie, begin) == ""
+    assert evidence_result(judges, frame, lie, begin) == ""
     for left in (begin.present[:1], begin.present[1:], ()):
-        assert verdict(judges, frame, lie, replace(begin, present=left)) == "evidence: claims missing"
+        assert evidence_result(judges, frame, lie, replace(begin, present=left)) == "evidence: claims missing"
 
 
 def test_a_claim_of_an_older_turn_in_the_aggregations_place__is_not_the_one_before():
@@ -189,8 +189,8 @@ def test_a_claim_of_an_older_turn_in_the_aggregations_place__is_not_the_one_befo
     node = case.graph.state[position.index].before
     described = Trees(case.honest).program
     zero = replace(zero, descriptor=described.descriptor(node), path=described.nodes.path(node))
-    assert verdict(judges, frame, position, zero) == ""  # what is carried is false here
-    assert verdict(judges, frame, position, begin) == "evidence: other claim"
+    assert evidence_result(judges, frame, position, zero) == ""  # what is carried is false here
+    assert evidence_result(judges, frame, position, begin) == "evidence: other claim"
 
 
 # --- an update with residuals
@@ -198,14 +198,14 @@ def test_a_claim_of_an_older_turn_in_the_aggregations_place__is_not_the_one_befo
 
 def test_an_update__is_given_its_residuals_as_the_slot_ended():
     case = carrying()
-    assert not case.updating(Prover(Trees(case.update))).is_convicted
+    assert not case.updating(Defender(Trees(case.update))).is_convicted
     entries = [entry for entry in case.update.graph.state if entry.kind == OPTIMIZER]
     assert {entry.name for entry in entries} == {RESIDUAL + name for name in case.graph.exchanged}
     for entry in entries[:2]:
         liar = LyingUpdate(case.honest)
         liar.elements = {(0, entry.before): 0}
         trees = Trees(liar)
-        played = case.updating(Prover(trees), Challenger(Trees(case.update)))
+        played = case.updating(Defender(trees), Challenger(Trees(case.update)))
         assert (played.is_convicted, played.evidence, played.game.frame.node) == (True, 4, entry.before)
         frame = played.game.frame
         assert frame.kind == Kind.UPDATE

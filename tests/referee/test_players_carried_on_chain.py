@@ -8,8 +8,8 @@ import pytest
 
 from node.compute.programs import State
 from node.disputes.challenger import Challenger
-from node.disputes.defender import Prover
-from node.disputes.previous_turn import Before
+from node.disputes.defender import Defender
+from node.disputes.previous_turn import PreviousTurn
 from node.disputes.trees import Trees
 from repops.commitments import state_root, tensor_roots
 from repops.merkle import Tree
@@ -21,9 +21,9 @@ from zoo_compute.spec.games import Kind, Result
 from zoo_compute.spec.params import PRESETS
 from zoo_compute.spec.state import ClaimStatus
 
-from .carrying import Carrying, carrying, with_bit
+from .carrying import CarriedRound, carrying, with_bit
 from .contest import JOB
-from .staged import RealMirror
+from .staged import EvidenceMirror
 from .test_players_on_chain import ALICE, BOB, Hearing, judged
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("one_thread")]
@@ -33,7 +33,7 @@ MADE_UP = Result(b"1" * 32, b"2" * 32, b"3" * 32)
 class GoingOn(Hearing):
     """The second turn of a job of depth 1: the claims of the first are paid, and their places in the ring still theirs."""
 
-    case: Carrying
+    case: CarriedRound
 
     def first_turn(self) -> None:
         case = self.case
@@ -45,7 +45,7 @@ class GoingOn(Hearing):
         judge = self.world.config.judge
         judge.job.aggregation = aggregation  # type: ignore[union-attr]
         end, update = (tensor_roots(state) for state in case.ended)
-        self.before = Before(aggregation, seated, end, update)
+        self.before = PreviousTurn(aggregation, seated, end, update)
 
     def second_turn(self, name: str, carried: State | None, right: State | None) -> int | None:
         """Bob's slot is trained from this private state, and disputed by who begins with the right one; the evidence."""
@@ -59,14 +59,14 @@ class GoingOn(Hearing):
         self.named[name] = self.world.claims[JOB, seat, 1].claim
         assert self.named[name].turn == 1
         mine = case.beginning(right, before=self.before)
-        return self.dispute(name, Kind.TRAINING, case.slot, result, Prover(trees), Challenger(Trees(mine)))
+        return self.dispute(name, Kind.TRAINING, case.slot, result, Defender(trees), Challenger(Trees(mine)))
 
 
 @pytest.fixture
 def going_on():
     with chain.anchor():
         preset = PRESETS["devnet"]
-        made = GoingOn(Coverage(), RealMirror(preset, *deployed("devnet")), preset)
+        made = GoingOn(Coverage(), EvidenceMirror(preset, *deployed("devnet")), preset)
         made.open(carrying(slots=3), depth=1, rounds=4)
         made.first_turn()
         yield made

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from node.compute.programs import Programs
-from node.disputes.board import Answers, Asks, Board, Played, play
+from node.disputes.board import CommitterPlayer, ChallengerPlayer, GameBoard, GameRecord, play
 from node.disputes.challenger import Challenger
 from node.disputes.computation import Computation, SlotRound
-from node.disputes.defender import Prover
+from node.disputes.defender import Defender
 from node.disputes.moves import Move
 from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
@@ -25,10 +25,10 @@ from repops.parts import part_count
 from tests.repops import models
 from zoo_compute.spec.games import Game, Kind, Phase, Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT
-from zoo_compute.spec.referee import begun
+from zoo_compute.spec.referee import opened_game
 from zoo_compute.spec.revert import Refused
 
-from .crashing import Full, Mortal, Torn
+from .crashing import DiskFullPlayer, CrashingPlayer, TornFilePlayer
 from .lies import ROUND, ROWS, SEATS, Case, LyingAggregation, LyingUpdate, case_of
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("one_thread")]
@@ -53,36 +53,36 @@ class Contest:
     mine: Make
 
     @cached_property
-    def begun(self) -> Game:
+    def opened_game(self) -> Game:
         case, trees = gpt(), Trees(self.theirs(None))
         if self.kind == Kind.AGGREGATION:
             root = state_root_of(trees.computation.after(0))
             claim = case.claim(root, seat=AGGREGATOR_SEAT, scope=sum(1 << seat for seat in SEATS))
-            return begun(1, claim, self.kind, 0, case.work, Result())
+            return opened_game(1, claim, self.kind, 0, case.work, Result())
         result = case.result(Trees(case.honest) if self.kind == Kind.UPDATE else trees)
         if self.kind == Kind.UPDATE:
             result = replace(result, update_root=state_root_of(trees.computation.after(0)))
-        return begun(1, case.claim(case.leaf(case.slot, result)), self.kind, case.slot, case.work, result)
+        return opened_game(1, case.claim(case.leaf(case.slot, result)), self.kind, case.slot, case.work, result)
 
-    def play(self, prover: Answers, challenger: Asks) -> Played:
-        return play(Twice(self.begun, prover, challenger), prover, challenger, gpt().judge)
+    def play(self, prover: CommitterPlayer, challenger: ChallengerPlayer) -> GameRecord:
+        return play(Twice(self.opened_game, prover, challenger), prover, challenger, gpt().judge)
 
     @cached_property
-    def calm(self) -> Played:
+    def calm(self) -> GameRecord:
         """Both sides live to the end, and keep nothing."""
-        return self.play(Prover(Trees(self.theirs(None))), Challenger(Trees(self.mine(None))))
+        return self.play(Defender(Trees(self.theirs(None))), Challenger(Trees(self.mine(None))))
 
-    def prover(self, folder: Path) -> Prover:
-        return Prover(Trees(self.theirs(folder)))
+    def prover(self, folder: Path) -> Defender:
+        return Defender(Trees(self.theirs(folder)))
 
     def challenger(self, folder: Path) -> Challenger:
         return Challenger(Trees(self.mine(folder)))
 
 
-class Twice(Board):
+class Twice(GameBoard):
     """Every move is sent twice, and who made it asks itself what to do before it knows that it was made."""
 
-    def __init__(self, game: Game, prover: Answers, challenger: Asks) -> None:
+    def __init__(self, game: Game, prover: CommitterPlayer, challenger: ChallengerPlayer) -> None:
         super().__init__(game)
         self._prover, self._challenger = prover, challenger
 
@@ -127,7 +127,7 @@ def update(folder: Path | None, made: Any = Update, **lies: Any) -> Any:
 def aggregated(folder: Path | None, made: Any = Aggregation, **lies: Any) -> Any:
     """Evidence names the claim: that of the liar's game."""
     case = gpt()
-    claim = None if lies else CONTESTS["an aggregation"].begun.claim
+    claim = None if lies else CONTESTS["an aggregation"].opened_game.claim
     return _with(
         made(case.manifest, case.graph, case.checkpoint, case.updates, claim=claim, seated=case.seated, folder=folder),
         lies,
@@ -174,7 +174,7 @@ def test_the_games_here__go_through_every_tree_and_end_with_evidence():
 
 def _stands(contest: Contest) -> list[Game]:
     """Where a game stood, before each of its moves and at the end."""
-    board, found = Board(contest.begun), [contest.begun]
+    board, found = GameBoard(contest.opened_game), [contest.opened_game]
     for move in contest.calm.moves:
         board.make(move)
         found.append(board.game)
@@ -184,7 +184,7 @@ def _stands(contest: Contest) -> list[Game]:
 @pytest.mark.parametrize("name", CONTESTS)
 def test_a_committer_that_ends_at_every_write_of_every_move__answers_as_if_it_had_lived(name, tmp_path):
     contest = CONTESTS[name]
-    prover = Mortal(contest.prover, tmp_path / "folder")
+    prover = CrashingPlayer(contest.prover, tmp_path / "folder")
     assert contest.play(prover, Challenger(Trees(contest.mine(None)))) == contest.calm
     assert prover.deaths >= DEATHS[contest.kind]
 
@@ -192,15 +192,15 @@ def test_a_committer_that_ends_at_every_write_of_every_move__answers_as_if_it_ha
 @pytest.mark.parametrize("name", CONTESTS)
 def test_a_challenger_that_ends_at_every_write_of_every_move__convicts_as_if_it_had_lived(name, tmp_path):
     contest = CONTESTS[name]
-    challenger = Mortal(contest.challenger, tmp_path / "folder")
-    assert contest.play(Prover(Trees(contest.theirs(None))), challenger) == contest.calm
+    challenger = CrashingPlayer(contest.challenger, tmp_path / "folder")
+    assert contest.play(Defender(Trees(contest.theirs(None))), challenger) == contest.calm
     assert challenger.deaths >= DEATHS[contest.kind]
 
 
 DEATHS = {Kind.TRAINING: 12, Kind.UPDATE: 8, Kind.AGGREGATION: 4}  # fewer, and nothing would be written
 
 
-@pytest.mark.parametrize("fault", [Full, Torn])
+@pytest.mark.parametrize("fault", [DiskFullPlayer, TornFilePlayer])
 @pytest.mark.parametrize("name", ["a state of training", "an update"])
 def test_a_side_whose_disk_is_full_or_whose_files_are_torn__plays_on(name, fault, tmp_path):
     contest = CONTESTS[name]

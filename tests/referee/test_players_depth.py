@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.dispute_programs import seven_billion
-from node.disputes.defender import Prover
+from node.disputes.defender import Defender
 from node.disputes.depth import depth_of
 from node.disputes.trees import Trees
 from repops.parts import part_count
@@ -28,7 +28,7 @@ def test_the_longest_game_about_a_small_job__is_as_long_as_its_shapes_say():
         liar = case.lying()
         liar.states, liar.elements = {3: 0}, {(3, node): case.graph.nodes[node].elements - 1}
         trees = Trees(liar)
-        pairs.append(case.training(Prover(trees), case.result(trees)).pairs)
+        pairs.append(case.training(Defender(trees), case.result(trees)).pairs)
     assert max(pairs) == longest.pairs
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from node.disputes.challenger import Challenger
-from node.disputes.defender import Prover
-from node.disputes.previous_turn import Seated
+from node.disputes.defender import Defender
+from node.disputes.previous_turn import SeatClaim
 from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
 from repops.commitments import state_root, state_root_of
@@ -28,9 +28,9 @@ from zoo_compute.spec.state import Claim, ClaimStatus
 
 from .contest import JOB
 from .hostile import Hostile
-from .judging import Job, Judge
+from .judging import JobFacts, EvidenceOracle
 from .lies import Case, LyingAggregation, LyingUpdate, mlp
-from .staged import DAVE, RealMirror, Staged, contracts_judge
+from .staged import CHALLENGER_ACCOUNT, EvidenceMirror, OnChainGames, contracts_judge
 from .test_players_hostile import check_games
 from .test_players_programs import check_operator, one_of_each
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 ALICE, BOB, CAROL = "alice", "bob", "carol"
 
 
-class Hearing(Staged):
+class Hearing(OnChainGames):
     """A job of a real program, up to its first turn: alice has slots 0 and 1, bob slot 2, carol aggregates."""
 
     case: Case
@@ -55,13 +55,13 @@ class Hearing(Staged):
     def first(self, name: str) -> int:
         return self.world.seat(JOB, self.seats[name]).first
 
-    def commits(self, name: str, *results: Result) -> Seated:
+    def commits(self, name: str, *results: Result) -> SeatClaim:
         """A seat's results."""
         first = self.first(name)
         tree = Tree([self.case.leaf(first + at, result) for at, result in enumerate(results)])
         self.ok("settlement", "commit", f"{name} hot", JOB, self.seats[name], 0, tree.root, b"b" * 32)
         self.named[name] = self.world.claims[JOB, self.seats[name], 0].claim
-        return Seated(
+        return SeatClaim(
             self.named[name], {first + at: replace(each, path=tree.path(at)) for at, each in enumerate(results)}
         )
 
@@ -71,10 +71,10 @@ class Hearing(Staged):
         self.named[CAROL] = self.world.claims[JOB, AGGREGATOR_SEAT, 0].claim
         return self.named[CAROL]
 
-    def dispute(self, name: str, kind: Kind, slot: int, result: Result, prover: Prover, challenger: Challenger) -> int:
+    def dispute(self, name: str, kind: Kind, slot: int, result: Result, prover: Defender, challenger: Challenger) -> int:
         """The whole game; the kind of evidence that ended it. What was shown is read from the contract's events alone."""
         args = (JOB, self.named[name], kind.value, slot, self.case.work, result)
-        number = int(self.ok("referee", "challenge", DAVE, *args))
+        number = int(self.ok("referee", "challenge", CHALLENGER_ACCOUNT, *args))
         return self.play(number, f"{name} hot", prover, challenger)
 
 
@@ -82,7 +82,7 @@ class Hearing(Staged):
 def opened_fixture():
     with chain.anchor():
         preset = PRESETS["devnet"]
-        made = Hearing(Coverage(), RealMirror(preset, *deployed("devnet")), preset)
+        made = Hearing(Coverage(), EvidenceMirror(preset, *deployed("devnet")), preset)
         made.open(mlp(slots=3))
         yield made
 
@@ -95,11 +95,11 @@ def hearing(opened):
         yield mine
 
 
-def judged(hearing: Hearing, *seated: Seated) -> None:
+def judged(hearing: Hearing, *seated: SeatClaim) -> None:
     """The specification asks the judge on paper."""
     data, manifest = hearing.case.manifest.data, hearing.case.manifest
     claims = [each.claim for each in seated]
-    judge = Judge(Job(manifest.data_root, data.examples, manifest.slots, manifest.draws, claims))
+    judge = EvidenceOracle(JobFacts(manifest.data_root, data.examples, manifest.slots, manifest.draw_seed, claims))
     hearing.world.config = replace(hearing.world.config, judge=judge)
 
 
@@ -136,7 +136,7 @@ def test_a_lie_about_training__is_convicted_by_the_contracts(hearing, lie):
     trees = Trees(liar)
     result = case.result(trees)
     judged(hearing, hearing.commits(name, result))
-    kind = hearing.dispute(name, Kind.TRAINING, slot, result, Prover(trees), Challenger(Trees(case.honest)))
+    kind = hearing.dispute(name, Kind.TRAINING, slot, result, Defender(trees), Challenger(Trees(case.honest)))
     assert kind == int(lie[0])
     assert status(hearing, name) == ClaimStatus.CONVICTED
 
@@ -146,7 +146,7 @@ def test_an_end_that_is_not_the_last_state__is_convicted_by_the_contracts(hearin
     trees = Trees(case.honest)
     result = replace(case.result(trees), end_root=b"e" * 32)
     judged(hearing, hearing.commits(BOB, result))
-    assert hearing.dispute(BOB, Kind.TRAINING, case.slot, result, Prover(trees), Challenger(trees)) == 1
+    assert hearing.dispute(BOB, Kind.TRAINING, case.slot, result, Defender(trees), Challenger(trees)) == 1
     assert status(hearing, BOB) == ClaimStatus.CONVICTED
 
 
@@ -161,7 +161,7 @@ def test_a_lie_about_an_update__is_convicted_by_the_contracts(hearing, node, kin
     update_root = state_root_of(liar.after(0))
     result = replace(case.result(Trees(case.honest)), update_root=update_root)
     judged(hearing, hearing.commits(BOB, result))
-    prover, challenger = Prover(Trees(liar)), Challenger(Trees(Update(case.honest)))
+    prover, challenger = Defender(Trees(liar)), Challenger(Trees(Update(case.honest)))
     assert hearing.dispute(BOB, Kind.UPDATE, case.slot, result, prover, challenger) == kind
     assert status(hearing, BOB) == ClaimStatus.CONVICTED
 
@@ -197,7 +197,7 @@ def test_a_lie_about_an_aggregation__is_convicted_by_the_contracts(hearing, lie)
     claim = hearing.aggregates(state_root_of(liar.after(0)))
     judged(hearing, *seated)
     mine = Aggregation(case.manifest, case.graph, case.checkpoint, updates, claim=claim, seated=seated)
-    kind = hearing.dispute(CAROL, Kind.AGGREGATION, 0, Result(), Prover(Trees(liar)), Challenger(Trees(mine)))
+    kind = hearing.dispute(CAROL, Kind.AGGREGATION, 0, Result(), Defender(Trees(liar)), Challenger(Trees(mine)))
     assert kind == int(lie[0])
     assert hearing.last.frame.node == node
     assert status(hearing, CAROL) == ClaimStatus.CONVICTED
@@ -217,7 +217,7 @@ def test_wherever_a_challenger_goes__true_openings_convict_nobody_before_the_con
     judged(hearing)
     trees = Trees(case.honest)
     hostile = Hostile(trees, random.Random(1), contracts_judge(hearing), tried)
-    check_games(case, Prover(trees), hostile, case.result(trees), Kind.TRAINING, 100)
+    check_games(case, Defender(trees), hostile, case.result(trees), Kind.TRAINING, 100)
     assert {1, 2, 3, 8} <= tried.keys()
 
 
@@ -231,7 +231,7 @@ def test_a_challenger_that_errs__has_no_evidence_before_the_contracts(hearing):
         liar = case.lying()
         liar.elements = {(STEP, node): rng.randrange(case.graph.nodes[node].elements)}
         liar.states = {STEP: 0}
-        played = case.training(Prover(honest), result, Challenger(Trees(liar)), judge)
+        played = case.training(Defender(honest), result, Challenger(Trees(liar)), judge)
         assert not played.is_convicted
         seen[played.refused] += 1
     assert seen.keys() >= {"evidence: not false"}

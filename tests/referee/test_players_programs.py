@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from node.disputes.challenger import Challenger
-from node.disputes.defender import Prover
+from node.disputes.defender import Defender
 from node.disputes.depth import depth_of
 from node.disputes.trees import Trees
 from repops.commitments import tensor_root_of
@@ -58,7 +58,7 @@ def test_random_lies_about_a_model__are_convicted_where_they_are(name):
         liar.elements = {(STEP, node): rng.randrange(case.graph.nodes[node].elements)}
         liar.bit, liar.states = rng.randrange(32), {STEP: rng.randrange(len(case.graph.state))}
         trees = Trees(liar)
-        played = case.training(Prover(trees), case.result(trees))
+        played = case.training(Defender(trees), case.result(trees))
         assert played.is_convicted
         assert played.evidence in (4, 5, 6, 8), (node, played.refused)
         assert played.game.frame.node == node
@@ -76,7 +76,7 @@ def test_honest_work_on_a_model__survives_every_challenger_that_errs(name):
         liar = case.lying()
         liar.elements = {(STEP, node): rng.randrange(case.graph.nodes[node].elements)}
         liar.states = {STEP: rng.randrange(len(case.graph.state)), -1: 0} if rng.random() < 0.2 else {STEP: 0}
-        played = case.training(Prover(honest), result, Challenger(Trees(liar)))
+        played = case.training(Defender(honest), result, Challenger(Trees(liar)))
         assert not played.is_convicted
         seen.add((played.game.phase, played.refused[:9]))
     assert (Phase.ELEMENTS, "evidence:") in seen
@@ -102,7 +102,7 @@ def test_a_leaf_beyond_the_last_of_a_tensor__cannot_be_shown():
     honest = liar.trace(STEP)
     false = [*honest[:node], tensor_root_of(0, made.shape, root), *honest[node + 1 :]]
     liar.trace = lambda step: false  # type: ignore[method-assign]
-    played = case.training(Prover(trees), case.result(trees))
+    played = case.training(Defender(trees), case.result(trees))
     assert played.is_convicted
     assert (played.evidence, played.game.phase, played.game.is_beyond) == (None, Phase.ELEMENTS, True)
 
@@ -131,7 +131,7 @@ def check_operator(name: str, node: int, judge: Any = None) -> None:
     liar = case.lying()
     liar.elements, liar.states = {(0, node): element}, {0: rng.randrange(len(case.graph.state))}
     trees = Trees(liar)
-    played = case.training(Prover(trees), case.result(trees), judge=judge)
+    played = case.training(Defender(trees), case.result(trees), judge=judge)
     assert played.evidence == {"input": 4, "constant": 5}.get(made.op, 8), (made.op, played.refused)
     assert played.game.frame.node == node
     if played.game.phase == Phase.PARTS:

@@ -16,11 +16,11 @@ from torch import nn
 
 import repops
 from node.admission import benchmark
-from node.admission.trial import Loaded, draws
+from node.admission.trial import LoadedWorkload, trial_seed_word
 from node.compute.programs import Programs
-from node.disputes.board import Board, play
+from node.disputes.board import GameBoard, play
 from node.disputes.challenger import Challenger
-from node.disputes.defender import Prover
+from node.disputes.defender import Defender
 from node.disputes.trees import Trees
 from node.disputes.trials import Trial
 from node.faults import LyingTraining
@@ -33,13 +33,13 @@ from tests.support.evm import chain
 from zoo_compute.spec.admissions import work_of
 from zoo_compute.spec.games import Awaits, Frame, Kind, Phase, Result
 from zoo_compute.spec.params import COIN, DEVNET
-from zoo_compute.spec.referee import begun
+from zoo_compute.spec.referee import opened_game
 from zoo_compute.spec.state import Claim
 from zoo_compute.spec.trials import TRIALS, Workload
 
 from .hostile import Hostile
-from .judging import Job, Judge
-from .staged import DAVE, RealMirror, Staged, contracts_judge
+from .judging import JobFacts, EvidenceOracle
+from .staged import CHALLENGER_ACCOUNT, EvidenceMirror, OnChainGames, contracts_judge
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 STEPS, STEP = 3, 1
@@ -58,13 +58,13 @@ def program() -> Graph:
     return repops.trace(module, nn.functional.cross_entropy, optimizer, models.vectors(0, 2)).graph
 
 
-def loaded() -> Loaded:
+def loaded() -> LoadedWorkload:
     programs = Programs(program())
     programs.begin(benchmark.fixed_state(programs))
-    return Loaded(programs, programs.root, programs.state_root())
+    return LoadedWorkload(programs, programs.root, programs.state_root())
 
 
-class Shown(Staged):
+class Shown(OnChainGames):
     """An admitted operator, alice, whose trial is asked for again; dave challenges it."""
 
     claim: Claim
@@ -76,7 +76,7 @@ class Shown(Staged):
         programs = loaded().programs
         self.workload = Workload(programs.root, programs.state_root(), STEPS, 10**15)
         self.ok("admissions", "set_workload", "deployer", 40, self.workload)
-        judge = Judge(Job(bytes(32), 0, 0, seed=lambda round, slot: draws(round.to_bytes(32, "big"))))
+        judge = EvidenceOracle(JobFacts(bytes(32), 0, 0, seed=lambda round, slot: trial_seed_word(round.to_bytes(32, "big"))))
         self.world.config = replace(self.world.config, judge=judge)
         self.answers(lambda seed: Trial(loaded(), seed))
         self.to(self.claim.deadline + 1)
@@ -98,16 +98,16 @@ class Shown(Staged):
         return (TRIALS, self.claim, Kind.TRAINING.value, 0, work_of(self.workload), self.opened)
 
     def challenge_trial(self) -> int:
-        return int(self.ok("referee", "challenge", DAVE, *self.challenged()))
+        return int(self.ok("referee", "challenge", CHALLENGER_ACCOUNT, *self.challenged()))
 
     def game_about(self, prover: Trial, challenger: Trial) -> int | None:
-        return self.play(self.challenge_trial(), "alice hot", Prover(Trees(prover)), Challenger(Trees(challenger)))
+        return self.play(self.challenge_trial(), "alice hot", Defender(Trees(prover)), Challenger(Trees(challenger)))
 
 
 @pytest.fixture(scope="module", name="admitted")
 def admitted_fixture():
     with chain.anchor():
-        made = Shown(Coverage(), RealMirror(DEVNET, *deployed("devnet")), DEVNET)
+        made = Shown(Coverage(), EvidenceMirror(DEVNET, *deployed("devnet")), DEVNET)
         made.open()
         yield made
 
@@ -143,11 +143,11 @@ def test_a_false_trial__is_convicted_and_costs_admission_and_stake(stage, lie):
             setattr(made, name, value)
         return made
 
-    alice, tokens = stage.ids["alice"], stage.world.balances[stage.tokens["zen"], stage.accounts[DAVE]]
+    alice, tokens = stage.ids["alice"], stage.world.balances[stage.tokens["zen"], stage.accounts[CHALLENGER_ACCOUNT]]
     false = stage.answers(liar)
     assert stage.game_about(false, Trial(loaded(), false.seed)) == int(lie[0])
-    assert stage.last.coin == stage.world.referee_owed[COIN, stage.accounts[DAVE]]
-    assert stage.world.balances[stage.tokens["zen"], stage.accounts[DAVE]] == tokens
+    assert stage.last.coin == stage.world.referee_owed[COIN, stage.accounts[CHALLENGER_ACCOUNT]]
+    assert stage.world.balances[stage.tokens["zen"], stage.accounts[CHALLENGER_ACCOUNT]] == tokens
     assert (stage.operator("alice").is_admitted, alice in stage.world.trials) == (False, False)
     assert stage.operator("alice").stake == DEVNET.min_stake * 4 // 5
 
@@ -160,12 +160,12 @@ def test_an_honest_trial__stands_a_challenger_that_errs_and_admits(stage):
     stage.to(claim.deadline)
     number = stage.challenge_trial()
     bond = stage.game(number).coin
-    assert stage.play(number, "alice hot", Prover(Trees(honest)), Challenger(Trees(erring))) is None
+    assert stage.play(number, "alice hot", Defender(Trees(honest)), Challenger(Trees(erring))) is None
     stage.to(max(stage.game(number).due, claim.deadline) + 1)
     stage.no("admissions: in dispute", "admissions", "settle", "stranger", claim)
     stage.ok("referee", "time_out", "stranger", number, claim, stage.game(number).frame)
     assert stage.world.referee_owed[COIN, stage.accounts["alice owner"]] == bond // 2
-    stage.no("admissions: window closed", "referee", "challenge", DAVE, *stage.challenged())
+    stage.no("admissions: window closed", "referee", "challenge", CHALLENGER_ACCOUNT, *stage.challenged())
     stage.ok("admissions", "settle", "stranger", claim)
     assert (stage.operator("alice").is_admitted, alice in stage.world.trials) == (True, False)
     assert stage.operator("alice").stake == DEVNET.min_stake
@@ -176,8 +176,8 @@ def test_wherever_a_challenger_goes__true_openings_convict_no_trial(stage):
     trees, tried = Trees(stage.answers(lambda seed: Trial(loaded(), seed))), Counter()
     hostile = Hostile(trees, random.Random(2), contracts_judge(stage), tried)
     for _ in range(80):
-        game = begun(*stage.challenged())
-        played = play(Board(game), Prover(trees), hostile, hostile.judge)
+        game = opened_game(*stage.challenged())
+        played = play(GameBoard(game), Defender(trees), hostile, hostile.judge)
         assert not played.is_convicted, played
         assert played.game.awaits >= Awaits.PICK, "the committer owes nothing"
     assert {1, 2, 3, 6, 8} <= tried.keys()
@@ -196,7 +196,7 @@ def test_a_trial__is_challenged_as_training_of_its_own_workload(stage):
         ("referee: result does not match", (job, claim, kind, slot, work, replace(result, end_root=b"e" * 32))),
         ("admissions: unknown trial", (job, replace(claim, round=1), kind, slot, work, result)),
     ):
-        stage.no(reason, "referee", "challenge", DAVE, *args)
+        stage.no(reason, "referee", "challenge", CHALLENGER_ACCOUNT, *args)
     assert stage.game(stage.challenge_trial()).move_s == DEVNET.move_s + DEVNET.benchmark_s
     assert stage.game(stage.challenge_trial()).move_s == DEVNET.move_s + 2 * DEVNET.benchmark_s
 
@@ -217,5 +217,5 @@ def test_of_two_games_about_a_trial__one_convicts_and_the_other_ends_with_it(sta
     assert stage.now <= stage.game(other).due
     stage.ok("referee", "time_out", "stranger", other, claim, frames[other])
     assert stage.operator("alice").stake == stake
-    assert stage.world.referee_owed[COIN, stage.accounts[DAVE]] == coin
+    assert stage.world.referee_owed[COIN, stage.accounts[CHALLENGER_ACCOUNT]] == coin
     assert stage.ids["alice"] not in stage.world.trials

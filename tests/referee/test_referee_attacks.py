@@ -18,12 +18,12 @@ from zoo_compute.spec.games import EMPTY, Awaits, Frame, Kind, Phase, Work
 from zoo_compute.spec.params import PRESETS
 from zoo_compute.spec.state import ClaimStatus
 
-from .computed import AGGREGATION, UPDATE, Computed, Described, Tree, noise, plain
-from .contest import JOB, Contest, RefereeMirror, again
+from .computed import AGGREGATION, UPDATE, HashedComputation, HashedProgram, Tree, noise, plain
+from .contest import JOB, GameDriver, RefereeMirror, fork
 
 BOB, ALICE, DAVE = "bob hot", "alice hot", "dave owner"
 # A node whose leaf is as long as two hashes, one whose leaves are all alike; 76 states, and so padding in whole subtrees.
-TRAINING = Described("attacked", ((16,), (32, 128), (3,), (40, 129)), 5)
+TRAINING = HashedProgram("attacked", ((16,), (32, 128), (3,), (40, 129)), 5)
 WORK = Work((TRAINING.opened.root, UPDATE.opened.root, AGGREGATION.opened.root), 150, 2, 16)
 PAIR, ALIKE, SMALL, LARGE = range(4)
 
@@ -45,7 +45,7 @@ class Hollow(Tree):
 
 
 @dataclass
-class Attacked(Computed):
+class Attacked(HashedComputation):
     """bob's segments are hollow."""
 
     work: Work = WORK
@@ -66,7 +66,7 @@ class Attacked(Computed):
 def opened_fixture():
     with chain.anchor():
         preset = PRESETS["devnet"]
-        made = Contest(Coverage(), RefereeMirror(preset, *deployed("devnet")), preset)
+        made = GameDriver(Coverage(), RefereeMirror(preset, *deployed("devnet")), preset)
         made.work, made.build = WORK, Attacked
         made.play_until_committed()
         yield made
@@ -74,7 +74,7 @@ def opened_fixture():
 
 @pytest.fixture
 def attacked(opened):
-    with again(opened) as mine:
+    with fork(opened) as mine:
         yield mine
 
 

@@ -9,7 +9,7 @@ from zoo_compute.spec.games import Awaits, Game, Kind, span_of
 from zoo_compute.spec.params import BOND_STEPS, MAX_CHALLENGERS, MAX_SECONDS, MOST_COUNTED, PRODUCTION
 from zoo_compute.spec.state import ClaimStatus
 
-from .contest import JOB, Contest, contest
+from .contest import JOB, GameDriver, game_driver
 
 REEXECUTE_S = 60
 MOVES = 6  # of a committer in a game down to an element of node 9
@@ -18,13 +18,13 @@ MOST_MOVES = 34  # of one side: trees of 2^32 states and nodes, of 2^48 words an
 
 
 @pytest.fixture
-def crowd(monkeypatch: pytest.MonkeyPatch) -> Contest:
+def crowd(monkeypatch: pytest.MonkeyPatch) -> GameDriver:
     """Its copies of a job have no escrow of their own."""
     monkeypatch.setattr(stage, "check_invariants", lambda w: None)
-    return contest(on_chain=False, reexecute_s=REEXECUTE_S)
+    return game_driver(on_chain=False, reexecute_s=REEXECUTE_S)
 
 
-def challenged(court: Contest, count: int) -> list[int]:
+def challenged(court: GameDriver, count: int) -> list[int]:
     """So many games against bob, sixteen a claim; it has the same claim in several jobs."""
     seat, games = court.seats["bob"], []
     _, *args = court.challenge_args("bob", Kind.TRAINING, court.world.seat(JOB, seat).first)
@@ -37,7 +37,7 @@ def challenged(court: Contest, count: int) -> list[int]:
     return games
 
 
-def test_a_hundred_games_at_once_against_an_honest_operator__are_answered_one_after_the_other(crowd: Contest):
+def test_a_hundred_games_at_once_against_an_honest_operator__are_answered_one_after_the_other(crowd: GameDriver):
     """Its one machine takes the seconds of a re-execution for each game, and goes on with what is due first."""
     games = challenged(crowd, 100)
     moves = dict.fromkeys(games, 0)
@@ -58,7 +58,7 @@ def test_a_hundred_games_at_once_against_an_honest_operator__are_answered_one_af
     assert {claim.status for claim in crowd.world.claims.values()} == {ClaimStatus.PENDING}
 
 
-def test_bonds_and_clocks__count_games_over_all_claims_of_the_operator__up_to_a_most(crowd: Contest):
+def test_bonds_and_clocks__count_games_over_all_claims_of_the_operator__up_to_a_most(crowd: GameDriver):
     games = [crowd.game(number) for number in challenged(crowd, MOST_COUNTED + 2)]
     assert [game.coin // games[0].coin for game in games] == [min(k, BOND_STEPS) for k in range(1, len(games) + 1)]
     preset = crowd.world.config.preset

@@ -15,8 +15,8 @@ from zoo_compute.spec.state import Claim, ClaimStatus, World
 from zoo_compute.spec.world import Call, apply
 
 from .computed import Tree, noise
-from .contest import JOB, Contest, check_money
-from .toy import PROGRAM, WORK, Honest, Lie, Toy, judge, places, tree_of
+from .contest import JOB, GameDriver, check_money
+from .toy import PROGRAM, WORK, ToyChallenger, Lie, ToyComputation, judge, places, tree_of
 
 GAME, BOB, DAVE = 1, "bob hot", "dave owner"
 # Trees of height 2 at most: a reveal and a pick each, an opening between them.
@@ -27,9 +27,9 @@ class Table:
     """One game about bob's slot."""
 
     def __init__(self, *lies: Lie) -> None:
-        self.contest = Contest(Coverage(), None)
+        self.contest = GameDriver(Coverage(), None)
         self.contest.work = WORK
-        self.contest.build = lambda name, slot, start: Toy(name, slot, start, lies=frozenset(lies))
+        self.contest.build = lambda name, slot, start: ToyComputation(name, slot, start, lies=frozenset(lies))
         config = {"referee": "the contract", "judge": judge, "part_count": lambda descriptor, element: 1}
         self.contest.world.config = replace(self.contest.world.config, **config)
         self.contest.play_until_committed()
@@ -73,7 +73,7 @@ class Table:
 # --- a hostile committer
 
 
-def variants(game: Game, author: Toy) -> Iterator[Toy]:
+def variants(game: Game, author: ToyComputation) -> Iterator[ToyComputation]:
     """What a committer can go on with: what it committed, and other trees where it commits to a new one."""
     yield author
     if game.awaits != Awaits.OPEN or game.index == 0:
@@ -90,10 +90,10 @@ def variants(game: Game, author: Toy) -> Iterator[Toy]:
             yield author.pinned().with_trees(("data", step, node, 0))
 
 
-def against_the_honest_challenger(table: Table, world: World, now: int, author: Toy, moves: int, wait: bool) -> None:
+def against_the_honest_challenger(table: Table, world: World, now: int, author: ToyComputation, moves: int, wait: bool) -> None:
     game = world.games[GAME]
     if game.is_challengers_turn:
-        honest = Honest(Toy("honest", 0, author.start_root))
+        honest = ToyChallenger(ToyComputation("honest", 0, author.start_root))
         name, args = honest.move(game, author)
         if name == "convict":
             kind, data = args
@@ -120,7 +120,7 @@ def test_every_lie_and_every_way_to_defend_it__loses_to_the_honest_challenger(wa
     seen = 0
     for lie in places():
         table = Table(lie)
-        if table.author.leaf() == Toy("honest", 0, table.author.start_root).leaf():
+        if table.author.leaf() == ToyComputation("honest", 0, table.author.start_root).leaf():
             raise AssertionError(f"{lie} changes nothing")
         against_the_honest_challenger(table, table.contest.world, table.begun, table.author, 0, wait)
         seen += table.seen
@@ -138,7 +138,7 @@ def test_two_lies__the_first_of_them_convicts():
 # --- a hostile challenger
 
 
-def attempts(game: Game, author: Toy) -> Iterator[tuple[str, tuple[Any, ...]]]:
+def attempts(game: Game, author: ToyComputation) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """All that a challenger can try on its turn."""
     if game.awaits == Awaits.PICK:
         children = author.tree(game).children(game.height, game.index)

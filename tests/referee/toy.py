@@ -17,9 +17,9 @@ from zoo_compute.spec.games import Awaits, Frame, Game, Kind, Phase, Position, R
 from zoo_compute.spec.params import WORDS_A_LEAF
 from zoo_compute.spec.revert import require
 
-from .computed import Computed, Described, Tree, noise, words, words_tree
+from .computed import HashedComputation, HashedProgram, Tree, noise, words, words_tree
 
-PROGRAM = Described("toy", ((1,), (300,), (2,)), 3)
+PROGRAM = HashedProgram("toy", ((1,), (300,), (2,)), 3)
 WORK = Work((PROGRAM.opened.root, noise("u"), noise("a")), 3, 2, 1)
 Lie = tuple[Any, ...]
 
@@ -44,19 +44,19 @@ def tree_of(leaves: tuple[bytes, ...], beyond: bool) -> Tree:
 
 
 @dataclass
-class Toy(Computed):
+class ToyComputation(HashedComputation):
     """`lies`: the places that are changed."""
 
     work: Work = WORK
-    programs: Mapping[Kind, Described] = field(default_factory=lambda: {Kind.TRAINING: PROGRAM})
+    programs: Mapping[Kind, HashedProgram] = field(default_factory=lambda: {Kind.TRAINING: PROGRAM})
     lies: frozenset[Lie] = frozenset()
     memory: dict[Any, Tree] = field(default_factory=dict)
 
-    def pinned(self) -> Toy:
+    def pinned(self) -> ToyComputation:
         """With the states as they are, whatever the traces become."""
         return replace(self, memory={("state", step): self.state(step) for step in range(WORK.inner_steps + 1)})
 
-    def with_trees(self, lie: Lie) -> Toy:
+    def with_trees(self, lie: Lie) -> ToyComputation:
         """Another lie, with what is remembered."""
         return replace(self, lies=self.lies | {lie}, memory=dict(self.memory))
 
@@ -133,12 +133,12 @@ def judge(kind: int, frame: Frame, position: Position, data: bytes) -> None:
 
 
 @dataclass
-class Honest:
+class ToyChallenger:
     """The challenger that picks the first difference to what it computed itself."""
 
-    mine: Toy
+    mine: ToyComputation
 
-    def move(self, game: Game, author: Toy) -> tuple[str, tuple[Any, ...]]:
+    def move(self, game: Game, author: ToyComputation) -> tuple[str, tuple[Any, ...]]:
         """`author` stands for what was revealed."""
         frame = game.frame
         if game.phase == Phase.SEGMENTS and author.segments.root == self.mine.segments.root:

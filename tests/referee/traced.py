@@ -19,7 +19,7 @@ from repops.graph import BATCH_ROLE, BUFFER, F32, I32, OPTIMIZER, PARAMETER, STA
 from repops.merkle import merkle_proof, merkle_root
 from repops.parts import Part, parts
 from zoo_compute.disputes import evidence
-from zoo_compute.disputes.evidence import CARRIED, WORDS_A_LEAF, Tensor, WholeTensor, Words, words_of
+from zoo_compute.disputes.evidence import PARTS_OPERAND, WORDS_A_LEAF, Tensor, WholeTensor, Words, words_of
 from zoo_compute.spec.games import Frame, Hashes, Phase, Position
 
 State = Mapping[str, Array]
@@ -50,7 +50,7 @@ def step_program() -> Graph:
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracedStep:
     """One step of a program, computed. altered: nodes whose tensors are taken to be others; what follows is as it was."""
 
     graph: Graph
@@ -127,20 +127,20 @@ class Traced:
     ) -> tuple[Frame, Position, evidence.Part]:
         """Where a game over a part ends (over the element, without `number`), `lie` added to the disputed word, bit by bit."""
         graph_node, every = self.graph.nodes[node], self.parts(node, element)
-        trees: dict[int, tuple[evidence.Committed, Hashes]] = {
+        trees: dict[int, tuple[evidence.TensorTree, Hashes]] = {
             at: (self.tensors[operand.node], self.path(operand.node)) for at, operand in enumerate(graph_node.operands)
         }
         frame, tree, at = self.frame(node), self.tensors[node], element
         if number is not None:
             tree, at = self.results(node, element), number
-            trees[CARRIED] = (tree, ())
+            trees[PARTS_OPERAND] = (tree, ())
             frame = replace(frame, element=element, parts=len(every), parts_root=tree.node(tree.height, 0))
         found = every[number or 0]
         leaf = changed(tree.leaf(at // WORDS_A_LEAF), at, lie)
         phase = Phase.ELEMENTS if number is None else Phase.PARTS
         return (
             frame,
-            shown(leaf, at, phase),
+            leaf_position(leaf, at, phase),
             evidence.part_of(self.descriptor(node), at, leaf, found.carried, found.reads, trees),
         )
 
@@ -152,7 +152,7 @@ def changed(leaf: bytes, element: int, lie: int) -> bytes:
     return leaf[:at] + word.to_bytes(4, "little") + leaf[at + 4 :]
 
 
-def shown(leaf: bytes, element: int, phase: Phase = Phase.ELEMENTS) -> Position:
+def leaf_position(leaf: bytes, element: int, phase: Phase = Phase.ELEMENTS) -> Position:
     """At a leaf whose bytes were shown."""
     node = sha256(b"\0" + leaf).digest()
     return Position(phase, 0, element // WORDS_A_LEAF, node, node)

@@ -14,7 +14,7 @@ from repops.conformance.programs import Sample
 from repops.graph import F32, I32, Graph, StateEntry, contiguous
 
 
-class Flipped:
+class BitFlippingRunner:
     """`Runner` of a sample on the CPU's kernels. In each node of `op` the lowest bit of its last element is turned.
 
     The last that is no NaN, of which one is like another.

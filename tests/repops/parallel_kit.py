@@ -18,8 +18,8 @@ from repops import backend
 from repops.batches import named_arrays
 from repops.commitments import Array, canonical
 from repops.graph import Graph
-from repops.parallel.placement import Placed
-from repops.parallel.rank import Done, Prepare, RankRunner, Words, parts_of
+from repops.parallel.placement import PlacedProgram
+from repops.parallel.rank import PendingMessage, Prepare, RankRunner, Words, rank_parts
 from zoo_compute.models import gpt
 
 LONG_S = 60.0  # a message that takes longer never comes: ranks wait for each other in a circle
@@ -41,12 +41,12 @@ class Threads:
     def _wire(self, source: int, target: int, tag: int) -> tuple[queue.Queue[Words], queue.Queue[None]]:
         return self.wires.setdefault((source, target, tag), (queue.Queue(), queue.Queue()))
 
-    def send(self, words: Words, target: int, tag: int) -> Done:
+    def send(self, words: Words, target: int, tag: int) -> PendingMessage:
         data, read = self._wire(self.rank, target, tag)
         data.put(words)
         return Later(lambda: read.get(timeout=LONG_S))
 
-    def receive(self, words: Words, source: int, tag: int) -> Done:
+    def receive(self, words: Words, source: int, tag: int) -> PendingMessage:
         data, read = self._wire(source, self.rank, tag)
 
         def wait() -> None:
@@ -59,9 +59,9 @@ class Threads:
 class Together:
     """All ranks of a placed program. state and losses as of one process."""
 
-    def __init__(self, placed: Placed, state: Mapping[str, Array], prepare: Prepare | None = None) -> None:
+    def __init__(self, placed: PlacedProgram, state: Mapping[str, Array], prepare: Prepare | None = None) -> None:
         wires: dict[Any, Any] = {}
-        self.placed, self.parts = placed, parts_of(placed)
+        self.placed, self.parts = placed, rank_parts(placed)
         self.ranks = [RankRunner(part, Threads(part.rank, wires), prepare) for part in self.parts]
         for rank, part in zip(self.ranks, self.parts, strict=True):
             for name, pieces in part.pieces.items():
@@ -98,7 +98,7 @@ class Case:
     losses: list[bytes]
     after: dict[str, bytes]
 
-    def check(self, placed: Placed, prepare: Prepare | None = None) -> Together:
+    def check(self, placed: PlacedProgram, prepare: Prepare | None = None) -> Together:
         """Every loss, before and of every step, and every tensor after the last, bit by bit."""
         ranks = Together(placed, self.state, prepare)
         for batch, loss in zip(self.batches, self.losses, strict=True):

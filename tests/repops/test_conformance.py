@@ -22,7 +22,7 @@ from repops.cuda import plan as plans
 from repops.cuda.runner import CudaRunner
 from repops.graph import Graph
 from tests.repops.cuda_emulator import Emulator, compiler
-from tests.repops.flipped import Flipped
+from tests.repops.flipped import BitFlippingRunner
 
 TRAINING = Path(__file__).parents[2] / "node" / "generated" / "benchmark.repops"
 SAMPLES: dict[str, Sample] = {name: make() for name, make in SMALL.items()}
@@ -106,7 +106,7 @@ def test_one_operator_wrong_by_one_bit_in_one_element__is_noticed_and_named(op: 
     noticed = False
     for sample in SAMPLES.values():
         if any(node.op == op for node in sample[0].nodes):
-            wrong = Flipped(sample, op)
+            wrong = BitFlippingRunner(sample, op)
             cases = compare(sample, wrong, prepare(sample[0]))
             assert {case for case, agrees in cases.items() if not agrees} <= {op, "loss", "step"}
             noticed = noticed or (wrong.flips > 0 and not cases[op])
@@ -148,7 +148,7 @@ def test_command__one_program_differs__names_it_after_all_have_run(monkeypatch: 
     monkeypatch.setattr(command, "SMALL", kept)
     monkeypatch.setattr(command, "LARGE", {})
     of_graph = {len(sample[0].nodes): sample for sample in SAMPLES.values()}
-    made = command.checks("cuda:0", lambda graph: Flipped(of_graph[len(graph.nodes)], "dot"), None)
+    made = command.checks("cuda:0", lambda graph: BitFlippingRunner(of_graph[len(graph.nodes)], "dot"), None)
     *progress, last = list(command.answers(made))
     assert [line["program"] for line in progress] == ["cpu indexed", "cpu convolutions", "indexed", "convolutions"]
     assert "convolutions: dot" in last["differing"]

@@ -13,9 +13,9 @@ from repops.builder import Builder
 from repops.commitments import tensor_root
 from repops.graph import F32, I32, PARAMETER, STATE_ROLE, Graph, Operand, contiguous, span
 from repops.parallel.owners import data, pipeline
-from repops.parallel.placement import NotParallel, Piece, Placed, computed, is_free, settled
-from repops.parallel.roots import joined_root, leaves_of
-from repops.parallel.split import Price, Value, located, rows, tensor
+from repops.parallel.placement import NotParallel, Piece, PlacedProgram, with_copied_sources, is_free, with_state_owners
+from repops.parallel.roots import combine_root, leaves_of
+from repops.parallel.split import Price, SplitValue, piece_view, rows, tensor
 from repops.plan.memory import rounded
 from tests.repops.parallel_kit import MODELS, case_of, model_case
 from tests.repops.random_programs import fill, random_program
@@ -55,11 +55,11 @@ def test_any_owners__have_the_bits_of_one_process():
         rng = np.random.default_rng(seed)
         graph = random_program(seed)
         case = case_of(graph, 1, *_filled(rng, graph))
-        whole = computed(graph)
+        whole = with_copied_sources(graph)
         drawn = [None if is_free(node) else int(rng.integers(3)) for node in whole.nodes]
-        made, owner = settled(whole, drawn)
+        made, owner = with_state_owners(whole, drawn)
         pieces = {e.name: (Piece(e.name, 0, (*whole.nodes[e.before].shape, 1)[0]),) for e in whole.state}
-        case.check(Placed(made, owner, pieces, 3, 1))
+        case.check(PlacedProgram(made, owner, pieces, 3, 1))
 
 
 def test_any_program__taken_apart_wherever_it_can_be__has_the_bits_of_one_process():
@@ -150,14 +150,14 @@ def test_a_view_within_one_piece__reads_the_same_words():
         source = tuple(chance.randint(1, 5) for _ in range(chance.randint(1, 3)))
         axis = chance.randrange(len(source))
         cut = chance.randint(0, source[axis])
-        value = Value((0, 1), axis, (0, cut, source[axis]))
+        value = SplitValue((0, 1), axis, (0, cut, source[axis]))
         shape = tuple(chance.randint(1, 4) for _ in range(chance.randint(1, 3)))
         steps = [chance.choice((0, 1, -1, 2, *contiguous(source))) for _ in shape]
         operand = Operand(9, chance.randrange(int(np.prod(source))), tuple(steps))
         least, most = span(shape, operand)
         if least < 0 or most >= np.prod(source):
             continue
-        hit = located(value, source, shape, operand)
+        hit = piece_view(value, source, shape, operand)
         if hit is None:
             continue
         within += 1
@@ -182,9 +182,9 @@ def test_a_tensors_root__is_put_together_from_runs_of_any_length(count: int):
         cuts = sorted(chance.randint(0, count) for _ in range(chance.randint(0, 4)))
         ends = list(zip([0, *cuts], [*cuts, count], strict=True))
         runs = [leaves_of(array[start:stop], 4 * start) for start, stop in ends]
-        assert joined_root(0, array.shape, runs) == tensor_root(array)
+        assert combine_root(0, array.shape, runs) == tensor_root(array)
     changed = [leaves_of(array + np.float32(1), 0)]
-    assert joined_root(0, array.shape, changed) != tensor_root(array)
+    assert combine_root(0, array.shape, changed) != tensor_root(array)
 
 
 def test_a_scatter__split_along_its_rows__hits_the_same_rows():

@@ -75,7 +75,7 @@ def wealth(s: Stage, names: Sequence[str]) -> int:
     return total
 
 
-class Watched:
+class ProfitMeter:
     """The profit of some accounts since now."""
 
     def __init__(self, s: Stage, *names: str) -> None:
@@ -110,7 +110,7 @@ def vacant_seats(s: Stage, job: int) -> Iterator[int]:
 def honest_course(*names: str, **changes: int) -> int:
     """What the accounts gain when the usual job goes as it should."""
     s = new_stage()
-    watched = Watched(s, *names)
+    watched = ProfitMeter(s, *names)
     finish(s, s.running(SLOTS, AGGREGATORS, **changes))
     return watched.profit
 
@@ -125,7 +125,7 @@ def honest_course(*names: str, **changes: int) -> int:
 def self_challenge() -> Outcome:
     s = new_stage()
     job = s.running(SLOTS, AGGREGATORS)
-    watched = Watched(s, "alice", "sink")
+    watched = ProfitMeter(s, "alice", "sink")
     s.convict(job, lie(s, job, "alice"), "sink")
     finish(s, job)
     return Outcome("skips all work of two slots, convicts itself before anybody else can", watched.profit)
@@ -138,7 +138,7 @@ def sybil_challengers() -> Outcome:
     s = new_stage()
     job = s.running(SLOTS, AGGREGATORS)
     sybils = ("sink", "timelock", "guardian", "deployer", "referee", "frank owner", "erin hot", "erin owner")
-    watched = Watched(s, "alice", *sybils[:6], "erin")
+    watched = ProfitMeter(s, "alice", *sybils[:6], "erin")
     s.convict(job, lie(s, job, "alice"), *(2 * sybils))
     finish(s, job)
     return Outcome("as above, with as many challengers as a conviction pays", watched.profit)
@@ -150,7 +150,7 @@ def sybil_challengers() -> Outcome:
 def copied_results() -> Outcome:
     s = new_stage()
     job = s.running(SLOTS, AGGREGATORS)
-    watched = Watched(s, "bob")
+    watched = ProfitMeter(s, "bob")
     root = s.commit(job, "alice").root
     seat = s.seat_of(job, "bob")
     s.ok("settlement", "commit", "bob hot", job, seat, 0, root, b"b" * 32)
@@ -166,7 +166,7 @@ def copied_results() -> Outcome:
 def last_second() -> Outcome:
     s = new_stage()
     job = s.running(SLOTS, AGGREGATORS, rounds=1)
-    watched = Watched(s, "alice")
+    watched = ProfitMeter(s, "alice")
     s.commit(job, "bob")
     s.to(seats.deadline_of(s.world.run(job), s.world.seat(job, s.seat_of(job, "alice"))))
     claim = lie(s, job, "alice")
@@ -188,7 +188,7 @@ def last_second() -> Outcome:
 def free_training() -> Outcome:
     honest = honest_course("submitter", "dave", "sink")
     s = new_stage()
-    watched = Watched(s, "submitter", "dave", "sink")
+    watched = ProfitMeter(s, "submitter", "dave", "sink")
     job = s.running(SLOTS, AGGREGATORS)
     s.commit_all(job)
     false = s.post_checkpoint(job)
@@ -208,7 +208,7 @@ def reorged_draw() -> Outcome:
     s = new_stage()
     job = s.running(SLOTS, AGGREGATORS)
     s.ok("audits", "offer", "submitter", job, 1, 5_000, 1)
-    watched = Watched(s, "alice")
+    watched = ProfitMeter(s, "alice")
     claim = lie(s, job, "alice")
     s.commit(job, "bob")
     s.post_checkpoint(job)
@@ -297,7 +297,7 @@ def split_identity() -> Outcome:
 def unrevealed_bond() -> Outcome:
     s = new_stage()
     job = s.post()
-    watched = Watched(s, "erin")
+    watched = ProfitMeter(s, "erin")
     s.bid(job, 0, "erin", Offer(1, 4))
     s.bid_all(job, SLOTS, {"dave": Offer(30)})
     open_bids(s, job, silent=("erin",))
@@ -315,7 +315,7 @@ def chosen_reveal() -> Outcome:
     for silent in ((), ("erin",)):
         s = new_stage()
         job = s.post()
-        watched = Watched(s, "alice", "erin")
+        watched = ProfitMeter(s, "alice", "erin")
         slots = dict(SLOTS) | ({"erin": Offer(20, 2)} if silent else {})
         s.bid_all(job, slots, {"dave": Offer(30)})
         open_bids(s, job, silent=silent)
@@ -332,7 +332,7 @@ def chosen_reveal() -> Outcome:
 def copied_seal() -> Outcome:
     s = new_stage()
     job = s.post()
-    watched = Watched(s, "bob")
+    watched = ProfitMeter(s, "bob")
     seal = s.seal(job, 0, "alice", 60, 2)
     s.ok("auction", "bid", "alice hot", job, 0, s.ids["alice"], seal, 2, False)
     s.ok("auction", "bid", "bob hot", job, 0, s.ids["bob"], seal, 2, False)
@@ -366,7 +366,7 @@ def farmed_timeout() -> Outcome:
     profits = []
     for is_attack in (False, True):
         s = new_stage()
-        watched = Watched(s, "alice", "erin")
+        watched = ProfitMeter(s, "alice", "erin")
         job = s.running(slots, {"dave": Offer(30)})
         if is_attack:
             seat = s.seat_of(job, "alice")
@@ -388,7 +388,7 @@ def own_standby_in_a_long_job() -> Outcome:
     profits = []
     for is_attack in (False, True):
         s = new_stage()
-        watched = Watched(s, "alice", "erin")
+        watched = ProfitMeter(s, "alice", "erin")
         job = s.running(slots, {"dave": Offer(30)}, rounds=LONG, depth=2, reserve=160)
         if is_attack:
             seat = s.seat_of(job, "alice")
@@ -406,7 +406,7 @@ def own_standby_in_a_long_job() -> Outcome:
 )
 def withheld_data() -> Outcome:
     s = new_stage()
-    watched = Watched(s, "submitter")
+    watched = ProfitMeter(s, "submitter")
     job = s.awarded(SLOTS, AGGREGATORS)
     s.to(s.world.run(job).opened_at + s.preset.ready_window_s + 1)
     for name in ("alice", "bob"):
@@ -429,7 +429,7 @@ def farm(price: int, *, helped: bool = True, **changes: int) -> tuple[int, int]:
     s.ok("rewards", "fund", "stranger", 10_000 * ZEN)
     for name in s.ids:
         s.ok("registry", "deposit", f"{name} owner", s.ids[name], s.world.config.zen, 10**7)
-    watched = Watched(s, *EVERYBODY)
+    watched = ProfitMeter(s, *EVERYBODY)
     offers = (
         {name: Offer(price, 2) for name in ("alice", "bob", "carol")},
         {"dave": Offer(price), "erin": Offer(price)},
@@ -479,7 +479,7 @@ def idle_node() -> Outcome:
     s.ok("rewards", "fund", "stranger", 10_000 * ZEN)
     epoch_s = s.preset.epoch_s
     s.to((s.now // epoch_s + 1) * epoch_s)
-    epoch, watched = rewards.epoch_of(s.world, s.now), Watched(s, "erin")
+    epoch, watched = rewards.epoch_of(s.world, s.now), ProfitMeter(s, "erin")
     for period in range(24):
         s.to(epoch * epoch_s - (-period * epoch_s // 24))
         s.ok("registry", "heartbeat", "erin hot", s.ids["erin"])
@@ -501,7 +501,7 @@ def reward_of(gpu_class: int) -> int:
     s.play_round(job)
     s.settle(job)
     epoch = rewards.epoch_of(s.world, s.now)
-    watched = Watched(s, "alice")
+    watched = ProfitMeter(s, "alice")
     s.to((epoch + 1) * s.preset.epoch_s)
     s.ok("rewards", "claim", "stranger", s.ids["alice"], epoch, (job,))
     return watched.profit
@@ -526,7 +526,7 @@ def made_up_trial() -> Outcome:
     s = new_stage()
     alice, referee = s.ids["alice"], s.world.config.referee
     s.ok("admissions", "set_workload", "deployer", 8, Workload(b"p" * 32, b"s" * 32, 1, 1))
-    watched = Watched(s, "alice")
+    watched = ProfitMeter(s, "alice")
     s.ok("admissions", "enter", "alice hot", alice)
     s.mine(2)
     work = admissions.workload_of(s.world, alice)

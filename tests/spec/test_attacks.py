@@ -4,7 +4,7 @@ import pytest
 
 from zoo_compute.spec.params import BPS, FEE_BPS, LOCK_MULTIPLE, REWARD_CAP_BPS, REWARD_FLOW_BPS, ZEN
 
-from .attacks import ATTACKS, EVERYBODY, LARGE, Attack, Watched, farm, honest_course, new_stage, play
+from .attacks import ATTACKS, EVERYBODY, LARGE, Attack, ProfitMeter, farm, honest_course, new_stage, play
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.title)
@@ -70,7 +70,7 @@ def test_shares_of_budget_and_fee__sum_to_the_whole() -> None:
 
 def test_watched__sees_what_leaves_and_what_comes() -> None:
     s = new_stage()
-    watched = Watched(s, *EVERYBODY)
+    watched = ProfitMeter(s, *EVERYBODY)
     s.ok("token", "transfer", "alice owner", s.tokens["zen"], "bob hot", ZEN)
     assert watched.profit == 0
     s.ok("token", "transfer", "alice owner", s.tokens["zen"], "sink", 5)

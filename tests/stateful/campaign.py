@@ -20,7 +20,7 @@ from pathlib import Path
 from zoo_compute.spec.params import PRESETS
 
 from ..differential.coverage import Coverage
-from ..differential.mirror import mirrored
+from ..differential.mirror import fresh_mirror
 from ..differential.scenarios import SCENARIOS
 from ..differential.stage import Stage
 from .machine import WalkFailed, walk_from
@@ -40,7 +40,7 @@ class Part:
 
 def play_scenario(name: str) -> Part:
     preset, coverage = "production" if "production" in name else "devnet", Coverage()
-    with mirrored(preset) as mirror:
+    with fresh_mirror(preset) as mirror:
         stage = Stage(coverage, mirror, preset=PRESETS[preset])
         SCENARIOS[name](stage)
         mirror.compare(stage.world)

@@ -15,7 +15,7 @@ from .audits import Audits
 from .money import Money
 from .operators import Operators
 from .rounds import Rounds
-from .rules import Step, draw_step, is_possible, precondition, rule, shrink, told
+from .rules import Step, draw_step, is_possible, precondition, rule, shrink, format_steps
 from .verdicts import Verdicts
 from .walk import BITS, MAX_JOBS, TOKENS, prepared
 
@@ -75,7 +75,7 @@ def walk_from(seed: int, steps: int, coverage: Coverage) -> int:
             return walk.mirror.calls
     shrunk = shrink(taken, fails)
     again = fails(shrunk) or failure
-    raise WalkFailed(f"seed {seed}: {again}\n{told(shrunk)}") from again
+    raise WalkFailed(f"seed {seed}: {again}\n{format_steps(shrunk)}") from again
 
 
 class WalkFailed(AssertionError):

@@ -71,5 +71,5 @@ def shrink(steps: Sequence[Step], play: Play) -> list[Step]:
     return steps
 
 
-def told(steps: Sequence[Step]) -> str:
+def format_steps(steps: Sequence[Step]) -> str:
     return "\n".join(f"{name}({', '.join(f'{key}={value}' for key, value in args.items())})" for name, args in steps)

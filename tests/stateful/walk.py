@@ -15,7 +15,7 @@ from zoo_compute.spec.state import Claim, JobState, Phase, Seat
 
 from ..differential.admitting import shown
 from ..differential.coverage import Coverage
-from ..differential.mirror import ContractMirror, deployed_apart
+from ..differential.mirror import ContractMirror, persistent_deployment
 from ..differential.stage import AUDITORS, OPERATORS, Stage
 from .rules import precondition, rule
 
@@ -26,10 +26,10 @@ TOKENS = ("zen", "usd")
 BOTH = (False, True)
 MAX_JOBS = 6
 
-Deed = Callable[[Stage, int], bool]
+JobCondition = Callable[[Stage, int], bool]
 
 
-def _is(*states: JobState) -> Deed:
+def _is(*states: JobState) -> JobCondition:
     return lambda s, job: s.world.job(job).state in states
 
 
@@ -73,7 +73,7 @@ is_ended = _is(JobState.ENDED)
 is_living = _is(JobState.OPEN, JobState.AWARDED, JobState.RUNNING)
 
 
-def when(deed: Deed) -> Callable[[Any], Any]:
+def when(deed: JobCondition) -> Callable[[Any], Any]:
     """The rule is drawn only where some job can be driven by it; strays are `stray`'s business."""
     return precondition(lambda walk: bool(walk.able(deed)))
 
@@ -81,7 +81,7 @@ def when(deed: Deed) -> Callable[[Any], Any]:
 @cache
 def prepared() -> Stage:
     """Seven operators with collateral, three auditors and two admitted among them; and a funded pool."""
-    stage = Stage(Coverage(), deployed_apart("devnet"))
+    stage = Stage(Coverage(), persistent_deployment("devnet"))
     stage.register_all(*OPERATORS, *AUDITORS)
     for name, times in {"erin": 1, "frank": 1, "grace": 2}.items():
         bond = times * stage.preset.audit_bond
@@ -152,10 +152,10 @@ class Walk:
 
     # What can be done -----------------------------------------------------------------------------------------------
 
-    def able(self, deed: Deed) -> list[int]:
+    def able(self, deed: JobCondition) -> list[int]:
         return [job for job in self.s.world.jobs if deed(self.s, job)]
 
-    def job(self, index: int, deed: Deed | None = None) -> int:
+    def job(self, index: int, deed: JobCondition | None = None) -> int:
         """A job with which the deed makes sense, where there is one; of strays now and then one that does not exist."""
         jobs = (self.able(deed) if deed else []) or list(self.s.world.jobs)
         return jobs[index % len(jobs)] if jobs and (deed or index < 7) else index + 1

@@ -46,7 +46,7 @@ class Node:
     hot: Any
 
 
-class Shown:
+class AdmissionsDriver:
     """A datacenter operator of 48 GB, and a workload for 40 GB."""
 
     def __init__(self, deployed: tuple[Any, ...]) -> None:
@@ -144,6 +144,6 @@ def deployed_fixture():
 @pytest.fixture(name="shown")
 def shown_fixture(deployed):
     with chain.anchor():
-        shown = Shown(deployed)
+        shown = AdmissionsDriver(deployed)
         shown.set_workload()
         yield shown

@@ -9,7 +9,7 @@ from eth_utils.crypto import keccak
 from tests.contract_kit import START, UNLIMITED, load
 from tests.openings import segment_opening
 from tests.support.evm import chain
-from tests.unit.watched import JOB, RUNNING, SEGMENTS, TURN, Watched
+from tests.unit.watched import JOB, RUNNING, SEGMENTS, TURN, DoubledJob
 
 FEE, BUDGET, MIN_BOND, DRAW_BLOCKS, WINDOW_S = 50, 1_000, 100, 3, 30
 PHASE = WINDOW_S // 3
@@ -27,7 +27,7 @@ def remembered(number):
 
 @pytest.fixture(scope="module", name="deployed")
 def deployed_fixture():
-    watched = Watched(window_s=WINDOW_S)
+    watched = DoubledJob(window_s=WINDOW_S)
     double = watched.double
     zen, usd = load("mocks/FalseToken").deploy(), load("mocks/FalseToken").deploy()
     contract = load("Audits").deploy(double, double, double, double, zen, MIN_BOND, DRAW_BLOCKS)
@@ -41,13 +41,13 @@ def deployed_fixture():
 @pytest.fixture(name="job")
 def job_fixture(deployed):
     with chain.anchor():
-        audited = Audited(*deployed)
+        audited = AuditedJob(*deployed)
         audited.block(1_000)
         chain.timestamp = START
         yield audited
 
 
-class Audited:
+class AuditedJob:
     """A job whose turn 4 is closed, and whose audits the submitter pays for."""
 
     def __init__(self, watched, contract, zen, usd):

@@ -7,7 +7,7 @@ import pytest
 from tests.contract_kit import START, load
 from tests.openings import state_opening, update_opening
 from tests.support.evm import chain
-from tests.unit.watched import AGGREGATION, JOB, Watched, claim_hash
+from tests.unit.watched import AGGREGATION, JOB, DoubledJob, claim_hash
 
 ANSWER_S = 6
 SUBMITTER, STRANGERS = 129, 130  # lanes
@@ -17,7 +17,7 @@ DEPOSIT = 2 * 300_000 * 10**9
 
 @pytest.fixture(scope="module", name="deployed")
 def deployed_fixture():
-    watched = Watched()
+    watched = DoubledJob()
     double = watched.double
     return watched, load("Availability").deploy(double, double, double, ANSWER_S)
 
@@ -26,10 +26,10 @@ def deployed_fixture():
 def job_fixture(deployed):
     with chain.anchor():
         chain.timestamp = START
-        yield Asked(*deployed)
+        yield DemandedJob(*deployed)
 
 
-class Asked:
+class DemandedJob:
     """A job, and demands of its claims."""
 
     def __init__(self, watched, contract):

@@ -14,7 +14,7 @@ from node.compute.programs import Programs
 from node.inputs import bundles as prover
 from node.inputs import syncer
 from repops.commitments import Array
-from zoo_compute.codec.files import Received
+from zoo_compute.codec.files import ReceivedUpdate
 from zoo_compute.formats.lineage import Parents
 from zoo_compute.jobs.config import ComputeJob, Manifest
 from zoo_compute.jobs.files import publish_files
@@ -68,7 +68,7 @@ class SmallJob:
         )
         return self.bundles[-1]
 
-    def sent(self, slot: int) -> Received:
+    def sent(self, slot: int) -> ReceivedUpdate:
         """What others have of a slot's update."""
         entry = prover.result_of(self.reports[slot])
         return syncer.get_update(self.store, entry, self.manifest, self.programs.graph)
@@ -114,7 +114,7 @@ def publish(
     **options: Any,
 ) -> SmallJob:
     job, store = small_job(**options), BlockStore(folder / "store")
-    data = prepare_text(text, 16, 0, wanted=job.examples_wanted, minimum=job.examples_of_a_round, heldout=32)
+    data = prepare_text(text, 16, 0, wanted=job.examples_wanted, minimum=job.examples_per_round, heldout=32)
     manifest = publish_files(job, data, store, weights=weights, parents=parents)
     base = {
         "job": 1,

@@ -47,7 +47,7 @@ class Board:
         """Of the newest job, read back from the store by what the chain has of it."""
         return Manifest.from_bytes(self.store.read(raw_cid(self.posted[-1].manifest), max_bytes=2**20, timeout_s=1))
 
-    def post(self, _sender: Any, prepared: submission.Prepared, **_options: Any) -> int:
+    def post(self, _sender: Any, prepared: submission.PreparedJob, **_options: Any) -> int:
         self.posted.append(prepared.terms)
         return len(self.posted)
 

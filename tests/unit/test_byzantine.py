@@ -11,7 +11,7 @@ from benchmarks.attacks import ATTACKS
 from benchmarks.byzantine import HOSTILE, RECOMMENDED, SLOTS, Lab, digits
 from benchmarks.rule_times import named, rule_of
 from node.compute.aggregation import aggregate
-from zoo_compute.formats.manifest import Aggregation, Outer
+from zoo_compute.formats.manifest import Aggregation, OuterOptimizer
 from zoo_compute.jobs.files import initial_checkpoint
 
 SEED = 100
@@ -39,8 +39,8 @@ def test_rows_that_are_not_finite__leave_nothing_of_the_mean_and_the_recommended
 @pytest.mark.parametrize("name", ["median", RECOMMENDED])
 def test_a_rule_on_rows_at_hand__is_the_rule_of_the_rounds(lab: Lab, name: str) -> None:
     rule = named(name, HOSTILE)
-    manifest = replace(lab.manifest, aggregation=rule, outer=Outer(1.0, 0.0))
-    before = initial_checkpoint(lab.programs.graph, lab.tensors, manifest.joining)
+    manifest = replace(lab.manifest, aggregation=rule, outer=OuterOptimizer(1.0, 0.0))
+    before = initial_checkpoint(lab.programs.graph, lab.tensors, manifest.aggregation_spec)
     updates = {slot: lab.trained(before, 0, slot) for slot in range(SLOTS)}
     after = aggregate(manifest, lab.programs, before, updates)
     rows = np.stack([lab.flat(updates[slot]) for slot in range(SLOTS)])

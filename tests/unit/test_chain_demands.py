@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from zoo_compute.chain.demands import claim_hash, completed, demands_of, to_be_read
+from zoo_compute.chain.demands import claim_hash, with_contract_state, demands_of, demands_to_read
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import ClaimState, Commit
 
@@ -48,6 +48,6 @@ def test_the_contract__is_asked_for_what_can_still_matter_and_tells_of_the_newes
     events = [demanded(12, FIRST), answered, demanded(14, FIRST, tensor=9), demanded(14, OTHER), demanded(14, AGAIN)]
     lost = replace(AGAIN, block=14, state=ClaimState.CONVICTED)
     found = demands_of([*events, told("DemandAnswered", 15, OTHER)], [FIRST, over, lost])
-    assert to_be_read(found) == sorted([(claim_hash(FIRST), 130), (claim_hash(AGAIN), 130)])
+    assert demands_to_read(found) == sorted([(claim_hash(FIRST), 130), (claim_hash(AGAIN), 130)])
     kept = {(claim_hash(FIRST), 130): {"demander": "0xD", "opened_at": 40}}
-    assert [(d.demander[:3], d.opened_at) for d in completed(found, kept)][:2] == [("0x0", 0), ("0xD", 40)]
+    assert [(d.demander[:3], d.opened_at) for d in with_contract_state(found, kept)][:2] == [("0x0", 0), ("0xD", 40)]

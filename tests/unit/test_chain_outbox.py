@@ -17,14 +17,14 @@ from web3.exceptions import Web3RPCError
 from web3.types import BlockData
 
 from zoo_compute.chain import fees
-from zoo_compute.chain.pending_transactions import Entry, Outbox
+from zoo_compute.chain.pending_transactions import PendingTransaction, PendingTransactions
 from zoo_compute.errors import ConfigError, FeeTooHigh
 
 ADDRESS = "0x" + "Ab" * 20
 GWEI = 10**9
 
 
-def entry(nonce: int, **changes: Any) -> Entry:
+def entry(nonce: int, **changes: Any) -> PendingTransaction:
     values = {
         "nonce": nonce,
         "operation": "Settlement.commit",
@@ -38,23 +38,23 @@ def entry(nonce: int, **changes: Any) -> Entry:
         "sender_pid": os.getpid(),
         "hashes": [f"0x{nonce}"],
     }
-    return Entry(**{**values, **changes})
+    return PendingTransaction(**{**values, **changes})
 
 
 def test_an_entry__is_on_disk_when_put_returns(tmp_path: Path):
-    outbox = Outbox(tmp_path, 31337, ADDRESS)
+    outbox = PendingTransactions(tmp_path, 31337, ADDRESS)
     with outbox.locked() as box:
         box.put(entry(4))
         assert [each["nonce"] for each in json.loads(outbox.path.read_text())] == [4]
     assert outbox.path.stat().st_mode & 0o077 == 0
-    with Outbox(tmp_path, 31337, ADDRESS.lower()).locked() as box:
+    with PendingTransactions(tmp_path, 31337, ADDRESS.lower()).locked() as box:
         assert box.entries == {4: entry(4)}
-    with Outbox(tmp_path, 1, ADDRESS).locked() as box:
+    with PendingTransactions(tmp_path, 1, ADDRESS).locked() as box:
         assert box.entries == {}
 
 
 def test_a_change__survives_an_exception(tmp_path: Path):
-    outbox = Outbox(tmp_path, 1, ADDRESS)
+    outbox = PendingTransactions(tmp_path, 1, ADDRESS)
 
     def fail() -> None:
         with outbox.locked() as box:
@@ -70,7 +70,7 @@ def test_a_change__survives_an_exception(tmp_path: Path):
 
 
 def test_an_entry_that_another_transaction_replaced__is_not_removed(tmp_path: Path):
-    outbox = Outbox(tmp_path, 1, ADDRESS)
+    outbox = PendingTransactions(tmp_path, 1, ADDRESS)
     with outbox.locked() as box:
         box.put(entry(1, hashes=["0xother"]))
         box.remove(entry(1))
@@ -78,7 +78,7 @@ def test_an_entry_that_another_transaction_replaced__is_not_removed(tmp_path: Pa
 
 
 def test_the_lock__keeps_others_out(tmp_path: Path):
-    outbox, order = Outbox(tmp_path, 1, ADDRESS), []
+    outbox, order = PendingTransactions(tmp_path, 1, ADDRESS), []
 
     def other() -> None:
         with outbox.locked():
@@ -96,13 +96,13 @@ def test_the_lock__keeps_others_out(tmp_path: Path):
 def test_the_sender_of_an_entry__may_be_alive_dead_or_tired():
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    assert entry(1).waited_for
-    assert not entry(1, sender_pid=process.pid).waited_for
-    assert not entry(1, sender_pid=None).waited_for
+    assert entry(1).is_awaited
+    assert not entry(1, sender_pid=process.pid).is_awaited
+    assert not entry(1, sender_pid=None).is_awaited
 
 
 def test_a_broken_outbox__is_named(tmp_path: Path):
-    outbox = Outbox(tmp_path, 1, ADDRESS)
+    outbox = PendingTransactions(tmp_path, 1, ADDRESS)
     outbox.path.write_text('[{"nonce": 1}]')
     with pytest.raises(ConfigError, match="not an outbox"), outbox.locked():
         pass

@@ -31,7 +31,7 @@ def reckoned(**changes: Any) -> dict[str, Any]:
     other += [event(12, "imported"), event(13, "ready"), *changes.get("twice", ())]
     posted = {(1, 0): 3.0, (1, 1): 6.0, (1, 2): 9.0, (1, 3): 14.0}
     run = Run(
-        told={"worker-0": one, "worker-1": other},
+        worker_events={"worker-0": one, "worker-1": other},
         kills=[(9.5, "worker-1")],
         launches=[(9.6, "worker-1")],
         seen={

@@ -13,7 +13,7 @@ from tests.unit.cli_kit import Zoo, zoo_fixture  # noqa: F401
 from zoo_compute.chain.network import CONTRACTS, load
 from zoo_compute.cli import main as cli
 from zoo_compute.cli.context import Settings
-from zoo_compute.cli.node.register_choices import Choices, Machine, detected
+from zoo_compute.cli.node.register_choices import Choices, Machine, detected_machine
 from zoo_compute.gpus import APPLE, CONSUMER, DATACENTER
 from zoo_compute.operators import machine
 from zoo_compute.operators.machine import Card
@@ -54,7 +54,7 @@ def on(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.M
     def run(preset: str, answers: str | None = None, *, yes: bool = False, **given: str) -> tuple[Machine, str]:
         settings = Settings(network_file=str(network_file(tmp_path, preset)))
         monkeypatch.setattr("sys.stdin", io.StringIO() if answers is None else Terminal(answers))
-        found = detected(settings, Choices(given, settings, yes=yes))
+        found = detected_machine(settings, Choices(given, settings, yes=yes))
         return found, capsys.readouterr().err
 
     return run

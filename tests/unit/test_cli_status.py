@@ -18,8 +18,8 @@ from keepers.config import from_dict, save
 from tests.unit.cli_kit import Zoo, zoo_fixture  # noqa: F401
 from tests.unit.test_operator_needs import FACTS, SERVED, SETUP, seen
 from zoo_compute.operators import condition as conditions
-from zoo_compute.operators.condition import Condition
-from zoo_compute.operators.needs import Reach
+from zoo_compute.operators.condition import NodeInspection
+from zoo_compute.operators.needs import Reachability
 from zoo_compute.store.durable_files import locked
 
 NO_COLLATERAL = {"what": "no collateral", "do": "zoo node deposit 500"}
@@ -31,13 +31,13 @@ def node(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> Any:
     folder = zoo.home / "node"
     save(from_dict({"name": "alpha", "network": "net.json", "operator": 3}, folder))
 
-    def sets(facts: Any = FACTS, reach: Reach | None = SERVED, **setup: Any) -> Path:
-        def condition(at: Path, _: object) -> Condition:
-            return Condition(at, {}, replace(SETUP, **setup), facts)
+    def sets(facts: Any = FACTS, reach: Reachability | None = SERVED, **setup: Any) -> Path:
+        def condition(at: Path, _: object) -> NodeInspection:
+            return NodeInspection(at, {}, replace(SETUP, **setup), facts)
 
-        monkeypatch.setattr(conditions, "condition", condition)
-        monkeypatch.setattr(keepers_cli, "condition", condition)
-        monkeypatch.setattr(Condition, "try_endpoint", lambda self: setattr(self, "reach", reach))
+        monkeypatch.setattr(conditions, "inspect_node", condition)
+        monkeypatch.setattr(keepers_cli, "inspect_node", condition)
+        monkeypatch.setattr(NodeInspection, "try_endpoint", lambda self: setattr(self, "reach", reach))
         return folder
 
     return sets
@@ -104,7 +104,7 @@ def test_status__without_a_folder__says_how_to_get_one(zoo: Zoo) -> None:
 
 
 def test_start__says_each_need_once_and_runs_on(zoo: Zoo, node: Any, daemons: list[str]) -> None:
-    node(replace(seen(collateral={}, stake=1), hot_coin=0), Reach(False, 2, SETUP.endpoint))
+    node(replace(seen(collateral={}, stake=1), hot_coin=0), Reachability(False, 2, SETUP.endpoint))
     code, out, err = zoo.run("node", "start")
     assert (code, daemons) == (0, ["start", "stop"])
     assert "alpha runs as provider" in out
@@ -131,13 +131,13 @@ def test_start__of_workers_alone__asks_neither_chain_nor_peers(
     zoo: Zoo, node: Any, daemons: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node()
-    monkeypatch.setattr(keepers_cli, "condition", lambda *_: pytest.fail("a worker's machine has no keys"))
+    monkeypatch.setattr(keepers_cli, "inspect_node", lambda *_: pytest.fail("a worker's machine has no keys"))
     assert zoo.json("node", "start", "--only", "worker")["needs"] == []
 
 
 def test_a_node_runs__while_its_daemon_has_the_keepers_lock(tmp_path: Path) -> None:
-    assert conditions.runs(tmp_path) is False
+    assert conditions.is_keeper_running(tmp_path) is False
     (tmp_path / "locks").mkdir()
     with locked(tmp_path / "locks" / "keeper", conditions.fcntl.LOCK_EX):
-        assert conditions.runs(tmp_path) is True
-    assert conditions.runs(tmp_path) is False
+        assert conditions.is_keeper_running(tmp_path) is True
+    assert conditions.is_keeper_running(tmp_path) is False

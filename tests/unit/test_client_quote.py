@@ -11,9 +11,9 @@ from keepers.config import Settings
 from zoo_compute.amounts import WEI, ZEN, format_amount, format_count, format_seconds, parse_amount
 from zoo_compute.errors import UserError
 from zoo_compute.formats.manifest import JobError
-from zoo_compute.gpus import check_memory, class_named, class_of, hours_of, hours_told, parse_memory
+from zoo_compute.gpus import check_memory, class_named, class_of, parse_hours, format_hours, parse_memory
 from zoo_compute.jobs.config import ComputeJob
-from zoo_compute.jobs.loading import plan_of
+from zoo_compute.jobs.loading import plan_job
 from zoo_compute.jobs.quote import BudgetTooSmall, attempts_to_maximum, outline_terms, quote
 from zoo_compute.spec.params import DEVNET, LEAST_PRICE, PRODUCTION, REFERENCE_FLOPS, escrow
 from zoo_compute.spec.pricing import RevealedBid, critical_prices
@@ -163,7 +163,7 @@ def test_quote__of_a_small_job__says_that_it_pays_for_slot_rounds(monkeypatch: p
 @pytest.mark.parametrize("budget", [50, 60, 5_000])
 def test_the_readme_s_job__clears_at_once_where_operators_ask_one_zen__and_pays_that(budget: int) -> None:
     training = {"learning_rate": 0.001, "batch_size": 8, "inner_steps": 20, "rounds": 4, "slots": 4}
-    prices = plan_of({"model": SECTIONS["model"], "training": training}, budget).job.prices
+    prices = plan_job({"model": SECTIONS["model"], "training": training}, budget).job.prices
     alone = [RevealedBid(1, ASKED, 0, 4)]
     assert prices.reserve >= ASKED
     assert prices.aggregator_reserve >= ASKED
@@ -185,28 +185,28 @@ def test_attempts__of_a_reserve_too_small_to_grow__end() -> None:
 
 def test_budget__below_the_reserve_or_the_worst_case__is_refused_with_both_numbers() -> None:
     with pytest.raises(BudgetTooSmall, match=r"20 ZEN is below the reserve.*28 ZEN.*52 ZEN") as refused:
-        plan_of(sections(), 20).check_budget()
+        plan_job(sections(), 20).check_budget()
     assert "--max-budget 52" in refused.value.hint
     with pytest.raises(BudgetTooSmall, match=r"51\.999999.* is below the worst case of 52 ZEN"):
-        plan_of(sections(), ZEN.exact(52 * WEI - 1)).check_budget()
-    plan_of(sections(), 52).check_budget()
+        plan_job(sections(), ZEN.exact(52 * WEI - 1)).check_budget()
+    plan_job(sections(), 52).check_budget()
 
 
 def test_plan__without_prices__derives_them_within_the_budget() -> None:
-    plan = plan_of({key: value for key, value in SECTIONS.items() if key != "market"}, 100)
+    plan = plan_job({key: value for key, value in SECTIONS.items() if key != "market"}, 100)
     plan.check_budget()
     assert plan.job.escrow <= 100 * WEI
 
 
 def test_plan__of_a_compute_job__keeps_it_and_takes_the_overrides(tmp_path: Path) -> None:
     job = ComputeJob.from_dict(sections(budget_max=60, data={"path": "texts"}), directory=tmp_path)
-    plan = plan_of(job)
+    plan = plan_job(job)
     assert plan.job is job
     assert plan.budget == 60 * WEI
     assert plan.job.data_paths() == [tmp_path / "texts"]
     other = tmp_path / "other.txt"
-    assert plan_of(job, 70, other).job.data_paths() == [other]
-    assert plan_of(job, 70).budget == 70 * WEI
+    assert plan_job(job, 70, other).job.data_paths() == [other]
+    assert plan_job(job, 70).budget == 70 * WEI
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_plan__of_a_wrong_file__names_file_and_cause(tmp_path: Path, text: str, 
     prefix = "" if text.startswith(("-", "a:", "trainig")) else "model: {layers: 2, heads: 2, width: 64, context: 64}\n"
     path.write_text(prefix + text)
     with pytest.raises(JobError) as refused:
-        plan_of(path)
+        plan_job(path)
     assert str(path) in str(refused.value)
     assert told in str(refused.value)
 
@@ -239,11 +239,11 @@ def test_plan__of_a_wrong_file__names_file_and_cause(tmp_path: Path, text: str, 
     ],
 )
 def test_hours__as_written__are_periods_of_an_epoch(text: str, hours: list[int], told: str) -> None:
-    assert hours_of(text) == hours
-    assert hours_told(hours) == told
+    assert parse_hours(text) == hours
+    assert format_hours(hours) == told
 
 
 @pytest.mark.parametrize("text", ["24", "9-8", "x", "1-", "-1", "1-2-3"])
 def test_hours__that_are_none__are_refused(text: str) -> None:
     with pytest.raises(UserError, match="no hour or span of hours"):
-        hours_of(text)
+        parse_hours(text)

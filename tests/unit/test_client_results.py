@@ -23,12 +23,12 @@ from zoo_compute.chain.views import (
     Rollback,
     Run,
     Seat,
-    Standing,
+    JobStake,
     Terms,
 )
 from zoo_compute.client.job import Job, Redundancy
 from zoo_compute.client.progress import LossReader, progress_of, waiting_for
-from zoo_compute.client.results import fetch
+from zoo_compute.client.results import fetch_result
 from zoo_compute.errors import UserError
 from zoo_compute.formats.bundles import MAX_POINTER_BYTES, Bundle, Pointer, SlotResult
 from zoo_compute.formats.manifest import StateFile
@@ -65,7 +65,7 @@ def view(**changes: Any) -> JobView:
             0: Seat(1, 0, 2, 10, 0, 5, 1_000, 0), 1: Seat(2, 2, 1, 11, 0, 5, 1_000, 0),
             AGGREGATOR_SEAT: Seat(9, 0, 1, 7, 0, 0, 1_000, 0),
         },
-        "stakes": {1: Standing(32, 1, 1, 0), 2: Standing(16, 1, 1, 0), 9: Standing(48, 1, 1, 0)},
+        "stakes": {1: JobStake(32, 1, 1, 0), 2: JobStake(16, 1, 1, 0), 9: JobStake(48, 1, 1, 0)},
         "checkpoint_roots": {0: ROOT0}, "checkpoint_cids": {}, "commits": (), "checkpoints": (),
     }  # fmt: skip
     return JobView(**(values | changes))
@@ -101,13 +101,13 @@ def published(store: BlockStore, state: dict[str, np.ndarray], root: bytes, job:
 
 def test_result__is_verified_and_holds_the_parameters_alone(trained: Any, tmp_path: Path) -> None:
     store, state, job = trained
-    result = fetch(job, store, tmp_path / "out" / "model.safetensors")
+    result = fetch_result(job, store, tmp_path / "out" / "model.safetensors")
     assert (result.round, result.rounds, result.final, result.parameters) == (1, 2, False, 6)
     assert result.root == "0x" + commitments.state_root(state).hex()
     found = files.load_state(result.path)
     assert list(found) == ["w"]
     assert np.array_equal(found["w"], state["w"])
-    assert set(files.load_state(fetch(job, store, tmp_path / "whole", whole=True).path)) == {"w", "outer/w"}
+    assert set(files.load_state(fetch_result(job, store, tmp_path / "whole", whole=True).path)) == {"w", "outer/w"}
     assert not [path for path in tmp_path.rglob(".zoo-*")]
 
 
@@ -118,30 +118,30 @@ def test_result__that_differs_in_one_bit_from_the_chain__is_refused_and_not_writ
     state["w"].view(np.uint32)[0, 0] ^= 1
     job = published(store, state, commitments.state_root({**state, "w": np.arange(6, dtype=np.float32).reshape(2, 3)}))
     with pytest.raises(ContentTampered, match="the chain says"):
-        fetch(job, store, tmp_path / "model")
+        fetch_result(job, store, tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
 def test_result__of_another_jobs_pointer_or_nonsense__is_refused(trained: Any, tmp_path: Path) -> None:
     store, state, _ = trained
     with pytest.raises(ContentTampered, match=r"of job 6, round 0, .*expected job 5"):
-        fetch(published(store, state, ROOT0, job=6), store, tmp_path / "model")
+        fetch_result(published(store, state, ROOT0, job=6), store, tmp_path / "model")
     early = published(store, state, ROOT0)
     cids = {1: early.checkpoint_cids[1], 2: early.checkpoint_cids[1]}
     late = replace(early, checkpoint_roots={0: ROOT0, 1: ROOT0, 2: ROOT0}, checkpoint_cids=cids)
     with pytest.raises(ContentTampered, match="expected job 5, round 1"):
-        fetch(late, store, tmp_path / "model")
+        fetch_result(late, store, tmp_path / "model")
     huge = digest_of(store.add(b" " * (MAX_POINTER_BYTES + 1)))
     with pytest.raises(ContentRefused):
-        fetch(view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: huge}), store, tmp_path / "model")
+        fetch_result(view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: huge}), store, tmp_path / "model")
     nonsense = digest_of(store.add(b"[1, 2"))
     with pytest.raises(ContentTampered, match="no pointer"):
-        fetch(view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: nonsense}), store, tmp_path / "model")
+        fetch_result(view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: nonsense}), store, tmp_path / "model")
 
 
 def test_result__that_nobody_has__is_told(tmp_path: Path) -> None:
     with pytest.raises(ContentMissing):
-        fetch(
+        fetch_result(
             view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: b"\1" * 32}),
             BlockStore(tmp_path / "s"),
             tmp_path / "model",
@@ -152,11 +152,11 @@ def test_result__is_final_when_no_claim_up_to_its_turn_is_pending(trained: Any, 
     store, _, job = trained
     [made] = job.checkpoints
     ended = replace(job, state=JobState.ENDED, commits=(commit(0, state=ClaimState.PAID), commit(1)))
-    assert not fetch(ended, store, tmp_path / "model").final
+    assert not fetch_result(ended, store, tmp_path / "model").final
     paid = replace(ended, checkpoints=(replace(made, state=ClaimState.PAID),))
-    assert fetch(paid, store, tmp_path / "model").final, "a claim of a later turn says nothing about it"
+    assert fetch_result(paid, store, tmp_path / "model").final, "a claim of a later turn says nothing about it"
     disputed = replace(paid, commits=(commit(0, disputes=1), commit(1)))
-    assert not fetch(disputed, store, tmp_path / "model").final
+    assert not fetch_result(disputed, store, tmp_path / "model").final
 
 
 def test_the_line_that_stands__says_which_rounds_are_final() -> None:
@@ -248,9 +248,9 @@ def test_progress__counts_slots_losses_and_money(tmp_path: Path) -> None:
 def test_progress__told__differs_in_everything_but_the_clock() -> None:
     first, later = (progress_of(view(now=now), spent=0, due=0) for now in (1_005, 1_006))
     assert first.waiting_for != later.waiting_for
-    assert first.told == later.told
-    assert first.told != progress_of(view(run=replace(RUN, committed=1)), spent=0, due=0).told
-    assert progress_of(view(now=1_060), spent=0, due=0).told == first.told  # "1 min", then "1 min 55 s"
+    assert first.reader_key == later.reader_key
+    assert first.reader_key != progress_of(view(run=replace(RUN, committed=1)), spent=0, due=0).reader_key
+    assert progress_of(view(now=1_060), spent=0, due=0).reader_key == first.reader_key  # "1 min", then "1 min 55 s"
 
 
 @pytest.mark.parametrize(

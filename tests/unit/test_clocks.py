@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from repops.profile import Profile
-from zoo_compute.jobs.clocks import SHORTEST, Clocks, clocks_of
+from zoo_compute.jobs.clocks import SHORTEST_CLOCKS, Clocks, clocks_of
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.quote import quote
 from zoo_compute.spec.params import MAX_SECONDS, PRESETS
@@ -31,7 +31,7 @@ def test_a_job_without_limits__can_be_paid_within_two_minutes_of_its_end_on_a_de
 
 
 def test_the_shortest_clocks__are_those_of_a_tiny_job():
-    assert clocks_of(SMALL, inner_steps=20, slots=4) == SHORTEST == (120, 60, 30)
+    assert clocks_of(SMALL, inner_steps=20, slots=4) == SHORTEST_CLOCKS == (120, 60, 30)
 
 
 @pytest.mark.parametrize("inner_steps", [20, 10**3, 10**5, 10**6])
@@ -85,7 +85,7 @@ def test_the_manifest__has_the_clocks_that_the_quote_promised(tmp_path: Path):
     }
     job = ComputeJob.from_dict(CONFIG | changes, directory=tmp_path)
     manifest = publish_files(job, _dataset(job, lambda _: None), BlockStore(tmp_path / "store"))
-    assert manifest.reexecute_s > SHORTEST.reexecute_s
+    assert manifest.reexecute_s > SHORTEST_CLOCKS.reexecute_s
     assert 3 * manifest.reexecute_s == quote(job, PRESETS["devnet"]).window_s
     assert (
         manifest.to_bytes()

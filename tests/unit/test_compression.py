@@ -23,7 +23,7 @@ from repops.commitments import Array
 from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, BadProgram, Graph
 from tests.unit.node_jobs import MODEL, TEXT, TRAINING
 from zoo_compute import codec
-from zoo_compute.formats.manifest import Aggregation, Compression, Joining, Manifest, Outer
+from zoo_compute.formats.manifest import Aggregation, Compression, AggregationSpec, Manifest, OuterOptimizer
 from zoo_compute.jobs.config import ComputeJob, JobError
 from zoo_compute.jobs.files import publish_files
 from zoo_compute.store import BlockStore
@@ -230,7 +230,7 @@ def test_update__that_loses_nothing__is_start_minus_end() -> None:
     assert encoding.root(update_program(step_of(), Compression())) == encoding.root(
         update_program(step_of(), Compression(chunk=100, keep=100, decay=0.1))
     )
-    assert not Compression().loses
+    assert not Compression().is_lossy
 
 
 def test_with_residuals__twice__is_once_and_their_names_are_private() -> None:
@@ -251,9 +251,9 @@ def test_sent_mean__of_each_value__is_over_the_slots_that_sent_it_and_of_all_tha
     rows = np.array([[2, 0, -0.0, np.nan, 1], [4, 0, 3, 1, 1], [0, 0, 0, 0, 1]], np.float32)
     updates = {slot: {"x": row} for slot, row in enumerate(rows)}
     for rule, wanted in [("sent_mean", [3, 0, 3, np.nan, 1]), ("mean", [2, 0, 1, np.nan, 1])]:
-        joining = Joining(5, Outer(1.0, 0.0), Aggregation(rule))
-        run = backend.prepare(aggregation_program(step, joining))
-        run.step(aggregation_batch(["x"], joining, updates))
+        aggregation_spec = AggregationSpec(5, OuterOptimizer(1.0, 0.0), Aggregation(rule))
+        run = backend.prepare(aggregation_program(step, aggregation_spec))
+        run.step(aggregation_batch(["x"], aggregation_spec, updates))
         np.testing.assert_array_equal(-run.state["x"], np.array(wanted, np.float32))
 
 
@@ -263,7 +263,7 @@ def job_of(**training: object) -> ComputeJob:
 
 
 def files_of(folder: Path, job: ComputeJob) -> tuple[syncer.JobFiles, Manifest]:
-    data = prepare_text(TEXT, 16, 0, wanted=job.examples_wanted, minimum=job.examples_of_a_round, heldout=32)
+    data = prepare_text(TEXT, 16, 0, wanted=job.examples_wanted, minimum=job.examples_per_round, heldout=32)
     store = BlockStore(folder)
     manifest = publish_files(job, data, store)
     return syncer.fetch_job(store, manifest), manifest
@@ -306,7 +306,7 @@ def test_private_state__of_a_slot__is_residuals_of_its_update_and_the_rest_of_it
 def _begins_afresh(manifest: Manifest, files: syncer.JobFiles, checkpoint: State, result: ShardResult) -> bool:
     """The first segment's root is that of the checkpoint with everything private at zero."""
     programs = Programs(files.programs.graph)
-    programs.begin(checkpoint, manifest.draws(result.round, result.slot))
+    programs.begin(checkpoint, manifest.draw_seed(result.round, result.slot))
     return programs.state_root() == result.segments[0][1]
 
 
@@ -322,7 +322,7 @@ def test_job__whose_compression_loses_and_that_carries__has_residuals_in_its_pro
 
 def test_a_program_without_residuals__for_a_manifest_that_needs_them__is_refused(tmp_path: Path) -> None:
     job = job_of(carry_rounds=2)
-    data = prepare_text(TEXT, 16, 0, wanted=job.examples_wanted, minimum=job.examples_of_a_round, heldout=32)
+    data = prepare_text(TEXT, 16, 0, wanted=job.examples_wanted, minimum=job.examples_per_round, heldout=32)
     store = BlockStore(tmp_path)
     job.traced = replace(job.traced, graph=job_of().traced.graph)
     manifest = publish_files(job, data, store)

@@ -6,7 +6,7 @@ from dataclasses import astuple, replace
 
 import pytest
 
-from tests.contract_kit import START, told
+from tests.contract_kit import START, events_of
 from tests.support.evm import chain
 from tests.unit.admissions_kit import (  # noqa: F401
     BENCHMARK_S,
@@ -193,7 +193,7 @@ def test_an_answered_trial__is_a_claim_as_settlement_keeps_it_until_it_is_settle
     seed = shown.contract.seed_of(shown.ada.id)
     claim = shown.answer()
     event = {"operator": shown.ada.id, "claim": claim, "workload": astuple(WORKLOAD), "segment_root": ROOT}
-    assert told(shown.contract) == [("TrialAnswered", {**event, "seconds": 7})]
+    assert events_of(shown.contract) == [("TrialAnswered", {**event, "seconds": 7})]
     assert claim[1].to_bytes(32, "big") == seed
     kept = Claim(*claim)
     assert shown.contract.claims(TRIALS, 0, shown.ada.id) == claim_hash(kept)[:30] + b"\0\1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from repops.commitments import state_root
-from tests.contract_kit import START, told
+from tests.contract_kit import START, events_of
 from tests.openings import state_opening, update_opening
 from tests.support.evm import chain
 from tests.unit.availability_kit import (  # noqa: F401
@@ -211,15 +211,15 @@ def test_availability__tells_of_demands_their_ends_and_the_clocks_they_hold(job)
     claim = {"job": JOB, "operator": 1, "turn": TURN, "seat": 0}
     job.demand(0, 2, slot=2, tensor=1, group=3, value=DEPOSIT + 5)
     asked = {**claim, "lane": 2, "slot": 2, "tensor": 1, "group": 3, "deposit": DEPOSIT + 5, "holds": True}
-    assert told(contract) == [("ChunkDemanded", asked), ("ClocksHeld", {"job": JOB})]
+    assert events_of(contract) == [("ChunkDemanded", asked), ("ClocksHeld", {"job": JOB})]
     job.to(4)
     job.answer(0, 2)
     answered = {**claim, "lane": 2}
-    assert told(contract) == [("DemandAnswered", answered), ("ClocksResumed", {"job": JOB, "seconds": 4})]
+    assert events_of(contract) == [("DemandAnswered", answered), ("ClocksResumed", {"job": JOB, "seconds": 4})]
     job.demand(0)
     job.to(4 + ANSWER_S + 1)
     job.close(0)
     unanswered = {**claim, "lane": STRANGERS, "voided": True}
-    assert told(contract) == [("DemandUnanswered", unanswered)]
+    assert events_of(contract) == [("DemandUnanswered", unanswered)]
     contract.withdraw(job.watched.owner[1])
-    assert told(contract) == [("DepositWithdrawn", {"account": job.watched.owner[1], "amount": DEPOSIT + 5})]
+    assert events_of(contract) == [("DepositWithdrawn", {"account": job.watched.owner[1], "amount": DEPOSIT + 5})]

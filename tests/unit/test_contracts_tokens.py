@@ -24,7 +24,7 @@ from tests.unit.tokens_kit import (
     Bonds,
     Market,
     Payments,
-    Place,
+    TokenMovement,
 )
 
 PLACES = {**PAYMENTS, **BONDS}
@@ -36,7 +36,7 @@ class At:
     """A place of a market, and what everybody had there before anything happened."""
 
     market: Market
-    place: Place
+    place: TokenMovement
 
     def __post_init__(self):
         self.before = self.market.shown(self.market.hostile)

@@ -14,10 +14,10 @@ from repops.files import state_bytes
 from zoo_compute import DistributedTrainer
 from zoo_compute.chain.generated.bindings.datasets import Dataset
 from zoo_compute.client.client import Client
-from zoo_compute.client.datasets import fetch, find, is_name, listed, text_of, word_of
+from zoo_compute.client.datasets import fetch, find_dataset, is_name, list_datasets, decode_name, encode_name
 from zoo_compute.errors import UserError, ZooError
 from zoo_compute.jobs.config import ComputeJob, JobError
-from zoo_compute.jobs.loading import plan_of
+from zoo_compute.jobs.loading import plan_job
 from zoo_compute.store import BlockStore, ContentMissing, ContentTampered
 from zoo_compute.store.cid import file_cid, file_digest
 
@@ -37,7 +37,7 @@ class Contract:
     def add(self, arrays: dict[str, Any], store: BlockStore, name: str = "", *, root: bytes | None = None) -> None:
         data = state_bytes(arrays)
         digest = file_digest(store.add(data))
-        self.kept.append(Dataset(CONTRIBUTOR, root or state_root(arrays), len(data), digest, word_of(name)))
+        self.kept.append(Dataset(CONTRIBUTOR, root or state_root(arrays), len(data), digest, encode_name(name)))
 
     def dataset_count(self) -> int:
         return len(self.kept)
@@ -79,22 +79,22 @@ def client_of(chain: Any, store: BlockStore, told: list[str]) -> Client:
 
 @pytest.mark.parametrize("name", ["zoo-dataset-v2", "a", "wiki_2023.en", "a" * 32])
 def test_a_name__is_a_word_and_back(name: str) -> None:
-    assert text_of(word_of(name)) == name
-    assert len(word_of(name)) == 32
+    assert decode_name(encode_name(name)) == name
+    assert len(encode_name(name)) == 32
 
 
 @pytest.mark.parametrize("name", ["7", "Zoo", "a b", "a" * 33, "-a", "ünder", "a/b", "a\n", "a\0"])
 def test_what_is_no_name__is_refused(name: str) -> None:
     assert not is_name(name)
     with pytest.raises(UserError, match="is no name for a dataset") as refused:
-        word_of(name)
+        encode_name(name)
     assert "begins with a letter" in (refused.value.hint or "")
 
 
 @pytest.mark.parametrize("word", [b"Zoo", b"7", b"a\0b", b"a\n", b"\xff" * 32])
 def test_a_word_that_is_no_name__is_shown_as_hex(word: bytes) -> None:
     """Anybody may write any word on chain: none of them passes for a name, or reaches a terminal."""
-    assert text_of(word.ljust(32, b"\0")) == "0x" + word.ljust(32, b"\0").hex()
+    assert decode_name(word.ljust(32, b"\0")) == "0x" + word.ljust(32, b"\0").hex()
 
 
 @pytest.mark.parametrize("size", [1, 256 * 1024, 256 * 1024 + 1, 600_000])
@@ -108,10 +108,10 @@ def test_a_cid__comes_back_from_its_digest_and_the_files_size(size: int, store: 
 
 
 def test_find__by_name_and_by_number(chain: Any) -> None:
-    found = find(chain, "zoo-dataset-v2")
+    found = find_dataset(chain, "zoo-dataset-v2")
     assert (found.number, found.name, found.contributor) == (1, "zoo-dataset-v2", CONTRIBUTOR)
-    assert find(chain, 1) == find(chain, "1") == found == listed(chain)[0]
-    assert (find(chain, 2).name, find(chain, 2).shown) == ("", "dataset 2")
+    assert find_dataset(chain, 1) == find_dataset(chain, "1") == found == list_datasets(chain)[0]
+    assert (find_dataset(chain, 2).name, find_dataset(chain, 2).label) == ("", "dataset 2")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_find__by_name_and_by_number(chain: Any) -> None:
 )
 def test_find__what_is_not_there__names_the_nearest(chain: Any, which: str | int, message: str) -> None:
     with pytest.raises(UserError) as refused:
-        find(chain, which)
+        find_dataset(chain, which)
     assert message in str(refused.value)
     assert "zoo dataset list" in (refused.value.hint or "")
 
@@ -138,7 +138,7 @@ def test_fetch__gives_the_arrays_and_tells_how_far_it_is(chain: Any, store: Bloc
     big = {"inputs": np.zeros((3_000_000,), np.float32)}
     chain.datasets.add(big, store, "big")
     told: list[str] = []
-    assert np.array_equal(fetch(find(chain, "big"), store, told.append)["inputs"], big["inputs"])
+    assert np.array_equal(fetch(find_dataset(chain, "big"), store, told.append)["inputs"], big["inputs"])
     assert told[0].startswith("fetching dataset 3 (big): 12 MB")
     assert sum("fetched " in line for line in told) >= 5
     assert "root 0x" + state_root(big).hex() in told[-1]
@@ -147,12 +147,12 @@ def test_fetch__gives_the_arrays_and_tells_how_far_it_is(chain: Any, store: Bloc
 def test_fetch__of_another_root__is_refused(chain: Any, store: BlockStore) -> None:
     chain.datasets.add({"bytes": np.frombuffer(b"what was promised", np.uint8)}, store, "false", root=b"\7" * 32)
     with pytest.raises(ContentTampered, match=r"has the root .* the chain says 0707"):
-        fetch(find(chain, "false"), store, lambda _: None)
+        fetch(find_dataset(chain, "false"), store, lambda _: None)
 
 
 def test_fetch__what_nobody_serves__says_so(chain: Any, tmp_path: Path) -> None:
     with pytest.raises(ContentMissing):
-        fetch(find(chain, 1), BlockStore(tmp_path / "empty"), lambda _: None)
+        fetch(find_dataset(chain, 1), BlockStore(tmp_path / "empty"), lambda _: None)
 
 
 # --- a job
@@ -193,7 +193,7 @@ def test_a_dataset__beside_a_path__is_refused(other: dict[str, Any]) -> None:
 def test_a_path_on_the_command_line__takes_the_datasets_place(tmp_path: Path) -> None:
     (tmp_path / "text").write_bytes(TEXT)
     sections = {"model": MODEL, "training": TRAINING, "data": {"dataset": "zoo-dataset-v2"}}
-    job = plan_of(sections, 10, tmp_path / "text").job
+    job = plan_job(sections, 10, tmp_path / "text").job
     assert job.data.dataset is None
     assert job.text == [tmp_path / "text"]
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from keepers.decisions.duties import duties
-from keepers.decisions.orders import NEWEST, Aggregate, DemandChunk, Missing, Progress, Train
+from keepers.decisions.orders import NEWEST_CHECKPOINT, Aggregate, DemandChunk, MissingData, Progress, Train
 from keepers.decisions.requests import aggregate_name, aggregate_request, train_name, train_request, verify_request
 from keepers.queue.work import WorkStatus
-from keepers.services.precompute import UNKNOWN, Ahead, after
+from keepers.services.precompute import UNKNOWN_CHECKPOINT, Speculation, with_checkpoint
 from keepers.services.progress import progress_of
 from node import tasks
 from node.errors import BadInputs
@@ -47,8 +47,8 @@ def test_delayed__trains_the_next_turn_behind_the_open_one__or_once_all_is_commi
     delayed = {"terms": replace(TERMS, policy=2), "seats": {0: SEAT}}
     both = [Train(0), Train(1), Train(0, ahead=True), Train(1, ahead=True)]
     assert duties(view(1_001, **delayed), ME_PROVIDER, Progress(10)) == both
-    assert duties(view(1_001, **delayed), ME_PROVIDER, Progress(10, carries=True)) == both[:2]
-    assert duties(view(1_001, **delayed), replace(ME_PROVIDER, other_s=5.0), Progress(10)) == both[:2]
+    assert duties(view(1_001, **delayed), ME_PROVIDER, Progress(10, carries_state=True)) == both[:2]
+    assert duties(view(1_001, **delayed), replace(ME_PROVIDER, busy_elsewhere_s=5.0), Progress(10)) == both[:2]
     committed = view(1_001, run=WHOLE, **delayed)
     assert duties(committed, ME_PROVIDER, Progress(10)) == [Train(0, ahead=True), Train(1, ahead=True)]
     late = replace(committed, now=OPENED + 2 * SLOT_S)
@@ -79,8 +79,8 @@ def test_a_delayed_turn__starts_from_what_the_turn_before_did__and_is_asked_for_
         before = delayed(seen(commits, [made(turn) for turn in range(5)], 5), missing=0b10, committed=2)
         later = delayed(seen(commits, [made(turn) for turn in range(6)], 6))
         assert (before.slots_root, later.slots_root) == (root(4), root(5))
-        assert train_name(after(before, UNKNOWN), SLOT, carry) == train_name(later, SLOT, carry)
-        ahead, due = (train_request(view, SLOT, carry) for view in (after(before, UNKNOWN), later))
+        assert train_name(with_checkpoint(before, UNKNOWN_CHECKPOINT), SLOT, carry) == train_name(later, SLOT, carry)
+        ahead, due = (train_request(view, SLOT, carry) for view in (with_checkpoint(before, UNKNOWN_CHECKPOINT), later))
         assert {**ahead, "asked_at": 0} == {**due, "asked_at": 0}
         assert (due["round"], due["start_root"]) == (6, root(5).hex())
         assert due["checkpoint"] == raw_cid(root(5)), "of the aggregation that made it, a round before the newest"
@@ -128,12 +128,12 @@ def test_a_checkpoint_nobody_serves__is_demanded_in_the_turn_before_slots_start_
     commits, checkpoints = [commit(0), commit(1, start_root=root(0))], [made(0), made(1)]
     view = delayed(seen(commits, checkpoints, 2), window_s=600, missing=0b10, committed=2)
     lacks = WorkStatus("absent", missing={"checkpoint": True, "places": [[0, None]], "asked_at": 1_055})
-    work: Any = Told({train_name(after(view, UNKNOWN), SLOT): lacks})
-    told = Ahead(work, BlockStore(tmp_path)).look_at(view, ME, Progress())
-    assert told.missing == {NEWEST: Missing(1_055, {0: None})}
+    work: Any = Told({train_name(with_checkpoint(view, UNKNOWN_CHECKPOINT), SLOT): lacks})
+    told = Speculation(work, BlockStore(tmp_path)).observe(view, ME, Progress())
+    assert told.missing == {NEWEST_CHECKPOINT: MissingData(1_055, {0: None})}
     assert demanded(duties(view, THE_PROVIDER, told)) == [DemandChunk(checkpoints[1], 0, {0: None})]
     at_once = replace(view, terms=TERMS)
-    assert Ahead(work, BlockStore(tmp_path)).look_at(at_once, ME, Progress()).missing == {}
+    assert Speculation(work, BlockStore(tmp_path)).observe(at_once, ME, Progress()).missing == {}
 
 
 def test_an_aggregator_with_slots__demands_of_each_checkpoint_what_it_lacks_of_that_one():

@@ -47,7 +47,7 @@ def running(files: DevnetFiles, *, ready: bool = True) -> Iterator[DevnetFiles]:
     with files.lock.open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if ready:
-            files.say_ready("me")
+            files.mark_ready("me")
         yield files
 
 
@@ -130,7 +130,7 @@ def test_a_devnet_in_another_folder__is_used_by_naming_its_network_file(tmp_path
 
 def test_a_devnet_that_does_not_run__is_said_with_the_command_that_starts_it(tmp_path: Path):
     files = a_devnet(paths.home() / "devnet")
-    files.say_ready("me")  # it was killed
+    files.mark_ready("me")  # it was killed
     with pytest.raises(ConfigError, match="is not running") as caught:
         paths.find_network_file()
     assert caught.value.hint.endswith("zoo devnet --nodes 3")

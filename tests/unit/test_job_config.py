@@ -32,7 +32,7 @@ def test_job__prices_escrow_and_examples__follow_from_the_configuration() -> Non
     job = ComputeJob.from_dict(config(budget_max="25"))
     assert job.prices == (ZEN // 2, 2 * ZEN, ZEN // 10, ZEN // 4)
     assert job.escrow == (2 * ZEN * 3 + ZEN // 4) * 4 == 25 * ZEN
-    assert job.examples_of_a_round == 60
+    assert job.examples_per_round == 60
     assert job.examples_wanted == 240
     assert job.flops == job.profile.flops * 10
 

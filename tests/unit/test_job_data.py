@@ -11,7 +11,7 @@ import pytest
 from repops.builder import Builder
 from repops.files import save_state
 from repops.graph import BATCH_ROLE, I32
-from zoo_compute.jobs.files import unlike_batch
+from zoo_compute.jobs.files import batch_mismatch
 from zoo_compute.training.examples import RepeatedData, batch_of, prepare_arrays, prepare_text, read_arrays, read_text
 
 TEXT = bytes(range(250)) * 40  # 10,000 bytes: 1,000 windows of 10
@@ -136,5 +136,5 @@ def test_tokens_of_more_than_two_axes__are_no_examples():
     inputs, targets = (b.input(I32, (2, 3, 2), BATCH_ROLE, at) for at in range(2))
     loss = b.sum(b.map("to_float", b.map("isub", inputs, targets)), [0, 1, 2])
     graph = b.finish([], [("inputs", inputs), ("targets", targets)], loss)
-    assert "make no examples" in unlike_batch({"tokens": np.zeros((5, 4, 2), np.int32)}, graph, 2, 1)
-    assert not unlike_batch({name: np.zeros((5, 3, 2), np.int32) for name in ("inputs", "targets")}, graph, 2, 1)
+    assert "make no examples" in batch_mismatch({"tokens": np.zeros((5, 4, 2), np.int32)}, graph, 2, 1)
+    assert not batch_mismatch({name: np.zeros((5, 3, 2), np.int32) for name in ("inputs", "targets")}, graph, 2, 1)

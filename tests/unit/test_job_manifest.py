@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zoo_compute.jobs.config import DataFile, HeldoutFile, JobError, Manifest, Outer, ProgramFile, StateFile
+from zoo_compute.jobs.config import DataFile, HeldoutFile, JobError, Manifest, OuterOptimizer, ProgramFile, StateFile
 from zoo_compute.store.cid import cid_of, digest_of
 
 CID = cid_of(b"something")
@@ -29,7 +29,7 @@ def fields(**changes: Any) -> dict[str, Any]:
         "state": StateFile(CID, ROOT),
         "data": DataFile(CID, ROOT, 1000),
         "heldout": HeldoutFile(CID),
-        "outer": Outer(0.7, 0.9),
+        "outer": OuterOptimizer(0.7, 0.9),
         "slot_s": 60,
         "aggregate_s": 30,
         "reexecute_s": 10,
@@ -60,11 +60,11 @@ def test_flops__of_a_slot_round__are_those_of_its_steps() -> None:
 
 def test_draws__of_every_slot_round__differ_and_follow_from_the_manifest() -> None:
     manifest = Manifest(**fields())
-    drawn = [manifest.draws(r, s) for r in range(3) for s in range(5)]
+    drawn = [manifest.draw_seed(r, s) for r in range(3) for s in range(5)]
     assert len(set(drawn)) == 15
     assert all(-(2**31) <= draw < 2**31 for draw in drawn)
-    assert drawn == [Manifest.from_bytes(manifest.to_bytes()).draws(r, s) for r in range(3) for s in range(5)]
-    assert Manifest(**fields(seed=10)).draws(0, 0) != drawn[0]
+    assert drawn == [Manifest.from_bytes(manifest.to_bytes()).draw_seed(r, s) for r in range(3) for s in range(5)]
+    assert Manifest(**fields(seed=10)).draw_seed(0, 0) != drawn[0]
     described = hashlib.sha256(
         b"seed" + manifest.digest + (2).to_bytes(4, "little") + (4).to_bytes(4, "little")
     ).digest()

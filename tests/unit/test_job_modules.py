@@ -18,7 +18,7 @@ from zoo_compute import DistributedTrainer
 from zoo_compute.errors import UserError
 from zoo_compute.jobs.config import ComputeJob, JobError
 from zoo_compute.jobs.files import publish_files
-from zoo_compute.jobs.loading import plan_of
+from zoo_compute.jobs.loading import plan_job
 from zoo_compute.jobs.submission import prepare
 from zoo_compute.store import BlockStore
 from zoo_compute.training.examples import prepare_arrays, prepare_text
@@ -98,7 +98,7 @@ def job_of(folder: Path, model: dict[str, Any], data: dict[str, Any] | None = No
 
 
 def published(job: ComputeJob, folder: Path, weights: Any = None) -> tuple[Any, BlockStore]:
-    sizes = {"wanted": job.examples_wanted, "minimum": job.examples_of_a_round, "heldout": job.data.heldout}
+    sizes = {"wanted": job.examples_wanted, "minimum": job.examples_per_round, "heldout": job.data.heldout}
     data = prepare_text(TEXT, job.context, 0, **sizes) if job.arrays is None else prepare_arrays(job.arrays, 0, **sizes)
     store = BlockStore(folder / "store")
     return publish_files(job, data, store, weights=weights), store
@@ -125,9 +125,9 @@ def test_a_bare_model_of_hugging_face__with_torchs_cross_entropy_or_none__is_a_j
 
 
 def module_of(job: ComputeJob) -> nn.Module:
-    from zoo_compute.jobs.model_source import made_by
+    from zoo_compute.jobs.model_source import call_model_function
 
-    return made_by(job.model, job.directory)[0]
+    return call_model_function(job.model, job.directory)[0]
 
 
 def test_initial_weights__follow_from_the_seed_and_leave_torchs_own_alone(folder: Path) -> None:
@@ -170,7 +170,7 @@ def test_live_objects__are_a_job_and_keep_their_own_weights(folder: Path) -> Non
     assert not np.array_equal(run.state["1.running_mean"], np.zeros(4)), "float buffers are exchanged"
     assert run.state["1.num_batches_tracked"].dtype == np.int32
     assert "outer/2.bias" not in run.state
-    assert plan_of(job).job.traced.root == job.traced.root
+    assert plan_job(job).job.traced.root == job.traced.root
 
 
 def test_a_programs_file__needs_weights_and_no_module(folder: Path) -> None:

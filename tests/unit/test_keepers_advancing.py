@@ -13,13 +13,13 @@ import pytest
 from redis.exceptions import ConnectionError as BrokerGone
 
 from keepers.decisions.duties import duties
-from keepers.decisions.orders import Advance, Progress, Train
-from keepers.decisions.requests import advance_name, advancing, aggregate_name, prepare_name
-from keepers.processes.worker import TRAIN, bind
+from keepers.decisions.orders import Precompute, Progress, Train
+from keepers.decisions.requests import precompute_name, precompute_work, aggregate_name, prepare_name
+from keepers.processes.worker import TRAIN_TASK, bind
 from keepers.queue.work import WorkLog, WorkQueue, WorkStatus
 from keepers.services import precompute as module
-from keepers.services.precompute import Ahead, Made, Prefetching, after, made_here
-from keepers.services.progress import training
+from keepers.services.precompute import Speculation, ProvisionalCheckpoint, Prefetcher, with_checkpoint, provisional_checkpoint
+from keepers.services.progress import training_work
 from node import tasks as worker
 from tests.unit.node_jobs import SmallJob, publish
 from tests.unit.test_keepers_asking import CLAIM, job
@@ -31,9 +31,9 @@ from zoo_compute.store import BlockStore
 from zoo_compute.store.cid import digest_of, raw_cid
 from zoo_compute.store.errors import StoreFull
 
-MADE = Made(b"\7" * 32, raw_cid(b"\6" * 32))
+MADE = ProvisionalCheckpoint(b"\7" * 32, raw_cid(b"\6" * 32))
 THEIRS = replace(CLAIM, seat=1, operator=OTHER, scope=2 << 16 | 4, bundle=b"\4" * 32)
-HERE = Progress(slot_s=5, advances=True, here=frozenset({0, 1}))
+HERE = Progress(slot_s=5, should_precompute=True, local_seats=frozenset({0, 1}))
 
 
 def complete(**changes: Any) -> JobView:
@@ -42,36 +42,36 @@ def complete(**changes: Any) -> JobView:
 
 def ahead(view: JobView, progress: Progress, **me: Any) -> list[Any]:
     found = duties(view, replace(ME_PROVIDER, **me), progress)
-    return [duty for duty in found if isinstance(duty, Advance) or (isinstance(duty, Train) and duty.ahead)]
+    return [duty for duty in found if isinstance(duty, Precompute) or (isinstance(duty, Train) and duty.ahead)]
 
 
 # -- what may be begun
 
 
 def test_a_holder__combines_the_turns_claims_once_all_are_committed_and_here():
-    assert ahead(complete(), HERE) == [Advance()]
-    assert ahead(complete(), replace(HERE, here=frozenset({0}))) == []
+    assert ahead(complete(), HERE) == [Precompute()]
+    assert ahead(complete(), replace(HERE, local_seats=frozenset({0}))) == []
     assert ahead(complete(run=replace(WHOLE, missing=0b10, committed=2)), HERE) == []
 
 
 def test_what_would_take_more_bytes_than_the_checkpoint__is_left_to_the_aggregator():
-    assert ahead(complete(), replace(HERE, advances=False)) == []
+    assert ahead(complete(), replace(HERE, should_precompute=False)) == []
 
 
 def test_the_next_round_of_my_slots__begins_when_its_checkpoint_is_made():
-    assert ahead(complete(), replace(HERE, advanced=True)) == [Train(0, ahead=True), Train(1, ahead=True)]
+    assert ahead(complete(), replace(HERE, precomputed=True)) == [Train(0, ahead=True), Train(1, ahead=True)]
 
 
 def test_after_the_last_round__nothing_is_begun():
-    assert ahead(complete(run=replace(WHOLE, round=3)), replace(HERE, advanced=True)) == []
+    assert ahead(complete(run=replace(WHOLE, round=3)), replace(HERE, precomputed=True)) == []
 
 
 def test_an_aggregator_with_slots__trains_from_its_own_aggregation():
     view = complete(run=replace(WHOLE, aggregator=ME))
     assert ahead(view, HERE) == []
     done = WorkStatus("done", {"root": MADE.root.hex(), "pointer": MADE.pointer})
-    assert made_here(Queue({aggregate_name(view): done}), view, ME) == MADE
-    assert made_here(Queue({advance_name(view): done}), view, ME) is None
+    assert provisional_checkpoint(Queue({aggregate_name(view): done}), view, ME) == MADE
+    assert provisional_checkpoint(Queue({precompute_name(view): done}), view, ME) is None
 
 
 def test_who_holds_nothing__makes_nothing():
@@ -80,12 +80,12 @@ def test_who_holds_nothing__makes_nothing():
 
 def test_a_checkpoint_that_could_not_be_made__begins_nothing():
     view = complete()
-    failed = Queue({advance_name(view): WorkStatus("done", {"root": None})})
-    assert made_here(failed, view, ME) is None
+    failed = Queue({precompute_name(view): WorkStatus("done", {"root": None})})
+    assert provisional_checkpoint(failed, view, ME) is None
 
 
 def test_combining_ahead__asks_no_peer():
-    assert advancing(complete())[1]["peers"] == []
+    assert precompute_work(complete())[1]["peers"] == []
 
 
 # -- the names of work are those that the posted checkpoint gives
@@ -95,13 +95,13 @@ def test_combining_ahead__asks_no_peer():
 def test_training_ahead__is_what_will_be_asked_for_once_the_checkpoint_is_posted(carry: int):
     view = complete()
     work: Any = Queue({prepare_name(view): WorkStatus("done", {"slot_s": 1.0, "carry": carry})})
-    name, request = training(work, after(view, MADE), 0)
+    name, request = training_work(work, with_checkpoint(view, MADE), 0)
     posted = Checkpoint(
         1, 1, AGGREGATOR_SEAT, AGGREGATOR, 0b11, 50, 0, ROOT, MADE.root, OPENED + 99, cid=digest_of(MADE.pointer)
     )
     run = replace(WHOLE, turn=2, round=2, missing=0b11, committed=0, start_root=MADE.root, opened_at=OPENED + 10)
     later = replace(view, now=view.now + 3, run=run, checkpoints=[*view.checkpoints, posted])
-    known, asked = training(work, later, 0)
+    known, asked = training_work(work, later, 0)
     assert name == known
     assert {**request, "asked_at": 0} == {**asked, "asked_at": 0}
     assert bool(request["before"]) == (carry > 1)
@@ -110,8 +110,8 @@ def test_training_ahead__is_what_will_be_asked_for_once_the_checkpoint_is_posted
 def test_another_checkpoint_on_chain__is_other_work():
     view = complete()
     work: Any = Queue()
-    another = after(view, Made(b"\5" * 32, MADE.pointer))
-    assert training(work, another, 0)[0] != training(work, after(view, MADE), 0)[0]
+    another = with_checkpoint(view, ProvisionalCheckpoint(b"\5" * 32, MADE.pointer))
+    assert training_work(work, another, 0)[0] != training_work(work, with_checkpoint(view, MADE), 0)[0]
 
 
 class Told:
@@ -123,7 +123,7 @@ class Told:
 
     def wake(self) -> None: ...
 
-    def tell_newest(self, *newest: Any) -> None:
+    def announce_turn(self, *newest: Any) -> None:
         self.newest.append(newest)
 
 
@@ -133,13 +133,13 @@ def test_where_the_chain_has_another_checkpoint_than_was_made_here__that_is_said
 ):
     view = complete()
     done = WorkStatus("done", {"root": MADE.root.hex(), "pointer": MADE.pointer})
-    work: Any = Told({advance_name(view): done})
-    ahead = Ahead(work, BlockStore(tmp_path))
-    assert ahead.look_at(view, ME, Progress(advances=True)).advanced
+    work: Any = Told({precompute_name(view): done})
+    ahead = Speculation(work, BlockStore(tmp_path))
+    assert ahead.observe(view, ME, Progress(should_precompute=True)).precomputed
     begun = ahead.begin(view, ME)
     assert begun.run is not None
     run = replace(begun.run, opened_at=OPENED + 10, start_root=posted)
-    ahead.look_at(replace(begun, run=run), ME, Progress(advances=True))
+    ahead.observe(replace(begun, run=run), ME, Progress(should_precompute=True))
     assert work.newest == [(1, 1, ROOT), (1, 2, posted)]
     assert ("as made here" in caplog.text) == (posted == ROOT)
 
@@ -157,7 +157,7 @@ def test_training__is_wanted_of_the_newest_turn_and_of_the_round_after_it(round_
     log = WorkLog(redis)
     request = {"job": 1, "round": round_, "start_root": root.hex()}
     assert log.is_wanted(request)
-    WorkQueue(SimpleNamespace(), redis).tell_newest(1, 2, ROOT)  # type: ignore[arg-type]
+    WorkQueue(SimpleNamespace(), redis).announce_turn(1, 2, ROOT)  # type: ignore[arg-type]
     assert log.is_wanted(request) is wanted
 
 
@@ -173,13 +173,13 @@ def test_training_from_a_root_that_the_chain_has_not__is_abandoned_at_the_next_s
         for step in range(5):
             steps.append(step)
             if step == 2:
-                WorkQueue(app, redis).tell_newest(1, 3, ROOT)
+                WorkQueue(app, redis).announce_turn(1, 3, ROOT)
             progress(step, 1.0)
         return {}
 
-    present: Any = SimpleNamespace(leaves=lambda *_: False, working=_Working, learn=lambda *_: None)
-    bind(app, log, BlockStore(tmp_path), {TRAIN: train}, presence=present)
-    tasks[TRAIN]("shard", {"job": 1, "round": 3, "start_root": MADE.root.hex()})
+    present: Any = SimpleNamespace(should_yield=lambda *_: False, working=_Working, record_speed=lambda *_: None)
+    bind(app, log, BlockStore(tmp_path), {TRAIN_TASK: train}, presence=present)
+    tasks[TRAIN_TASK]("shard", {"job": 1, "round": 3, "start_root": MADE.root.hex()})
     assert steps == [0, 1, 2]
     assert not log.finished("shard")
     assert WorkQueue(app, redis).status("shard").state == "absent"
@@ -199,10 +199,10 @@ def test_training__goes_on_while_the_broker_does_not_answer(tmp_path: Path, capl
     tasks: dict[str, Any] = {}
     app: Any = SimpleNamespace(task=lambda name, ignore_result: lambda body: tasks.update({name: body}))
     app.send_task = lambda *_, **__: None
-    present: Any = SimpleNamespace(leaves=lambda *_: False, working=_Working, learn=lambda *_: None)
+    present: Any = SimpleNamespace(should_yield=lambda *_: False, working=_Working, record_speed=lambda *_: None)
     log = WorkLog(Gone())
-    bind(app, log, BlockStore(tmp_path), {TRAIN: train}, presence=present)
-    tasks[TRAIN]("shard", {"job": 1, "round": 3, "start_root": MADE.root.hex()})
+    bind(app, log, BlockStore(tmp_path), {TRAIN_TASK: train}, presence=present)
+    tasks[TRAIN_TASK]("shard", {"job": 1, "round": 3, "start_root": MADE.root.hex()})
     assert log.finished("shard")
     assert "the broker does not answer: gone" in caplog.text
 
@@ -227,14 +227,14 @@ def played(tmp_path: Path) -> SmallJob:
 
 def test_a_holder__makes_the_checkpoint_and_the_pointer_that_the_aggregator_posts(played: SmallJob):
     request = played.base | {"bundles": played.bundles}
-    made, posted = worker.run_advance(request, played.store), played.aggregate()
+    made, posted = worker.run_precompute(request, played.store), played.aggregate()
     assert (made["root"], made["pointer"]) == (posted["root"], posted["pointer"])
 
 
 def test_an_update_that_is_missing__is_told__and_nothing_is_made(played: SmallJob, caplog: pytest.LogCaptureFixture):
     played.store.unpin(played.reports[1]["update"])
     played.store.collect_garbage()
-    made = worker.run_advance(played.base | {"bundles": played.bundles}, played.store)
+    made = worker.run_precompute(played.base | {"bundles": played.bundles}, played.store)
     assert made["root"] is None
     assert "will be downloaded" in caplog.text
 
@@ -242,7 +242,7 @@ def test_an_update_that_is_missing__is_told__and_nothing_is_made(played: SmallJo
 def test_an_update_that_is_not_what_was_committed__is_told__and_nothing_is_made(played: SmallJob):
     played.reports[1]["update"] = played.reports[0]["update"]
     played.bundles = [played.bundles[0], played.commit(9, [1])]
-    made = worker.run_advance(played.base | {"bundles": played.bundles}, played.store)
+    made = worker.run_precompute(played.base | {"bundles": played.bundles}, played.store)
     assert made["root"] is None
     assert "its root is" in made["message"]
 
@@ -271,8 +271,8 @@ def committed(played: SmallJob) -> JobView:
 
 def test_what_is_committed__is_brought_at_once__and_the_keeper_is_woken(played: SmallJob):
     woken = Woken()
-    prefetching = Prefetching(played.store, woken)
-    assert prefetching.look_at(committed(played)) == set()
+    prefetching = Prefetcher(played.store, woken)
+    assert prefetching.observe(committed(played)) == set()
     assert prefetching.wait(committed(played), 10) == {0, 1}
     assert woken.times == 2
 
@@ -280,18 +280,18 @@ def test_what_is_committed__is_brought_at_once__and_the_keeper_is_woken(played: 
 def test_a_claim_whose_files_nobody_serves__is_not_here__and_is_asked_for_a_few_times_only(
     played: SmallJob, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(module, "AGAIN_AFTER_S", 0.0)
+    monkeypatch.setattr(module, "RETRY_AFTER_S", 0.0)
     played.store.unpin(played.reports[1]["update"])
     played.store.collect_garbage()
-    prefetching = Prefetching(played.store, Woken())
+    prefetching = Prefetcher(played.store, Woken())
     view = committed(played)
     deadline = time.monotonic() + 10
     told = f"operator {OTHER} committed is not here"
     while caplog.text.count(told) < module.ATTEMPTS and time.monotonic() < deadline:
-        prefetching.look_at(view)
+        prefetching.observe(view)
         time.sleep(0.01)
     for _ in range(5):
-        assert prefetching.look_at(view) == {0}
+        assert prefetching.observe(view) == {0}
     time.sleep(0.1)
     assert caplog.text.count(told) == module.ATTEMPTS
 
@@ -299,7 +299,7 @@ def test_a_claim_whose_files_nobody_serves__is_not_here__and_is_asked_for_a_few_
 def test_a_bundle_of_other_slots_than_were_committed__is_not_here(played: SmallJob):
     view = committed(played)
     false = replace(view.commits[1], scope=view.commits[1].first << 16 | 2)
-    prefetching = Prefetching(played.store, Woken())
+    prefetching = Prefetcher(played.store, Woken())
     lied = replace(view, commits=(view.commits[0], false))
     assert prefetching.wait(lied, 10) == {0}
 
@@ -315,11 +315,11 @@ def test_an_author_is_asked_before_others__and_who_committed_nothing_costs_nothi
             super().__init__(root, peers)
 
     monkeypatch.setattr(module, "BlockStore", Counted)
-    prefetching = Prefetching(Counted(played.store.root), Woken())
+    prefetching = Prefetcher(Counted(played.store.root), Woken())
     peers = [f"http://127.0.0.1:{number}" for number in range(9_000, 9_040)]
     prefetching.set_peers(peers, dict(enumerate(peers, start=OTHER)))
     assert prefetching.wait(committed(played), 10) == {0, 1}
-    assert opened == [[], peers[: 1 + module.OTHERS]], "of the one that committed and serves"
+    assert opened == [[], peers[: 1 + module.FALLBACK_PEERS]], "of the one that committed and serves"
 
 
 def test_a_full_disk__is_told__and_nobody_waits_for_what_was_given_up(
@@ -329,7 +329,7 @@ def test_a_full_disk__is_told__and_nobody_waits_for_what_was_given_up(
         def open(self, *_: Any, **__: Any) -> Any:
             raise StoreFull("no room left")
 
-    prefetching = Prefetching(Full(played.store.root), Woken())
+    prefetching = Prefetcher(Full(played.store.root), Woken())
     began = time.monotonic()
     assert prefetching.wait(committed(played), 10) == set()
     assert time.monotonic() - began < 5

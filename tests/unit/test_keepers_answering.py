@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from keepers.services import demand_responder
-from keepers.services.demand_responder import Answering, opening_of
+from keepers.services.demand_responder import DemandResponder, opening_of
 from repops.commitments import state_root
 from repops.files import state_bytes
 from tests.openings import SlotRound
@@ -20,7 +20,7 @@ from tests.unit.test_keepers_duties import view
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit
-from zoo_compute.codec.files import Parts, put
+from zoo_compute.codec.files import UpdateLayout, put
 from zoo_compute.errors import Refusal
 from zoo_compute.formats.bundles import Bundle, Pointer, SlotResult
 from zoo_compute.spec import availability, watching
@@ -34,7 +34,7 @@ ME, START, ANSWER_S = 1, b"\x11" * 32, 6
 STATE = {"big": np.arange(5_000, dtype=np.float32), "count": np.int64([7]), "flags": np.array([True, False])}
 
 
-def slot_round(slot: int, parts: Parts) -> SlotRound:
+def slot_round(slot: int, parts: UpdateLayout) -> SlotRound:
     """All words of its update are the slot's number, and what is kept of it is negative."""
     update = {name: np.full(shape, slot, np.float32) for name, shape in parts.shapes.items()}
     update |= {name: -update[name.removeprefix(RESIDUAL)] for name in parts.kept}
@@ -55,7 +55,7 @@ def store(job: SmallJob) -> BlockStore:
 @pytest.fixture
 def commit(job: SmallJob, store: BlockStore) -> Commit:
     """On slots 4 and 5, as a keeper makes it."""
-    entries, parts = [], Parts.of(job.programs.graph, job.manifest.compression)
+    entries, parts = [], UpdateLayout.of(job.programs.graph, job.manifest.compression)
     assert len(parts.kept) == (len(parts.shapes) if job.manifest.keeps_residuals else 0)
     for result in (slot_round(4, parts), slot_round(5, parts)):
         roots = (result.start_root, result.segment_root, result.end_root, result.update_root)
@@ -125,8 +125,8 @@ def lane(monkeypatch: pytest.MonkeyPatch, job: SmallJob, store: BlockStore):
         params=SimpleNamespace(answer_s=ANSWER_S),
         availability=contract,
     )
-    told.made = Answering(ME, chain, told.sent, store)  # type: ignore[arg-type]
-    told.made._history = SimpleNamespace(upto=lambda head: told.events)
+    told.made = DemandResponder(ME, chain, told.sent, store)  # type: ignore[arg-type]
+    told.made._history = SimpleNamespace(events_until=lambda head: told.events)
     return told
 
 
@@ -137,14 +137,14 @@ def event(name: str, lane: int = 130) -> Event:
 def test_a_demand_of_my_claim__is_answered_those_first_that_are_due_first(lane, commit):
     lane.events = [event("ChunkDemanded"), event("ChunkDemanded", 3)]
     lane.demands = [demand(commit, 4), demand(commit, 5, lane=3, opened_at=996)]
-    lane.made.look()
+    lane.made.poll_once()
     assert [(args[0], args[1], args[2]) for args in lane.sent] == [(1, commit.fields, 3), (1, commit.fields, 130)]
 
 
 def test_a_look__reads_no_job_in_which_nothing_is_open(lane, commit):
     lane.events = [event("ChunkDemanded"), event("DemandAnswered"), event("ChunkDemanded"), event("DemandUnanswered")]
     lane.demands = [demand(commit, 4)]
-    lane.made.look()
+    lane.made.poll_once()
     assert (lane.read, lane.sent) == ([], [])
 
 
@@ -153,10 +153,10 @@ def test_only_open_demands_of_my_claims__are_answered_and_only_in_time(lane, com
     theirs = dataclasses.replace(commit, operator=2)
     lane.demands = [demand(theirs, 4), demand(commit, 4, end="bytes"), demand(commit, 4)]
     lane.now = 1_000 + ANSWER_S + 1
-    lane.made.look()
+    lane.made.poll_once()
     assert lane.sent == []
     lane.now = 1_000 + ANSWER_S
-    lane.made.look()
+    lane.made.poll_once()
     assert len(lane.sent) == 1
 
 
@@ -165,9 +165,9 @@ def test_a_demand_that_cannot_be_answered__does_not_keep_the_others_waiting(lane
     lane.events = [event("ChunkDemanded")]
     lane.demands = [demand(commit, 4), demand(commit, 5, lane=3)]
     lane.sent.raises = [trouble]
-    lane.made.look()
+    lane.made.poll_once()
     assert [args[2] for args in lane.sent] == [3]
-    lane.made.look()
+    lane.made.poll_once()
     assert [args[2] for args in lane.sent] == [3, 130, 3], "what failed is tried again"
 
 
@@ -175,7 +175,7 @@ def test_files_that_are_gone_or_are_others__are_told(lane, store, commit, caplog
     lane.events = [event("ChunkDemanded")]
     junk = dataclasses.replace(commit, bundle=digest_of(store.add(b"junk")))
     lane.demands = [demand(dataclasses.replace(commit, bundle=b"\7" * 32), 4), demand(junk, 4, lane=2)]
-    lane.made.look()
+    lane.made.poll_once()
     assert lane.sent == []
     assert "not answered yet" in caplog.text
     assert "not what was committed" in caplog.text

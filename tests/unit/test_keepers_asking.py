@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from keepers.decisions.demands import deposited
+from keepers.decisions.demands import deposits_outstanding
 from keepers.decisions.duties import duties
-from keepers.decisions.orders import Aggregate, DemandChunk, Fetch, Missing, Progress, Send, Train
+from keepers.decisions.orders import Aggregate, DemandChunk, Fetch, MissingData, Progress, Send, Train
 from tests.unit.test_keepers_duties import (
     AGGREGATOR,
     CHAIR,
@@ -26,7 +26,7 @@ from tests.unit.test_keepers_duties import (
     view,
 )
 from zoo_compute.chain.demands import Demand
-from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, ClaimState, Commit, JobView, Standing
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, ClaimState, Commit, JobView, JobStake
 
 ANSWER_S, MADE = 60, OPENED + 5
 WINDOWED = replace(RUN, window_s=600, missing=0b10, committed=2)
@@ -44,7 +44,7 @@ def job(now: int, **changes: object) -> JobView:
 
 
 def missing(asked_at: int, seat: int = 0, **changes: object) -> Progress:
-    return Progress(missing={seat: Missing(asked_at, PLACES)}, **changes)  # type: ignore[arg-type]
+    return Progress(missing={seat: MissingData(asked_at, PLACES)}, **changes)  # type: ignore[arg-type]
 
 
 def demand(claim: Commit | Checkpoint = CLAIM, lane: int = AGGREGATOR_SEAT, **changes: object) -> Demand:
@@ -153,7 +153,7 @@ def test_deposits__of_all_lanes_of_mine_count_until_they_come_back():
         demand(lane=1),
     )
     seats = {0: replace(SEAT, operator=AGGREGATOR), 1: OTHERS, AGGREGATOR_SEAT: CHAIR}
-    assert deposited(job(MADE, demands=asked, seats=seats), AGGREGATOR) == 300
+    assert deposits_outstanding(job(MADE, demands=asked, seats=seats), AGGREGATOR) == 300
 
 
 # -- ending
@@ -174,7 +174,7 @@ def test_my_demand__is_closed_in_the_second_after_its_time():
 
 
 def test_anothers_demand__is_closed_in_my_turn_by_who_is_concerned():
-    others = {"demands": (demand(replace(CLAIM, operator=OTHER)),), "stakes": {ME: Standing(20, 1, 1, 0)}}
+    others = {"demands": (demand(replace(CLAIM, operator=OTHER)),), "stakes": {ME: JobStake(20, 1, 1, 0)}}
     assert closes(duties(job(END + 1, **others), THE_PROVIDER, Progress())) == []
     assert len(closes(duties(job(END + 30, **others), THE_PROVIDER, Progress()))) == 1
     stranger = others | {"stakes": {}}

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from keepers.decisions.duties import duties
-from keepers.decisions.obstacles import RECOVERY_S, not_bidding
-from keepers.decisions.orders import Me, OpenBid, Prepare, Progress, SealBid, Send
+from keepers.decisions.obstacles import RECOVERY_S, reasons_not_to_bid
+from keepers.decisions.orders import OperatorContext, OpenBid, Prepare, Progress, SealBid, Send
 from tests.unit.test_keepers_duties import (
     BID,
     CHAIR,
@@ -46,14 +46,14 @@ def test_bidding__takes_no_more_slots_than_it_can_train_in_time(slot_s: float, s
     [
         replace(ME_PROVIDER, price=101),
         replace(ME_PROVIDER, free=9),
-        replace(ME_PROVIDER, drained=True),
-        replace(ME_PROVIDER, provides=False),
+        replace(ME_PROVIDER, is_drained=True),
+        replace(ME_PROVIDER, is_provider=False),
         replace(ME_PROVIDER, capacity=0),
         replace(ME_PROVIDER, capacity=-1),
     ],
-    ids=["dearer than the reserve", "no collateral for one slot", "drained", "no provider", "busy", "over-busy"],
+    ids=["dearer than the reserve", "no collateral for one slot", "is_drained", "no provider", "busy", "over-busy"],
 )
-def test_bidding__stays_away_when_it_cannot_or_will_not(me: Me):
+def test_bidding__stays_away_when_it_cannot_or_will_not(me: OperatorContext):
     assert duties(opening(1_000), me, TIMED) == []
 
 
@@ -76,7 +76,7 @@ def test_bidding__stays_away_from_slots_of_a_job_that_goes_on_when_it_is_not_the
     at = 86_400 + 8 * HOUR_S + 1_000
     lots = {kind: replace(LOT, bid_end=at + 10, reveal_end=at + 20) for kind in (0, 1)}
     two_hours = replace(TERMS, rounds=2, slot_s=1_500, aggregate_s=600)  # at most: from the ninth hour into the tenth
-    me = replace(ME_PROVIDER, hours=hours, aggregates=True)
+    me = replace(ME_PROVIDER, hours=hours, is_aggregator=True)
     found = duties(opening(at, lots=lots, terms=two_hours), me, Progress(slot_s=5))
     assert [duty.kind for duty in found if isinstance(duty, SealBid)] == [*([0] if bids else []), 1]
 
@@ -149,7 +149,7 @@ def test_a_job_without_end__gets_no_bid():
 
 
 def test_estimates__leave_room_for_my_other_jobs():
-    busy = replace(ME_PROVIDER, other_s=20)
+    busy = replace(ME_PROVIDER, busy_elsewhere_s=20)
     assert duties(opening(1_000), busy, Progress(slot_s=7)) == [SealBid(0, 1, 2, 80)]
     estimate = 2 * 3 + 20 + RECOVERY_S
     assert duties(awarded(1_001), busy, Progress(slot_s=3)) == [Send("settlement", "ready", (1, 0, estimate))]
@@ -173,11 +173,11 @@ def test_awarding__prices_winners_that_have_no_seat_yet():
         ({"price": 121}, TIMED, False),
         ({"free": 10}, TIMED, True),
         ({"free": 9}, TIMED, False),
-        ({"drained": True}, TIMED, False),
+        ({"is_drained": True}, TIMED, False),
         ({"gpu_class": 4}, TIMED, True),
         ({"capacity": 0}, TIMED, False),
-        ({"taken": {0: 257}}, TIMED, False),
-        ({"provides": False}, TIMED, False),
+        ({"ring_conflicts": {0: 257}}, TIMED, False),
+        ({"is_provider": False}, TIMED, False),
         ({}, Progress(failed=True), False),
         ({}, Progress(slot_s=99), False),
     ],
@@ -222,14 +222,14 @@ def test_a_bid_smaller_than_the_lot_takes__is_not_sent():
             "collateral 9 USDC free, 10 USDC needed a slot; zoo node deposit 1 --token 0xA",
         ),
         (
-            {"token": None, "provides": False},
+            {"token": None, "is_provider": False},
             TIMED,
             "it pays in 0xT, and operator.json has no price in it; zoo node configure --price N --token 0xT",
         ),
         ({"price": 121}, TIMED, "the price is 121 wei a slot-round, and the job pays 120 wei at most"),
-        ({"longest_s": 399}, TIMED, "the job may take 6 min 40 s, and longest_job_days allows 6 min 39 s"),
+        ({"max_job_s": 399}, TIMED, "the job may take 6 min 40 s, and longest_job_days allows 6 min 39 s"),
         ({"capacity": 0}, TIMED, "all slots of this node are in other jobs"),
-        ({"taken": {0: 257}}, TIMED, "the bid in job 257 has its place on chain, and keeps it until that job is over"),
+        ({"ring_conflicts": {0: 257}}, TIMED, "the bid in job 257 has its place on chain, and keeps it until that job is over"),
         ({}, Progress(failed=True, why="no CUDA"), "its files cannot be used here: no CUDA"),
         ({}, Progress(slot_s=35), "a slot takes 35 s here beside other jobs, too long for the job's slot_s of 40"),
         (
@@ -246,19 +246,19 @@ def test_what_keeps_an_operator_from_bidding__is_told_in_words_and_agrees_with_i
 ):
     one = replace(ME_PROVIDER, **me)
     job = opening(1_000)
-    assert not_bidding(job, one, progress) == why
+    assert reasons_not_to_bid(job, one, progress) == why
     bids = any(isinstance(duty, SealBid) for duty in duties(job, one, progress))
     assert bids == (not why and one.price <= 100)
 
 
 def test_an_operator_of_two_roles__is_told_which_of_them_cannot_bid():
-    both = replace(ME_PROVIDER, aggregates=True, aggregator_price=130)
+    both = replace(ME_PROVIDER, is_aggregator=True, aggregator_price=130)
     told = "as aggregator: the price is 130 wei an aggregation, and the job pays 120 wei at most"
-    assert not_bidding(opening(1_000), both, TIMED) == told
+    assert reasons_not_to_bid(opening(1_000), both, TIMED) == told
 
 
 def test_collateral_for_one_lot__is_not_bid_in_both():
-    both = replace(ME_PROVIDER, aggregates=True, free=45)
+    both = replace(ME_PROVIDER, is_aggregator=True, free=45)
     lots = {0: LOT, 1: replace(LOT, units=1)}
     assert duties(opening(1_000, lots=lots), both, TIMED) == [SealBid(0, 1, 4, 80)]
     assert len(duties(opening(1_000, lots=lots), replace(both, free=50), TIMED)) == 2

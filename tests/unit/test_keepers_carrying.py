@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from keepers.decisions.requests import _before, _kept_before, prepare_name, train_name, trained_before, verify_request
+from keepers.decisions.requests import _before, _kept_before, prepare_name, train_name, previous_training_name, verify_request
 from keepers.queue.work import WorkStatus
-from keepers.services.progress import training
+from keepers.services.progress import training_work
 from tests.unit.test_keepers_asking import CLAIM, MADE_BY_OTHER, job
 from tests.unit.test_keepers_duties import ME, OTHER, RUN
 from tests.unit.test_keepers_gathering import Queue
@@ -94,19 +94,19 @@ def queue(carry: int) -> Queue:
 
 
 def test_training__goes_on_from_the_last_restart__with_what_this_machine_kept():
-    name, request = training(queue(4), STRAIGHT, SLOT)
+    name, request = training_work(queue(4), STRAIGHT, SLOT)
     assert [each["round"] for each in request["before"]] == [4]
     assert request["private"] is None
-    last = trained_before(STRAIGHT, SLOT, 4)
+    last = previous_training_name(STRAIGHT, SLOT, 4)
     assert last == train_name(seen([], [], 4), SLOT, 4)  # which began at zero
     known = queue(4) | {last: WorkStatus("done", result={"private": "CID"})}
-    assert training(Queue(known), STRAIGHT, SLOT) == (name, request | {"private": "CID"})
+    assert training_work(Queue(known), STRAIGHT, SLOT) == (name, request | {"private": "CID"})
     assert name != train_name(STRAIGHT, SLOT)
 
 
 def test_training__of_a_job_that_carries_nothing__is_asked_as_ever():
     for carry in (1, 5):
-        name, request = training(queue(carry), STRAIGHT, SLOT)
+        name, request = training_work(queue(carry), STRAIGHT, SLOT)
         assert (request["before"], request["private"]) == ([], None)
         assert name == train_name(STRAIGHT, SLOT)
 

@@ -75,7 +75,7 @@ def test_a_price__is_of_its_token(tmp_path: Path):
     assert (config.price_in(ZEN, 0), config.price_in(ZEN, 1)) == (10**18, 10**18)
     assert (config.price_in(USDC, 0), config.price_in(USDC, 1)) == (800_000, None)
     assert config.price_in(Token("DAI", 18, "0x" + "bb" * 20), 0) is None
-    assert config.priced == (TOKEN,)
+    assert config.priced_tokens == (TOKEN,)
 
 
 def test_a_price_finer_than_its_token__needs_the_operator(tmp_path: Path):

@@ -126,7 +126,7 @@ def test_the_leases_of_a_killed_worker__are_given_up_when_its_death_is_seen(
 ):
     given_up: list[str] = []
     monkeypatch.setattr(daemon_module.broker, "connect", lambda *_, **__: None)
-    log = lambda _, worker: SimpleNamespace(give_up=lambda: given_up.append(worker))  # noqa: E731
+    log = lambda _, worker: SimpleNamespace(release_leases=lambda: given_up.append(worker))  # noqa: E731
     monkeypatch.setattr(daemon_module, "WorkLog", log)
     for name in ("keeper", "worker-0"):
         daemon.children[name].backoff_s = 0.0

@@ -12,12 +12,12 @@ import pytest
 from keepers.decisions.requests import move_name
 from keepers.queue.work import WorkStatus
 from keepers.services import disputing
-from keepers.services.disputing import RETRY_S, Disputing
+from keepers.services.disputing import RETRY_S, DisputePlayer
 from zoo_compute.chain import games
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.games import GameView
 from zoo_compute.chain.generated.bindings import admissions as bindings
-from zoo_compute.operators.admission import Answered
+from zoo_compute.operators.admission import TrialAnswer
 from zoo_compute.spec.admissions import claim_of
 from zoo_compute.spec.games import Awaits, Frame, Game
 from zoo_compute.spec.trials import TRIALS, Workload
@@ -45,7 +45,7 @@ class Lane:
         self.answers: dict[str, WorkStatus] = {}
         sender: Any = SimpleNamespace(address=ME)
         chain: Any = SimpleNamespace(head=lambda: SimpleNamespace(number=1, timestamp=10**10))
-        self.lane = Disputing(chain, sender, self._ask, operator=7, folder=folder)
+        self.lane = DisputePlayer(chain, sender, self._ask, operator=7, folder=folder)
 
     def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
         self.asked.append(name)
@@ -72,13 +72,13 @@ def test_games_of_others__are_neither_read_nor_played(tmp_path: Path, monkeypatc
         ]
         return [game for game in every if wanted(game)]
 
-    def play(self: Disputing, head: Any, game: GameView, view: Any) -> None:
+    def play(self: DisputePlayer, head: Any, game: GameView, view: Any) -> None:
         seen.append(game)
 
     monkeypatch.setattr(disputing, "read_games", read)
     monkeypatch.setattr(disputing, "read_job", lambda chain, job, block: None)
-    monkeypatch.setattr(Disputing, "_play", play)
-    assert [game.number for game in Lane(tmp_path).lane.look()] == [2, 3]
+    monkeypatch.setattr(DisputePlayer, "_play", play)
+    assert [game.number for game in Lane(tmp_path).lane.poll_once()] == [2, 3]
     assert [game.number for game in seen] == [2, 3]
 
 
@@ -89,16 +89,16 @@ class Told:
         self.events = [self.opened(number, job) for number, job in enumerate(jobs, 1)]
         self.read: list[int] = []
         self.tells = 0
-        history = SimpleNamespace(upto=lambda head: list(self.events))
+        history = SimpleNamespace(events_until=lambda head: list(self.events))
         self.chain: Any = SimpleNamespace(histories={("games", 0): history}, games=None)
-        told = games._told
-        monkeypatch.setattr(games, "_told", lambda *args: (self._count(), told(*args))[1])
+        told = games._changes_of
+        monkeypatch.setattr(games, "_changes_of", lambda *args: (self._count(), told(*args))[1])
         monkeypatch.setattr(games, "read_all", self._read_all)
         monkeypatch.setattr(games, "_state", lambda game, shown: None)
 
     @staticmethod
     def opened(number: int, job: int) -> Event:
-        args = dict.fromkeys(games.OPENED, 0) | {"game": number, "job": job}
+        args = dict.fromkeys(games.OPENING_FIELDS, 0) | {"game": number, "job": job}
         return Event("GameOpened", "referee", number, 0, f"0x{number}", b"", args)
 
     def _count(self) -> None:
@@ -137,8 +137,8 @@ def test_a_job_that_cannot_be_read__keeps_no_other_game_waiting(tmp_path: Path, 
 
     monkeypatch.setattr(disputing, "read_games", lambda *_, **__: [GameView(1, job=1), GameView(2, job=2)])
     monkeypatch.setattr(disputing, "read_job", read_job)
-    monkeypatch.setattr(Disputing, "_play", lambda self, head, game, view: played.append(game.number))
-    Lane(tmp_path).lane.look()
+    monkeypatch.setattr(DisputePlayer, "_play", lambda self, head, game, view: played.append(game.number))
+    Lane(tmp_path).lane.poll_once()
     assert played == [2]
 
 
@@ -147,7 +147,7 @@ def test_a_game_about_ones_trial__is_answered_until_the_trial_is_convicted(
 ):
     """Silence would cost an honest operator its admission and a fifth of its stake."""
     spec = claim_of(7, Workload(b"p" * 32, b"s" * 32, 4, 1), b"seed" * 8, b"r" * 32, 10**10)
-    trial = Answered(bindings.Claim(*astuple(spec)), bindings.Workload(b"p" * 32, b"s" * 32, 4, 1), 5)
+    trial = TrialAnswer(bindings.Claim(*astuple(spec)), bindings.Workload(b"p" * 32, b"s" * 32, 4, 1), 5)
     frame = Frame(job=TRIALS, claim=trial.claim_hash)
     state = Game(frame=frame, awaits=Awaits.REVEAL, at=10**10)
     game = GameView(1, operator=7, challenger=OTHER, claim_hash=trial.claim_hash, frame=frame, state=state)
@@ -155,14 +155,14 @@ def test_a_game_about_ones_trial__is_answered_until_the_trial_is_convicted(
     word = trial.claim_hash[:30] + b"\0\1"
     place.lane._chain.admissions = SimpleNamespace(claims=lambda *of: word if of == (TRIALS, 0, 7) else bytes(32))  # type: ignore[assignment]
     monkeypatch.setattr(disputing, "read_games", lambda *_, **__: [game])
-    monkeypatch.setattr(disputing, "answered", lambda chain, operator: [trial])
-    monkeypatch.setattr(Disputing, "_send", lambda self, game, name, args: sent.append((name, args)))
+    monkeypatch.setattr(disputing, "trial_answers", lambda chain, operator: [trial])
+    monkeypatch.setattr(DisputePlayer, "_send", lambda self, game, name, args: sent.append((name, args)))
     place.answers = dict.fromkeys(
         [move_name(game, "committer")], WorkStatus("done", result={"name": "reveal", "args": []})
     )
-    place.lane.look()
+    place.lane.poll_once()
     word = bytes(32)
-    place.lane.look()
+    place.lane.poll_once()
     assert sent == [("reveal", ()), ("time_out", (tuple(trial.claim), astuple(frame)))]
     assert place.requests[0]["trial"] == [each.hex() for each in (b"p" * 32, b"s" * 32, b"seed" * 8)]
 

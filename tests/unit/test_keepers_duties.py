@@ -11,7 +11,7 @@ from keepers.decisions.obstacles import RECOVERY_S
 from keepers.decisions.orders import (
     Aggregate,
     CommitTrained,
-    Me,
+    OperatorContext,
     PostAggregate,
     Prepare,
     Progress,
@@ -29,7 +29,7 @@ from zoo_compute.chain.views import (
     LotPhase,
     Run,
     Seat,
-    Standing,
+    JobStake,
     Terms,
 )
 
@@ -49,15 +49,15 @@ RUN = Run(
     missing=0b11, committed=0, holds=0, held_s=0, pot=0, start_root=ROOT,
 )  # fmt: skip
 WHOLE = replace(RUN, missing=0, committed=6)
-ME_PROVIDER = Me(ME, True, False, 80, 50, 4, True, 1_000, 3, 20)
-ME_AGGREGATOR = replace(ME_PROVIDER, operator=AGGREGATOR, provides=False, aggregates=True)
+ME_PROVIDER = OperatorContext(ME, True, False, 80, 50, 4, True, 1_000, 3, 20)
+ME_AGGREGATOR = replace(ME_PROVIDER, operator=AGGREGATOR, is_provider=False, is_aggregator=True)
 
 
 def view(now: int, **changes: object) -> JobView:
     base = JobView(
         job=1, block=5, now=now, state=JobState.RUNNING, submitter="0xS", token="0xT", terms=TERMS, escrow=10**6, posted_block=1,
         run=RUN, lots={0: LOT, 1: replace(LOT, units=1)}, bids={(0, ME): BID, (0, OTHER): BID},
-        seats={0: SEAT, 1: OTHERS, AGGREGATOR_SEAT: CHAIR}, stakes={ME: Standing(20, 1, 1, 0)},
+        seats={0: SEAT, 1: OTHERS, AGGREGATOR_SEAT: CHAIR}, stakes={ME: JobStake(20, 1, 1, 0)},
         checkpoint_roots={0: ROOT, 1: ROOT}, checkpoint_cids={1: ROOT}, commits=(), checkpoints=(),
     )  # fmt: skip
     return replace(base, **changes)  # type: ignore[arg-type]
@@ -123,9 +123,9 @@ def test_near_its_deadline__the_end_of_a_seat_is_given_up_so_that_the_rest_can_b
 
 
 def test_a_slot_that_cannot_be_trained__is_given_up_with_those_after_it():
-    lost = Progress(10, frozenset({0}), given_up=frozenset({1}))
-    assert duties(view(1_001), ME_PROVIDER, lost) == [Send("settlement", "decline", (1, 0, 1))]
-    first = Progress(10, frozenset({1}), given_up=frozenset({0}))
+    lost_slots = Progress(10, frozenset({0}), failed_slots=frozenset({1}))
+    assert duties(view(1_001), ME_PROVIDER, lost_slots) == [Send("settlement", "decline", (1, 0, 1))]
+    first = Progress(10, frozenset({1}), failed_slots=frozenset({0}))
     assert duties(view(1_001), ME_PROVIDER, first) == [Send("settlement", "decline", (1, 0, 2))]
 
 
@@ -164,7 +164,7 @@ def test_a_vacant_seat__is_taken_by_a_standby_with_spare_capacity_and_time():
     vacant = vacant_at(OPENED + 12)
     takes = Send("settlement", "take_over", (1, 1, ME, 1, 3 * 10 + RECOVERY_S))  # for all it then holds, in every turn
     assert taken(duties(vacant, ME_PROVIDER, Progress(10))) == [takes]
-    for me in (replace(ME_PROVIDER, free=9), replace(ME_PROVIDER, drained=True)):
+    for me in (replace(ME_PROVIDER, free=9), replace(ME_PROVIDER, is_drained=True)):
         assert taken(duties(vacant, me, Progress(10))) == []
     late = replace(vacant, now=OPENED + 2 * SLOT_S - 5)
     assert taken(duties(late, ME_PROVIDER, Progress(10))) == []
@@ -184,7 +184,7 @@ def test_a_vacant_seat__is_taken_by_a_standby_with_spare_capacity_and_time():
     ],
     ids=["capacity", "collateral", "time"],
 )
-def test_a_large_vacant_seat__is_taken_in_part(me: Me, slot_s: float, count: int):
+def test_a_large_vacant_seat__is_taken_in_part(me: OperatorContext, slot_s: float, count: int):
     estimate = -(-slot_s * (2 + count) // 1) + RECOVERY_S
     takes = Send("settlement", "take_over", (1, 1, ME, count, estimate))
     assert taken(duties(vacant_at(OPENED + 1, count=4), me, Progress(slot_s))) == [takes]
@@ -208,9 +208,9 @@ def test_a_vacant_seat_of_a_large_job__is_taken_in_parts_no_smaller_than_a_bid()
 
 
 def test_a_slot_i_lost__is_left_to_others():
-    vacant = vacant_at(OPENED + 1, count=4, lost={ME: 0b1000, OTHER: 0b111111})
+    vacant = vacant_at(OPENED + 1, count=4, lost_slots={ME: 0b1000, OTHER: 0b111111})
     assert taken(duties(vacant, ME_PROVIDER, Progress(8))) == []
-    assert taken(duties(replace(vacant, lost={ME: 0b1000011, OTHER: 0b111111}), ME_PROVIDER, Progress(8))) != []
+    assert taken(duties(replace(vacant, lost_slots={ME: 0b1000011, OTHER: 0b111111}), ME_PROVIDER, Progress(8))) != []
 
 
 # -- aggregation
@@ -257,8 +257,8 @@ def test_unequal_workers__are_bid_for_what_each_of_them_trains_in_time():
     able = replace(ME_PROVIDER, capacity=100, free=10**6)
     lots = {0: replace(LOT, units=100), 1: replace(LOT, units=1)}
 
-    def capacity(paces: tuple[float, ...]) -> int:
-        found = duties(opening(1_005, lots=lots), replace(able, paces=paces), TIMED)
+    def capacity(relative_paces: tuple[float, ...]) -> int:
+        found = duties(opening(1_005, lots=lots), replace(able, relative_paces=relative_paces), TIMED)
         return next(duty.capacity for duty in found if isinstance(duty, SealBid))
 
     assert SLOT_S - RECOVERY_S == 34  # seconds to train in, of which a slot takes 5
@@ -270,5 +270,5 @@ def test_unequal_workers__are_bid_for_what_each_of_them_trains_in_time():
 
 def test_the_estimate__is_when_the_last_of_unequal_workers_is_done():
     cases = {(4, 1.0): 20, (4, 1.0, 1.0): 10, (5, 1.0, 1.0): 15, (4, 1.0, 6.0): 20, (7, 1.0, 6.0): 30}
-    for (slots, *paces), seconds in cases.items():
-        assert estimate_s(5, int(slots), replace(ME_PROVIDER, paces=tuple(paces))) == seconds + RECOVERY_S
+    for (slots, *relative_paces), seconds in cases.items():
+        assert estimate_s(5, int(slots), replace(ME_PROVIDER, relative_paces=tuple(relative_paces))) == seconds + RECOVERY_S

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from keepers.decisions.orders import Missing
+from keepers.decisions.orders import MissingData
 from keepers.decisions.requests import aggregate_name, aggregate_request, fetch_name, train_name
 from keepers.queue.work import WorkStatus
-from keepers.services.progress import bundle_to_fetch, bundles_fetched, progress_of
+from keepers.services.progress import bundle_to_fetch, fetched_bundles, progress_of
 from node.inputs import bundles
 from tests.unit.test_keepers_asking import CLAIM, job
 from tests.unit.test_keepers_duties import AGGREGATOR, ME
@@ -51,7 +51,7 @@ def seen(claim: Any = HONEST) -> JobView:
 def test_the_aggregators_progress__tells_what_is_here_and_what_is_withheld():
     name = fetch_name(HONEST, 1)
     withheld = progress_of(Queue({name: WorkStatus("queued", missing=TOLD)}), seen(), AGGREGATOR)
-    assert (withheld.fetched, withheld.missing) == (frozenset(), {0: Missing(1_050, {0: None, 1: (3, 4)})})
+    assert (withheld.fetched, withheld.missing) == (frozenset(), {0: MissingData(1_050, {0: None, 1: (3, 4)})})
     for state in ("done", "failed"):
         assert progress_of(Queue({name: WorkStatus(state)}), seen(), AGGREGATOR).fetched == {0}
     assert progress_of(Queue({name: WorkStatus("done")}), seen(), ME).fetched == frozenset()
@@ -69,7 +69,7 @@ def test_a_checkpoint_that_is_withheld__is_told_by_whoever_needed_it(name):
     view = replace(view, run=replace(view.run, missing=0b11)) if name is not aggregate_name else view
     told = {**TOLD, "checkpoint": True, "places": [[0, None]]}
     found = progress_of(Queue({name(view): WorkStatus("queued", missing=told)}), view, ME)
-    assert found.missing == {AGGREGATOR_SEAT: Missing(1_050, {0: None})}
+    assert found.missing == {AGGREGATOR_SEAT: MissingData(1_050, {0: None})}
 
 
 def test_a_withheld_bundle__is_replaced_by_my_own_of_the_same_root_once_all_slots_are_computed(store):
@@ -82,7 +82,7 @@ def test_a_withheld_bundle__is_replaced_by_my_own_of_the_same_root_once_all_slot
     bundle = bundles.parse_bundle(store.read(made, max_bytes=10**6))
     assert (bundle.root, bundle.operator, bundle.round) == (ROOT, ME, 1)
     work[fetch_name(HONEST, 1)] = WorkStatus("done", result={"bundle": made})
-    request = aggregate_request(seen(), bundles_fetched(work, seen()))
+    request = aggregate_request(seen(), fetched_bundles(work, seen()))
     assert [(each["bundle"], each["root"]) for each in request["bundles"]] == [(made, ROOT.hex())]
 
 

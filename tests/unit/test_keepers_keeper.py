@@ -46,10 +46,10 @@ def work_that_is_timed() -> Any:
     return SimpleNamespace(
         status=lambda name: WorkStatus("done", {"slot_s": 1.0}) if name.startswith("prepare") else WorkStatus("absent"),
         submit=lambda task, name, request: WorkStatus("queued"),
-        remember=lambda key, value: value,
-        paces=lambda timed, workers: (1.0,) * workers,
+        first_value=lambda key, value: value,
+        relative_paces=lambda timed, workers: (1.0,) * workers,
         wake=lambda: None,
-        tell_newest=lambda job, round, start_root: None,
+        announce_turn=lambda job, round, start_root: None,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from keepers.decisions.duties import PAID_WITHIN_S, duties
+from keepers.decisions.duties import PAYMENT_DELAY_S, duties
 from keepers.decisions.orders import Progress, Send
 from tests.unit.test_keepers_duties import (
     AGGREGATOR,
@@ -20,7 +20,7 @@ from tests.unit.test_keepers_duties import (
     sends,
     view,
 )
-from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, ClaimState, Commit, JobState, Standing
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, ClaimState, Commit, JobState, JobStake
 
 OVER = replace(RUN, state=JobState.ENDED, round=4, turn=4, opened_at=0)
 
@@ -49,7 +49,7 @@ def test_claims__are_paid_several_turns_at_once__when_the_place_of_the_oldest_is
     assert duties(sooner, ME_PROVIDER, Progress()) == []
     waiting = replace(sooner, run=replace(run, turn=4, opened_at=0))
     assert duties(waiting, ME_PROVIDER, Progress()) == [], "its place is that of turn 0"
-    [*_, paid] = duties(replace(sooner, now=1_001 + PAID_WITHIN_S), ME_PROVIDER, Progress())
+    [*_, paid] = duties(replace(sooner, now=1_001 + PAYMENT_DELAY_S), ME_PROVIDER, Progress())
     assert [ref[:3] for ref in paid.args[1]][:2] == [(1, 1, 0), (2, 2, 0)]
 
 
@@ -89,14 +89,14 @@ def test_a_finished_job__releases_my_lock_when_nothing_is_pending():
 
 def test_an_operator_that_lost_its_seat__releases_its_lock_when_the_turns_it_served_are_final():
     run = replace(WHOLE, round=3, turn=3)
-    gone = {"seats": {1: OTHERS, AGGREGATOR_SEAT: CHAIR}, "stakes": {ME: Standing(18, 1, 0, 2)}, "bids": {}}
+    gone = {"seats": {1: OTHERS, AGGREGATOR_SEAT: CHAIR}, "stakes": {ME: JobStake(18, 1, 0, 2)}, "bids": {}}
     left = view(1_000, run=run, commits=(committed(2, 1),), **gone)
     assert sends(duties(left, ME_PROVIDER, Progress())) == ["release"]
     for waits in (
         {"commits": (committed(1, 1),)},
-        {"stakes": {ME: Standing(18, 1, 0, 4)}},
-        {"stakes": {ME: Standing(18, 1, 1, 0)}},
-        {"stakes": {ME: Standing(0, 0, 0, 2)}},
+        {"stakes": {ME: JobStake(18, 1, 0, 4)}},
+        {"stakes": {ME: JobStake(18, 1, 1, 0)}},
+        {"stakes": {ME: JobStake(0, 0, 0, 2)}},
     ):
         assert "release" not in sends(duties(replace(left, **waits), ME_PROVIDER, Progress()))
 

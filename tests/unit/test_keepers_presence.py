@@ -42,18 +42,18 @@ class Redis:
         return (key.encode() for key in fnmatch.filter(self.values, match))
 
 
-def leaves(monkeypatch: pytest.MonkeyPatch, mine_s: float, others: list[tuple[float, float]], waiting: int) -> bool:
+def should_yield(monkeypatch: pytest.MonkeyPatch, mine_s: float, others: list[tuple[float, float]], waiting: int) -> bool:
     """others: seconds a slot takes each, and how long it works at one by now (0: it is idle)."""
     monkeypatch.setattr(presence.time, "time", lambda: NOW)
     redis = Redis()
     me = Presence(redis, "me")
     if mine_s:
-        me.learn(FLOPS, mine_s)
+        me.record_speed(FLOPS, mine_s)
     for index, (each, spent) in enumerate(others):
         told = {"flops_per_s": FLOPS / each if each else 0, "since": NOW - spent if spent else 0}
         redis.set(f"zoo:worker:{index}", json.dumps(told))
     redis.waiting = waiting - 1
-    return me.leaves("it", FLOPS)
+    return me.should_yield("it", FLOPS)
 
 
 @pytest.mark.parametrize(
@@ -75,34 +75,34 @@ def leaves(monkeypatch: pytest.MonkeyPatch, mine_s: float, others: list[tuple[fl
 def test_a_worker__leaves_what_others_are_done_with_sooner(
     monkeypatch: pytest.MonkeyPatch, mine_s: float, others: list[tuple[float, float]], waiting: int, expected: bool
 ):
-    assert leaves(monkeypatch, mine_s, others, waiting) is expected
+    assert should_yield(monkeypatch, mine_s, others, waiting) is expected
 
 
 def test_what_was_put_back_and_came_again__is_left_to_the_busy_only(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(presence.time, "time", lambda: NOW)
     redis = Redis()
     me, idle = Presence(redis, "me"), Presence(redis, "idle")
-    me.learn(FLOPS, 60)
-    idle.learn(FLOPS, 10)
-    assert me.leaves("it", FLOPS)
-    assert not me.leaves("it", FLOPS)
+    me.record_speed(FLOPS, 60)
+    idle.record_speed(FLOPS, 10)
+    assert me.should_yield("it", FLOPS)
+    assert not me.should_yield("it", FLOPS)
     with idle.working():
-        assert me.leaves("it", FLOPS)
+        assert me.should_yield("it", FLOPS)
     with me.working():
         pass
-    assert me.leaves("it", FLOPS)
+    assert me.should_yield("it", FLOPS)
 
 
 def test_the_paces_of_workers__are_told_over_that_of_the_one_that_timed_the_job():
     redis: Any = Redis()
     queue = WorkQueue(cast("Any", None), redis)
-    assert queue.paces("prepare-1", 2) == (1.0, 1.0)  # nobody is present yet
+    assert queue.relative_paces("prepare-1", 2) == (1.0, 1.0)  # nobody is present yet
     for worker, seconds in (("a", 10), ("b", 40)):
-        Presence(redis, worker).tell()
-        assert set(queue.paces("prepare-1", 1)) == {1.0}  # present, not timed
-        Presence(redis, worker).learn(FLOPS, seconds)
-    Presence(redis, "c").tell()
+        Presence(redis, worker).announce()
+        assert set(queue.relative_paces("prepare-1", 1)) == {1.0}  # present, not timed
+        Presence(redis, worker).record_speed(FLOPS, seconds)
+    Presence(redis, "c").announce()
     WorkLog(redis, "b").record("prepare-1", {})
-    assert queue.paces("prepare-1", 4) == (0.25, 1.0, 1.0, 1.0)
+    assert queue.relative_paces("prepare-1", 4) == (0.25, 1.0, 1.0, 1.0)
     del redis.values["zoo:worker:b"]  # gone since
-    assert queue.paces("prepare-1", 2) == (0.25, 1.0)
+    assert queue.relative_paces("prepare-1", 2) == (0.25, 1.0)

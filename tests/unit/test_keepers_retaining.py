@@ -11,7 +11,7 @@ import pytest
 
 from keepers.config import from_dict
 from keepers.services import retention
-from keepers.services.retention import AT_ONCE, Retaining
+from keepers.services.retention import AT_ONCE, CheckpointRetention
 from tests.unit.node_jobs import publish
 from tests.unit.test_client_results import TERMS
 from tests.unit.test_retention import LATE, closed, job
@@ -37,7 +37,7 @@ class Lane:
         self.folder.mkdir()
         config = from_dict({"name": "k", "network": "n", "operator": ME}, self.folder)
         chain: Any = SimpleNamespace(head=lambda: SimpleNamespace(number=7, timestamp=LATE))
-        self.lane = Retaining(config, chain, self.store)
+        self.lane = CheckpointRetention(config, chain, self.store)
         self.urls = {operator: f"http://host{operator}:1" for operator in (ME, OTHER, AGGREGATOR)}
         self.lane.endpoints = self.urls
         self.keeping, self.leaving, self.asked = set[int](), set[int](), list[str]()
@@ -64,11 +64,11 @@ class Lane:
         self.others.add(manifest.to_bytes())
         return replace(view, terms=replace(TERMS, manifest=manifest.digest), checkpoint_cids=digests)
 
-    def look(self, view: JobView, times: int = 1) -> set[str]:
+    def poll_once(self, view: JobView, times: int = 1) -> set[str]:
         """What is pinned after so many looks."""
-        self.lane.note(view)
+        self.lane.record(view)
         for _ in range(times):
-            self.lane.look()
+            self.lane.poll_once()
         return self.store.pins()
 
 
@@ -87,8 +87,8 @@ def test_who_is_left__fetches_at_the_second_look_what_outlives_the_job(lane: Lan
     caplog.set_level("INFO")
     lane.leaving = {OTHER, AGGREGATOR}
     view = lane.of(closed(8))
-    assert lane.look(view) == set()
-    assert lane.look(view) == pointers(view, 3, 6, 8) | {lane.author.manifest.state.cid}
+    assert lane.poll_once(view) == set()
+    assert lane.poll_once(view) == pointers(view, 3, 6, 8) | {lane.author.manifest.state.cid}
     assert all(lane.store.is_pinned(cid, tag="") for cid in lane.store.pins())
     assert "checkpoint 8, which 0 of 2 stores kept, is here now" in caplog.text
 
@@ -96,7 +96,7 @@ def test_who_is_left__fetches_at_the_second_look_what_outlives_the_job(lane: Lan
 def test_the_newest_final_checkpoint__is_fetched_for_its_round_alone(lane: Lane):
     lane.leaving = {OTHER, AGGREGATOR}
     view = lane.of(job(6, 5))
-    lane.look(view, 2)
+    lane.poll_once(view, 2)
     (newest,) = pointers(view, 5)
     assert lane.store.is_pinned(newest, tag=round_tag(JOB, 5))
     assert not lane.store.is_pinned(newest, tag="")
@@ -105,19 +105,19 @@ def test_the_newest_final_checkpoint__is_fetched_for_its_round_alone(lane: Lane)
 
 def test_with_stores_enough__nobody_fetches(lane: Lane):
     lane.leaving, lane.keeping = {OTHER, AGGREGATOR}, {OTHER, AGGREGATOR}
-    assert lane.look(lane.of(closed(8)), 5) == set()
+    assert lane.poll_once(lane.of(closed(8)), 5) == set()
     lane.keeping = {OTHER}
-    assert lane.look(lane.of(closed(8)), 1) == set(), "short for the first time"
+    assert lane.poll_once(lane.of(closed(8)), 1) == set(), "short for the first time"
 
 
 def test_a_shortage_that_is_over__begins_anew(lane: Lane):
     view = lane.of(closed(8))
     lane.leaving, lane.keeping = {OTHER, AGGREGATOR}, {OTHER}
-    lane.look(view)
+    lane.poll_once(view)
     lane.keeping = {OTHER, AGGREGATOR}
-    lane.look(view)
+    lane.poll_once(view)
     lane.keeping = {OTHER}
-    assert lane.look(view) == set()
+    assert lane.poll_once(view) == set()
 
 
 def test_where_others_are_named_first__one_more_is_named_at_every_look(lane: Lane, monkeypatch: pytest.MonkeyPatch):
@@ -130,8 +130,8 @@ def test_where_others_are_named_first__one_more_is_named_at_every_look(lane: Lan
     monkeypatch.setattr(retention, "repairers", named)
     lane.keeping = {AGGREGATOR}
     view = lane.of(closed(2))
-    assert lane.look(view, 2) == set()
-    assert lane.look(view) == pointers(view, 2) | {lane.author.manifest.state.cid}
+    assert lane.poll_once(view, 2) == set()
+    assert lane.poll_once(view) == pointers(view, 2) | {lane.author.manifest.state.cid}
     assert counts == [1, 2]
 
 
@@ -139,21 +139,21 @@ def test_who_drains__and_who_took_no_part__fetches_nothing(lane: Lane):
     lane.leaving = {OTHER, AGGREGATOR}
     view = lane.of(closed(8))
     strangers = replace(view, commits=[c for c in view.commits if c.operator != ME])
-    assert lane.look(strangers, 3) == set()
+    assert lane.poll_once(strangers, 3) == set()
     assert lane.asked == []
-    assert lane.look(replace(strangers, bidders=frozenset({ME})), 1) == set()
+    assert lane.poll_once(replace(strangers, bidders=frozenset({ME})), 1) == set()
     assert lane.asked != [], "who bid for it may be needed"
     lane.leaving = {ME}
-    assert lane.look(view, 3) == set()
+    assert lane.poll_once(view, 3) == set()
     lane.leaving = {OTHER, AGGREGATOR}
     (lane.folder / DRAINING).touch()
-    assert lane.look(view, 3) == set()
+    assert lane.poll_once(view, 3) == set()
 
 
 def test_a_file_larger_than_a_checkpoint_can_be__is_not_fetched(lane: Lane, caplog: pytest.LogCaptureFixture):
     lane.leaving = {OTHER, AGGREGATOR}
     view = lane.of(closed(2), bytes(2**22))
-    assert lane.look(view, 3) == set()
+    assert lane.poll_once(view, 3) == set()
     assert "more than the" in caplog.text
 
 
@@ -162,7 +162,7 @@ def test_what_is_no_pointer__keeps_nothing_else_from_being_fetched(lane: Lane):
     view = lane.of(closed(8))
     bad = {**view.checkpoint_cids, 8: digest_of(lane.others.add(b"no pointer"))}
     bad[6] = digest_of(lane.others.add(Pointer(JOB, 5, "no CID", bytes(32), 1).to_bytes()))
-    assert lane.look(replace(view, checkpoint_cids=bad), 2) & lane.others.pins() >= pointers(view, 3)
+    assert lane.poll_once(replace(view, checkpoint_cids=bad), 2) & lane.others.pins() >= pointers(view, 3)
 
 
 def test_a_look__asks_for_the_newest_and_for_others_in_turn(lane: Lane):
@@ -190,7 +190,7 @@ def test_rounds_that_no_claim_needs__go__and_nothing_of_jobs_that_were_not_seen(
     files = tagged(lane, 1, 2, 3, 4)
     other = lane.store.add(b"round 1", tag=round_tag(JOB + 1, 1))
     mine = lane.store.add(b"round 2")
-    lane.look(lane.of(job(6, 4)))
+    lane.poll_once(lane.of(job(6, 4)))
     assert other == files[1]
     assert lane.store.tags() == {round_tag(JOB, 3), round_tag(JOB, 4), round_tag(JOB + 1, 1)}
     assert lane.store.pins() == {other, mine, files[3], files[4]}
@@ -200,8 +200,8 @@ def test_a_job_whose_manifest_cannot_be_had__keeps_everything(lane: Lane, caplog
     tagged(lane, 1)
     other = lane.store.add(b"x", tag=round_tag(JOB + 1, 0))
     view = lane.of(closed(8))
-    lane.lane.note(replace(view, terms=replace(TERMS, manifest=b"\1" * 32)))
-    lane.look(replace(view, job=JOB + 1))
+    lane.lane.record(replace(view, terms=replace(TERMS, manifest=b"\1" * 32)))
+    lane.poll_once(replace(view, job=JOB + 1))
     assert lane.store.tags() == {round_tag(JOB, 1)}
     assert not lane.store.has(other), "the other job's go"
     assert "nothing is let go" in caplog.text
@@ -212,7 +212,7 @@ def test_what_outlives_the_job__is_pinned_for_itself_before_its_round_goes(lane:
     for number in (2, 3):
         for cid in (*pointers(view, number), lane.author.manifest.state.cid):
             lane.store.pin(cid, tag=round_tag(JOB, number))
-    assert lane.look(view) == pointers(view, 3) | {lane.author.manifest.state.cid}
+    assert lane.poll_once(view) == pointers(view, 3) | {lane.author.manifest.state.cid}
     assert lane.store.tags() == set()
 
 
@@ -221,7 +221,7 @@ def test_of_a_delayed_job__a_round_s_tag_has_the_checkpoint_before_it_too(lane: 
     view = lane.of(closed(8))
     for cid in (*pointers(view, 3), lane.author.manifest.state.cid):
         lane.store.pin(cid, tag=round_tag(JOB, 4))
-    assert lane.look(view) == pointers(view, 3) | {lane.author.manifest.state.cid}
+    assert lane.poll_once(view) == pointers(view, 3) | {lane.author.manifest.state.cid}
 
 
 def test_a_verifier_without_an_operator__keeps_nothing(lane: Lane):
@@ -229,4 +229,4 @@ def test_a_verifier_without_an_operator__keeps_nothing(lane: Lane):
     view = lane.of(closed(8))
     for cid in (*pointers(view, 3), lane.author.manifest.state.cid):
         lane.store.pin(cid, tag=round_tag(JOB, 3))
-    assert lane.look(view, 3) == set()
+    assert lane.poll_once(view, 3) == set()

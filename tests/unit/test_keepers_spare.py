@@ -12,7 +12,7 @@ import pytest
 from keepers.config import OperatorConfig, from_dict
 from keepers.processes import daemon as daemon_module
 from keepers.processes import spare
-from keepers.processes.daemon import Child, Daemon, commands
+from keepers.processes.daemon import SupervisedProcess, Daemon, commands
 from tests.unit.test_keepers_daemon import SLEEPER, until
 
 PUPIL = """
@@ -49,16 +49,16 @@ def daemon(config: OperatorConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     made.stop()
 
 
-def pid(child: Child) -> int:
+def pid(child: SupervisedProcess) -> int:
     assert child.process is not None
     return child.process.pid
 
 
-def said(child: Child, what: str) -> bool:
+def said(child: SupervisedProcess, what: str) -> bool:
     return what in child.log_path.read_text()
 
 
-def is_warm(child: Child) -> bool:
+def is_warm(child: SupervisedProcess) -> bool:
     return said(child, f"ready as process {pid(child)}")
 
 
@@ -102,7 +102,7 @@ def test_a_spare_that_dies_while_it_is_told__costs_the_worker_nothing(daemon: Da
     def gone(*_: object) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr(spare, "tell", gone)
+    monkeypatch.setattr(spare, "assign", gone)
     daemon.kill("worker-0")
     daemon.poll()
     assert daemon.children["worker-0"].running
@@ -168,7 +168,7 @@ def test_spares__are_as_many_as_the_operator_says__and_of_the_workers_part(confi
     assert [name for name in commands(config) if name.startswith("spare")] == ["spare-0"]
     none = from_dict({"name": "alpha", "network": "n", "operator": 1, "spares": 0}, tmp_path)
     assert not any(name.startswith("spare") for name in commands(none))
-    assert {name for name in commands(config) if daemon_module.part_of(name) == "worker"} == {
+    assert {name for name in commands(config) if daemon_module.component_of(name) == "worker"} == {
         "worker-0",
         "worker-moves",
         "spare-0",

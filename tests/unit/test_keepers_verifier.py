@@ -36,10 +36,10 @@ def verifier(
 
 def test_a_sample__is_about_its_rate_and_differs_by_secret(tmp_path: Path):
     one, asked = verifier(tmp_path, WorkStatus("queued"), rate=0.25)
-    one.look_at(commits())
+    one.observe(commits())
     assert 30 <= len(asked) <= 90
     other, asked_too = verifier(tmp_path, WorkStatus("queued"), rate=0.25, secret=b"other")
-    other.look_at(commits())
+    other.observe(commits())
     assert set(asked) != set(asked_too)
 
 
@@ -48,12 +48,12 @@ def test_a_report__is_written_once_and_survives_a_restart(tmp_path: Path):
     first, asked = verifier(tmp_path, done)
     few = commits(turns=1, slots=2)
     assert first.pending(few)
-    first.look_at(few)
-    first.look_at(few)
+    first.observe(few)
+    first.observe(few)
     assert len(asked) == 2
     assert not first.pending(few)
     again, asked_again = verifier(tmp_path, done)
-    again.look_at(few)
+    again.observe(few)
     assert asked_again == []
     assert len(read_reports(tmp_path / REPORTS)) == 2
 
@@ -62,12 +62,12 @@ def test_a_mismatch__is_an_error_and_a_failure_of_ones_own_is_none(tmp_path: Pat
     few = commits(turns=1, slots=1)
     liar, _ = verifier(tmp_path / "a", WorkStatus("done", result={"agrees": False, "segments": 2}))
     (tmp_path / "a").mkdir()
-    liar.look_at(few)
+    liar.observe(few)
     assert "MISMATCH" in caplog.text
     caplog.clear()
     (tmp_path / "b").mkdir()
     broken, _ = verifier(tmp_path / "b", WorkStatus("failed", error="NodeOutOfMemory: too large"))
-    broken.look_at(few)
+    broken.observe(few)
     assert "MISMATCH" not in caplog.text
     assert "not verified" in caplog.text
     [report] = read_reports(tmp_path / "b" / REPORTS)
@@ -77,7 +77,7 @@ def test_a_mismatch__is_an_error_and_a_failure_of_ones_own_is_none(tmp_path: Pat
 def test_a_line_cut_short_by_a_crash__is_reported_again(tmp_path: Path):
     (tmp_path / REPORTS).write_text('{"name": "verify-1-0-0-0101010101010101", "agrees": tr')
     one, asked = verifier(tmp_path, WorkStatus("queued"))
-    one.look_at(replace(commits(turns=1, slots=1)))
+    one.observe(replace(commits(turns=1, slots=1)))
     assert asked == ["verify-1-0-0-0101010101010101"]
 
 
@@ -96,7 +96,7 @@ def test_a_claim_of_a_turn_done_again__is_judged_by_its_own_start(tmp_path: Path
         for turn, root in ((0, old), (1, new))
     )
     again = view(1_000, commits=claims, checkpoints=made, checkpoint_roots={0: ROOT, 1: new}, checkpoint_cids={1: new})
-    Verifier(config, ask, b"s").look_at(again)
+    Verifier(config, ask, b"s").observe(again)
     assert [(r["round"], r["start_root"], r["checkpoint"]) for r in asked if "slot" in r] == [
         (1, old.hex(), raw_cid(old)),
         (1, new.hex(), raw_cid(new)),
@@ -107,9 +107,9 @@ def test_a_claim_whose_files_may_be_gone__is_not_drawn(tmp_path: Path):
     one, asked = verifier(tmp_path, WorkStatus("queued"))
     few = commits(turns=1, slots=2)
     paid = [replace(few.commits[0], state=ClaimState.PAID)]
-    one.look_at(replace(few, commits=paid, now=9 + SPARE_S + 1))
+    one.observe(replace(few, commits=paid, now=9 + SPARE_S + 1))
     assert not one.pending(replace(few, commits=paid, now=9 + SPARE_S + 1))
     assert asked == []
-    one.look_at(replace(few, now=9 + SPARE_S + 1))
+    one.observe(replace(few, now=9 + SPARE_S + 1))
     assert len(asked) == 2, "what is not final can still be challenged"
     assert one.pending(replace(few, commits=paid, now=9 + SPARE_S))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from keepers.cli import verify
-from keepers.cli.verify import Witness, _check_asked, _todo
+from keepers.cli.verify import JobVerification, _check_asked, _todo
 from node.errors import Withheld
 from tests.unit.test_keepers_duties import ME, OTHER, ROOT, view
 from zoo_compute.chain.views import ClaimState, Commit, JobView
@@ -58,7 +58,7 @@ def test_a_round_whose_checkpoint_is_gone__is_passed_over_and_told(monkeypatch: 
         return {"agrees": True}
 
     monkeypatch.setattr(verify, "_verified", verified)
-    witness = Witness(SimpleNamespace(chain=lambda: None), 1, SimpleNamespace(), None, challenges=False)  # type: ignore[arg-type]
+    witness = JobVerification(SimpleNamespace(chain=lambda: None), 1, SimpleNamespace(), None, challenges=False)  # type: ignore[arg-type]
     seen = view(1, commits=tuple(commit(turn, OTHER, 0, 1) for turn in (1, 2)))
     for left in (True, False):
         assert witness.check_next(seen, _todo(seen, True, (None, None), None)) == left

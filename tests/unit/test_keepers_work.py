@@ -12,7 +12,7 @@ import pytest
 
 from keepers.queue import work
 from keepers.queue.app import KEEPER_QUEUE, MOVE_QUEUE, WORK_QUEUE
-from keepers.queue.work import MOVE, RESEND_AFTER_S, WorkLog, WorkQueue
+from keepers.queue.work import MOVE_TASK, RESEND_AFTER_S, WorkLog, WorkQueue
 
 
 class Redis:
@@ -63,11 +63,11 @@ class Redis:
 @pytest.mark.parametrize(
     ("task", "changes", "sent"),
     [
-        (MOVE, {}, 2),
-        (MOVE, {"waiting": MOVE_QUEUE}, 1),
-        (MOVE, {"after_s": 1.0}, 1),
-        (MOVE, {"leased": "train-1"}, 2),
-        (MOVE, {"leased": "it"}, 1),
+        (MOVE_TASK, {}, 2),
+        (MOVE_TASK, {"waiting": MOVE_QUEUE}, 1),
+        (MOVE_TASK, {"after_s": 1.0}, 1),
+        (MOVE_TASK, {"leased": "train-1"}, 2),
+        (MOVE_TASK, {"leased": "it"}, 1),
         ("work.train", {}, 2),
         ("work.train", {"waiting": WORK_QUEUE}, 1),
         ("work.train", {"leased": "train-1"}, 2),
@@ -103,9 +103,9 @@ def test_work_whose_worker_died__is_sent_again_at_once_though_other_work_waits()
     with log.lease("it") as mine:
         assert mine
         assert queue.submit("work.train", "it", {}).state == "running"
-        WorkLog(redis, "alpha-1").give_up()
+        WorkLog(redis, "alpha-1").release_leases()
         assert queue.submit("work.train", "it", {}).state == "running", "another worker's lease is not given up"
-        WorkLog(redis, "alpha-0").give_up()  # as the daemon does that sees it dead
+        WorkLog(redis, "alpha-0").release_leases()  # as the daemon does that sees it dead
         assert queue.submit("work.train", "it", {}).state == "queued"
     assert len(messages) == 2
 

@@ -30,7 +30,7 @@ def tool(folder: Path, name: str, script: str) -> None:
 
 
 def test_a_machine_without_a_gpu__has_no_card() -> None:
-    assert machine.cards() == []
+    assert machine.detect_cards() == []
 
 
 @pytest.mark.parametrize(
@@ -47,20 +47,20 @@ def test_nvidia_smi__names_card_and_memory_as_sold(
     tmp_path: Path, line: str, card: Card, registers_as: tuple[object, int] | None
 ) -> None:
     tool(tmp_path, "nvidia-smi", f"echo '{line}'")
-    assert machine.cards() == [card]
-    assert machine.classified(card) == registers_as
+    assert machine.detect_cards() == [card]
+    assert machine.registration_class(card) == registers_as
 
 
 def test_several_cards__are_named_as_torch_names_them(tmp_path: Path) -> None:
     tool(tmp_path, "nvidia-smi", "printf 'NVIDIA GeForce RTX 3090, 24576\\nNVIDIA GeForce RTX 4090, 24564\\n'")
-    assert [(card.name[-4:], card.device) for card in machine.cards()] == [("3090", "cuda:0"), ("4090", "cuda:1")]
+    assert [(card.name[-4:], card.device) for card in machine.detect_cards()] == [("3090", "cuda:0"), ("4090", "cuda:1")]
 
 
 def test_a_driver_that_fails_or_prints_nonsense__is_no_card(tmp_path: Path) -> None:
     tool(tmp_path, "nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
-    assert machine.cards() == []
+    assert machine.detect_cards() == []
     tool(tmp_path, "nvidia-smi", "echo 'No devices were found'")
-    assert machine.cards() == []
+    assert machine.detect_cards() == []
 
 
 def test_apple_silicon__has_its_unified_memory_and_no_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,8 +68,8 @@ def test_apple_silicon__has_its_unified_memory_and_no_kernels(tmp_path: Path, mo
     monkeypatch.setattr("platform.machine", lambda: "arm64")
     tool(tmp_path, "sysctl", f'if [ "$2" = hw.memsize ]; then echo {32 * GIB}; else echo "Apple M2 Pro"; fi')
     card = Card("Apple M2 Pro", 32, "apple", "mps")
-    assert machine.cards() == [card]
-    assert machine.classified(card) == (APPLE, 32)
+    assert machine.detect_cards() == [card]
+    assert machine.registration_class(card) == (APPLE, 32)
     assert not card.has_kernels
 
 
@@ -80,8 +80,8 @@ def test_an_amd_card__is_listed_by_the_kernel_where_no_tool_is(tmp_path: Path) -
         (folder / "vendor").write_text(vendor + "\n")
         (folder / "mem_info_vram_total").write_text(f"{size}\n")
     card = Card("AMD GPU", 24, "amd", "")
-    assert machine.cards() == [card], "neither another maker's nor an integrated one"
-    assert machine.classified(card) == (CONSUMER, 24)
+    assert machine.detect_cards() == [card], "neither another maker's nor an integrated one"
+    assert machine.registration_class(card) == (CONSUMER, 24)
     assert not card.has_kernels
 
 
@@ -89,18 +89,18 @@ def test_torch__is_asked_where_no_tool_answers(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
     monkeypatch.setattr(machine.sys, "executable", str(tmp_path / "bin" / "python"))
     tool(tmp_path, "python", f"echo '[true, [[\"AMD Radeon RX 7900 XTX\", {24 * GIB}]]]'")
-    assert machine.cards() == [Card("AMD Radeon RX 7900 XTX", 24, "amd", "cuda:0")]
+    assert machine.detect_cards() == [Card("AMD Radeon RX 7900 XTX", 24, "amd", "cuda:0")]
     tool(tmp_path, "python", "echo broken driver; exit 1")
-    assert machine.cards() == []
+    assert machine.detect_cards() == []
 
 
 def test_roles__follow_the_main_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "memory_gb", lambda: 4)
     assert machine.roles() == ("provider",)
-    assert machine.standing_in() == (CONSUMER, 8)
+    assert machine.cpu_substitute() == (CONSUMER, 8)
     monkeypatch.setattr(machine, "memory_gb", lambda: 32)
     assert machine.roles() == ("provider", "aggregator")
-    assert machine.standing_in() == (CONSUMER, 32)
+    assert machine.cpu_substitute() == (CONSUMER, 32)
 
 
 def test_main_memory__is_that_of_this_machine() -> None:

@@ -19,14 +19,14 @@ from tests.unit.node_jobs import TEXT, SmallJob, publish
 from tests.unit.test_client_results import TERMS, aggregation, commit, view
 from tests.unit.test_job_manifest import fields
 from zoo_compute.chain.views import ClaimState, JobView
-from zoo_compute.client.branches import Grown, check, grown, merge
+from zoo_compute.client.branches import LoadedBranch, check_lineage, load_branch, merge_branches
 from zoo_compute.client.job import Job
 from zoo_compute.errors import UserError
 from zoo_compute.formats.lineage import Branch, Parents
 from zoo_compute.jobs.config import JobError, Manifest
 from zoo_compute.store import ContentTampered, digest_of
 from zoo_compute.training.examples import batch_of
-from zoo_compute.training.merge import Merge, examples_of, merged, share
+from zoo_compute.training.merge import Merge, count_examples, merge_tensors, example_share
 
 NETWORK: Any = SimpleNamespace(chain_id=7, contracts={"tasks": "0x" + "Ab" * 20})
 ROOT = "cd" * 32
@@ -46,7 +46,7 @@ def neighbours(value: float) -> tuple[Fraction, Fraction]:
     [(1, 3), (2, 3), (1, 1), (1, 10), (2**24 + 1, 2**25), (2**24 + 3, 2**25), (2**55 + 2**31 + 1, 2**56), (1, 2**90), (2**60 - 1, 2**60)],
 )  # fmt: skip
 def test_share__is_the_nearest_float32_of_the_exact_fraction__ties_to_even(part: int, whole: int) -> None:
-    found, exact = share(part, whole), Fraction(part, whole)
+    found, exact = example_share(part, whole), Fraction(part, whole)
     assert float(np.float32(found)) == found
     below, above = neighbours(found)
     off = abs(Fraction(found) - exact)
@@ -59,7 +59,7 @@ def test_share__is_the_nearest_float32_of_the_exact_fraction__ties_to_even(part:
 def test_share__is_rounded_once() -> None:
     """Through a double, which lies exactly between two float32, it would be the lower one."""
     part, whole = 2**55 + 2**31 + 1, 2**56
-    assert share(part, whole) > float(np.float32(part / whole))
+    assert example_share(part, whole) > float(np.float32(part / whole))
 
 
 def test_merged__has_the_bits_that_numpy_makes_of_the_same_operations() -> None:
@@ -70,7 +70,7 @@ def test_merged__has_the_bits_that_numpy_makes_of_the_same_operations() -> None:
     )
     steps = {"count": np.asarray(4, np.int32)}
     examples = [100, 1, 37]
-    found = merged(base | steps, [branch | steps for branch in branches], examples, names)
+    found = merge_tensors(base | steps, [branch | steps for branch in branches], examples, names)
     assert found["count"] == 4
     for name in names:
         total = None
@@ -141,7 +141,7 @@ def test_examples__count_slots_that_were_aggregated_and_not_convicted() -> None:
         commit(2, state=PAID), commit(2, 1, state=CONVICTED),
     )  # fmt: skip
     job = view(checkpoint_roots=roots, checkpoints=checkpoints, commits=commits)
-    slots = [examples_of(job, manifest, *rounds) // 28 for rounds in ((0, 1), (0, 2), (0, 3), (1, 3), (2, 3))]
+    slots = [count_examples(job, manifest, *rounds) // 28 for rounds in ((0, 1), (0, 2), (0, 3), (1, 3), (2, 3))]
     assert slots == [3, 5, 7, 4, 2]
 
 
@@ -153,7 +153,7 @@ def test_examples__of_a_round_done_again__are_of_the_line_that_stands() -> None:
     )
     commits = (commit(0, state=PAID), commit(1, 1, round=0, state=PAID))
     job = view(checkpoint_roots=roots, checkpoints=checkpoints, commits=commits)
-    assert examples_of(job, Manifest(**fields()), 0, 1) == 28
+    assert count_examples(job, Manifest(**fields()), 0, 1) == 28
 
 
 # -- branches of real training
@@ -186,24 +186,24 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return [seen(first, 1, 2), seen(second, 2, 1), (first, second)]
 
 
-def read(trained: list[Any], told: Branch) -> Grown:
+def read(trained: list[Any], told: Branch) -> LoadedBranch:
     found, store = trained[told.job - 1]
-    return grown(NETWORK, found, store, told.since, told.round)
+    return load_branch(NETWORK, found, store, told.since, told.round)
 
 
 @pytest.fixture(scope="module")
 def posted(trained: list[Any], tmp_path_factory: pytest.TempPathFactory) -> SmallJob:
     """The third job, which begins where the two merge."""
     folder = tmp_path_factory.mktemp("third")
-    made, tensors = merge([grown(NETWORK, *each) for each in reversed(trained[:2])], folder / "merged.safetensors")
+    made, tensors = merge_branches([load_branch(NETWORK, *each) for each in reversed(trained[:2])], folder / "merged.safetensors")
     assert [b.examples for b in made.parents.branches] == [2 * 3 * 5 * 4, 3 * 5 * 4]
     assert state_root(files.load_state(folder / "merged.safetensors")).hex() == made.root
     return publish(folder, weights=tensors, parents=made.parents)
 
 
 def test_check__of_an_honest_merge__agrees(trained: list[Any], posted: SmallJob) -> None:
-    found = check(posted.manifest, posted.manifest.state_root, lambda told: read(trained, told))
-    assert (found.agrees, found.start) == (True, posted.manifest.state.root)
+    found = check_lineage(posted.manifest, posted.manifest.state_root, lambda told: read(trained, told))
+    assert (found.matches, found.start) == (True, posted.manifest.state.root)
 
 
 def lie(manifest: Manifest, **changes: Any) -> Manifest:
@@ -227,8 +227,8 @@ def lie(manifest: Manifest, **changes: Any) -> Manifest:
 def test_check__of_a_false_word_about_a_parent__says_which(
     trained: list[Any], posted: SmallJob, tell: Callable[[Manifest], Manifest], told: str
 ) -> None:
-    found = check(tell(posted.manifest), tell(posted.manifest).state_root, lambda branch: read(trained, branch))
-    assert not found.agrees
+    found = check_lineage(tell(posted.manifest), tell(posted.manifest).state_root, lambda branch: read(trained, branch))
+    assert not found.matches
     assert told in " | ".join(found.differences)
 
 
@@ -236,64 +236,64 @@ def test_check__of_equal_weights_for_unequal_branches__finds_another_start(
     trained: list[Any], posted: SmallJob, tmp_path: Path
 ) -> None:
     """A submitter who favours its own branch, and names the true counts."""
-    pair = [grown(NETWORK, *each) for each in trained[:2]]
-    tensors = merged(pair[0].base, [each.end for each in pair], [1, 1], pair[0].step.exchanged)
+    pair = [load_branch(NETWORK, *each) for each in trained[:2]]
+    tensors = merge_tensors(pair[0].base, [each.end for each in pair], [1, 1], pair[0].step.exchanged)
     false = publish(tmp_path, weights=tensors, parents=posted.manifest.parents)
-    found = check(false.manifest, false.manifest.state_root, lambda told: read(trained, told))
+    found = check_lineage(false.manifest, false.manifest.state_root, lambda told: read(trained, told))
     assert [each.split(";")[0] for each in found.differences] == [f"the job begins at {false.manifest.state.root}"]
 
 
 def test_check__of_a_job_that_the_chain_begins_elsewhere__says_so(trained: list[Any], posted: SmallJob) -> None:
-    found = check(posted.manifest, bytes(32), lambda told: read(trained, told))
+    found = check_lineage(posted.manifest, bytes(32), lambda told: read(trained, told))
     assert [each.split(",")[0] for each in found.differences] == [f"the chain has the job begin at {'00' * 32}"]
 
 
 def test_check__of_a_job_counted_twice__says_so(trained: list[Any], posted: SmallJob) -> None:
     assert posted.manifest.parents is not None
-    branches = [grown(NETWORK, *trained[0], round_=1), *(grown(NETWORK, *each) for each in trained[:2])]
-    named = tuple(sorted((each.branch for each in branches), key=lambda b: b.order))
+    branches = [load_branch(NETWORK, *trained[0], round_=1), *(load_branch(NETWORK, *each) for each in trained[:2])]
+    named = tuple(sorted((each.branch for each in branches), key=lambda b: b.sort_key))
     false = replace(posted.manifest, parents=replace(posted.manifest.parents, branches=named))
-    found = check(false, false.state_root, lambda told: read(trained, told))
+    found = check_lineage(false, false.state_root, lambda told: read(trained, told))
     assert found.start is None
     assert "what it trained on would count twice" in found.differences[-1]
 
 
 def test_check__of_a_job_without_parents__is_refused(trained: list[Any]) -> None:
     with pytest.raises(UserError, match="names none"):
-        check(trained[2][0].manifest, bytes(32), lambda told: read(trained, told))
+        check_lineage(trained[2][0].manifest, bytes(32), lambda told: read(trained, told))
 
 
 def test_merge__of_what_are_no_branches__is_refused(trained: list[Any]) -> None:
-    first, second = (grown(NETWORK, *each) for each in trained[:2])
+    first, second = (load_branch(NETWORK, *each) for each in trained[:2])
     with pytest.raises(UserError, match="two or more"):
-        merge([first])
-    for again in (first, grown(NETWORK, *trained[0], round_=1)):
+        merge_branches([first])
+    for again in (first, load_branch(NETWORK, *trained[0], round_=1)):
         with pytest.raises(UserError, match=r"job 1 of chain \d+ is two of the branches"):
-            merge([first, again])
+            merge_branches([first, again])
     with pytest.raises(UserError, match="another program"):
-        merge([first, replace(second, program=replace(second.program, root=ROOT))])
-    late = grown(NETWORK, *trained[0], since=1)
+        merge_branches([first, replace(second, program=replace(second.program, root=ROOT))])
+    late = load_branch(NETWORK, *trained[0], since=1)
     with pytest.raises(UserError, match=r"checkpoint 0 of job 2 .* does not hold what checkpoint 1 of job 1"):
-        merge([late, second])
+        merge_branches([late, second])
 
 
 def test_branch__that_is_not_final__or_counts_nothing__is_refused(trained: list[Any]) -> None:
     found, store = trained[0]
     pending = tuple(replace(made, state=ClaimState.PENDING) for made in found.checkpoints)
     with pytest.raises(UserError, match="no final checkpoint after 0: 2 are made, 0 are final"):
-        grown(NETWORK, replace(found, checkpoints=pending), store)
+        load_branch(NETWORK, replace(found, checkpoints=pending), store)
     half_final = replace(found, checkpoints=(found.checkpoints[0], pending[1]))
-    assert grown(NETWORK, half_final, store).branch.round == 1
+    assert load_branch(NETWORK, half_final, store).branch.round == 1
     convicted = tuple(replace(claim, state=CONVICTED) for claim in found.commits)
     with pytest.raises(UserError, match="nothing that it trained on"):
-        grown(NETWORK, replace(found, commits=convicted), store)
+        load_branch(NETWORK, replace(found, commits=convicted), store)
     with pytest.raises(ContentTampered, match="the chain says"):
-        grown(NETWORK, replace(found, checkpoint_roots=found.checkpoint_roots | {0: bytes(32)}), store)
+        load_branch(NETWORK, replace(found, checkpoint_roots=found.checkpoint_roots | {0: bytes(32)}), store)
 
 
 def test_merged_start__loses_no_more_on_held_out_text_than_the_worse_branch(trained: list[Any]) -> None:
-    pair = [grown(NETWORK, *each) for each in trained[:2]]
-    _, tensors = merge(pair)
+    pair = [load_branch(NETWORK, *each) for each in trained[:2]]
+    _, tensors = merge_branches(pair)
     starts = [pair[0].end, pair[1].end, tensors]
     losses = np.mean([[heldout(job, start) for start in starts] for job in trained[2]], axis=0)
     assert losses[2] <= max(losses[:2]), losses
@@ -335,7 +335,7 @@ def test_check_parents__finds_each_branch_on_its_own_network(
 ) -> None:
     clients = [Elsewhere(trained, at, chain_id=chains[at], number=at + 1) for at in (0, 1)]
     pair = [client.job(at + 1).branch() for at, client in enumerate(clients)]
-    made, tensors = merge(pair)
+    made, tensors = merge_branches(pair)
     third = publish(tmp_path, weights=tensors, parents=made.parents)
     third.store.add(third.manifest.to_bytes())
     terms = replace(TERMS, manifest=third.manifest.digest)
@@ -344,5 +344,5 @@ def test_check_parents__finds_each_branch_on_its_own_network(
     )
     job = here.job(5)
     found = job.check_parents(*clients)
-    assert (found.agrees, found.start) == (True, third.manifest.state.root)
-    assert not job.check_parents(clients[0]).agrees
+    assert (found.matches, found.start) == (True, third.manifest.state.root)
+    assert not job.check_parents(clients[0]).matches

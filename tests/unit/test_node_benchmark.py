@@ -12,7 +12,7 @@ from node.admission import benchmark
 from node.cli import benchmark as command
 from node.compute.programs import Programs
 from node.compute.training import root_of
-from node.device import pick
+from node.device import pick_device
 from node.errors import NoDevice
 from repops import encoding
 from zoo_compute.gpus import CONSUMER, PROFESSIONAL, check_memory, class_of
@@ -102,10 +102,10 @@ def test_the_benchmarks_program__is_the_same_for_every_node() -> None:
 
 def test_pick__device_that_is_absent_or_nonsense__is_refused() -> None:
     with pytest.raises(NoDevice, match="expected cpu"):
-        pick("gpu0")
+        pick_device("gpu0")
     absent = "cuda:99" if torch.cuda.is_available() else "cuda"
     with pytest.raises(NoDevice, match="not on this machine"):
-        pick(absent)
+        pick_device(absent)
 
 
 def test_command__passes_its_options_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import torch
 
 from node import device
 from node.admission import conformance, conformance_process
-from node.admission.conformance import Verdict, check, kept
+from node.admission.conformance import ConformanceResult, check, kept
 from node.cli import conformance as command
 from node.device import computes_on
 from node.errors import NoDevice
@@ -69,13 +69,13 @@ def test_a_worker__checks_its_card_before_work_and_outlives_one_that_is_absent(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(conformance_process, "examine", examine := Examiner(RIGHT))
-    monkeypatch.setattr(device, "pick", lambda name: CUDA)
+    monkeypatch.setattr(device, "pick_device", lambda name: CUDA)
     with caplog.at_level("INFO"):
-        device.make_ready(None)
+        device.ensure_checked(None)
     assert examine.runs == 1
     assert "programs run on cuda:0" in caplog.text
     monkeypatch.undo()
-    device.make_ready("gpu0")
+    device.ensure_checked("gpu0")
     assert "device 'gpu0': expected cpu" in caplog.text
 
 
@@ -88,7 +88,7 @@ def test_a_device__with_one_wrong_bit__leaves_the_work_to_the_cpu_and_says_why_i
     (record,) = caplog.records
     assert record.getMessage() == (
         "NVIDIA Imaginary: 3 of 212 cases differ from the CPU (exp, dot); programs run on the CPU, with the same bits. "
-        f"Please report it with {conformance.kept_at(FACTS)}"
+        f"Please report it with {conformance.record_path_of(FACTS)}"
     )
     assert examine.runs == 1
     computes_on.cache_clear()
@@ -150,11 +150,11 @@ def test_a_check_that_dies__is_tried_once_more_and_then_no_more() -> None:
 
 def test_a_machine_that_goes_down_in_the_check__counts_as_not_conformed(monkeypatch: pytest.MonkeyPatch) -> None:
     def goes_down(device: str, say: Callable[[str], None]) -> dict[str, Any]:
-        conformance.kept_at(FACTS).with_suffix(".bak").write_bytes(conformance.kept_at(FACTS).read_bytes())
+        conformance.record_path_of(FACTS).with_suffix(".bak").write_bytes(conformance.record_path_of(FACTS).read_bytes())
         return RIGHT
 
     def after_reboot(number: int) -> None:
-        os.replace(conformance.kept_at(FACTS).with_suffix(".bak"), conformance.kept_at(FACTS))
+        os.replace(conformance.record_path_of(FACTS).with_suffix(".bak"), conformance.record_path_of(FACTS))
         monkeypatch.setattr(conformance, "_boot", lambda: f"boot {number}")
 
     for number in range(conformance.TRIES):
@@ -178,7 +178,7 @@ def test_a_check_whose_process_was_ended__runs_again_and_blames_nobody() -> None
 
 def test_a_check_killed_with_its_whole_process__runs_again_on_the_same_boot() -> None:
     check(CUDA, examine=Examiner(RIGHT))
-    path = conformance.kept_at(FACTS)
+    path = conformance.record_path_of(FACTS)
     for deaths in range(1, 4):
         path.write_text(json.dumps({**json.loads(path.read_text()), "status": "running", "deaths": deaths}))
         assert check(CUDA, examine=Examiner(RIGHT)).conformed
@@ -196,8 +196,8 @@ def test_too_little_free_memory__is_of_the_moment_and_not_kept() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"no json", b"[]", b"\xff"])
 def test_a_damaged_record__is_as_none(content: bytes) -> None:
-    conformance.kept_at(FACTS).parent.mkdir(parents=True)
-    conformance.kept_at(FACTS).write_bytes(content)
+    conformance.record_path_of(FACTS).parent.mkdir(parents=True)
+    conformance.record_path_of(FACTS).write_bytes(content)
     assert check(CUDA, examine=Examiner(RIGHT)).conformed
 
 
@@ -255,7 +255,7 @@ def test_a_card_that_torch_cannot_use__is_named_once(
     monkeypatch.setattr(torch.version, "cuda", built_for)
     device._say_unused.cache_clear()
     with caplog.at_level("WARNING"):
-        assert device.pick() == device.pick() == torch.device("cpu")
+        assert device.pick_device() == device.pick_device() == torch.device("cpu")
     device._say_unused.cache_clear()
     (line,) = [record.getMessage() for record in caplog.records]
     assert line.startswith(f"NVIDIA Imaginary: torch {torch.__version__} cannot use it; programs run on the CPU")
@@ -298,7 +298,7 @@ def run(*arguments: str) -> int:
 def test_command__prints_the_verdict_and_where_it_is_kept(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("node.device.pick", lambda name: CUDA)
+    monkeypatch.setattr("node.device.pick_device", lambda name: CUDA)
     monkeypatch.setattr(conformance_process, "examine", examine := Examiner(WRONG))
     assert run("--json") == 1
     answer = json.loads(capsys.readouterr().out)
@@ -316,7 +316,7 @@ def test_command__prints_the_verdict_and_where_it_is_kept(
 def test_command__a_device_without_kernels__is_no_failure(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("node.device.pick", lambda name: torch.device("mps"))
+    monkeypatch.setattr("node.device.pick_device", lambda name: torch.device("mps"))
     assert run() == 0
     assert "this release has no kernels for mps" in capsys.readouterr().out
 
@@ -336,7 +336,7 @@ def test_line__many_operators__are_counted() -> None:
 def test_line__of_a_cpu_with_wrong_kernels__names_another_backend() -> None:
     record = {"status": "differs", "cases": 50, "differing": ["cpu elementwise: exp"]}
     found = conformance._verdict("cpu", Path("kept"), FACTS, record)
-    assert isinstance(found, Verdict)
+    assert isinstance(found, ConformanceResult)
     assert "the CPU's own kernels differ from the definition in 1 of 50 cases (exp)" in found.line
     assert "REPOPS_BACKEND=numba" in found.line
 

@@ -10,7 +10,7 @@ import pytest
 
 from node import tasks
 from node.errors import Withheld
-from node.inputs.fetching import absent_place, absent_update
+from node.inputs.fetching import missing_chunk, missing_update_chunk
 from repops.files import state_bytes
 from repops.graph import F32, Node
 from tests.unit.node_jobs import SmallJob, publish
@@ -52,12 +52,12 @@ def test_other_bytes_than_those_committed__are_the_same_as_none(job: SmallJob) -
     job.reports[0]["update"] = job.reports[1]["update"]
     with pytest.raises(Withheld) as told:
         fetch(job, job.commit(7, [0, 1]))
-    assert told.value.places == {0: None}
+    assert told.value.chunks == {0: None}
     commit = job.commit(7, [0, 1])
     for change in ({"bundle": job.store.add(b"junk")}, {"bundle": raw_cid(b"\7" * 32)}, {"root": "11" * 32}):
         with pytest.raises(Withheld) as told:
             fetch(job, commit | change)
-        assert told.value.places == {0: None, 1: None}
+        assert told.value.chunks == {0: None, 1: None}
 
 
 def test_a_checkpoint_that_nobody_serves__is_withheld(job: SmallJob) -> None:
@@ -75,17 +75,17 @@ def test_of_a_file_that_is_here_in_part__the_place_of_the_first_missing_byte_is_
     nodes = {name: Node("state", F32, array.shape) for name, array in state.items()}
     data, store = state_bytes(state), BlockStore(tmp_path / "store")
     cid = store.add(data)
-    assert absent_place(store, cid, nodes) is None
-    assert absent_update(store, cid) is None
+    assert missing_chunk(store, cid, nodes) is None
+    assert missing_update_chunk(store, cid) is None
     lost = cid_of(data[CHUNK : 2 * CHUNK])
     [block] = (tmp_path / "store" / "blocks").rglob(lost)
     block.unlink()
-    assert absent_update(store, cid) == (0, 0), "a packed file is of no use in part"
+    assert missing_update_chunk(store, cid) == (0, 0), "a packed file is of no use in part"
     header = len(data) - 4 * (400 * 128 + 30_000)
-    assert absent_place(store, cid, nodes) == (1, (CHUNK - header - 4 * 400 * 128) // 4096)
+    assert missing_chunk(store, cid, nodes) == (1, (CHUNK - header - 4 * 400 * 128) // 4096)
     [block] = (tmp_path / "store" / "blocks").rglob(cid)
     block.unlink()
-    assert absent_place(store, cid, nodes) is None, "of a file whose root is not here nothing is known"
-    assert absent_place(store, "no cid", nodes) is None
-    assert absent_update(store, cid) is None
-    assert absent_update(store, "no cid") is None
+    assert missing_chunk(store, cid, nodes) is None, "of a file whose root is not here nothing is known"
+    assert missing_chunk(store, "no cid", nodes) is None
+    assert missing_update_chunk(store, cid) is None
+    assert missing_update_chunk(store, "no cid") is None

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from node import tasks
-from node.device import CPU, Layout, layout, pick
+from node.device import CPU, RankLayout, parse_layout, pick_device
 from node.errors import BadInputs, NoDevice, RankLost
 from node.inputs import syncer
 from node.parallel.programs import RankedPrograms, placed_on
@@ -32,7 +32,7 @@ def no_ranks_kept() -> Iterator[None]:
 
 @pytest.fixture
 def programs() -> Iterator[RankedPrograms]:
-    made = RankedPrograms(small_job().traced.graph, Layout("pipeline", 2), 1, timeout_s=30)
+    made = RankedPrograms(small_job().traced.graph, RankLayout("pipeline", 2), 1, timeout_s=30)
     yield made
     made.close()
 
@@ -142,16 +142,16 @@ def test_ranks__end_when_their_worker_does(how: signal.Signals, doing: str):
 @pytest.mark.parametrize("name", ["pipeline", "pipeline:1", "tensor:x", "data:-2", "data:"])
 def test_a_layout_that_makes_no_sense__is_refused(name: str):
     with pytest.raises(NoDevice, match="with two or more ranks"):
-        layout(name)
+        parse_layout(name)
 
 
 def test_a_layout__is_the_cpu_for_what_is_not_computed_together():
-    assert layout("tensor:4") == Layout("tensor", 4)
-    assert layout("cuda:1") is None
-    assert layout(None) is None
-    assert pick("tensor:4") == CPU
+    assert parse_layout("tensor:4") == RankLayout("tensor", 4)
+    assert parse_layout("cuda:1") is None
+    assert parse_layout(None) is None
+    assert pick_device("tensor:4") == CPU
 
 
 def test_more_ranks_than_a_program_can_use__are_refused():
     with pytest.raises(BadInputs, match="40 ranks; expected 2 to 32"):
-        placed_on(small_job().traced.graph, Layout("tensor", 40), 1)
+        placed_on(small_job().traced.graph, RankLayout("tensor", 40), 1)

@@ -12,14 +12,14 @@ from node import tasks
 from node.compute import carried_state
 from node.disputes import player
 from node.disputes.computation import SlotRound
-from node.disputes.previous_turn import Before
+from node.disputes.previous_turn import PreviousTurn
 from node.errors import BadInputs
 from node.inputs import bundles, syncer
 from repops.commitments import state_root_of
 from repops.files import state_bytes
 from tests.unit.node_jobs import SmallJob, publish
 from zoo_compute.formats.manifest import Compression
-from zoo_compute.json_codec import plain
+from zoo_compute.json_codec import encode
 from zoo_compute.spec.games import Kind
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.state import Claim
@@ -65,7 +65,7 @@ def test_a_slot__goes_on_from_what_it_kept__or_computes_that_again(job: GoingOn)
 def test_what_was_kept__is_used_as_it_is(job: GoingOn) -> None:
     """It is one's own: nobody else could check it."""
     inputs = syncer.fetch_inputs(job.store, job.base)
-    mine = carried_state.carried(job.base | {"slot": SLOT, "before": [job.first]}, inputs, job.store)
+    mine = carried_state.load(job.base | {"slot": SLOT, "before": [job.first]}, inputs, job.store)
     assert mine is not None
     changed = {name: array + array.dtype.type(1) for name, array in mine.items()}
     assert going_on(job, private=job.store.add(state_bytes(changed))) != going_on(job)
@@ -75,8 +75,8 @@ def test_at_a_restart__nothing_is_carried(job: GoingOn) -> None:
     rounds = [{"round": at} for at in range(5)]
     for round_, carry, left in ((0, 2, []), (4, 2, []), (3, 2, [2]), (5, 4, [4]), (7, 8, [0, 1, 2, 3, 4]), (3, 1, [])):
         request = {"round": round_, "before": rounds[:round_]}
-        assert [each["round"] for each in carried_state.rounds_before(request, carry)] == left
-    assert carried_state.rounds_before({"round": 3}, 2) == []
+        assert [each["round"] for each in carried_state.rounds_since_restart(request, carry)] == left
+    assert carried_state.rounds_since_restart({"round": 3}, 2) == []
 
 
 def test_a_verifier__begins_where_the_slots_operator_did(job: GoingOn) -> None:
@@ -132,15 +132,15 @@ def test_a_challengers_computation__has_what_the_claim_before_left(job: GoingOn,
         "side": "challenger",
         "folder": str(tmp_path / "game"),
         "before": [job.first],
-        "aggregated": plain(astuple(aggregation)),
-        "bundles_before": [job.first_bundles[claim.seat] | {"claim": plain(astuple(claim))}],
+        "aggregated": encode(astuple(aggregation)),
+        "bundles_before": [job.first_bundles[claim.seat] | {"claim": encode(astuple(claim))}],
     }
     computed = player._computation(request, job.store, SlotRound)
     assert isinstance(computed, SlotRound)
     steps = [step for step, _ in report["segments"]]
     assert [root.hex() for root in computed.state_roots(steps)] == [root for _, root in report["segments"]]
     before, last = computed.before, job.first_reports[SLOT]
-    assert isinstance(before, Before)
+    assert isinstance(before, PreviousTurn)
     assert before.aggregation == aggregation
     assert [seated.claim for seated in before.seated] == [claim]
     assert before.seated[0].results[SLOT].end_root.hex() == last["end_root"]

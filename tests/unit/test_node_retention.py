@@ -25,13 +25,13 @@ def test_what_a_round_needs__has_its_tag__and_the_next_checkpoint_that_of_the_ro
     own = job.store.pins() & {job.base["manifest"], job.manifest.program.cid, job.manifest.data.cid}
     own |= {job.manifest.state.cid, job.manifest.heldout.cid}
     made = job.aggregate()
-    cache.wait()
+    cache.flush()
     updates = set(made["updates"].values())
     assert all(job.store.is_pinned(update, tag=round_tag(1, 0)) for update in updates)
     assert all(job.store.is_pinned(made[name], tag=round_tag(1, 1)) for name in ("pointer", "state"))
     assert job.store.tags() == {round_tag(1, 0), round_tag(1, 1)}
     for round_ in (0, 1):
-        assert job.store.let_go(round_tag(1, round_)) > 0
+        assert job.store.release_tag(round_tag(1, round_)) > 0
     private = {report["private"] for report in job.reports.values()}
     gone = updates | private | {made["pointer"], made["state"]}
     assert not any(job.store.has(cid) for cid in gone)
@@ -67,6 +67,6 @@ def test_the_checkpoint_that_a_round_starts_from__is_kept_for_that_round_by_who_
         store.pin(made["state"])  # for another job, say
         tasks.prepare(job.base, store)
     assert all(store.is_pinned(made[name], tag=round_tag(1, 1)) for name in ("pointer", "state"))
-    store.let_go(round_tag(1, 1))
+    store.release_tag(round_tag(1, 1))
     assert store.is_pinned(made["state"])
     assert not store.has(made["pointer"])

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from node.compute.aggregation import aggregate
-from node.compute.programs import Programs, State, applied
+from node.compute.programs import Programs, State, run_step
 from node.compute.training import ShardResult, heldout_loss, root_of, train_shard
 from node.device import CPU, runner, use_threads
 from node.errors import BadInputs
@@ -25,7 +25,7 @@ from repops.builder import Builder
 from repops.graph import BATCH_ROLE, BUFFER, F32, I32, OPTIMIZER, PARAMETER, STATE_ROLE
 from repops.program import Program
 from tests.unit.node_jobs import SmallJob, publish
-from zoo_compute.formats.manifest import Compression, Joining, Outer
+from zoo_compute.formats.manifest import Compression, AggregationSpec, OuterOptimizer
 from zoo_compute.training.examples import batch_of
 from zoo_compute.training.rounds import aggregation_batch, aggregation_program, update_program
 
@@ -85,7 +85,7 @@ def test_train_shard__roots__are_those_of_the_states_that_the_library_goes_throu
     inputs = syncer.fetch_inputs(job.store, job.base)
     program = Program(inputs.programs.graph)
     started = {name: torch.from_numpy(inputs.checkpoint[name]) for name in inputs.programs.names}
-    state = program.begin(started, seed=job.manifest.draws(0, 1))
+    state = program.begin(started, seed=job.manifest.draw_seed(0, 1))
     root = lambda: root_of({name: tensor.numpy() for name, tensor in state.items()})  # noqa: E731
     expected = [(0, root())]
     for step in range(5):
@@ -165,7 +165,7 @@ def rounded(value: Fraction) -> Fraction:
 
 
 def test_aggregate__agrees_with_exact_rationals_rounded_after_each_operation(job: SmallJob) -> None:
-    manifest = replace(job.manifest, slots=5, outer=Outer(0.7, 0.9))
+    manifest = replace(job.manifest, slots=5, outer=OuterOptimizer(0.7, 0.9))
     checkpoint, updates = some_updates(3, 5)
     made = aggregate(manifest, PROGRAMS, checkpoint, updates)
     rate, mu = (Fraction(float(np.float32(x))) for x in (0.7, 0.9))
@@ -192,7 +192,7 @@ def test_aggregate__order_of_slots__is_part_of_the_result(job: SmallJob) -> None
     assert made == root_of(aggregate(manifest, PROGRAMS, checkpoint, given_backwards))
 
 
-def in_numpy(outer: Outer, checkpoint: State, updates: dict[int, State]) -> State:
+def in_numpy(outer: OuterOptimizer, checkpoint: State, updates: dict[int, State]) -> State:
     """The same arithmetic over the present slots alone, every operation rounded by itself."""
     mu, rate, count = (np.float32(x) for x in (outer.momentum, outer.lr, len(updates)))
     new = dict(checkpoint)
@@ -216,7 +216,7 @@ def test_aggregate__has_the_bits_of_the_same_arithmetic_in_numpy(job: SmallJob, 
         update["b"][2] = -0.0
     next(iter(updates.values()))["b"][:] = [np.inf, np.nan, -0.0, 1e-42]
     checkpoint["b"][2], checkpoint["outer/b"][2] = -0.0, -0.0
-    for outer in (Outer(0.7, 0.9), Outer(1.0, 0.0)):
+    for outer in (OuterOptimizer(0.7, 0.9), OuterOptimizer(1.0, 0.0)):
         manifest = replace(job.manifest, slots=40, outer=outer)
         made, expected = aggregate(manifest, PROGRAMS, checkpoint, updates), in_numpy(outer, checkpoint, updates)
         assert made.keys() == expected.keys()
@@ -237,12 +237,12 @@ def test_aggregate__tensor_by_tensor__is_the_whole_program(job: SmallJob) -> Non
     """What a dispute is about is the program; what a worker runs are its parts."""
     checkpoint, updates = some_updates(6, 5)
     del updates[2]
-    whole = aggregation_program(PROGRAMS.graph, Joining(7, Outer(0.7, 0.9)))
-    batch = aggregation_batch(PROGRAMS.graph.exchanged, Joining(7, Outer(0.7, 0.9)), updates)
+    whole = aggregation_program(PROGRAMS.graph, AggregationSpec(7, OuterOptimizer(0.7, 0.9)))
+    batch = aggregation_batch(PROGRAMS.graph.exchanged, AggregationSpec(7, OuterOptimizer(0.7, 0.9)), updates)
     assert batch["updates/w"].shape == (7, 3, 5)
     assert not batch["updates/w"][[2, 5, 6]].any()
-    manifest = replace(job.manifest, slots=7, outer=Outer(0.7, 0.9))
-    made = applied(runner(whole, CPU), checkpoint, batch)
+    manifest = replace(job.manifest, slots=7, outer=OuterOptimizer(0.7, 0.9))
+    made = run_step(runner(whole, CPU), checkpoint, batch)
     assert root_of(made) == root_of(aggregate(manifest, PROGRAMS, checkpoint, updates))
 
 
@@ -261,10 +261,10 @@ def test_the_programs_of_a_round__are_the_same_for_everybody() -> None:
     """Constants of the protocol: whoever judges a round derives these roots from the manifest alone."""
     step = PROGRAMS.graph
     assert encoding.root(update_program(step, Compression())).hex() == UPDATE_ROOT
-    assert encoding.root(aggregation_program(step, Joining(3, Outer(0.7, 0.9)))).hex() == AGGREGATION_ROOT
+    assert encoding.root(aggregation_program(step, AggregationSpec(3, OuterOptimizer(0.7, 0.9)))).hex() == AGGREGATION_ROOT
     assert update_program(step, Compression()) == update_program(encoding.decode(encoding.encode(step)), Compression())
     others = [
-        aggregation_program(step, Joining(n, Outer(r, m))) for n, r, m in [(2, 0.7, 0.9), (3, 0.6, 0.9), (3, 0.7, 0.8)]
+        aggregation_program(step, AggregationSpec(n, OuterOptimizer(r, m))) for n, r, m in [(2, 0.7, 0.9), (3, 0.6, 0.9), (3, 0.7, 0.8)]
     ]
     assert len({encoding.root(other) for other in others} | {bytes.fromhex(AGGREGATION_ROOT)}) == 4
 

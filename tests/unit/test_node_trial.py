@@ -21,30 +21,30 @@ from repops import commitments
 from zoo_compute.chain.deployment import DEVNET_VRAM_GB, DEVNET_WORKLOAD
 from zoo_compute.chain.games import GameView
 from zoo_compute.chain.generated.bindings.admissions import Claim
-from zoo_compute.json_codec import raw
-from zoo_compute.operators.admission import Answered
+from zoo_compute.json_codec import decode
+from zoo_compute.operators.admission import TrialAnswer
 from zoo_compute.spec.admissions import claim_of, work_of
 from zoo_compute.spec.games import Kind, Result
 from zoo_compute.spec.merkle import root_of
 from zoo_compute.spec.params import GPU_CLASSES
-from zoo_compute.spec.referee import begun
+from zoo_compute.spec.referee import opened_game
 from zoo_compute.spec.trials import TRIALS, Workload
 
 SEED = bytes.fromhex("ffffff80") + b"s" * 28  # the first four bytes are a negative number
 
 
 @pytest.fixture(scope="module", name="loaded")
-def loaded_fixture() -> trial.Loaded:
+def loaded_fixture() -> trial.LoadedWorkload:
     programs = Programs(benchmark.fixed_program())
-    return trial.Loaded(programs, DEVNET_WORKLOAD.program_root, DEVNET_WORKLOAD.state_root)
+    return trial.LoadedWorkload(programs, DEVNET_WORKLOAD.program_root, DEVNET_WORKLOAD.state_root)
 
 
-def test_the_devnets_workload__is_a_step_of_this_installations_benchmark(loaded: trial.Loaded) -> None:
+def test_the_devnets_workload__is_a_step_of_this_installations_benchmark(loaded: trial.LoadedWorkload) -> None:
     assert DEVNET_WORKLOAD.flops == loaded.programs.profile.flops * DEVNET_WORKLOAD.steps
     assert min(gpu_class.least_vram_gb for gpu_class in GPU_CLASSES.values()) == DEVNET_VRAM_GB
 
 
-def test_run__is_the_segment_root_of_the_program_from_the_seeded_state(loaded: trial.Loaded) -> None:
+def test_run__is_the_segment_root_of_the_program_from_the_seeded_state(loaded: trial.LoadedWorkload) -> None:
     """The other way to the same root: the library's program, which a submitter steps."""
     program = repops.Program(loaded.programs.graph)
     held = {name: torch.from_numpy(loaded.start[name].copy()) for name in loaded.programs.names}
@@ -61,32 +61,32 @@ def state_root(state: dict[str, torch.Tensor]) -> bytes:
     return commitments.state_root({name: tensor.numpy() for name, tensor in state.items()})
 
 
-def test_run__under_another_seed__gives_another_root_and_under_the_same_the_same(loaded: trial.Loaded) -> None:
+def test_run__under_another_seed__gives_another_root_and_under_the_same_the_same(loaded: trial.LoadedWorkload) -> None:
     roots = [loaded.run(seed, 1) for seed in (SEED, b"\1" + SEED[1:], SEED)]
     assert roots[0] == roots[2] != roots[1]
 
 
-def test_a_worker__answers_a_game_about_a_trial(loaded: trial.Loaded, tmp_path: Path) -> None:
+def test_a_worker__answers_a_game_about_a_trial(loaded: trial.LoadedWorkload, tmp_path: Path) -> None:
     workload = DEVNET_WORKLOAD._replace(steps=1)
     told, root = Workload(*workload), loaded.run(SEED, 1)
     claim = claim_of(7, told, SEED, root, 0)
-    game = begun(TRIALS, claim, Kind.TRAINING, 0, work_of(told), Result(segment_root=root))
+    game = opened_game(TRIALS, claim, Kind.TRAINING, 0, work_of(told), Result(segment_root=root))
     view = GameView(1, frame=game.frame, state=replace(game, claim=None))
-    request = trial_move_request(Answered(Claim(*astuple(claim)), workload, 1), view, "committer", tmp_path)
+    request = trial_move_request(TrialAnswer(Claim(*astuple(claim)), workload, 1), view, "committer", tmp_path)
     move = player.run_move({**request, "device": "cpu"}, cast(Any, None))  # nothing is fetched
     assert move["name"] == "reveal"
-    assert root_of(list(raw(move["args"])[0])) == root
+    assert root_of(list(decode(move["args"])[0])) == root
 
 
-def test_a_workload__of_other_roots__is_refused(loaded: trial.Loaded) -> None:
+def test_a_workload__of_other_roots__is_refused(loaded: trial.LoadedWorkload) -> None:
     with pytest.raises(BadInputs, match="this program has the root"):
-        trial.Loaded(loaded.programs, bytes(32), DEVNET_WORKLOAD.state_root)
+        trial.LoadedWorkload(loaded.programs, bytes(32), DEVNET_WORKLOAD.state_root)
     with pytest.raises(BadInputs, match="the workload from 0000"):
-        trial.Loaded(loaded.programs, DEVNET_WORKLOAD.program_root, bytes(32))
+        trial.LoadedWorkload(loaded.programs, DEVNET_WORKLOAD.program_root, bytes(32))
 
 
 def test_command__is_ready_before_it_is_given_the_seed(
-    loaded: trial.Loaded, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    loaded: trial.LoadedWorkload, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     roots = ["--program-root", DEVNET_WORKLOAD.program_root.hex(), "--state-root", DEVNET_WORKLOAD.state_root.hex()]
     monkeypatch.setattr("sys.stdin", io.StringIO(SEED.hex() + "\n"))

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from repops.chunks import place_of
+from repops.chunks import chunk_at_byte
 from repops.commitments import DTYPE_CODES, state_root
 from repops.files import parse_state, state_bytes
 from tests.openings import state_opening
@@ -85,9 +85,9 @@ def test_a_state_of_one_tensor__has_no_path():
 )
 def test_a_byte_of_a_file__lies_in_one_tensor_and_group(offset: int, place: tuple[int, int]):
     shapes = {"c": (5,), "a": (3, 1024), "b": (0, 4)}
-    assert place_of(shapes, offset) == place
+    assert chunk_at_byte(shapes, offset) == place
     with pytest.raises(ValueError, match="behind"):
-        place_of(shapes, 4 * (5 + 3072))
+        chunk_at_byte(shapes, 4 * (5 + 3072))
 
 
 def _entry(result) -> SlotResult:

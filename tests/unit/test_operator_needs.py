@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zoo_compute.chain.views import OperatorView
-from zoo_compute.operators.needs import Facts, Reach, Setup, needs_of
+from zoo_compute.operators.needs import ChainFacts, Reachability, NodeSetup, find_problems
 from zoo_compute.spec.params import ZEN
 
 HOT = "0x" + "11" * 20
@@ -20,19 +20,19 @@ VIEW = OperatorView(
     exit_at=0, tier=0, hours=0, discount_bps=0, eligible=True, admitted=False, multiplier_percent=100, endpoint=ENDPOINT,
     collateral={TOKEN: (500 * ZEN, 0)}, owed={}, hot_coin=ZEN,
 )  # fmt: skip
-SETUP = Setup(
+SETUP = NodeSetup(
     operator=3, roles=("provider", "aggregator"), price="1", aggregator_price="1", gateway_host="0.0.0.0", endpoint=ENDPOINT,
     hot=HOT, network="/net.json",
 )  # fmt: skip
-FACTS = Facts("production", 1_000 * ZEN, 1_000 * ZEN, hot_coin=ZEN, least_coin=10**15, view=VIEW)
-SERVED = Reach(True, 2, ENDPOINT)
+FACTS = ChainFacts("production", 1_000 * ZEN, 1_000 * ZEN, hot_coin=ZEN, least_coin=10**15, view=VIEW)
+SERVED = Reachability(True, 2, ENDPOINT)
 
 
-def told(setup: Setup = SETUP, facts: Facts | None = FACTS, reach: Reach | None = SERVED) -> list[tuple[str, str]]:
-    return [(need.what, need.do) for need in needs_of(setup, facts, reach)]
+def told(setup: NodeSetup = SETUP, facts: ChainFacts | None = FACTS, reach: Reachability | None = SERVED) -> list[tuple[str, str]]:
+    return [(need.what, need.do) for need in find_problems(setup, facts, reach)]
 
 
-def seen(**changes: Any) -> Facts:
+def seen(**changes: Any) -> ChainFacts:
     return replace(FACTS, view=replace(VIEW, **changes))
 
 
@@ -60,13 +60,13 @@ def test_an_operator_that_lacks_nothing__needs_nothing() -> None:
         ({}, replace(FACTS, hot_coin=0), SERVED, f"no coin for gas on the hot key {HOT}", "--hot-coin 0.02 --deposit 0"),
         ({}, replace(FACTS, hot_coin=10**14), SERVED, "0.0001 coin for gas", "--hot-coin 0.02"),
         ({"endpoint": ""}, seen(endpoint=""), None, "no endpoint", "zoo node configure --endpoint"),
-        ({}, FACTS, Reach(False, 2, ENDPOINT), "2 peers could not fetch a block from http://203", "open the endpoint's port"),
-        ({}, FACTS, Reach(False, 0, ENDPOINT), "this machine could not fetch", "open the endpoint's port"),
-        ({"gateway_host": "127.0.0.1"}, FACTS, Reach(False, 1, ENDPOINT), "1 peer could not", "--gateway-host 0.0.0.0"),
+        ({}, FACTS, Reachability(False, 2, ENDPOINT), "2 peers could not fetch a block from http://203", "open the endpoint's port"),
+        ({}, FACTS, Reachability(False, 0, ENDPOINT), "this machine could not fetch", "open the endpoint's port"),
+        ({"gateway_host": "127.0.0.1"}, FACTS, Reachability(False, 1, ENDPOINT), "1 peer could not", "--gateway-host 0.0.0.0"),
     ],
 )  # fmt: skip
 def test_each_thing_that_is_missing__is_the_only_need_and_names_what_mends_it(
-    setup: dict[str, Any], facts: Facts | None, reach: Reach | None, what: str, do: str
+    setup: dict[str, Any], facts: ChainFacts | None, reach: Reachability | None, what: str, do: str
 ) -> None:
     found = told(replace(SETUP, **setup), facts, reach)
     assert len(found) == 1, found
@@ -96,27 +96,27 @@ def test_every_combination__tells_each_thing_once() -> None:
             for name in names:
                 of_setup, of_facts, of_view = SEVERAL[name]
                 setup, facts, view = replace(setup, **of_setup), replace(facts, **of_facts), replace(view, **of_view)
-            reach = Reach("could not fetch" not in names, 1, ENDPOINT)
+            reach = Reachability("could not fetch" not in names, 1, ENDPOINT)
             found = [what for what, _ in told(setup, replace(facts, view=view), reach)]
             assert len(found) == count
             assert all(sum(name in what for what in found) == 1 for name in names)
 
 
 def test_what_no_keeper_can_work_with__stops_and_all_else_does_not() -> None:
-    stops = [
+    is_blocking = [
         (replace(SETUP, hot=""), FACTS),
         (SETUP, replace(FACTS, view=None)),
         (replace(SETUP, hot="0xother"), FACTS),
         (SETUP, replace(FACTS, chain_min_stake=1)),
     ]
-    assert all(any(need.stops for need in needs_of(*case)) for case in stops)
+    assert all(any(need.is_blocking for need in find_problems(*case)) for case in is_blocking)
     goes_on = [
         (SETUP, None),
         (SETUP, seen(stake=1, collateral={})),
         (SETUP, replace(FACTS, hot_coin=0, other="devnet")),
         (replace(SETUP, draining=True, price=""), FACTS),
     ]
-    assert not any(need.stops for case in goes_on for need in needs_of(*case))
+    assert not any(need.is_blocking for case in goes_on for need in find_problems(*case))
 
 
 def test_collateral_in_any_token__is_collateral() -> None:
@@ -133,7 +133,7 @@ def test_a_verifier__needs_no_registration_no_collateral_and_no_endpoint() -> No
 def test_another_folder__is_named_in_every_command_of_zoo_node() -> None:
     setup = replace(SETUP, home=" --home /n2", draining=True, price="", running=False)
     facts = replace(seen(stake=1, collateral={}), hot_coin=0)
-    found = told(setup, facts, Reach(False, 1, ENDPOINT))
+    found = told(setup, facts, Reachability(False, 1, ENDPOINT))
     assert len(found) == 7
     assert all("--home /n2" in do for _, do in found if do.startswith("zoo node"))
 
@@ -141,10 +141,10 @@ def test_another_folder__is_named_in_every_command_of_zoo_node() -> None:
 def test_a_port_of_a_devnet__is_no_reason_to_listen_on_all_addresses() -> None:
     local = "http://127.0.0.1:8600"
     setup = replace(SETUP, gateway_host="127.0.0.1", endpoint=local)
-    assert "0.0.0.0" not in told(setup, reach=Reach(False, 1, local))[0][1]
+    assert "0.0.0.0" not in told(setup, reach=Reachability(False, 1, local))[0][1]
 
 
 def test_a_need_for_people_and_for_scripts__says_the_same() -> None:
-    need = needs_of(SETUP, seen(collateral={}), SERVED)[0]
+    need = find_problems(SETUP, seen(collateral={}), SERVED)[0]
     assert str(need) == "needs you: no collateral: zoo node deposit 500"
     assert need.to_dict() == {"what": "no collateral", "do": "zoo node deposit 500"}

@@ -180,7 +180,7 @@ def check_quoted(board: Board, quoted: dict[str, Any]) -> None:
     assert quoted["round_longest_s"] == 2 * terms.slot_s + terms.aggregate_s
     window_s = params.window_s(params.DEVNET, terms.reexecute_s, params.windows(terms, params.DEVNET.window_value))
     assert quoted["window_s"] == window_s
-    assert (quoted["update_bytes"] < quoted["checkpoint_bytes"]) == manifest.compression.loses
+    assert (quoted["update_bytes"] < quoted["checkpoint_bytes"]) == manifest.compression.is_lossy
     assert quoted["checkpoint_every_steps"] == manifest.keep_every * manifest.inner_steps
     assert {key: int(value) for key, value in quoted["prices"].items()} == {
         key: asdict(terms)[key] for key in quoted["prices"]
@@ -236,7 +236,7 @@ def test_arrays__of_python__are_posted(folder: Path, board: Board) -> None:
 def test_a_dataset__of_the_network__is_posted(folder: Path, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     cited: list[int | None] = []
     tokens = np.load(folder / "tokens.npz")["tokens"]
-    monkeypatch.setattr(datasets, "find", lambda _chain, name: SimpleNamespace(cid="b", number=int(name == "words")))
+    monkeypatch.setattr(datasets, "find_dataset", lambda _chain, name: SimpleNamespace(cid="b", number=int(name == "words")))
     monkeypatch.setattr(datasets, "fetch", lambda *_: {"tokens": tokens})
     monkeypatch.setattr(BlockStore, "has", lambda *_: True)
     monkeypatch.setattr(Client, "_cite", lambda _self, _job, number: cited.append(number))

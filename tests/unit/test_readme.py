@@ -9,7 +9,7 @@ from pathlib import Path
 
 from node.replay import replay
 from zoo_compute.jobs.files import publish_files
-from zoo_compute.jobs.loading import plan_of
+from zoo_compute.jobs.loading import plan_job
 from zoo_compute.store import BlockStore
 from zoo_compute.training.examples import prepare_text
 
@@ -28,14 +28,14 @@ def test_the_readmes_own_module__trains_as_it_is_written_in_under_twenty_lines(t
     (tmp_path / "model.py").write_text(module)
     (tmp_path / "job.yaml").write_text(job_file)
     (tmp_path / "corpus.txt").write_bytes(b"a text of some length, again and again. " * 4_000)
-    job = plan_of(tmp_path / "job.yaml", 100).job
+    job = plan_job(tmp_path / "job.yaml", 100).job
     job = replace(
         job, training_config={**job.training_config, "inner_steps": 3}, data_config={**job.data_config, "heldout": 8}
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         data = prepare_text(
-            job.data_paths(), job.context, 0, wanted=job.examples_wanted, minimum=job.examples_of_a_round, heldout=8
+            job.data_paths(), job.context, 0, wanted=job.examples_wanted, minimum=job.examples_per_round, heldout=8
         )
     store = BlockStore(tmp_path / "store")
     run = replay(publish_files(job, data, store), store, [0b1])

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from keepers.decisions.retention import first_needed, outliving
+from keepers.decisions.retention import first_needed, permanent_checkpoints
 from tests.unit.test_client_results import aggregation, commit, view
 from zoo_compute.chain.views import ClaimState, JobState, JobView
-from zoo_compute.formats.tags import place_of, round_tag
+from zoo_compute.formats.tags import parse_round_tag, round_tag
 from zoo_compute.spec.retention import SPARE_S
 
 ROUNDS = 8
@@ -41,8 +41,8 @@ def closed(done: int) -> JobView:
 
 
 def test_tags__tell_their_job_and_round():
-    assert place_of(round_tag(3, 41)) == (3, 41)
-    assert place_of("mine") is None
+    assert parse_round_tag(round_tag(3, 41)) == (3, 41)
+    assert parse_round_tag("mine") is None
 
 
 def test_a_round__is_needed_until_every_claim_of_it_and_the_one_after_it_is_final():
@@ -91,9 +91,9 @@ def test_a_closed_job__needs_nothing_but_the_hour_after_its_windows():
 
 
 def test_checkpoints_that_outlive_the_job__are_final_ones__and_the_last_once_nothing_can_follow():
-    assert outliving(job(8, 6), manifest()) == [3, 6]
-    assert outliving(job(8, 5), manifest()) == [3]
-    assert outliving(job(8, 8), manifest()) == [3, 6], "it may run again while it is not closed"
-    assert outliving(closed(8), manifest()) == [3, 6, 8]
-    assert outliving(closed(2), manifest()) == [2], "a job that ended early"
-    assert outliving(closed(0), manifest()) == []
+    assert permanent_checkpoints(job(8, 6), manifest()) == [3, 6]
+    assert permanent_checkpoints(job(8, 5), manifest()) == [3]
+    assert permanent_checkpoints(job(8, 8), manifest()) == [3, 6], "it may run again while it is not closed"
+    assert permanent_checkpoints(closed(8), manifest()) == [3, 6, 8]
+    assert permanent_checkpoints(closed(2), manifest()) == [2], "a job that ended early"
+    assert permanent_checkpoints(closed(0), manifest()) == []

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from node.compute.aggregation import aggregate
-from node.compute.programs import Programs, State, applied
+from node.compute.programs import Programs, State, run_step
 from node.compute.training import root_of
 from node.device import CPU, runner
 from repops import backend
@@ -18,7 +18,7 @@ from repops.commitments import Array
 from repops.fields import BadField
 from repops.graph import F32, PARAMETER, STATE_ROLE, Graph
 from tests.unit.node_jobs import small_job
-from zoo_compute.formats.manifest import MIXINGS, RULES, Aggregation, Joining, Manifest, Outer
+from zoo_compute.formats.manifest import MIXINGS, RULES, Aggregation, AggregationSpec, Manifest, OuterOptimizer
 from zoo_compute.jobs.files import initial_checkpoint
 from zoo_compute.training.rounds import SCORES, aggregation_batch, aggregation_program
 
@@ -29,8 +29,8 @@ ROBUST = [
     if "mean" not in (rule, rule.removeprefix("sent_"))
     for mixing in MIXINGS
 ]
-PLAIN = Outer(1.0, 0.0)  # the next checkpoint is the one before less the joined update
-ADAMW = Outer(0.01, 0.9, kind="adamw", beta2=0.99, weight_decay=0.1)
+PLAIN = OuterOptimizer(1.0, 0.0)  # the next checkpoint is the one before less the joined update
+ADAMW = OuterOptimizer(0.01, 0.9, kind="adamw", beta2=0.99, weight_decay=0.1)
 ids = [f"{rule.rule}-{rule.mixing}" for rule in ROBUST]
 
 
@@ -59,24 +59,24 @@ def drawn(seed: int, slots: int = SLOTS) -> dict[int, State]:
     }
 
 
-def start(joining: Joining) -> State:
+def start(aggregation_spec: AggregationSpec) -> State:
     tensors = {"a": np.float32(0.5), "b": np.ones((3, 37), np.float32), "still": np.ones(3, np.float32)}
-    return initial_checkpoint(STEP, {n: np.asarray(t) for n, t in tensors.items()}, joining)
+    return initial_checkpoint(STEP, {n: np.asarray(t) for n, t in tensors.items()}, aggregation_spec)
 
 
-def manifest(rule: Aggregation, outer: Outer = PLAIN, slots: int = SLOTS) -> Manifest:
+def manifest(rule: Aggregation, outer: OuterOptimizer = PLAIN, slots: int = SLOTS) -> Manifest:
     return replace(small_job().outline(), slots=slots, quorum=1, aggregation=rule, outer=outer)
 
 
-def made(rule: Aggregation, updates: dict[int, State], outer: Outer = PLAIN, slots: int = SLOTS) -> State:
+def made(rule: Aggregation, updates: dict[int, State], outer: OuterOptimizer = PLAIN, slots: int = SLOTS) -> State:
     of = manifest(rule, outer, slots)
-    return aggregate(of, PROGRAMS, start(of.joining), updates)
+    return aggregate(of, PROGRAMS, start(of.aggregation_spec), updates)
 
 
 def joined(rule: Aggregation, updates: dict[int, State]) -> Array:
     """The one update, flat."""
     of = manifest(rule)
-    before, after = start(of.joining), aggregate(of, PROGRAMS, start(of.joining), updates)
+    before, after = start(of.aggregation_spec), aggregate(of, PROGRAMS, start(of.aggregation_spec), updates)
     return flat({n: before[n] - after[n] for n in ("a", "b")})
 
 
@@ -169,23 +169,23 @@ def test_a_round_in_which_no_row_counts__moves_nothing(rule: Aggregation) -> Non
     updates = {slot: {n: np.full_like(t, np.nan) for n, t in update.items()} for slot, update in drawn(2).items()}
     found = made(rule, updates)
     assert not found.pop(SCORES)[:, 1:].any()
-    before = start(manifest(rule).joining)
+    before = start(manifest(rule).aggregation_spec)
     assert all(np.array_equal(found[name], before[name]) for name in found)
 
 
-@pytest.mark.parametrize("outer", [Outer(0.7, 0.9), ADAMW], ids=["nesterov", "adamw"])
+@pytest.mark.parametrize("outer", [OuterOptimizer(0.7, 0.9), ADAMW], ids=["nesterov", "adamw"])
 @pytest.mark.parametrize("rule", [Aggregation(), *ROBUST], ids=["mean", *ids])
-def test_parts_of_the_program__have_the_bits_of_the_whole_and_of_the_reference(rule: Aggregation, outer: Outer) -> None:
+def test_parts_of_the_program__have_the_bits_of_the_whole_and_of_the_reference(rule: Aggregation, outer: OuterOptimizer) -> None:
     updates = drawn(3)
     del updates[2]
     updates[6]["b"][0, 0] = np.float32(-0.0)
     of = manifest(rule, outer)
-    checkpoint = aggregate(of, PROGRAMS, start(of.joining), drawn(4))  # moments that are not zero
-    whole = aggregation_program(STEP, of.joining)
-    batch = aggregation_batch(STEP.exchanged, of.joining, updates)
+    checkpoint = aggregate(of, PROGRAMS, start(of.aggregation_spec), drawn(4))  # moments that are not zero
+    whole = aggregation_program(STEP, of.aggregation_spec)
+    batch = aggregation_batch(STEP.exchanged, of.aggregation_spec, updates)
     expected = root_of(aggregate(of, PROGRAMS, checkpoint, updates))
-    assert root_of(applied(runner(whole, CPU), checkpoint, batch)) == expected
-    assert root_of(applied(backend.prepare(whole, name="reference"), checkpoint, batch)) == expected
+    assert root_of(run_step(runner(whole, CPU), checkpoint, batch)) == expected
+    assert root_of(run_step(backend.prepare(whole, name="reference"), checkpoint, batch)) == expected
 
 
 @pytest.mark.parametrize("rule", [r for r in ROBUST if r.rule != "clipped_mean" and r.mixing != "buckets"])
@@ -228,7 +228,7 @@ def test_scores__tell_norm_direction_and_weight() -> None:
 
 def test_adamw__over_rounds__is_torchs_on_the_mean_update() -> None:
     of = manifest(Aggregation(), ADAMW)
-    checkpoint = start(of.joining)
+    checkpoint = start(of.aggregation_spec)
     parameters = {name: torch.tensor(checkpoint[name], requires_grad=True) for name in ("a", "b")}
     plain = torch.optim.AdamW(parameters.values(), lr=0.01, betas=(0.9, 0.99), weight_decay=0.1)
     for seed in range(5):
@@ -251,13 +251,13 @@ def test_manifest__whose_rule_cannot_be__is_refused() -> None:
     ]:
         with pytest.raises(BadField, match=told):
             Aggregation(**given)
-    Joining(9, PLAIN, Aggregation("krum", 4))
+    AggregationSpec(9, PLAIN, Aggregation("krum", 4))
     with pytest.raises(BadField, match="4 of 8 slots are not fewer than half"):
-        Joining(8, PLAIN, Aggregation("krum", 4))
+        AggregationSpec(8, PLAIN, Aggregation("krum", 4))
     with pytest.raises(BadField, match="unknown optimiser 'adam'"):
-        Outer(0.1, 0.9, kind="adam")
+        OuterOptimizer(0.1, 0.9, kind="adam")
     with pytest.raises(BadField, match="of kind adamw"):
-        Outer(0.1, 0.9, weight_decay=0.1)
+        OuterOptimizer(0.1, 0.9, weight_decay=0.1)
 
 
 def test_job__that_names_a_rule__gets_its_manifest() -> None:

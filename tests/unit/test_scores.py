@@ -15,7 +15,7 @@ from node import tasks
 from node.compute.training import ShardResult
 from tests.unit.node_jobs import SmallJob, publish
 from tests.unit.test_keepers_verifier import commits, verifier
-from zoo_compute.training.outliers import Score, harmful, scores_of
+from zoo_compute.training.outliers import Score, harmful_slots, scores_of
 from zoo_compute.training.rounds import SCORES
 
 
@@ -27,13 +27,13 @@ from zoo_compute.training.rounds import SCORES
     ],
 )  # fmt: skip
 def test_a_score__is_odd_where_the_update_is_unlike_the_others(norm: float, cosine: float, odd: bool):
-    assert Score(0, norm, cosine, 0.1).odd == odd
+    assert Score(0, norm, cosine, 0.1).is_outlier == odd
 
 
 def test_scores__are_the_rows_of_a_robust_jobs_checkpoint():
     state = {SCORES: np.array([[1, 0.5, 0.25], [0, 0, 0]], np.float32)}
     assert scores_of(state) == [Score(0, 1.0, 0.5, 0.25), Score(1, 0.0, 0.0, 0.0)]
-    assert [score.absent for score in scores_of(state)] == [False, True]
+    assert [score.is_absent for score in scores_of(state)] == [False, True]
     assert scores_of({"weight": np.zeros(3, np.float32)}) == []
 
 
@@ -47,7 +47,7 @@ def test_scores__are_the_rows_of_a_robust_jobs_checkpoint():
     ],
 )  # fmt: skip
 def test_an_update__is_harmful_where_it_alone_makes_the_loss_worse(after: list[float], slots: list[int]):
-    assert harmful(2.5 if after != [3.1, 2.9, 2.9] else 3.0, dict(enumerate(after))) == slots
+    assert harmful_slots(2.5 if after != [3.1, 2.9, 2.9] else 3.0, dict(enumerate(after))) == slots
 
 
 def opposite(_: Any, result: ShardResult) -> ShardResult:
@@ -115,9 +115,9 @@ def test_a_verifier__does_again_what_was_found_odd(tmp_path: Path):
     looked_at = commits(turns=10)
     done = WorkStatus("done", result={"agrees": True, "segments": 2, "odd": [[3, 4], [99, 4]]})
     eye, asked = verifier(tmp_path, done, rate=0.1)
-    eye.look_at(looked_at)
+    eye.observe(looked_at)
     sampled = set(asked)
     assert 2 <= len(sampled) <= 20
-    eye.look_at(looked_at)
+    eye.observe(looked_at)
     more = {name for name in asked if name not in sampled}
     assert {tuple(map(int, name.split("-")[2:4])) for name in more} == {(3, 4)}

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from keepers.config import Settings
-from tests.auction_kit import ATTEMPT_S, Network
+from tests.auction_kit import ATTEMPT_S, AuctionSimulation
 from tests.contract_kit import Offer as Bid
 from zoo_compute.chain.batch import Read
 from zoo_compute.client.progress import progress_of
 from zoo_compute.jobs import shortfall as module
-from zoo_compute.jobs.shortfall import GB, USUAL_SLOTS, Needs, Offer, missing, offers, shortfall
+from zoo_compute.jobs.shortfall import GB, USUAL_SLOTS, JobRequirements, Offer, missing, offers, shortfall
 from zoo_compute.spec.schedule import APPLE, LIGHT_FLOPS
 
 CARD = Offer(1, vram_gb=24, gpu_class=1, eligible=True, free_collateral=1_000)
-NEEDS = Needs(slots=6, memory_bytes=10 * GB, lock=100)
+NEEDS = JobRequirements(slots=6, memory_bytes=10 * GB, lock=100)
 
 
 def cards(count: int, **changes: Any) -> list[Offer]:
@@ -28,7 +28,7 @@ def cards(count: int, **changes: Any) -> list[Offer]:
 
 def test_a_network_that_suffices__lacks_nothing():
     assert shortfall(NEEDS, cards(3)) == []
-    assert shortfall(Needs(6, None), cards(2)) == []
+    assert shortfall(JobRequirements(6, None), cards(2)) == []
     assert shortfall(NEEDS, [*cards(2), replace(CARD, vram_gb=8), replace(CARD, free_collateral=0)]) == []
 
 
@@ -43,7 +43,7 @@ def test_a_network_that_suffices__lacks_nothing():
         (NEEDS, cards(3, free_collateral=99), "no operator's free collateral covers a slot"),
         (NEEDS, cards(2, free_collateral=250), "the free collateral of 2 operators covers 4 of 6 slots"),
         (
-            Needs(100, None),
+            JobRequirements(100, None),
             cards(3),
             "100 slots for 3 operators: each would train 34 in every round, and a node takes 4 unless its operator allows more",
         ),
@@ -54,7 +54,7 @@ def test_a_network_that_suffices__lacks_nothing():
         ),
     ],
 )
-def test_what_a_network_lacks__is_one_plain_sentence(needs: Needs, found: list[Offer], lacks: str):
+def test_what_a_network_lacks__is_one_plain_sentence(needs: JobRequirements, found: list[Offer], lacks: str):
     assert shortfall(needs, found) == [lacks]
 
 
@@ -103,7 +103,7 @@ def test_offers__are_what_the_contracts_say_of_each_operator(chain: Any, play: A
     assert found[rich.id] == Offer(rich.id, 80, 3, True, 10**9 - locked)
     assert found[pauper.id] == Offer(pauper.id, 24, 1, True, 0)
     assert not found[leaver.id].eligible
-    assert shortfall(Needs(3, 90 * GB), tuple(found.values())) == ["no operator has 90 GB; the largest has 80 GB"]
+    assert shortfall(JobRequirements(3, 90 * GB), tuple(found.values())) == ["no operator has 90 GB; the largest has 80 GB"]
 
 
 def test_offers__of_a_large_network_cost_a_bounded_number_of_requests(
@@ -120,8 +120,8 @@ def test_offers__of_a_large_network_cost_a_bounded_number_of_requests(
 RICH = cards(3, free_collateral=10**9)
 
 
-def opened(play: Any, **terms: Any) -> Network:
-    network = Network(play, **{"slots": 6, "quorum": 4} | terms)
+def opened(play: Any, **terms: Any) -> AuctionSimulation:
+    network = AuctionSimulation(play, **{"slots": 6, "quorum": 4} | terms)
     network.node("provider", capacity=2)
     return network
 
@@ -149,7 +149,7 @@ def test_what_stands_behind_bids_in_the_job_itself__does_not_count_as_locked(pla
     network.run(until=5)
     lock = network.view().lots[0].lock
     [bidder] = network.nodes
-    assert not shortfall(Needs(6, None, 3 * lock), [replace(CARD, free_collateral=10 * lock)] * 2)
+    assert not shortfall(JobRequirements(6, None, 3 * lock), [replace(CARD, free_collateral=10 * lock)] * 2)
     mine = replace(CARD, operator=bidder.operator.id, free_collateral=0)
     told = missing(network.view(), [mine], None)
     assert "every operator's collateral is locked or empty" not in told

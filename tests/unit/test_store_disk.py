@@ -318,15 +318,15 @@ def test_what_a_tag_alone_keeps__goes_with_it__and_nothing_that_another_pin_keep
     mine = store.add(b"mine")
     store.pin(mine, tag="job-1-round-2")
     loose = store.add(b"loose", pin=False)
-    freed = store.let_go("job-1-round-2")
+    freed = store.release_tag("job-1-round-2")
     assert not store.has(gone)
     assert blocks_here(store, other, mine, loose) == [True, True, True]
     assert own_bytes(freed, own), "the shared chunk is not freed"
     assert store.tags() == {"job-2-round-2"}
     assert store.pins() == {other, mine}
-    assert store.let_go("job-1-round-2") == 0
+    assert store.release_tag("job-1-round-2") == 0
     with pytest.raises(ValueError, match="unpin"):
-        store.let_go("")
+        store.release_tag("")
 
 
 def own_bytes(freed: int, own: bytes) -> bool:
@@ -362,8 +362,8 @@ def test_letting_go__killed_at_any_block__is_done_by_the_next_one(tmp_path, monk
 
         monkeypatch.setattr(store._blocks, "remove", dies)
         with pytest.raises(KeyboardInterrupt):
-            store.let_go("t")
-        BlockStore(store.root).let_go("t")
+            store.release_tag("t")
+        BlockStore(store.root).release_tag("t")
         assert [path.name for path in blocks_of(store.root)] == [kept]
         assert blocks_here(store, *cids) == [False, False]
 

@@ -73,7 +73,7 @@ def mine(tmp_path: Path) -> Iterator[Gateway]:
 
 @pytest.fixture
 def peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
-    monkeypatch.setattr(probe, "EVERY_S", 0.0)
+    monkeypatch.setattr(probe, "ENDPOINT_PAUSE_S", 0.0)
     with Gateway(BlockStore(tmp_path / "peer")) as gateway:
         yield gateway
 
@@ -181,16 +181,16 @@ def _refused() -> None:
 def test_probes__are_rare_by_endpoint_few_by_minute_and_few_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "_fetched", lambda *_, **__: True)
+    monkeypatch.setattr(probe, "_can_fetch", lambda *_, **__: True)
     cid = Cid.parse(cid_of(SMALL))
-    urls = [f"http://203.0.114.7:{port}" for port in range(1, 2 + probe.A_MINUTE)]
+    urls = [f"http://203.0.114.7:{port}" for port in range(1, 2 + probe.PROBES_PER_MINUTE)]
     save_endpoints(tmp_path, urls)
     prober = Prober(tmp_path, local=False)
     assert prober.serves(urls[0], cid)
     with pytest.raises(ProbeRefused, match="too often") as refused:
         prober.serves(urls[0], cid)
     assert refused.value.status == 429
-    for url in urls[1 : probe.A_MINUTE]:
+    for url in urls[1 : probe.PROBES_PER_MINUTE]:
         prober.serves(url, cid)
     with pytest.raises(ProbeRefused, match="too often"):
         prober.serves(urls[-1], cid)
@@ -199,7 +199,7 @@ def test_probes__are_rare_by_endpoint_few_by_minute_and_few_at_once(
     assert prober.serves(urls[-1], cid), "a minute later it may be asked again"
 
     busy = Prober(tmp_path, local=False)
-    for _ in range(probe.AT_ONCE):
+    for _ in range(probe.CONCURRENT_PROBES):
         busy._busy.acquire()
     with pytest.raises(ProbeRefused, match="being tried"):
         busy.serves(urls[0], cid)

@@ -45,7 +45,7 @@ class Blocks(dict):
 
 def read(cid: Cid, blocks: Blocks, max_bytes: int = unixfs.MAX_CONTENT) -> int:
     root = dag.root_of(cid, blocks, max_bytes)
-    return sum(len(dag.chunk_of(leaf, blocks)) for leaf in dag.leaves(root, blocks))
+    return sum(len(dag.fetch_chunk(leaf, blocks)) for leaf in dag.leaves(root, blocks))
 
 
 @pytest.fixture

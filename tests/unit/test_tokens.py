@@ -15,7 +15,7 @@ from zoo_compute.chain.tokens import DECIMALS, token_at
 from zoo_compute.errors import UserError
 from zoo_compute.formats.manifest import JobError
 from zoo_compute.jobs.config import ComputeJob
-from zoo_compute.jobs.loading import plan_of
+from zoo_compute.jobs.loading import plan_job
 from zoo_compute.jobs.quote import BudgetTooSmall, quote
 from zoo_compute.spec.params import PRODUCTION
 
@@ -114,7 +114,7 @@ def test_a_job_in_another_token__waits_for_its_decimals() -> None:
     with pytest.raises(JobError, match="how many decimals") as refused:
         _ = job.prices
     assert "market.decimals" in refused.value.hint
-    job.pay_in(USDC)
+    job.use_token(USDC)
     assert job.prices == (1_000_000, 2_000_000, 1_000_000, 2_000_000)
     assert job.escrow == 4 * (3 * 2 + 2) * 10**6
 
@@ -128,7 +128,7 @@ def test_a_job_whose_file_says_the_decimals__is_quoted_without_a_chain() -> None
 def test_a_job_whose_file_says_other_decimals_than_the_chain__is_refused() -> None:
     job = ComputeJob.from_dict(job_in(COIN, reserve=1, max_price=2, decimals=18))
     with pytest.raises(JobError, match=r"USDC at .* has 6, not 18"):
-        job.pay_in(USDC)
+        job.use_token(USDC)
     with pytest.raises(JobError, match="ZEN has 18, not 6"):
         ComputeJob.from_dict(job_in("ZEN", decimals=6))
 
@@ -136,14 +136,14 @@ def test_a_job_whose_file_says_other_decimals_than_the_chain__is_refused() -> No
 def test_a_price_with_more_decimals_than_its_token__is_refused_when_the_chain_is_known() -> None:
     job = ComputeJob.from_dict(job_in(COIN, max_price="0.0000001"))
     with pytest.raises(UserError, match=r"market\.max_price has more than 6 decimals"):
-        job.pay_in(USDC)
+        job.use_token(USDC)
 
 
 def test_a_budget_in_another_token__is_compared_in_it() -> None:
-    plan = plan_of(job_in(COIN, reserve=1, max_price=2, decimals=6), 31)
+    plan = plan_job(job_in(COIN, reserve=1, max_price=2, decimals=6), 31)
     with pytest.raises(BudgetTooSmall, match=r"31 .* is below the worst case of 32 token@"):
         plan.check_budget()
-    plan_of(job_in(COIN, reserve=1, max_price=2, decimals=6), 32).check_budget()
+    plan_job(job_in(COIN, reserve=1, max_price=2, decimals=6), 32).check_budget()
 
 
 def test_a_job_in_another_token_without_a_price__asks_half_its_budget_s_maximum_at_first() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from repops.commitments import Array, sorted_names
 from zoo_compute import codec
-from zoo_compute.codec import Head, TransportRefused, kernel
+from zoo_compute.codec import FileHeader, BadUpdateFile, kernel
 from zoo_compute.codec.layout import LEAST_CHUNK, MOST_CHUNK
 
 ODD = [0x80000000, 0x7F800000, 0xFF800001, 0x7FC00000, 0x7FFFFFFF, 1, 0x807FFFFF, 0x00800000, 0x7F7FFFFF]
@@ -79,9 +79,9 @@ CASES: dict[str, dict[str, Array]] = {
 def test_a_file__holds_every_word_as_it_was(case: str, library: str) -> None:
     state = CASES[case]
     for chunk in (MOST_CHUNK, 1000, 1):
-        data = codec.encode(state, Head(chunk))
+        data = codec.encode(state, FileHeader(chunk))
         assert same(codec.decode(data, shapes(state)), state)
-        assert len(data) <= codec.largest(shapes(state), 0)
+        assert len(data) <= codec.max_file_bytes(shapes(state), 0)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -116,7 +116,7 @@ def states(draw: st.DrawFn) -> dict[str, Array]:
 @settings(max_examples=300, deadline=None)
 @given(states(), st.integers(1, 5000))
 def test_any_state__comes_back_to_the_bit(state: dict[str, Array], chunk: int) -> None:
-    assert same(codec.decode(codec.encode(state, Head(chunk)), shapes(state)), state)
+    assert same(codec.decode(codec.encode(state, FileHeader(chunk)), shapes(state)), state)
 
 
 @settings(max_examples=100, deadline=None)
@@ -174,13 +174,13 @@ def test_tensors__are_written_and_read_as_they_come() -> None:
             taken.append(name)
             yield name, state[name]
 
-    pieces = codec.encoded(tensors(), Head())
+    pieces = codec.encode_tensors(tensors(), FileHeader())
     first = next(pieces) + next(pieces)
     assert taken == ["00"], "nothing is read ahead"
     whole = first + b"".join(pieces)
     assert whole == codec.encode(state)
     stream = io.BytesIO(whole)
-    parts = codec.decoded(stream, shapes(state), codec.read_head(stream, 0).chunk)
+    parts = codec.decode_tensors(stream, shapes(state), codec.read_head(stream, 0).chunk)
     name, array = next(parts)
     assert name == "00"
     assert array.tobytes() == state["00"].tobytes()
@@ -191,12 +191,12 @@ def test_tensors__are_written_and_read_as_they_come() -> None:
 
 
 GOOD = {"a": sparse((40, 192)), "b": int8((100, 30)), "c": np.ones((3, 5), np.float32)}
-HEAD = Head(4096, (b"\0" * 32, b"\1" * 32), b"elsewhere")
+HEAD = FileHeader(4096, (b"\0" * 32, b"\1" * 32), b"elsewhere")
 FILE = codec.encode(GOOD, HEAD)
 FIRST = 3 + 2 + 1 + 1 + 64 + 9  # where the first tensor begins
 
 
-def read(data: bytes) -> tuple[Head, dict[str, Array]]:
+def read(data: bytes) -> tuple[FileHeader, dict[str, Array]]:
     return codec.unpack(io.BytesIO(data), shapes(GOOD), 2)
 
 
@@ -204,7 +204,7 @@ def test_hashes_and_note__come_back() -> None:
     head, state = read(FILE)
     assert same(state, GOOD)
     assert head == HEAD
-    for wrong in (Head(hashes=(b"short",)), Head(hashes=(bytes(32),) * 65), Head(note=bytes(65))):
+    for wrong in (FileHeader(hashes=(b"short",)), FileHeader(hashes=(bytes(32),) * 65), FileHeader(note=bytes(65))):
         with pytest.raises(ValueError, match="at most 64 hashes of 32 bytes and 64 of a note"):
             codec.encode(GOOD, wrong)
 
@@ -229,7 +229,7 @@ def test_hashes_and_note__come_back() -> None:
     ],
 )
 def test_a_file_of_another_form__is_refused_with_where_and_why(data: bytes, why: str, library: str) -> None:
-    with pytest.raises(TransportRefused, match=why):
+    with pytest.raises(BadUpdateFile, match=why):
         read(data)
 
 
@@ -242,7 +242,7 @@ def test_a_code_of_another_length__is_refused(library: str) -> None:
     code = codec.encode(state)[8:]
     assert same(codec.decode(with_code(code), shapes(state)), state)
     for wrong in (code + b"\1\1\1\1\1", code[:-6]):
-        with pytest.raises(TransportRefused, match="end before the bytes do"):
+        with pytest.raises(BadUpdateFile, match="end before the bytes do"):
             codec.decode(with_code(wrong), shapes(state))
 
 
@@ -252,7 +252,7 @@ def test_codes_that_say_what_cannot_be__are_refused_for_each_reason(library: str
     for _ in range(300):
         try:
             codec.decode(with_code(draw.bytes(int(draw.integers(0, 100)))), {"a": (50, 10)})
-        except TransportRefused as refused:
+        except BadUpdateFile as refused:
             told.add(str(refused).rpartition(": ")[2])
     assert told == {
         "a chunk holds more words than it has",
@@ -281,7 +281,7 @@ def test_changed_files__are_read_in_time_or_refused__in_the_memory_of_the_tensor
         try:
             _, state = read(bytes(data))
             assert shapes(state) == shapes(GOOD)
-        except TransportRefused:
+        except BadUpdateFile:
             refused += 1
         slowest = max(slowest, time.process_time() - began)
     assert seen > 1000
@@ -294,7 +294,7 @@ def test_the_longest_a_code_can_take__is_bounded_by_the_words() -> None:
     noise = np.random.default_rng(0).integers(0, 2**32, 250_000, np.uint32)
     listed = (np.arange(250_000, dtype=np.uint32) % 253 * 65537 * 7) | 0x01000000
     for state in (state_of({"a": noise}), state_of({"a": listed})):
-        data = codec.encode(state, Head(LEAST_CHUNK))
+        data = codec.encode(state, FileHeader(LEAST_CHUNK))
         began = time.process_time()
         codec.decode(data, shapes(state))
         assert time.process_time() - began < 1.0
@@ -305,4 +305,4 @@ def test_chunks__are_those_of_the_compression() -> None:
     chunks = [sparse((4084,), seed=at) for at in range(20)]
     scaled = [chunk * np.float32(2.0 ** (at % 3)) for at, chunk in enumerate(chunks)]
     state = {"a": np.concatenate(scaled)}
-    assert len(codec.encode(state, Head(4096))) < 0.95 * len(codec.encode(state, Head(3000)))
+    assert len(codec.encode(state, FileHeader(4096))) < 0.95 * len(codec.encode(state, FileHeader(3000)))

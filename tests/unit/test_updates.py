@@ -16,7 +16,7 @@ from repops.commitments import state_root, tensor_root, tensor_roots
 from tests.unit.node_jobs import SmallJob, publish
 from zoo_compute import codec
 from zoo_compute.codec import files
-from zoo_compute.codec.files import Parts
+from zoo_compute.codec.files import UpdateLayout
 from zoo_compute.training.rounds import RESIDUAL
 
 
@@ -29,8 +29,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> SmallJob:
     return made
 
 
-def parts_of(job: SmallJob) -> Parts:
-    return Parts.of(job.programs.graph, job.manifest.compression)
+def parts_of(job: SmallJob) -> UpdateLayout:
+    return UpdateLayout.of(job.programs.graph, job.manifest.compression)
 
 
 def test_a_round_of_compressed_updates__is_fetched_combined_and_verified(job: SmallJob) -> None:
@@ -55,7 +55,7 @@ def test_the_author__has_the_whole_under_the_root(job: SmallJob) -> None:
 
 
 def test_a_job__is_known_from_its_files_as_from_its_program(job: SmallJob) -> None:
-    assert Parts.of_job(job.store, job.base["manifest"], timeout_s=5) == parts_of(job)
+    assert UpdateLayout.of_job(job.store, job.base["manifest"], timeout_s=5) == parts_of(job)
 
 
 def changed(job: SmallJob, **changes: object) -> bundles.SlotResult:
@@ -63,7 +63,7 @@ def changed(job: SmallJob, **changes: object) -> bundles.SlotResult:
     parts = parts_of(job)
     data = job.store.read(job.reports[1]["update"], max_bytes=2**20)
     head, state = codec.unpack(io.BytesIO(data), parts.shapes, parts.hashes)
-    told = codec.Head(**{**head.__dict__, **changes})
+    told = codec.FileHeader(**{**head.__dict__, **changes})
     return bundles.result_of(job.reports[1] | {"update": job.store.add(codec.encode(state, told))})
 
 
@@ -81,7 +81,7 @@ def test_a_file_with_another_note__is_as_good_to_others(job: SmallJob) -> None:
 
 
 def test_a_nan_of_any_bits__is_read_as_it_is_committed(job: SmallJob) -> None:
-    parts = Parts({"a": (3,)})
+    parts = UpdateLayout({"a": (3,)})
     odd = np.array([0xFF800001, 0x80000000, 5], np.uint32).view(np.float32)
     read = files.get(job.store, job.store.add(codec.encode({"a": odd})), parts, timeout_s=5)
     assert read.state["a"].view(np.uint32).tolist() == [0x7FC00000, 0x80000000, 5]

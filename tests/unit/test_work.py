@@ -11,7 +11,7 @@ import pytest
 from node.inputs import syncer
 from repops import encoding
 from tests.unit.node_jobs import SmallJob, publish
-from zoo_compute.formats.manifest import Compression, Joining, Manifest, Outer
+from zoo_compute.formats.manifest import Compression, AggregationSpec, Manifest, OuterOptimizer
 from zoo_compute.training.rounds import aggregation_program, update_program
 from zoo_compute.training.work_root import work_of
 
@@ -23,7 +23,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> SmallJob:
 
 def test_work_root__is_the_hash_of_three_programs_and_four_numbers(job: SmallJob) -> None:
     manifest, step = job.manifest, syncer.fetch_programs(job.store, job.manifest).graph
-    programs = (step, update_program(step, Compression()), aggregation_program(step, Joining(3, Outer(0.7, 0.5))))
+    programs = (step, update_program(step, Compression()), aggregation_program(step, AggregationSpec(3, OuterOptimizer(0.7, 0.5))))
     text = b"\x09" + b"".join(encoding.root(each) for each in programs)
     for number in (
         5,
@@ -32,7 +32,7 @@ def test_work_root__is_the_hash_of_three_programs_and_four_numbers(job: SmallJob
         1,
     ):  # inner steps, steps of a segment, examples of a batch, rounds that private state is carried
         text += number.to_bytes(4, "big")
-    assert (manifest.outer, manifest.slots) == (Outer(0.7, 0.5), 3)
+    assert (manifest.outer, manifest.slots) == (OuterOptimizer(0.7, 0.5), 3)
     assert work_of(manifest, step).root == hashlib.sha256(text).digest()
 
 
@@ -40,8 +40,8 @@ def test_work_root__is_the_hash_of_three_programs_and_four_numbers(job: SmallJob
     "change",
     [
         lambda m: replace(m, slots=4),
-        lambda m: replace(m, outer=Outer(0.7, 0.6)),
-        lambda m: replace(m, outer=Outer(0.8, 0.5)),
+        lambda m: replace(m, outer=OuterOptimizer(0.7, 0.6)),
+        lambda m: replace(m, outer=OuterOptimizer(0.8, 0.5)),
         lambda m: replace(m, inner_steps=6),
         lambda m: replace(m, segment_steps=3),
         lambda m: replace(m, batch_size=8),

@@ -20,7 +20,7 @@ ESCROW = (2_000 * 3 + 1_000) * 3  # of `Play.terms`
 
 
 @dataclass(frozen=True)
-class Place:
+class TokenMovement:
     """One way for tokens to move: a call, how much it moves, and which way."""
 
     act: Callable[[Any, Any, int], Any]  # market, token, person
@@ -202,14 +202,14 @@ def _fund(m: Payments, token: Any, person: int) -> None:
 
 
 PAYMENTS = {
-    "a job is posted": Place(_post, "tasks", ESCROW, True),
-    "what is owed is withdrawn": Place(lambda m, t, p: m.kit.tasks.withdraw(t, m.people[p]), "tasks", ESCROW, False),
-    "collateral is deposited": Place(_deposit, "registry", AMOUNT, True),
-    "collateral is withdrawn": Place(_withdraw, "registry", AMOUNT, False),
-    "a slash is paid out": Place(Payments.pay_out, "registry", AMOUNT, False, lambda m, _: m.kit.tasks, "tasks"),
-    "a bucket is spent": Place(_spend, "treasury", AMOUNT, False),
-    "audits are funded": Place(_fund, "audits", AMOUNT, True),
-    "audits are withdrawn": Place(
+    "a job is posted": TokenMovement(_post, "tasks", ESCROW, True),
+    "what is owed is withdrawn": TokenMovement(lambda m, t, p: m.kit.tasks.withdraw(t, m.people[p]), "tasks", ESCROW, False),
+    "collateral is deposited": TokenMovement(_deposit, "registry", AMOUNT, True),
+    "collateral is withdrawn": TokenMovement(_withdraw, "registry", AMOUNT, False),
+    "a slash is paid out": TokenMovement(Payments.pay_out, "registry", AMOUNT, False, lambda m, _: m.kit.tasks, "tasks"),
+    "a bucket is spent": TokenMovement(_spend, "treasury", AMOUNT, False),
+    "audits are funded": TokenMovement(_fund, "audits", AMOUNT, True),
+    "audits are withdrawn": TokenMovement(
         lambda m, t, p: m.contracts["audits"].withdraw(t, m.people[p]), "audits", AMOUNT, False
     ),
 }
@@ -319,15 +319,15 @@ def _claim(m: Bonds, token: Any, person: int) -> None:
 
 
 BONDS = {
-    "an operator registers": Place(_register, "registry", DEVNET.min_stake, True),
-    "stake is added": Place(_add_stake, "registry", STAKE_UNIT, True),
-    "stake is withdrawn": Place(_withdraw_stake, "registry", DEVNET.min_stake, False),
-    "the pool is funded": Place(
+    "an operator registers": TokenMovement(_register, "registry", DEVNET.min_stake, True),
+    "stake is added": TokenMovement(_add_stake, "registry", STAKE_UNIT, True),
+    "stake is withdrawn": TokenMovement(_withdraw_stake, "registry", DEVNET.min_stake, False),
+    "the pool is funded": TokenMovement(
         lambda m, t, p: m.contracts["rewards"].fund(AMOUNT, sender=m.people[p]), "rewards", AMOUNT, True
     ),
-    "rewards are claimed": Place(_claim, "rewards", 700, False),
-    "an auditor enlists": Place(_enlist, "audits", AMOUNT, True),
-    "a bond is withdrawn": Place(
+    "rewards are claimed": TokenMovement(_claim, "rewards", 700, False),
+    "an auditor enlists": TokenMovement(_enlist, "audits", AMOUNT, True),
+    "a bond is withdrawn": TokenMovement(
         lambda m, t, p: m.contracts["audits"].withdraw(t, m.people[p]), "audits", 2 * DEVNET.audit_bond, False
     ),
 }

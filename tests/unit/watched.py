@@ -44,7 +44,7 @@ def slot_round(slot: int) -> SlotRound:
 
 
 @dataclass
-class Watched:
+class DoubledJob:
     """Operators 1..3 hold seats of 3, 2 and 1 slots, operator 4 aggregates; the claims are of turn 4."""
 
     double: Any = field(default_factory=lambda: load("mocks/ProtocolDouble").deploy())

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger("zoo.answers")
 
 
-def answered(view: JobView, commit: Commit, slot: int) -> list[Demand]:
+def answered_demands(view: JobView, commit: Commit, slot: int) -> list[Demand]:
     """The demands of a slot's update that bytes ended, the newest first."""
     found = (d for d in view.demands if (d.end, d.slot) == ("bytes", slot) and d.claim.fields == commit.fields)
     return list(found)[::-1]
 
 
-def shown_result(chain: Chain, view: JobView, commit: Commit, slot: int) -> Result | None:
+def published_result(chain: Chain, view: JobView, commit: Commit, slot: int) -> Result | None:
     """A slot's result with its path to the claim's root, as the claim's author showed it; None where it did not."""
     claim = Claim(*commit.fields)  # type: ignore[arg-type]
-    for demand in answered(view, commit, slot):
+    for demand in answered_demands(view, commit, slot):
         asked = watching.Demand(slot=slot, tensor=demand.tensor, group=demand.group)
         for opening in _openings(chain, demand.end_tx):
             if availability.root_of(claim, asked, opening) == commit.root:

@@ -65,12 +65,12 @@ def demands_of(events: Sequence[Event], claims: Sequence[Claim]) -> list[Demand]
     return found
 
 
-def to_be_read(demands: Sequence[Demand]) -> list[tuple[bytes, int]]:
+def demands_to_read(demands: Sequence[Demand]) -> list[tuple[bytes, int]]:
     """(claim's hash, lane) of those whose newest demand the contract is asked for."""
     return sorted({(claim_hash(d.claim), d.lane) for d in demands if d.is_open or not d.claim.final})
 
 
-def completed(demands: Sequence[Demand], kept: Mapping[tuple[bytes, int], Mapping[str, Any]]) -> list[Demand]:
+def with_contract_state(demands: Sequence[Demand], kept: Mapping[tuple[bytes, int], Mapping[str, Any]]) -> list[Demand]:
     """With what the contract keeps of each lane's newest demand."""
     newest = {(claim_hash(d.claim), d.lane): i for i, d in enumerate(demands)}
     told = list(demands)

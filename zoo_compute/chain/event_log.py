@@ -25,13 +25,13 @@ class History:
         self._heads: list[Head] = []  # ascending: each was read, and was then part of the chain
         self._lock = threading.Lock()
 
-    def upto(self, head: Head) -> Sequence[Event]:
+    def events_until(self, head: Head) -> Sequence[Event]:
         """All events of blocks up to `head`, in order. Raises Unreachable, and then nothing has changed.
 
         INVARIANT: no event told is of a block that is no ancestor of `head`   tests/integration/test_devnet_chain.py
         """
         with self._lock:
-            heads = self._standing(head)
+            heads = self._canonical_heads(head)
             if heads and heads[-1].hash == head.hash:
                 return [event for event in self._events if event.block <= head.number]
             start = heads[-1].number + 1 if heads else self._chain.network.first_block
@@ -43,7 +43,7 @@ class History:
                 self._events, self._heads = found, [*heads, head][-HEADS_KEPT:]
             return list(found)
 
-    def _standing(self, head: Head) -> list[Head]:
+    def _canonical_heads(self, head: Head) -> list[Head]:
         """The remembered heads from which `head` descends, as the RPC has the chain now."""
         heads = [known for known in self._heads if known.number <= head.number]
         while heads and heads[-1].hash not in (head.hash, head.parent):

@@ -10,15 +10,15 @@ from zoo_compute.chain.batch import Read, read_all
 from zoo_compute.chain.demands import claim_hash
 from zoo_compute.chain.event_log import History
 from zoo_compute.chain.events import Event
-from zoo_compute.disputes.revealed import Shown
+from zoo_compute.disputes.revealed import RevealedState
 from zoo_compute.spec.games import EMPTY, Awaits, Frame, Game, Kind, Outcome, Phase
 
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain, Head
     from zoo_compute.chain.views import Claim, JobView
 
-NAMES = ("GameOpened", "NodeRevealed", "ChildPicked", "FrameFixed", "StateDisputed", "LeafShown", "GameEnded")
-OPENED = ("job", "operator", "challenger", "claim_hash", "coin", "tokens")
+GAME_EVENTS = ("GameOpened", "NodeRevealed", "ChildPicked", "FrameFixed", "StateDisputed", "LeafShown", "GameEnded")
+OPENING_FIELDS = ("job", "operator", "challenger", "claim_hash", "coin", "tokens")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class GameView:
     coin: int = 0  # the bond
     tokens: int = 0
     frame: Frame = field(default_factory=Frame)
-    shown: Shown = field(default_factory=Shown)
+    revealed: RevealedState = field(default_factory=RevealedState)
     events: Sequence[Event] = ()
     outcome: Outcome | None = None
     state: Game | None = None
@@ -58,12 +58,12 @@ def read_games(
     chain: Chain, head: Head, *, job: int | None = None, wanted: Callable[[GameView], bool] = lambda game: True
 ) -> list[GameView]:
     """Every game of the network, or of a job, in the order they were opened. wanted: of which only these are read."""
-    history = chain.histories.setdefault(("games", 0), History(chain, names=NAMES))
-    chain.games = (chain.games or Games()).told(history.upto(head))
+    history = chain.histories.setdefault(("games", 0), History(chain, names=GAME_EVENTS))
+    chain.games = (chain.games or Games()).apply_event(history.events_until(head))
     found = [game for game in chain.games.by_number.values() if job in (None, game.job) and wanted(game)]
     reads = [Read("referee", "games", (game.number,)) for game in found if game.is_open]
-    shown = dict(zip((read.args[0] for read in reads), read_all(chain, head.number, reads), strict=True))
-    return [replace(game, state=_state(game, shown[game.number])) if game.is_open else game for game in found]
+    revealed = dict(zip((read.args[0] for read in reads), read_all(chain, head.number, reads), strict=True))
+    return [replace(game, state=_state(game, revealed[game.number])) if game.is_open else game for game in found]
 
 
 @dataclass(frozen=True)
@@ -73,53 +73,53 @@ class Games:
     events: Sequence[Event] = ()
     by_number: Mapping[int, GameView] = field(default_factory=dict)
 
-    def told(self, events: Sequence[Event]) -> Games:
+    def apply_event(self, events: Sequence[Event]) -> Games:
         """After all of `events`: of those that were told before nothing is made again, unless a reorganisation undid one."""
         known = self if list(events[: len(self.events)]) == list(self.events) else Games()
         found = dict(known.by_number)
         for event in events[len(known.events) :]:
             number = int(event.args["game"])
             game = found.get(number, GameView(number))
-            found[number] = replace(game, **_told(game, event), events=(*game.events, event))
+            found[number] = replace(game, **_changes_of(game, event), events=(*game.events, event))
         return Games(events, found)
 
 
-def _told(game: GameView, event: Event) -> dict[str, Any]:
+def _changes_of(game: GameView, event: Event) -> dict[str, Any]:
     """What an event changes. A tree's frame is told before what is shown of the tree."""
     args = event.args
     match event.name:
         case "GameOpened":
-            return {name: args[name] for name in OPENED}
+            return {name: args[name] for name in OPENING_FIELDS}
         case "FrameFixed":
             frame = Frame(**{each.name: args["frame"][each.name] for each in fields(Frame)})
-            return {"frame": frame, "shown": game.shown.told(frame=frame)}
+            return {"frame": frame, "revealed": game.revealed.apply_event(frame=frame)}
         case "StateDisputed":
-            return {"shown": game.shown.told(is_disputed=True)}
+            return {"revealed": game.revealed.apply_event(is_disputed=True)}
         case "NodeRevealed":
-            return {"shown": game.shown.told(children=tuple(map(bytes, args["children"])))}
+            return {"revealed": game.revealed.apply_event(children=tuple(map(bytes, args["children"])))}
         case "LeafShown":
-            return {"shown": game.shown.told(leaf=bytes(args["data"]))}
+            return {"revealed": game.revealed.apply_event(leaf=bytes(args["data"]))}
         case "GameEnded":
             return {"outcome": Outcome(args["outcome"])}
         case _:
             return {}
 
 
-def _state(game: GameView, shown: Mapping[str, Any]) -> Game:
+def _state(game: GameView, revealed: Mapping[str, Any]) -> Game:
     return Game(
         job=game.job,
         challenger=game.challenger,
         coin=game.coin,
         tokens=game.tokens,
         frame=game.frame,
-        node=shown["node"],
-        **_words(shown["state"]),
+        node=revealed["node"],
+        **_words(revealed["state"]),
     )
 
 
-WORDS = ("committer_left", "challenger_left", "move_s", "at", "index", "count", "height", "phase", "awaits", "is_open")
+STATE_FIELDS = ("committer_left", "challenger_left", "move_s", "at", "index", "count", "height", "phase", "awaits", "is_open")
 
 
 def _words(values: Sequence[int]) -> dict[str, Any]:
-    words = dict(zip(WORDS, values, strict=True))
+    words = dict(zip(STATE_FIELDS, values, strict=True))
     return {**words, "phase": Phase(words["phase"]), "awaits": Awaits(words["awaits"])}

@@ -23,7 +23,7 @@ CAUSES = {
 }
 LATE_AGGREGATOR = "did not aggregate in time"
 CONVICTED = "was convicted"
-UNTOLD = "left its seat"
+UNKNOWN_CAUSE = "left its seat"
 CAUSES_KEPT = 4_096  # transactions whose cause is remembered: what is mined stays what it was
 
 
@@ -46,7 +46,7 @@ def balances(chain: Chain, account: str, token: Token) -> Balances:
 
 
 @dataclass(frozen=True)
-class Claimed:
+class ClaimRecord:
     """Work that was accepted on chain: an operator's seat in a turn, or an aggregation (no slots)."""
 
     turn: int
@@ -74,7 +74,7 @@ class Penalty:
 
 
 @dataclass(frozen=True)
-class Account:
+class JobAccount:
     """A job's money. To the wei: escrowed + restored = paid + fee + refunded + held."""
 
     escrowed: int
@@ -85,7 +85,7 @@ class Account:
     held: int  # still in escrow
     from_pot: int  # paid to standbys out of slashed collateral, not out of escrow
     slashed: int
-    claims: tuple[Claimed, ...]
+    claims: tuple[ClaimRecord, ...]
     penalties: tuple[Penalty, ...]
     takeovers: tuple[Mapping[str, int], ...]
 
@@ -114,7 +114,7 @@ def _amounts_as_text(value: Any, key: str = "") -> Any:
     return str(value) if key in _AMOUNTS and isinstance(value, int) else value
 
 
-def job_account(chain: Chain, view: JobView, events: Sequence[Event] | None = None) -> Account:
+def job_account(chain: Chain, view: JobView, events: Sequence[Event] | None = None) -> JobAccount:
     """The account of a job as of the view's block. events: the job's own, up to that block, if they are known."""
     if events is None:
         events = list(scan(chain, view.posted_block, view.block, job=view.job))
@@ -130,7 +130,7 @@ def job_account(chain: Chain, view: JobView, events: Sequence[Event] | None = No
         refunded = escrowed - paid - fee
     penalties = tuple(_penalties(chain, events))
     finalised = named.get("ClaimFinalised", [])
-    return Account(
+    return JobAccount(
         escrowed=escrowed,
         restored=restored,
         paid=paid,
@@ -148,11 +148,11 @@ def job_account(chain: Chain, view: JobView, events: Sequence[Event] | None = No
     )
 
 
-def _claims(view: JobView, finalised: Iterable[Event]) -> Iterable[Claimed]:
+def _claims(view: JobView, finalised: Iterable[Event]) -> Iterable[ClaimRecord]:
     fees = {(event.args["turn"], event.args["seat"]): event.args["fee"] for event in finalised}
     for claim in sorted(view.claims, key=lambda c: (c.turn, c.seat, c.block)):
         paid = claim.state == ClaimState.PAID
-        yield Claimed(
+        yield ClaimRecord(
             turn=claim.turn,
             round=claim.round,
             seat=claim.seat,
@@ -195,16 +195,16 @@ def _cause(chain: Chain, event: Event) -> str:
         try:
             data = bytes(chain.w3.eth.get_transaction(event.tx)["input"])  # type: ignore[arg-type]
         except TransactionNotFound:  # a node that forgets old transactions: another one may know
-            return UNTOLD
-        known[event.tx] = _called(chain, data)
+            return UNKNOWN_CAUSE
+        known[event.tx] = _called_function(chain, data)
         while len(known) > CAUSES_KEPT:
             del known[next(iter(known))]
     return known[event.tx]
 
 
-def _called(chain: Chain, data: bytes) -> str:
+def _called_function(chain: Chain, data: bytes) -> str:
     try:
         function = chain.contracts["settlement"].get_function_by_selector(data[:4])
     except ValueError:  # no function of Settlement: the call came through another contract
-        return UNTOLD
+        return UNKNOWN_CAUSE
     return CAUSES.get(function.fn_name, function.fn_name)

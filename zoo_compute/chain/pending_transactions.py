@@ -20,7 +20,7 @@ from zoo_compute.errors import ConfigError
 
 
 @dataclass
-class Entry:
+class PendingTransaction:
     """One sent transaction, under all hashes it had (each replacement makes a new one)."""
 
     nonce: int
@@ -36,7 +36,7 @@ class Entry:
     hashes: list[str] = field(default_factory=list)
 
     @property
-    def waited_for(self) -> bool:
+    def is_awaited(self) -> bool:
         """A living process (this one included) waits for it."""
         if self.sender_pid is None:
             return False
@@ -49,7 +49,7 @@ class Entry:
         return True
 
 
-class Box:
+class PendingEntries:
     """The entries, while the lock is held."""
 
     def __init__(self, path: Path) -> None:
@@ -57,16 +57,16 @@ class Box:
         self.entries = self._read()
         self._written = self._document()
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: PendingTransaction) -> None:
         """On disk when this returns."""
         self.entries[entry.nonce] = entry
         self.save()
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: PendingTransaction) -> None:
         if (found := self.entries.get(entry.nonce)) and set(found.hashes) <= set(entry.hashes):
             del self.entries[entry.nonce]
 
-    def drop(self, unwanted: Callable[[Entry], bool]) -> None:
+    def drop(self, unwanted: Callable[[PendingTransaction], bool]) -> None:
         self.entries = {nonce: entry for nonce, entry in self.entries.items() if not unwanted(entry)}
 
     def save(self) -> None:
@@ -78,9 +78,9 @@ class Box:
     def _document(self) -> str:
         return json.dumps([asdict(entry) for entry in self.entries.values()])
 
-    def _read(self) -> dict[int, Entry]:
+    def _read(self) -> dict[int, PendingTransaction]:
         try:
-            return {entry["nonce"]: Entry(**entry) for entry in json.loads(self._path.read_text())}
+            return {entry["nonce"]: PendingTransaction(**entry) for entry in json.loads(self._path.read_text())}
         except FileNotFoundError:
             return {}
         except (ValueError, TypeError, KeyError) as error:
@@ -88,19 +88,19 @@ class Box:
             raise ConfigError(f"{self._path}: not an outbox: {error}", hint=hint) from None
 
 
-class Outbox:
+class PendingTransactions:
     """The file of one account on one chain."""
 
     def __init__(self, folder: Path | None, chain_id: int, address: str) -> None:
         self.path = (folder or _default_folder()) / f"outbox-{chain_id}-{address.lower()}.json"
 
     @contextmanager
-    def locked(self) -> Iterator[Box]:
+    def locked(self) -> Iterator[PendingEntries]:
         """The entries, with all other threads and processes of the account kept out. Changes are saved at the end."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with open(self.path.with_suffix(".lock"), "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # released on close, and by the kernel when the process dies
-            box = Box(self.path)
+            box = PendingEntries(self.path)
             try:
                 yield box
             finally:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from zoo_compute.chain.generated.bindings import ZenToken
     from zoo_compute.chain.sender import Sender
 
-HOLDS_S = 3_600  # from its signing: a transaction that is not mined by then is sent again another way
+VALID_S = 3_600  # from its signing: a transaction that is not mined by then is sent again another way
 VERSION = "0x54fd4d50"  # version()
 _FIELDS = (
     ("owner", "address"),
@@ -33,7 +33,7 @@ _ABSENT = (ContractLogicError, DecodingError, OverflowError, UnicodeDecodeError)
 
 
 @dataclass(frozen=True)
-class Terms:
+class PermitTerms:
     """What is signed beside owner, spender and amount. With the same terms the same key makes the same signature."""
 
     nonce: int
@@ -48,17 +48,17 @@ def can_sign(sender: Sender) -> bool:
     return hasattr(sender.account, "sign_typed_data")
 
 
-def terms_now(sender: Sender, address: str) -> Terms | None:
+def next_terms(sender: Sender, address: str) -> PermitTerms | None:
     """The terms of the next permit of the sender's for this token; None where it has none that we can sign."""
     token = sender.chain.token(address)
     if not can_sign(sender) or domain_of(sender, token) is None:
         return None
     nonce = _or_none(lambda: token.nonces(sender.address))
-    return None if nonce is None else Terms(nonce, sender.chain.now() + HOLDS_S)
+    return None if nonce is None else PermitTerms(nonce, sender.chain.now() + VALID_S)
 
 
-def signed(
-    sender: Sender, address: str, spender: str, value: int, terms: Terms
+def sign_permit(
+    sender: Sender, address: str, spender: str, value: int, terms: PermitTerms
 ) -> tuple[int, int, bytes, bytes] | None:
     """(deadline, v, r, s) of a permit, as contracts take it; None where token or account cannot."""
     domain = domain_of(sender, sender.chain.token(address)) if can_sign(sender) else None
@@ -70,7 +70,7 @@ def signed(
     return terms.deadline, made.v, made.r.to_bytes(32, "big"), made.s.to_bytes(32, "big")
 
 
-def is_open(sender: Sender, address: str, spender: str, value: int, permit: tuple[int, int, bytes, bytes]) -> bool:
+def is_usable(sender: Sender, address: str, spender: str, value: int, permit: tuple[int, int, bytes, bytes]) -> bool:
     """Whether the token would take the permit after the newest block. What is under way and not mined does not count."""
     call = sender.chain.token(address).permit(sender.address, spender, value, *permit)
     request: Any = request_of(call, sender.address).params

@@ -19,7 +19,7 @@ from web3.types import TxReceipt
 from zoo_compute.chain import fees
 from zoo_compute.chain.call import Call, decode_outputs
 from zoo_compute.chain.events import Event, decode
-from zoo_compute.chain.pending_transactions import Box, Entry, Outbox
+from zoo_compute.chain.pending_transactions import PendingEntries, PendingTransaction, PendingTransactions
 from zoo_compute.chain.simulate import Request, dry_run, estimate_gas, not_funded, request_of, why_reverted
 from zoo_compute.errors import ChainError, FeeTooHigh, TransactionPending, Unreachable, ZooError
 
@@ -87,7 +87,7 @@ class Sender:
         self.timeout_s = timeout_s
         self.stuck_after_s = stuck_after_s
         self.max_fee_limit = max_fee_limit
-        self._outbox = Outbox(folder, chain.network.chain_id, self.address)
+        self._outbox = PendingTransactions(folder, chain.network.chain_id, self.address)
 
     def simulate(self, call: Call, *, value: int = 0) -> Any:
         """What the call would return in the next block, or its Refusal. Costs nothing."""
@@ -118,7 +118,7 @@ class Sender:
                 return self._receipt(request, mined, result)
         raise Unreachable(f"{request.operation}: other senders of {self.address} took the nonce {ATTEMPTS} times")
 
-    def _adopt(self, request: Request) -> Entry | None:
+    def _adopt(self, request: Request) -> PendingTransaction | None:
         """The same call, sent by a process of ours that died or gave up and so never told its outcome."""
         with self._outbox.locked() as box:
             head, mined, pending = self.chain.head().number, self._nonce("latest"), self._nonce("pending")
@@ -126,15 +126,15 @@ class Sender:
             old = {
                 n for n, e in box.entries.items() if n < mined and not 0 <= head - e.sent_block <= ADOPTED_FOR_BLOCKS
             }
-            box.drop(lambda entry: not entry.waited_for and (entry.nonce in old or entry.nonce > pending))
+            box.drop(lambda entry: not entry.is_awaited and (entry.nonce in old or entry.nonce > pending))
             for entry in box.entries.values():
                 same = (entry.to, entry.data, entry.value) == (request.to, request.data, request.value)
-                if same and not entry.waited_for and (entry.nonce < mined or self._broadcast(entry)):
+                if same and not entry.is_awaited and (entry.nonce < mined or self._broadcast(entry)):
                     entry.sender_pid = os.getpid()
                     return entry
         return None
 
-    def _submit(self, request: Request, gas: int) -> Entry:
+    def _submit(self, request: Request, gas: int) -> PendingTransaction:
         """Sign with the next nonce and send. Holds the account's lock, so that no other process takes the nonce."""
         w3 = self.chain.w3
         for attempt in range(ATTEMPTS):
@@ -144,7 +144,7 @@ class Sender:
                 needed = gas * fee.max_fee + request.value
                 if self.chain.coin(self.address) < needed:
                     raise not_funded(w3, self.address, needed)
-                entry = Entry(
+                entry = PendingTransaction(
                     nonce=self._nonce("pending"),
                     operation=request.operation,
                     to=request.to,
@@ -161,7 +161,7 @@ class Sender:
             time.sleep(0.05 * 2**attempt)  # the RPC's count lags, or another machine sends for this account
         raise Unreachable(f"{request.operation}: no free nonce for {self.address}", hint="does another machine use it?")
 
-    def _first_broadcast(self, entry: Entry, box: Box) -> bool:
+    def _first_broadcast(self, entry: PendingTransaction, box: PendingEntries) -> bool:
         """As `_broadcast`, with the entry on disk before: whoever comes after a crash here finds it."""
         box.put(entry)
         try:
@@ -179,7 +179,7 @@ class Sender:
             box.remove(entry)
         return sent
 
-    def _broadcast(self, entry: Entry) -> bool:
+    def _broadcast(self, entry: PendingTransaction) -> bool:
         """Whether the node has the transaction now; False when the nonce is taken."""
         signed = self.account.sign_transaction(self._transaction(entry))
         raw = bytes(signed.raw_transaction)
@@ -204,7 +204,7 @@ class Sender:
             return False
         return True
 
-    def _wait(self, entry: Entry) -> TxReceipt | None:
+    def _wait(self, entry: PendingTransaction) -> TxReceipt | None:
         """The receipt under any of the entry's hashes; None when another transaction took its nonce.
 
         Whatever ends the wait before that (time, an unreachable RPC, Ctrl-C) leaves the entry for the next `send`.
@@ -220,7 +220,7 @@ class Sender:
             box.remove(entry)
         return mined
 
-    def _watch(self, entry: Entry) -> TxReceipt | None:
+    def _watch(self, entry: PendingTransaction) -> TxReceipt | None:
         start = last_sent = time.monotonic()
         pause = SHORTEST_POLL_S
         while True:
@@ -236,7 +236,7 @@ class Sender:
             time.sleep(pause)
             pause = min(LONGEST_POLL_S, pause * 1.5)
 
-    def _mined(self, entry: Entry) -> TxReceipt | None:
+    def _mined(self, entry: PendingTransaction) -> TxReceipt | None:
         for digest in reversed(entry.hashes):
             try:
                 return self.chain.w3.eth.get_transaction_receipt(HexBytes(digest))
@@ -244,7 +244,7 @@ class Sender:
                 continue
         return None
 
-    def _is_lost(self, entry: Entry) -> bool:
+    def _is_lost(self, entry: PendingTransaction) -> bool:
         """Whether another transaction has the entry's nonce. A node may count ours before it shows its receipt; to take
         that for another's would send it twice.
         """
@@ -256,7 +256,7 @@ class Sender:
                     return "0x" + mined["hash"].hex() not in entry.hashes
         return False
 
-    def _replace(self, entry: Entry) -> bool:
+    def _replace(self, entry: PendingTransaction) -> bool:
         """Send again at the same nonce with a higher fee, once blocks went by without it."""
         block = self.chain.w3.eth.get_block("latest")
         if block["number"] < entry.sent_block + STUCK_AFTER_BLOCKS:
@@ -281,7 +281,7 @@ class Sender:
 
     # -- small parts
 
-    def _transaction(self, entry: Entry) -> dict[str, Any]:
+    def _transaction(self, entry: PendingTransaction) -> dict[str, Any]:
         return {
             "type": 2,
             "chainId": self.chain.network.chain_id,

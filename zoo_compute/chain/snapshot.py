@@ -26,7 +26,7 @@ from zoo_compute.chain.views import (
     Rollback,
     Run,
     Seat,
-    Standing,
+    JobStake,
 )
 from zoo_compute.errors import UserError
 from zoo_compute.spec.bits import full
@@ -49,7 +49,7 @@ def read_job(chain: Chain, job: int, block: int | Head | None = None) -> JobView
 
 
 def _read_job(chain: Chain, job: int, head: Head) -> JobView:
-    events = _history(chain, ("job", job), job=job).upto(head)
+    events = _history(chain, ("job", job), job=job).events_until(head)
     posted = next((event for event in events if event.name == "JobPosted"), None)
     if posted is None:
         raise UserError(
@@ -58,7 +58,7 @@ def _read_job(chain: Chain, job: int, head: Head) -> JobView:
     commits, checkpoints = _claims(events)
     asked = demands.demands_of(events, [*commits, *checkpoints])
     of = _read_parts(chain, job, head, events, asked)
-    made = {"commits": commits, "checkpoints": checkpoints, "demands": demands.completed(asked, of("demands"))}
+    made = {"commits": commits, "checkpoints": checkpoints, "demands": demands.with_contract_state(asked, of("demands"))}
     return _job_view(head, posted, events, of, made)
 
 
@@ -86,7 +86,7 @@ def read_operator(
     ]
     eligible, *owed, of_owner, of_hot = read_all(chain, head.number, second)
     names = ("OperatorRegistered", "EndpointAnnounced")
-    told = _history(chain, ("operator", operator), operator=operator, names=names).upto(head)
+    told = _history(chain, ("operator", operator), operator=operator, names=names).events_until(head)
     return OperatorView(
         operator=operator,
         block=head.number,
@@ -125,7 +125,7 @@ def _read_parts(
         *(Read("auction", "bids", (job, kind, operator)) for kind, operator in sorted(bidders)),
         *(Read("settlement", "seats", (job, seat)) for seat in sorted(seats)),
         *(Read("settlement", "stakes", (job, operator)) for operator in sorted(seated)),
-        *(Read("availability", "demands", (job, *key)) for key in demands.to_be_read(asked)),
+        *(Read("availability", "demands", (job, *key)) for key in demands.demands_to_read(asked)),
     ]
     values = read_all(chain, head.number, reads)
 
@@ -158,10 +158,10 @@ def _job_view(
         lots={kind: _as(Lot, value) for (kind,), value in of("lots").items()},
         bids={(key[0], key[1]): bid for key, bid in bids.items() if bid.attempt},
         seats={seat: _as(Seat, value) for (seat,), value in of("seats").items()},
-        stakes={operator: _as(Standing, value) for (operator,), value in of("stakes").items()},
+        stakes={operator: _as(JobStake, value) for (operator,), value in of("stakes").items()},
         checkpoint_roots=roots,
         checkpoint_cids=cids,
-        lost=_lost(events),
+        lost_slots=_lost(events),
         rollbacks=[
             Rollback(event.args["turn"], event.args["round"], event.block)
             for event in events
@@ -206,7 +206,7 @@ _CHANGES: dict[str, Callable[[Commit | Checkpoint], Commit | Checkpoint]] = {
 def _lost(events: Sequence[Event]) -> dict[int, int]:
     """The slots that each operator was taken, or gave up: bitmaps. A seat that is split keeps its first slots."""
     runs: dict[int, tuple[int, int]] = {}  # by seat: first, count
-    lost: dict[int, int] = {}
+    lost_slots: dict[int, int] = {}
     for event in events:
         args = event.args
         if event.name == "SeatTaken":
@@ -216,8 +216,8 @@ def _lost(events: Sequence[Event]) -> dict[int, int]:
             runs[args["new_seat"]] = (args["first"], args["count"])
         elif event.name == "SeatVacated" and args["seat"] != AGGREGATOR_SEAT:
             first, count = runs[args["seat"]]
-            lost[args["operator"]] = lost.get(args["operator"], 0) | full(count) << first
-    return lost
+            lost_slots[args["operator"]] = lost_slots.get(args["operator"], 0) | full(count) << first
+    return lost_slots
 
 
 def _line(state_root: bytes, events: Sequence[Event]) -> tuple[dict[int, bytes], dict[int, bytes]]:

@@ -41,7 +41,7 @@ def token_at(chain: Chain, given: str | None = None, *, what: str = "--token") -
     if address == chain.network.contracts["zen"]:
         return Token(ZEN.symbol, ZEN.decimals, address)
     if address not in chain.tokens:
-        raw = _asked(chain, address, DECIMALS)
+        raw = _call_view(chain, address, DECIMALS)
         try:
             (decimals,) = decode(["uint8"], raw)
         except DecodingError:
@@ -50,7 +50,7 @@ def token_at(chain: Chain, given: str | None = None, *, what: str = "--token") -
             ) from None
         if decimals > MAX_DECIMALS:
             raise UserError(f"the token at {address} has {decimals} decimals; at most {MAX_DECIMALS} are supported")
-        chain.tokens[address] = Token(_symbol(_asked(chain, address, SYMBOL), address), decimals, address)
+        chain.tokens[address] = Token(_symbol(_call_view(chain, address, SYMBOL), address), decimals, address)
     return chain.tokens[address]
 
 
@@ -61,7 +61,7 @@ def allowed(chain: Chain, block: int) -> list[Token]:
     return [token_at(chain, address) for address in addresses if chain.tasks.is_allowed(address, block=block)]
 
 
-def _asked(chain: Chain, address: str, selector: str) -> bytes:
+def _call_view(chain: Chain, address: str, selector: str) -> bytes:
     try:
         return bytes(chain.w3.eth.call({"to": Web3.to_checksum_address(address), "data": selector}))  # type: ignore[typeddict-item]
     except ContractLogicError:

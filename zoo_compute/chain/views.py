@@ -111,7 +111,7 @@ class Run:
     start_root: bytes  # the state the newest turn starts from
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         """The newest turn opens when the claims in its place, `depth` turns older, are final."""
         return self.opened_at == 0
 
@@ -147,7 +147,7 @@ class Seat:
 
 
 @dataclass(frozen=True)
-class Standing:
+class JobStake:
     """`Settlement.stakes(job, operator)`."""
 
     locked: int
@@ -253,12 +253,12 @@ class JobView:
     lots: Mapping[int, Lot]  # by kind
     bids: Mapping[tuple[int, int], Bid]  # by (kind, operator); spent ones are absent
     seats: Mapping[int, Seat]  # by number; AGGREGATOR_SEAT is the aggregator's
-    stakes: Mapping[int, Standing]  # by operator
+    stakes: Mapping[int, JobStake]  # by operator
     checkpoint_roots: Mapping[int, bytes]  # by round, of the line that stands; 0 is the initial state
     checkpoint_cids: Mapping[int, bytes]  # by round from 1: digests of the pointers' CIDs
     commits: Sequence[Commit]  # in the order they were made
     checkpoints: Sequence[Checkpoint]
-    lost: Mapping[int, int] = field(default_factory=dict)  # by operator: the slots it timed out of or gave up, a bitmap
+    lost_slots: Mapping[int, int] = field(default_factory=dict)  # by operator: the slots it timed out of or gave up, a bitmap
     rollbacks: Sequence[Rollback] = ()
     demands: Sequence[Demand] = ()  # for claims' data, in the order they were made
     closed: bool = False  # what was left of the escrow is owed to the submitter
@@ -275,33 +275,33 @@ class JobView:
         return self.state == JobState.CANCELLED or self.closed
 
     @property
-    def done(self) -> int:
+    def completed_rounds(self) -> int:
         """Rounds done, of the line that stands."""
         return max(self.checkpoint_roots, default=0)
 
     @property
-    def holders(self) -> Mapping[int, Seat]:
+    def slot_seats(self) -> Mapping[int, Seat]:
         """The seats of slots, by number."""
         return {number: seat for number, seat in self.seats.items() if number != AGGREGATOR_SEAT}
 
-    def held_by(self, operator: int) -> Mapping[int, Seat]:
+    def seats_of(self, operator: int) -> Mapping[int, Seat]:
         """The seats of slots an operator holds, by number."""
-        return {number: seat for number, seat in self.holders.items() if seat.operator == operator}
+        return {number: seat for number, seat in self.slot_seats.items() if seat.operator == operator}
 
-    def slots_of(self, operator: int) -> int:
+    def slot_count_of(self, operator: int) -> int:
         """How many slots an operator holds."""
-        return sum(seat.count for seat in self.held_by(operator).values())
+        return sum(seat.count for seat in self.seats_of(operator).values())
 
     @property
-    def vacant(self) -> Mapping[int, Seat]:
+    def vacant_seats(self) -> Mapping[int, Seat]:
         """The seats of slots that nobody holds, by number."""
-        return self.held_by(0)
+        return self.seats_of(0)
 
     def inputs_complete(self, now: int) -> bool:
         """Whether the open turn waits for no seat: with a quorum, not for those that nobody holds."""
         run = self.run
         assert run is not None, "a turn is open"
-        awaited = any(seat.operator and run.missing >> number & 1 for number, seat in self.holders.items())
+        awaited = any(seat.operator and run.missing >> number & 1 for number, seat in self.slot_seats.items())
         return run.missing == 0 or run.inputs_closed(now) or (run.committed >= run.quorum and not awaited)
 
     @property
@@ -344,7 +344,7 @@ class JobView:
     def final_rounds(self) -> int:
         """Rounds of the line that stands whose checkpoint is final: no claim up to its turn is pending."""
         oldest = min((c.turn for c in self.pending), default=None)
-        line = [self.checkpoint_of(round_) for round_ in range(1, self.done + 1)]
+        line = [self.checkpoint_of(round_) for round_ in range(1, self.completed_rounds + 1)]
         return max((c.round + 1 for c in line if c and (oldest is None or c.turn < oldest)), default=0)
 
     def checkpoint_of(self, round_: int, start_root: bytes | None = None, turn: int | None = None) -> Checkpoint | None:

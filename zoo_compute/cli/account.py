@@ -116,7 +116,7 @@ def fund(settings: Settings, receiver: str | None, zen: str, coin: str) -> None:
     from eth_utils.address import is_address, to_checksum_address
 
     from zoo_compute.chain import keystore
-    from zoo_compute.devnet.devnet import give
+    from zoo_compute.devnet.devnet import fund_address
     from zoo_compute.devnet_files import devnet_of
 
     path = settings.network_path()
@@ -128,7 +128,7 @@ def fund(settings: Settings, receiver: str | None, zen: str, coin: str) -> None:
     else:
         address = keystore.address_of(paths.find_keystore(receiver or settings.account_name, path))
     amounts = {name: 0 if text == "0" else parse_amount(text, what=f"--{name}") for name, text in (("coin", coin), ("zen", zen))}  # fmt: skip
-    give(settings.chain(), files, address, **amounts)
+    fund_address(settings.chain(), files, address, **amounts)
     held = settings.chain().coin(address), settings.chain().zen.balanceOf(address)
     settings.emit(
         {"address": address, "coin": str(held[0]), "zen": str(held[1])},

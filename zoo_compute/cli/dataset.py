@@ -14,7 +14,7 @@ from zoo_compute.errors import UserError
 
 if TYPE_CHECKING:
     from repops.commitments import Array
-    from zoo_compute.client.datasets import Listed
+    from zoo_compute.client.datasets import DatasetRecord
 
 _which = click.argument("which", metavar="NAME|NUMBER")
 _job = click.argument("number", type=NUMBER, metavar="JOB")
@@ -38,10 +38,10 @@ def contribute(settings: Settings, path: Path, name: str, location: str | None) 
     """
     from repops.commitments import state_root
     from repops.files import state_bytes
-    from zoo_compute.client.datasets import word_of
+    from zoo_compute.client.datasets import encode_name
     from zoo_compute.store.cid import file_digest
 
-    word = word_of(name)
+    word = encode_name(name)
     arrays = _arrays(path)
     try:
         data, root = state_bytes(arrays), state_root(arrays)
@@ -65,9 +65,9 @@ def contribute(settings: Settings, path: Path, name: str, location: str | None) 
 @pass_settings
 def list_(settings: Settings) -> None:
     """The datasets of the network, oldest first."""
-    from zoo_compute.client.datasets import listed
+    from zoo_compute.client.datasets import list_datasets
 
-    found = listed(settings.chain())
+    found = list_datasets(settings.chain())
     rows = [
         (
             str(each.number),
@@ -81,7 +81,7 @@ def list_(settings: Settings) -> None:
     lines = (
         table(rows, header=("number", "name", "size", "contributor", "root")) if found else ["there is no dataset yet"]
     )
-    settings.emit({"datasets": [_told(each) for each in found]}, lines)
+    settings.emit({"datasets": [_as_json(each) for each in found]}, lines)
 
 
 @dataset.command()
@@ -89,9 +89,9 @@ def list_(settings: Settings) -> None:
 @pass_settings
 def show(settings: Settings, which: str) -> None:
     """Who contributed a dataset, and the root and the CID of its file. A name proves nothing; the root does."""
-    from zoo_compute.client.datasets import find
+    from zoo_compute.client.datasets import find_dataset
 
-    told = _told(find(settings.chain(), which))
+    told = _as_json(find_dataset(settings.chain(), which))
     rows = [
         (key, f"{value:,} bytes" if key == "size" else str(value)) for key, value in told.items() if value is not None
     ]
@@ -111,15 +111,15 @@ def fetch(settings: Settings, which: str, out: Path, location: str | None) -> No
     from zoo_compute.training.examples import TEXT
 
     client = settings.client(store=location, with_account=False)
-    found = datasets.find(client.chain, which)
+    found = datasets.find_dataset(client.chain, which)
     if not client.store.has(found.cid):
         client.use_peers()
     arrays = datasets.fetch(found, client.store, settings.say)
     write_atomically(out, arrays[TEXT].tobytes() if TEXT in arrays else state_bytes(arrays), mode=0o644)
-    settings.emit({**_told(found), "path": str(out)}, str(out))
+    settings.emit({**_as_json(found), "path": str(out)}, str(out))
 
 
-def _told(each: Listed) -> dict[str, Any]:
+def _as_json(each: DatasetRecord) -> dict[str, Any]:
     return {
         "dataset": each.number,
         "name": each.name or None,

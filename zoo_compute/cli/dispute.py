@@ -34,9 +34,9 @@ def list_(settings: Settings, job: int | None, only_open: bool) -> None:
     chain = settings.chain()
     head = chain.head()
     games = [game for game in read_games(chain, head, job=job) if game.is_open or not only_open]
-    told = [_told(game, head) for game in games]
+    told = [_as_json(game, head) for game in games]
     rows = [
-        (each["game"], each["job"], _about(each), f"by {each['challenger'][:10]}…", _standing(each, head))
+        (each["game"], each["job"], _subject_of(each), f"by {each['challenger'][:10]}…", _status_line(each, head))
         for each in told
     ]
     header = ("game", "job", "about", "", "")
@@ -53,16 +53,16 @@ def show(settings: Settings, number: int) -> None:
     chain = settings.chain()
     head = chain.head()
     game = _required(settings, head, number)
-    told = _told(game, head)
+    told = _as_json(game, head)
     bond = format_amount(game.coin, "coin")
     if game.tokens:  # a game about a trial has a bond in coin alone
         bond += f" and {token_at(chain, chain.tasks.token_of(game.job)).format(game.tokens)}"
     rows = [
-        ("about", _about(told)),
+        ("about", _subject_of(told)),
         ("challenger", game.challenger),
         ("bond", bond),
         ("transactions", told["transactions"]),
-        ("stands", _standing(told, head)),
+        ("stands", _status_line(told, head)),
     ]
     settings.emit(told, table(rows))
 
@@ -82,9 +82,9 @@ def replay(settings: Settings, number: int) -> None:
     game = _required(settings, head, number)
     transcript = Transcript(chain, game)
     told = {
-        **_told(game, head),
+        **_as_json(game, head),
         "moves": [asdict(move) for move in transcript.moves],
-        "verdict": transcript.verdict and {**asdict(transcript.verdict), "text": transcript.verdict.text},
+        "verdict": transcript.conviction and {**asdict(transcript.conviction), "text": transcript.conviction.text},
         "gas": {by: sum(m.gas for m in transcript.moves if m.by == by) for by in (COMMITTER, CHALLENGER, ANYBODY)},
     }
     settings.emit(told, list(lines_of(transcript)))
@@ -99,7 +99,7 @@ def _required(settings: Settings, head: Head, number: int) -> GameView:
     return games[number]
 
 
-def _told(game: GameView, head: Head) -> dict[str, Any]:
+def _as_json(game: GameView, head: Head) -> dict[str, Any]:
     from zoo_compute.client.dispute_transcript import ENDS, KINDS
 
     state = game.state
@@ -123,12 +123,12 @@ def _told(game: GameView, head: Head) -> dict[str, Any]:
     }
 
 
-def _about(each: dict[str, Any]) -> str:
+def _subject_of(each: dict[str, Any]) -> str:
     work = each["kind"] if each["kind"] == "the aggregation" else f"{each['kind']} of slot {each['slot']}"
     return f"{work} in round {each['round']}, claimed by operator {each['operator']}"
 
 
-def _standing(each: dict[str, Any], head: Head) -> str:
+def _status_line(each: dict[str, Any], head: Head) -> str:
     if each["outcome"]:
         return str(each["outcome"])
     left_s = each["due"] - head.timestamp

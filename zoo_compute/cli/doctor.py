@@ -26,11 +26,11 @@ def doctor(settings: Settings, node: bool, location: str | None, home: Path | No
 
     In an operator's folder also: stake, collateral, coin, and whether a peer can fetch a block from the announced endpoint.
     """
-    from zoo_compute.cli.doctor_checks import Examination
+    from zoo_compute.cli.doctor_checks import SystemChecks
 
     folder = home or places.home() / "node"
     checks: list[Check] = []
-    for check in Examination(settings.network_file, settings.account_name, location, folder, node=node).run():
+    for check in SystemChecks(settings.network_file, settings.account_name, location, folder, node=node).run():
         checks.append(check)
         if not settings.as_json:
             click.echo(_line(check))

@@ -40,7 +40,7 @@ class Check:
     needed: bool = True
 
 
-class Examination:
+class SystemChecks:
     """Runs the checks in order; one that cannot be made because an earlier one failed is left out."""
 
     def __init__(
@@ -173,9 +173,9 @@ class Examination:
 
     def _operator(self) -> Iterator[Check]:
         """What the operator of this folder lacks, and whether others can fetch from it; its gateway is lent if it does not run."""
-        from zoo_compute.operators.condition import condition
+        from zoo_compute.operators.condition import inspect_node
 
-        found, check = self._attempt("operator", lambda: (condition(self._folder, self._network_file), ""))
+        found, check = self._attempt("operator", lambda: (inspect_node(self._folder, self._network_file), ""))
         if found is None:
             yield check
             return
@@ -203,7 +203,7 @@ class Examination:
             "import json, torch; gpu = torch.cuda.is_available(); mps = torch.backends.mps.is_available();"
             "print(json.dumps([torch.__version__, torch.cuda.get_device_name(0) if gpu else 'MPS' if mps else None]))"
         )
-        version, device = _asked(question, "torch cannot be loaded", hint="install torch again")
+        version, device = _run_python(question, "torch cannot be loaded", hint="install torch again")
         return None, f"{version}, {device or 'no GPU: the CPU is used'}"
 
     def _kernels(self) -> tuple[None, str]:
@@ -212,7 +212,7 @@ class Examination:
             "import json; from node.device import pick; from node.admission.conformance import kept; found = kept(pick());"
             "print(json.dumps([found.device, found.name, found.conformed, found.cases, found.why]))"
         )
-        device, name, conformed, cases, why = _asked(
+        device, name, conformed, cases, why = _run_python(
             question, "the kernels cannot be loaded", hint="`zoo node conformance` says more"
         )
         if conformed:
@@ -248,7 +248,7 @@ class Examination:
         return None, f"{url.rpartition('@')[2]} answers"
 
 
-def _asked(question: str, failure: str, *, hint: str) -> Any:
+def _run_python(question: str, failure: str, *, hint: str) -> Any:
     """What a line of Python prints as JSON, in a process of its own: a broken driver must not take the doctor with it."""
     answer = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, timeout=120, check=False)
     if answer.returncode:

@@ -10,7 +10,7 @@ import click
 from zoo_compute.amounts import ZEN, format_amount, format_seconds
 from zoo_compute.cli.context import Group, Settings, pass_settings
 from zoo_compute.cli.output import table
-from zoo_compute.cli.treasury import later, wait_option
+from zoo_compute.cli.treasury import scheduled_message, wait_option
 from zoo_compute.errors import ChainError
 from zoo_compute.gpus import CLASSES
 
@@ -94,22 +94,22 @@ def allow(settings: Settings, token: str, window_value: str | None, disallow: bo
 
     Never allow a token that charges for transfers, changes balances by itself, or can call back.
     """
-    from zoo_compute.governance.timelock import Step, as_governor
+    from zoo_compute.governance.timelock import ScheduledCall, send_as_governor
 
     chain, money = settings.chain(), settings.token(token)
     value = 0 if money.symbol != ZEN.symbol or disallow else chain.params.window_value
     if window_value is not None:
         value = money.parse(window_value, what="--window-value")
     now = (chain.tasks.is_allowed(money.address), chain.tasks.window_values(money.address))
-    step = Step("executed", "", chain.now(), None)
+    step = ScheduledCall("executed", "", chain.now(), None)
     if now != (not disallow, value):
         call = chain.tasks.allow(money.address, not disallow, value)
         # `again`: what was allowed, and disallowed since, is not a mistake.
-        step = as_governor(settings.sender(), chain.tasks.governor(), call, again=True, wait=wait, say=settings.say)
+        step = send_as_governor(settings.sender(), chain.tasks.governor(), call, again=True, wait=wait, say=settings.say)
     what = f"{money.symbol} ({money.address}, {money.decimals} decimals) is {'not ' * disallow}allowed"
     settings.emit(
         {**step.to_dict(), "allowed": not disallow, "window_value": str(value), "token": money.to_dict()},
-        what if step.state == "executed" else later(settings, what, step.ready_at),
+        what if step.state == "executed" else scheduled_message(settings, what, step.ready_at),
     )
 
 

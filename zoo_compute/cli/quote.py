@@ -28,12 +28,12 @@ REFERENCE = f"{REFERENCE_GPU} at {format_count(REFERENCE_FLOPS, 'FLOP/s')}"
 @pass_settings
 def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | None) -> None:
     """Work, price range, worst-case escrow, locks and durations of the job in FILE. Needs no account, and no chain for ZEN."""
-    from zoo_compute.jobs.loading import plan_of
+    from zoo_compute.jobs.loading import plan_job
     from zoo_compute.jobs.quote import quote as quote_of
     from zoo_compute.spec.params import PRESETS
 
     preset_name = preset or _preset_of(settings)
-    plan = plan_of(file, max_budget)
+    plan = plan_job(file, max_budget)
     if plan.job.known_token is None:
         _ask_chain(settings, plan.job)
     money = plan.job.token

@@ -56,10 +56,10 @@ def train(
     The budget is held against the worst case before anything is sent; what is not spent comes back. Ctrl-C leaves the
     job running. Run again after a crash, the command goes on where it was and never posts twice.
     """
-    from zoo_compute.jobs.loading import plan_of
+    from zoo_compute.jobs.loading import plan_job
     from zoo_compute.training.merge import Merge
 
-    plan = plan_of(file, max_budget, data)
+    plan = plan_job(file, max_budget, data)
     if plan.job.market.token != ZEN.symbol:
         settings.client(with_account=False).pay_in_token_of(plan.job)
     if plan.budget is None and plan.job.data.dataset is not None:
@@ -91,7 +91,7 @@ def train(
             last = follow(settings, job)
         except KeyboardInterrupt:
             if served:
-                _tell_holders(settings, job.holders())
+                _tell_holders(settings, job.operators_with_files())
             raise
         if settings.as_json:
             settings.emit({**data_out, "progress": last.to_dict() if last else None})

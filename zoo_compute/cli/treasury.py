@@ -24,10 +24,10 @@ def treasury() -> None:
 @pass_settings
 def show(settings: Settings, token: str | None) -> None:
     """What each bucket holds, and what `collect` would take in."""
-    from zoo_compute.governance.treasury import held
+    from zoo_compute.governance.treasury import treasury_balances
 
     chain, money = settings.chain(), settings.token(token)
-    found, governor, delay = held(chain, money), chain.treasury.governor(), chain.timelock.get_minimum_delay()
+    found, governor, delay = treasury_balances(chain, money), chain.treasury.governor(), chain.timelock.get_minimum_delay()
     data = {
         "buckets": {name: str(amount) for name, amount in found.buckets.items()}, "arrived": str(found.arrived),
         "owed": str(found.owed), "governor": governor, "delay_s": delay, "token": money.to_dict(),
@@ -46,11 +46,11 @@ def show(settings: Settings, token: str | None) -> None:
 def collect(settings: Settings, token: str | None) -> None:
     """Fetch the fees that the treasury is owed and split them among its buckets. Any account may."""
     from zoo_compute.governance.treasury import collect as collect_of
-    from zoo_compute.governance.treasury import held
+    from zoo_compute.governance.treasury import treasury_balances
 
     money = settings.token(token)
     took = collect_of(settings.sender(), money)
-    buckets = held(settings.chain(), money).buckets
+    buckets = treasury_balances(settings.chain(), money).buckets
     settings.emit(
         {"collected": str(took), "buckets": {k: str(v) for k, v in buckets.items()}, "token": money.to_dict()},
         [
@@ -81,10 +81,10 @@ def spend(settings: Settings, to: str, amount: str, bucket: str, token: str | No
     step = spend_of(settings.sender(), money, bucket, payee, units, again=again, wait=wait, say=settings.say)
     data = {**step.to_dict(), "to": payee, "amount": str(units), "from": bucket, "token": money.to_dict()}
     told = f"{money.format(units)} from {bucket} to {payee}"
-    settings.emit(data, f"paid: {told}" if step.state == "executed" else later(settings, told, step.ready_at))
+    settings.emit(data, f"paid: {told}" if step.state == "executed" else scheduled_message(settings, told, step.ready_at))
 
 
-def later(settings: Settings, what: str, ready_at: int) -> str:
+def scheduled_message(settings: Settings, what: str, ready_at: int) -> str:
     """What is said of a call that the timelock does not make yet."""
     left = format_seconds(max(1, ready_at - settings.chain().now()))
     return f"scheduled: {what}; run this again in {left} to execute it"

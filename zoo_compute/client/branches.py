@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from repops import encoding, files
 from repops.commitments import Array, state_root
 from repops.graph import BadProgram, Graph
-from zoo_compute.client.results import TIMEOUT_S, checkpoint, manifest_of, tensors_of
+from zoo_compute.client.results import TIMEOUT_S, load_checkpoint, manifest_of, module_tensors
 from zoo_compute.errors import UserError
 from zoo_compute.formats.lineage import Branch, Parents
 from zoo_compute.formats.manifest import Manifest, ProgramFile
-from zoo_compute.jobs.files import initial_checkpoint, unlike
+from zoo_compute.jobs.files import initial_checkpoint, shape_mismatch
 from zoo_compute.store import ContentTampered, Store
-from zoo_compute.training.merge import Merge, examples_of, merged
+from zoo_compute.training.merge import Merge, count_examples, merge_tensors
 
 if TYPE_CHECKING:
     from zoo_compute.chain.network import Network
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Grown:
+class LoadedBranch:
     """A branch with its tensors, every byte held against the chain's roots.
 
     base, end: the module's tensors. roots: of all checkpoints of its job.
@@ -47,18 +47,18 @@ class Grown:
 
 
 @dataclass(frozen=True)
-class ParentsChecked:
+class LineageReport:
     """start: the root that the job must begin with, None where a branch cannot be read. differences: empty when all agrees."""
 
     start: str | None
     differences: tuple[str, ...]
 
     @property
-    def agrees(self) -> bool:
+    def matches(self) -> bool:
         return not self.differences
 
 
-def grown(network: Network, view: JobView, store: Store, since: int = 0, round_: int | None = None) -> Grown:
+def load_branch(network: Network, view: JobView, store: Store, since: int = 0, round_: int | None = None) -> LoadedBranch:
     """Read a job's rounds from checkpoint `since` to `round_`, by default the newest final one, as a branch.
 
     Raises UserError for what is no branch, ContentTampered; the store's errors pass.
@@ -69,31 +69,31 @@ def grown(network: Network, view: JobView, store: Store, since: int = 0, round_:
             f"no final checkpoint after {since}" if round_ is None else f"no rounds from {since} to {end}, all final"
         )
         raise UserError(
-            f"job {view.job} has {wanted}: {view.done} are made, {final} are final",
+            f"job {view.job} has {wanted}: {view.completed_rounds} are made, {final} are final",
             hint="a checkpoint is final once every claim under it is past its window: `zoo job watch JOB --settled`",
         )
     manifest = manifest_of(view, store)
-    examples = examples_of(view, manifest, since, end)
+    examples = count_examples(view, manifest, since, end)
     if examples == 0:
         raise UserError(f"job {view.job}: nothing that it trained on since checkpoint {since} counts")
     step = _step(store, manifest)
-    first, last = (_tensors(view, store, number, manifest, step) for number in (since, end))
+    first, last = (_branch_tensors(view, store, number, manifest, step) for number in (since, end))
     tasks, root = network.contracts["tasks"], view.checkpoint_roots[end].hex()
     branch = Branch(network.chain_id, tasks, view.job, since, end, root, examples)
     roots = frozenset(root.hex() for root in view.checkpoint_roots.values())
-    return Grown(branch, manifest.program, step, first, last, roots)
+    return LoadedBranch(branch, manifest.program, step, first, last, roots)
 
 
-def merge(branches: Sequence[Grown], path: str | Path | None = None) -> tuple[Merge, dict[str, Array]]:
+def merge_branches(branches: Sequence[LoadedBranch], path: str | Path | None = None) -> tuple[Merge, dict[str, Array]]:
     """The merged start of these branches, and the module's tensors there; written to `path` as safetensors.
 
     Raises UserError for branches that have not one program and one base.
     """
-    ordered = sorted(branches, key=lambda each: each.branch.order)
+    ordered = sorted(branches, key=lambda each: each.branch.sort_key)
     if len(ordered) < 2:
         raise UserError("a merge takes two or more branches")
     for one, other in itertools.combinations(ordered, 2):
-        if one.branch.place == other.branch.place and {one.branch.root, other.branch.root} & one.roots & other.roots:
+        if one.branch.job_address == other.branch.job_address and {one.branch.root, other.branch.root} & one.roots & other.roots:
             raise UserError(f"{one} is two of the branches: what it trained on would count twice")
     first = ordered[0]
     for other in ordered[1:]:
@@ -105,7 +105,7 @@ def merge(branches: Sequence[Grown], path: str | Path | None = None) -> tuple[Me
                 "they are no branches of one training",
                 hint="JOB:ROUND names the checkpoint at which a job left the others; without it, its initial state",
             )
-    tensors = merged(
+    tensors = merge_tensors(
         first.base, [each.end for each in ordered], [each.branch.examples for each in ordered], first.step.exchanged
     )
     parents = Parents(first.base_root, tuple(each.branch for each in ordered))
@@ -114,16 +114,16 @@ def merge(branches: Sequence[Grown], path: str | Path | None = None) -> tuple[Me
     return Merge(state_root(tensors).hex(), parents), tensors
 
 
-def check(manifest: Manifest, begun: bytes, find: Callable[[Branch], Grown]) -> ParentsChecked:
+def check_lineage(manifest: Manifest, initial_root: bytes, find: Callable[[Branch], LoadedBranch]) -> LineageReport:
     """Whether a job begins where its parents say, computed from the branches themselves.
 
     begun: the chain's root of its initial state. find: reads a branch's rounds where it lives; its UserError is a difference, the store's errors pass.
     """
     if manifest.parents is None:
         raise UserError("the job has no parents: its manifest names none")
-    told, found, differences = manifest.parents, list[Grown](), list[str]()
-    if begun != manifest.state_root:
-        differences.append(f"the chain has the job begin at {begun.hex()}, its manifest at {manifest.state.root}")
+    told, found, differences = manifest.parents, list[LoadedBranch](), list[str]()
+    if initial_root != manifest.state_root:
+        differences.append(f"the chain has the job begin at {initial_root.hex()}, its manifest at {manifest.state.root}")
     for branch in told.branches:
         try:
             found.append(find(branch))
@@ -132,19 +132,19 @@ def check(manifest: Manifest, begun: bytes, find: Callable[[Branch], Grown]) -> 
             continue
         differences += _differences(told, branch, found[-1], manifest)
     if len(found) < len(told.branches) or len({(each.program.root, each.base_root) for each in found}) > 1:
-        return ParentsChecked(None, tuple(differences))
+        return LineageReport(None, tuple(differences))
     try:
-        made, tensors = merge(found)
+        made, tensors = merge_branches(found)
     except UserError as error:
-        return ParentsChecked(None, (*differences, str(error)))
-    start = state_root(initial_checkpoint(found[0].step, tensors, manifest.joining)).hex()
+        return LineageReport(None, (*differences, str(error)))
+    start = state_root(initial_checkpoint(found[0].step, tensors, manifest.aggregation_spec)).hex()
     if start != manifest.state.root:
         differences.append(f"the job begins at {manifest.state.root}; its branches merge to {start}")
     assert made.parents == told or differences, "what differs was told"
-    return ParentsChecked(start, tuple(differences))
+    return LineageReport(start, tuple(differences))
 
 
-def _differences(told: Parents, branch: Branch, found: Grown, manifest: Manifest) -> list[str]:
+def _differences(told: Parents, branch: Branch, found: LoadedBranch, manifest: Manifest) -> list[str]:
     """What of a branch is not as the manifest says."""
     pairs = (
         ("checkpoint root", branch.root, found.branch.root),
@@ -166,9 +166,9 @@ def _step(store: Store, manifest: Manifest) -> Graph:
     return step
 
 
-def _tensors(view: JobView, store: Store, round_: int, manifest: Manifest, step: Graph) -> dict[str, Array]:
-    state = checkpoint(view, store, round_)
-    told = unlike(state, step, manifest.joining)
+def _branch_tensors(view: JobView, store: Store, round_: int, manifest: Manifest, step: Graph) -> dict[str, Array]:
+    state = load_checkpoint(view, store, round_)
+    told = shape_mismatch(state, step, manifest.aggregation_spec)
     if told:
         raise ContentTampered(f"checkpoint {round_} of job {view.job} is none of its program: {told}")
-    return tensors_of(state)
+    return module_tensors(state)

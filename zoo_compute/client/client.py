@@ -27,15 +27,15 @@ from zoo_compute.chain.tokens import address_of, token_at
 from zoo_compute.client.job import Job
 from zoo_compute.errors import ConfigError, UserError, ZooError
 from zoo_compute.jobs import shortfall
-from zoo_compute.jobs.loading import Amount, Config, Data, plan_of
-from zoo_compute.jobs.needs import check_network
+from zoo_compute.jobs.loading import Amount, Config, Data, plan_job
+from zoo_compute.jobs.needs import check_capacity
 from zoo_compute.jobs.quote import Quote, quote
 from zoo_compute.jobs.sections import SECTIONS
 from zoo_compute.store import BlockStore, Store, confirmations, open_store
 
 if TYPE_CHECKING:
     from zoo_compute.jobs.config import ComputeJob
-    from zoo_compute.jobs.submission import Prepared
+    from zoo_compute.jobs.submission import PreparedJob
     from zoo_compute.training.merge import Merge
 
 PEERS_KEPT_S = 30.0
@@ -121,7 +121,7 @@ class Client:
     ) -> Quote:
         """Work, prices, worst case, locks, durations. Asks the chain only for the decimals of a token other than ZEN."""
         check_names("quote", sections, [*names_of(self.quote), *SECTIONS])
-        job = plan_of(config, max_budget, data, **sections).job
+        job = plan_job(config, max_budget, data, **sections).job
         if job.market.token != ZEN.symbol:
             self.pay_in_token_of(job)
         return quote(job, self.description.params)
@@ -147,16 +147,16 @@ class Client:
         Raises JobError, BudgetTooSmall, NotFunded, UserError before anything is sent; AlreadyPosted unless `again`.
         """
         check_names("train", sections, [*names_of(self.train), *SECTIONS])
-        plan = plan_of(config, max_budget, data, **sections)
+        plan = plan_job(config, max_budget, data, **sections)
         token = self.pay_in_token_of(plan.job)
         plan.check_budget()
         offers = () if anyway else shortfall.offers(self.chain, token.address)
         if not anyway:
-            check_network(plan.job, offers, say=self.say)
+            check_capacity(plan.job, offers, say=self.say)
         dataset = self.bring(plan.job)
         prepared = self.prepare(plan.job, weights=Path(weights) if weights else None, merge=merge)
         if not anyway:
-            check_network(plan.job, offers, prepared, say=self.say)
+            check_capacity(plan.job, offers, prepared, say=self.say)
             self.check_served(prepared)
         from zoo_compute.jobs.submission import AlreadyPosted, post
 
@@ -172,9 +172,9 @@ class Client:
         """Fetch the dataset that a job names, once, checked against its root on chain; its number. Raises UserError, StoreError."""
         if job.data.dataset is None:
             return None
-        from zoo_compute.client.datasets import fetch, find
+        from zoo_compute.client.datasets import fetch, find_dataset
 
-        found = find(self.chain, job.data.dataset)
+        found = find_dataset(self.chain, job.data.dataset)
         if job.fetched is None:
             if not self.store.has(found.cid):
                 self.use_peers()
@@ -196,7 +196,7 @@ class Client:
         """As `train`; the job's number on chain."""
         return self.train(config, max_budget, **options).id
 
-    def prepare(self, job: ComputeJob, *, weights: Path | None = None, merge: Merge | None = None) -> Prepared:
+    def prepare(self, job: ComputeJob, *, weights: Path | None = None, merge: Merge | None = None) -> PreparedJob:
         """Store and pin a job's files, after checking that the account can pay. Sends nothing."""
         from zoo_compute.jobs.submission import check_funds, prepare
 
@@ -208,10 +208,10 @@ class Client:
         """The job's payment token as the chain has it; from here on the job's prices are its units."""
         token = token_at(self.chain, job.market.token, what="market.token")
         if job.known_token != token:
-            job.pay_in(token)
+            job.use_token(token)
         return token
 
-    def check_served(self, prepared: Prepared) -> None:
+    def check_served(self, prepared: PreparedJob) -> None:
         """Refuse to post what nobody could fetch. Raises UserError."""
         peers = self.description.storage
         if not isinstance(self.store, BlockStore):

@@ -24,7 +24,7 @@ class DataShare:
     amount: int | None = None
 
 
-def shares(chain: Chain, contributor: str) -> list[DataShare]:
+def unclaimed_shares(chain: Chain, contributor: str) -> list[DataShare]:
     """What is not claimed yet, oldest first."""
     head = chain.head()
     events = scan(chain, chain.network.first_block, head.number, names=("DataRecorded",))
@@ -44,7 +44,7 @@ def shares(chain: Chain, contributor: str) -> list[DataShare]:
 def claim(sender: Sender, contributor: str) -> list[DataShare]:
     """Claim what is due; it goes to the contributor, whoever sends this. Run again, claims only what is left."""
     done = []
-    for share in shares(sender.chain, contributor):
+    for share in unclaimed_shares(sender.chain, contributor):
         if share.state == "due":
             receipt = sender.send(sender.chain.rewards.claim_data(contributor, share.job, share.epoch))
             share = DataShare(share.job, share.epoch, "claimed", int(receipt.event("DataClaimed").args["amount"]))

@@ -28,7 +28,7 @@ _LEAST_S = 600.0
 _SLOWEST = 250_000  # bytes a second
 
 
-class Listed(NamedTuple):
+class DatasetRecord(NamedTuple):
     """A dataset as the chain has it. name: empty without one. root, cid: of its file."""
 
     number: int
@@ -39,7 +39,7 @@ class Listed(NamedTuple):
     cid: str
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         return f"dataset {self.number}" + (f" ({self.name})" if self.name else "")
 
 
@@ -47,31 +47,31 @@ def is_name(text: object) -> bool:
     return isinstance(text, str) and _NAME.fullmatch(text) is not None
 
 
-def word_of(name: str) -> bytes:
+def encode_name(name: str) -> bytes:
     """The name as the contract keeps it; empty text for none. Raises UserError."""
     if name and not is_name(name):
         raise UserError(f"{name!r} is no name for a dataset", hint=NAMES)
     return name.encode().ljust(NAME_BYTES, b"\0")
 
 
-def text_of(word: bytes) -> str:
+def decode_name(word: bytes) -> str:
     """The inverse; a word that is no name is shown as hex, so that it can pass for none."""
     text = bytes(word).rstrip(b"\0").decode("ascii", "replace")
     return text if not text or is_name(text) else "0x" + bytes(word).hex()
 
 
-def read(chain: Chain, number: int) -> Listed:
+def read(chain: Chain, number: int) -> DatasetRecord:
     found = chain.datasets.datasets(number)
     cid = file_cid(found.cid, found.size)
-    return Listed(number, text_of(found.name), found.contributor, bytes(found.root), found.size, cid)
+    return DatasetRecord(number, decode_name(found.name), found.contributor, bytes(found.root), found.size, cid)
 
 
-def listed(chain: Chain) -> list[Listed]:
+def list_datasets(chain: Chain) -> list[DatasetRecord]:
     """All datasets, oldest first."""
     return [read(chain, number) for number in range(1, chain.datasets.dataset_count() + 1)]
 
 
-def find(chain: Chain, which: str | int) -> Listed:
+def find_dataset(chain: Chain, which: str | int) -> DatasetRecord:
     """The dataset of this name or number. Raises UserError, with the nearest name."""
     if isinstance(which, str) and which.isdecimal():
         which = int(which)
@@ -81,10 +81,10 @@ def find(chain: Chain, which: str | int) -> Listed:
             newest = f"the newest is {count}" if count else "there is none yet"
             raise UserError(f"there is no dataset {which} on {chain.network.name}: {newest}", hint="`zoo dataset list`")
         return read(chain, which)
-    number = chain.datasets.named(word_of(which)) if is_name(which) else 0
+    number = chain.datasets.named(encode_name(which)) if is_name(which) else 0
     if number:
         return read(chain, number)
-    names = [each.name for each in listed(chain) if each.name]
+    names = [each.name for each in list_datasets(chain) if each.name]
     near = difflib.get_close_matches(which, names, 1)
     there = (
         f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names[:20])}" if names else "there is none yet"
@@ -95,9 +95,9 @@ def find(chain: Chain, which: str | int) -> Listed:
     )
 
 
-def fetch(dataset: Listed, store: Store, say: Callable[[str], None]) -> dict[str, Array]:
+def fetch(dataset: DatasetRecord, store: Store, say: Callable[[str], None]) -> dict[str, Array]:
     """Its arrays; a text is one of bytes, `bytes`. Raises ContentTampered when they have another root; the store's errors pass."""
-    what, parts, done, told = dataset.shown, [], 0, 0
+    what, parts, done, told = dataset.label, [], 0, 0
     say(f"fetching {what}: {format_count(dataset.size, 'B')}, {dataset.cid}")
     timeout_s = max(_LEAST_S, dataset.size / _SLOWEST)
     with store.open(dataset.cid, timeout_s=timeout_s, max_bytes=dataset.size) as stream:

@@ -66,12 +66,12 @@ NAMES = {
     evidence.Part.KIND: "a number is not what comes out",
 }
 ENDINGS = ("convict", "time_out", "concede", "settle")
-GAME = 1
+GAME_NUMBER = 1
 ANYBODY = "anybody"  # who ends a game that is no party to it
 
 
 @dataclass(frozen=True)
-class Told:
+class TranscriptEntry:
     """One transaction of a game. by: committer, challenger or anybody; text: what it says, for people."""
 
     function: str
@@ -84,7 +84,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ConvictionDetail:
     """What the evidence showed, as far as words go: at which element, what was committed and what is right (bit patterns)."""
 
     kind: int
@@ -97,7 +97,7 @@ class Verdict:
     part: int | None = None
     inputs: tuple[int, ...] = ()
     committed: int | None = None
-    right: int | None = None
+    expected: int | None = None
     is_float: bool = False
 
     @property
@@ -108,13 +108,13 @@ class Verdict:
         at = f"{where}, node {self.node} ({self.operator} of {list(self.shape)}), element {self.element}"
         if self.part is not None:
             at += f", part {self.part}"
-        if self.committed is None or self.right is None:
+        if self.committed is None or self.expected is None:
             return f"{at}: {self.name}"
-        said, right = (shown(each, self.is_float) for each in (self.committed, self.right))
-        return f"{at}: the committer says {said}, the contract computes {right}"
+        said, expected = (format_word(each, self.is_float) for each in (self.committed, self.expected))
+        return f"{at}: the committer says {said}, the contract computes {expected}"
 
 
-def shown(word: int, is_float: bool) -> str:
+def format_word(word: int, is_float: bool) -> str:
     """A bit pattern as a person reads it."""
     value = struct.unpack("<f" if is_float else "<i", word.to_bytes(4, "little"))[0]
     return f"{value:.9g} (0x{word:08x})" if is_float else f"{value} (0x{word:08x})"
@@ -125,8 +125,8 @@ class Transcript:
 
     def __init__(self, chain: Chain, game: GameView) -> None:
         self.game = game
-        self.moves: list[Told] = []
-        self.verdict: Verdict | None = None
+        self.moves: list[TranscriptEntry] = []
+        self.conviction: ConvictionDetail | None = None
         self._world = World(config=Config(part_count=_part_count))
         self._node: Node | None = None
         for tx in dict.fromkeys(event.tx for event in game.events):
@@ -148,34 +148,34 @@ class Transcript:
         by = CHALLENGER if was_challengers else COMMITTER
         if name in ENDINGS:  # whoever's turn it is
             by = CHALLENGER if found["from"] == self.game.challenger else ANYBODY
-        self.moves.append(Told(name, by, found["from"], tx, found["blockNumber"], receipt["gasUsed"], text))
+        self.moves.append(TranscriptEntry(name, by, found["from"], tx, found["blockNumber"], receipt["gasUsed"], text))
 
     @property
     def _at(self) -> Game:
-        return self._world.games[GAME]
+        return self._world.games[GAME_NUMBER]
 
     def _play(self, name: str, args: Mapping[str, Any]) -> str:
         """What a transaction says; the game stands then where it led."""
         if name == "challenge":
             kind = Kind(args["kind"])
-            begun = referee.begun(args["job"], args["claim"], kind, args["slot"], args["work"], args["result"])
+            opened_game = referee.opened_game(args["job"], args["claim"], kind, args["slot"], args["work"], args["result"])
             # Clocks are the contract's to judge; here nobody is late.
-            self._world.games[GAME] = replace(begun, challenger=CHALLENGER)
+            self._world.games[GAME_NUMBER] = replace(opened_game, challenger=CHALLENGER)
             self._world.operators[args["claim"].operator] = Operator(owner=COMMITTER, hot=COMMITTER)
-            return self._opened(args["claim"], kind, args["slot"])
+            return self._describe_challenge(args["claim"], kind, args["slot"])
         if name in ENDINGS:
-            return self._ended(name, args)
+            return self._describe_end(name, args)
         sender = CHALLENGER if self._at.is_challengers_turn else COMMITTER
-        getattr(referee, name)(self._world, Message(sender, 0), GAME, *args.values())
+        getattr(referee, name)(self._world, Message(sender, 0), GAME_NUMBER, *args.values())
         if name == "open_node":
             self._node = read_descriptor(args["opening"].descriptor)
-        return self._told(name, args)
+        return self._describe_move(name, args)
 
-    def _opened(self, claim: Claim, kind: Kind, slot: int) -> str:
+    def _describe_challenge(self, claim: Claim, kind: Kind, slot: int) -> str:
         work = "" if kind == Kind.AGGREGATION else f" of slot {slot}"
         return f"disputes {KINDS[kind]}{work} in turn {claim.turn}, claimed by operator {claim.operator}"
 
-    def _told(self, name: str, args: Mapping[str, Any]) -> str:
+    def _describe_move(self, name: str, args: Mapping[str, Any]) -> str:
         game, frame = self._at, self._at.frame
         match name:
             case "reveal":
@@ -202,7 +202,7 @@ class Transcript:
             case _:
                 return f"the results of {frame.parts} parts of element {frame.element}"
 
-    def _ended(self, name: str, args: Mapping[str, Any]) -> str:
+    def _describe_end(self, name: str, args: Mapping[str, Any]) -> str:
         if name == "time_out":
             silent = "the challenger" if self._at.is_challengers_turn else "the committer"
             return f"{silent} was silent for too long"
@@ -210,14 +210,14 @@ class Transcript:
             return "gives up"
         if name == "settle":
             return "the claim was convicted in another game"
-        self.verdict = verdict_of(self._at, self._node, args["kind"], args["data"])
-        return self.verdict.text
+        self.conviction = conviction_detail(self._at, self._node, args["kind"], args["data"])
+        return self.conviction.text
 
 
-def verdict_of(game: Game, node: Node | None, kind: int, data: bytes) -> Verdict:
+def conviction_detail(game: Game, node: Node | None, kind: int, data: bytes) -> ConvictionDetail:
     """What the evidence of a conviction shows."""
     frame, found = game.frame, _decoded(kind, data)
-    told = Verdict(kind, NAMES[kind], frame.step, frame.node)
+    told = ConvictionDetail(kind, NAMES[kind], frame.step, frame.node)
     if node is None:
         return told
     told = replace(told, operator=node.op, shape=node.shape, is_float=node.dtype == F32)
@@ -229,8 +229,8 @@ def verdict_of(game: Game, node: Node | None, kind: int, data: bytes) -> Verdict
     number, in_parts = found["number"], game.phase == Phase.PARTS
     element, part = (frame.element, number) if in_parts else (number, None)
     committed, words = _words_of_part(found)
-    right = _computed(node, element, part or 0, words)
-    return replace(told, element=element, part=part, inputs=words, committed=committed, right=right)
+    expected = _computed(node, element, part or 0, words)
+    return replace(told, element=element, part=part, inputs=words, committed=committed, expected=expected)
 
 
 def _decoded(kind: int, data: bytes) -> dict[str, Any]:
@@ -239,11 +239,11 @@ def _decoded(kind: int, data: bytes) -> dict[str, Any]:
     return dict(zip([each.name for each in fields(record)], decode([record.ABI], data)[0], strict=True))
 
 
-def _words_of_part(shown: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
+def _words_of_part(format_word: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
     """Of a decoded `Part`: the word that was committed, and those that the part takes."""
-    leaves = [b"".join(pieces) for _, pieces in shown["leaves"]]
-    packed = [shown["places"][at // 16] >> 16 * (15 - at % 16) & 0xFFFF for at in range(shown["word_count"])]
-    return _word(leaves[0], shown["number"] % WORDS_A_LEAF), tuple(_word(leaves[at >> 7], at & 127) for at in packed)
+    leaves = [b"".join(pieces) for _, pieces in format_word["leaves"]]
+    packed = [format_word["places"][at // 16] >> 16 * (15 - at % 16) & 0xFFFF for at in range(format_word["word_count"])]
+    return _word(leaves[0], format_word["number"] % WORDS_A_LEAF), tuple(_word(leaves[at >> 7], at & 127) for at in packed)
 
 
 def _computed(node: Node, element: int, number: int, words: Sequence[int]) -> int:

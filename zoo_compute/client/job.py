@@ -13,7 +13,7 @@ from repops import encoding
 from repops.graph import BadProgram
 from repops.profile import profile
 from zoo_compute.chain.event_log import History
-from zoo_compute.chain.ledger import Account, job_account
+from zoo_compute.chain.ledger import JobAccount, job_account
 from zoo_compute.chain.sender import Receipt
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.tokens import token_at
@@ -26,7 +26,7 @@ from zoo_compute.store import StoreError, confirmations, raw_cid
 from zoo_compute.training.memory import needed_bytes
 
 if TYPE_CHECKING:
-    from zoo_compute.client.branches import Grown, ParentsChecked
+    from zoo_compute.client.branches import LoadedBranch, LineageReport
     from zoo_compute.client.client import Client
     from zoo_compute.client.results import Result
     from zoo_compute.formats.lineage import Branch
@@ -62,7 +62,7 @@ class Job:
         """Everything on chain, pinned to one block."""
         return read_job(self._client.chain, self.id)
 
-    def account(self) -> Account:
+    def account(self) -> JobAccount:
         """The job's money: what was accepted, what was refused or slashed, why, how much."""
         return self._account(self.view())
 
@@ -98,7 +98,7 @@ class Job:
             return 0
         return needed_bytes(step)
 
-    def holders(self) -> list[int]:
+    def operators_with_files(self) -> list[int]:
         """Operators whose stores hold the job's program, data and weights: with some, the submitter may stop serving them."""
         manifest = self._manifest(self.view())
         urls = self._client.endpoints()
@@ -114,10 +114,10 @@ class Job:
         try:
             manifest = self._manifest(view)
             cids = [manifest.state.cid]
-            if view.done:
+            if view.completed_rounds:
                 cids = [
-                    raw_cid(view.checkpoint_cids[view.done]),
-                    pointer_of(view, self._client.store, view.done, timeout_s=LOOK_TIMEOUT_S).state,
+                    raw_cid(view.checkpoint_cids[view.completed_rounds]),
+                    pointer_of(view, self._client.store, view.completed_rounds, timeout_s=LOOK_TIMEOUT_S).state,
                 ]
         except (StoreError, UserError):
             return None
@@ -128,7 +128,7 @@ class Job:
 
         return manifest_of(view, self._client.store, timeout_s=LOOK_TIMEOUT_S)
 
-    def looks(self, poll_s: float = DEFAULT_POLL_S, *, until_settled: bool = False) -> Iterator[Progress]:
+    def poll(self, poll_s: float = DEFAULT_POLL_S, *, until_settled: bool = False) -> Iterator[Progress]:
         """One look after another, until the job is over (or every claim is paid). An RPC that does not answer is waited for."""
         while True:
             now = self._look()
@@ -140,8 +140,8 @@ class Job:
     def watch(self, poll_s: float = DEFAULT_POLL_S, *, until_settled: bool = False) -> Iterator[Progress]:
         """The looks that differ from the one before in more than the clock."""
         last: Progress | None = None
-        for now in self.looks(poll_s, until_settled=until_settled):
-            if last is None or now.told != last.told:
+        for now in self.poll(poll_s, until_settled=until_settled):
+            if last is None or now.reader_key != last.reader_key:
                 yield now
             last = now
 
@@ -171,34 +171,34 @@ class Job:
 
         whole: with the outer optimiser's state. Raises UserError before the first checkpoint, ContentMissing, ContentTampered.
         """
-        from zoo_compute.client.results import fetch
+        from zoo_compute.client.results import fetch_result
 
         self._client.use_peers()
-        return fetch(self.view(), self._client.store, Path(path), whole=whole)
+        return fetch_result(self.view(), self._client.store, Path(path), whole=whole)
 
-    def branch(self, since: int = 0, round_: int | None = None) -> Grown:
+    def branch(self, since: int = 0, round_: int | None = None) -> LoadedBranch:
         """The rounds from checkpoint `since` to the newest final one, or `round_`, as a branch to be merged with others.
 
         Raises UserError, ContentMissing, ContentTampered.
         """
-        from zoo_compute.client.branches import grown
+        from zoo_compute.client.branches import load_branch
 
         self._client.use_peers()
-        return grown(self._client.description, self.view(), self._client.store, since, round_)
+        return load_branch(self._client.description, self.view(), self._client.store, since, round_)
 
-    def check_parents(self, *elsewhere: Client) -> ParentsChecked:
+    def check_parents(self, *elsewhere: Client) -> LineageReport:
         """Compute again where this job begins, from the branches that its manifest names.
 
         elsewhere: clients of the other networks on which there are branches. Raises UserError for a job without parents;
         the store's errors pass.
         """
-        from zoo_compute.client.branches import check
+        from zoo_compute.client.branches import check_lineage
 
         clients = (self._client, *elsewhere)
         self._client.use_peers()
         view = self.view()
-        begun = view.checkpoint_roots[0]
-        return check(self._manifest(view), begun, lambda b: _home_of(b, clients).branch(b.since, b.round))
+        initial_root = view.checkpoint_roots[0]
+        return check_lineage(self._manifest(view), initial_root, lambda b: _home_of(b, clients).branch(b.since, b.round))
 
     def cancel(self) -> Receipt:
         """Cancel before the award and take the escrow back. Raises Refusal when it is too late."""
@@ -212,9 +212,9 @@ class Job:
             raise UserError(f"job {self.id} is cancelled already, and its escrow was taken back")
         return receipt
 
-    def _account(self, view: JobView) -> Account:
+    def _account(self, view: JobView) -> JobAccount:
         head = self._client.chain.head(view.block)
-        return job_account(self._client.chain, view, self._history.upto(head))
+        return job_account(self._client.chain, view, self._history.events_until(head))
 
     def _look(self) -> Progress:
         told = False

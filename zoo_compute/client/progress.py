@@ -64,7 +64,7 @@ class Progress:
         return self.state == "cancelled" or self.closed
 
     @property
-    def told(self) -> tuple[object, ...]:
+    def reader_key(self) -> tuple[object, ...]:
         """What makes two looks differ for a reader: everything but the clock."""
         phase = " ".join(_DURATION.sub("", self.waiting_for).split())
         return (
@@ -202,15 +202,15 @@ def waiting_for(view: JobView) -> str:
     if view.state == JobState.OPEN:
         return _auction(view)
     if view.state == JobState.AWARDED and run:
-        missing = sum(seat.count for number, seat in view.holders.items() if run.missing >> number & 1)
+        missing = sum(seat.count for number, seat in view.slot_seats.items() if run.missing >> number & 1)
         return f"waiting for {missing} of {run.slots} slots to be ready" if missing else "about to start"
     if view.state == JobState.RUNNING and run:
-        if run.waits:
+        if run.is_waiting:
             return f"round {run.round + 1} opens when the claims of {run.depth} turns before are final"
         if view.inputs_complete(now):
             late = "vacant" if not run.aggregator else f"by operator {run.aggregator}"
             return f"aggregation {late}, due in {format_seconds(max(0, run.aggregator_due - now))}"
-        count = sum(seat.count for seat in view.vacant.values())
+        count = sum(seat.count for seat in view.vacant_seats.values())
         vacant = f", {count} slot{'s' * (count > 1)} vacant" if count else ""
         return f"inputs close in {format_seconds(max(0, run.inputs_close - now))}{vacant}"
     if view.state == JobState.ENDED and not view.closed:
@@ -221,7 +221,7 @@ def waiting_for(view: JobView) -> str:
 
 def _nodes(view: JobView) -> tuple[int, ...]:
     """The operators that hold, or held and worked for, slots."""
-    found = {seat.operator for seat in view.holders.values()} | {commit.operator for commit in view.commits}
+    found = {seat.operator for seat in view.slot_seats.values()} | {commit.operator for commit in view.commits}
     return tuple(sorted(found - {0}))
 
 

@@ -34,9 +34,9 @@ class Result:
     parameters: int
 
 
-def fetch(view: JobView, store: Store, path: Path, *, whole: bool = False) -> Result:
+def fetch_result(view: JobView, store: Store, path: Path, *, whole: bool = False) -> Result:
     """Download and verify the newest checkpoint of a job; write its parameters (or all of it) to `path`, atomically."""
-    done = view.done
+    done = view.completed_rounds
     if done == 0:
         raise UserError(
             f"job {view.job} has no checkpoint yet: it is {view.state.name.lower()}",
@@ -49,7 +49,7 @@ def fetch(view: JobView, store: Store, path: Path, *, whole: bool = False) -> Re
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".zoo-", dir=path.parent) as folder:
         whole_file = Path(folder) / "checkpoint.safetensors"
-        parameters = tensors_of(_checkpoint(view, store, done, state_cid, whole_file))
+        parameters = module_tensors(_checkpoint(view, store, done, state_cid, whole_file))
         if whole:
             whole_file.replace(path)
         else:
@@ -67,12 +67,12 @@ def fetch(view: JobView, store: Store, path: Path, *, whole: bool = False) -> Re
     )
 
 
-def tensors_of(checkpoint: Mapping[str, Array]) -> dict[str, Array]:
+def module_tensors(load_checkpoint: Mapping[str, Array]) -> dict[str, Array]:
     """The module's tensors of a checkpoint: all but what the aggregation keeps."""
-    return {name: array for name, array in checkpoint.items() if not name.startswith(OUTER)}
+    return {name: array for name, array in load_checkpoint.items() if not name.startswith(OUTER)}
 
 
-def checkpoint(view: JobView, store: Store, round_: int) -> dict[str, Array]:
+def load_checkpoint(view: JobView, store: Store, round_: int) -> dict[str, Array]:
     """The checkpoint that `round_` starts from, 0 the initial state. Raises ContentTampered; the store's errors pass."""
     cid = state_cid_of(view, store, round_)
     with tempfile.TemporaryDirectory(prefix="zoo-") as folder:

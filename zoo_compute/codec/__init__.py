@@ -39,12 +39,12 @@ _WHY = {
 Shapes = Mapping[str, Sequence[int]]
 
 
-class TransportRefused(ValueError):
+class BadUpdateFile(ValueError):
     """The bytes are no such file of these tensors; the message says where and why."""
 
 
 @dataclass(frozen=True)
-class Head:
+class FileHeader:
     """What a file begins with. chunk: words that have few magnitudes between them; with any number a file holds the same state."""
 
     chunk: int = MOST_CHUNK
@@ -58,9 +58,9 @@ class Head:
         return MAGIC + told + b"".join(self.hashes) + self.note
 
 
-def encode(state: Mapping[str, Array], head: Head = Head()) -> bytes:
+def encode(state: Mapping[str, Array], head: FileHeader = FileHeader()) -> bytes:
     """The file of a state of float32 tensors. Raises TypeError for others."""
-    return b"".join(encoded(((name, state[name]) for name in sorted_names(state)), head))
+    return b"".join(encode_tensors(((name, state[name]) for name in sorted_names(state)), head))
 
 
 def decode(data: bytes, like: Shapes) -> dict[str, Array]:
@@ -68,21 +68,21 @@ def decode(data: bytes, like: Shapes) -> dict[str, Array]:
     return unpack(io.BytesIO(data), like, 0)[1]
 
 
-def unpack(stream: BinaryIO, like: Shapes, hashes: int) -> tuple[Head, dict[str, Array]]:
+def unpack(stream: BinaryIO, like: Shapes, hashes: int) -> tuple[FileHeader, dict[str, Array]]:
     """A file of so many hashes. Raises TransportRefused."""
     head = read_head(stream, hashes)
-    state = dict(decoded(stream, like, head.chunk))
+    state = dict(decode_tensors(stream, like, head.chunk))
     if stream.read(1):
-        raise TransportRefused(f"update file: bytes after its {len(state)} tensors")
+        raise BadUpdateFile(f"update file: bytes after its {len(state)} tensors")
     return head, state
 
 
-def largest(like: Shapes, hashes: int) -> int:
+def max_file_bytes(like: Shapes, hashes: int) -> int:
     """The most bytes that a file of these tensors has."""
     return len(MAGIC) + 4 + 32 * hashes + MAX_NOTE + sum(10 + _size(shape) for shape in like.values())
 
 
-def encoded(tensors: Iterable[tuple[str, Array]], head: Head) -> Iterator[bytes]:
+def encode_tensors(tensors: Iterable[tuple[str, Array]], head: FileHeader) -> Iterator[bytes]:
     """The file in pieces, a tensor at a time, which are taken as they come: in ascending order of names."""
     length = min(max(head.chunk, LEAST_CHUNK), MOST_CHUNK)
     yield replace(head, chunk=length).to_bytes()
@@ -100,21 +100,21 @@ def encoded(tensors: Iterable[tuple[str, Array]], head: Head) -> Iterator[bytes]
             yield _number(len(coded) + 1) + coded
 
 
-def read_head(stream: BinaryIO, hashes: int) -> Head:
+def read_head(stream: BinaryIO, hashes: int) -> FileHeader:
     """Raises TransportRefused."""
     found = _exactly(stream, len(MAGIC) + 4, "its head")
     chunk, count, length = struct.unpack("<HBB", found[len(MAGIC) :])
     if not found.startswith(MAGIC):
-        raise TransportRefused(f"update file: begins with {found[: len(MAGIC)].hex()}, expected {MAGIC.hex()}")
+        raise BadUpdateFile(f"update file: begins with {found[: len(MAGIC)].hex()}, expected {MAGIC.hex()}")
     if not LEAST_CHUNK <= chunk <= MOST_CHUNK:
-        raise TransportRefused(f"update file: chunks of {chunk} words, expected {LEAST_CHUNK} to {MOST_CHUNK}")
+        raise BadUpdateFile(f"update file: chunks of {chunk} words, expected {LEAST_CHUNK} to {MOST_CHUNK}")
     if count != hashes or length > MAX_NOTE:
-        raise TransportRefused(f"update file: {count} hashes and a note of {length} bytes, expected {hashes} hashes")
+        raise BadUpdateFile(f"update file: {count} hashes and a note of {length} bytes, expected {hashes} hashes")
     told = tuple(_exactly(stream, 32, "the hashes") for _ in range(count))
-    return Head(chunk, told, _exactly(stream, length, "the note"))
+    return FileHeader(chunk, told, _exactly(stream, length, "the note"))
 
 
-def decoded(stream: BinaryIO, like: Shapes, chunk: int) -> Iterator[tuple[str, Array]]:
+def decode_tensors(stream: BinaryIO, like: Shapes, chunk: int) -> Iterator[tuple[str, Array]]:
     """The tensors of a file whose head was read, as the bytes come. Raises TransportRefused."""
     contexts, memory = _begin()
     for name in sorted_names(like):
@@ -123,12 +123,12 @@ def decoded(stream: BinaryIO, like: Shapes, chunk: int) -> Iterator[tuple[str, A
         if length == 0:
             flat[:] = np.frombuffer(_exactly(stream, flat.nbytes, repr(name)), "<u4")
         elif length - 1 > flat.nbytes:
-            raise TransportRefused(f"update file: {name!r} takes {length - 1} bytes, its words {flat.nbytes}")
+            raise BadUpdateFile(f"update file: {name!r} takes {length - 1} bytes, its words {flat.nbytes}")
         else:
             code = _exactly(stream, length - 1, repr(name))
             why = kernel.read(code, flat, _columns(like[name]), chunk, contexts, memory)
             if why:
-                raise TransportRefused(f"update file: {name!r}: {_WHY[why]}")
+                raise BadUpdateFile(f"update file: {name!r}: {_WHY[why]}")
         yield name, flat.view(np.float32).reshape(like[name])
 
 
@@ -165,11 +165,11 @@ def _read_number(stream: BinaryIO, name: str) -> int:
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value
-    raise TransportRefused(f"update file: the length of {name!r} has no end")
+    raise BadUpdateFile(f"update file: the length of {name!r} has no end")
 
 
 def _exactly(stream: BinaryIO, count: int, what: str) -> bytes:
     data = stream.read(count)
     if len(data) != count:
-        raise TransportRefused(f"update file: ends within {what}")
+        raise BadUpdateFile(f"update file: ends within {what}")
     return data

@@ -25,7 +25,7 @@ from zoo_compute.training.rounds import RESIDUAL
 
 
 @dataclass(frozen=True)
-class Parts:
+class UpdateLayout:
     """What the updates of a job consist of. shapes: of what is sent; kept: the names of what is not; chunk: of the compression."""
 
     shapes: Mapping[str, tuple[int, ...]]
@@ -33,13 +33,13 @@ class Parts:
     chunk: int = MOST_CHUNK
 
     @classmethod
-    def of(cls, step: Graph, compression: Compression) -> Parts:
+    def of(cls, step: Graph, compression: Compression) -> UpdateLayout:
         nodes = {entry.name: step.nodes[entry.before] for entry in step.state}
-        kept = [RESIDUAL + name for name in step.exchanged if compression.loses and RESIDUAL + name in nodes]
+        kept = [RESIDUAL + name for name in step.exchanged if compression.is_lossy and RESIDUAL + name in nodes]
         return cls({name: nodes[name].shape for name in step.exchanged}, tuple(kept), compression.chunk)
 
     @classmethod
-    def of_job(cls, store: Store, manifest: str, *, timeout_s: float) -> Parts:
+    def of_job(cls, store: Store, manifest: str, *, timeout_s: float) -> UpdateLayout:
         """From the job's own files, which who takes part in it has. manifest: its CID."""
         told = Manifest.from_bytes(store.read(manifest, max_bytes=MAX_MANIFEST_BYTES, timeout_s=timeout_s))
         program = store.read(told.program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=timeout_s)
@@ -51,46 +51,46 @@ class Parts:
         return len(cover([*self.shapes, *self.kept], self.kept))
 
     @property
-    def kept_bytes(self) -> int:
+    def private_bytes(self) -> int:
         """The most that the file of what is kept has."""
         return 2**20 + 4 * sum(math.prod(self.shapes[name.removeprefix(RESIDUAL)]) for name in self.kept)
 
 
 @dataclass(frozen=True)
-class Received:
+class ReceivedUpdate:
     """What others have of an update."""
 
     state: dict[str, Array]
     tree: PrunedTree
 
 
-def put(store: Store, update: Mapping[str, Array], parts: Parts, *, threads: int = 1, tag: str = "") -> str:
+def put(store: Store, update: Mapping[str, Array], parts: UpdateLayout, *, threads: int = 1, tag: str = "") -> str:
     """Store an update, pinned; the CID of the file that others read."""
     hashes, note = tuple[bytes, ...](), b""
     if parts.kept:
         hashes = prune(tensor_roots(update, threads=threads), parts.kept)
         note = Cid.parse(store.add(state_bytes({name: update[name] for name in parts.kept}), tag=tag)).binary
     sent = ((name, canonical(update[name])) for name in sorted_names(parts.shapes))
-    return store.add(dag.stream_of(codec.encoded(sent, codec.Head(parts.chunk, hashes, note))), tag=tag)
+    return store.add(dag.stream_of(codec.encode_tensors(sent, codec.FileHeader(parts.chunk, hashes, note))), tag=tag)
 
 
-def get(store: Store, cid: str, parts: Parts, *, timeout_s: float, threads: int = 1) -> Received:
+def get(store: Store, cid: str, parts: UpdateLayout, *, timeout_s: float, threads: int = 1) -> ReceivedUpdate:
     """What an update's author sent; its root is the caller's to compare. Raises TransportRefused; the store's errors pass."""
     head, state = _read(store, cid, parts, timeout_s)
-    return Received(state, PrunedTree(tensor_roots(state, threads=threads), parts.kept, head.hashes))
+    return ReceivedUpdate(state, PrunedTree(tensor_roots(state, threads=threads), parts.kept, head.hashes))
 
 
-def whole(store: Store, cid: str, parts: Parts, *, timeout_s: float) -> dict[str, Array]:
+def whole(store: Store, cid: str, parts: UpdateLayout, *, timeout_s: float) -> dict[str, Array]:
     """The whole of an update, of its author. Raises TransportRefused, FileRefused; the store's errors pass."""
     head, state = _read(store, cid, parts, timeout_s)
     if not parts.kept:
         return state
-    kept = store.read(Cid.from_binary(head.note).text, max_bytes=parts.kept_bytes, timeout_s=timeout_s)
+    kept = store.read(Cid.from_binary(head.note).text, max_bytes=parts.private_bytes, timeout_s=timeout_s)
     return state | parse_state(kept)
 
 
-def _read(store: Store, cid: str, parts: Parts, timeout_s: float) -> tuple[codec.Head, dict[str, Array]]:
-    most = codec.largest(parts.shapes, parts.hashes)
+def _read(store: Store, cid: str, parts: UpdateLayout, timeout_s: float) -> tuple[codec.FileHeader, dict[str, Array]]:
+    most = codec.max_file_bytes(parts.shapes, parts.hashes)
     with store.open(cid, timeout_s=timeout_s, max_bytes=most) as stream:
         head, state = codec.unpack(stream, parts.shapes, parts.hashes)
     return head, {name: canonical(array) for name, array in state.items()}

@@ -89,7 +89,7 @@ class Devnet:
             self._anvil.stop()
             self._anvil = None
         if self._lock is not None:
-            self.files.unsay_ready()
+            self.files.clear_ready()
             self._lock.close()
             self._lock = None
         self._chain = None
@@ -135,7 +135,7 @@ class Devnet:
     def fund(self, address: str, *, coin: int = 0, zen: int = 0) -> None:
         """Top up an account to at least these balances."""
         have = self.chain.coin(address), self.chain.zen.balanceOf(address)
-        give(self.chain, self.files, address, coin=max(0, coin - have[0]), zen=max(0, zen - have[1]))
+        fund_address(self.chain, self.files, address, coin=max(0, coin - have[0]), zen=max(0, zen - have[1]))
 
     # -- time, for tests and demonstrations
 
@@ -165,7 +165,7 @@ class Devnet:
             except BlockingIOError:  # a devnet runs here, or a command looks for one at this very moment
                 time.sleep(LOCK_PAUSE_S)
             else:
-                self.files.unsay_ready()  # what a killed one said
+                self.files.clear_ready()  # what a killed one said
                 return
         self._lock.close()
         self._lock = None
@@ -200,15 +200,15 @@ class Devnet:
         return chain
 
     def _unlocked(self, name: str) -> LocalAccount:
-        return unlocked(self.files, name)
+        return unlock_account(self.files, name)
 
 
-def give(chain: Chain, files: DevnetFiles, address: str, *, coin: int, zen: int) -> None:
+def fund_address(chain: Chain, files: DevnetFiles, address: str, *, coin: int, zen: int) -> None:
     """Add wei of coin, out of nothing, and ZEN, of the supply that the deployer has."""
     if coin:
         rpc(chain, "anvil_setBalance", [address, hex(chain.coin(address) + coin)])
     if zen:
-        Sender(chain, unlocked(files, DEPLOYER), folder=files.folder).send(chain.zen.transfer(address, zen))
+        Sender(chain, unlock_account(files, DEPLOYER), folder=files.folder).send(chain.zen.transfer(address, zen))
 
 
 def rpc(chain: Chain, method: str, params: list[Any]) -> Any:
@@ -219,7 +219,7 @@ def rpc(chain: Chain, method: str, params: list[Any]) -> Any:
     return answer.get("result")
 
 
-def unlocked(files: DevnetFiles, name: str) -> LocalAccount:
+def unlock_account(files: DevnetFiles, name: str) -> LocalAccount:
     """The devnet's account of this name, made with a key file at its first use."""
     path = files.key_file(name)
     if not files.passphrase_file.exists():

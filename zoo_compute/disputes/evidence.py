@@ -24,7 +24,7 @@ from zoo_compute.spec.state import Claim
 
 LEAF_BYTES = 4 * WORDS_A_LEAF
 LEAST_PART_BYTES = 2048 + 11 * 32
-CARRIED = 32  # stands for the parts' results where an operand is named: operands are numbered below it
+PARTS_OPERAND = 32  # stands for the parts' results where an operand is named: operands are numbered below it
 
 _HASHES = "bytes32[]"
 _PROGRAM = "(bytes20,bytes32,bytes32)"
@@ -78,7 +78,7 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Present:
+class PresentClaim:
     """A claim of slots in the turn that was aggregated. What it shares with the aggregation's claim is left out."""
 
     seat: int
@@ -91,7 +91,7 @@ class Present:
     deadline: int
 
     @classmethod
-    def of(cls, claim: Claim) -> Present:
+    def of(cls, claim: Claim) -> PresentClaim:
         return cls(*(getattr(claim, each.name) for each in fields(cls)))
 
 
@@ -148,7 +148,7 @@ class Begin:
     path: Hashes = ()
     claim: Claim = NO_CLAIM
     aggregation: Claim = NO_CLAIM
-    present: tuple[Present, ...] = ()
+    present: tuple[PresentClaim, ...] = ()
     result: Result = NO_RESULT
 
 
@@ -225,7 +225,7 @@ class Update:
     leaf: bytes
     element: int
     claim: Claim
-    present: tuple[Present, ...]
+    present: tuple[PresentClaim, ...]
     result: Result
     words: Words
 
@@ -282,7 +282,7 @@ def entry_of(graph: Graph, number: int) -> Entry:
     return Entry(Program(proof.head, proof.entry_root, proof.node_root), data, proof.siblings)
 
 
-class Committed(Protocol):
+class TensorTree(Protocol):
     """The tree of a tensor's words, as the challenger knows it: its own, and what was revealed."""
 
     @property
@@ -330,7 +330,7 @@ class WholeTensor:
         return levels
 
 
-def siblings(tree: Committed, numbers: Sequence[int]) -> Hashes:
+def siblings(tree: TensorTree, numbers: Sequence[int]) -> Hashes:
     """What is missing to climb from these leaves, ascending, to the root: level by level, from the left."""
     found: list[bytes] = []
     for level in range(tree.height):
@@ -340,12 +340,12 @@ def siblings(tree: Committed, numbers: Sequence[int]) -> Hashes:
     return tuple(found)
 
 
-def path_of(tree: Committed, number: int) -> Hashes:
+def path_of(tree: TensorTree, number: int) -> Hashes:
     """Of one leaf."""
     return siblings(tree, [number])
 
 
-def words_of(tree: Committed, at: int, index: int, path: Hashes) -> Words:
+def words_of(tree: TensorTree, at: int, index: int, path: Hashes) -> Words:
     """The leaf that holds word `at` of a tensor, which is number `index` in its state, `path` its path there."""
     number = at // WORDS_A_LEAF
     return Words(tree.head, tree.leaf(number), path_of(tree, number), index, path)
@@ -357,16 +357,16 @@ def part_of(
     leaf: bytes,
     carried: Sequence[int],
     reads: Sequence[tuple[int, int]],
-    trees: Mapping[int, tuple[Committed, Hashes]],
+    trees: Mapping[int, tuple[TensorTree, Hashes]],
 ) -> Part:
     """Of `repops.parts.Part.carried` and `.reads`. number: as of `Part`; leaf: the bytes of the shown leaf.
 
     trees: of each operand that is read its tensor, and the path of its node under the trace's root; in PARTS also that of the
     parts' results, under CARRIED and with no path.
     """
-    wanted = [(CARRIED, at) for at in carried] + list(reads)
+    wanted = [(PARTS_OPERAND, at) for at in carried] + list(reads)
     needed = sorted({(source, at // WORDS_A_LEAF) for source, at in wanted})
-    shown = [(CARRIED, number // WORDS_A_LEAF)] if CARRIED in trees else [(-1, 0)]
+    shown = [(PARTS_OPERAND, number // WORDS_A_LEAF)] if PARTS_OPERAND in trees else [(-1, 0)]
     slots = {each: slot for slot, each in enumerate(shown + [each for each in needed if each not in shown])}
     opened = [each for each in slots if each not in shown]
     sources, hashes = [], Hashes()

@@ -11,28 +11,28 @@ COMMITTER, CHALLENGER = "committer", "challenger"
 
 
 @dataclass(frozen=True)
-class Shown:
+class RevealedState:
     """Tree by tree the children that were revealed on the way down, from their roots, and the leaf of words that was shown."""
 
     phase: Phase = Phase.SEGMENTS
     children: Mapping[Phase, tuple[Hashes, ...]] = field(default_factory=dict)
     leaves: Mapping[Phase, bytes] = field(default_factory=dict)
 
-    def told(
+    def apply_event(
         self, *, frame: Frame | None = None, is_disputed: bool = False, children: Hashes = (), leaf: bytes = b""
-    ) -> Shown:
+    ) -> RevealedState:
         """After a move, from its events: FrameFixed, StateDisputed, NodeRevealed, LeafShown, in whatever order."""
         phase = phase_of(frame) if frame else Phase.STATE if is_disputed else self.phase
         entered = replace(self, phase=phase)
         if children:
-            entered = entered.revealed(children)
-        return entered.showed(leaf) if leaf else entered
+            entered = entered.with_children(children)
+        return entered.with_leaf(leaf) if leaf else entered
 
-    def revealed(self, children: Hashes) -> Shown:
+    def with_children(self, children: Hashes) -> RevealedState:
         above = self.children.get(self.phase, ())
         return replace(self, children={**self.children, self.phase: (*above, children)})
 
-    def showed(self, leaf: bytes) -> Shown:
+    def with_leaf(self, leaf: bytes) -> RevealedState:
         return replace(self, leaves={**self.leaves, self.phase: leaf})
 
     @property

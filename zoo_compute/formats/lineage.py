@@ -45,14 +45,14 @@ class Branch:
             raise BadField(f"branch.root: expected 64 lower-case hex digits, got {self.root!r}")
 
     @property
-    def place(self) -> tuple[int, str, int]:
+    def job_address(self) -> tuple[int, str, int]:
         """Where it is said to be: two development chains have equal addresses."""
         return self.chain, self.tasks, self.job
 
     @property
-    def order(self) -> tuple[int, str, int, str]:
+    def sort_key(self) -> tuple[int, str, int, str]:
         """Branches are added up in this order."""
-        return *self.place, self.root
+        return *self.job_address, self.root
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,6 @@ class Parents:
         if not _ROOT.fullmatch(self.base):
             raise BadField(f"parents.base: expected 64 lower-case hex digits, got {self.base!r}")
         between("parents.branches", len(self.branches), 2, MAX_BRANCHES)
-        orders = [branch.order for branch in self.branches]
+        orders = [branch.sort_key for branch in self.branches]
         if orders != sorted(set(orders)):
             raise BadField("parents.branches: expected to ascend by chain, tasks, job and root, each once")

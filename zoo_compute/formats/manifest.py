@@ -31,7 +31,7 @@ from zoo_compute.spec.params import (
 )
 
 POLICIES = {"tolerate": POLICY_TOLERATE, "roll back": POLICY_ROLL_BACK}  # as `Terms.policy` has them
-OUTERS = ("nesterov", "adamw")
+OUTER_KINDS = ("nesterov", "adamw")
 RULES = ("mean", "sent_mean", "clipped_mean", "median", "trimmed_mean", "krum", "geometric_median", "centred_clipping")
 MIXINGS = ("none", "nearest", "buckets")
 MAX_MANIFEST_BYTES = 256 * 1024  # one raw block, so that its CID can be rebuilt from 32 bytes on chain
@@ -47,7 +47,7 @@ class JobError(UserError, BadField):
 
 
 @contextmanager
-def refusals_told() -> Iterator[None]:
+def as_job_errors() -> Iterator[None]:
     """Turn a BadField, or another mistake of the user's, into a JobError."""
     try:
         yield
@@ -119,7 +119,7 @@ class HeldoutFile:
 
 
 @dataclass(frozen=True)
-class Outer:
+class OuterOptimizer:
     """The outer optimiser, to which the joined updates are a gradient: SGD with Nesterov momentum, or AdamW.
 
     momentum: of AdamW its first beta. The last three are AdamW's alone.
@@ -135,8 +135,8 @@ class Outer:
     def __post_init__(self) -> None:
         between("outer.lr", self.lr, 1e-6, 10.0)
         between("outer.momentum", self.momentum, 0.0, 0.999)
-        if self.kind not in OUTERS:
-            raise BadField(f"outer.kind: unknown optimiser {self.kind!r}; {nearest(self.kind, OUTERS)}")
+        if self.kind not in OUTER_KINDS:
+            raise BadField(f"outer.kind: unknown optimiser {self.kind!r}; {nearest(self.kind, OUTER_KINDS)}")
         between("outer.beta2", self.beta2, 0.0, 0.99999)
         between("outer.epsilon", self.epsilon, 1e-12, 1.0)
         between("outer.weight_decay", self.weight_decay, 0.0, 1.0)
@@ -169,17 +169,17 @@ class Aggregation:
         return self.rule in ("mean", "sent_mean")
 
     @property
-    def by_value(self) -> bool:
+    def is_coordinatewise(self) -> bool:
         """Whether the rule looks at each value by itself."""
         return self.rule in ("median", "trimmed_mean")
 
 
 @dataclass(frozen=True)
-class Joining:
+class AggregationSpec:
     """What makes the next checkpoint of a round's updates."""
 
     slots: int
-    outer: Outer
+    outer: OuterOptimizer
     rule: Aggregation = Aggregation()
 
     def __post_init__(self) -> None:
@@ -209,7 +209,7 @@ class Compression:
         between("compression.decay", self.decay, 0.0, 1.0)
 
     @property
-    def loses(self) -> bool:
+    def is_lossy(self) -> bool:
         """Whether an update can differ from what the slot changed."""
         return self.bits != EXACT or self.keep not in (None, self.chunk)
 
@@ -229,7 +229,7 @@ class Manifest:
     state: StateFile
     data: DataFile
     heldout: HeldoutFile
-    outer: Outer
+    outer: OuterOptimizer
     slot_s: int
     aggregate_s: int
     reexecute_s: int
@@ -246,7 +246,7 @@ class Manifest:
     version: int = 1
 
     def __post_init__(self) -> None:
-        with refusals_told():
+        with as_job_errors():
             if self.version != 1:
                 raise BadField(f"manifest.version: this release reads version 1, got {self.version}")
             between("manifest.batch_size", self.batch_size, 1, 2**16)
@@ -268,7 +268,7 @@ class Manifest:
                 raise BadField(f"manifest.policy: unknown policy {self.policy!r}; {nearest(self.policy, POLICIES)}")
             for name in ("slot_s", "aggregate_s", "reexecute_s"):
                 between(f"manifest.{name}", getattr(self, name), 1, MAX_SECONDS)
-            assert self.joining  # checks that there are slots enough for the rule
+            assert self.aggregation_spec  # checks that there are slots enough for the rule
 
     @property
     def program_root(self) -> bytes:
@@ -285,7 +285,7 @@ class Manifest:
     @property
     def keeps_residuals(self) -> bool:
         """Whether a slot's private state holds what compression kept back of its updates."""
-        return self.carry > 1 and self.compression.loses
+        return self.carry > 1 and self.compression.is_lossy
 
     @property
     def policy_bits(self) -> int:
@@ -293,8 +293,8 @@ class Manifest:
         return POLICIES[self.policy] | self.delay * POLICY_DELAYED
 
     @property
-    def joining(self) -> Joining:
-        return Joining(self.slots, self.outer, self.aggregation)
+    def aggregation_spec(self) -> AggregationSpec:
+        return AggregationSpec(self.slots, self.outer, self.aggregation)
 
     @property
     def flops(self) -> int:
@@ -317,7 +317,7 @@ class Manifest:
         first = ((round * self.slots + slot) * self.inner_steps + step) * self.batch_size
         return (first + np.arange(self.batch_size, dtype=np.int64)) % self.data.examples
 
-    def draws(self, round: int, slot: int) -> int:
+    def draw_seed(self, round: int, slot: int) -> int:
         """The key of a slot-round's random draws (dropout), a signed 32-bit integer: the state's `seed` at its first step."""
         digest = sha256(b"seed" + self.digest + struct.pack("<II", round, slot))
         return int.from_bytes(digest[:4], "little", signed=True)
@@ -332,7 +332,7 @@ class Manifest:
     @classmethod
     def from_bytes(cls, data: bytes) -> Manifest:
         """Read a manifest; anything but the canonical bytes of a valid one is refused with JobError."""
-        with refusals_told():
+        with as_job_errors():
             if len(data) > MAX_MANIFEST_BYTES:
                 raise BadField(f"manifest: {len(data)} bytes exceed {MAX_MANIFEST_BYTES}")
             manifest = read(cls, parse_json(data, "manifest"), "manifest")

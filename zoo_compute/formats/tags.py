@@ -10,7 +10,7 @@ def round_tag(job: int, round_: int) -> str:
     return f"job-{job}-round-{round_}"
 
 
-def place_of(tag: str) -> tuple[int, int] | None:
+def parse_round_tag(tag: str) -> tuple[int, int] | None:
     """Job and round of a tag; None where it is no round's."""
     found = re.fullmatch(r"job-(\d+)-round-(\d+)", tag)
     return (int(found[1]), int(found[2])) if found else None

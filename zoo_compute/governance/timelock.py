@@ -21,7 +21,7 @@ POLL_S = 2.0
 
 
 @dataclass(frozen=True)
-class Step:
+class ScheduledCall:
     """Where a call stands. state: `scheduled` (executable from `ready_at` on) or `executed`."""
 
     state: str
@@ -33,7 +33,7 @@ class Step:
         return dict(vars(self))
 
 
-def through(sender: Sender, call: Call, *, again: bool = False, wait: bool = False, say: Callable[[str], None]) -> Step:
+def send_through_timelock(sender: Sender, call: Call, *, again: bool = False, wait: bool = False, say: Callable[[str], None]) -> ScheduledCall:
     """Schedule the call, or execute it once its delay is over. What was executed before is made again only with `again`.
 
     An operation is known by its call and a number, so that a second run finds what the first one scheduled. Raises UserError for
@@ -59,24 +59,24 @@ def through(sender: Sender, call: Call, *, again: bool = False, wait: bool = Fal
         say(f"{name} is scheduled: operation 0x{operation.hex()}")
     left = ready_at - chain.now()
     if left > 0 and not wait:
-        return Step("scheduled", "0x" + operation.hex(), ready_at, transaction)
+        return ScheduledCall("scheduled", "0x" + operation.hex(), ready_at, transaction)
     if left > 0:
         say(f"waiting for the timelock, {format_seconds(left)}")
     while chain.now() < ready_at:
         time.sleep(POLL_S if left > 60 else POLL_S / 4)
     receipt = sender.send(timelock.execute(*args, salt))
-    return Step("executed", "0x" + operation.hex(), ready_at, receipt.transaction_hash)
+    return ScheduledCall("executed", "0x" + operation.hex(), ready_at, receipt.transaction_hash)
 
 
-def as_governor(
+def send_as_governor(
     sender: Sender, governor: str, call: Call, *, again: bool, wait: bool, say: Callable[[str], None]
-) -> Step:
+) -> ScheduledCall:
     """The call, by whoever governs its contract: the account itself (on a devnet), or the timelock. Raises UserError."""
     if governor == sender.address:
         receipt = sender.send(call)
-        return Step("executed", "", sender.chain.now(), receipt.transaction_hash)
+        return ScheduledCall("executed", "", sender.chain.now(), receipt.transaction_hash)
     if governor == sender.chain.timelock.address:
-        return through(sender, call, again=again, wait=wait, say=say)
+        return send_through_timelock(sender, call, again=again, wait=wait, say=say)
     raise UserError(
         f"only {governor} may call {call.contract}.{call.function}; this account is {sender.address}",
         hint="choose its account with --account; on a devnet it is `deployer`",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from zoo_compute.amounts import Token
 from zoo_compute.errors import NotFunded
-from zoo_compute.governance.timelock import Step, as_governor
+from zoo_compute.governance.timelock import ScheduledCall, send_as_governor
 from zoo_compute.spec.treasury import AUDITS, DEVELOPMENT, GRANTS
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ BUCKETS = {"development": DEVELOPMENT, "audits": AUDITS, "grants": GRANTS}
 
 
 @dataclass(frozen=True)
-class Held:
+class TreasuryBalances:
     """In the token's smallest unit. owed: fees in TaskRegistry; arrived: here, and in no bucket yet. `collect` takes in both."""
 
     buckets: dict[str, int]
@@ -27,19 +27,19 @@ class Held:
     owed: int
 
 
-def held(chain: Chain, token: Token) -> Held:
+def treasury_balances(chain: Chain, token: Token) -> TreasuryBalances:
     """Of one token."""
     buckets = {name: chain.treasury.buckets(token.address, number) for name, number in BUCKETS.items()}
     arrived = chain.token(token.address).balanceOf(chain.treasury.address) - sum(buckets.values())
-    return Held(buckets, arrived, chain.tasks.owed(token.address, chain.treasury.address))
+    return TreasuryBalances(buckets, arrived, chain.tasks.owed(token.address, chain.treasury.address))
 
 
 def collect(sender: Sender, token: Token) -> int:
     """Fetch the fees that are owed, and split what is here among the buckets; what came in. Anyone may; run again, does the rest."""
     chain = sender.chain
-    if held(chain, token).owed:
+    if treasury_balances(chain, token).owed:
         sender.send(chain.tasks.withdraw(token.address, chain.treasury.address))
-    arrived = held(chain, token).arrived
+    arrived = treasury_balances(chain, token).arrived
     if arrived:
         sender.send(chain.treasury.collect(token.address))
     return arrived
@@ -55,14 +55,14 @@ def spend(
     again: bool,
     wait: bool,
     say: Callable[[str], None],
-) -> Step:
+) -> ScheduledCall:
     """Send from a bucket, through the timelock. Raises NotFunded for more than the bucket holds."""
     chain = sender.chain
-    there = held(chain, token).buckets[bucket]
+    there = treasury_balances(chain, token).buckets[bucket]
     call = chain.treasury.spend(token.address, BUCKETS[bucket], to, amount)
     if amount > there:
         raise NotFunded(
             f"the bucket {bucket} holds {token.format(there)}, less than {token.format(amount)}",
             hint="`zoo treasury collect` takes in what the treasury is owed; `zoo treasury show` says what there is",
         )
-    return as_governor(sender, chain.treasury.governor(), call, again=again, wait=wait, say=say)
+    return send_as_governor(sender, chain.treasury.governor(), call, again=again, wait=wait, say=say)

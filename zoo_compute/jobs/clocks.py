@@ -30,7 +30,7 @@ CPU_FLOPS = 1_250_000_000  # a second, of one core without AVX2
 GPU_FLOPS = 5_000_000_000_000  # a second, of a consumer's card
 LINK_BYTES = 5_000_000  # a second
 CPU_LONGEST_S = 3_600
-SLOTS_A_WORKER = 3
+SLOTS_PER_WORKER = 3
 
 LEAST_SLOT_S, STARTING_S = 120, 60
 LEAST_AGGREGATE_S, JOINING_S = 60, 30
@@ -45,7 +45,7 @@ class Clocks(NamedTuple):
     reexecute_s: int
 
 
-SHORTEST = Clocks(LEAST_SLOT_S, LEAST_AGGREGATE_S, LEAST_REEXECUTE_S)
+SHORTEST_CLOCKS = Clocks(LEAST_SLOT_S, LEAST_AGGREGATE_S, LEAST_REEXECUTE_S)
 
 
 def clocks_of(step: Profile, inner_steps: int, slots: int, carry: int = 1) -> Clocks:
@@ -53,11 +53,11 @@ def clocks_of(step: Profile, inner_steps: int, slots: int, carry: int = 1) -> Cl
     flops = step.flops * inner_steps
     transfer_s = _seconds(4 * step.parameters, LINK_BYTES)
     wanted = Clocks(
-        STARTING_S + transfer_s + SLOTS_A_WORKER * _compute_s(flops),
+        STARTING_S + transfer_s + SLOTS_PER_WORKER * _compute_s(flops),
         JOINING_S + transfer_s * slots,
         _compute_s(flops * carry),
     )
-    return Clocks(*(min(max(least, each), MAX_SECONDS) for least, each in zip(SHORTEST, wanted, strict=True)))
+    return Clocks(*(min(max(least, each), MAX_SECONDS) for least, each in zip(SHORTEST_CLOCKS, wanted, strict=True)))
 
 
 def _compute_s(flops: int) -> int:

@@ -27,14 +27,14 @@ from zoo_compute.formats.manifest import (
     HeldoutFile,
     JobError,
     Manifest,
-    Outer,
+    OuterOptimizer,
     ProgramFile,
     StateFile,
-    refusals_told,
+    as_job_errors,
 )
-from zoo_compute.jobs.clocks import SHORTEST, clocks_of
-from zoo_compute.jobs.model_source import ModelSource, Rule, Traced, load_program, read_model, trace_module
-from zoo_compute.jobs.prices import Given, Prices, complete, given_prices
+from zoo_compute.jobs.clocks import SHORTEST_CLOCKS, clocks_of
+from zoo_compute.jobs.model_source import ModelSource, StepOptions, TracedStep, load_program, read_model, trace_module
+from zoo_compute.jobs.prices import PartialPrices, Prices, complete_prices, read_prices
 from zoo_compute.jobs.sections import (
     BUDGET,
     LONGEST_SEGMENT,
@@ -71,7 +71,7 @@ __all__ = [
     "HeldoutFile",
     "JobError",
     "Manifest",
-    "Outer",
+    "OuterOptimizer",
     "Prices",
     "ProgramFile",
     "StateFile",
@@ -103,7 +103,7 @@ class ComputeJob:
     directory: Path = field(default_factory=Path)
 
     def __post_init__(self) -> None:
-        with refusals_told():
+        with as_job_errors():
             self.data: DataSection = read_section("data", self.data_config)
             self.fetched: Examples | None = None
             self.training: TrainingSection = read_section("training", self.training_config)
@@ -113,7 +113,7 @@ class ComputeJob:
             self.limits: LimitsSection = read_section("limits", self.limits_config)
             self.aggregation: AggregationSection = read_section("aggregation", self.aggregation_config)
             self.checkpoint: CheckpointConfig = read_section("checkpoint", self.checkpoint_config)
-            self.known_token: Token | None = self._token_given()
+            self.known_token: Token | None = self._token_from_file()
         self.outline()  # checks every range now, before any data is read
         if self.known_token is not None:
             _ = self._given
@@ -121,10 +121,10 @@ class ComputeJob:
     @property
     def examples_wanted(self) -> int:
         """Examples for a run in which none is seen twice."""
-        return self.training.rounds * self.examples_of_a_round
+        return self.training.rounds * self.examples_per_round
 
     @property
-    def examples_of_a_round(self) -> int:
+    def examples_per_round(self) -> int:
         return self.training.slots * self.training.inner_steps * self.training.batch_size
 
     @property
@@ -181,17 +181,17 @@ class ComputeJob:
             raise JobError(f"data: {error}") from error
 
     @cached_property
-    def traced(self) -> Traced:
+    def traced(self) -> TracedStep:
         """The step's program, and the initial weights; the submitter's module runs here, once. Raises JobError."""
-        with refusals_told():
+        with as_job_errors():
             traced = self._traced()
             return replace(traced, graph=with_residuals(traced.graph)) if self.outline().keeps_residuals else traced
 
-    def _traced(self) -> Traced:
+    def _traced(self) -> TracedStep:
         training = self.training
         if self.model.program:
             return load_program(self.directory / Path(self.model.program).expanduser())
-        rule = Rule(training.clip_norm or None, training.rates, training.accumulate)
+        rule = StepOptions(training.clip_norm or None, training.rates, training.accumulate)
         return trace_module(self.model, self._sample(), rule, seed=training.seed, directory=self.directory)
 
     @property
@@ -214,7 +214,7 @@ class ComputeJob:
             )
         return self.known_token
 
-    def pay_in(self, token: Token) -> None:
+    def use_token(self, token: Token) -> None:
         """Take the token as the chain has it. Raises JobError where the file says otherwise."""
         if self.market.decimals not in (None, token.decimals):
             raise JobError(
@@ -228,13 +228,13 @@ class ComputeJob:
     @cached_property
     def prices(self) -> Prices:
         """In the smallest unit of `token`. A reserve that the file leaves away takes tracing the module. Raises JobError."""
-        with refusals_told():
-            return complete(self._given, self.token, lambda: self.flops)
+        with as_job_errors():
+            return complete_prices(self._given, self.token, lambda: self.flops)
 
     @cached_property
-    def _given(self) -> Given:
-        with refusals_told():
-            return given_prices(self.market, self.budget_max, self.token, self.training.rounds, self.training.slots)
+    def _given(self) -> PartialPrices:
+        with as_job_errors():
+            return read_prices(self.market, self.budget_max, self.token, self.training.rounds, self.training.slots)
 
     @property
     def escrow(self) -> int:
@@ -294,7 +294,7 @@ class ComputeJob:
         """The job's manifest, once its files are stored. step: as for `outline`."""
         training, limits = self.training, self.limits
         sizes = training.inner_steps, training.slots, training.carry_rounds
-        clocks = limits.clocks(clocks_of(step, *sizes) if step else SHORTEST)
+        clocks = limits.clocks(clocks_of(step, *sizes) if step else SHORTEST_CLOCKS)
         return Manifest(
             program=program,
             batch_size=training.batch_size,
@@ -334,7 +334,7 @@ class ComputeJob:
     @classmethod
     def from_dict(cls, given: object, *, directory: Path | None = None) -> ComputeJob:
         """From the sections of a configuration file."""
-        with refusals_told():
+        with as_job_errors():
             if not isinstance(given, Mapping):
                 raise BadField(f"expected the sections {', '.join(SECTIONS)}, got {given!r}")
             for key in given:
@@ -358,7 +358,7 @@ class ComputeJob:
             given = own_keys("model", given)
         return read_model(given, self.training.rule)
 
-    def _token_given(self) -> Token | None:
+    def _token_from_file(self) -> Token | None:
         """What the file alone says of the token; None where a chain must."""
         given, decimals = self.market.token, self.market.decimals
         if given == ZEN.symbol:

@@ -12,7 +12,7 @@ from repops.commitments import Array, state_root
 from repops.files import state_bytes
 from repops.graph import Graph
 from zoo_compute.formats.lineage import Parents
-from zoo_compute.formats.manifest import Joining
+from zoo_compute.formats.manifest import AggregationSpec
 from zoo_compute.jobs.config import ComputeJob, DataFile, HeldoutFile, JobError, Manifest, ProgramFile, StateFile
 from zoo_compute.store.interface import Store
 from zoo_compute.training.examples import TOKENS, Dataset, Examples, batch_of
@@ -21,23 +21,23 @@ from zoo_compute.training.rounds import batch_nodes, checkpoint_nodes
 from zoo_compute.training.work_root import work_of
 
 
-def initial_checkpoint(step: Graph, tensors: Mapping[str, Array], joining: Joining) -> dict[str, Array]:
+def initial_checkpoint(step: Graph, tensors: Mapping[str, Array], aggregation_spec: AggregationSpec) -> dict[str, Array]:
     """Checkpoint 0: the module's tensors; what the outer optimiser keeps, and the scores, at zero.
 
     Raises JobError when these are not the tensors of the job's module.
     """
-    nodes = checkpoint_nodes(step, joining)
+    nodes = checkpoint_nodes(step, aggregation_spec)
     checkpoint = {n: np.zeros(node.shape, DTYPE[node.dtype]) for n, node in nodes.items() if n.startswith(OUTER)}
     checkpoint |= tensors
-    told = unlike(checkpoint, step, joining)
+    told = shape_mismatch(checkpoint, step, aggregation_spec)
     if told:
         raise JobError(f"the weights do not fit the module: {told}")
     return checkpoint
 
 
-def unlike(checkpoint: Mapping[str, Array], step: Graph, joining: Joining) -> str:
+def shape_mismatch(checkpoint: Mapping[str, Array], step: Graph, aggregation_spec: AggregationSpec) -> str:
     """In which way these are not the tensors of a checkpoint of this job; empty when they are."""
-    nodes = checkpoint_nodes(step, joining)
+    nodes = checkpoint_nodes(step, aggregation_spec)
     if checkpoint.keys() != nodes.keys():
         name = min(checkpoint.keys() ^ nodes.keys())
         return f"{name!r} is {'missing' if name in nodes else 'not one of its tensors'}"
@@ -48,7 +48,7 @@ def unlike(checkpoint: Mapping[str, Array], step: Graph, joining: Joining) -> st
     return ""
 
 
-def unlike_batch(examples: Examples, step: Graph, batch_size: int, accumulate: int) -> str:
+def batch_mismatch(examples: Examples, step: Graph, batch_size: int, accumulate: int) -> str:
     """In which way batches of these examples are not what the program takes; empty when they are."""
     ranks = {name: array.ndim for name, array in examples.items()}
     if min(ranks.values(), default=0) < 1 or (TOKENS in ranks and (len(ranks) > 1 or ranks[TOKENS] != 2)):
@@ -82,7 +82,7 @@ def publish_files(
     if tensors is None:
         raise JobError("a program's file has no weights", hint="give them with --weights FILE (safetensors)")
     for name, examples in dataset._asdict().items():
-        told = unlike_batch(examples, traced.graph, job.training.batch_size, job.training.accumulate)
+        told = batch_mismatch(examples, traced.graph, job.training.batch_size, job.training.accumulate)
         if told:
             raise JobError(f"data ({name}): {told}")
     _check_tokens(job, dataset)
@@ -93,7 +93,7 @@ def publish_files(
             hint="hold out at least training.batch_size examples",
         )
     outline = job.outline()
-    checkpoint = initial_checkpoint(traced.graph, tensors, outline.joining)
+    checkpoint = initial_checkpoint(traced.graph, tensors, outline.aggregation_spec)
     broken = next((name for name in traced.graph.exchanged if not np.isfinite(checkpoint[name]).all()), None)
     if broken is not None:  # every update of it would be so too, and count for nothing
         raise JobError(f"the weights hold a NaN or an infinity in {broken!r}", hint="begin with finite weights")

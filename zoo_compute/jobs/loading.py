@@ -16,11 +16,11 @@ Config = str | Path | Mapping[str, Any] | ComputeJob
 Amount = str | int | float
 Data = str | Path | Mapping[str, Any]  # a path, or keys of the section
 
-PLACES = {field.name for field in fields(DataSection)} - {"heldout", "context"}  # each says alone where the data is
+SOURCE_KEYS = {field.name for field in fields(DataSection)} - {"heldout", "context"}  # each says alone where the data is
 
 
 @dataclass(frozen=True)
-class Plan:
+class JobPlan:
     """A checked job and the most it may put in escrow, as it was written (None: what its prices come to)."""
 
     job: ComputeJob
@@ -38,9 +38,9 @@ class Plan:
             check_budget(budget, outline_terms(self.job), self.job.token)
 
 
-def plan_of(
+def plan_job(
     config: Config | None = None, max_budget: Amount | None = None, data: Data | None = None, **sections: Any
-) -> Plan:
+) -> JobPlan:
     """Read and check. Prices named in `market` stand, and the budget is held against them; without them they follow from it.
 
     A ComputeJob with nothing put over it stays the object it is. max_budget: whole tokens, in place of the configuration's
@@ -57,7 +57,7 @@ def plan_of(
         raise JobError("no job is given", hint="give a file, a ComputeJob, or the sections `model` and `training`")
     if isinstance(config, ComputeJob):
         if not over:
-            return Plan(config, config.budget_max)
+            return JobPlan(config, config.budget_max)
         return _plan(config.sections, config.directory, over)
     if config is None or isinstance(config, Mapping):
         return _plan(config or {}, Path(), over)
@@ -70,26 +70,26 @@ def plan_of(
         ) from error
 
 
-def _plan(given: Any, directory: Path, over: Mapping[str, Any]) -> Plan:
+def _plan(given: Any, directory: Path, over: Mapping[str, Any]) -> JobPlan:
     if not isinstance(given, Mapping):
         ComputeJob.from_dict(given)  # raises: says what is expected
-    said = {**given, **{name: _put_over(name, given.get(name), keys) for name, keys in over.items()}}
+    said = {**given, **{name: _merge_section(name, given.get(name), keys) for name, keys in over.items()}}
     market, most = keys_of("market", said.get("market")), said.get(BUDGET)
     if most is not None and isinstance(market, Mapping) and market.get("max_price") is not None:
         del said[BUDGET]  # held against the prices by `Plan.check_budget`, so that a quote can say what is short
-    plan = Plan(ComputeJob.from_dict(said, directory=directory), most)
+    plan = JobPlan(ComputeJob.from_dict(said, directory=directory), most)
     if plan.job.known_token is not None:
         _ = plan.budget  # refuse what is no amount now
     return plan
 
 
-def _put_over(name: str, given: Any, over: Any) -> Any:
+def _merge_section(name: str, given: Any, over: Any) -> Any:
     """A section with the keys of `over` in place of its own."""
     given, over = (keys_of(name, section) for section in (given, over))
     if name not in SECTIONS or name == "model" or not isinstance(given, Mapping) or not isinstance(over, Mapping):
         return over
-    if name == "data" and over.keys() & PLACES:
-        given = {key: value for key, value in given.items() if key not in PLACES}
+    if name == "data" and over.keys() & SOURCE_KEYS:
+        given = {key: value for key, value in given.items() if key not in SOURCE_KEYS}
     return {**given, **over}
 
 

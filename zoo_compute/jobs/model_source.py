@@ -70,7 +70,7 @@ def read_model(given: Mapping[str, Any], rule: Mapping[str, Any]) -> ModelSource
             f"training.{key}: belongs to the module's own optimizer; set it there, or pass it to the function under `model:`"
         )
     if "program" in given:
-        return ModelSource(program=_alone(given, "program"))
+        return ModelSource(program=_single_path(given, "program"))
     module = given["module"]
     if isinstance(module, str):
         if ":" not in module:
@@ -95,14 +95,14 @@ def _built_in(given: Mapping[str, Any], rule: Mapping[str, Any]) -> ModelSource:
     return ModelSource(f"zoo_compute.models.{name}:build", options, parameters=section.parameters)
 
 
-def _alone(given: Mapping[str, Any], key: str) -> str:
+def _single_path(given: Mapping[str, Any], key: str) -> str:
     if len(given) > 1 or not isinstance(given[key], (str, Path)):
         raise BadField(f"model: {key} names a file and stands alone, got {sorted(given)}")
     return str(given[key])
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracedStep:
     """A step's program. draw: makes the module's initial tensors; None where only a program's file was given."""
 
     graph: Graph
@@ -128,7 +128,7 @@ class Traced:
 
 
 @dataclass(frozen=True)
-class Rule:
+class StepOptions:
     """What `training:` adds to the module's own optimiser. rates: factors of its learning rate by inner step, the last for ever."""
 
     clip_norm: float | None
@@ -136,17 +136,17 @@ class Rule:
     accumulate: int
 
 
-def load_program(path: Path) -> Traced:
+def load_program(path: Path) -> TracedStep:
     """A program's file. Raises UserError."""
     try:
-        return Traced(encoding.decode(path.read_bytes()), None)
+        return TracedStep(encoding.decode(path.read_bytes()), None)
     except OSError as error:
         raise UserError(f"model.program: {path} cannot be read ({error.strerror})") from error
     except BadProgram as error:
         raise UserError(f"model.program: {path}: {error}", hint="write it with `repops.save(program, path)`") from error
 
 
-def trace_module(source: ModelSource, batch: tuple[Array, Array], rule: Rule, *, seed: int, directory: Path) -> Traced:
+def trace_module(source: ModelSource, batch: tuple[Array, Array], rule: StepOptions, *, seed: int, directory: Path) -> TracedStep:
     """Make the module, its initial weights drawn under `seed`, and trace its step on a batch like `batch`. Raises UserError.
 
     A built-in model is traced without its weights, which are drawn when they are asked for: a quote of any size fits in memory.
@@ -161,7 +161,7 @@ def trace_module(source: ModelSource, batch: tuple[Array, Array], rule: Rule, *,
     def make(device: str) -> tuple[Any, Any, Any]:
         with torch.random.fork_rng(devices=[]), torch.device(device):
             torch.manual_seed(seed)
-            return source.parts or made_by(source, directory)
+            return source.parts or call_model_function(source, directory)
 
     module, loss_fn, optimizer = make("meta" if source.built_in else "cpu")
     inputs, targets = (torch.from_numpy(array) for array in batch)
@@ -181,7 +181,7 @@ def trace_module(source: ModelSource, batch: tuple[Array, Array], rule: Rule, *,
         where = f"{refused.site}: " if refused.site else ""
         raise UserError(f"the module cannot be traced: {where}{refused.what}", hint=refused.hint) from refused
     except Exception as error:
-        raise UserError(f"the module does not run on a batch: {_told(error)}") from error
+        raise UserError(f"the module does not run on a batch: {_describe_error(error)}") from error
     kept = [entry.name for entry in program.graph.state if entry.kind != OPTIMIZER]
 
     def drawn(module: Any) -> dict[str, Array]:
@@ -189,18 +189,18 @@ def trace_module(source: ModelSource, batch: tuple[Array, Array], rule: Rule, *,
         return {name: np.array(state[name].numpy()) for name in kept}
 
     if source.built_in:
-        return Traced(program.graph, lambda: drawn(make("cpu")[0]))
+        return TracedStep(program.graph, lambda: drawn(make("cpu")[0]))
     initial = drawn(module)
-    return Traced(program.graph, lambda: initial)
+    return TracedStep(program.graph, lambda: initial)
 
 
-def made_by(source: ModelSource, directory: Path) -> tuple[Any, Any, Any]:
+def call_model_function(source: ModelSource, directory: Path) -> tuple[Any, Any, Any]:
     """What the function that `source` names returns: module, loss function, optimiser. Raises UserError."""
     function = load_function(source.function, directory)
     try:
         parts = function(**source.options)
     except Exception as error:
-        raise UserError(f"model.module: {source.function}: {_told(error)}") from error
+        raise UserError(f"model.module: {source.function}: {_describe_error(error)}") from error
     if not isinstance(parts, tuple) or len(parts) != 3:
         raise UserError(f"model.module: {source.function} returned {type(parts).__name__}", hint=FORM)
     return parts
@@ -216,7 +216,7 @@ def load_function(reference: str, directory: Path) -> Callable[..., Any]:
     except FileNotFoundError as error:
         raise UserError(f"model.module: there is no file {error.filename}", hint="give FILE.py:FUNCTION") from error
     except Exception as error:
-        raise UserError(f"model.module: {where}: {_told(error)}") from error
+        raise UserError(f"model.module: {where}: {_describe_error(error)}") from error
     found = getattr(module, name, None)
     if not callable(found):
         there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
@@ -241,7 +241,7 @@ def _run_file(path: Path) -> ModuleType:
     return module
 
 
-def _told(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """The error, and the line of the submitter's file that it came from."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
     at = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from zoo_compute.errors import UserError
 from zoo_compute.jobs.config import ComputeJob
-from zoo_compute.jobs.shortfall import GB, Needs, Offer, shortfall
+from zoo_compute.jobs.shortfall import GB, JobRequirements, Offer, shortfall
 from zoo_compute.spec import params
 from zoo_compute.spec.params import Terms
 from zoo_compute.training.memory import least_bytes, needed_bytes
 
 if TYPE_CHECKING:
-    from zoo_compute.jobs.submission import Prepared
+    from zoo_compute.jobs.submission import PreparedJob
 
 
-def needs_of(job: ComputeJob, terms: Terms | None = None) -> Needs:
+def job_requirements(job: ComputeJob, terms: Terms | None = None) -> JobRequirements:
     """memory_bytes: exact once the job is traced, at least that of a built-in model, else not known. Traces nothing."""
     memory: int | None = None
     if "traced" in vars(job):
@@ -25,16 +25,16 @@ def needs_of(job: ComputeJob, terms: Terms | None = None) -> Needs:
     elif job.model.parameters is not None:
         memory = least_bytes(job.model.parameters, str(job.model.options.get("optimizer")))
     if terms is None:
-        return Needs(job.training.slots, memory)
-    return Needs(job.training.slots, memory, lock=params.lock_per_slot(terms), flops=terms.flops)
+        return JobRequirements(job.training.slots, memory)
+    return JobRequirements(job.training.slots, memory, lock=params.lock_per_slot(terms), flops=terms.flops)
 
 
-def check_network(
-    job: ComputeJob, offers: Sequence[Offer], prepared: Prepared | None = None, *, say: Callable[[str], None]
+def check_capacity(
+    job: ComputeJob, offers: Sequence[Offer], prepared: PreparedJob | None = None, *, say: Callable[[str], None]
 ) -> None:
     """Refuse a job that no operator could train, however long it waits; say what else is missing. Raises UserError."""
-    needs = needs_of(job, prepared.terms if prepared else None)
-    of_one = Needs(1, needs.memory_bytes, flops=needs.flops)
+    needs = job_requirements(job, prepared.terms if prepared else None)
+    of_one = JobRequirements(1, needs.memory_bytes, flops=needs.flops)
     lacks = shortfall(of_one, [replace(offer, free_collateral=1) for offer in offers])  # collateral comes and goes
     if lacks:
         raise UserError(f"nobody on this network can train this job: {'; '.join(lacks)}", hint=_hint(needs))
@@ -42,7 +42,7 @@ def check_network(
         say(f"note: {sentence}")
 
 
-def _hint(needs: Needs) -> str:
+def _hint(needs: JobRequirements) -> str:
     wanted = f"{needs.slots} slot{'s' * (needs.slots > 1)}"
     if needs.memory_bytes is not None:
         wanted += f", each on a GPU with {-(-needs.memory_bytes // GB):,} GB"

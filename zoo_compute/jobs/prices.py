@@ -22,7 +22,7 @@ class Prices(NamedTuple):
     aggregator_max_price: int
 
 
-class Given(NamedTuple):
+class PartialPrices(NamedTuple):
     """The prices that follow from `market` and the budget alone; None for one that follows from the work."""
 
     reserve: int | None
@@ -31,9 +31,9 @@ class Given(NamedTuple):
     aggregator_max_price: int | None
 
 
-def given_prices(
+def read_prices(
     market: MarketSection, budget: str | int | float | None, token: Token, rounds: int, slots: int
-) -> Given:
+) -> PartialPrices:
     """Read and check. Maxima without a price share the budget equally. Raises UserError, JobError."""
     texts = {name: getattr(market, name) for name in PRICES}
     amounts = {n: None if text is None else token.parse(text, what=f"market.{n}") for n, text in texts.items()}
@@ -42,7 +42,7 @@ def given_prices(
         amounts["max_price"] = limit // (rounds * (slots + 1))
     if amounts["aggregator_max_price"] is None:
         amounts["aggregator_max_price"] = amounts["max_price"]
-    given = Given(**amounts)
+    given = PartialPrices(**amounts)
     for name, low, high in _pairs(given):
         if (low is not None and low < 1) or (high is not None and not max(1, low or 1) <= high <= MAX_PRICE):
             raise JobError(f"market.{name}reserve: expected more than 0 and at most {name}max_price")
@@ -56,7 +56,7 @@ def given_prices(
     return given
 
 
-def complete(given: Given, token: Token, flops: Callable[[], int]) -> Prices:
+def complete_prices(given: PartialPrices, token: Token, flops: Callable[[], int]) -> Prices:
     """All prices. flops: of one slot-round; asked for (it takes tracing the module) only where a reserve follows from the work.
 
     The default reserve is what the work is worth (`params.default_reserve`), at most the maximum; the default maximum is
@@ -77,7 +77,7 @@ def complete(given: Given, token: Token, flops: Callable[[], int]) -> Prices:
     most = reserve * MAXIMUM_MULTIPLE if most is None else most
     most_a = most if given.aggregator_max_price is None else given.aggregator_max_price
     reserve_a = min(reserve, most_a) if given.aggregator_reserve is None else given.aggregator_reserve
-    for name, low, high in _pairs(Given(reserve, most, reserve_a, most_a)):
+    for name, low, high in _pairs(PartialPrices(reserve, most, reserve_a, most_a)):
         assert low is not None
         assert high is not None
         if not 1 <= low <= high <= MAX_PRICE:
@@ -85,7 +85,7 @@ def complete(given: Given, token: Token, flops: Callable[[], int]) -> Prices:
     return Prices(reserve, most, reserve_a, most_a)
 
 
-def _pairs(given: Given) -> tuple[tuple[str, int | None, int | None], ...]:
+def _pairs(given: PartialPrices) -> tuple[tuple[str, int | None, int | None], ...]:
     return (
         ("", given.reserve, given.max_price),
         ("aggregator_", given.aggregator_reserve, given.aggregator_max_price),

@@ -13,7 +13,7 @@ import yaml
 from repops.fields import BadField, between, nearest, read
 from zoo_compute.amounts import MAX_DECIMALS
 from zoo_compute.arguments import checks_arguments
-from zoo_compute.formats.manifest import MAX_CARRY, POLICIES, Aggregation, Compression, JobError, Outer, refusals_told
+from zoo_compute.formats.manifest import MAX_CARRY, POLICIES, Aggregation, Compression, JobError, OuterOptimizer, as_job_errors
 from zoo_compute.jobs.clocks import Clocks
 from zoo_compute.models import RULE, GPTSection
 from zoo_compute.spec.params import MAX_DEPTH, MAX_ROUNDS
@@ -89,8 +89,8 @@ class TrainingSection:
             raise BadField(f"training.accumulate: {self.accumulate} parts do not divide batch_size = {self.batch_size}")
 
     @property
-    def outer(self) -> Outer:
-        return Outer(
+    def outer(self) -> OuterOptimizer:
+        return OuterOptimizer(
             lr=self.outer_learning_rate,
             momentum=self.outer_momentum,
             kind=self.outer_optimizer,
@@ -186,7 +186,7 @@ class CheckpointConfig:
     redundancy: int = 2
 
     def __post_init__(self) -> None:
-        with refusals_told():
+        with as_job_errors():
             between("checkpoint.interval", self.interval, 0, 10**10)
             between("checkpoint.redundancy", self.redundancy, 1, 256)
             if self.storage != "ipfs":

@@ -24,7 +24,7 @@ USUAL_SLOTS = 4  # of one job that a node takes, where its operator.json does no
 
 
 @dataclass(frozen=True)
-class Needs:
+class JobRequirements:
     """What one job asks of operators.
 
     memory_bytes: of one step; None: not known. lock: collateral that one slot locks, in the smallest unit of the offers' token.
@@ -65,7 +65,7 @@ def offers(chain: Chain, token: str | None = None, block: int | None = None) -> 
     )
 
 
-def shortfall(needs: Needs, offers: Sequence[Offer]) -> list[str]:
+def shortfall(needs: JobRequirements, offers: Sequence[Offer]) -> list[str]:
     """Sentences such as "no operator has 130 GB; the largest has 24 GB"; empty where the network suffices."""
     if not offers:
         return ["no operator is registered"]
@@ -107,7 +107,7 @@ def missing(view: JobView, found: Sequence[Offer], memory_bytes: int | None) -> 
         free = [
             replace(o, free_collateral=o.free_collateral + mine.get(o.operator, 0) * slots.lock) for o in found
         ]  # what stands behind bids in this very job is not missing in it
-        lacks += shortfall(Needs(slots.units, memory_bytes, slots.lock, view.terms.flops), free)
+        lacks += shortfall(JobRequirements(slots.units, memory_bytes, slots.lock, view.terms.flops), free)
     return lacks
 
 
@@ -126,12 +126,12 @@ def _not_counted(view: JobView, lot: Lot) -> list[str]:
     return [f"only {lot.units_uncapped} of {lot.units} units were opened: the rest of the bids stayed sealed"]
 
 
-def _is_for(needs: Needs, offer: Offer) -> bool:
+def _is_for(needs: JobRequirements, offer: Offer) -> bool:
     work = Work(needs.slots, inner_steps=1, slot_s=1, update_bytes=0, vram_gb=0, flops=needs.flops)
     return suits(work, Worker(0, offer.operator, offer.gpu_class, vram_gb=0, step_us=1, kbps=1))
 
 
-def _too_few(needs: Needs, funded: Sequence[Offer]) -> list[str]:
+def _too_few(needs: JobRequirements, funded: Sequence[Offer]) -> list[str]:
     """Operators there are that could bid, but perhaps not for all slots."""
     count = len(funded)
     who = "1 operator" if count == 1 else f"{count} operators"

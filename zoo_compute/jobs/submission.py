@@ -59,7 +59,7 @@ class AlreadyPosted(UserError):
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedJob:
     """A job whose files are stored and pinned. cid: of the manifest."""
 
     manifest: Manifest
@@ -74,7 +74,7 @@ class Prepared:
 
 def prepare(
     job: ComputeJob, store: Store, *, weights: Path | None = None, merge: Merge | None = None, say: Say
-) -> Prepared:
+) -> PreparedJob:
     """Cut the data, trace the module, store and pin all files. Raises UserError, StoreError.
 
     weights: a safetensors file with the module's tensors, in place of those it is made with. merge: what made them of the
@@ -102,14 +102,14 @@ def prepare(
     cid = store.add(manifest.to_bytes(), pin=True)
     assert digest_of(cid) == manifest.digest, "a manifest is one raw block"
     work_root = work_of(manifest, job.traced.graph).root
-    return Prepared(manifest, cid, terms_of(manifest, work_root, job.prices, job.token.address), job.token)
+    return PreparedJob(manifest, cid, terms_of(manifest, work_root, job.prices, job.token.address), job.token)
 
 
 def _dataset(job: ComputeJob, say: Say) -> texts.Dataset:
     sizes = {
         "seed": job.training.seed,
         "wanted": job.examples_wanted,
-        "minimum": job.examples_of_a_round,
+        "minimum": job.examples_per_round,
         "heldout": job.data.heldout,
     }
     with warnings.catch_warnings(record=True) as caught:
@@ -137,7 +137,7 @@ def _try_first_step(job: ComputeJob, manifest: Manifest, dataset: texts.Dataset,
         return
     if STEP not in runner.state:
         return
-    begin(graph, runner.state, tensors, manifest.draws(0, 0))
+    begin(graph, runner.state, tensors, manifest.draw_seed(0, 0))
     loss = runner.step(texts.batch_of(dataset.examples, manifest.examples_for(0, 0, 0), manifest.accumulate))
     if not runner.state[STEP].any():
         raise UserError(
@@ -175,7 +175,7 @@ def check_funds(chain: Chain, account: str, token: Token, escrow: int) -> None:
         raise NotFunded(f"the account {account} has no coin for gas", hint="send it some of the chain's native coin")
 
 
-def post(sender: Sender, prepared: Prepared, *, again: bool = False, say: Say) -> int:
+def post(sender: Sender, prepared: PreparedJob, *, again: bool = False, say: Say) -> int:
     """Post, with a signed allowance or after approving exactly the escrow; the job's number. Running it again after a crash finds what was sent.
 
     Raises AlreadyPosted when this job was posted before and `again` is not set.
@@ -183,13 +183,13 @@ def post(sender: Sender, prepared: Prepared, *, again: bool = False, say: Say) -
     chain, record = sender.chain, _Record(sender, prepared)
     with record.locked():
         known = record.read()
-        posted = _standing_job(sender, prepared, known)
+        posted = _active_job(sender, prepared, known)
         if posted and not again:
             raise AlreadyPosted(posted)
         if not known or "job" in known or known["since"] > chain.head().number + 1:
             known = {"since": chain.head().number + 1, "manifest": prepared.cid}
             record.write(known)
-        elif job := _posted(sender, prepared, known["since"]):
+        elif job := _find_posted(sender, prepared, known["since"]):
             say("an earlier run had posted it already")
             record.write({**known, "job": job})
             return job
@@ -200,7 +200,7 @@ def post(sender: Sender, prepared: Prepared, *, again: bool = False, say: Say) -
         return job
 
 
-def _post_permitted(sender: Sender, prepared: Prepared, record: _Record, known: dict[str, Any], say: Say) -> int | None:
+def _post_permitted(sender: Sender, prepared: PreparedJob, record: _Record, known: dict[str, Any], say: Say) -> int | None:
     """Post in one transaction, with a signed allowance; None where token or account cannot.
 
     What is signed is written down before it is sent. Run again after a crash, this makes the very same transaction, which the
@@ -211,24 +211,24 @@ def _post_permitted(sender: Sender, prepared: Prepared, record: _Record, known: 
     if given is None:
         if sender.chain.token(address).allowance(sender.address, tasks) >= prepared.escrow:
             return None  # there already: a permit that fails would go unnoticed
-        terms = permits.terms_now(sender, address)
+        terms = permits.next_terms(sender, address)
         if terms is None:
             return None
-        if job := _posted(sender, prepared, known["since"]):  # mined between the look before and the token's nonce
+        if job := _find_posted(sender, prepared, known["since"]):  # mined between the look before and the token's nonce
             return job
         known["permit"] = terms.to_dict()
         record.write(known)
     else:
-        terms = permits.Terms(**given)
-    permit = permits.signed(sender, address, tasks, prepared.escrow, terms)
+        terms = permits.PermitTerms(**given)
+    permit = permits.sign_permit(sender, address, tasks, prepared.escrow, terms)
     if permit is None:
         return None
     say("posting the job")
     try:
         receipt = sender.send(sender.chain.tasks.post_permitted(PostedTerms(**asdict(prepared.terms)), *permit))
     except (TokenRefusal, BareRevert):  # used up, too late, or not of this kind
-        job = _posted(sender, prepared, known["since"])
-        if job is None and permits.is_open(sender, address, tasks, prepared.escrow, permit):
+        job = _find_posted(sender, prepared, known["since"])
+        if job is None and permits.is_usable(sender, address, tasks, prepared.escrow, permit):
             raise Retryable(
                 "an earlier try to post this job is on its way, and not mined yet", hint="run the same command again"
             ) from None
@@ -236,12 +236,12 @@ def _post_permitted(sender: Sender, prepared: Prepared, record: _Record, known: 
     return int(receipt.event("JobPosted").args["job"])
 
 
-def _post_approved(sender: Sender, prepared: Prepared, since: int, say: Say) -> int:
+def _post_approved(sender: Sender, prepared: PreparedJob, since: int, say: Say) -> int:
     """Approve exactly the escrow, then post."""
     token, tasks = sender.chain.token(prepared.terms.token), sender.chain.network.contracts["tasks"]
     # An exact allowance makes a second post by mistake impossible: the first one uses it up.
     if token.allowance(sender.address, tasks) != prepared.escrow:
-        if job := _posted(sender, prepared, since):
+        if job := _find_posted(sender, prepared, since):
             return job
         say(f"approving {prepared.token.format(prepared.escrow)}")
         sender.send(token.approve(tasks, prepared.escrow))
@@ -250,13 +250,13 @@ def _post_approved(sender: Sender, prepared: Prepared, since: int, say: Say) -> 
         receipt = sender.send(sender.chain.tasks.post(PostedTerms(**asdict(prepared.terms))))
         return int(receipt.event("JobPosted").args["job"])
     except (TokenRefusal, BareRevert):
-        job = _posted(sender, prepared, since)  # mined between the look above and the sending
+        job = _find_posted(sender, prepared, since)  # mined between the look above and the sending
         if job is None:
             raise
         return job
 
 
-def _standing_job(sender: Sender, prepared: Prepared, known: dict[str, Any]) -> int | None:
+def _active_job(sender: Sender, prepared: PreparedJob, known: dict[str, Any]) -> int | None:
     """The recorded job, if this chain knows it (a devnet may have started anew) and it was not cancelled."""
     if "job" not in known:
         return None
@@ -265,7 +265,7 @@ def _standing_job(sender: Sender, prepared: Prepared, known: dict[str, Any]) -> 
     return int(known["job"]) if same and found.state != JobState.CANCELLED else None
 
 
-def _posted(sender: Sender, prepared: Prepared, since: int) -> int | None:
+def _find_posted(sender: Sender, prepared: PreparedJob, since: int) -> int | None:
     """The job of this account with this manifest that was posted in or after block `since`."""
     head = sender.chain.head().number
     for event in scan(sender.chain, since, head, names=("JobPosted",)) if since <= head else ():
@@ -277,7 +277,7 @@ def _posted(sender: Sender, prepared: Prepared, since: int) -> int | None:
 class _Record:
     """What this machine knows of one submission: {"since": block, "manifest": CID, "permit": what was signed, "job": number once posted}."""
 
-    def __init__(self, sender: Sender, prepared: Prepared) -> None:
+    def __init__(self, sender: Sender, prepared: PreparedJob) -> None:
         network = sender.chain.network
         deployment = f"{network.chain_id}-{network.contracts['tasks'][2:10].lower()}"
         self._folder = paths.home() / "submissions" / deployment

@@ -20,7 +20,7 @@ from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.tokens import address_of, token_at
 from zoo_compute.errors import ConfigError, NotFunded, Refusal, UserError
-from zoo_compute.operators.balances import Earned, Earnings, Registered, Standing
+from zoo_compute.operators.balances import EarnedClaim, Earnings, RegistrationResult, OperatorBalances
 from zoo_compute.paths import CONFIG, DRAINING, HOT_KEY, PASSPHRASE
 from zoo_compute.spec.params import CLAIM_EPOCHS, LIST_LIMIT, GpuClass
 
@@ -69,12 +69,12 @@ class Operators:
             )
         return number
 
-    def of_owner(self, owner: str) -> list[int]:
+    def owned_by(self, owner: str) -> list[int]:
         """The operators that an account registered."""
         events = self._events(("OperatorRegistered",))
         return [int(e.args["operator"]) for e in events if e.args["owner"] == to_checksum_address(owner)]
 
-    def in_folder(self, folder: Path) -> int | None:
+    def operator_in(self, folder: Path) -> int | None:
         """The operator whose folder this is; None where there is none. Raises ConfigError for a broken file."""
         try:
             found = json.loads((folder / CONFIG).read_text())
@@ -86,9 +86,9 @@ class Operators:
                 f"{folder / CONFIG} cannot be read: {error}", hint="repair it, or give --operator"
             ) from error
 
-    def required_in(self, folder: Path) -> int:
+    def require_operator_in(self, folder: Path) -> int:
         """The operator whose folder this is. Raises UserError, ConfigError."""
-        number = self.in_folder(folder)
+        number = self.operator_in(folder)
         if number is None:
             raise UserError(f"{folder} is no operator's folder", hint="give --home, or `zoo node register` first")
         return self.check(number)
@@ -122,7 +122,7 @@ class Operators:
         )  # fmt: skip
         return agreed.signed_by(self.sender.account, hot_account(folder))
 
-    def register_for(self, agreed: Consent, *, hot_coin: int, say: Say) -> Registered:
+    def register_for(self, agreed: Consent, *, hot_coin: int, say: Say) -> RegistrationResult:
         """Register who agreed to it, paying stake and gas. Raises UserError for a consent of another network."""
         expected = (self.chain.network.chain_id, self.chain.registry.address)
         if (agreed.chain_id, agreed.registry) != expected:
@@ -131,13 +131,13 @@ class Operators:
                 f"{expected[1]} on chain {expected[0]}"
             )
         stake = int(agreed.stake)
-        self._check_held(self._zen, stake, "the stake")
+        self._check_balance(self._zen, stake, "the stake")
         self._approve(self._zen, "registry", stake)
         say(f"registering {agreed.owner} with {format_amount(stake)} at stake")
         receipt = self.sender.send(agreed.call(self.chain))
         self.top_up(agreed.hot, hot_coin, say)
         number = int(receipt.event("OperatorRegistered").args["operator"])
-        return Registered(number, agreed.owner, agreed.hot, stake, new=True)
+        return RegistrationResult(number, agreed.owner, agreed.hot, stake, new=True)
 
     def declare(self, folder: Path, number: int, tier: int, hours: list[int]) -> Receipt:
         """Promise to be there; the folder's keeper, if one is here, then sends heartbeats."""
@@ -148,7 +148,7 @@ class Operators:
             write_atomically(path, (json.dumps(values, indent=2) + "\n").encode(), mode=0o644)
         return receipt
 
-    def registered(self, hot: str) -> list[tuple[int, str]]:
+    def registered_with(self, hot: str) -> list[tuple[int, str]]:
         """The operators that were registered with this hot key: number and owner."""
         events = self._events(("OperatorRegistered",))
         return [(int(e.args["operator"]), str(e.args["owner"])) for e in events if e.args["hot"] == hot]
@@ -187,18 +187,18 @@ class Operators:
     # -- money
 
     def add_stake(self, number: int, amount: int) -> Receipt:
-        self._check_held(self._zen, amount, "the stake")
+        self._check_balance(self._zen, amount, "the stake")
         self._approve(self._zen, "registry", amount)
         return self.sender.send(self.chain.registry.add_stake(number, amount))
 
     def deposit(self, number: int, token: str, amount: int) -> Receipt:
-        self._check_held(token, amount, "the deposit")
+        self._check_balance(token, amount, "the deposit")
         self._approve(token, "registry", amount)
         return self.sender.send(self.chain.registry.deposit(number, token, amount))
 
     def withdraw(self, number: int, token: str, collateral: int, *, say: Say) -> dict[str, int]:
         """Payments owed, network rewards of past epochs, and `collateral`; what of each was sent to the owner."""
-        standing = self.standing(number, token)
+        standing = self.balances(number, token)
         took = {"payments": 0, "rewards": 0, "collateral": 0}
         if standing.owed:
             self.sender.send(self.chain.tasks.withdraw(token, standing.view.owner))
@@ -247,7 +247,7 @@ class Operators:
         if binding.allowance(self.sender.address, spender) != amount:
             self.sender.send(binding.approve(spender, amount))
 
-    def _check_held(self, address: str, amount: int, what: str) -> None:
+    def _check_balance(self, address: str, amount: int, what: str) -> None:
         token = token_at(self.chain, address)
         balance = self.chain.token(address).balanceOf(self.sender.address)
         if balance < amount:
@@ -277,9 +277,9 @@ class Operators:
 
     # -- looking
 
-    def standing(self, number: int, token: str | None = None) -> Standing:
+    def balances(self, number: int, token: str | None = None) -> OperatorBalances:
         address = self.token(token)
-        return Standing(read_operator(self.chain, number, tokens=[address]), address)
+        return OperatorBalances(read_operator(self.chain, number, tokens=[address]), address)
 
     def earnings(self, number: int, token: str | None = None) -> Earnings:
         """Claims, penalties and sums over all jobs the operator took part in, from the contracts' events."""
@@ -293,7 +293,7 @@ class Operators:
                 continue
             account = job_account(self.chain, view)
             mine = [c for c in account.claims if c.operator == number]
-            claims += [Earned(job, c.round, _work(c.kind, c.slots), c.state, c.amount) for c in mine]
+            claims += [EarnedClaim(job, c.round, _work(c.kind, c.slots), c.state, c.amount) for c in mine]
             paid += sum(c.amount - c.fee for c in mine if c.state == "paid")
             penalties += [p for p in account.penalties if p.operator == number]
         return Earnings(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 READY = "ready"
 POLL_S = 0.2
-NOTHING = bytes(32)
+EMPTY_HASH = bytes(32)
 SEAT = 0  # of a trial's claim
 
 
@@ -38,7 +38,7 @@ class TrialFailed(NeedsOperator):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AdmissionStatus:
     """Where an operator's admission stands after a step. wait_s: until the trial can be settled; 0 when nothing is open."""
 
     operator: int
@@ -48,7 +48,7 @@ class Outcome:
     seconds: int = 0  # that the answered trial took
 
 
-class Answered(NamedTuple):
+class TrialAnswer(NamedTuple):
     """An answered trial, as it was told. seconds: that it took."""
 
     claim: Claim
@@ -64,7 +64,7 @@ class Answered(NamedTuple):
         return claim_hash(state.Claim(*self.claim))
 
 
-def step(chain: Chain, sender: Sender, operator: int, options: Sequence[str]) -> Outcome:
+def advance_admission(chain: Chain, sender: Sender, operator: int, options: Sequence[str]) -> AdmissionStatus:
     """Settle the trial that stood its window, leave one that stands in it, or else run a new one."""
     pending = pending_trial(chain, operator)
     if pending is None:
@@ -72,37 +72,37 @@ def step(chain: Chain, sender: Sender, operator: int, options: Sequence[str]) ->
     elif chain.now() > pending.claim.deadline:
         sender.send(chain.admissions.settle(pending.claim))
         score = chain.admissions.scores(operator)
-        return Outcome(operator, chain.registry.is_admitted(operator), score, 0, pending.seconds)
+        return AdmissionStatus(operator, chain.registry.is_admitted(operator), score, 0, pending.seconds)
     wait_s = max(1, pending.claim.deadline + 1 - chain.now())
     score = chain.admissions.scores(operator)
-    return Outcome(operator, chain.registry.is_admitted(operator), score, wait_s, pending.seconds)
+    return AdmissionStatus(operator, chain.registry.is_admitted(operator), score, wait_s, pending.seconds)
 
 
-def pending_trial(chain: Chain, operator: int) -> Answered | None:
+def pending_trial(chain: Chain, operator: int) -> TrialAnswer | None:
     """The operator's answered trial that is not settled."""
-    if chain.admissions.claims(TRIALS, SEAT, operator) == NOTHING:
+    if chain.admissions.claims(TRIALS, SEAT, operator) == EMPTY_HASH:
         return None
-    return answered(chain, operator)[-1]
+    return trial_answers(chain, operator)[-1]
 
 
-def answered(chain: Chain, operator: int) -> list[Answered]:
+def trial_answers(chain: Chain, operator: int) -> list[TrialAnswer]:
     """All that the operator ever answered."""
     head = chain.head("latest")
     told = scan(chain, chain.network.first_block, head.number, ("TrialAnswered",), operator=operator)
     return [_answered(event) for event in told]
 
 
-def run_trial(chain: Chain, sender: Sender, operator: int, options: Sequence[str]) -> Answered:
+def run_trial(chain: Chain, sender: Sender, operator: int, options: Sequence[str]) -> TrialAnswer:
     """Enter, run, answer. options: of `node.admission.trial`. Raises UserError, TrialFailed, Refusal."""
     workload = chain.admissions.workload_of(operator)
     if not workload.steps:
         raise UserError(
             f"no workload is set for the memory of operator {operator}", hint="the network's governor sets them"
         )
-    with _torch_side(workload, options) as process:
+    with _trial_process(workload, options) as process:
         sender.send(chain.admissions.enter(operator))
         seed = _seed(chain, operator)
-        root = bytes.fromhex(_told(process, seed.hex())["root"])
+        root = bytes.fromhex(_send_seed(process, seed.hex())["root"])
         # The seed that was run, not the one of now: after a reorganisation the contract refuses it, else it would be a lie.
         receipt = sender.send(chain.admissions.answer(operator, seed, root))
     return _answered(receipt.event("TrialAnswered"))
@@ -111,7 +111,7 @@ def run_trial(chain: Chain, sender: Sender, operator: int, options: Sequence[str
 def _seed(chain: Chain, operator: int) -> bytes:
     """The seed of the operator's entry, as soon as its block is buried."""
     until = time.monotonic() + chain.params.benchmark_s
-    while (seed := chain.admissions.seed_of(operator)) == NOTHING:
+    while (seed := chain.admissions.seed_of(operator)) == EMPTY_HASH:
         if time.monotonic() > until:
             raise TrialFailed("the block of the seed was not mined in time", hint="look at the chain, then enter again")
         time.sleep(POLL_S)
@@ -119,7 +119,7 @@ def _seed(chain: Chain, operator: int) -> bytes:
 
 
 @contextmanager
-def _torch_side(workload: Workload, options: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+def _trial_process(workload: Workload, options: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
     """A process that has loaded the workload and waits for the seed."""
     roots = ["--program-root", workload.program_root.hex(), "--state-root", workload.state_root.hex()]
     command = [sys.executable, "-m", "node.admission.trial", *roots, "--steps", str(workload.steps), *options]
@@ -133,7 +133,7 @@ def _torch_side(workload: Workload, options: Sequence[str]) -> Iterator[subproce
         yield process
 
 
-def _told(process: subprocess.Popen[str], seed: str) -> dict[str, Any]:
+def _send_seed(process: subprocess.Popen[str], seed: str) -> dict[str, Any]:
     assert process.stdin
     assert process.stdout
     process.stdin.write(seed + "\n")
@@ -150,8 +150,8 @@ def _failed(process: subprocess.Popen[str]) -> TrialFailed:
     return TrialFailed(process.stderr.read().strip() or f"the trial ended with {process.wait()}")
 
 
-def _answered(event: Event) -> Answered:
+def _answered(event: Event) -> TrialAnswer:
     from zoo_compute.chain.generated.bindings.admissions import Claim, Workload
 
     args = event.args
-    return Answered(Claim(**dict(args["claim"])), Workload(**dict(args["workload"])), args["seconds"])
+    return TrialAnswer(Claim(**dict(args["claim"])), Workload(**dict(args["workload"])), args["seconds"])

@@ -11,7 +11,7 @@ from zoo_compute.spec.bits import slots_in
 
 
 @dataclass(frozen=True)
-class Registered:
+class RegistrationResult:
     operator: int
     owner: str
     hot: str
@@ -20,7 +20,7 @@ class Registered:
 
 
 @dataclass(frozen=True)
-class Standing:
+class OperatorBalances:
     """An operator with its money in one payment token."""
 
     view: OperatorView
@@ -57,7 +57,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Earned:
+class EarnedClaim:
     """One claim of the operator's."""
 
     job: int
@@ -75,7 +75,7 @@ class Earnings:
     pending: int
     rewards: int
     slashed: int
-    claims: tuple[Earned, ...]
+    claims: tuple[EarnedClaim, ...]
     penalties: tuple[Penalty, ...]
 
     def to_dict(self) -> dict[str, Any]:

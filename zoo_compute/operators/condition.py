@@ -19,7 +19,7 @@ from zoo_compute.chain.events import scan
 from zoo_compute.chain.snapshot import read_operator
 from zoo_compute.errors import ConfigError, KeystoreError, Unreachable, UserError
 from zoo_compute.operators import reachability
-from zoo_compute.operators.needs import Facts, Need, Reach, Setup, needs_of
+from zoo_compute.operators.needs import ChainFacts, NodeProblem, Reachability, NodeSetup, find_problems
 from zoo_compute.store import BlockStore, Gateway, StoreError, open_store
 from zoo_compute.store.durable_files import locked
 
@@ -33,23 +33,23 @@ GATEWAY_START_S = 10.0
 
 
 @dataclass
-class Condition:
+class NodeInspection:
     """One operator's folder with everything that `needs` follow from. Nothing here is signed or sent."""
 
     folder: Path
     values: dict[str, Any]
-    setup: Setup
-    facts: Facts | None = None
-    reach: Reach | None = None
+    setup: NodeSetup
+    facts: ChainFacts | None = None
+    reach: Reachability | None = None
     peers: list[str] = field(default_factory=list)
 
     @property
-    def needs(self) -> list[Need]:
-        return needs_of(self.setup, self.facts, self.reach)
+    def needs(self) -> list[NodeProblem]:
+        return find_problems(self.setup, self.facts, self.reach)
 
     def try_endpoint(self) -> None:
         """Have peers fetch from the announced endpoint; `reach` stays None where none is announced."""
-        if not self.setup.endpoint or not self.setup.works:
+        if not self.setup.endpoint or not self.setup.takes_work:
             return
         location = str(self.values.get("store", "store"))
         store = open_store(location if location.startswith("kubo:") else str(self.folder / location))
@@ -71,14 +71,14 @@ class Condition:
             yield
 
 
-def condition(folder: Path, network_file: str | None = None) -> Condition:
+def inspect_node(folder: Path, network_file: str | None = None) -> NodeInspection:
     """The folder's operator, and the chain's word on it. Raises ConfigError, WrongChain, WrongDeployment.
 
     network_file: of the command line; where it is another network than operator.json's, that is one of the needs.
     """
-    values = read_values(folder)
+    values = read_operator_config(folder)
     setup = _setup(folder, values)
-    found = Condition(folder, values, setup)
+    found = NodeInspection(folder, values, setup)
     ours = network.load(Path(setup.network))
     try:
         chain = connect(ours)
@@ -89,7 +89,7 @@ def condition(folder: Path, network_file: str | None = None) -> Condition:
     return found
 
 
-def read_values(folder: Path) -> dict[str, Any]:
+def read_operator_config(folder: Path) -> dict[str, Any]:
     """What operator.json says, as it is written. Raises ConfigError."""
     path = folder / paths.CONFIG
     try:
@@ -105,7 +105,7 @@ def read_values(folder: Path) -> dict[str, Any]:
     return values
 
 
-def runs(folder: Path) -> bool:
+def is_keeper_running(folder: Path) -> bool:
     """Whether a keeper of this folder runs now: its daemon holds a lock."""
     path = folder / "locks" / "keeper"
     if not path.exists():
@@ -129,14 +129,14 @@ def wait_for_gateway(host: str, port: int) -> None:
             time.sleep(0.1)
 
 
-def _setup(folder: Path, values: dict[str, Any]) -> Setup:
+def _setup(folder: Path, values: dict[str, Any]) -> NodeSetup:
     try:
         hot = keystore.address_of(folder / str(values.get("keystore", paths.HOT_KEY)))
     except KeystoreError:
         hot = ""
     elsewhere = "" if not values.get("prices") else "in other tokens"
     usual = folder.resolve() == (paths.home() / "node").resolve()
-    return Setup(
+    return NodeSetup(
         operator=int(values.get("operator", 0)),
         roles=tuple(values.get("roles", ["provider"])),
         price=str(values.get("price", elsewhere)),
@@ -146,15 +146,15 @@ def _setup(folder: Path, values: dict[str, Any]) -> Setup:
         hot=hot,
         network=str((folder / str(values["network"])).resolve()),
         draining=(folder / paths.DRAINING).exists(),
-        running=runs(folder),
+        running=is_keeper_running(folder),
         home="" if usual else f" --home {folder}",
     )
 
 
-def _facts(chain: Chain, setup: Setup, other: str) -> Facts:
+def _facts(chain: Chain, setup: NodeSetup, other: str) -> ChainFacts:
     block = chain.w3.eth.get_block("latest")
     base_fee = int(block.get("baseFeePerGas", 0))
-    return Facts(
+    return ChainFacts(
         preset=chain.network.preset,
         min_stake=chain.params.min_stake,
         chain_min_stake=chain.registry.min_stake(),

@@ -43,7 +43,7 @@ class Card:
         return f"{self.name}, {self.memory_gb} GB"
 
 
-def cards() -> list[Card]:
+def detect_cards() -> list[Card]:
     """The GPUs of this machine, as the first source that knows any lists them; empty where there is none."""
     for source in _SOURCES:
         if found := source():
@@ -56,7 +56,7 @@ def memory_gb() -> int:
     return max(1, round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB))
 
 
-def classified(card: Card) -> tuple[GpuClass, int] | None:
+def registration_class(card: Card) -> tuple[GpuClass, int] | None:
     """The class and memory a card registers with; None where it is too small for all classes. A card that nobody lists is a consumer's."""
     try:
         found = gpus.class_of(card.name)
@@ -66,7 +66,7 @@ def classified(card: Card) -> tuple[GpuClass, int] | None:
     return (fitting, min(card.memory_gb, MAX_VRAM_GB)) if fitting else None
 
 
-def standing_in() -> tuple[GpuClass, int]:
+def cpu_substitute() -> tuple[GpuClass, int]:
     """What a machine without a GPU registers as on a devnet, where the CPU serves."""
     return gpus.CONSUMER, max(gpus.CONSUMER.least_vram_gb, memory_gb())
 
@@ -83,7 +83,7 @@ def _nvidia_smi() -> list[Card]:
     program = shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=WSL)
     if not program:
         return []
-    told = _said([program, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"])
+    told = _output_of([program, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"])
     found: list[Card] = []
     for line in told.splitlines():
         name, _, mib = line.rpartition(",")
@@ -95,8 +95,8 @@ def _nvidia_smi() -> list[Card]:
 def _apple() -> list[Card]:
     if platform.system() != "Darwin" or platform.machine() != "arm64":
         return []
-    name = _said(["sysctl", "-n", "machdep.cpu.brand_string"]).strip()
-    size = _said(["sysctl", "-n", "hw.memsize"]).strip()
+    name = _output_of(["sysctl", "-n", "machdep.cpu.brand_string"]).strip()
+    size = _output_of(["sysctl", "-n", "hw.memsize"]).strip()
     return [Card(name or "Apple silicon", round(int(size) / GIB), "apple", "mps")] if size.isdecimal() else []
 
 
@@ -110,7 +110,7 @@ def _torch() -> list[Card]:
         " for i in range(n)]]))"
     )
     try:
-        rocm, listed = json.loads(_said([sys.executable, "-c", question]).splitlines()[-1])
+        rocm, listed = json.loads(_output_of([sys.executable, "-c", question]).splitlines()[-1])
     except (ValueError, IndexError):
         return []
     maker = "amd" if rocm else "nvidia"
@@ -134,7 +134,7 @@ def _amd() -> list[Card]:
     return found
 
 
-def _said(command: Sequence[str]) -> str:
+def _output_of(command: Sequence[str]) -> str:
     """What a tool printed; nothing where it failed."""
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)

@@ -16,7 +16,7 @@ WORK = ("provider", "aggregator")  # roles that bid
 
 
 @dataclass(frozen=True)
-class Setup:
+class NodeSetup:
     """What lies in the operator's folder. A price is empty where operator.json names none."""
 
     operator: int = 0
@@ -32,12 +32,12 @@ class Setup:
     home: str = ""  # ` --home FOLDER` for every command, unless it is the usual folder
 
     @property
-    def works(self) -> bool:
+    def takes_work(self) -> bool:
         return any(role in WORK for role in self.roles)
 
 
 @dataclass(frozen=True)
-class Facts:
+class ChainFacts:
     """What the chain says. view is None where it has no such operator; hot_coin and least_coin are wei."""
 
     preset: str
@@ -50,7 +50,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Reach:
+class Reachability:
     """Whether others can fetch from the announced endpoint. peers: how many said so; 0: only this machine tried."""
 
     served: bool
@@ -65,12 +65,12 @@ class Reach:
 
 
 @dataclass(frozen=True)
-class Need:
+class NodeProblem:
     """One thing that is missing. stops: nothing useful can run before it is mended."""
 
     what: str
     do: str
-    stops: bool = False
+    is_blocking: bool = False
 
     def __str__(self) -> str:
         return f"needs you: {self.what}: {self.do}"
@@ -79,91 +79,91 @@ class Need:
         return {"what": self.what, "do": self.do}
 
 
-def needs_of(setup: Setup, facts: Facts | None, reach: Reach | None = None) -> list[Need]:
+def find_problems(setup: NodeSetup, facts: ChainFacts | None, reach: Reachability | None = None) -> list[NodeProblem]:
     """All that is missing, what stops everything first. facts: None where the chain does not answer; reach: None if not tried."""
     return [*_of_folder(setup), *_of_chain(setup, facts), *_of_endpoint(setup, facts, reach)]
 
 
-def _of_folder(setup: Setup) -> Iterator[Need]:
+def _of_folder(setup: NodeSetup) -> Iterator[NodeProblem]:
     if not setup.hot:
-        yield Need("the hot key's file is missing", f"zoo node register{setup.home}", stops=True)
+        yield NodeProblem("the hot key's file is missing", f"zoo node register{setup.home}", is_blocking=True)
     if not setup.running:
-        yield Need("the node does not run", f"zoo node start{setup.home}")
+        yield NodeProblem("the node does not run", f"zoo node start{setup.home}")
     if setup.draining:
-        yield Need("the node is draining and takes no new work", f"zoo node drain --undo{setup.home}")
+        yield NodeProblem("the node is draining and takes no new work", f"zoo node drain --undo{setup.home}")
     for role, price, option in (
         ("provider", setup.price, "price"),
         ("aggregator", setup.aggregator_price, "aggregator-price"),
     ):
         if role in setup.roles and not price:
-            yield Need(
+            yield NodeProblem(
                 f"no price for the role {role}, so the node asks 1 token",
                 f"zoo node configure --{option} 1{setup.home}",
             )
 
 
-def _of_chain(setup: Setup, facts: Facts | None) -> Iterator[Need]:
+def _of_chain(setup: NodeSetup, facts: ChainFacts | None) -> Iterator[NodeProblem]:
     if facts is None:
-        yield Need("no RPC of the network answers", f"check the connection, and `rpcs` in {setup.network}")
+        yield NodeProblem("no RPC of the network answers", f"check the connection, and `rpcs` in {setup.network}")
         return
     if facts.chain_min_stake != facts.min_stake:
-        yield Need(
+        yield NodeProblem(
             f"the network file says preset {facts.preset}, and the contracts were deployed with other numbers",
             f"get the network's own file: zoo node configure --network-file FILE{setup.home}",
-            stops=True,
+            is_blocking=True,
         )
     if facts.other:
-        yield Need(
+        yield NodeProblem(
             f"operator.json names another network than commands use here, which is {facts.other}",
             f"export ZOO_NETWORK={setup.network}",
         )
-    if not setup.works:
+    if not setup.takes_work:
         yield from _of_coin(setup, facts)
         return
     view = facts.view
     if view is None:
-        yield Need(f"this network has no operator {setup.operator}", f"zoo node register{setup.home}", stops=True)
+        yield NodeProblem(f"this network has no operator {setup.operator}", f"zoo node register{setup.home}", is_blocking=True)
     elif setup.hot and view.hot != setup.hot:
-        yield Need(
+        yield NodeProblem(
             f"operator {setup.operator} signs with {view.hot}, and the hot key in this folder is {setup.hot}",
             "start the folder that has its key, or zoo node register --home FOLDER",
-            stops=True,
+            is_blocking=True,
         )
     else:
         yield from _of_money(setup, facts, view)
 
 
-def _of_money(setup: Setup, facts: Facts, view: OperatorView) -> Iterator[Need]:
+def _of_money(setup: NodeSetup, facts: ChainFacts, view: OperatorView) -> Iterator[NodeProblem]:
     if view.exit_at:
-        yield Need(
+        yield NodeProblem(
             "the stake is on its way out, so the node cannot bid", f"zoo node register --home FOLDER, or wait: zoo node unstake{setup.home}"
         )  # fmt: skip
     elif view.stake < facts.min_stake:
         missing = format_amount(facts.min_stake - view.stake, "")
-        yield Need(
+        yield NodeProblem(
             f"the stake of {format_amount(view.stake)} is below the least, {format_amount(facts.min_stake)}",
             f"zoo node stake {missing.replace(',', '')}{setup.home}",
         )
     if not any(balance for balance, _ in view.collateral.values()):
-        yield Need("no collateral", f"zoo node deposit {COLLATERAL}{setup.home}")
+        yield NodeProblem("no collateral", f"zoo node deposit {COLLATERAL}{setup.home}")
     yield from _of_coin(setup, facts)
 
 
-def _of_coin(setup: Setup, facts: Facts) -> Iterator[Need]:
+def _of_coin(setup: NodeSetup, facts: ChainFacts) -> Iterator[NodeProblem]:
     if not setup.hot or facts.hot_coin >= max(1, facts.least_coin):
         return
     held = format_amount(facts.hot_coin, "", places=9) if facts.hot_coin else "no"
     coin = "1" if facts.preset == "devnet" else "0.02"
-    mend = f"zoo node register --hot-coin {coin} --deposit 0{setup.home}" if setup.works else f"send it {coin}"
-    yield Need(f"{held} coin for gas on the hot key {setup.hot}", mend)
+    mend = f"zoo node register --hot-coin {coin} --deposit 0{setup.home}" if setup.takes_work else f"send it {coin}"
+    yield NodeProblem(f"{held} coin for gas on the hot key {setup.hot}", mend)
 
 
-def _of_endpoint(setup: Setup, facts: Facts | None, reach: Reach | None) -> Iterator[Need]:
-    if not setup.works:
+def _of_endpoint(setup: NodeSetup, facts: ChainFacts | None, reach: Reachability | None) -> Iterator[NodeProblem]:
+    if not setup.takes_work:
         return
     if not setup.endpoint:
         if facts is not None and facts.view is not None and not facts.view.endpoint:
-            yield Need(
+            yield NodeProblem(
                 "no endpoint is announced, so nobody can fetch your results",
                 f"zoo node configure --endpoint http://YOUR-ADDRESS:8600 --gateway-port 8600 --gateway-host 0.0.0.0{setup.home}",
             )
@@ -172,4 +172,4 @@ def _of_endpoint(setup: Setup, facts: Facts | None, reach: Reach | None) -> Iter
         return
     local = is_loopback(setup.gateway_host) and not is_loopback(urlsplit(setup.endpoint).hostname or "")
     listen = f"zoo node configure --gateway-host 0.0.0.0{setup.home}, then start again; and " if local else ""
-    yield Need(str(reach), f"{listen}open the endpoint's port to this machine, or announce another endpoint")
+    yield NodeProblem(str(reach), f"{listen}open the endpoint's port to this machine, or announce another endpoint")

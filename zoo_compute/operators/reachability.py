@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlencode
 
-from zoo_compute.operators.needs import Reach
+from zoo_compute.operators.needs import Reachability
 from zoo_compute.store import Store
 from zoo_compute.store.multiformats import Cid
-from zoo_compute.store.peers import GatewayClient, PeerFailed, Request, is_gateway
+from zoo_compute.store.peers import GatewayClient, PeerFailed, HttpRequest, is_gateway
 from zoo_compute.store.probe import MAX_BYTES, PROBE_S
 
-ASKED = 4  # peers, drawn anew each time: one that lies or is down does not decide alone
+PEERS_ASKED = 4  # peers, drawn anew each time: one that lies or is down does not decide alone
 BLOCK_BYTES = 64
 ANSWER_BYTES = 4096
 
 
-def reach(endpoint: str, store: Store, peers: Sequence[str]) -> Reach:
+def reach(endpoint: str, store: Store, peers: Sequence[str]) -> Reachability:
     """Put a random block into `store`, and have peers fetch it from `endpoint`; where none can say, try from here.
 
     A peer may lie: one that says "served" is believed, since a false comfort gains it nothing and the others speak too.
@@ -28,23 +28,23 @@ def reach(endpoint: str, store: Store, peers: Sequence[str]) -> Reach:
     cid = store.add(secrets.token_bytes(BLOCK_BYTES))
     try:
         others = [url for url in dict.fromkeys(peers) if is_gateway(url) and url != endpoint]
-        drawn = secrets.SystemRandom().sample(others, min(ASKED, len(others)))
-        with ThreadPoolExecutor(ASKED) as pool:
+        drawn = secrets.SystemRandom().sample(others, min(PEERS_ASKED, len(others)))
+        with ThreadPoolExecutor(PEERS_ASKED) as pool:
             said = [
-                answer for answer in pool.map(lambda peer: _asked(peer, endpoint, cid), drawn) if answer is not None
+                answer for answer in pool.map(lambda peer: _ask_peer(peer, endpoint, cid), drawn) if answer is not None
             ]
         if said:
             served = any(said)
-            return Reach(served, said.count(served), endpoint)
-        return Reach(_from_here(endpoint, cid), 0, endpoint)
+            return Reachability(served, said.count(served), endpoint)
+        return Reachability(_from_here(endpoint, cid), 0, endpoint)
     finally:
         store.unpin(cid)
 
 
-def _asked(peer: str, endpoint: str, cid: str) -> bool | None:
+def _ask_peer(peer: str, endpoint: str, cid: str) -> bool | None:
     """What the peer's gateway says; None where it is silent, or does not know the endpoint yet."""
     client = GatewayClient(peer)
-    request = Request("GET", "/reach?" + urlencode({"endpoint": endpoint, "cid": cid}), {})
+    request = HttpRequest("GET", "/reach?" + urlencode({"endpoint": endpoint, "cid": cid}), {})
     try:
         status, body, _ = client.ask(request, deadline=time.monotonic() + 2 * PROBE_S, max_bytes=ANSWER_BYTES)
         served = json.loads(body)["served"] if status == 200 else None
@@ -59,7 +59,7 @@ def _from_here(endpoint: str, cid: str) -> bool:
     if not is_gateway(endpoint):
         return False
     client = GatewayClient(endpoint)
-    request = Request("GET", f"/ipfs/{cid}?format=raw", {"Accept": "application/vnd.ipld.raw"})
+    request = HttpRequest("GET", f"/ipfs/{cid}?format=raw", {"Accept": "application/vnd.ipld.raw"})
     try:
         status, body, _ = client.ask(request, deadline=time.monotonic() + PROBE_S, max_bytes=MAX_BYTES)
     except PeerFailed:

@@ -21,7 +21,7 @@ from zoo_compute.chain.snapshot import read_operator
 from zoo_compute.chain.views import OperatorView
 from zoo_compute.errors import ConfigError, NotFunded, UserError
 from zoo_compute.operators.account import Operators, Say, check_url
-from zoo_compute.operators.balances import Registered
+from zoo_compute.operators.balances import RegistrationResult
 from zoo_compute.paths import CONFIG
 from zoo_compute.spec.params import GpuClass
 
@@ -29,7 +29,7 @@ GAS = 1_500_000  # approvals, registration, deposit and a transfer, measured bel
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RegistrationPlan:
     """What an operator is to have. Amounts are what it ends up with; settings are keys of operator.json."""
 
     gpu: GpuClass
@@ -42,7 +42,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Cost:
+class RegistrationCost:
     """What is still to be sent for it: smallest units of ZEN, and of the chain's coin."""
 
     stake: int
@@ -50,7 +50,7 @@ class Cost:
     coin: int
 
 
-class Enrolment:
+class Registration:
     """One folder's operator, as far as it got. hot: an existing hot key's address; by default the folder's own, made if absent.
 
     Raises ConfigError where the folder belongs to another network, UserError where its operator has another owner.
@@ -65,18 +65,18 @@ class Enrolment:
         self.hot = operators.hot_key(folder) if hot is None else str(to_checksum_address(hot))
         self.view = self._registered()
 
-    def cost(self, wanted: Wanted) -> Cost:
+    def cost(self, wanted: RegistrationPlan) -> RegistrationCost:
         """What is not there yet."""
         chain, view = self._operators.chain, self.view
         zen = chain.network.contracts["zen"]
         collateral = view.collateral.get(zen, (0, 0))[0] if view else 0
-        return Cost(
+        return RegistrationCost(
             stake=0 if view else wanted.stake,
             collateral=max(0, wanted.collateral - collateral),
             coin=max(0, wanted.hot_coin - chain.coin(self.hot)),
         )
 
-    def check(self, wanted: Wanted, cost: Cost) -> None:
+    def check(self, wanted: RegistrationPlan, cost: RegistrationCost) -> None:
         """Before anything is sent, since a half-done registration helps nobody. Raises UserError, NotFunded."""
         if wanted.endpoint:
             check_url(wanted.endpoint)
@@ -97,7 +97,7 @@ class Enrolment:
                 hint=f"send it to {account} and run the same command again, or choose a smaller --deposit",
             )
 
-    def complete(self, wanted: Wanted, cost: Cost, say: Say) -> Registered:
+    def complete(self, wanted: RegistrationPlan, cost: RegistrationCost, say: Say) -> RegistrationResult:
         """Send what is missing, and write operator.json."""
         operators, is_new = self._operators, self.view is None
         if self.view is None:
@@ -113,10 +113,10 @@ class Enrolment:
         operators.top_up(self.hot, wanted.hot_coin, say)
         view = read_operator(operators.chain, number)
         self.view = view
-        return Registered(number, view.owner, view.hot, view.stake, is_new)
+        return RegistrationResult(number, view.owner, view.hot, view.stake, is_new)
 
     def _registered(self) -> OperatorView | None:
-        known = self._operators.registered(self.hot)
+        known = self._operators.registered_with(self.hot)
         if not known:
             return None
         mine = self._operators.sender.address
@@ -146,7 +146,7 @@ def _check_network(folder: Path, network_file: Path) -> None:
         )
 
 
-def values_of(folder: Path, wanted: Wanted) -> dict[str, Any]:
+def values_of(folder: Path, wanted: RegistrationPlan) -> dict[str, Any]:
     """operator.json as it is to be: what is there stays, but for what was chosen now."""
     path = folder / CONFIG
     values: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"name": folder.name}
@@ -156,7 +156,7 @@ def values_of(folder: Path, wanted: Wanted) -> dict[str, Any]:
     return values | dict(wanted.settings)
 
 
-def _write_config(folder: Path, network_file: Path, operator: int, wanted: Wanted) -> None:
+def _write_config(folder: Path, network_file: Path, operator: int, wanted: RegistrationPlan) -> None:
     """operator.json for `zoo node start`."""
     values = values_of(folder, wanted) | {"network": str(network_file.resolve()), "operator": operator}
     write_atomically(folder / CONFIG, (json.dumps(values, indent=2) + "\n").encode(), mode=0o644)

@@ -74,7 +74,7 @@ def _convict(w: World, job: int, claim: Claim, challengers: tuple[str, ...], now
     w.claims[place_of(w, job, claim)] = Posted(claim, status=ClaimStatus.CONVICTED)
     lock = seats.lock_of(w.runs[job], claim.seat, claim.count)
     slashed = seats.take_lock(w, job, claim.operator, lock, convicted=True)
-    seats.unseat(w, job, claim.seat, claim.operator)
+    seats.remove_operator(w, job, claim.seat, claim.operator)
     run = w.runs[job]
     if claim.turn == run.turn:
         missing = run.missing | bits.bit(claim.seat)
@@ -91,7 +91,7 @@ def _convict(w: World, job: int, claim: Claim, challengers: tuple[str, ...], now
         seats.close_turn(w, job, more=0)
         seats.end(w, job, now)
         return
-    seats.go_on(w, job, now)
+    seats.open_next_turn(w, job, now)
 
 
 def _can_roll_back(run: Run, claim: Claim) -> bool:

@@ -13,21 +13,21 @@ from zoo_compute.spec.trials import TRIALS
 
 def convict(w: World, msg: Message, number: int, claim: Claim, frame: Frame, evidence: int, data: bytes) -> None:
     """Anybody may show that the claim is false."""
-    game = _playing(w, number, claim, frame)
+    game = _require_open_game(w, number, claim, frame)
     require(not game.is_beyond, "referee: no such leaf")
     w.config.judge(evidence, frame, game.position, data)
     _end(w, msg, number, committer_loses=True)
 
 
 def concede(w: World, msg: Message, number: int, claim: Claim, frame: Frame) -> None:
-    game = _playing(w, number, claim, frame)
+    game = _require_open_game(w, number, claim, frame)
     require(msg.sender == game.challenger, "referee: not the challenger")
     _end(w, msg, number, committer_loses=False)
 
 
 def time_out(w: World, msg: Message, number: int, claim: Claim, frame: Frame) -> None:
     """The silent side loses; where the claim was convicted elsewhere nobody does, at any time."""
-    game = _playing(w, number, claim, frame)
+    game = _require_open_game(w, number, claim, frame)
     require(msg.now > game.due or not is_pending(w, game.job, claim), "referee: time left")
     _end(w, msg, number, committer_loses=not game.is_challengers_turn)
 
@@ -80,7 +80,7 @@ def _owe(w: World, token: str, account: str, amount: int) -> None:
     w.referee_owed[token, account] = w.referee_owed.get((token, account), 0) + amount
 
 
-def _playing(w: World, number: int, claim: Claim, frame: Frame) -> Game:
+def _require_open_game(w: World, number: int, claim: Claim, frame: Frame) -> Game:
     game = w.games.get(number, Game())
     require(game.awaits != Awaits.NOTHING, "referee: no open game")
     require(game.frame == frame, "referee: other frame")

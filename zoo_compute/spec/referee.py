@@ -65,7 +65,7 @@ def challenge(w: World, msg: Message, job: int, claim: Claim, kind: int, slot: i
     require(has_slot, "referee: no such slot")
     is_work = min(work.inner_steps, work.segment_steps) > 0 and work.root == _work_root(w, job, claim)
     require(is_work, "referee: work does not match")
-    game = begun(job, claim, Kind(kind), slot, work, result)
+    game = opened_game(job, claim, Kind(kind), slot, work, result)
     games = w.open_games.get((job, claim), ())
     require(len(games) < MAX_CHALLENGERS, "referee: too many games")
     against = w.open_against(claim.operator)
@@ -98,7 +98,7 @@ def _work_root(w: World, job: int, claim: Claim) -> bytes:
     return trial.work_root if trial else w.job(job).work_root
 
 
-def begun(job: int, claim: Claim, kind: Kind, slot: int, work: Work, result: Result) -> Game:
+def opened_game(job: int, claim: Claim, kind: Kind, slot: int, work: Work, result: Result) -> Game:
     """Where a game begins. Bonds and clocks are its opener's to add."""
     frame = _first_frame(job, claim, kind, slot, work, result)
     game = Game(job=job, claim=claim, frame=frame, awaits=Awaits.TRACE)
@@ -155,10 +155,10 @@ def pick(w: World, msg: Message, number: int, place: int, child: bytes, path: Ha
     is_child = len(path) == depth and place < 1 << depth and merkle.climb(child, place, path) == game.node
     require(is_child, "referee: not that child")
     game = replace(game.moved(msg.now), node=child, height=game.height - depth, index=game.index << depth | place)
-    w.games[number] = replace(game, awaits=Awaits.REVEAL) if game.height else _arrived(game)
+    w.games[number] = replace(game, awaits=Awaits.REVEAL) if game.height else _reached_leaf(game)
 
 
-def _arrived(game: Game) -> Game:
+def _reached_leaf(game: Game) -> Game:
     """At a leaf. Who has anything but padding beyond the last one owes an opening that there is not, and is silent."""
     if game.is_beyond:
         awaits = Awaits.EVIDENCE if game.node == EMPTY else Awaits.OPEN
@@ -192,10 +192,10 @@ def _enter_words(game: Game, phase: Phase, root: bytes, count: int, children: Ha
     if count == 0:
         require(root == EMPTY, "referee: bytes do not match")
         return replace(game, awaits=Awaits.EVIDENCE)
-    return _shown(game, leaf)
+    return _show_leaf(game, leaf)
 
 
-def _shown(game: Game, leaf: bytes) -> Game:
+def _show_leaf(game: Game, leaf: bytes) -> Game:
     _require_leaf(leaf, game.node, game.index, game.count)
     return replace(game, is_open=True, awaits=Awaits.EVIDENCE)
 
@@ -266,7 +266,7 @@ def dispute_state(w: World, msg: Message, number: int, frame: Frame, program: Pr
     require(is_root, "referee: not at the root of a trace")
     require(program.root == frame.program_root, "referee: other program")
     game = _stand(game.moved(msg.now), Phase.STATE, frame.after, program.state_count, Awaits.REVEAL)
-    w.games[number] = game if game.height else _arrived(game)
+    w.games[number] = game if game.height else _reached_leaf(game)
 
 
 def open_node(w: World, msg: Message, number: int, frame: Frame, opening: NodeOpening) -> None:
@@ -299,7 +299,7 @@ def open_leaf(w: World, msg: Message, number: int, data: bytes) -> None:
     game = _move(w, msg, number, Awaits.OPEN)
     require(game.phase >= Phase.ELEMENTS, TURNS)
     require(not game.is_beyond, "referee: no such leaf")
-    w.games[number] = _shown(game.moved(msg.now), data)
+    w.games[number] = _show_leaf(game.moved(msg.now), data)
 
 
 def ask_parts(w: World, msg: Message, number: int, frame: Frame, descriptor: bytes, element: int) -> None:

@@ -105,7 +105,7 @@ def start_if_ready(w: World, job: int, now: int) -> None:
     if run.missing == 0:
         w.runs[job] = replace(run, opened_at=0, missing=bits.full(run.seats))
         advance(w, job, JobState.RUNNING)
-        go_on(w, job, now)
+        open_next_turn(w, job, now)
 
 
 def close_turn(w: World, job: int, *, more: int) -> None:
@@ -116,7 +116,7 @@ def close_turn(w: World, job: int, *, more: int) -> None:
         w.runs[job] = replace(run, turn=run.turn + 1, opened_at=0, committed=0, missing=bits.full(run.seats))
 
 
-def go_on(w: World, job: int, now: int) -> None:
+def open_next_turn(w: World, job: int, now: int) -> None:
     """A turn that waits opens when its count is 0; an ended job is closed when nothing is pending."""
     run = w.runs[job]
     if run.state == JobState.RUNNING and not run.is_open and w.pending_count(job, run.turn - run.depth).pending == 0:
@@ -148,7 +148,7 @@ def advance(w: World, job: int, state: JobState) -> None:
 def end(w: World, job: int, now: int) -> None:
     """No turn is open; money follows once nothing is pending."""
     advance(w, job, JobState.ENDED)
-    go_on(w, job, now)
+    open_next_turn(w, job, now)
 
 
 # Seats ---------------------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def vacate(w: World, job: int, seat: int, now: int) -> None:
     """A seat loses its holder: a tenth of its lock is set aside for who takes it over; the aggregator's is burned."""
     run, left = w.runs[job], w.seats[job, seat]
     slashed = take_lock(w, job, left.operator, slash_of(lock_of(run, seat, left.count)), convicted=False)
-    unseat(w, job, seat, left.operator)
+    remove_operator(w, job, seat, left.operator)
     if seat == AGGREGATOR_SEAT:
         burn_from_pot(w, job, slashed)
         give_time(w, job, now)
@@ -203,7 +203,7 @@ def take_lock(w: World, job: int, operator: int, amount: int, *, convicted: bool
     return slashed
 
 
-def unseat(w: World, job: int, seat: int, operator: int) -> None:
+def remove_operator(w: World, job: int, seat: int, operator: int) -> None:
     """The seat is vacant, if the operator still holds it."""
     run, held = w.runs[job], w.seats[job, seat]
     if held.operator == operator:

@@ -131,7 +131,7 @@ def post_checkpoint(w: World, msg: Message, job: int, turn: int, mask: int, root
     if run.round + 1 == run.rounds:
         seats.end(w, job, msg.now)
     else:
-        seats.go_on(w, job, msg.now)
+        seats.open_next_turn(w, job, msg.now)
 
 
 def abandon(w: World, msg: Message, job: int) -> None:
@@ -158,7 +158,7 @@ def finalise(w: World, msg: Message, job: int, claims: tuple[Claim, ...]) -> Non
         seats.settle_claim(w, job, claim.turn)
     for (operator, is_aggregation), batch in groupby(claims, lambda claim: (claim.operator, claim.is_aggregation)):
         _pay(w, job, operator, is_aggregation, tuple(batch), msg.now)
-    seats.go_on(w, job, msg.now)
+    seats.open_next_turn(w, job, msg.now)
 
 
 def release(w: World, msg: Message, job: int, operator: int) -> None:

@@ -257,7 +257,7 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class JobStake:
     """What an operator has at stake in a job."""
 
     locked: int = 0
@@ -447,7 +447,7 @@ class World:
     # Settlement
     runs: dict[int, Run] = field(default_factory=dict)
     seats: dict[tuple[int, int], Seat] = field(default_factory=dict)  # (job, seat)
-    standings: dict[tuple[int, int], Standing] = field(default_factory=dict)  # (job, operator)
+    standings: dict[tuple[int, int], JobStake] = field(default_factory=dict)  # (job, operator)
     claims: dict[tuple[int, int, int], Posted] = field(default_factory=dict)  # (job, seat, turn mod (depth + 1))
     pending_counts: dict[tuple[int, int], PendingCount] = field(default_factory=dict)  # (job, turn)
     # Rewards
@@ -541,8 +541,8 @@ class World:
         """How many games are open against an operator, whatever they are about."""
         return sum(len(games) for (_, claim), games in self.open_games.items() if claim.operator == operator)
 
-    def standing(self, job: int, operator: int) -> Standing:
-        return self.standings.get((job, operator), Standing())
+    def standing(self, job: int, operator: int) -> JobStake:
+        return self.standings.get((job, operator), JobStake())
 
     def pending_count(self, job: int, turn: int) -> PendingCount:
         return self.pending_counts.get((job, turn), PendingCount())

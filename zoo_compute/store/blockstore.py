@@ -60,7 +60,7 @@ class BlockStore:
         self._peers = Peers(urls)
 
     def add(self, source: Source, *, pin: bool = True, tag: str = "") -> str:
-        with dag.opened(source) as stream, locked(self._lock, fcntl.LOCK_SH):
+        with dag.open_source(source) as stream, locked(self._lock, fcntl.LOCK_SH):
             with self._blocks.writing() as put:
                 root = unixfs.build(unixfs.chunks_of(stream), put)
             if pin:
@@ -90,7 +90,7 @@ class BlockStore:
         except (ContentMissing, ContentTampered, ContentRefused):
             return False
 
-    def first_absent(self, cid: str) -> tuple[int, int] | None:
+    def first_missing_byte(self, cid: str) -> tuple[int, int] | None:
         """Where the first byte lies that is not here, and the content's size. None when its root is not here, or nothing is absent."""
         offset = 0
         try:
@@ -131,7 +131,7 @@ class BlockStore:
     def tags(self) -> set[str]:
         return {folder.name for folder in self._tags.iterdir()}
 
-    def let_go(self, tag: str) -> int:
+    def release_tag(self, tag: str) -> int:
         """Waits as `collect_garbage` does. Children go before their parents, and pins last: who is killed begins again."""
         if not tag:
             raise ValueError("what is pinned without a tag is let go by `unpin`")
@@ -139,7 +139,7 @@ class BlockStore:
         with self._alone():
             if not gone.exists():
                 return 0
-            found = {cid: None for name in _cids_in(gone) for cid in self._here_of(name)}
+            found = {cid: None for name in _cids_in(gone) for cid in self._local_blocks_of(name)}
             for name in {name for folder in self._pin_folders() if folder != gone for name in _cids_in(folder)}:
                 for link in self._pinned_links(name):
                     found.pop(link.cid, None)
@@ -175,7 +175,7 @@ class BlockStore:
 
         root = dag.root_of(cid, fetch, max_bytes)
         absent = (leaf for leaf in dag.leaves(root, fetch) if not self._holds(leaf))
-        for _ in dag.ahead(lambda leaf: dag.chunk_of(leaf, fetch), absent, _PARALLEL):
+        for _ in dag.prefetch(lambda leaf: dag.fetch_chunk(leaf, fetch), absent, _PARALLEL):
             pass
         return root
 
@@ -185,7 +185,7 @@ class BlockStore:
         def fetch(cid: Cid) -> bytes:
             return self._block(cid, time.monotonic() + timeout_s)
 
-        return (dag.chunk_of(leaf, fetch) for leaf in dag.leaves(root, fetch))
+        return (dag.fetch_chunk(leaf, fetch) for leaf in dag.leaves(root, fetch))
 
     def _block(self, cid: Cid, deadline: float) -> bytes:
         """One block, verified, from here or from a peer. Raises ContentTampered if ours is bad and no peer heals it."""
@@ -233,7 +233,7 @@ class BlockStore:
             pass
         sync_folder(folder)
 
-    def _here_of(self, pin: str) -> Iterator[Cid]:
+    def _local_blocks_of(self, pin: str) -> Iterator[Cid]:
         """The blocks of a pinned file, parents first, as far as they are here."""
         with suppress(ContentMissing, ContentTampered, ContentRefused):
             for link in dag.walk(dag.root_of(Cid.parse(pin), self._own_block), self._own_block):

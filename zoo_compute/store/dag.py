@@ -42,14 +42,14 @@ def leaves(root: Link, fetch: Fetch) -> Iterator[Link]:
     return (link for link in walk(root, fetch) if link.depth == 0)
 
 
-def chunk_of(leaf: Link, fetch: Fetch) -> bytes:
+def fetch_chunk(leaf: Link, fetch: Fetch) -> bytes:
     block = fetch(leaf.cid)
     if len(block) != leaf.size:
         raise ContentRefused(f"{leaf.cid} has {len(block)} bytes where its file says {leaf.size}; add the file anew")
     return block
 
 
-def ahead(function: Callable[[T], R], items: Iterable[T], width: int) -> Iterator[R]:
+def prefetch(function: Callable[[T], R], items: Iterable[T], width: int) -> Iterator[R]:
     """Like `map`, in order, with `width` threads that work ahead of the reader and hold no more than `width` results."""
     waiting: deque[Future[R]] = deque()
     with ThreadPoolExecutor(width) as pool:
@@ -101,7 +101,7 @@ def stream_of(chunks: Iterator[bytes]) -> BinaryIO:
     return io.BufferedReader(ChunkStream(chunks), unixfs.CHUNK)
 
 
-def opened(source: Source) -> AbstractContextManager[BinaryIO]:
+def open_source(source: Source) -> AbstractContextManager[BinaryIO]:
     """A stream over a file, bytes, or a stream, which is left open."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         return io.BytesIO(source)

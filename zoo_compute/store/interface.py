@@ -42,7 +42,7 @@ class Store(Protocol):
 
     def tags(self) -> set[str]: ...
 
-    def let_go(self, tag: str) -> int:
+    def release_tag(self, tag: str) -> int:
         """Remove the pins of this tag, and what only they kept; the bytes that were freed."""
 
     def collect_garbage(self) -> int:

@@ -28,7 +28,7 @@ from zoo_compute.store.errors import (
 )
 from zoo_compute.store.interface import Source
 from zoo_compute.store.multiformats import Cid
-from zoo_compute.store.peers import GatewayClient, PeerFailed, PeerLied, Request
+from zoo_compute.store.peers import GatewayClient, PeerFailed, PeerSentWrongBytes, HttpRequest
 from zoo_compute.store.unixfs import CHUNK, MAX_BLOCK, MAX_CONTENT, DagBuilder
 
 warnings.filterwarnings(
@@ -53,7 +53,7 @@ class KuboStore:
         self._blocks = GatewayClient(f"{scheme}://{f'[{host}]' if kind == 'ip6' else host}:{port}")
 
     def add(self, source: Source, *, pin: bool = True, tag: str = "") -> str:
-        with dag.opened(source) as stream:
+        with dag.open_source(source) as stream:
             watched = _Watched(stream)
             try:
                 answer = self._ask(
@@ -135,7 +135,7 @@ class KuboStore:
     def tags(self) -> set[str]:
         return set()
 
-    def let_go(self, tag: str) -> int:
+    def release_tag(self, tag: str) -> int:
         """Nothing: a daemon does not tell whose a pin is, and another's must not go."""
         return 0
 
@@ -149,14 +149,14 @@ class KuboStore:
             return self._block(cid, deadline())
 
         root = dag.root_of(Cid.parse(cid), fetch, max_bytes)
-        return dag.ahead(lambda leaf: dag.chunk_of(leaf, fetch), dag.leaves(root, fetch), _PARALLEL)
+        return dag.prefetch(lambda leaf: dag.fetch_chunk(leaf, fetch), dag.leaves(root, fetch), _PARALLEL)
 
     def _block(self, cid: Cid, deadline: float) -> bytes:
         """One block, verified. Not by ipfshttpclient, which would take an endless or dripping answer whole."""
-        request = Request("POST", f"/api/v0/block/get?arg={cid}", {})
+        request = HttpRequest("POST", f"/api/v0/block/get?arg={cid}", {})
         try:
             status, body, _ = self._blocks.ask(request, deadline=deadline, max_bytes=MAX_BLOCK)
-        except PeerLied as lie:
+        except PeerSentWrongBytes as lie:
             raise ContentTampered(f"the daemon at {self.api}, asked for {cid}, {lie}; repair it") from None
         except PeerFailed as failure:
             if not self._answers():

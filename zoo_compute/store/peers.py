@@ -28,15 +28,15 @@ class PeerFailed(Exception):
     """Why one peer did not give one block."""
 
 
-class PeerLacks(PeerFailed):
+class PeerHasNoBlock(PeerFailed):
     """It answered that it has no such block."""
 
 
-class PeerLied(PeerFailed):
+class PeerSentWrongBytes(PeerFailed):
     """It answered with other bytes."""
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     method: str
     path: str
     headers: dict[str, str]
@@ -75,7 +75,7 @@ class GatewayClient:
         self._owner = os.getpid()
         self._lock = threading.Lock()
 
-    def ask(self, request: Request, *, deadline: float, max_bytes: int) -> tuple[int, bytes, str]:
+    def ask(self, request: HttpRequest, *, deadline: float, max_bytes: int) -> tuple[int, bytes, str]:
         """Status, body, and the store's name if it gave one. Raises PeerFailed, PeerLied."""
         for connection in (self._take_idle(), None):
             fresh = connection is None
@@ -89,14 +89,14 @@ class GatewayClient:
     def block(self, cid: Cid, *, deadline: float, local_only: bool = False) -> bytes:
         """The block, hashed. Raises PeerFailed, PeerLacks, PeerLied."""
         headers = {"Accept": "application/vnd.ipld.raw"} | ({"Cache-Control": "only-if-cached"} if local_only else {})
-        request = Request("GET", f"/ipfs/{cid}?format=raw", headers)
+        request = HttpRequest("GET", f"/ipfs/{cid}?format=raw", headers)
         status, body, _ = self.ask(request, deadline=deadline, max_bytes=MAX_BLOCK)
         if status in _NOT_THERE:
-            raise PeerLacks("does not have it")
+            raise PeerHasNoBlock("does not have it")
         if status != 200:
             raise PeerFailed(f"answered HTTP {status}")
         if not cid.matches(body):
-            raise PeerLied(f"answered {len(body)} bytes that do not hash to the CID")
+            raise PeerSentWrongBytes(f"answered {len(body)} bytes that do not hash to the CID")
         return body
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class GatewayClient:
         return connection
 
     def _exchange(
-        self, connection: http.client.HTTPConnection, request: Request, deadline: float, max_bytes: int
+        self, connection: http.client.HTTPConnection, request: HttpRequest, deadline: float, max_bytes: int
     ) -> tuple[int, bytes, str]:
         done = False
         try:
@@ -123,7 +123,7 @@ class GatewayClient:
             response = connection.getresponse()
             body = response.read(max_bytes + 1)
             if len(body) > max_bytes:
-                raise PeerLied(f"answered more than {max_bytes} bytes")
+                raise PeerSentWrongBytes(f"answered more than {max_bytes} bytes")
             done = response.isclosed() and connection.sock is not None
             return response.status, body, response.headers.get("X-Store-Id", "")
         finally:
@@ -174,13 +174,13 @@ class Peers:
                 block = client.block(cid, deadline=limit)
             except PeerFailed as failure:
                 failures[client.url] = failure
-                if not isinstance(failure, PeerLacks):
+                if not isinstance(failure, PeerHasNoBlock):
                     self._rests_until[client.url] = time.monotonic() + REST_S
             else:
                 self._rests_until[client.url] = 0.0
                 self._gave_last = client.url
                 return block
-        raise _nobody(cid, failures)
+        raise _no_peer_error(cid, failures)
 
     def _order(self) -> list[GatewayClient]:
         now = time.monotonic()
@@ -191,11 +191,11 @@ class Peers:
         return sorted(self._clients, key=rank)
 
 
-def _nobody(cid: Cid, failures: dict[str, PeerFailed]) -> Exception:
+def _no_peer_error(cid: Cid, failures: dict[str, PeerFailed]) -> Exception:
     told = "; ".join(f"{url} {failure}" for url, failure in failures.items())
-    if any(isinstance(failure, PeerLied) for failure in failures.values()):
+    if any(isinstance(failure, PeerSentWrongBytes) for failure in failures.values()):
         return ContentTampered(f"{cid} is not here and no peer gave the true block: {told}; remove the lying peer")
-    if any(isinstance(failure, PeerLacks) for failure in failures.values()):
+    if any(isinstance(failure, PeerHasNoBlock) for failure in failures.values()):
         return ContentMissing(f"{cid} is not here and no peer gave it: {told}; try later, or set other peers")
     return StoreUnreachable(
         f"{cid} is not here and no peer could be asked: {told}; check the network and the peers' URLs"

@@ -20,14 +20,14 @@ from typing import cast
 from zoo_compute.atomic import write_atomically
 from zoo_compute.store.deadlines import TimedSocket
 from zoo_compute.store.multiformats import Cid
-from zoo_compute.store.peers import GatewayClient, PeerFailed, Request
+from zoo_compute.store.peers import GatewayClient, PeerFailed, HttpRequest
 
 ENDPOINTS = "endpoints"
 MAX_BYTES = 1024  # of the block
 PROBE_S = 5.0  # to connect and fetch
-EVERY_S = 2.0  # between two probes of one endpoint
-A_MINUTE = 30  # probes of all endpoints
-AT_ONCE = 2
+ENDPOINT_PAUSE_S = 2.0  # between two probes of one endpoint
+PROBES_PER_MINUTE = 30  # probes of all endpoints
+CONCURRENT_PROBES = 2
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -54,9 +54,9 @@ class Prober:
 
     def __init__(self, root: Path, *, local: bool) -> None:
         self._path, self._local = root / ENDPOINTS, local
-        self._busy = threading.BoundedSemaphore(AT_ONCE)
+        self._busy = threading.BoundedSemaphore(CONCURRENT_PROBES)
         self._lock = threading.Lock()
-        self._recent: deque[float] = deque(maxlen=A_MINUTE)
+        self._recent: deque[float] = deque(maxlen=PROBES_PER_MINUTE)
         self._last: dict[str, float] = {}
 
     def serves(self, endpoint: str, cid: Cid) -> bool:
@@ -67,7 +67,7 @@ class Prober:
         if not self._busy.acquire(blocking=False):
             raise ProbeRefused(429, "other endpoints are being tried")
         try:
-            return _fetched(endpoint, cid, local=self._local)
+            return _can_fetch(endpoint, cid, local=self._local)
         finally:
             self._busy.release()
 
@@ -80,8 +80,8 @@ class Prober:
     def _admit(self, endpoint: str) -> None:
         now = time.monotonic()
         with self._lock:
-            full = len(self._recent) == A_MINUTE and now - self._recent[0] < 60
-            if full or now - self._last.get(endpoint, -EVERY_S) < EVERY_S:
+            full = len(self._recent) == PROBES_PER_MINUTE and now - self._recent[0] < 60
+            if full or now - self._last.get(endpoint, -ENDPOINT_PAUSE_S) < ENDPOINT_PAUSE_S:
                 raise ProbeRefused(429, "tried too often; wait a minute")
             self._recent.append(now)
             self._last[endpoint] = now
@@ -89,13 +89,13 @@ class Prober:
                 del self._last[known]
 
 
-def _fetched(endpoint: str, cid: Cid, *, local: bool) -> bool:
+def _can_fetch(endpoint: str, cid: Cid, *, local: bool) -> bool:
     deadline = time.monotonic() + PROBE_S
     client = _Vetted(endpoint, local=local)
     headers = {"Accept": "application/vnd.ipld.raw", "Cache-Control": "only-if-cached"}
     try:
         status, body, _ = client.ask(
-            Request("GET", f"/ipfs/{cid}?format=raw", headers), deadline=deadline, max_bytes=MAX_BYTES
+            HttpRequest("GET", f"/ipfs/{cid}?format=raw", headers), deadline=deadline, max_bytes=MAX_BYTES
         )
     except PeerFailed:
         return False

@@ -25,13 +25,13 @@ BFLOAT16 = 0xFFFF0000
 LARGEST = 0x7F7FFFFF  # the word of the largest finite float32
 
 
-def finite(writer: Builder, x: View) -> View:
+def zero_nonfinite(writer: Builder, x: View) -> View:
     """x, with +0 for what is not finite."""
     size = writer.map("and", writer.map("bits", x), SIGN - 1)
     return writer.map("where", writer.map("ilt", LARGEST, size), 0.0, x)
 
 
-def decoded(writer: Builder, x: View, how: Compression) -> View:
+def decoded_update(writer: Builder, x: View, how: Compression) -> View:
     """What whoever reads the update gets of finite x: mostly +0."""
     if not x.elements:
         return x

@@ -20,7 +20,7 @@ from repops.commitments import Array
 from repops.fields import canonical_json, parse_json, read
 from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, Graph
 from zoo_compute.formats.lineage import Parents
-from zoo_compute.formats.manifest import Manifest, refusals_told
+from zoo_compute.formats.manifest import Manifest, as_job_errors
 
 if TYPE_CHECKING:
     from zoo_compute.chain.views import JobView
@@ -42,11 +42,11 @@ class Merge:
     @classmethod
     def from_bytes(cls, data: bytes) -> Merge:
         """Raises JobError."""
-        with refusals_told():
+        with as_job_errors():
             return read(cls, parse_json(data, "merge"), "merge")
 
 
-def share(part: int, whole: int) -> float:
+def example_share(part: int, whole: int) -> float:
     """part / whole, at most 1, as the nearest float32, ties to even: rounded once, from the exact fraction."""
     exponent = MANTISSA + whole.bit_length() - part.bit_length()
     if part << exponent >= whole << MANTISSA:
@@ -54,8 +54,8 @@ def share(part: int, whole: int) -> float:
     return math.ldexp(round(Fraction(part << exponent, whole)), -exponent)
 
 
-def shares(examples: Sequence[int]) -> list[float]:
-    return [share(each, sum(examples)) for each in examples]
+def example_shares(examples: Sequence[int]) -> list[float]:
+    return [example_share(each, sum(examples)) for each in examples]
 
 
 def merging_program(shape: Sequence[int], weights: Sequence[float]) -> Graph:
@@ -75,14 +75,14 @@ def merging_program(shape: Sequence[int], weights: Sequence[float]) -> Graph:
     return b.finish([(BASE, PARAMETER, base, after)], [(BRANCHES, rows)], b.scalar(0.0, F32))
 
 
-def merged(
+def merge_tensors(
     base: Mapping[str, Array], branches: Sequence[Mapping[str, Array]], examples: Sequence[int], names: Collection[str]
 ) -> dict[str, Array]:
     """The module's tensors merged: those of `names` (which the step exchanges); the others no round changes.
 
     Tensor by tensor, so that memory holds one program's values beside the branches.
     """
-    weights, made = shares(examples), dict(base)
+    weights, made = example_shares(examples), dict(base)
     for name in sorted(names):
         runner = backend.prepare(merging_program(base[name].shape, weights))
         runner.state[BASE][...] = base[name]
@@ -91,7 +91,7 @@ def merged(
     return made
 
 
-def examples_of(view: JobView, manifest: Manifest, since: int, round_: int) -> int:
+def count_examples(view: JobView, manifest: Manifest, since: int, round_: int) -> int:
     """Examples that the checkpoint `round_` was trained on since the checkpoint `since`.
 
     Counts slot-rounds of the line that stands: committed, in the mask of the aggregation that made the checkpoint, and

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from repops.builder import Builder, View
-from zoo_compute.formats.manifest import Outer
+from zoo_compute.formats.manifest import OuterOptimizer
 
 OUTER = "outer/"  # in a checkpoint: what the outer optimiser keeps of NAME is `outer/NAME`, or `outer/m/NAME`
 
 
 @dataclass(frozen=True)
-class Optimiser:
+class OuterRule:
     """prefixes: of what it keeps of each tensor. scalars: what it keeps once. All are zero before the first round.
 
     step: (builder, outer, parameter, gradient, what is kept: of the tensor, then the scalars) to the parameter and the kept.
@@ -23,7 +23,7 @@ class Optimiser:
     step: Callable[..., tuple[View, tuple[View, ...]]]
 
 
-def nesterov(b: Builder, outer: Outer, p: View, g: View, momentum: View) -> tuple[View, tuple[View, ...]]:
+def nesterov(b: Builder, outer: OuterOptimizer, p: View, g: View, momentum: View) -> tuple[View, tuple[View, ...]]:
     """m' = mu * m + g;  p' = p - lr * (g + mu * m'), each operation rounded by itself."""
     kept = b.map("add", b.map("mul", outer.momentum, momentum), g)
     ahead = b.map("add", g, b.map("mul", outer.momentum, kept))
@@ -31,7 +31,7 @@ def nesterov(b: Builder, outer: Outer, p: View, g: View, momentum: View) -> tupl
 
 
 def adamw(
-    b: Builder, outer: Outer, p: View, g: View, m: View, v: View, seen_m: View, seen_v: View
+    b: Builder, outer: OuterOptimizer, p: View, g: View, m: View, v: View, seen_m: View, seen_v: View
 ) -> tuple[View, tuple[View, ...]]:
     """AdamW. seen: what m and v would be, had every gradient been 1: what they are divided by, as 1 - beta^t in the paper."""
 
@@ -46,7 +46,7 @@ def adamw(
     return b.map("sub", left, b.map("mul", outer.lr, ahead)), (m, v, seen_m, seen_v)
 
 
-OPTIMISERS = {
-    "nesterov": Optimiser((OUTER,), (), nesterov),
-    "adamw": Optimiser((OUTER + "m/", OUTER + "v/"), (OUTER + "seen_m", OUTER + "seen_v"), adamw),
+OUTER_RULES = {
+    "nesterov": OuterRule((OUTER,), (), nesterov),
+    "adamw": OuterRule((OUTER + "m/", OUTER + "v/"), (OUTER + "seen_m", OUTER + "seen_v"), adamw),
 }

@@ -12,8 +12,8 @@ from repops.commitments import Array
 from zoo_compute.training.rounds import SCORES
 
 # Honest slots train on shards drawn alike, so their updates are alike in length, and none points away from the others' mean.
-SHORTEST, LONGEST = 0.5, 2.0
-FAR = 5.0  # median distances from the median gain
+MIN_NORM, MAX_NORM = 0.5, 2.0
+OUTLIER_DISTANCE = 5.0  # median distances from the median gain
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Score:
     weight: float
 
     @property
-    def absent(self) -> bool:
+    def is_absent(self) -> bool:
         return self.norm == 0
 
     @property
-    def odd(self) -> bool:
-        alike = SHORTEST <= self.norm <= LONGEST and math.isfinite(self.norm) and self.cosine > 0
-        return not self.absent and not alike
+    def is_outlier(self) -> bool:
+        alike = MIN_NORM <= self.norm <= MAX_NORM and math.isfinite(self.norm) and self.cosine > 0
+        return not self.is_absent and not alike
 
 
 def scores_of(state: Mapping[str, Array]) -> list[Score]:
@@ -40,7 +40,7 @@ def scores_of(state: Mapping[str, Array]) -> list[Score]:
     return [Score(slot, *map(float, row)) for slot, row in enumerate(state.get(SCORES, ()))]
 
 
-def harmful(before: float, after: Mapping[int, float]) -> list[int]:
+def harmful_slots(before: float, after: Mapping[int, float]) -> list[int]:
     """The slots whose update by itself makes the loss of a probe worse, though the others' do far better; or not finite.
 
     before: the loss without any update; after: by slot, with that slot's alone.
@@ -49,5 +49,5 @@ def harmful(before: float, after: Mapping[int, float]) -> list[int]:
     if not gains:
         return sorted(after)
     middle = median(gains.values())
-    least = min(0.0, middle - FAR * median(abs(gain - middle) for gain in gains.values()))
+    least = min(0.0, middle - OUTLIER_DISTANCE * median(abs(gain - middle) for gain in gains.values()))
     return sorted(slot for slot in after if gains.get(slot, -math.inf) < least)

@@ -17,18 +17,18 @@ from repops.builder import Builder, View
 from repops.graph import F32, I32
 from zoo_compute.formats.manifest import Aggregation
 
-LARGEST = 2.0**100  # squared norms below it: sums of products of a job's most slots stay finite
+MAX_SQUARED_NORM = 2.0**100  # squared norms below it: sums of products of a job's most slots stay finite
 WEISZFELD, CENTRINGS = 8, 4  # iterations of the geometric median, of centred clipping
-LEAST = 2.0**-60  # what is divided by is no less: of squares of unit vectors, or relative to the median norm
+MIN_DIVISOR = 2.0**-60  # what is divided by is no less: of squares of unit vectors, or relative to the median norm
 BUCKET = 2
 
 
-def mean(b: Builder, rows: View, number: View) -> View:
+def row_mean(b: Builder, rows: View, number: View) -> View:
     """The rows (slots, *shape) added in ascending order of slots, divided by how many they are."""
     return b.map("div", b.reduce("sum_sequential", rows, [0]), number)
 
 
-def sent(b: Builder, rows: View) -> View:
+def nonzero_rows(b: Builder, rows: View) -> View:
     """How many rows say something of each value, that is not zero; at least 1.
 
     What compression keeps of a round's updates lies at different places in each: divided by all slots, what one alone
@@ -39,7 +39,7 @@ def sent(b: Builder, rows: View) -> View:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RowWeights:
     """What one matrix of products says of all rows.
 
     counted: (slots,) int32, 1 where a row counts. shares: the float32 that the rule joins rows by: `weights` (slots,) of
@@ -52,7 +52,7 @@ class Verdict:
 
 def shares_shape(rule: Aggregation, slots: int) -> tuple[int, ...] | None:
     """Of `Verdict.shares`."""
-    if not rule.by_value:
+    if not rule.is_coordinatewise:
         return (slots,)
     return (slots, slots) if rule.mixing != "none" else None
 
@@ -62,7 +62,7 @@ def scores_shape(slots: int) -> tuple[int, int]:
     return slots, 3
 
 
-def products(b: Builder, rows: Iterable[View], total: View) -> View:
+def row_products(b: Builder, rows: Iterable[View], total: View) -> View:
     """(slots, slots): the products of the rows (slots, *shape) of each tensor, tensor after tensor added to `total`."""
     for view in rows:
         flat = b.reshape(view, (view.shape[0], view.elements // view.shape[0]))
@@ -70,27 +70,27 @@ def products(b: Builder, rows: Iterable[View], total: View) -> View:
     return total
 
 
-def judge(b: Builder, gram: View, rule: Aggregation) -> tuple[Verdict, View]:
+def weigh_rows(b: Builder, gram: View, rule: Aggregation) -> tuple[RowWeights, View]:
     """The verdict, and the slots' scores. gram: `products` of all tensors."""
     rows = _Rows.of(b, gram, rule.hostile)
     mixing = {"none": lambda: None, "nearest": rows.nearest, "buckets": rows.buckets}[rule.mixing]()
     mixed = rows if mixing is None else rows.mixed(mixing)
-    if rule.by_value:
-        weights, shares = rows.even(), mixing
+    if rule.is_coordinatewise:
+        weights, shares = rows.equal_weights(), mixing
     else:
         weights = shares = _WEIGHTS[rule.rule](mixed)
     if mixing is not None:
         weights = rows.sum(b.map("mul", mixing.transpose(0, 1), weights))
-        shares = mixing if rule.by_value else weights
-    return Verdict(rows.counted, shares), rows.scores(weights)
+        shares = mixing if rule.is_coordinatewise else weights
+    return RowWeights(rows.counted, shares), rows.scores(weights)
 
 
-def join(b: Builder, rows: View, verdict: Verdict, rule: Aggregation) -> View:
+def aggregate_rows(b: Builder, rows: View, verdict: RowWeights, rule: Aggregation) -> View:
     """One tensor's (slots, *shape) joined to (*shape)."""
     slots, shape = rows.shape[0], rows.shape[1:]
     flat = b.reshape(rows, (slots, rows.elements // slots))
     counted = verdict.counted.unsqueeze(1)
-    if not rule.by_value:
+    if not rule.is_coordinatewise:
         assert verdict.shares is not None
         terms = b.map("mul", verdict.shares.unsqueeze(1), b.map("where", counted, flat, 0.0, dtype=F32))
         return b.reshape(b.reduce("sum_sequential", terms, [0]), shape)
@@ -103,8 +103,8 @@ def join(b: Builder, rows: View, verdict: Verdict, rule: Aggregation) -> View:
     above, below = b.map("ilt", place, trim), b.map("ilt", place, b.map("isub", count, trim))
     kept = b.map("where", b.map("ilt", above, below), values, 0.0, dtype=F32)
     number = _at_least_one(b, b.map("isub", count, b.map("iadd", trim, trim)))
-    mean = b.map("div", b.reduce("sum_sequential", kept, [0]), b.map("to_float", number))
-    return b.reshape(mean, shape)
+    row_mean = b.map("div", b.reduce("sum_sequential", kept, [0]), b.map("to_float", number))
+    return b.reshape(row_mean, shape)
 
 
 def _at_least_one(b: Builder, count: View) -> View:
@@ -140,7 +140,7 @@ class _Rows:
     @classmethod
     def of(cls, b: Builder, gram: View, hostile: int) -> _Rows:
         square = _diagonal(b, gram)
-        counted = b.map("and", b.map("lt", 0.0, square), b.map("lt", square, LARGEST))
+        counted = b.map("and", b.map("lt", 0.0, square), b.map("lt", square, MAX_SQUARED_NORM))
         both = b.map("and", counted.unsqueeze(1), counted.unsqueeze(0))
         clean = b.map("where", both, gram, 0.0, dtype=F32)
         count = b.sum(counted, [0])
@@ -158,27 +158,27 @@ class _Rows:
     def sum(self, view: View) -> View:
         return self.b.reduce("sum_sequential", view, [view.rank - 1])
 
-    def only(self, view: View, otherwise: float = 0.0) -> View:
+    def where_counted(self, view: View, otherwise: float = 0.0) -> View:
         """`view` (..., slots), `otherwise` where the row does not count."""
         return self.b.map("where", self.counted, view, otherwise, dtype=F32)
 
-    def even(self) -> View:
+    def equal_weights(self) -> View:
         return self.b.map("div", self.b.map("to_float", self.counted), self.number)
 
     def median(self, sizes: View) -> View:
         """Of what counts; the lower one of two in the middle."""
-        place = self.b.rank(self.only(sizes, float("-inf")), 0)
+        place = self.b.rank(self.where_counted(sizes, float("-inf")), 0)
         middle = self.b.map("and", self.counted, self.b.map("ieq", place, self.b.map("idiv", self.count, 2)))
         return self.sum(self.b.map("where", middle, sizes, 0.0, dtype=F32))
 
-    def first(self, sizes: View, count: View) -> View:
+    def smallest(self, sizes: View, count: View) -> View:
         """1 for the `count` least of the last axis that count, ties by index."""
-        place = self.b.rank(self.only(self.b.map("neg", sizes), float("-inf")), sizes.rank - 1)
+        place = self.b.rank(self.where_counted(self.b.map("neg", sizes), float("-inf")), sizes.rank - 1)
         return self.b.map("and", self.counted, self.b.map("ilt", place, count))
 
     def clipped(self, sizes: View) -> View:
         """min(1, median size / size), 0 of what does not count."""
-        return self.only(self.b.map("min", 1.0, self.b.map("div", self.median(sizes), sizes)))
+        return self.where_counted(self.b.map("min", 1.0, self.b.map("div", self.median(sizes), sizes)))
 
     # --- how rows lie to each other
 
@@ -201,14 +201,14 @@ class _Rows:
     def nearest(self) -> View:
         """Each row the mean of the rows that are nearest to it, itself among them: all but as many as may be hostile."""
         count = self.b.map("isub", self.count, self.hostile)
-        return self._means(self.first(self.distances(), count))
+        return self._means(self.smallest(self.distances(), count))
 
     def buckets(self) -> View:
         """Each row the mean of a bucket of two, which the updates' own words draw."""
         b = self.b
         key = b.sum(b.map("bits", self.square), [0])
         drawn = b.map("random", b.iota(self.slots), 0, key)
-        place = b.rank(self.only(b.map("from_bits", b.map("shr", drawn, 2)), float("-inf")), 0)
+        place = b.rank(self.where_counted(b.map("from_bits", b.map("shr", drawn, 2)), float("-inf")), 0)
         bucket = b.map("idiv", place, BUCKET)
         return self._means(b.map("and", self.counted, b.map("ieq", bucket.unsqueeze(1), bucket)))
 
@@ -234,16 +234,16 @@ class _Rows:
         """The mean of those rows, all but the hostile, whose nearest neighbours are nearest."""
         b, far = self.b, self.distances()
         honest = b.map("isub", self.count, self.hostile)
-        near = self.first(far, b.map("isub", honest, 1))
-        chosen = self.first(self.sum(b.map("where", near, far, 0.0, dtype=F32)), honest)
+        near = self.smallest(far, b.map("isub", honest, 1))
+        chosen = self.smallest(self.sum(b.map("where", near, far, 0.0, dtype=F32)), honest)
         return b.map("div", b.map("to_float", chosen), b.map("to_float", _at_least_one(b, b.sum(chosen, [0]))))
 
     def geometric_median(self) -> View:
         """Weiszfeld's iterations from the clipped mean: weights inverse to the distance from the centre."""
         b, weights = self.b, self.clipped_mean()
         for _ in range(WEISZFELD):
-            pull = self.only(b.map("div", 1.0, self.from_centre(weights)))
-            weights = b.map("div", pull, b.map("max", self.sum(pull), LEAST))
+            pull = self.where_counted(b.map("div", 1.0, self.from_centre(weights)))
+            weights = b.map("div", pull, b.map("max", self.sum(pull), MIN_DIVISOR))
         return weights
 
     def centred_clipping(self) -> View:
@@ -258,12 +258,12 @@ class _Rows:
         """`scores_shape`: an infinite norm where a row does not count though it is not all zeros."""
         b = self.b
         size = b.map("sqrt", self.square)
-        along = self.sum(self.only(b.map("div", self.gram, size)))
-        direction = self.sum(self.only(b.map("div", along, size)))
-        length = b.map("mul", size, b.map("sqrt", b.map("max", direction, LEAST)))
+        along = self.sum(self.where_counted(b.map("div", self.gram, size)))
+        direction = self.sum(self.where_counted(b.map("div", along, size)))
+        length = b.map("mul", size, b.map("sqrt", b.map("max", direction, MIN_DIVISOR)))
         odd = b.map("where", b.map("eq", self.whole, 0.0), 0.0, float("inf"), dtype=F32)
         norm = b.map("where", self.counted, b.map("div", size, self.median(size)), odd, dtype=F32)
-        columns = (norm, self.only(b.map("div", along, length)), weights)
+        columns = (norm, self.where_counted(b.map("div", along, length)), weights)
         return b.concat([column.unsqueeze(1) for column in columns], 1)
 
 

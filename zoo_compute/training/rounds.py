@@ -15,17 +15,17 @@ import numpy as np
 from repops.builder import Builder, View
 from repops.commitments import Array
 from repops.graph import BATCH_ROLE, F32, I32, OPTIMIZER, SEED, STATE_ROLE, BadProgram, Graph, Node, StateEntry
-from zoo_compute.formats.manifest import Compression, Joining
-from zoo_compute.training.compression import decoded, finite
-from zoo_compute.training.outer_optimizers import OPTIMISERS, OUTER
-from zoo_compute.training.robust_rules import Verdict, join, judge, mean, products, scores_shape, sent, shares_shape
+from zoo_compute.formats.manifest import Compression, AggregationSpec
+from zoo_compute.training.compression import decoded_update, zero_nonfinite
+from zoo_compute.training.outer_optimizers import OUTER_RULES, OUTER
+from zoo_compute.training.robust_rules import RowWeights, aggregate_rows, weigh_rows, row_mean, row_products, scores_shape, nonzero_rows, shares_shape
 
 HEADER_ROOM = 2**20  # bytes of a state's file beside its tensors, at most
 RESIDUAL = "residual/"  # what compression kept back of NAME's updates is `residual/NAME` in a slot's private state
 UPDATES = "updates/"  # all slots' updates of NAME are `updates/NAME` in the batch of an aggregation
 PRESENT = "present"  # there too, where the rule is the mean: the number of present slots
 SCORES = OUTER + "scores"  # of the slots, in the checkpoint that their updates made (rules.judge)
-PRODUCTS, COUNTED, SHARES = "products", "verdict/counted", "verdict/shares"  # between the parts of an aggregation
+PRODUCTS, COUNTED_ROWS, SHARES = "products", "verdict/counted", "verdict/shares"  # between the parts of an aggregation
 
 
 def batch_nodes(graph: Graph) -> dict[str, Node]:
@@ -33,14 +33,14 @@ def batch_nodes(graph: Graph) -> dict[str, Node]:
     return {name: graph.nodes[at] for name, at in graph.batch}
 
 
-def checkpoint_nodes(step: Graph, joining: Joining) -> dict[str, Node]:
+def checkpoint_nodes(step: Graph, aggregation_spec: AggregationSpec) -> dict[str, Node]:
     """What a checkpoint of a job with this step holds: the module's tensors, what the outer optimiser keeps, the scores."""
     nodes = {entry.name: step.nodes[entry.before] for entry in step.state}
     held = {entry.name: nodes[entry.name] for entry in step.state if entry.kind != OPTIMIZER}
-    optimiser = OPTIMISERS[joining.outer.kind]
+    optimiser = OUTER_RULES[aggregation_spec.outer.kind]
     held |= {prefix + name: nodes[name] for prefix in optimiser.prefixes for name in step.exchanged}
     held |= {name: Node("input", F32, ()) for name in optimiser.scalars}
-    return held if joining.rule.is_mean else held | {SCORES: Node("input", F32, scores_shape(joining.slots))}
+    return held if aggregation_spec.rule.is_mean else held | {SCORES: Node("input", F32, scores_shape(aggregation_spec.slots))}
 
 
 def file_bytes(nodes: Mapping[str, Node]) -> int:
@@ -48,9 +48,9 @@ def file_bytes(nodes: Mapping[str, Node]) -> int:
     return HEADER_ROOM + 4 * sum(node.elements for node in nodes.values())
 
 
-def checkpoint_bytes(step: Graph, joining: Joining) -> int:
+def checkpoint_bytes(step: Graph, aggregation_spec: AggregationSpec) -> int:
     """The most bytes a checkpoint's file can have."""
-    return file_bytes(checkpoint_nodes(step, joining))
+    return file_bytes(checkpoint_nodes(step, aggregation_spec))
 
 
 def private(step: Graph) -> list[str]:
@@ -112,79 +112,79 @@ def update_program(step: Graph, compression: Compression) -> Graph:
     State: the exchanged tensors as the round started, afterwards the update; and where the step's state has them, the
     residuals as the slot ended, afterwards what is left. Batch: the exchanged tensors as the slot ended.
     """
-    writer, entries = _Writer(step), list[tuple[str, str, View, View]]()
+    writer, entries = _RoundBuilder(step), list[tuple[str, str, View, View]]()
     held = {entry.name for entry in step.state if entry.kind == OPTIMIZER}
     for name in step.exchanged:
         start, end = writer.state(name), writer.batch(name, name)
         change = writer.map("sub", start, end)
-        if not compression.loses:
+        if not compression.is_lossy:
             entries.append((name, writer.kinds[name], start, change))
             continue
         residual = writer.state(name) if RESIDUAL + name in held else None
         if residual is not None:
             change = writer.map("fma", compression.decay, residual, change)
-        change = finite(writer, change)
-        sent = decoded(writer, change, compression)
-        entries.append((name, writer.kinds[name], start, sent))
+        change = zero_nonfinite(writer, change)
+        nonzero_rows = decoded_update(writer, change, compression)
+        entries.append((name, writer.kinds[name], start, nonzero_rows))
         if residual is not None:
-            entries.append((RESIDUAL + name, OPTIMIZER, residual, writer.map("sub", change, sent)))
+            entries.append((RESIDUAL + name, OPTIMIZER, residual, writer.map("sub", change, nonzero_rows)))
     return writer.finish(entries, writer.batches, writer.scalar(0.0, F32))
 
 
-def aggregation_program(step: Graph, joining: Joining, *, only: str | None = None) -> Graph:
+def aggregation_program(step: Graph, aggregation_spec: AggregationSpec, *, only: str | None = None) -> Graph:
     """The next checkpoint from a round's updates: joined by the job's rule, then one step of the outer optimiser.
 
     State: the checkpoint, of which what is not exchanged stays as it is. Batch: as `aggregation_batch` makes it.
     only: the part of the program that makes this exchanged tensor. No tensor depends on another's updates but through the
     verdict of a rule, which its batch holds.
     """
-    writer, rule, optimiser = _Writer(step), joining.rule, OPTIMISERS[joining.outer.kind]
+    writer, rule, optimiser = _RoundBuilder(step), aggregation_spec.rule, OUTER_RULES[aggregation_spec.outer.kind]
     entries: dict[str, tuple[str, View, View]] = {}
     if rule.is_mean:
-        present = writer.given(PRESENT, F32)
+        present = writer.batch_input(PRESENT, F32)
     elif only is not None:
-        verdict = writer.verdict(joining)
+        verdict = writer.row_weights_input(aggregation_spec)
     else:
-        verdict, scores = writer.judged(joining)
-        entries[SCORES] = (OPTIMIZER, writer.held(F32, *scores_shape(joining.slots)), scores)
-    scalars = {name: writer.held(F32) for name in optimiser.scalars}
+        verdict, scores = writer.row_weights_and_scores(aggregation_spec)
+        entries[SCORES] = (OPTIMIZER, writer.state_input(F32, *scores_shape(aggregation_spec.slots)), scores)
+    scalars = {name: writer.state_input(F32) for name in optimiser.scalars}
     for name in writer.kinds if only is None else (only,):
         kind, before = writer.kinds[name], writer.state(name)
         if name not in step.exchanged:
             entries[name] = (kind, before, before)
             continue
         held = {prefix + name: writer.state(name) for prefix in optimiser.prefixes} | scalars
-        rows = writer.rows(name, joining.slots)
+        rows = writer.rows(name, aggregation_spec.slots)
         if rule.is_mean:
-            joined = mean(writer, rows, present if rule.rule == "mean" else sent(writer, rows))
+            joined = row_mean(writer, rows, present if rule.rule == "mean" else nonzero_rows(writer, rows))
         else:
-            joined = join(writer, rows, verdict, rule)
-        after, kept = optimiser.step(writer, joining.outer, before, joined, *held.values())
+            joined = aggregate_rows(writer, rows, verdict, rule)
+        after, kept = optimiser.step(writer, aggregation_spec.outer, before, joined, *held.values())
         entries[name] = (kind, before, after)
         entries |= {each: (OPTIMIZER, view, new) for (each, view), new in zip(held.items(), kept, strict=True)}
-    return writer.ended(entries)
+    return writer.finish_entries(entries)
 
 
 def products_program(step: Graph, slots: int, name: str) -> Graph:
     """A part of the aggregation: the products of the rows of one tensor are added to those of the tensors before it."""
-    writer = _Writer(step)
-    held = writer.held(F32, slots, slots)
-    return writer.ended({PRODUCTS: (OPTIMIZER, held, products(writer, [writer.rows(name, slots)], held))})
+    writer = _RoundBuilder(step)
+    held = writer.state_input(F32, slots, slots)
+    return writer.finish_entries({PRODUCTS: (OPTIMIZER, held, row_products(writer, [writer.rows(name, slots)], held))})
 
 
-def verdict_program(step: Graph, joining: Joining) -> Graph:
+def row_weights_program(step: Graph, aggregation_spec: AggregationSpec) -> Graph:
     """A part of the aggregation: from the products of all updates to the verdict, and the scores of the next checkpoint."""
-    writer, slots = _Writer(step), joining.slots
-    verdict, scores = judge(writer, writer.given(PRODUCTS, F32, slots, slots), joining.rule)
-    made = {COUNTED: verdict.counted, SHARES: verdict.shares, SCORES: scores}
-    return writer.ended(
-        {n: (OPTIMIZER, writer.held(view.dtype, *view.shape), view) for n, view in made.items() if view is not None}
+    writer, slots = _RoundBuilder(step), aggregation_spec.slots
+    verdict, scores = weigh_rows(writer, writer.batch_input(PRODUCTS, F32, slots, slots), aggregation_spec.rule)
+    made = {COUNTED_ROWS: verdict.counted, SHARES: verdict.shares, SCORES: scores}
+    return writer.finish_entries(
+        {n: (OPTIMIZER, writer.state_input(view.dtype, *view.shape), view) for n, view in made.items() if view is not None}
     )
 
 
 def aggregation_batch(
     names: Collection[str],
-    joining: Joining,
+    aggregation_spec: AggregationSpec,
     updates: Mapping[int, Mapping[str, Array]],
     room: Mapping[str, Array] | None = None,
 ) -> dict[str, Array]:
@@ -195,14 +195,14 @@ def aggregation_batch(
     """
     first, batch = next(iter(updates.values())), {}
     for name in names:
-        rows = np.empty((joining.slots, *first[name].shape), np.float32) if room is None else room[UPDATES + name]
-        for slot in range(joining.slots):
+        rows = np.empty((aggregation_spec.slots, *first[name].shape), np.float32) if room is None else room[UPDATES + name]
+        for slot in range(aggregation_spec.slots):
             rows[slot] = updates[slot][name] if slot in updates else 0
         batch[UPDATES + name] = rows
-    return batch | ({PRESENT: np.asarray(len(updates), np.float32)} if joining.rule.is_mean else {})
+    return batch | ({PRESENT: np.asarray(len(updates), np.float32)} if aggregation_spec.rule.is_mean else {})
 
 
-class _Writer(Builder):
+class _RoundBuilder(Builder):
     """A builder whose inputs have the shapes of the tensors of a job's step."""
 
     def __init__(self, step: Graph) -> None:
@@ -222,11 +222,11 @@ class _Writer(Builder):
         """An input of the batch, shaped as the step's tensor `like`; with `rows`, so many of them."""
         return self._batch(name, self._input(like, BATCH_ROLE, *rows))
 
-    def given(self, name: str, dtype: str, *shape: int) -> View:
+    def batch_input(self, name: str, dtype: str, *shape: int) -> View:
         """An input of the batch, once for each name."""
         return self._batch(name, self._of(dtype, shape, BATCH_ROLE))
 
-    def held(self, dtype: str, *shape: int) -> View:
+    def state_input(self, dtype: str, *shape: int) -> View:
         """An input of the state."""
         return self._of(dtype, shape, STATE_ROLE)
 
@@ -236,18 +236,18 @@ class _Writer(Builder):
             self._rows[name] = self.batch(name, UPDATES + name, slots)
         return self._rows[name]
 
-    def judged(self, joining: Joining) -> tuple[Verdict, View]:
+    def row_weights_and_scores(self, aggregation_spec: AggregationSpec) -> tuple[RowWeights, View]:
         """The verdict and the scores, from all tensors' rows."""
-        rows = (self.rows(name, joining.slots) for name in self._step.exchanged)
-        return judge(self, products(self, rows, self.scalar(0.0, F32)), joining.rule)
+        rows = (self.rows(name, aggregation_spec.slots) for name in self._step.exchanged)
+        return weigh_rows(self, row_products(self, rows, self.scalar(0.0, F32)), aggregation_spec.rule)
 
-    def verdict(self, joining: Joining) -> Verdict:
+    def row_weights_input(self, aggregation_spec: AggregationSpec) -> RowWeights:
         """The verdict as a part of the program is given it."""
-        shape = shares_shape(joining.rule, joining.slots)
-        counted = self.given(COUNTED, I32, joining.slots)
-        return Verdict(counted, None if shape is None else self.given(SHARES, F32, *shape))
+        shape = shares_shape(aggregation_spec.rule, aggregation_spec.slots)
+        counted = self.batch_input(COUNTED_ROWS, I32, aggregation_spec.slots)
+        return RowWeights(counted, None if shape is None else self.batch_input(SHARES, F32, *shape))
 
-    def ended(self, entries: Mapping[str, tuple[str, View, View]]) -> Graph:
+    def finish_entries(self, entries: Mapping[str, tuple[str, View, View]]) -> Graph:
         """entries: kind, before and after of the state by name."""
         return self.finish([(name, *entry) for name, entry in entries.items()], self.batches, self.scalar(0.0, F32))
 

@@ -15,7 +15,7 @@ from zoo_compute.training.rounds import aggregation_program, update_program
 def work_of(manifest: Manifest, step: Graph) -> Work:
     """The work of a job with this manifest. step: its program. Raises JobError where a round's updates make no program."""
     try:
-        aggregation = aggregation_program(step, manifest.joining)
+        aggregation = aggregation_program(step, manifest.aggregation_spec)
     except BadProgram as error:
         raise JobError(
             f"{len(step.exchanged):,} tensors of {manifest.slots} slots make no aggregation: {error}",

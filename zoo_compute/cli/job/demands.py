@@ -32,7 +32,7 @@ def demands(settings: Settings, number: int) -> None:
 
     chain = settings.chain()
     view = read_job(chain, number)
-    told = [_told(chain, demand) for demand in view.demands]
+    told = [_as_json(chain, demand) for demand in view.demands]
     rows = [
         (
             f"turn {each['turn']}",
@@ -50,7 +50,7 @@ def demands(settings: Settings, number: int) -> None:
     )
 
 
-def _told(chain: Chain, demand: Demand) -> dict[str, Any]:
+def _as_json(chain: Chain, demand: Demand) -> dict[str, Any]:
     from hexbytes import HexBytes
 
     claim, asked_at = demand.claim, chain.head(demand.block).timestamp

@@ -15,7 +15,7 @@ from zoo_compute.cli.output import StatusLine, table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from zoo_compute.chain.ledger import Account
+    from zoo_compute.chain.ledger import JobAccount
     from zoo_compute.chain.views import Claim, JobView
     from zoo_compute.client.job import Job, Redundancy
     from zoo_compute.client.progress import Progress
@@ -126,8 +126,8 @@ def _line_of(view: JobView) -> list[str]:
     from zoo_compute.chain.views import ClaimState
 
     lines = []
-    if view.done:
-        final, done = view.final_rounds, view.done
+    if view.completed_rounds:
+        final, done = view.final_rounds, view.completed_rounds
         optimistic = (
             "" if final == done else f", {final + 1} to {done} optimistic: claims under them are open to challenge"
         )
@@ -171,7 +171,7 @@ def _losses(progress: Progress) -> list[str]:
     return [f"loss by round, as told by the nodes: {', '.join(known)}"] if known else []
 
 
-def _money(account: Account, now: int, token: Token) -> list[str]:
+def _money(account: JobAccount, now: int, token: Token) -> list[str]:
     rows = [
         ("escrowed", token.format(account.escrowed)),
         *([("restored", f"{token.format(account.restored)} out of convicted locks")] if account.restored else []),
@@ -224,7 +224,7 @@ def follow(settings: Settings, found: Job, *, until_settled: bool = False) -> Pr
     status, last = StatusLine(), None
     advised: set[str] = set()
     try:
-        looks = found.looks if status.live else found.watch
+        looks = found.poll if status.live else found.watch
         for last in looks(poll_s=1.0, until_settled=until_settled):
             status.show(last.line())
             for text in last.advice if last.failed_attempts else ():

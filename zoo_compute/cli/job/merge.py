@@ -32,14 +32,14 @@ _store = click.option(
 )
 @_store
 @pass_settings
-def merge(settings: Settings, branches: tuple[str, ...], out: Path, location: str | None) -> None:
+def merge_branches(settings: Settings, branches: tuple[str, ...], out: Path, location: str | None) -> None:
     """Merge the branches of a partition, each weighing as much as the examples it trained on.
 
     A branch is a job's newest final checkpoint. All must have begun with equal tensors: at their initial state, or at the
     checkpoint of ROUND, where a job went on that others left. A branch on another chain names its network file.
     The merged weights begin a new job: `zoo train FILE --weights merged.safetensors --parents merged.json`.
     """
-    from zoo_compute.client.branches import merge as merged
+    from zoo_compute.client.branches import merge_branches as merged
     from zoo_compute.client.job import Job
 
     def read(given: str) -> tuple[Job, int]:
@@ -54,8 +54,8 @@ def merge(settings: Settings, branches: tuple[str, ...], out: Path, location: st
     for job, since in [read(each) for each in branches]:
         view = job.view()
         settings.say(f"fetching checkpoints {since} and {view.final_rounds} of job {job.id}")
-        if view.done > view.final_rounds:
-            settings.say(f"note: its newer ones, up to {view.done}, are not final yet and stay out of the merge")
+        if view.completed_rounds > view.final_rounds:
+            settings.say(f"note: its newer ones, up to {view.completed_rounds}, are not final yet and stay out of the merge")
         grown.append(job.branch(since))
     out.parent.mkdir(parents=True, exist_ok=True)
     made, _ = merged(grown, out)
@@ -95,10 +95,10 @@ def parents(settings: Settings, number: int, networks: tuple[str, ...], location
     settings.say(f"fetching the branches of job {number}")
     found = job.check_parents(*(_client(settings, each, location) for each in networks))
     settings.emit(
-        {"job": number, "agrees": found.agrees, "start": found.start, "differences": list(found.differences)},
+        {"job": number, "agrees": found.matches, "start": found.start, "differences": list(found.differences)},
         list(found.differences) or [f"job {number} begins where its branches merge, at {found.start}"],
     )
-    return 0 if found.agrees else DIFFERS
+    return 0 if found.matches else DIFFERS
 
 
 def _beside(out: Path) -> Path:
@@ -129,4 +129,4 @@ def _client(settings: Settings, network: str | None, location: str | None) -> Cl
     return OfNetwork(network=network, store=location, say=settings.say)
 
 
-COMMANDS = (merge, parents)
+COMMANDS = (merge_branches, parents)

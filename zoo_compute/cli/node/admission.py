@@ -29,10 +29,10 @@ def admit(settings: Settings, program: Path | None, device: str | None, home: Pa
     from zoo_compute.operators.account import Operators, hot_account
 
     chain, folder = settings.chain(), folder_of(home)
-    operator = Operators(chain).required_in(folder)
+    operator = Operators(chain).require_operator_in(folder)
     sender = Sender(chain, hot_account(folder), folder=folder)
     options = [*(["--program", str(program)] if program else []), *(["--device", device] if device else [])]
-    found = admission.step(chain, sender, operator, options)
+    found = admission.advance_admission(chain, sender, operator, options)
     if found.wait_s:
         told = f"answered in {found.seconds} s; run this again in {format_seconds(found.wait_s)} to settle it"
     else:

@@ -12,12 +12,12 @@ from zoo_compute.amounts import Token, format_amount, format_seconds
 from zoo_compute.cli.context import Group, Settings, pass_settings
 from zoo_compute.cli.node.options import folder_of, home_option, number_of, operator_option, operators_of, token_option
 from zoo_compute.cli.output import StatusLine, table
-from zoo_compute.gpus import TIERS, hours_told
+from zoo_compute.gpus import TIERS, format_hours
 from zoo_compute.spec.bits import slots_in
 from zoo_compute.spec.params import GPU_CLASSES
 
 if TYPE_CHECKING:
-    from zoo_compute.operators.balances import Standing
+    from zoo_compute.operators.balances import OperatorBalances
 
 
 @click.group("node", cls=Group)
@@ -49,7 +49,7 @@ def announce(settings: Settings, url: str, operator: int | None, home: Path | No
 def show(settings: Settings, token: str | None, operator: int | None, home: Path | None) -> None:
     """An operator as the chain sees it; needs no passphrase."""
     money, operators = settings.token(token), operators_of(settings, signing=False)
-    standing = operators.standing(number_of(settings, operators, operator, home), token)
+    standing = operators.balances(number_of(settings, operators, operator, home), token)
     data = {**standing.to_dict(), "symbol": money.symbol, "decimals": money.decimals}
     settings.emit(data, table(_about(standing, money)))
 
@@ -73,14 +73,14 @@ def drain(settings: Settings, at_once: bool, wait: bool, undo: bool, operator: i
     if marker:
         settings.say(f"the keeper in {folder_of(home)} takes no new work from now on ({marker.name} is set)")
     status = StatusLine()
-    while (view := operators.standing(number).view).locks and wait and not at_once:
+    while (view := operators.balances(number).view).locks and wait and not at_once:
         status.show(f"operator {number} is locked in {view.locks} lot{'s' * (view.locks > 1)}")
         time.sleep(2)
     status.end()
     requested = view.exit_at == 0 and (at_once or not view.locks)
     if requested:
         operators.request_exit(number)
-        view = operators.standing(number).view
+        view = operators.balances(number).view
     told = (
         f"exit requested; `zoo node unstake` takes the stake back in {format_seconds(max(0, view.exit_at - view.now))}"
     )
@@ -92,10 +92,10 @@ def drain(settings: Settings, at_once: bool, wait: bool, undo: bool, operator: i
 
 def _promise(tier: int, hours: list[int]) -> str:
     names = {number: name for name, number in TIERS.items()}
-    return hours_told(hours) + (f", tier {names[tier]}" if tier else "") if hours else "none"
+    return format_hours(hours) + (f", tier {names[tier]}" if tier else "") if hours else "none"
 
 
-def _about(standing: Standing, money: Token) -> list[tuple[str, str]]:
+def _about(standing: OperatorBalances, money: Token) -> list[tuple[str, str]]:
     view = standing.view
     gpu_class = GPU_CLASSES[view.gpu_class]
     exits = f"requested; stake free {'now' if view.now >= view.exit_at else 'in ' + format_seconds(view.exit_at - view.now)}"

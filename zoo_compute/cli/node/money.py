@@ -23,7 +23,7 @@ def stake(settings: Settings, amount: str, operator: int | None, home: Path | No
     operators = operators_of(settings)
     number, units = number_of(settings, operators, operator, home), parse_amount(amount, what="the stake")
     receipt = operators.add_stake(number, units)
-    standing = operators.standing(number)
+    standing = operators.balances(number)
     settings.emit(
         {"operator": number, "stake": str(standing.view.stake), "transaction": receipt.transaction_hash},
         f"operator {number} has {format_amount(standing.view.stake)} at stake",
@@ -38,12 +38,12 @@ def unstake(settings: Settings, operator: int | None, home: Path | None) -> None
     """Leave: the first call requests the exit, a later one, after the delay, takes the stake back."""
     operators = operators_of(settings)
     number = number_of(settings, operators, operator, home)
-    view = operators.standing(number).view
+    view = operators.balances(number).view
     if view.stake == 0:
         raise UserError(f"operator {number} has nothing at stake")
     if view.exit_at == 0:
         operators.request_exit(number)
-        view = operators.standing(number).view
+        view = operators.balances(number).view
         settings.emit(
             {"operator": number, "exit_at": view.exit_at, "withdrawn": None},
             f"exit requested; run this again in {format_seconds(max(0, view.exit_at - view.now))} to take {format_amount(view.stake)} back",
@@ -72,7 +72,7 @@ def deposit(settings: Settings, amount: str, token: str | None, operator: int | 
     money, operators = settings.token(token), operators_of(settings)
     number, units = number_of(settings, operators, operator, home), money.parse(amount, what="the deposit")
     operators.deposit(number, money.address, units)
-    standing = operators.standing(number, token)
+    standing = operators.balances(number, token)
     settings.emit(
         {
             "operator": number,
@@ -93,7 +93,7 @@ def earnings(settings: Settings, token: str | None, operator: int | None, home: 
     """What was earned: paid, ready to withdraw, still in its challenge window, and what was slashed and why."""
     money, operators = settings.token(token), operators_of(settings, signing=False)
     number = number_of(settings, operators, operator, home)
-    standing, found = operators.standing(number, token), operators.earnings(number, token)
+    standing, found = operators.balances(number, token), operators.earnings(number, token)
     claims = [(c.job, c.round, c.what, c.state, money.format(c.amount)) for c in found.claims]
     settings.emit(
         {"operator": number, **found.to_dict(), "owed": str(standing.owed), "token": money.to_dict()},
@@ -135,7 +135,7 @@ def withdraw(
     """Send what is owed to the owner: payments, network rewards and, with --collateral, free collateral."""
     money, operators = settings.token(token), operators_of(settings)
     number = number_of(settings, operators, operator, home)
-    standing = operators.standing(number, token)
+    standing = operators.balances(number, token)
     units = 0
     if collateral is not None:
         units = standing.free if collateral == "all" else money.parse(collateral, what="--collateral")

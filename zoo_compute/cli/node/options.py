@@ -39,10 +39,10 @@ def number_of(settings: Settings, operators: Operators, operator: int | None, ho
 
     if operator is not None:
         return operators.check(operator)
-    known = operators.in_folder(folder_of(home))
+    known = operators.operator_in(folder_of(home))
     if known is not None:
         return operators.check(known)
-    found = operators.of_owner(keystore.address_of(settings.keystore()))
+    found = operators.owned_by(keystore.address_of(settings.keystore()))
     if len(found) == 1:
         return found[0]
     if not found:

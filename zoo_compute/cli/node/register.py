@@ -13,13 +13,13 @@ from zoo_compute import paths as places
 from zoo_compute.amounts import format_amount, parse_amount
 from zoo_compute.cli.context import Command, Settings, pass_settings
 from zoo_compute.cli.node.options import folder_of, home_option, operators_of
-from zoo_compute.cli.node.register_choices import Choices, Machine, check_ready, detected, named
+from zoo_compute.cli.node.register_choices import Choices, Machine, check_ready, detected_machine, machine_from_options
 from zoo_compute.errors import UserError
 from zoo_compute.spec.params import GPU_CLASSES
 
 if TYPE_CHECKING:
-    from zoo_compute.operators.balances import Registered
-    from zoo_compute.operators.registration import Cost, Enrolment, Wanted
+    from zoo_compute.operators.balances import RegistrationResult
+    from zoo_compute.operators.registration import RegistrationCost, Registration, RegistrationPlan
 
 
 @click.command(cls=Command)
@@ -40,28 +40,28 @@ if TYPE_CHECKING:
 @click.option("--yes", is_flag=True, help="Ask nothing: take every default, and send.")
 @home_option
 @pass_settings
-def register(settings: Settings, /, home: Path | None, yes: bool, **given: str | None) -> None:
+def register(settings: Settings, /, home: Path | None, yes: bool, **options: str | None) -> None:
     """Register this machine as an operator: provider, and aggregator where its memory suffices.
 
     Without options it detects the card, and in a terminal asks for the rest. --account is the cold key: it pays, owns the
     stake and receives the payments. If interrupted, run it again: it goes on where it was and never registers twice.
     """
-    choices = Choices({key: value for key, value in given.items() if value is not None}, settings, yes=yes)
-    card = named(choices)
+    choices = Choices({key: value for key, value in options.items() if value is not None}, settings, yes=yes)
+    card = machine_from_options(choices)
     check_ready(settings, choices)
-    from zoo_compute.operators.registration import Enrolment
+    from zoo_compute.operators.registration import Registration
 
     folder = folder_of(home)
     if card is None and not (folder / places.CONFIG).exists():
-        card = detected(settings, choices)
-    enrolment = Enrolment(operators_of(settings), folder, settings.network_path(), choices.given.get("hot"))
+        card = detected_machine(settings, choices)
+    enrolment = Registration(operators_of(settings), folder, settings.network_path(), choices.options.get("hot"))
     if enrolment.view is not None:
         card = Machine(GPU_CLASSES[enrolment.view.gpu_class], enrolment.view.vram_gb)
-    wanted = _wanted(settings, choices, enrolment, card or detected(settings, choices), folder)
+    wanted = _registration_plan(settings, choices, enrolment, card or detected_machine(settings, choices), folder)
     cost = enrolment.cost(wanted)
     enrolment.check(wanted, cost)
-    settings.say(_told(settings, enrolment, wanted, cost))
-    if any(vars(cost).values()) and not choices.agrees("Send this?"):
+    settings.say(_summary(settings, enrolment, wanted, cost))
+    if any(vars(cost).values()) and not choices.confirm("Send this?"):
         raise click.Abort
     _emit(settings, enrolment.complete(wanted, cost, settings.say), wanted, enrolment, folder)
 
@@ -69,34 +69,34 @@ def register(settings: Settings, /, home: Path | None, yes: bool, **given: str |
 # -- money and address
 
 
-def _wanted(settings: Settings, choices: Choices, enrolment: Enrolment, card: Machine, folder: Path) -> Wanted:
+def _registration_plan(settings: Settings, choices: Choices, enrolment: Registration, card: Machine, folder: Path) -> RegistrationPlan:
     from zoo_compute.operators import machine
-    from zoo_compute.operators.condition import read_values
-    from zoo_compute.operators.registration import Wanted
+    from zoo_compute.operators.condition import read_operator_config
+    from zoo_compute.operators.registration import RegistrationPlan
 
     network = settings.network()
     devnet, is_new = network.preset == "devnet", enrolment.view is None
-    known = read_values(folder) if (folder / places.CONFIG).exists() else {}
+    known = read_operator_config(folder) if (folder / places.CONFIG).exists() else {}
     price = (
-        choices.given.get("price")
+        choices.options.get("price")
         or known.get("price")
         or choices.text("price", "price per slot-round in ZEN (your cost)", "1", _price)
     )
     _price(price)
     collateral = _collateral(settings, choices, enrolment)
-    endpoint = _endpoint(settings, choices, known) if is_new or "endpoint" in choices.given else ""
+    endpoint = _endpoint(settings, choices, known) if is_new or "endpoint" in choices.options else ""
     host = _gateway_host(choices, endpoint)
     roles = ("provider", "aggregator") if devnet else machine.roles()
     usual = {"roles": list(roles), "price": price, "aggregator_price": price} | (
         {"device": card.device} if card.device else {}
     )
-    explicit = {"price": choices.given.get("price"), "gateway_host": host, "endpoint": choices.given.get("endpoint")}
-    if "endpoint" in choices.given:
+    explicit = {"price": choices.options.get("price"), "gateway_host": host, "endpoint": choices.options.get("endpoint")}
+    if "endpoint" in choices.options:
         explicit["gateway_port"] = urlsplit(endpoint).port or 0  # type: ignore[assignment]
     chosen = {key: value for key, value in explicit.items() if value is not None}
-    coin = choices.given.get("hot_coin") or ("1" if devnet else "0.02")
-    stake = choices.given.get("stake")
-    return Wanted(
+    coin = choices.options.get("hot_coin") or ("1" if devnet else "0.02")
+    stake = choices.options.get("stake")
+    return RegistrationPlan(
         gpu=card.gpu,
         vram_gb=card.vram_gb,
         stake=network.params.min_stake if stake is None else parse_amount(stake, what="--stake"),
@@ -112,14 +112,14 @@ def _price(text: str) -> None:
         raise UserError("the price is above zero", hint="such as 0.8")
 
 
-def _collateral(settings: Settings, choices: Choices, enrolment: Enrolment) -> int:
+def _collateral(settings: Settings, choices: Choices, enrolment: Registration) -> int:
     """What to have behind bids. Without anybody to ask, money beyond the stake moves on a devnet only."""
     from zoo_compute.operators.needs import COLLATERAL
 
     view = enrolment.view
-    if view is not None and any(balance for balance, _ in view.collateral.values()) and "deposit" not in choices.given:
+    if view is not None and any(balance for balance, _ in view.collateral.values()) and "deposit" not in choices.options:
         return 0
-    free = settings.network().preset == "devnet" or choices.yes or choices.asks
+    free = settings.network().preset == "devnet" or choices.yes or choices.is_interactive
     text = choices.text(
         "deposit",
         "collateral in ZEN, which bids lock",
@@ -138,13 +138,13 @@ def _endpoint(settings: Settings, choices: Choices, known: Mapping[str, Any]) ->
     from zoo_compute.operators.account import check_url
     from zoo_compute.subprocesses import free_port
 
-    if "endpoint" in choices.given:
-        check_url(choices.given["endpoint"])
-        return choices.given["endpoint"]
+    if "endpoint" in choices.options:
+        check_url(choices.options["endpoint"])
+        return choices.options["endpoint"]
     if known.get("endpoint"):
         return str(known["endpoint"])
     if settings.network().preset == "devnet":
-        return "" if "hot" in choices.given else f"http://127.0.0.1:{free_port()}"
+        return "" if "hot" in choices.options else f"http://127.0.0.1:{free_port()}"
     question = "URL at which others reach this machine, such as http://203.0.113.7:8600 (empty: later)"
     found = choices.text("endpoint", question, "", lambda url: check_url(url) if url else None)
     if not found:
@@ -158,18 +158,18 @@ def _gateway_host(choices: Choices, endpoint: str) -> str | None:
     """Other addresses than the loopback's are listened on only where the operator says so."""
     from zoo_compute.store.probe import is_loopback
 
-    if "gateway_host" in choices.given:
-        return choices.given["gateway_host"]
-    if not choices.asks or not endpoint or is_loopback(urlsplit(endpoint).hostname or ""):
+    if "gateway_host" in choices.options:
+        return choices.options["gateway_host"]
+    if not choices.is_interactive or not endpoint or is_loopback(urlsplit(endpoint).hostname or ""):
         return None
     question = "listen on all addresses of this machine (0.0.0.0)? Say no behind a proxy or tunnel of your own"
-    return "0.0.0.0" if choices.agrees(question) else None
+    return "0.0.0.0" if choices.confirm(question) else None
 
 
 # -- what is said
 
 
-def _told(settings: Settings, enrolment: Enrolment, wanted: Wanted, cost: Cost) -> str:
+def _summary(settings: Settings, enrolment: Registration, wanted: RegistrationPlan, cost: RegistrationCost) -> str:
     """One line: what is sent, and where it goes."""
     registry, account = settings.network().contracts["registry"], settings.account().address
     parts = []
@@ -184,7 +184,7 @@ def _told(settings: Settings, enrolment: Enrolment, wanted: Wanted, cost: Cost) 
     return f"to be sent from {account}: {', '.join(filter(None, (money, coin)))}, and gas; stake and collateral stay yours, less what is slashed"
 
 
-def _emit(settings: Settings, done: Registered, wanted: Wanted, enrolment: Enrolment, folder: Path) -> None:
+def _emit(settings: Settings, done: RegistrationResult, wanted: RegistrationPlan, enrolment: Registration, folder: Path) -> None:
     from zoo_compute.operators.needs import COLLATERAL
     from zoo_compute.operators.registration import values_of
 

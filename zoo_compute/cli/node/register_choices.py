@@ -13,7 +13,7 @@ from zoo_compute import paths as places
 from zoo_compute.amounts import format_amount
 from zoo_compute.cli.context import Settings, read_passphrase
 from zoo_compute.errors import ConfigError, UserError
-from zoo_compute.operators.machine import Card, cards, classified, standing_in
+from zoo_compute.operators.machine import Card, detect_cards, registration_class, cpu_substitute
 from zoo_compute.spec.params import GpuClass
 
 FIRST_ACCOUNT = "default"
@@ -31,17 +31,17 @@ class Machine:
 class Choices:
     """Options as given; what was not given is asked for in a terminal, else its default is taken."""
 
-    def __init__(self, given: Mapping[str, str], settings: Settings, *, yes: bool) -> None:
-        self.given = given
+    def __init__(self, options: Mapping[str, str], settings: Settings, *, yes: bool) -> None:
+        self.options = options
         self.yes = yes
-        self.asks = sys.stdin.isatty() and not yes and not settings.as_json
+        self.is_interactive = sys.stdin.isatty() and not yes and not settings.as_json
 
     def text(self, option: str, question: str, default: str, check: Callable[[str], object] = str) -> str:
         """The option, the answer, or the default. What `check` refuses is asked again, or raised where it was an option."""
-        if option in self.given:
-            check(self.given[option])
-            return self.given[option]
-        while self.asks:
+        if option in self.options:
+            check(self.options[option])
+            return self.options[option]
+        while self.is_interactive:
             answer = str(click.prompt(question, default=default, show_default=bool(default), err=True)).strip()
             try:
                 check(answer)
@@ -50,8 +50,8 @@ class Choices:
                 click.echo(f"{error}" + (f" ({error.hint})" if error.hint else ""), err=True)
         return default
 
-    def agrees(self, question: str, *, default: bool = True) -> bool:
-        return bool(click.confirm(question, default=default, err=True)) if self.asks else default
+    def confirm(self, question: str, *, default: bool = True) -> bool:
+        return bool(click.confirm(question, default=default, err=True)) if self.is_interactive else default
 
 
 # -- before anything: network file and account
@@ -73,7 +73,7 @@ def check_ready(settings: Settings, choices: Choices) -> None:
         if (
             not wanting
             and not places.accounts()
-            and choices.agrees("You have no account yet. Create one now?", default=choices.asks)
+            and choices.confirm("You have no account yet. Create one now?", default=choices.is_interactive)
         ):
             _create_account(settings)
             return
@@ -94,35 +94,35 @@ def _create_account(settings: Settings) -> None:
 # -- the machine
 
 
-def named(choices: Choices) -> Machine | None:
+def machine_from_options(choices: Choices) -> Machine | None:
     """The card that the options name; None where they leave it to detection. Raises UserError."""
-    given = choices.given
-    if "gpu_type" in given and "gpu_class" in given:
+    options = choices.options
+    if "gpu_type" in options and "gpu_class" in options:
         raise click.UsageError("give --gpu-type NAME, or --gpu-class CLASS for a card that is not listed, not both")
-    if not given.keys() & {"gpu_type", "gpu_class"}:
-        if "memory" in given:
-            gpus.parse_memory(given["memory"])
+    if not options.keys() & {"gpu_type", "gpu_class"}:
+        if "memory" in options:
+            gpus.parse_memory(options["memory"])
         return None
-    found: GpuClass = gpus.class_of(given["gpu_type"]) if "gpu_type" in given else gpus.class_named(given["gpu_class"])
-    if "memory" not in given:
+    found: GpuClass = gpus.class_of(options["gpu_type"]) if "gpu_type" in options else gpus.class_named(options["gpu_class"])
+    if "memory" not in options:
         memory = _memory_of(found)
         gpus.check_memory(found, memory)
         return Machine(found, memory)
-    return Machine(*gpus.claimed(given.get("gpu_type"), given.get("gpu_class"), given["memory"]))
+    return Machine(*gpus.registered_card(options.get("gpu_type"), options.get("gpu_class"), options["memory"]))
 
 
-def _memory_of(named: GpuClass) -> int:
+def _memory_of(machine_from_options: GpuClass) -> int:
     """Of the one card here that can be meant. Raises UserError."""
-    memories = {card.memory_gb for card in cards()}
+    memories = {card.memory_gb for card in detect_cards()}
     if len(memories) != 1:
-        raise UserError(f"cannot tell how much memory your {named.name} card has", hint="give --memory, such as 24GB")
+        raise UserError(f"cannot tell how much memory your {machine_from_options.name} card has", hint="give --memory, such as 24GB")
     return memories.pop()
 
 
-def detected(settings: Settings, choices: Choices) -> Machine:
+def detected_machine(settings: Settings, choices: Choices) -> Machine:
     """The card of this machine, confirmed in a terminal. Raises UserError where no class takes it."""
-    here = cards()
-    fitting = [(card, classes) for card in here if (classes := classified(card)) is not None]
+    here = detect_cards()
+    fitting = [(card, classes) for card in here if (classes := registration_class(card)) is not None]
     if not fitting:
         return _without_gpu(settings, choices, here)
     card, (found, vram_gb) = fitting[_which(choices, [card for card, _ in fitting])]
@@ -132,7 +132,7 @@ def detected(settings: Settings, choices: Choices) -> Machine:
     if not card.has_kernels:
         maker = {"amd": "AMD", "apple": "Apple"}[card.maker]
         settings.say(f"this release has no kernels for {maker} GPUs: programs run on this machine's CPU, much slower")
-    if settings.network().preset != "devnet" and not choices.asks and not choices.yes:
+    if settings.network().preset != "devnet" and not choices.is_interactive and not choices.yes:
         raise UserError(
             f"nobody to ask whether to stake {format_amount(settings.network().params.min_stake)} for {card}",
             hint="confirm with --yes, or name the card: --gpu-type NAME --memory SIZE (and --deposit ZEN)",
@@ -147,7 +147,7 @@ def detected(settings: Settings, choices: Choices) -> Machine:
 
 
 def _which(choices: Choices, here: list[Card]) -> int:
-    if len(here) == 1 or not choices.asks:
+    if len(here) == 1 or not choices.is_interactive:
         return 0
     for number, card in enumerate(here):
         click.echo(f"  {number}: {card}", err=True)
@@ -163,5 +163,5 @@ def _without_gpu(settings: Settings, choices: Choices, here: list[Card]) -> Mach
             "(`zoo devnet`); a card that is not detected is named: --gpu-type NAME --memory SIZE",
         )
     settings.say(f"{told}: the CPU serves, on a devnet only")
-    found, size = standing_in()
-    return Machine(found, gpus.parse_memory(choices.given.get("memory", str(size))))
+    found, size = cpu_substitute()
+    return Machine(found, gpus.parse_memory(choices.options.get("memory", str(size))))

@@ -10,7 +10,7 @@ from zoo_compute.amounts import format_amount, format_seconds, parse_amount
 from zoo_compute.cli.context import Command, Settings, pass_settings
 from zoo_compute.cli.node.options import folder_of, home_option, number_of, operator_option, operators_of
 from zoo_compute.errors import UserError
-from zoo_compute.gpus import TIERS, hours_of, hours_told
+from zoo_compute.gpus import TIERS, parse_hours, format_hours
 from zoo_compute.spec.params import GPU_CLASSES
 
 DAY_S = 86_400
@@ -38,7 +38,7 @@ def consent(
     """Agree to be registered by a sponsor, who pays stake and gas. --account is the cold key, which will own the stake."""
     from zoo_compute import gpus
 
-    found, vram_gb = gpus.claimed(gpu_type, gpu_class, memory)
+    found, vram_gb = gpus.registered_card(gpu_type, gpu_class, memory)
     amount = settings.network().params.min_stake if stake is None else parse_amount(stake, what="--stake")
     made = operators_of(settings).consent(folder_of(home), found, vram_gb, amount, endpoint, days * DAY_S)
     made.save(out)
@@ -86,17 +86,17 @@ def declare(settings: Settings, tier: str, hours: str, operator: int | None, hom
     The keeper of --home then sends a heartbeat in each of them. Who misses more than its tier allows loses 1 % of its stake.
     """
     operators = operators_of(settings)
-    number, known = number_of(settings, operators, operator, home), operators.in_folder(folder_of(home))
+    number, known = number_of(settings, operators, operator, home), operators.operator_in(folder_of(home))
     if known not in (None, number):
         raise UserError(
             f"{folder_of(home)} is operator {known}'s, not {number}'s: its keeper would send the heartbeats",
             hint=f"give --home of operator {number}",
         )
-    periods = hours_of(hours)
+    periods = parse_hours(hours)
     receipt = operators.declare(folder_of(home), number, TIERS[tier], periods)
     settings.emit(
         {"operator": number, "tier": tier, "hours": periods, "transaction": receipt.transaction_hash},
-        f"operator {number} promises {hours_told(periods)}" + ("" if tier == "none" else f" at tier {tier}"),
+        f"operator {number} promises {format_hours(periods)}" + ("" if tier == "none" else f" at tier {tier}"),
     )
 
 

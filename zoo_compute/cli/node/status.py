@@ -14,7 +14,7 @@ from zoo_compute.cli.node.options import folder_of, home_option
 from zoo_compute.paths import STATUS
 
 if TYPE_CHECKING:
-    from zoo_compute.operators.needs import Need
+    from zoo_compute.operators.needs import NodeProblem
 
 
 @click.command(cls=Command)
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 @pass_settings
 def status(settings: Settings, home: Path | None) -> None:
     """What the keeper saw at its last look at the chain, and what needs you, each with the command that mends it."""
-    from zoo_compute.operators.condition import condition
+    from zoo_compute.operators.condition import inspect_node
 
     folder = folder_of(home)
-    found = condition(folder, settings.network_file)
+    found = inspect_node(folder, settings.network_file)
     if found.setup.running:
         found.try_endpoint()
     seen, lines = _last_look(folder)
@@ -47,7 +47,7 @@ def _last_look(folder: Path) -> tuple[dict[str, Any], list[str]]:
     return seen, lines + [f"needs you: {trouble}" for trouble in seen["trouble"]]
 
 
-def say_needs(needs: list[Need]) -> None:
+def say_needs(needs: list[NodeProblem]) -> None:
     """Each once, on stderr."""
     for need in needs:
         click.echo(str(need), err=True)
