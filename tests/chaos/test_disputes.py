@@ -17,15 +17,15 @@ from keepers.decisions.requests import verify_request
 from keepers.processes.local_network import LocalNetwork, OperatorPlan
 from keepers.services.challenging import challenge
 from node.compute.programs import Programs
-from node.disputes.board import GameBoard, play
 from node.disputes.computation import SlotRound
 from node.disputes.defender import Defender
 from node.disputes.player import dispute_of, result_in
 from node.disputes.trees import Trees
 from node.inputs import syncer
 from node.replay import replay
-from tests.integration.network_kit import TINY, submit
-from tests.referee.hostile import Hostile
+from tests.support.games.game_board import GameBoard, play
+from tests.support.games.hostile_challenger import Hostile
+from tests.support.local_jobs import TINY, submit
 from zoo_compute.chain.games import GameView, read_games
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.sender import Sender
@@ -33,7 +33,7 @@ from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import ClaimState, JobState, JobView
 from zoo_compute.client.dispute_transcript import Transcript
 from zoo_compute.errors import Refusal
-from zoo_compute.json_codec import encode, decode
+from zoo_compute.json_codec import decode, encode
 from zoo_compute.spec.games import Frame, Kind, Outcome, Phase, Position, Result, Work
 from zoo_compute.spec.params import COIN, ZEN
 from zoo_compute.spec.referee import opened_game

@@ -13,7 +13,7 @@ import pytest
 import requests
 from web3 import Web3
 
-from tests.integration.parties import post
+from tests.support.manual_operators import post
 from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.deployment import Web3Deployer, deploy
 from zoo_compute.chain.event_log import History
@@ -268,7 +268,9 @@ def test_a_history__of_which_a_read_failed_half_way__tells_each_event_once(
     with pytest.raises(Unreachable):
         history.events_until(head)
     monkeypatch.undo()
-    assert history.events_until(head) == list(scan(devnet.chain, devnet.network.first_block, head.number, names=["Transfer"]))
+    assert history.events_until(head) == list(
+        scan(devnet.chain, devnet.network.first_block, head.number, names=["Transfer"])
+    )
 
 
 @pytest.mark.parametrize("ahead", [None, 0, 3])  # None: the new chain is shorter than what was read

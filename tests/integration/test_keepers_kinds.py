@@ -18,8 +18,8 @@ from keepers.queue.work import WorkStatus
 from keepers.services.challenging import challenge
 from keepers.services.disputing import DisputePlayer
 from node.disputes import player
-from tests.integration.parties import SALT, Dispute
-from tests.integration.trained import SLOT, LyingAggregation, LyingUpdate, Trained, computed, lying
+from tests.support.manual_operators import SALT, Dispute
+from tests.support.trained_claims import SLOT, LyingAggregation, LyingUpdate, Trained, computed, lying
 from zoo_compute.chain.games import read_games
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
@@ -59,7 +59,9 @@ def test_a_keeper__convicts_a_false_claim_that_another_keeper_defends(
             patch.setattr(player, "Aggregation", lambda *args, **options: lying(LyingAggregation(*args, **options)))
             return computed(work.store, task, request)
 
-    request = aggregation_check_request(view, claim) if kind == Kind.AGGREGATION else verify_request(view, claim, SLOT, None)
+    request = (
+        aggregation_check_request(view, claim) if kind == Kind.AGGREGATION else verify_request(view, claim, SLOT, None)
+    )
     report = honest("work.check" if kind == Kind.AGGREGATION else "work.verify", "it", request).result
     assert report is not None
     stranger = dispute.parties[2].sender

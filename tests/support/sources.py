@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = ROOT / "contracts"
-ARTIFACTS = Path(artifacts.__file__).parent
+ARTIFACTS = Path(artifacts.__file__).parent / "generated" / "artifacts"
 KEPT = ROOT / ".build" / "contracts"
 LIBRARIES = Path(sysconfig.get_paths()["purelib"])
 BUILTIN = LIBRARIES / "vyper" / "builtins" / "interfaces"

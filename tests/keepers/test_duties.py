@@ -1,0 +1,277 @@
+"""What a keeper decides, from a snapshot alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from keepers.decisions.duties import duties, estimate_s
+from keepers.decisions.obstacles import RECOVERY_S
+from keepers.decisions.orders import (
+    Aggregate,
+    CommitTrained,
+    OperatorContext,
+    PostAggregate,
+    Prepare,
+    Progress,
+    SealBid,
+    Send,
+    Train,
+)
+from keepers.decisions.requests import prepare_request
+from zoo_compute.chain.views import (
+    AGGREGATOR_SEAT,
+    Bid,
+    JobStake,
+    JobState,
+    JobView,
+    Lot,
+    LotPhase,
+    Run,
+    Seat,
+    Terms,
+)
+
+ROOT = b"\1" * 32
+ME, OTHER, AGGREGATOR = 1, 2, 9
+OPENED, SLOT_S, ESTIMATE = 1_000, 40, 10
+
+TERMS = Terms("0xT", ROOT, ROOT, ROOT, ROOT, 4, 6, 4, 100, 120, 50, 60, SLOT_S, 20, SLOT_S, 10**9, 4, 0)
+LOT = Lot(LotPhase.OPEN, "0xT", 6, 4, 100, 120, 10, 1, 1_010, 1_020, 0, 0, 0, 0, 0, 0, 0, 0)
+BID = Bid(1, 4, True, True, 80, 0, 2, 0, 0, bytes(32))
+SEAT = Seat(ME, 0, 2, 90, 0, ESTIMATE, OPENED, 0)
+OTHERS = Seat(OTHER, 2, 4, 90, 0, ESTIMATE, OPENED, 0)
+CHAIR = Seat(AGGREGATOR, 0, 1, 50, 0, 0, OPENED, 0)
+RUN = Run(
+    state=JobState.RUNNING, round=1, turn=1, rounds=4, slots=6, quorum=4, depth=4, policy=0, opened_at=OPENED, window_s=15,
+    slot_s=SLOT_S, aggregate_s=20, aggregator=AGGREGATOR, aggregator_due=1_100, token="0xT", lock=10, flops=10**9, seats=2,
+    missing=0b11, committed=0, holds=0, held_s=0, pot=0, start_root=ROOT,
+)  # fmt: skip
+WHOLE = replace(RUN, missing=0, committed=6)
+ME_PROVIDER = OperatorContext(ME, True, False, 80, 50, 4, True, 1_000, 3, 20)
+ME_AGGREGATOR = replace(ME_PROVIDER, operator=AGGREGATOR, is_provider=False, is_aggregator=True)
+
+
+def view(now: int, **changes: object) -> JobView:
+    base = JobView(
+        job=1, block=5, now=now, state=JobState.RUNNING, submitter="0xS", token="0xT", terms=TERMS, escrow=10**6, posted_block=1,
+        run=RUN, lots={0: LOT, 1: replace(LOT, units=1)}, bids={(0, ME): BID, (0, OTHER): BID},
+        seats={0: SEAT, 1: OTHERS, AGGREGATOR_SEAT: CHAIR}, stakes={ME: JobStake(20, 1, 1, 0)},
+        checkpoint_roots={0: ROOT, 1: ROOT}, checkpoint_cids={1: ROOT}, commits=(), checkpoints=(),
+    )  # fmt: skip
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def sends(found: list) -> list[str]:
+    return [duty.function for duty in found if isinstance(duty, Send)]
+
+
+def opening(now: int, **changes: object) -> JobView:
+    return view(now, **{"state": JobState.OPEN, "run": None, "bids": {}, "seats": {}, "stakes": {}} | changes)
+
+
+TIMED = Progress(slot_s=5)
+
+
+# -- ready
+
+
+def awarded(now: int, **changes: object) -> JobView:
+    run = replace(RUN, state=JobState.AWARDED, round=0, turn=0)
+    return view(now, **{"state": JobState.AWARDED, "run": run} | changes)
+
+
+def test_awarded__prepares_then_tells_its_timed_estimate():
+    assert duties(awarded(1_001), ME_PROVIDER, Progress()) == [Prepare()]
+    assert duties(awarded(1_001), ME_PROVIDER, Progress(slot_s=99)) == [Send("settlement", "ready", (1, 0, SLOT_S))]
+
+
+def test_awarded__declines_what_it_cannot_hold():
+    found = duties(awarded(1_001), ME_PROVIDER, Progress(failed=True))
+    assert found == [Send("settlement", "decline", (1, 0, 2))]
+
+
+def test_awarded__expires_a_silent_holder_after_the_ready_window():
+    quiet = awarded(1_100)
+    assert Send("settlement", "expire", (1, 1)) in duties(quiet, ME_PROVIDER, Progress(slot_s=5))
+    assert "expire" not in sends(duties(awarded(1_020), ME_PROVIDER, Progress(slot_s=5)))
+
+
+# -- turns
+
+
+def test_running__trains_what_it_holds_and_commits_a_seat_in_one_transaction():
+    assert duties(view(1_001), ME_PROVIDER, Progress(10)) == [Train(0), Train(1)]
+    assert duties(view(1_001), ME_PROVIDER, Progress(10, frozenset({0}))) == [Train(1)]
+    assert duties(view(1_001), ME_PROVIDER, Progress(10, frozenset({0, 1}))) == [CommitTrained(0)]
+
+
+def test_running__trains_the_seat_first_that_is_due_first():
+    late = replace(SEAT, first=4, estimate_s=5)
+    two = view(1_001, seats={0: SEAT, 1: late}, run=RUN)
+    assert duties(two, ME_PROVIDER, Progress(10)) == [Train(4), Train(5), Train(0), Train(1)]
+
+
+def test_near_its_deadline__the_end_of_a_seat_is_given_up_so_that_the_rest_can_be_committed():
+    near = view(OPENED + 2 * ESTIMATE - 6, seats={0: SEAT})
+    gives_up = Send("settlement", "decline", (1, 0, 1))
+    assert duties(near, ME_PROVIDER, Progress(10, frozenset({0}))) == [Train(1), gives_up]
+    assert duties(near, ME_PROVIDER, Progress(10, frozenset({1}))) == [Train(0)], "its first slot may still be trained"
+    shorter = replace(near, seats={0: replace(SEAT, count=1)})
+    assert duties(shorter, ME_PROVIDER, Progress(10, frozenset({0}))) == [CommitTrained(0)]
+
+
+def test_a_slot_that_cannot_be_trained__is_given_up_with_those_after_it():
+    lost_slots = Progress(10, frozenset({0}), failed_slots=frozenset({1}))
+    assert duties(view(1_001), ME_PROVIDER, lost_slots) == [Send("settlement", "decline", (1, 0, 1))]
+    first = Progress(10, frozenset({1}), failed_slots=frozenset({0}))
+    assert duties(view(1_001), ME_PROVIDER, first) == [Send("settlement", "decline", (1, 0, 2))]
+
+
+def test_running__does_nothing_after_inputs_closed():
+    closed = view(OPENED + 2 * SLOT_S, run=replace(RUN, missing=0b1, committed=4), seats={0: SEAT})
+    assert duties(closed, ME_PROVIDER, Progress(10, frozenset({0, 1}))) == []
+
+
+def test_a_silent_holder__is_timed_out_after_its_deadline_and_not_in_it():
+    at, late = OPENED + 2 * ESTIMATE, Send("settlement", "time_out", (1, 1))
+    done = Progress(10, frozenset())
+    assert "time_out" not in sends(duties(view(at), ME_PROVIDER, done))
+    assert late in duties(view(at + 10), ME_PROVIDER, done)
+    assert late not in duties(view(at + 10, run=replace(RUN, holds=1)), ME_PROVIDER, done)
+    vacant = view(at + 10, seats={0: SEAT, 1: replace(OTHERS, operator=0)})
+    assert late not in duties(vacant, ME_PROVIDER, done)
+
+
+def test_who_took_over_too_late_to_commit__is_spared():
+    since = OPENED + 2 * SLOT_S - 2 * ESTIMATE
+    for spared in (False, True):
+        taken = view(OPENED + 2 * SLOT_S + 20, seats={0: SEAT, 1: replace(OTHERS, since=since + spared)})
+        assert ("time_out" in sends(duties(taken, ME_PROVIDER, Progress(10)))) != spared
+
+
+def vacant_at(now: int, count: int = 1, **changes: object) -> JobView:
+    gap = Seat(0, 2, count, 90, 0, ESTIMATE, OPENED, 5)
+    return view(now, **{"run": replace(RUN, missing=0b11), "seats": {0: SEAT, 1: gap}} | changes)
+
+
+def taken(found: list) -> list[Send]:
+    return [duty for duty in found if isinstance(duty, Send)]
+
+
+def test_a_vacant_seat__is_taken_by_a_standby_with_spare_capacity_and_time():
+    vacant = vacant_at(OPENED + 12)
+    takes = Send("settlement", "take_over", (1, 1, ME, 1, 3 * 10 + RECOVERY_S))  # for all it then holds, in every turn
+    assert taken(duties(vacant, ME_PROVIDER, Progress(10))) == [takes]
+    for me in (replace(ME_PROVIDER, free=9), replace(ME_PROVIDER, is_drained=True)):
+        assert taken(duties(vacant, me, Progress(10))) == []
+    late = replace(vacant, now=OPENED + 2 * SLOT_S - 5)
+    assert taken(duties(late, ME_PROVIDER, Progress(10))) == []
+    assert taken(duties(vacant, ME_PROVIDER, Progress(12))) == []  # three slots would not fit slot_s
+    committed_to = replace(vacant, run=replace(RUN, missing=0b01))
+    assert taken(duties(committed_to, ME_PROVIDER, Progress(10))) == [takes], "whole, though it committed this turn"
+    spent = replace(vacant, bids={(0, ME): replace(BID, won=2, taken=2)})
+    assert taken(duties(spent, ME_PROVIDER, Progress(10))) == []
+
+
+@pytest.mark.parametrize(
+    ("me", "slot_s", "count"),
+    [
+        (ME_PROVIDER, 8, 2),  # of its capacity of four it holds two
+        (replace(ME_PROVIDER, free=15), 8, 1),
+        (ME_PROVIDER, 11, 1),  # four slots of eleven seconds exceed slot_s, three do not
+    ],
+    ids=["capacity", "collateral", "time"],
+)
+def test_a_large_vacant_seat__is_taken_in_part(me: OperatorContext, slot_s: float, count: int):
+    estimate = -(-slot_s * (2 + count) // 1) + RECOVERY_S
+    takes = Send("settlement", "take_over", (1, 1, ME, count, estimate))
+    assert taken(duties(vacant_at(OPENED + 1, count=4), me, Progress(slot_s))) == [takes]
+    whole = vacant_at(OPENED + 1, count=4, run=replace(RUN, missing=0b01))
+    assert taken(duties(whole, me, Progress(slot_s))) == [], "its claim in this turn stands for all of its slots"
+
+
+@pytest.mark.parametrize(("bid", "is_taken"), [(80, True), (90, True), (92, True), (93, False)])
+def test_a_vacant_seat__is_taken_only_where_escrow_and_pot_pay_the_whole_bid(bid: int, is_taken: bool):
+    """Escrow paid 90; of a pot of 25 for four slots, one in three rounds has six: two a round."""
+    vacant = vacant_at(OPENED + 1, count=4, bids={(0, ME): replace(BID, price=bid)})
+    vacant.seats[1] = replace(vacant.seats[1], pot=25)
+    assert bool(taken(duties(vacant, replace(ME_PROVIDER, free=15), Progress(8)))) == is_taken
+
+
+def test_a_vacant_seat_of_a_large_job__is_taken_in_parts_no_smaller_than_a_bid():
+    large = vacant_at(OPENED + 1, count=4, run=replace(RUN, slots=65, missing=0b11))
+    least_two = replace(ME_PROVIDER, free=15)  # room for one
+    assert taken(duties(large, least_two, Progress(8))) == []
+    assert len(taken(duties(large, ME_PROVIDER, Progress(8)))) == 1
+
+
+def test_a_slot_i_lost__is_left_to_others():
+    vacant = vacant_at(OPENED + 1, count=4, lost_slots={ME: 0b1000, OTHER: 0b111111})
+    assert taken(duties(vacant, ME_PROVIDER, Progress(8))) == []
+    assert taken(duties(replace(vacant, lost_slots={ME: 0b1000011, OTHER: 0b111111}), ME_PROVIDER, Progress(8))) != []
+
+
+# -- aggregation
+
+
+def test_the_aggregator__waits_for_inputs_then_aggregates_then_posts():
+    assert duties(view(1_001), ME_AGGREGATOR, Progress()) == []
+    complete = view(1_001, run=WHOLE)
+    assert duties(complete, ME_AGGREGATOR, Progress()) == [Aggregate()]
+    assert duties(complete, ME_AGGREGATOR, Progress(aggregated=True)) == [PostAggregate(0b11)]
+
+
+def test_the_aggregator__times_out_silent_holders_before_it_closes_a_turn_without_them():
+    closing = view(OPENED + 2 * SLOT_S, run=replace(RUN, missing=0b1, committed=4))
+    found = duties(closing, ME_AGGREGATOR, Progress(aggregated=True))
+    assert Send("settlement", "time_out", (1, 0)) in found
+    assert found[-1] == PostAggregate(0b10)
+
+
+def test_a_turn_without_quorum__is_abandoned():
+    short = view(OPENED + 2 * SLOT_S + 30, run=replace(RUN, missing=0b10, committed=2))
+    assert sends(duties(short, ME_PROVIDER, Progress()))[-1] == "abandon"
+
+
+def test_a_silent_aggregator__is_timed_out_and_replaced_by_a_standby():
+    silent = view(1_200, run=WHOLE)
+    assert Send("settlement", "time_out", (1, AGGREGATOR_SEAT)) in duties(silent, ME_PROVIDER, Progress())
+    vacant = view(1_200, run=replace(WHOLE, aggregator=0), bids={(1, 7): replace(BID, price=50, capacity=1, won=0)})
+    standby = replace(ME_AGGREGATOR, operator=7, free=10**6)
+    takes = Send("settlement", "take_over", (1, AGGREGATOR_SEAT, 7, 1, 20))
+    assert duties(vacant, standby, Progress()) == [takes]
+    assert sends(duties(vacant, replace(standby, free=0), Progress())) == ["abandon"]
+    dearer = replace(vacant, bids={(1, 7): replace(BID, price=51, capacity=1, won=0)})
+    assert sends(duties(dearer, standby, Progress())) == ["abandon"], "escrow pays 50, and no slash adds to that"
+    assert sends(duties(vacant, ME_PROVIDER, Progress())) == ["abandon"]
+
+
+def test_every_request__carries_the_terms_that_the_contracts_judge_by():
+    """A manifest with other slots than the chain's would have honest work convicted by the data of another slot."""
+    assert prepare_request(opening(1_000))["terms"] == {"rounds": TERMS.rounds, "slots": TERMS.slots, "delay": 0}
+
+
+def test_unequal_workers__are_bid_for_what_each_of_them_trains_in_time():
+    able = replace(ME_PROVIDER, capacity=100, free=10**6)
+    lots = {0: replace(LOT, units=100), 1: replace(LOT, units=1)}
+
+    def capacity(relative_paces: tuple[float, ...]) -> int:
+        found = duties(opening(1_005, lots=lots), replace(able, relative_paces=relative_paces), TIMED)
+        return next(duty.capacity for duty in found if isinstance(duty, SealBid))
+
+    assert SLOT_S - RECOVERY_S == 34  # seconds to train in, of which a slot takes 5
+    assert capacity((1.0,)) == 6
+    assert capacity((1.0, 1.0)) == 12
+    assert capacity((1.0, 4.0)) == 7  # the slow one trains one
+    assert capacity((1.0, 0.25)) == 6 + 27
+
+
+def test_the_estimate__is_when_the_last_of_unequal_workers_is_done():
+    cases = {(4, 1.0): 20, (4, 1.0, 1.0): 10, (5, 1.0, 1.0): 15, (4, 1.0, 6.0): 20, (7, 1.0, 6.0): 30}
+    for (slots, *relative_paces), seconds in cases.items():
+        assert (
+            estimate_s(5, int(slots), replace(ME_PROVIDER, relative_paces=tuple(relative_paces)))
+            == seconds + RECOVERY_S
+        )
