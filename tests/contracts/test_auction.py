@@ -3,7 +3,8 @@
 import pytest
 
 from tests.support.evm import chain
-from tests.support.protocol_driver import DEVNET, Offer
+from tests.support.job_driver import Offer
+from tests.support.protocol_driver import DEVNET
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
 ZEN_REFUSES = "erc20: transfer amount exceeds balance"

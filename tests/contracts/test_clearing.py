@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.protocol_driver import ZEN, Offer
+from tests.support.job_driver import Offer
+from tests.support.protocol_driver import ZEN
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
 SEAT_LOCK = -(-3 * (3 * 2_000 + 1_000) * 10 // 9) + 2 * 1_000 * 3  # of the aggregator
@@ -144,7 +145,7 @@ def test_clear__more_bids_than_a_call_takes__resumes(kit, play, agg):
     operators = play.register_all(70)
     offers = {each: Offer(100 + (index * 37) % 70) for index, each in enumerate(operators)}
     job = revealed(play, offers, {agg: Offer(1)}, slots=60, quorum=1)
-    order = play.ordered(job, 0, offers)
+    order = play.order(job, 0, offers)
     kit.auction.clear(job, 0, order[:64], sender=play.anyone)
     lot = kit.auction.lots(job, 0)
     assert (lot.phase, lot.cleared, lot.sold, lot.winners) == (2, 64, 60, 60)

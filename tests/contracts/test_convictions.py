@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.protocol_driver import AGGREGATION, Offer, Play, load
+from tests.support.job_driver import Offer
+from tests.support.protocol_driver import AGGREGATION, Play, load
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
 ROUND = 3 * 2_000 + 1_000  # what a round costs at most

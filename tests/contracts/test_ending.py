@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.protocol_driver import Offer
+from tests.support.job_driver import Offer
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
 

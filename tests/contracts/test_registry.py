@@ -4,7 +4,8 @@ import pytest
 
 from tests.support.consent import HALF_ORDER, ORDER, Signer, signature_of
 from tests.support.evm import chain, reverts
-from tests.support.protocol_driver import DEVNET, UNLIMITED, ZEN, Offer, load
+from tests.support.job_driver import Offer
+from tests.support.protocol_driver import DEVNET, UNLIMITED, ZEN, load
 from zoo_compute.spec.params import STAKE_UNIT
 
 ZERO = "0x" + 40 * "0"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.protocol_driver import AGGREGATION, Offer
+from tests.support.job_driver import Offer
+from tests.support.protocol_driver import AGGREGATION
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
 SLASH = LOCK // 10

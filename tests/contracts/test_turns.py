@@ -3,7 +3,8 @@
 import pytest
 
 from tests.support.evm import chain
-from tests.support.protocol_driver import AGGREGATION, Offer
+from tests.support.job_driver import Offer
+from tests.support.protocol_driver import AGGREGATION
 
 ROOT = b"\x07" * 32
 CLOSES = 2 * 60  # seconds from the opening of a turn to its inputs' close
