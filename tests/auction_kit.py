@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from keepers.decisions.duties import duties
-from keepers.decisions.orders import OperatorContext, OpenBid, Progress, SealBid, Send
+from keepers.decisions.orders import OpenBid, OperatorContext, Progress, SealBid, Send
 from tests.contract_kit import Offer, Operator, Play
 from tests.support.evm import Reverted
 from zoo_compute.chain import snapshot
@@ -56,7 +56,9 @@ class AuctionSimulation:
     ) -> SimulatedOperator:
         operator = self.play.register(name, deposit=deposit)
         self.nodes.append(
-            SimulatedOperator(operator, replace(CONTEXT, operator=operator.id, **me), since=since, until=until, reveals=reveals)
+            SimulatedOperator(
+                operator, replace(CONTEXT, operator=operator.id, **me), since=since, until=until, reveals=reveals
+            )
         )
         return self.nodes[-1]
 

@@ -45,7 +45,9 @@ def test_a_contribution__is_kept_and_its_root_is_on_chain(zoo: Zoo, place: CliNe
     assert "cannot be committed" in zoo.refused("dataset", "contribute", tmp_path / "odd.npz")
 
 
-def test_a_job__cites_datasets_once_and_scores_them_when_it_is_settled(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
+def test_a_job__cites_datasets_once_and_scores_them_when_it_is_settled(
+    zoo: Zoo, place: CliNetwork, tmp_path: Path
+) -> None:
     (tmp_path / "more.txt").write_text("a text")
     first, second = (zoo.json("dataset", "contribute", tmp_path / "more.txt")["dataset"] for _ in range(2))
     job = zoo.json("train", place.config(), "--data", place.text, "--max-budget", "14", "--no-watch", "--anyway")["job"]

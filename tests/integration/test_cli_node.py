@@ -58,7 +58,9 @@ def register(zoo: Zoo, *options: str) -> dict[str, object]:
     return zoo.json("node", "register", *CARD, *(options or ("--deposit", "0")))
 
 
-def test_register__makes_the_hot_key_stakes_and_writes_what_start_needs(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:
+def test_register__makes_the_hot_key_stakes_and_writes_what_start_needs(
+    zoo: Zoo, place: CliNetwork, tmp_path: Path
+) -> None:
     told = register(zoo)
     home = tmp_path / "home" / "node"
     assert (told["class"], told["multiplier_percent"], told["vram_gb"], told["stake"], told["new"]) == (
@@ -189,7 +191,9 @@ def test_register__without_a_terminal_in_production__deposits_only_where_it_is_a
     assert "no endpoint is announced, so nobody can fetch your results" in told
 
 
-def test_register__in_a_folder_of_another_network__is_refused(zoo: Zoo, place: CliNetwork, production: CliNetwork) -> None:
+def test_register__in_a_folder_of_another_network__is_refused(
+    zoo: Zoo, place: CliNetwork, production: CliNetwork
+) -> None:
     register(zoo)
     network = ("--network", production.devnet.network_file)
     told = zoo.refused("node", "register", *CARD, *network)

@@ -114,7 +114,9 @@ def test_unfunded_account__is_refused_before_anything_is_stored(zoo: Zoo, place:
     assert "no coin for gas" in told
 
 
-def test_wrong_passphrase__is_refused(zoo: Zoo, place: CliNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_passphrase__is_refused(
+    zoo: Zoo, place: CliNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = shutil.copy(os.environ["ZOO_ACCOUNT"], tmp_path / "own.json")  # a devnet's key brings its passphrase along
     monkeypatch.setenv("ZOO_ACCOUNT", str(own))
     monkeypatch.delenv("ZOO_PASSPHRASE_FILE")

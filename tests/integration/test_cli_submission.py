@@ -116,7 +116,9 @@ class SignsTransactions:
         self.address, self.sign_transaction = account.address, account.sign_transaction
 
 
-def test_train__by_a_key_that_signs_permits__is_one_transaction(client: Client, place: CliNetwork, sent: list[str]) -> None:
+def test_train__by_a_key_that_signs_permits__is_one_transaction(
+    client: Client, place: CliNetwork, sent: list[str]
+) -> None:
     before = jobs(place)
     assert client.train(place.config(), 14, place.text).id == before + 1
     assert sent == ["post_permitted"]

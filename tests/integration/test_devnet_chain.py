@@ -268,7 +268,9 @@ def test_a_history__of_which_a_read_failed_half_way__tells_each_event_once(
     with pytest.raises(Unreachable):
         history.events_until(head)
     monkeypatch.undo()
-    assert history.events_until(head) == list(scan(devnet.chain, devnet.network.first_block, head.number, names=["Transfer"]))
+    assert history.events_until(head) == list(
+        scan(devnet.chain, devnet.network.first_block, head.number, names=["Transfer"])
+    )
 
 
 @pytest.mark.parametrize("ahead", [None, 0, 3])  # None: the new chain is shorter than what was read

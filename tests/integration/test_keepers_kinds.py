@@ -59,7 +59,9 @@ def test_a_keeper__convicts_a_false_claim_that_another_keeper_defends(
             patch.setattr(player, "Aggregation", lambda *args, **options: lying(LyingAggregation(*args, **options)))
             return computed(work.store, task, request)
 
-    request = aggregation_check_request(view, claim) if kind == Kind.AGGREGATION else verify_request(view, claim, SLOT, None)
+    request = (
+        aggregation_check_request(view, claim) if kind == Kind.AGGREGATION else verify_request(view, claim, SLOT, None)
+    )
     report = honest("work.check" if kind == Kind.AGGREGATION else "work.verify", "it", request).result
     assert report is not None
     stranger = dispute.parties[2].sender

@@ -67,7 +67,9 @@ def test_branches__of_unequal_work__are_merged_posted_and_checked(
     left, weights = tmp_path / "left.txt", tmp_path / "left.safetensors"
     left.write_bytes(b"".join(b"%d green bottles hanging on the wall\n" % n for n in range(3000)))
     client.use_peers()
-    save_state(weights, module_tensors(load_checkpoint(first.view(), client.store, 1)))  # what the nodes that were cut off had
+    save_state(
+        weights, module_tensors(load_checkpoint(first.view(), client.store, 1))
+    )  # what the nodes that were cut off had
     alone = config(tmp_path, rounds=1, slots=3)
     second = ended(network, client.train(alone, **options | {"data": left}, weights=weights))
 

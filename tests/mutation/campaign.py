@@ -21,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.mutation.killing import KEPT, MutantRunner, SourceMutantRunner, MutantOutcome
+from tests.mutation.killing import KEPT, MutantOutcome, MutantRunner, SourceMutantRunner
 from tests.mutation.mutants import Mutant, generate, sampled
 from tests.mutation.suites import CONTRACTS, ROOT, users
 

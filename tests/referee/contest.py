@@ -102,7 +102,9 @@ class RefereeMirror(ContractMirror):
     def compare_events(self, call: Call, before: World, after: World) -> None:
         logs = self.contracts["referee"].get_logs(self.computation, include_child_logs=False)
         told = [(type(event).__name__, *map(settled, event[1:])) for event in logs]
-        self._same("told", told, [(name, *map(settled, values)) for name, values in expected_events(call, before, after)])
+        self._same(
+            "told", told, [(name, *map(settled, values)) for name, values in expected_events(call, before, after)]
+        )
 
     def compare_games(self, before: World, after: World) -> None:
         referee = self.contracts["referee"]

@@ -77,7 +77,9 @@ class Hostile(Challenger):
                 entry = entry_of(self.graph, len(self.graph.state) + node.attributes[1])
                 leaf = shown.leaves[game.phase]
                 descriptor = self.trees.program.descriptor(game.frame.node)
-                yield self.computed.word_evidence(game.frame.step, name, DisputedWord(descriptor, entry, leaf, self._some(game)))
+                yield self.computed.word_evidence(
+                    game.frame.step, name, DisputedWord(descriptor, entry, leaf, self._some(game))
+                )
         elif node.op in ("input", "constant"):
             found = self._word(game, shown)
             assert found

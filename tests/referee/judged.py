@@ -33,7 +33,9 @@ def run_of(nobody: str) -> tuple[object, ...]:
     return (3, 0, 0, 9, SLOTS, *[0] * 9, nobody, *[0] * 8, bytes(32))
 
 
-def evidence_result(judges: SimpleNamespace, frame: Frame, position: Position, shown: Evidence | bytes, kind: int = 0) -> str:
+def evidence_result(
+    judges: SimpleNamespace, frame: Frame, position: Position, shown: Evidence | bytes, kind: int = 0
+) -> str:
     """Empty where the claim is shown to be false, else what does not hold; `?` for a revert that says nothing."""
     data = shown if isinstance(shown, bytes) else encode(shown)
     number = kind if isinstance(shown, bytes) else shown.KIND

@@ -13,7 +13,7 @@ import torch
 
 import repops
 from node.compute.programs import Programs, State
-from node.disputes.board import CommitterPlayer, ChallengerPlayer, GameBoard, GameRecord, play
+from node.disputes.board import ChallengerPlayer, CommitterPlayer, GameBoard, GameRecord, play
 from node.disputes.challenger import Challenger
 from node.disputes.computation import SlotRound
 from node.disputes.defender import Defender
@@ -29,10 +29,10 @@ from repops.merkle import Tree
 from tests.repops import models
 from zoo_compute.formats.manifest import Aggregation as Rule
 from zoo_compute.formats.manifest import (
+    AggregationSpec,
     Compression,
     DataFile,
     HeldoutFile,
-    AggregationSpec,
     Manifest,
     OuterOptimizer,
     ProgramFile,
@@ -47,7 +47,7 @@ from zoo_compute.spec.state import Claim
 from zoo_compute.training.examples import Examples
 from zoo_compute.training.work_root import work_of
 
-from .judging import JobFacts, EvidenceOracle
+from .judging import EvidenceOracle, JobFacts
 
 ROUND, SLOT, SLOTS, ROWS = 0, 1, 4, 2
 SEATS = {0: (0, 1), 2: (3,)}  # seat -> its slots; slot 2 is absent
@@ -168,7 +168,9 @@ class Case:
         frame = Frame(inner_steps=self.inner_steps, segment_steps=self.segment_steps)
         return Result(trees.tree(frame, Phase.SEGMENTS).root, trees.states(frame, Phase.SEGMENTS)[-1])
 
-    def training(self, prover: CommitterPlayer, result: Result, challenger: ChallengerPlayer | None = None, judge: Any = None) -> GameRecord:
+    def training(
+        self, prover: CommitterPlayer, result: Result, challenger: ChallengerPlayer | None = None, judge: Any = None
+    ) -> GameRecord:
         """A game about the slot-round. challenger: the honest one where none is given; judge: the one on paper."""
         claim = self.claim(self.leaf(self.slot, result))
         game = opened_game(1, claim, Kind.TRAINING, self.slot, self.work, result)
@@ -242,7 +244,9 @@ def case_of(module: torch.nn.Module, batch: Any, loss: Any, highest: int, **opti
     else:
         examples = random_examples(program.graph, rows, 13, highest)
     aggregation_spec = AggregationSpec(SLOTS, OUTER, options.get("rule", MEAN))
-    return Case(program.graph, initial_checkpoint(program.graph, tensors, aggregation_spec), examples, rows=rows, **options)
+    return Case(
+        program.graph, initial_checkpoint(program.graph, tensors, aggregation_spec), examples, rows=rows, **options
+    )
 
 
 @lru_cache

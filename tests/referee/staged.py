@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from node.disputes.board import CommitterPlayer, ChallengerPlayer, part_count_of
+from node.disputes.board import ChallengerPlayer, CommitterPlayer, part_count_of
 from node.disputes.moves import RevealedState
 from tests.contract_kit import load
 from tests.support.evm import Reverted

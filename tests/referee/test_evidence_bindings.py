@@ -14,11 +14,11 @@ from repops.commitments import segment_leaf, sorted_names, state_root, tensor_ro
 from repops.graph import F32, OPTIMIZER, STATE_ROLE, Graph
 from repops.merkle import merkle_proof, merkle_root
 from tests.contract_kit import load
-from tests.referee.judged import MANIFEST, deploy, flips, evidence_result
+from tests.referee.judged import MANIFEST, deploy, evidence_result, flips
 from tests.referee.traced import HERE, TracedStep, at_entry, step_program, tensor_in
 from tests.repops.random_programs import fill
 from zoo_compute.disputes.evidence import Begin, Constant, End, Evidence, Input, Output, WholeTensor, encode, entry_of
-from zoo_compute.formats.manifest import Compression, AggregationSpec, OuterOptimizer
+from zoo_compute.formats.manifest import AggregationSpec, Compression, OuterOptimizer
 from zoo_compute.spec.games import Frame, Kind, Phase, Position
 from zoo_compute.spec.merkle import climb
 from zoo_compute.spec.trials import TRIALS
@@ -160,7 +160,9 @@ def test_a_seed__is_carried_over_by_nobody(judges, started):
     frame, state, checkpoint = started
     going_on, at_seed = replace(frame, carry=2), at_entry(state, NAMES, SEED)
     assert evidence_result(judges, going_on, at_seed, begins(checkpoint, SEED)) == "evidence: not false"
-    assert evidence_result(judges, going_on, at_entry(state, NAMES, M), begins(checkpoint, M)) == "evidence: other claim"
+    assert (
+        evidence_result(judges, going_on, at_entry(state, NAMES, M), begins(checkpoint, M)) == "evidence: other claim"
+    )
     for carry in (0, 1, 3):  # a restart
         at_m, restart = at_entry(state, NAMES, M), replace(frame, carry=carry)
         assert evidence_result(judges, restart, at_m, begins(checkpoint, M)) == "evidence: not false"
@@ -308,7 +310,9 @@ def test_the_inputs_of_an_update_and_an_aggregation__are_the_claims_states(judge
         lying = replace(update, altered={node: update.values[node] * 2})
         assert convicts(judges, lying.frame(node, **of), HERE_AT_NODE, inputs(update, node, source, number))
         crossed = inputs(update, node, (ended, start)[number], number)
-        assert evidence_result(judges, update.frame(node, **of), HERE_AT_NODE, crossed) == "evidence: state does not match"
+        assert (
+            evidence_result(judges, update.frame(node, **of), HERE_AT_NODE, crossed) == "evidence: state does not match"
+        )
     graph = aggregation_program(GRAPH, JOINING)
     batch = {"updates/w": np.ones((2, 150), np.float32), "present": np.float32(2)}
     aggregation = TracedStep(graph, start, batch)
@@ -324,7 +328,10 @@ def test_an_input_shown_with_another_tensor__entry_or_node__is_refused(judges, s
     assert evidence_result(judges, frame, HERE_AT_NODE, replace(shown, tensor=tensor_in(step.state, "m"))) == (
         "evidence: state does not match"
     )
-    assert evidence_result(judges, frame, HERE_AT_NODE, replace(shown, entry=entry_of(GRAPH, M))) == "evidence: other entry"
+    assert (
+        evidence_result(judges, frame, HERE_AT_NODE, replace(shown, entry=entry_of(GRAPH, M)))
+        == "evidence: other entry"
+    )
     computed = step.node("fma")
     of_computed = replace(shown, descriptor=step.descriptor(computed))
     assert evidence_result(judges, step.frame(computed), HERE_AT_NODE, of_computed) == "evidence: not here"
@@ -346,7 +353,10 @@ def test_a_constant__is_the_tensor_that_its_program_names(judges, step: TracedSt
     lying = replace(step, altered={node: step.values[node] * 2})
     assert convicts(judges, lying.frame(node), HERE_AT_NODE, shown)
     other = step.node("input")
-    assert evidence_result(judges, step.frame(other), HERE_AT_NODE, Constant(step.descriptor(other))) == "evidence: not here"
+    assert (
+        evidence_result(judges, step.frame(other), HERE_AT_NODE, Constant(step.descriptor(other)))
+        == "evidence: not here"
+    )
     only_in(judges, lying.frame(node), HERE_AT_NODE, shown)
 
 

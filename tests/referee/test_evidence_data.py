@@ -11,7 +11,7 @@ import pytest
 from repops.builder import Builder
 from repops.commitments import state_root
 from repops.graph import BATCH_ROLE, F32, I32, PARAMETER, STATE_ROLE, Graph
-from tests.referee.judged import SLOTS, deploy, flips, evidence_result
+from tests.referee.judged import SLOTS, deploy, evidence_result, flips
 from tests.referee.traced import HERE, TracedStep, changed, leaf_position, words_in
 from zoo_compute.disputes.evidence import Data, Words, encode, entry_of
 from zoo_compute.spec.games import Frame, Kind, Phase, Position
@@ -47,7 +47,12 @@ def trained(data: dict, accumulate: int) -> TracedStep:
 
 
 def asked(
-    step: TracedStep, data: dict, name: str, element: int, lie: int = 0, place: tuple[int, int, int] = (ROUND, SLOT, STEP)
+    step: TracedStep,
+    data: dict,
+    name: str,
+    element: int,
+    lie: int = 0,
+    place: tuple[int, int, int] = (ROUND, SLOT, STEP),
 ) -> tuple[Frame, Position, Data]:
     """What a game about a word of the batch ends with. The place of the word in the data is worked out anew."""
     number = [each for each, _ in step.graph.batch].index(name)
@@ -62,7 +67,11 @@ def asked(
         words = words_in(data, "tokens", example * 71 + column)
     else:
         words = words_in(data, name, example * width + element % width)
-    return frame, leaf_position(leaf, element), Data(step.descriptor(node), entry, leaf, element, "tokens" in data, words)
+    return (
+        frame,
+        leaf_position(leaf, element),
+        Data(step.descriptor(node), entry, leaf, element, "tokens" in data, words),
+    )
 
 
 @pytest.fixture(scope="module", params=["tokens", "arrays"])
@@ -115,8 +124,14 @@ def test_another_word_of_the_data__is_refused(job):
     assert evidence_result(judges, frame, position, replace(given, words=cut)) != ""
     assert evidence_result(judges, frame, position, replace(given, element=1)) != ""
     assert evidence_result(judges, frame, position, replace(given, element=step.batch["inputs"].size)) != ""
-    assert evidence_result(judges, frame, position, replace(given, is_tokens=not given.is_tokens)) == "evidence: other data"
-    assert evidence_result(judges, frame, position, replace(given, entry=entry_of(step.graph, 0))) == "evidence: other entry"
+    assert (
+        evidence_result(judges, frame, position, replace(given, is_tokens=not given.is_tokens))
+        == "evidence: other data"
+    )
+    assert (
+        evidence_result(judges, frame, position, replace(given, entry=entry_of(step.graph, 0)))
+        == "evidence: other entry"
+    )
 
 
 def test_data_whose_rows_are_of_another_form__is_refused():
@@ -151,7 +166,9 @@ def test_a_trials_batches__are_zeros(job):
             assert evidence_result(judges, of_trial, position, unopened) == expected
             assert evidence_result(judges, frame, position, unopened) != ""
     assert evidence_result(judges, of_trial, position, replace(unopened, element=200)) != ""
-    assert evidence_result(judges, of_trial, replace(position, open_leaf=HERE), unopened) == "evidence: bytes do not match"
+    assert (
+        evidence_result(judges, of_trial, replace(position, open_leaf=HERE), unopened) == "evidence: bytes do not match"
+    )
 
 
 def test_data_is_asked_for__of_training__at_a_shown_leaf_of_a_batch(job):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from repops.graph import Graph
-from tests.referee.judged import deploy, flips, evidence_result
+from tests.referee.judged import deploy, evidence_result, flips
 from tests.referee.sparse import FORMS, part_game
 from tests.referee.traced import TracedStep, step_program
 from tests.repops.random_programs import fill, random_program
@@ -53,7 +53,11 @@ def ends(step: TracedStep, seed: int, most: int):
 def test_every_node_of_a_random_program__its_word__is_not_false__and_any_other_is(judges, seed: int):
     step, seen = traced(random_program(seed), seed), 0
     for node, element, number in ends(step, seed, 2):
-        assert evidence_result(judges, *step.part(node, element, number)) == "evidence: not false", (node, element, number)
+        assert evidence_result(judges, *step.part(node, element, number)) == "evidence: not false", (
+            node,
+            element,
+            number,
+        )
         assert evidence_result(judges, *step.part(node, element, number, lie=1 << seed)) == "", (node, element, number)
         seen += 1
     assert seen > 8
@@ -145,7 +149,9 @@ def test_results_of_parts__under_another_root__are_refused(judges):
 
 def test_parts_of_other_parts__are_refused(judges, step: TracedStep):
     frame, position, shown = large(step)
-    assert PARTS_OPERAND not in [source.operand for source in shown.sources]  # what it carries on lies in the shown leaf
+    assert PARTS_OPERAND not in [
+        source.operand for source in shown.sources
+    ]  # what it carries on lies in the shown leaf
     _, _, other = step.part(step.node("dot"), 0, 2)
     assert evidence_result(judges, frame, position, other) in ("evidence: not false",)
     assert evidence_result(judges, frame, position, replace(other, number=3)) == "evidence: other words"
@@ -190,7 +196,9 @@ def test_a_leaf_that_was_not_shown__and_a_tree_that_is_not_of_words__are_no_plac
     assert evidence_result(judges, frame, replace(position, open_leaf=bytes(32)), shown) == "evidence: not here"
     assert evidence_result(judges, frame, replace(position, phase=Phase.NODES), shown) == "evidence: not here"
     assert evidence_result(judges, frame, replace(position, index=0), shown) == "evidence: no such element"
-    assert evidence_result(judges, frame, replace(position, open_leaf=b"\1" * 32), shown) == "evidence: bytes do not match"
+    assert (
+        evidence_result(judges, frame, replace(position, open_leaf=b"\1" * 32), shown) == "evidence: bytes do not match"
+    )
     for wrong in ("descriptor", "trace_root"):
         assert evidence_result(judges, replace(frame, **{wrong: b"\1" * 32}), position, shown) != ""
 

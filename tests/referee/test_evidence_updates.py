@@ -10,7 +10,7 @@ import pytest
 
 from repops.commitments import result_root, state_root
 from repops.merkle import merkle_proof, merkle_root
-from tests.referee.judged import deploy, flips, evidence_result
+from tests.referee.judged import deploy, evidence_result, flips
 from tests.referee.traced import HERE, TracedStep, changed, leaf_position, step_program, words_in
 from zoo_compute.disputes.evidence import PresentClaim, Update, Words, encode, entry_of
 from zoo_compute.formats.manifest import AggregationSpec, OuterOptimizer
@@ -179,11 +179,19 @@ def test_a_word_of_another_slot__tensor_or_state__is_refused(judges, step: Trace
     element = 2 * 150 + 7
     frame, position, given = asked(step, "updates/w", element)
     _, _, other = asked(step, "updates/w", 3 * 150 + 7)
-    assert evidence_result(judges, frame, position, replace(given, result=other.result)) == "evidence: result does not match"
-    assert evidence_result(judges, frame, position, replace(given, words=other.words)) == "evidence: state does not match"
+    assert (
+        evidence_result(judges, frame, position, replace(given, result=other.result))
+        == "evidence: result does not match"
+    )
+    assert (
+        evidence_result(judges, frame, position, replace(given, words=other.words)) == "evidence: state does not match"
+    )
     late = replace(given, words=words_in(UPDATES[2], "w", 140))
     assert evidence_result(judges, frame, position, late) == "evidence: state does not match"
-    assert evidence_result(judges, frame, position, replace(given, entry=entry_of(step.graph, 0))) == "evidence: other entry"
+    assert (
+        evidence_result(judges, frame, position, replace(given, entry=entry_of(step.graph, 0)))
+        == "evidence: other entry"
+    )
     turned = replace(given, claim=replace(AGGREGATION, turn=TURN + 1))
     assert evidence_result(judges, frame, position, turned) == "evidence: other claim"
     unkept = replace(frame, job=2)

@@ -21,7 +21,7 @@ from zoo_compute.spec.revert import Refused
 from zoo_compute.training.rounds import RESIDUAL
 
 from .carrying import SCENES, CarriedRound, carrying, with_bit, without
-from .judged import deploy, flips, evidence_result
+from .judged import deploy, evidence_result, flips
 from .lies import LyingUpdate
 from .traced import at_entry
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from node.compute.programs import Programs
-from node.disputes.board import CommitterPlayer, ChallengerPlayer, GameBoard, GameRecord, play
+from node.disputes.board import ChallengerPlayer, CommitterPlayer, GameBoard, GameRecord, play
 from node.disputes.challenger import Challenger
 from node.disputes.computation import Computation, SlotRound
 from node.disputes.defender import Defender
@@ -28,7 +28,7 @@ from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.referee import opened_game
 from zoo_compute.spec.revert import Refused
 
-from .crashing import DiskFullPlayer, CrashingPlayer, TornFilePlayer
+from .crashing import CrashingPlayer, DiskFullPlayer, TornFilePlayer
 from .lies import ROUND, ROWS, SEATS, Case, LyingAggregation, LyingUpdate, case_of
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("one_thread")]

@@ -28,7 +28,7 @@ from zoo_compute.spec.state import Claim, ClaimStatus
 
 from .contest import JOB
 from .hostile import Hostile
-from .judging import JobFacts, EvidenceOracle
+from .judging import EvidenceOracle, JobFacts
 from .lies import Case, LyingAggregation, LyingUpdate, mlp
 from .staged import CHALLENGER_ACCOUNT, EvidenceMirror, OnChainGames, contracts_judge
 from .test_players_hostile import check_games
@@ -71,7 +71,9 @@ class Hearing(OnChainGames):
         self.named[CAROL] = self.world.claims[JOB, AGGREGATOR_SEAT, 0].claim
         return self.named[CAROL]
 
-    def dispute(self, name: str, kind: Kind, slot: int, result: Result, prover: Defender, challenger: Challenger) -> int:
+    def dispute(
+        self, name: str, kind: Kind, slot: int, result: Result, prover: Defender, challenger: Challenger
+    ) -> int:
         """The whole game; the kind of evidence that ended it. What was shown is read from the contract's events alone."""
         args = (JOB, self.named[name], kind.value, slot, self.case.work, result)
         number = int(self.ok("referee", "challenge", CHALLENGER_ACCOUNT, *args))

@@ -38,7 +38,7 @@ from zoo_compute.spec.state import Claim
 from zoo_compute.spec.trials import TRIALS, Workload
 
 from .hostile import Hostile
-from .judging import JobFacts, EvidenceOracle
+from .judging import EvidenceOracle, JobFacts
 from .staged import CHALLENGER_ACCOUNT, EvidenceMirror, OnChainGames, contracts_judge
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -76,7 +76,9 @@ class Shown(OnChainGames):
         programs = loaded().programs
         self.workload = Workload(programs.root, programs.state_root(), STEPS, 10**15)
         self.ok("admissions", "set_workload", "deployer", 40, self.workload)
-        judge = EvidenceOracle(JobFacts(bytes(32), 0, 0, seed=lambda round, slot: trial_seed_word(round.to_bytes(32, "big"))))
+        judge = EvidenceOracle(
+            JobFacts(bytes(32), 0, 0, seed=lambda round, slot: trial_seed_word(round.to_bytes(32, "big")))
+        )
         self.world.config = replace(self.world.config, judge=judge)
         self.answers(lambda seed: Trial(loaded(), seed))
         self.to(self.claim.deadline + 1)

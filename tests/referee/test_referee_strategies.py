@@ -16,7 +16,7 @@ from zoo_compute.spec.world import Call, apply
 
 from .computed import Tree, noise
 from .contest import JOB, GameDriver, check_money
-from .toy import PROGRAM, WORK, ToyChallenger, Lie, ToyComputation, judge, places, tree_of
+from .toy import PROGRAM, WORK, Lie, ToyChallenger, ToyComputation, judge, places, tree_of
 
 GAME, BOB, DAVE = 1, "bob hot", "dave owner"
 # Trees of height 2 at most: a reveal and a pick each, an opening between them.
@@ -90,7 +90,9 @@ def variants(game: Game, author: ToyComputation) -> Iterator[ToyComputation]:
             yield author.pinned().with_trees(("data", step, node, 0))
 
 
-def against_the_honest_challenger(table: Table, world: World, now: int, author: ToyComputation, moves: int, wait: bool) -> None:
+def against_the_honest_challenger(
+    table: Table, world: World, now: int, author: ToyComputation, moves: int, wait: bool
+) -> None:
     game = world.games[GAME]
     if game.is_challengers_turn:
         honest = ToyChallenger(ToyComputation("honest", 0, author.start_root))

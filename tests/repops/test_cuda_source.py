@@ -11,7 +11,7 @@ import pytest
 
 from repops.backend import NoBackend
 from repops.builder import Builder, View
-from repops.conformance.programs import Sample, exchange, program_returning, ordinary, product
+from repops.conformance.programs import Sample, exchange, ordinary, product, program_returning
 from repops.cuda import dots, nvrtc, reductions
 from repops.cuda import plan as plans
 from repops.cuda.runner import CudaRunner
@@ -103,7 +103,9 @@ def test_scatter__more_terms_than_are_linked__walks_columns_to_the_same_bits(
         b.input(dtype, shape, BATCH_ROLE, at)
         for at, (dtype, shape) in enumerate([(F32, (4, 3)), (I32, (9,)), (F32, (9, 3))])
     )
-    graph = program_returning(b, {"after": b.scatter(table, 0, index, value, adds=True)}, {"t": table, "i": index, "v": value})
+    graph = program_returning(
+        b, {"after": b.scatter(table, 0, index, value, adds=True)}, {"t": table, "i": index, "v": value}
+    )
     rng = np.random.default_rng(5)
     batch = {"t": ordinary(rng, (4, 3)), "i": rng.integers(-1, 5, 9).astype(np.int32), "v": ordinary(rng, (9, 3))}
     monkeypatch.setattr(reductions, "MAX_LINKED", 8)

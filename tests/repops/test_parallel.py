@@ -13,7 +13,7 @@ from repops.builder import Builder
 from repops.commitments import tensor_root
 from repops.graph import F32, I32, PARAMETER, STATE_ROLE, Graph, Operand, contiguous, span
 from repops.parallel.owners import data, pipeline
-from repops.parallel.placement import NotParallel, Piece, PlacedProgram, with_copied_sources, is_free, with_state_owners
+from repops.parallel.placement import NotParallel, Piece, PlacedProgram, is_free, with_copied_sources, with_state_owners
 from repops.parallel.roots import combine_root, leaves_of
 from repops.parallel.split import Price, SplitValue, piece_view, rows, tensor
 from repops.plan.memory import rounded

@@ -15,7 +15,7 @@ from .audits import Audits
 from .money import Money
 from .operators import Operators
 from .rounds import Rounds
-from .rules import Step, draw_step, is_possible, precondition, rule, shrink, format_steps
+from .rules import Step, draw_step, format_steps, is_possible, precondition, rule, shrink
 from .verdicts import Verdicts
 from .walk import BITS, MAX_JOBS, TOKENS, prepared
 

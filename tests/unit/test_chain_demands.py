@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from zoo_compute.chain.demands import claim_hash, with_contract_state, demands_of, demands_to_read
+from zoo_compute.chain.demands import claim_hash, demands_of, demands_to_read, with_contract_state
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import ClaimState, Commit
 

@@ -11,7 +11,7 @@ from keepers.config import Settings
 from zoo_compute.amounts import WEI, ZEN, format_amount, format_count, format_seconds, parse_amount
 from zoo_compute.errors import UserError
 from zoo_compute.formats.manifest import JobError
-from zoo_compute.gpus import check_memory, class_named, class_of, parse_hours, format_hours, parse_memory
+from zoo_compute.gpus import check_memory, class_named, class_of, format_hours, parse_hours, parse_memory
 from zoo_compute.jobs.config import ComputeJob
 from zoo_compute.jobs.loading import plan_job
 from zoo_compute.jobs.quote import BudgetTooSmall, attempts_to_maximum, outline_terms, quote

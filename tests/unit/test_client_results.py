@@ -17,13 +17,13 @@ from zoo_compute.chain.views import (
     Checkpoint,
     ClaimState,
     Commit,
+    JobStake,
     JobState,
     JobView,
     Lot,
     Rollback,
     Run,
     Seat,
-    JobStake,
     Terms,
 )
 from zoo_compute.client.job import Job, Redundancy
@@ -136,7 +136,9 @@ def test_result__of_another_jobs_pointer_or_nonsense__is_refused(trained: Any, t
         fetch_result(view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: huge}), store, tmp_path / "model")
     nonsense = digest_of(store.add(b"[1, 2"))
     with pytest.raises(ContentTampered, match="no pointer"):
-        fetch_result(view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: nonsense}), store, tmp_path / "model")
+        fetch_result(
+            view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: nonsense}), store, tmp_path / "model"
+        )
 
 
 def test_result__that_nobody_has__is_told(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from repops.commitments import Array
 from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, BadProgram, Graph
 from tests.unit.node_jobs import MODEL, TEXT, TRAINING
 from zoo_compute import codec
-from zoo_compute.formats.manifest import Aggregation, Compression, AggregationSpec, Manifest, OuterOptimizer
+from zoo_compute.formats.manifest import Aggregation, AggregationSpec, Compression, Manifest, OuterOptimizer
 from zoo_compute.jobs.config import ComputeJob, JobError
 from zoo_compute.jobs.files import publish_files
 from zoo_compute.store import BlockStore

@@ -10,7 +10,9 @@ from tests.unit.watched import ENDED, JOB, SEGMENTS, TURN
 def test_audits__tell_of_a_plan_its_auditors_and_a_draw(job):
     contract = job.contract
     job.offer()
-    assert events_of(contract) == [("AuditsOffered", {"job": JOB, "fee": FEE, "rate_bps": 10_000, "segments": SEGMENTS})]
+    assert events_of(contract) == [
+        ("AuditsOffered", {"job": JOB, "fee": FEE, "rate_bps": 10_000, "segments": SEGMENTS})
+    ]
     job.fund(900)
     assert events_of(contract) == [("AuditsFunded", {"job": JOB, "amount": 900})]
     job.enlist(5)
@@ -54,7 +56,9 @@ def test_audits__tell_of_an_attestation_from_its_seal_to_its_end(job):
     assert slashed > 0
     assert settled == [("AttestationSettled", {**unit, "operator": 5, "paid": 0, "slashed": slashed})]
     job.settle(7)
-    assert events_of(contract) == [("AttestationSettled", {**unit, "unit": 7, "operator": 5, "paid": FEE, "slashed": 0})]
+    assert events_of(contract) == [
+        ("AttestationSettled", {**unit, "unit": 7, "operator": 5, "paid": FEE, "slashed": 0})
+    ]
     job.falsify(2, 3)
     assert events_of(contract) == [("WorkFalsified", {"job": JOB, "turn": TURN, "slot": 2, "leaf": 3})]
     job.falsify(2, 4)

@@ -14,7 +14,7 @@ from repops.files import state_bytes
 from zoo_compute import DistributedTrainer
 from zoo_compute.chain.generated.bindings.datasets import Dataset
 from zoo_compute.client.client import Client
-from zoo_compute.client.datasets import fetch, find_dataset, is_name, list_datasets, decode_name, encode_name
+from zoo_compute.client.datasets import decode_name, encode_name, fetch, find_dataset, is_name, list_datasets
 from zoo_compute.errors import UserError, ZooError
 from zoo_compute.jobs.config import ComputeJob, JobError
 from zoo_compute.jobs.loading import plan_job

@@ -14,11 +14,17 @@ from redis.exceptions import ConnectionError as BrokerGone
 
 from keepers.decisions.duties import duties
 from keepers.decisions.orders import Precompute, Progress, Train
-from keepers.decisions.requests import precompute_name, precompute_work, aggregate_name, prepare_name
+from keepers.decisions.requests import aggregate_name, precompute_name, precompute_work, prepare_name
 from keepers.processes.worker import TRAIN_TASK, bind
 from keepers.queue.work import WorkLog, WorkQueue, WorkStatus
 from keepers.services import precompute as module
-from keepers.services.precompute import Speculation, ProvisionalCheckpoint, Prefetcher, with_checkpoint, provisional_checkpoint
+from keepers.services.precompute import (
+    Prefetcher,
+    ProvisionalCheckpoint,
+    Speculation,
+    provisional_checkpoint,
+    with_checkpoint,
+)
 from keepers.services.progress import training_work
 from node import tasks as worker
 from tests.unit.node_jobs import SmallJob, publish

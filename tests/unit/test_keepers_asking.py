@@ -26,7 +26,7 @@ from tests.unit.test_keepers_duties import (
     view,
 )
 from zoo_compute.chain.demands import Demand
-from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, ClaimState, Commit, JobView, JobStake
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, ClaimState, Commit, JobStake, JobView
 
 ANSWER_S, MADE = 60, OPENED + 5
 WINDOWED = replace(RUN, window_s=600, missing=0b10, committed=2)

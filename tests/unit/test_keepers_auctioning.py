@@ -8,7 +8,7 @@ import pytest
 
 from keepers.decisions.duties import duties
 from keepers.decisions.obstacles import RECOVERY_S, reasons_not_to_bid
-from keepers.decisions.orders import OperatorContext, OpenBid, Prepare, Progress, SealBid, Send
+from keepers.decisions.orders import OpenBid, OperatorContext, Prepare, Progress, SealBid, Send
 from tests.unit.test_keepers_duties import (
     BID,
     CHAIR,
@@ -229,7 +229,11 @@ def test_a_bid_smaller_than_the_lot_takes__is_not_sent():
         ({"price": 121}, TIMED, "the price is 121 wei a slot-round, and the job pays 120 wei at most"),
         ({"max_job_s": 399}, TIMED, "the job may take 6 min 40 s, and longest_job_days allows 6 min 39 s"),
         ({"capacity": 0}, TIMED, "all slots of this node are in other jobs"),
-        ({"ring_conflicts": {0: 257}}, TIMED, "the bid in job 257 has its place on chain, and keeps it until that job is over"),
+        (
+            {"ring_conflicts": {0: 257}},
+            TIMED,
+            "the bid in job 257 has its place on chain, and keeps it until that job is over",
+        ),
         ({}, Progress(failed=True, why="no CUDA"), "its files cannot be used here: no CUDA"),
         ({}, Progress(slot_s=35), "a slot takes 35 s here beside other jobs, too long for the job's slot_s of 40"),
         (

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from keepers.decisions.requests import _before, _kept_before, prepare_name, train_name, previous_training_name, verify_request
+from keepers.decisions.requests import (
+    _before,
+    _kept_before,
+    prepare_name,
+    previous_training_name,
+    train_name,
+    verify_request,
+)
 from keepers.queue.work import WorkStatus
 from keepers.services.progress import training_work
 from tests.unit.test_keepers_asking import CLAIM, MADE_BY_OTHER, job

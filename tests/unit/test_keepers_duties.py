@@ -23,13 +23,13 @@ from keepers.decisions.requests import prepare_request
 from zoo_compute.chain.views import (
     AGGREGATOR_SEAT,
     Bid,
+    JobStake,
     JobState,
     JobView,
     Lot,
     LotPhase,
     Run,
     Seat,
-    JobStake,
     Terms,
 )
 
@@ -271,4 +271,7 @@ def test_unequal_workers__are_bid_for_what_each_of_them_trains_in_time():
 def test_the_estimate__is_when_the_last_of_unequal_workers_is_done():
     cases = {(4, 1.0): 20, (4, 1.0, 1.0): 10, (5, 1.0, 1.0): 15, (4, 1.0, 6.0): 20, (7, 1.0, 6.0): 30}
     for (slots, *relative_paces), seconds in cases.items():
-        assert estimate_s(5, int(slots), replace(ME_PROVIDER, relative_paces=tuple(relative_paces))) == seconds + RECOVERY_S
+        assert (
+            estimate_s(5, int(slots), replace(ME_PROVIDER, relative_paces=tuple(relative_paces)))
+            == seconds + RECOVERY_S
+        )

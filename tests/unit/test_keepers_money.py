@@ -20,7 +20,7 @@ from tests.unit.test_keepers_duties import (
     sends,
     view,
 )
-from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, ClaimState, Commit, JobState, JobStake
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, ClaimState, Commit, JobStake, JobState
 
 OVER = replace(RUN, state=JobState.ENDED, round=4, turn=4, opened_at=0)
 

@@ -42,7 +42,9 @@ class Redis:
         return (key.encode() for key in fnmatch.filter(self.values, match))
 
 
-def should_yield(monkeypatch: pytest.MonkeyPatch, mine_s: float, others: list[tuple[float, float]], waiting: int) -> bool:
+def should_yield(
+    monkeypatch: pytest.MonkeyPatch, mine_s: float, others: list[tuple[float, float]], waiting: int
+) -> bool:
     """others: seconds a slot takes each, and how long it works at one by now (0: it is idle)."""
     monkeypatch.setattr(presence.time, "time", lambda: NOW)
     redis = Redis()

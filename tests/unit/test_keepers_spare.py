@@ -12,7 +12,7 @@ import pytest
 from keepers.config import OperatorConfig, from_dict
 from keepers.processes import daemon as daemon_module
 from keepers.processes import spare
-from keepers.processes.daemon import SupervisedProcess, Daemon, commands
+from keepers.processes.daemon import Daemon, SupervisedProcess, commands
 from tests.unit.test_keepers_daemon import SLEEPER, until
 
 PUPIL = """

@@ -35,7 +35,9 @@ def test_a_pauper_alone__reopens_nothing(network: AuctionSimulation):
     assert (network.attempt, pauper.sent) == (1, {})
 
 
-def test_a_pauper_among_operators_that_can_bid__pays_for_nothing_and_keeps_nobody_from_the_job(network: AuctionSimulation):
+def test_a_pauper_among_operators_that_can_bid__pays_for_nothing_and_keeps_nobody_from_the_job(
+    network: AuctionSimulation,
+):
     pauper = network.node("pauper", deposit=0)
     providers(network)
     network.aggregator("aggregator")
@@ -82,7 +84,9 @@ def test_a_provider_that_gets_more_collateral__fills_the_job_at_once(network: Au
 # -- what waiting costs
 
 
-def test_without_any_aggregator__providers_get_their_collateral_back_and_bid_ever_less_often(network: AuctionSimulation):
+def test_without_any_aggregator__providers_get_their_collateral_back_and_bid_ever_less_often(
+    network: AuctionSimulation,
+):
     nodes = providers(network)
     network.run(until=DAY_S)
     assert all(node.sent["bid"] <= AT_ONCE + RESTS for node in nodes)
@@ -95,7 +99,9 @@ def test_without_any_aggregator__providers_get_their_collateral_back_and_bid_eve
         assert day.total() <= 5 * day["bid"], "bid, reveal, reclaim, and at most every re-opening that frees it"
 
 
-def test_a_job_that_is_cancelled_while_bids_stand__frees_them_and_costs_nothing_more(network: AuctionSimulation, play: Any):
+def test_a_job_that_is_cancelled_while_bids_stand__frees_them_and_costs_nothing_more(
+    network: AuctionSimulation, play: Any
+):
     nodes = providers(network)
     network.run(until=ATTEMPT_S - 1)
     assert all(locked(network, node) for node in nodes)
@@ -113,7 +119,9 @@ def locked(network: AuctionSimulation, node: SimulatedOperator) -> int:
 # -- the hostile
 
 
-def test_a_stranger_that_reopens_whenever_it_may__makes_no_operator_bid_more_often(network: AuctionSimulation, play: Any):
+def test_a_stranger_that_reopens_whenever_it_may__makes_no_operator_bid_more_often(
+    network: AuctionSimulation, play: Any
+):
     nodes = providers(network)
     while network.attempt < 40:
         network.run(until=network.at + ATTEMPT_S)
@@ -137,7 +145,9 @@ def test_a_newcomer_whose_bids_the_contract_refuses__stops_reopening(network: Au
     assert network.awarded
 
 
-def test_bids_that_are_never_revealed__cost_those_that_seal_them_and_keep_nobody_from_the_job(network: AuctionSimulation):
+def test_bids_that_are_never_revealed__cost_those_that_seal_them_and_keep_nobody_from_the_job(
+    network: AuctionSimulation,
+):
     silent = [network.node(f"silent {index}", reveals=False, until=6 * ATTEMPT_S) for index in range(2)]
     honest = providers(network)
     network.run(until=2 * ATTEMPT_S)

@@ -53,7 +53,10 @@ def test_nvidia_smi__names_card_and_memory_as_sold(
 
 def test_several_cards__are_named_as_torch_names_them(tmp_path: Path) -> None:
     tool(tmp_path, "nvidia-smi", "printf 'NVIDIA GeForce RTX 3090, 24576\\nNVIDIA GeForce RTX 4090, 24564\\n'")
-    assert [(card.name[-4:], card.device) for card in machine.detect_cards()] == [("3090", "cuda:0"), ("4090", "cuda:1")]
+    assert [(card.name[-4:], card.device) for card in machine.detect_cards()] == [
+        ("3090", "cuda:0"),
+        ("4090", "cuda:1"),
+    ]
 
 
 def test_a_driver_that_fails_or_prints_nonsense__is_no_card(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from zoo_compute.formats.lineage import Branch, Parents
 from zoo_compute.jobs.config import JobError, Manifest
 from zoo_compute.store import ContentTampered, digest_of
 from zoo_compute.training.examples import batch_of
-from zoo_compute.training.merge import Merge, count_examples, merge_tensors, example_share
+from zoo_compute.training.merge import Merge, count_examples, example_share, merge_tensors
 
 NETWORK: Any = SimpleNamespace(chain_id=7, contracts={"tasks": "0x" + "Ab" * 20})
 ROOT = "cd" * 32
@@ -195,7 +195,9 @@ def read(trained: list[Any], told: Branch) -> LoadedBranch:
 def posted(trained: list[Any], tmp_path_factory: pytest.TempPathFactory) -> SmallJob:
     """The third job, which begins where the two merge."""
     folder = tmp_path_factory.mktemp("third")
-    made, tensors = merge_branches([load_branch(NETWORK, *each) for each in reversed(trained[:2])], folder / "merged.safetensors")
+    made, tensors = merge_branches(
+        [load_branch(NETWORK, *each) for each in reversed(trained[:2])], folder / "merged.safetensors"
+    )
     assert [b.examples for b in made.parents.branches] == [2 * 3 * 5 * 4, 3 * 5 * 4]
     assert state_root(files.load_state(folder / "merged.safetensors")).hex() == made.root
     return publish(folder, weights=tensors, parents=made.parents)

@@ -150,7 +150,9 @@ def test_a_check_that_dies__is_tried_once_more_and_then_no_more() -> None:
 
 def test_a_machine_that_goes_down_in_the_check__counts_as_not_conformed(monkeypatch: pytest.MonkeyPatch) -> None:
     def goes_down(device: str, say: Callable[[str], None]) -> dict[str, Any]:
-        conformance.record_path_of(FACTS).with_suffix(".bak").write_bytes(conformance.record_path_of(FACTS).read_bytes())
+        conformance.record_path_of(FACTS).with_suffix(".bak").write_bytes(
+            conformance.record_path_of(FACTS).read_bytes()
+        )
         return RIGHT
 
     def after_reboot(number: int) -> None:

@@ -25,7 +25,7 @@ from repops.builder import Builder
 from repops.graph import BATCH_ROLE, BUFFER, F32, I32, OPTIMIZER, PARAMETER, STATE_ROLE
 from repops.program import Program
 from tests.unit.node_jobs import SmallJob, publish
-from zoo_compute.formats.manifest import Compression, AggregationSpec, OuterOptimizer
+from zoo_compute.formats.manifest import AggregationSpec, Compression, OuterOptimizer
 from zoo_compute.training.examples import batch_of
 from zoo_compute.training.rounds import aggregation_batch, aggregation_program, update_program
 
@@ -261,10 +261,13 @@ def test_the_programs_of_a_round__are_the_same_for_everybody() -> None:
     """Constants of the protocol: whoever judges a round derives these roots from the manifest alone."""
     step = PROGRAMS.graph
     assert encoding.root(update_program(step, Compression())).hex() == UPDATE_ROOT
-    assert encoding.root(aggregation_program(step, AggregationSpec(3, OuterOptimizer(0.7, 0.9)))).hex() == AGGREGATION_ROOT
+    assert (
+        encoding.root(aggregation_program(step, AggregationSpec(3, OuterOptimizer(0.7, 0.9)))).hex() == AGGREGATION_ROOT
+    )
     assert update_program(step, Compression()) == update_program(encoding.decode(encoding.encode(step)), Compression())
     others = [
-        aggregation_program(step, AggregationSpec(n, OuterOptimizer(r, m))) for n, r, m in [(2, 0.7, 0.9), (3, 0.6, 0.9), (3, 0.7, 0.8)]
+        aggregation_program(step, AggregationSpec(n, OuterOptimizer(r, m)))
+        for n, r, m in [(2, 0.7, 0.9), (3, 0.6, 0.9), (3, 0.7, 0.8)]
     ]
     assert len({encoding.root(other) for other in others} | {bytes.fromhex(AGGREGATION_ROOT)}) == 4
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from zoo_compute.chain.views import OperatorView
-from zoo_compute.operators.needs import ChainFacts, Reachability, NodeSetup, find_problems
+from zoo_compute.operators.needs import ChainFacts, NodeSetup, Reachability, find_problems
 from zoo_compute.spec.params import ZEN
 
 HOT = "0x" + "11" * 20
@@ -28,7 +28,9 @@ FACTS = ChainFacts("production", 1_000 * ZEN, 1_000 * ZEN, hot_coin=ZEN, least_c
 SERVED = Reachability(True, 2, ENDPOINT)
 
 
-def told(setup: NodeSetup = SETUP, facts: ChainFacts | None = FACTS, reach: Reachability | None = SERVED) -> list[tuple[str, str]]:
+def told(
+    setup: NodeSetup = SETUP, facts: ChainFacts | None = FACTS, reach: Reachability | None = SERVED
+) -> list[tuple[str, str]]:
     return [(need.what, need.do) for need in find_problems(setup, facts, reach)]
 
 

@@ -236,7 +236,9 @@ def test_arrays__of_python__are_posted(folder: Path, board: Board) -> None:
 def test_a_dataset__of_the_network__is_posted(folder: Path, board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     cited: list[int | None] = []
     tokens = np.load(folder / "tokens.npz")["tokens"]
-    monkeypatch.setattr(datasets, "find_dataset", lambda _chain, name: SimpleNamespace(cid="b", number=int(name == "words")))
+    monkeypatch.setattr(
+        datasets, "find_dataset", lambda _chain, name: SimpleNamespace(cid="b", number=int(name == "words"))
+    )
     monkeypatch.setattr(datasets, "fetch", lambda *_: {"tokens": tokens})
     monkeypatch.setattr(BlockStore, "has", lambda *_: True)
     monkeypatch.setattr(Client, "_cite", lambda _self, _job, number: cited.append(number))

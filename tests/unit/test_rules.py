@@ -175,7 +175,9 @@ def test_a_round_in_which_no_row_counts__moves_nothing(rule: Aggregation) -> Non
 
 @pytest.mark.parametrize("outer", [OuterOptimizer(0.7, 0.9), ADAMW], ids=["nesterov", "adamw"])
 @pytest.mark.parametrize("rule", [Aggregation(), *ROBUST], ids=["mean", *ids])
-def test_parts_of_the_program__have_the_bits_of_the_whole_and_of_the_reference(rule: Aggregation, outer: OuterOptimizer) -> None:
+def test_parts_of_the_program__have_the_bits_of_the_whole_and_of_the_reference(
+    rule: Aggregation, outer: OuterOptimizer
+) -> None:
     updates = drawn(3)
     del updates[2]
     updates[6]["b"][0, 0] = np.float32(-0.0)

@@ -103,7 +103,9 @@ def test_offers__are_what_the_contracts_say_of_each_operator(chain: Any, play: A
     assert found[rich.id] == Offer(rich.id, 80, 3, True, 10**9 - locked)
     assert found[pauper.id] == Offer(pauper.id, 24, 1, True, 0)
     assert not found[leaver.id].eligible
-    assert shortfall(JobRequirements(3, 90 * GB), tuple(found.values())) == ["no operator has 90 GB; the largest has 80 GB"]
+    assert shortfall(JobRequirements(3, 90 * GB), tuple(found.values())) == [
+        "no operator has 90 GB; the largest has 80 GB"
+    ]
 
 
 def test_offers__of_a_large_network_cost_a_bounded_number_of_requests(

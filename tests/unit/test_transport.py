@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from repops.commitments import Array, sorted_names
 from zoo_compute import codec
-from zoo_compute.codec import FileHeader, BadUpdateFile, kernel
+from zoo_compute.codec import BadUpdateFile, FileHeader, kernel
 from zoo_compute.codec.layout import LEAST_CHUNK, MOST_CHUNK
 
 ODD = [0x80000000, 0x7F800000, 0xFF800001, 0x7FC00000, 0x7FFFFFFF, 1, 0x807FFFFF, 0x00800000, 0x7F7FFFFF]

@@ -11,7 +11,7 @@ import pytest
 from node.inputs import syncer
 from repops import encoding
 from tests.unit.node_jobs import SmallJob, publish
-from zoo_compute.formats.manifest import Compression, AggregationSpec, Manifest, OuterOptimizer
+from zoo_compute.formats.manifest import AggregationSpec, Compression, Manifest, OuterOptimizer
 from zoo_compute.training.rounds import aggregation_program, update_program
 from zoo_compute.training.work_root import work_of
 
@@ -23,7 +23,11 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> SmallJob:
 
 def test_work_root__is_the_hash_of_three_programs_and_four_numbers(job: SmallJob) -> None:
     manifest, step = job.manifest, syncer.fetch_programs(job.store, job.manifest).graph
-    programs = (step, update_program(step, Compression()), aggregation_program(step, AggregationSpec(3, OuterOptimizer(0.7, 0.5))))
+    programs = (
+        step,
+        update_program(step, Compression()),
+        aggregation_program(step, AggregationSpec(3, OuterOptimizer(0.7, 0.5))),
+    )
     text = b"\x09" + b"".join(encoding.root(each) for each in programs)
     for number in (
         5,

@@ -203,10 +203,14 @@ def _fund(m: Payments, token: Any, person: int) -> None:
 
 PAYMENTS = {
     "a job is posted": TokenMovement(_post, "tasks", ESCROW, True),
-    "what is owed is withdrawn": TokenMovement(lambda m, t, p: m.kit.tasks.withdraw(t, m.people[p]), "tasks", ESCROW, False),
+    "what is owed is withdrawn": TokenMovement(
+        lambda m, t, p: m.kit.tasks.withdraw(t, m.people[p]), "tasks", ESCROW, False
+    ),
     "collateral is deposited": TokenMovement(_deposit, "registry", AMOUNT, True),
     "collateral is withdrawn": TokenMovement(_withdraw, "registry", AMOUNT, False),
-    "a slash is paid out": TokenMovement(Payments.pay_out, "registry", AMOUNT, False, lambda m, _: m.kit.tasks, "tasks"),
+    "a slash is paid out": TokenMovement(
+        Payments.pay_out, "registry", AMOUNT, False, lambda m, _: m.kit.tasks, "tasks"
+    ),
     "a bucket is spent": TokenMovement(_spend, "treasury", AMOUNT, False),
     "audits are funded": TokenMovement(_fund, "audits", AMOUNT, True),
     "audits are withdrawn": TokenMovement(
