@@ -5,13 +5,13 @@ BIN    := $(VENV)/bin
 ANVIL  := .anvil/node_modules/.bin/anvil
 ANVIL_VERSION := $(shell sed -n 's/^VERSION = "\([0-9.]*\)".*/\1/p' zoo_compute/devnet/anvil.py)
 ARGS   ?=
-FAST   := tests/unit tests/spec tests/differential tests/stateful tests/repops tests/referee
+FAST   := $(addprefix tests/,repository spec contracts differential stateful referee repops chain store codec formats training jobs client operators cli devnet keepers node benchmarks)
 # Tests of real processes wait for clocks, and CI's machine is shared: there, one that fails is run once more and listed.
 RERUN  := $(if $(CI),--reruns 1)
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/.anvil/node_modules/.bin:$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-ape test-integration test-long test-network test-ipfs campaign fuzz oracle floats mutate chaos journeys check format artifacts bench gpu docs vectors wheels clean
+.PHONY: help setup demo test test-fast test-ape test-integration test-long test-network test-ipfs campaign fuzz oracle floats mutate chaos journeys check format generate bench gpu wheels clean
 
 help: ## list the tasks
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -59,20 +59,20 @@ test-ipfs: setup ## the store against two real IPFS daemons
 	$(BIN)/python -m pytest -q tests/integration -m ipfs $(ARGS)
 
 campaign: setup ## 100,000 calls and more on contracts and specification alike (ARGS="--calls N --processes N")
-	$(BIN)/python -m tests.stateful.campaign $(ARGS)
+	$(BIN)/python -m tests.campaigns.random_walks $(ARGS)
 
 fuzz: setup ## 10,000 mutated program files under address and undefined-behaviour sanitizers
-	$(BIN)/python -m tests.repops.fuzz.campaign $(or $(ARGS),--files 10000)
+	$(BIN)/python -m tests.campaigns.fuzz.campaign $(or $(ARGS),--files 10000)
 
 oracle: setup ## every unary operator on all 2^32 words, against float64 (an hour or more)
-	$(BIN)/python -m tests.repops.oracle.run $(ARGS)
+	$(BIN)/python -m tests.campaigns.oracle.run $(ARGS)
 
 floats: setup ## float32 on chain: a million cases an operation against softfloat and exact rationals (minutes)
-	$(BIN)/python -m tests.referee.floats $(ARGS)
+	$(BIN)/python -m tests.campaigns.floats $(ARGS)
 
 mutate: setup ## mutants of the contracts, each of which a test must notice (hours; ARGS="Settlement terms --sample 60")
 	$(BIN)/python -m pip install --quiet --no-deps universalmutator==1.14.1
-	$(BIN)/python -m tests.mutation.campaign $(ARGS)
+	$(BIN)/python -m tests.campaigns.mutation.campaign $(ARGS)
 
 chaos: setup ## kill every role in the middle of a job, and a side at every move of a game; withhold what was committed
 	$(BIN)/python -m pytest -q -s -rR tests/chaos -m chaos $(RERUN) $(ARGS)
@@ -84,22 +84,15 @@ check: setup ## format, lint, types, layering, stale artifacts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python scripts/build_recipes.py --check
-	$(BIN)/python scripts/build_artifacts.py --check
-	$(BIN)/python scripts/build_docs.py --check
-	$(BIN)/python scripts/build_economics.py --check
-	$(BIN)/python scripts/build_scaling.py --check
-	$(BIN)/python scripts/build_pictures.py --check
-	$(BIN)/python scripts/build_vectors.py --check
-	$(BIN)/python -m pytest -q tests/unit/test_layering.py
+	$(BIN)/python -m scripts.generate --check
+	$(BIN)/python -m pytest -q tests/repository/test_layering.py
 
 format: setup ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-artifacts: setup ## compile the contracts: ABIs, bytecode, typed bindings
-	$(BIN)/python scripts/build_recipes.py
-	$(BIN)/python scripts/build_artifacts.py
+generate: setup ## write what programs write: compiled contracts, bindings, tables and plots of the docs, vectors (ARGS="artifacts")
+	$(BIN)/python -m scripts.generate $(ARGS)
 
 bench: setup ## gas, training efficiency, reproducible arithmetic beside torch
 	$(BIN)/python benchmarks/gas.py $(ARGS)
@@ -110,16 +103,7 @@ bench: setup ## gas, training efficiency, reproducible arithmetic beside torch
 	$(BIN)/python benchmarks/scale.py $(ARGS)
 
 gpu: setup ## every GPU test and benchmark there is, into benchmarks/results/gpu.json (ten minutes; ARGS="--required" fails where there is no GPU)
-	$(BIN)/python benchmarks/gpu.py $(ARGS)
-
-docs: setup ## regenerate what the docs take from the code
-	$(BIN)/python scripts/build_docs.py
-	$(BIN)/python scripts/build_economics.py
-	$(BIN)/python scripts/build_scaling.py
-	$(BIN)/python scripts/build_pictures.py
-
-vectors: setup ## write the portable vectors from the specification (tests/vectors)
-	$(BIN)/python scripts/build_vectors.py
+	$(BIN)/python -m benchmarks.arithmetic.gpu $(ARGS)
 
 wheels: setup ## dist/: the wheels of zoo-compute, for this system, and of zoo-gym, the module and the command gym
 	rm -rf build packages/zoo-gym/build

@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # this file bears the library's name
 
-from benchmarks.reproducible import main  # noqa: E402
+from benchmarks.arithmetic.reproducible import main  # noqa: E402
 
 if __name__ == "__main__":
     sys.exit(main(__doc__))

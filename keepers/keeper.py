@@ -20,15 +20,15 @@ from keepers.config import OperatorConfig
 from keepers.decisions.duties import duties, training_time_s
 from keepers.decisions.open_jobs import OpenJobs, ring_conflicts
 from keepers.decisions.orders import (
-    Precompute,
     Aggregate,
     CommitTrained,
     DemandChunk,
     Duty,
     Fetch,
-    OperatorContext,
     OpenBid,
+    OperatorContext,
     PostAggregate,
+    Precompute,
     Prepare,
     Progress,
     SealBid,
@@ -36,13 +36,13 @@ from keepers.decisions.orders import (
     Train,
 )
 from keepers.decisions.requests import (
-    precompute_work,
     aggregate_name,
     aggregate_request,
     fetch_name,
     fetch_request,
     pin_name,
     pin_request,
+    precompute_work,
     prepare_name,
     prepare_request,
     present_claims,

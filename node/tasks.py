@@ -27,14 +27,14 @@ from node.compute.programs import State
 from node.compute.reexecution import Mismatch, verify_slot
 from node.compute.report import ShardReport
 from node.compute.training import Progress, ShardResult, probe_losses, root_of, train_shard
-from node.device import memory, as_node_memory_errors
+from node.device import as_node_memory_errors, memory
 from node.disputes.player import aggregation_dispute, dispute_of, result_in
 from node.errors import BadInputs, NodeOutOfMemory, TensorChunk, Withheld
 from node.inputs import syncer
 from node.inputs.bundles import SlotResult
 from node.inputs.fetching import UNAVAILABLE, missing_update_chunk
 from zoo_compute.formats.tags import round_tag
-from zoo_compute.json_codec import finite_or_none, decode
+from zoo_compute.json_codec import decode, finite_or_none
 from zoo_compute.spec.games import Result
 from zoo_compute.store.interface import Store
 from zoo_compute.training.examples import batch_of
@@ -93,7 +93,7 @@ def run_shard(
 ) -> dict[str, Any]:
     """Train one slot of one round, store its update, answer (and, at `request["report"]`, write) its ShardReport.
 
-    tamper: for fault injection (node.faults).
+    tamper: for fault injection (tests.support.liars.faults).
     Raises BadInputs, NodeOutOfMemory and the store's errors; nothing is stored then.
     """
     began = time.perf_counter()

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from keepers.decisions import reopening
-from keepers.decisions.obstacles import obstacle, biddable_units
-from keepers.decisions.orders import Duty, OperatorContext, OpenBid, Prepare, Progress, SealBid, Send
+from keepers.decisions.obstacles import biddable_units, obstacle
+from keepers.decisions.orders import Duty, OpenBid, OperatorContext, Prepare, Progress, SealBid, Send
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind, LotPhase
 from zoo_compute.spec.pricing import RevealedBid, order_bids
 
@@ -108,7 +108,9 @@ def _settle_lot(view: JobView, me: OperatorContext, kind: int) -> Iterator[Duty]
             yield Send("auction", "clear", (view.job, kind, batch))
     if lot.phase == LotPhase.CLEARED:
         seats = (
-            view.slot_seats.values() if kind == Kind.SLOTS else [view.seats[n] for n in view.seats if n == AGGREGATOR_SEAT]
+            view.slot_seats.values()
+            if kind == Kind.SLOTS
+            else [view.seats[n] for n in view.seats if n == AGGREGATOR_SEAT]
         )
         priced = {seat.operator for seat in seats}
         due = [operator for operator in order if revealed[operator].won and operator not in priced]

@@ -9,7 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from keepers.decisions.orders import NEWEST_CHECKPOINT, Precompute, DemandChunk, Duty, Fetch, OperatorContext, MissingData, Progress, Send, Train
+from keepers.decisions.orders import (
+    NEWEST_CHECKPOINT,
+    DemandChunk,
+    Duty,
+    Fetch,
+    MissingData,
+    OperatorContext,
+    Precompute,
+    Progress,
+    Send,
+    Train,
+)
 from keepers.decisions.requests import present_claims
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Claim, JobView, Run
@@ -49,7 +60,11 @@ def precompute(view: JobView, run: Run, me: OperatorContext, progress: Progress)
         yield from (Train(slot, ahead=True) for seat in mine.values() for slot in seat.slots)
     if not is_complete or progress.precomputed:
         return
-    if progress.should_precompute and run.aggregator != me.operator and progress.local_seats >= {c.seat for c in present_claims(view)}:
+    if (
+        progress.should_precompute
+        and run.aggregator != me.operator
+        and progress.local_seats >= {c.seat for c in present_claims(view)}
+    ):
         yield Precompute()
 
 

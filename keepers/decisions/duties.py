@@ -11,21 +11,31 @@ import math
 from collections.abc import Iterator, Sequence
 
 from keepers.decisions import demands
-from keepers.decisions.auction import BATCH, reclaim_dead_bids, stagger_delay_s, auction_duties
+from keepers.decisions.auction import BATCH, auction_duties, reclaim_dead_bids, stagger_delay_s
 from keepers.decisions.obstacles import RECOVERY_S, can_defend
-from keepers.decisions.orders import Aggregate, CommitTrained, Duty, OperatorContext, PostAggregate, Prepare, Progress, Send, Train
+from keepers.decisions.orders import (
+    Aggregate,
+    CommitTrained,
+    Duty,
+    OperatorContext,
+    PostAggregate,
+    Prepare,
+    Progress,
+    Send,
+    Train,
+)
 from keepers.decisions.requests import present_claims, present_mask
 from zoo_compute.chain.views import (
     AGGREGATOR_SEAT,
     Bid,
     Checkpoint,
     Commit,
+    JobStake,
     JobState,
     JobView,
     Kind,
     Run,
     Seat,
-    JobStake,
 )
 from zoo_compute.spec.bits import full
 from zoo_compute.spec.params import aggregator_lock
@@ -114,7 +124,9 @@ def _train_and_commit(view: JobView, run: Run, me: OperatorContext, progress: Pr
         pressed = view.now >= seat.deadline(run) - 2 * me.stagger_s
         if whole == seat.count:
             yield CommitTrained(number)
-        elif lost_slots or (whole and pressed):  # what is trained is committed once the chain says that the seat ends there
+        elif lost_slots or (
+            whole and pressed
+        ):  # what is trained is committed once the chain says that the seat ends there
             yield Send("settlement", "decline", (view.job, number, seat.count - whole))
 
 

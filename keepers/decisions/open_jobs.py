@@ -40,7 +40,9 @@ class OpenJobs:
             lot = view.lots[Kind.SLOTS]
             never = all(is_permanent(view, me, kind) for kind in me.kinds)
             # A quarter of the reveal window: time enough to join an operator that bids.
-            self._look_again[view.job] = view.now + (UNSUITABLE_RECHECK_S if never else (lot.reveal_end - lot.bid_end) // 4)
+            self._look_again[view.job] = view.now + (
+                UNSUITABLE_RECHECK_S if never else (lot.reveal_end - lot.bid_end) // 4
+            )
 
 
 def ring_conflicts(view: JobView, others: Iterable[JobView], operator: int) -> dict[int, int]:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from keepers.config import OperatorConfig, from_dict, save, read_unchecked
-from keepers.processes.daemon import SupervisedProcess, Daemon, commands, gateway_command
+from keepers.config import OperatorConfig, from_dict, read_unchecked, save
+from keepers.processes.daemon import Daemon, SupervisedProcess, commands, gateway_command
 from keepers.services.verification import REPORTS, read_reports
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain import keystore
@@ -48,7 +48,9 @@ class OperatorPlan:
     sample_rate: float = 0.25
     demand_after_s: float = 2  # a local network's windows are short
     bonds: int = 0  # ZEN of the hot key, to challenge with
-    lie: Mapping[str, object] = field(default_factory=dict)  # options of keepers.liar, which then are its workers
+    lie: Mapping[str, object] = field(
+        default_factory=dict
+    )  # options of tests.support.liars.lying_worker, which then are its workers
     stake: int = 1_000 * ZEN
     collateral: int = 2_000 * ZEN
 
@@ -217,11 +219,11 @@ def _port_of(home: Path) -> int:
 
 
 def _liar(plan: OperatorPlan, config: OperatorConfig) -> dict[str, list[str]]:
-    """The workers of an operator that lies: `keepers.liar` with the plan's options, else as any other's."""
+    """The workers of an operator that lies: `tests.support.liars.lying_worker` with the plan's options, else as any other's."""
     if not plan.lie:
         return {}
     options = [item for key, value in plan.lie.items() for item in (f"--{key}", str(value))]
-    liar = [sys.executable, "-m", "keepers.liar", *options]
+    liar = [sys.executable, "-m", "tests.support.liars.lying_worker", *options]
     honest = {name: command for name, command in commands(config).items() if name.startswith("worker-")}
     return {name: [*liar, *command[command.index("worker") + 1 :]] for name, command in honest.items()}
 

@@ -142,7 +142,9 @@ def run(body: TaskBody, worklog: WorkLog, store: Store, name: str, request: dict
             worklog.record_unavailable(name, {**error.to_dict(), "asked_at": request.get("asked_at", 0)})
         except (Retryable, ContentMissing, StoreUnreachable) as error:
             log.warning("%s: %s; will be tried again", name, error)
-            if name.startswith(PREPARE_PREFIX):  # before a bid nothing is owed: a job whose files cannot be had is left alone
+            if name.startswith(
+                PREPARE_PREFIX
+            ):  # before a bid nothing is owed: a job whose files cannot be had is left alone
                 worklog.record_failure(name, str(error))
             else:
                 worklog.allow_resend(name)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from keepers.decisions.orders import NEWEST_CHECKPOINT, Progress
-from keepers.decisions.requests import precompute_name, aggregate_name, present_claims, present_mask
+from keepers.decisions.requests import aggregate_name, precompute_name, present_claims, present_mask
 from keepers.queue.work import WorkQueue
 from keepers.services.progress import parse_missing, trained
 from node.errors import BadInputs
@@ -52,7 +52,9 @@ def provisional_checkpoint(work: WorkQueue, view: JobView, operator: int) -> Pro
     assert view.run is not None, "a turn is open"
     name = aggregate_name(view) if view.run.aggregator == operator else precompute_name(view)
     result = work.status(name).result
-    return ProvisionalCheckpoint(bytes.fromhex(result["root"]), result["pointer"]) if result and result["root"] else None
+    return (
+        ProvisionalCheckpoint(bytes.fromhex(result["root"]), result["pointer"]) if result and result["root"] else None
+    )
 
 
 # Of a delayed job: its next slots do not start from what the open turn makes.
@@ -133,7 +135,9 @@ class Prefetcher:
         """As `look_at`, once what is being fetched is here or not to be had, or after so long."""
         deadline = time.monotonic() + wait_s
         found = self.observe(view)
-        while time.monotonic() < deadline and any(self._here.get(each.bundle) is False for each in present_claims(view)):
+        while time.monotonic() < deadline and any(
+            self._here.get(each.bundle) is False for each in present_claims(view)
+        ):
             time.sleep(POLL_S)
             found = self.observe(view)
         return found

@@ -11,9 +11,9 @@ from keepers.decisions.requests import (
     fetch_name,
     prepare_name,
     present_claims,
+    previous_training_name,
     train_name,
     train_request,
-    previous_training_name,
 )
 from keepers.queue.work import WorkQueue, WorkStatus
 from node.inputs import bundles
@@ -39,7 +39,9 @@ def progress_of(work: WorkQueue, view: JobView, operator: int) -> Progress:
     states = {slot: trained(work, view, slot) for slot in slots}
     for status in (*states.values(), combined):
         if status.missing and status.missing["checkpoint"]:
-            missing[NEWEST_CHECKPOINT if view.delay and status is combined else AGGREGATOR_SEAT] = parse_missing(status.missing)
+            missing[NEWEST_CHECKPOINT if view.delay and status is combined else AGGREGATOR_SEAT] = parse_missing(
+                status.missing
+            )
     return Progress(
         slot_s,
         trained=frozenset(slot for slot, status in states.items() if status.state == "done"),

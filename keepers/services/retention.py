@@ -179,9 +179,13 @@ class CheckpointRetention:
         return {n: _number_of(urlsplit(serving[n]).hostname or "") for n in staying}
 
     def _fetch(self, manifest: Manifest, files: list[str], tag: str) -> None:
-        program = self._store.read(manifest.program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=CHECKPOINT_FETCH_TIMEOUT_S)
+        program = self._store.read(
+            manifest.program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=CHECKPOINT_FETCH_TIMEOUT_S
+        )
         most = checkpoint_bytes(encoding.decode(program), manifest.aggregation_spec)
-        self._store.open(files[1], max_bytes=most, timeout_s=CHECKPOINT_FETCH_TIMEOUT_S).close()  # a pin has no such bound
+        self._store.open(
+            files[1], max_bytes=most, timeout_s=CHECKPOINT_FETCH_TIMEOUT_S
+        ).close()  # a pin has no such bound
         self._pin(files, tag)
 
     # -- files

@@ -36,7 +36,9 @@ FindRevealedResult = Callable[[JobView, Commit, int], Result | None]  # a slot's
 class Verifier:
     """Samples what was committed, asks its worker to re-execute it, and keeps the reports."""
 
-    def __init__(self, config: OperatorConfig, ask: RequestWork, secret: bytes, shown: FindRevealedResult = lambda *_: None) -> None:
+    def __init__(
+        self, config: OperatorConfig, ask: RequestWork, secret: bytes, shown: FindRevealedResult = lambda *_: None
+    ) -> None:
         self._config = config
         self._ask = ask
         self._secret = secret

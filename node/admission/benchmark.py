@@ -1,7 +1,7 @@
 """Which class of GPU this is, and how fast it trains: `python -m node.admission.benchmark [--json]`, and at admission.
 
 The class is read off the device's name and memory. The figures are measured on one fixed program, which
-scripts/build_benchmark.py makes; every machine ends in the same state.
+scripts/generate/benchmark_program.py makes; every machine ends in the same state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 from node.admission import conformance
 from node.compute.programs import Programs, State
 from node.compute.training import root_of
-from node.device import CPU, GB, computes_on, memory, as_node_memory_errors, pick_device, threads
+from node.device import CPU, GB, as_node_memory_errors, computes_on, memory, pick_device, threads
 from node.errors import NodeError, NoDevice
 from repops import encoding
 from repops.commitments import Array

@@ -69,7 +69,9 @@ class ConformanceResult:
         return f"{self.name}: {self.why}; programs run on the CPU, with the same bits{advice}"
 
 
-def check(device: torch.device, *, again: bool = False, say: Say = log.info, examine: Examine | None = None) -> ConformanceResult:
+def check(
+    device: torch.device, *, again: bool = False, say: Say = log.info, examine: Examine | None = None
+) -> ConformanceResult:
     """The result that is kept of the device, else that of a run now, which takes a minute or more. Raises nothing on purpose.
 
     again: run although a result is kept.

@@ -15,7 +15,7 @@ import numpy as np
 
 from node.admission import benchmark
 from node.compute.programs import Programs, State
-from node.device import computes_on, as_node_memory_errors, pick_device
+from node.device import as_node_memory_errors, computes_on, pick_device
 from node.errors import BadInputs, NodeError
 from repops import commitments, encoding
 from repops.backend import DTYPE

@@ -13,8 +13,14 @@ from repops.commitments import Array
 from repops.graph import OPTIMIZER, STEP, Graph
 from repops.hashing import StateHasher
 from repops.profile import Profile, profile
-from zoo_compute.formats.manifest import Compression, AggregationSpec, Manifest
-from zoo_compute.training.rounds import aggregation_program, begin, products_program, update_program, row_weights_program
+from zoo_compute.formats.manifest import AggregationSpec, Compression, Manifest
+from zoo_compute.training.rounds import (
+    aggregation_program,
+    begin,
+    products_program,
+    row_weights_program,
+    update_program,
+)
 
 State = dict[str, Array]
 
@@ -28,7 +34,9 @@ class Programs:
         self.checked: set[Manifest] = set()  # by the syncer: manifests that say of the program what is so
         self._hasher = StateHasher(graph)
         self._updates: dict[Compression, Runner] = {}
-        self._aggregations: dict[tuple[str, AggregationSpec], Graph] = {}  # as graphs: their memory is for one at a time
+        self._aggregations: dict[
+            tuple[str, AggregationSpec], Graph
+        ] = {}  # as graphs: their memory is for one at a time
 
     @cached_property
     def root(self) -> bytes:
@@ -85,7 +93,9 @@ class Programs:
         """A slot's update, from the checkpoint it started from and the state it ended with."""
         if compression not in self._updates:
             self._updates[compression] = runner(update_program(self.graph, compression), CPU)
-        return run_step(self._updates[compression], {**end, **start}, {name: end[name] for name in self.graph.exchanged})
+        return run_step(
+            self._updates[compression], {**end, **start}, {name: end[name] for name in self.graph.exchanged}
+        )
 
     def aggregation(self, name: str, aggregation_spec: AggregationSpec) -> Runner:
         """The part of the aggregation that makes the next checkpoint's `name`, and what the outer optimiser keeps of it."""

@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 
 from node.disputes.computation import DisputedWord, tensor_in
-from node.disputes.moves import Move, KnownTree
+from node.disputes.moves import KnownTree, Move
 from node.disputes.trees import LEAF_BYTES, Trees
 from repops.commitments import canonical, state_leaves
 from repops.graph import BATCH_ROLE, OPTIMIZER, Node

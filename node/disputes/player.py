@@ -39,7 +39,7 @@ from repops.merkle import Tree
 from zoo_compute.codec.pruning import PrunedTree
 from zoo_compute.disputes.revealed import COMMITTER, RevealedState
 from zoo_compute.formats.bundles import SlotResult
-from zoo_compute.json_codec import encode, decode
+from zoo_compute.json_codec import decode, encode
 from zoo_compute.spec.carry import is_restart
 from zoo_compute.spec.games import Awaits, Frame, Game, Kind, Phase, Result
 from zoo_compute.spec.state import Claim
@@ -56,7 +56,7 @@ _trees: OrderedDict[tuple[Any, ...], Trees] = OrderedDict()
 
 
 def run_move(request: Mapping[str, Any], store: Store, *, made: SlotRoundFactory = SlotRound) -> dict[str, Any]:
-    """Raises BadInputs, Withheld and the store's errors. made: for fault injection (node.faults)."""
+    """Raises BadInputs, Withheld and the store's errors. made: for fault injection (tests.support.liars.faults)."""
     try:
         return _move(request, store, made)
     except OUT_OF_MEMORY as error:  # training may hold the device, and a move's clock does not wait for it
@@ -150,7 +150,9 @@ def _going_on(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs) -
             entries = syncer.fetch_results(store, {**request, "round": claim.round}, commit, claim.start_root)
         results = {slot: result_in(list(entries.values()), entries[slot])} if entries else {}
         seated.append(SeatClaim(claim, results))
-    before = PreviousTurn(Claim(*decode(kept)) if kept else None, seated, end, tensor_roots(last.update) if last else {})
+    before = PreviousTurn(
+        Claim(*decode(kept)) if kept else None, seated, end, tensor_roots(last.update) if last else {}
+    )
     return {"carried": last.private if last is not None else None, "before": before}
 
 

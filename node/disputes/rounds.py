@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from node.compute.programs import State
-from node.disputes.computation import DisputedWord, Computation, Roots, SlotRound
+from node.disputes.computation import Computation, DisputedWord, Roots, SlotRound
 from node.disputes.previous_turn import SeatClaim
 from repops.commitments import Array, tensor_roots
 from repops.graph import STATE_ROLE, Graph

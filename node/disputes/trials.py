@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
-from node.admission.trial import LoadedWorkload, trial_seed_word, no_batch
+from node.admission.trial import LoadedWorkload, no_batch, trial_seed_word
 from node.compute.programs import State
 from node.disputes.computation import DisputedWord, Roots, Training
 from zoo_compute.disputes.evidence import Data, Evidence

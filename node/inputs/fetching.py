@@ -37,7 +37,9 @@ def missing_chunk(store: Store, cid: str, nodes: Mapping[str, Node]) -> TensorCh
     header = size - sum(4 * math.prod(node.shape) for node in nodes.values())
     try:
         return (
-            chunk_at_byte({name: node.shape for name, node in nodes.items()}, offset - header) if offset >= header else None
+            chunk_at_byte({name: node.shape for name, node in nodes.items()}, offset - header)
+            if offset >= header
+            else None
         )
     except ValueError:  # the file has another size than such a state's
         return None

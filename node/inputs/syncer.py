@@ -10,7 +10,7 @@ from typing import Any
 
 from node.compute.cache import get_cached, is_cached
 from node.compute.programs import Programs, State
-from node.device import CPU, GB, computes_on, parse_layout, memory, pick_device, threads
+from node.device import CPU, GB, computes_on, memory, parse_layout, pick_device, threads
 from node.errors import BadInputs, FalseCheckpoint, NodeOutOfMemory
 from node.inputs import bundles
 from node.inputs.bundles import SlotResult
@@ -21,12 +21,12 @@ from repops.commitments import state_root
 from repops.files import FileRefused, parse_state, state_bytes
 from repops.graph import OPTIMIZER, BadProgram, Graph, Node
 from zoo_compute.codec import BadUpdateFile, files
-from zoo_compute.codec.files import UpdateLayout, ReceivedUpdate
+from zoo_compute.codec.files import ReceivedUpdate, UpdateLayout
 from zoo_compute.formats.bundles import MAX_POINTER_BYTES, BadRecord
 from zoo_compute.formats.bundles import Pointer as Pointer
 from zoo_compute.formats.manifest import MAX_MANIFEST_BYTES, Manifest
 from zoo_compute.formats.tags import round_tag
-from zoo_compute.jobs.files import shape_mismatch, batch_mismatch
+from zoo_compute.jobs.files import batch_mismatch, shape_mismatch
 from zoo_compute.store.blockstore import BlockStore
 from zoo_compute.store.dag import prefetch
 from zoo_compute.store.interface import Store
@@ -130,7 +130,9 @@ def get_updates(
 ) -> dict[int, ReceivedUpdate]:
     """As `get_update`, of several slots, by slot; a few at once: one after the other waits for round trips."""
     slots = sorted(entries)
-    found = prefetch(lambda slot: get_update(store, entries[slot], manifest, step, tag=tag), slots, MAX_CONCURRENT_FETCHES)
+    found = prefetch(
+        lambda slot: get_update(store, entries[slot], manifest, step, tag=tag), slots, MAX_CONCURRENT_FETCHES
+    )
     return dict(zip(slots, found, strict=True))
 
 

@@ -18,8 +18,29 @@ from repops.operators import TABLE
 
 Sample = tuple[Graph, dict[str, Array], dict[str, Array]]  # the program, its state, its batch
 
-EDGE_CASE_WORDS = [0x0, 0x80000000, 0x7FC00000, 0xFFC00001, 0x7F800001, 0x7F800000, 0xFF800000, 0x1, 0x80000001, 0x007FFFFF]
-EDGE_CASE_WORDS += [0x00800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x3F800000, 0xBF800000, 0x4B000000, 0xCF000000, 0x4F000000, 0xFFFFFFFF]
+EDGE_CASE_WORDS = [
+    0x0,
+    0x80000000,
+    0x7FC00000,
+    0xFFC00001,
+    0x7F800001,
+    0x7F800000,
+    0xFF800000,
+    0x1,
+    0x80000001,
+    0x007FFFFF,
+]
+EDGE_CASE_WORDS += [
+    0x00800000,
+    0x7F7FFFFF,
+    0xFF7FFFFF,
+    0x3F800000,
+    0xBF800000,
+    0x4B000000,
+    0xCF000000,
+    0x4F000000,
+    0xFFFFFFFF,
+]
 
 
 def words(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:

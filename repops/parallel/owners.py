@@ -11,15 +11,15 @@ from repops.parallel.placement import (
     NotParallel,
     Piece,
     PlacedProgram,
+    ancestors,
     check_ranks,
-    with_copied_sources,
     grouped_tensors,
     is_free,
     labels,
-    ancestors,
-    same_size_makers,
-    with_state_owners,
     node_cost,
+    same_size_makers,
+    with_copied_sources,
+    with_state_owners,
 )
 
 UPDATE = 32  # operations that a word of the state costs in a step, about
@@ -188,7 +188,9 @@ class _Data(_Owners):
     def state_owners(self) -> None:
         sizes = {entry.name: self.graph.nodes[entry.before].elements for entry in self.graph.state}
         held = [0] * self.ranks
-        for names in sorted(grouped_tensors(self.graph, self.makers), key=lambda names: -sum(sizes[name] for name in names)):
+        for names in sorted(
+            grouped_tensors(self.graph, self.makers), key=lambda names: -sum(sizes[name] for name in names)
+        ):
             rank = held.index(min(held))
             self.place_state(names, rank)
             held[rank] += sum(sizes[name] for name in names)

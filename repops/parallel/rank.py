@@ -154,7 +154,9 @@ class _Loaded:
         program, stages = self.program, self.program.stages
         for name, at in program.batch.items():
             self.arrays[at][...] = batch[name]
-        reading: dict[int, list[PendingMessage]] = {}  # by tensor of the state: who still reads what is to be overwritten
+        reading: dict[
+            int, list[PendingMessage]
+        ] = {}  # by tensor of the state: who still reads what is to be overwritten
         for message in program.first_sends:
             at = message.nodes[0]
             sent = link.send(_words(self.arrays[at]), message.target, message.tag)

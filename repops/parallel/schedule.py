@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from repops.parallel.placement import PlacedProgram, labels, ancestors, resent, node_cost
+from repops.parallel.placement import PlacedProgram, ancestors, labels, node_cost, resent
 
 MESSAGE = 1 << 16  # what a message costs before its first word, as operations
 WORD = 64  # what a word sent costs

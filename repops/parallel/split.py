@@ -18,15 +18,15 @@ from repops.parallel.placement import (
     NotParallel,
     Piece,
     PlacedProgram,
+    ancestors,
     check_ranks,
-    with_copied_sources,
     is_free,
     labels,
-    ancestors,
-    same_size_makers,
-    with_state_owners,
-    whole_copy,
     node_cost,
+    same_size_makers,
+    whole_copy,
+    with_copied_sources,
+    with_state_owners,
 )
 from repops.parallel.schedule import MESSAGE, WORD
 

@@ -15,7 +15,7 @@ from repops.plan import lowering
 from repops.plan.access import axes_of, split, uniform
 from repops.plan.buffer_placement import BufferPlacement, axes_by_dimension, preferred_placements, whole
 from repops.plan.fusion_group import OpenGroup, member_argument, one_per_row, order_of_group
-from repops.plan.ir import Argument, Group, Instruction, Item, Literal, GroupValue, Memory, Side
+from repops.plan.ir import Argument, Group, GroupValue, Instruction, Item, Literal, Memory, Side
 from repops.plan.views import read_through_copies
 
 SMALL_VALUE = 64  # words: groups this small are joined even when they share nothing, to save items
@@ -293,7 +293,11 @@ class Fuser:
         group = opened.group
         axes = order_of_group(node, shape, strides, group)
         if operand.node in opened.members:
-            return member_argument(opened, operand, axes, full) if not indexed else self._picked(opened, node, operand, full)
+            return (
+                member_argument(opened, operand, axes, full)
+                if not indexed
+                else self._picked(opened, node, operand, full)
+            )
         if self.made_at.get(operand.node, -1) >= opened.index:
             return None
         cut = split(axes, group.columns) if full else (axes, ())

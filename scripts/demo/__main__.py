@@ -39,7 +39,7 @@ from zoo_compute.store.cid import raw_cid
 from zoo_compute.subprocesses import tied_to_parent
 
 HERE = Path(__file__).resolve().parent
-CONFIG = HERE.parent / "demo.yaml"
+CONFIG = HERE / "demo.yaml"
 BUDGET = 60  # ZEN
 KILL_IN_ROUND = 1
 LONGEST_RUN_S = 900
@@ -207,7 +207,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="demo", description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, default=default_data(), help="text to train on: a file or a folder")
     parser.add_argument(
-        "--config", type=Path, default=CONFIG, help="the job's configuration (default: scripts/demo.yaml)"
+        "--config", type=Path, default=CONFIG, help="the job's configuration (default: scripts/demo/demo.yaml)"
     )
     parser.add_argument("--folder", type=Path, help="the run's folder (default: runs/demo-TIME)")
     parser.add_argument("--json", action="store_true", help="print report.json on stdout, and nothing else there")

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from node import tasks
-from tests.unit import node_jobs
-from tests.unit.node_jobs import SmallJob
+from tests.support import small_job
+from tests.support.small_job import SmallJob
 from zoo_compute.store import BlockStore
 
 SEEN = {"os.rename", "os.link", "os.remove", "os.mkdir"}
@@ -74,7 +74,7 @@ def forked(job: SmallJob, folder: Path, at: int) -> int:
 
 def main() -> int:
     root = Path(sys.argv[1])
-    job = node_jobs.publish(root / "published")
+    job = small_job.publish(root / "published")
     whole = root / "whole"
     shutil.copytree(root / "published", whole)
     assert forked(job, whole, 0) == 0, "the round without a kill"

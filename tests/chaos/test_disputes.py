@@ -17,15 +17,15 @@ from keepers.decisions.requests import verify_request
 from keepers.processes.local_network import LocalNetwork, OperatorPlan
 from keepers.services.challenging import challenge
 from node.compute.programs import Programs
-from node.disputes.board import GameBoard, play
 from node.disputes.computation import SlotRound
 from node.disputes.defender import Defender
 from node.disputes.player import dispute_of, result_in
 from node.disputes.trees import Trees
 from node.inputs import syncer
 from node.replay import replay
-from tests.integration.network_kit import TINY, submit
-from tests.referee.hostile import Hostile
+from tests.support.games.game_board import GameBoard, play
+from tests.support.games.hostile_challenger import Hostile
+from tests.support.local_jobs import TINY, submit
 from zoo_compute.chain.games import GameView, read_games
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.sender import Sender

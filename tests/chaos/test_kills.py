@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from keepers.processes.local_network import LocalNetwork
-from tests.integration.network_kit import PLANS, Finished, follow, submit
+from tests.support.local_jobs import PLANS, Finished, follow, submit
 from zoo_compute.chain.events import Event
 from zoo_compute.chain.views import JobState, JobView
 

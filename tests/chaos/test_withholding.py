@@ -8,7 +8,7 @@ import pytest
 
 from keepers.processes.daemon import Daemon
 from keepers.processes.local_network import LocalNetwork
-from tests.integration.demand_kit import PLANS, number_of, post, until
+from tests.support.withholding_jobs import PLANS, number_of, post, until
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState, JobState
 
 pytestmark = pytest.mark.chaos

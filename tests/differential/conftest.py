@@ -2,7 +2,7 @@
 
 import pytest
 
-from .mirror import deployed
+from tests.support.lockstep.contract_mirror import deployed
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.evm import Reverted, chain
-from tests.unit.rewards_kit import DEVNET, EPOCH_S, GBPS, RewardsStage
+from tests.support.rewards_driver import DEVNET, EPOCH_S, GBPS, RewardsStage
 from zoo_compute.spec import datasets, node_registry, promises, rewards
 from zoo_compute.spec.params import FEE_BPS, REWARD_CAP_BPS, REWARD_FLOW_BPS, ZEN, Flow
 from zoo_compute.spec.revert import Refused

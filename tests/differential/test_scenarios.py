@@ -5,14 +5,13 @@ from dataclasses import replace
 import pytest
 
 from tests.support.evm import chain, reverts
+from tests.support.lockstep.contract_mirror import Disagreement, fresh_mirror
+from tests.support.lockstep.contract_views import seal_bytes
+from tests.support.lockstep.coverage import Coverage, functions_of, listed_functions, listed_reasons
+from tests.support.lockstep.stage import Offer, Stage
+from tests.support.scenarios.catalogue import SCENARIOS
 from zoo_compute.spec.params import PRESETS
 from zoo_compute.spec.world import EXTERNAL, PROTOCOL_ONLY
-
-from .coverage import Coverage, functions_of, listed_functions, listed_reasons
-from .mirror import Disagreement, fresh_mirror
-from .scenarios import SCENARIOS
-from .stage import Offer, Stage
-from .views import seal_bytes
 
 
 class Campaign:

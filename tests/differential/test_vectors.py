@@ -15,17 +15,16 @@ from typing import Any
 
 import pytest
 
+from tests.support.lockstep.contract_mirror import Disagreement, fresh_mirror
+from tests.support.lockstep.coverage import CONTRACTS, Coverage
+from tests.support.lockstep.stage import Stage
+from tests.support.lockstep.state_access import keys_changed, keys_read
+from tests.support.lockstep.vector_files import BARE, FOLDER, Recorder, Step, read_call, read_world, show
+from tests.support.lockstep.vector_values import Json, Names, encode, names_of
 from zoo_compute.spec.params import PRESETS
 from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Config, World
 from zoo_compute.spec.world import EXTERNAL, apply
-
-from .coverage import CONTRACTS, Coverage
-from .mirror import Disagreement, fresh_mirror
-from .portable import Json, Names, encode, names_of
-from .stage import Stage
-from .tracing import keys_changed, keys_read
-from .vectors import BARE, FOLDER, Recorder, Step, read_call, read_world, show
 
 pytestmark = pytest.mark.long
 

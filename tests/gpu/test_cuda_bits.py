@@ -10,8 +10,8 @@ from repops.conformance.programs import product
 from repops.cuda import runner as cuda
 from repops.cuda.driver import OutOfMemory, gpu
 from repops.graph import Graph
-from tests.repops.random_programs import fill, random_program
-from tests.repops.table_programs import assert_agree, assert_elements, table
+from tests.support.programs.random_programs import fill, random_program
+from tests.support.programs.table_programs import assert_agree, assert_elements, table
 
 SAMPLES = table()
 

@@ -12,8 +12,8 @@ from node.compute.programs import Programs
 from node.compute.training import train_shard
 from node.device import CPU
 from node.inputs import syncer
-from tests.unit.node_jobs import publish
-from tests.unit.test_node_benchmark import AFTER_THREE_STEPS
+from tests.node.test_benchmark import AFTER_THREE_STEPS
+from tests.support.small_job import publish
 
 GPU = torch.device("cuda:0")
 

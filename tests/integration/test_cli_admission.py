@@ -13,7 +13,7 @@ import pytest
 from keepers.queue.work import WorkStatus
 from keepers.services.disputing import DisputePlayer
 from node.disputes.player import run_move
-from tests.integration.cli_kit import CliNetwork, Zoo, cli_network
+from tests.integration.cli_network import CliNetwork, Zoo, cli_network
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.sender import Sender

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from repops.commitments import state_root
-from tests.integration.cli_kit import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
+from tests.integration.cli_network import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
 from zoo_compute.store import BlockStore, digest_of
 from zoo_compute.training.examples import read_arrays
 

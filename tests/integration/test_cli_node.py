@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cli_kit import CliNetwork, Zoo, cli_network
+from tests.integration.cli_network import CliNetwork, Zoo, cli_network
 from zoo_compute.chain import keystore
 from zoo_compute.operators import registration
 from zoo_compute.operators.account import Operators

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.integration.cli_kit import ESCROW, CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
+from tests.integration.cli_network import ESCROW, CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
 from zoo_compute.chain.sender import Sender
 
 pytestmark = pytest.mark.integration

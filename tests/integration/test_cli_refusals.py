@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_kit import ESCROW, CliNetwork, Zoo, cli_network, jobs, zoo_fixture  # noqa: F401
+from tests.integration.cli_network import ESCROW, CliNetwork, Zoo, cli_network, jobs, zoo_fixture  # noqa: F401
 from zoo_compute import Client
 from zoo_compute.chain.network import load
 from zoo_compute.spec.params import PRESETS, ZEN

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from repops.files import load_state
-from tests.integration.cli_kit import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
+from tests.integration.cli_network import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
 from zoo_compute.spec.params import ZEN
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]

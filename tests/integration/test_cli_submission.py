@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cli_kit import ESCROW, CliNetwork, Zoo, cli_network, jobs, zoo_fixture  # noqa: F401
+from tests.integration.cli_network import ESCROW, CliNetwork, Zoo, cli_network, jobs, zoo_fixture  # noqa: F401
 from zoo_compute import Client, ComputeJob, DistributedTrainer, Network
 from zoo_compute.chain import keystore, permits
 from zoo_compute.chain.network import load
@@ -284,7 +284,7 @@ def test_watch__interrupted__leaves_the_job_and_says_how_to_return(zoo: Zoo, pla
 def test_api_key__authenticates_to_the_hosted_rpc_and_signer(
     zoo: Zoo, place: CliNetwork, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from tests.integration.hosted import hosted
+    from tests.integration.hosted_rpc import hosted
 
     account = place.devnet.account("hosted", zen=100 * ZEN)
     monkeypatch.delenv("ZOO_ACCOUNT")

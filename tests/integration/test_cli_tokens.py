@@ -10,7 +10,7 @@ import pytest
 from eth_utils.address import to_checksum_address
 from vyper import compile_code
 
-from tests.integration.cli_kit import CONFIG, CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
+from tests.integration.cli_network import CONFIG, CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
 from zoo_compute.chain.deployment import Web3Deployer, deploy
 from zoo_compute.devnet.devnet import CHAIN_ID
 from zoo_compute.spec.params import DEVNET, ZEN

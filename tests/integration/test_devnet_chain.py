@@ -13,7 +13,7 @@ import pytest
 import requests
 from web3 import Web3
 
-from tests.integration.parties import post
+from tests.support.manual_operators import post
 from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.deployment import Web3Deployer, deploy
 from zoo_compute.chain.event_log import History

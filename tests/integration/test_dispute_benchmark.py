@@ -1,10 +1,10 @@
-"""benchmarks/dispute.py on its smallest program: lies told, moves made and judged by the contracts on anvil."""
+"""benchmarks/disputes/dispute.py on its smallest program: lies told, moves made and judged by the contracts on anvil."""
 
 from __future__ import annotations
 
 import pytest
 
-from benchmarks.dispute import measure
+from benchmarks.disputes.dispute import measure
 from repops.operators import TABLE
 
 FIGURES = ("move_pairs", "gas_committer", "gas_challenger", "gas_total", "gas_judge_max", "wall_s")

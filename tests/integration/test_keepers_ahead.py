@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import utilisation
 from benchmarks.lab import Link, laboratory
-from benchmarks.utilisation import AGGREGATOR, SUBMITTER, ShapedNetwork, plans
+from benchmarks.network import utilisation
+from benchmarks.network.utilisation import AGGREGATOR, SUBMITTER, ShapedNetwork, plans
 from keepers.config import OperatorConfig
 from keepers.processes.daemon import commands
 from keepers.processes.local_network import OperatorPlan
-from tests.integration.network_kit import submit
+from tests.support.local_jobs import submit
 from zoo_compute.chain.snapshot import read_job
 
 pytestmark = [pytest.mark.integration, pytest.mark.network]
@@ -52,7 +52,7 @@ class Deceived(ShapedNetwork):
         if plan.name == AGGREGATOR:
             command = commands(config)["worker-0"]
             rest = command[command.index("worker") + 1 :]
-            found["worker-0"] = [sys.executable, "-m", "tests.integration.false_aggregator", *rest]
+            found["worker-0"] = [sys.executable, "-m", "tests.support.liars.lying_aggregator", *rest]
         return found
 
 

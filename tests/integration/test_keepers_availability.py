@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from keepers.processes.local_network import LocalNetwork
-from tests.integration.demand_kit import PLANS, post, until
+from tests.support.withholding_jobs import PLANS, post, until
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState, JobState
 from zoo_compute.cli import main as cli

@@ -21,11 +21,11 @@ from keepers.services.challenging import challenge
 from keepers.services.disputing import FOLDER, DisputePlayer
 from node.disputes import player
 from node.disputes.computation import SlotRound
-from node.faults import Lie
 from node.inputs import bundles
 from node.tasks import run_shard, run_verification
-from tests.integration.network_kit import TINY, text
-from tests.integration.parties import ManualOperator
+from tests.support.liars.faults import Lie
+from tests.support.local_jobs import TINY, text
+from tests.support.manual_operators import ManualOperator
 from zoo_compute import Client
 from zoo_compute.chain.call import Call
 from zoo_compute.chain.connection import Chain, connect

@@ -9,7 +9,7 @@ import pytest
 from keepers.processes.local_network import LocalNetwork, OperatorPlan
 from node.inputs import syncer
 from node.replay import replay
-from tests.integration.network_kit import TINY, Finished, follow, submit
+from tests.support.local_jobs import TINY, Finished, follow, submit
 from zoo_compute.chain.games import GameView, read_games
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.views import ClaimState

@@ -18,8 +18,8 @@ from keepers.queue.work import WorkStatus
 from keepers.services.challenging import challenge
 from keepers.services.disputing import DisputePlayer
 from node.disputes import player
-from tests.integration.parties import SALT, Dispute
-from tests.integration.trained import SLOT, LyingAggregation, LyingUpdate, Trained, computed, lying
+from tests.support.manual_operators import SALT, Dispute
+from tests.support.trained_claims import SLOT, LyingAggregation, LyingUpdate, Trained, computed, lying
 from zoo_compute.chain.games import read_games
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job

@@ -15,8 +15,8 @@ from keepers.config import from_dict
 from keepers.decisions.requests import pin_request
 from keepers.services.retention import CheckpointRetention
 from node import tasks
-from tests.integration.parties import Dispute, ManualOperator
-from tests.unit.node_jobs import SmallJob, publish
+from tests.support.manual_operators import Dispute, ManualOperator
+from tests.support.small_job import SmallJob, publish
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind
 from zoo_compute.client.job import Job, Redundancy

@@ -16,8 +16,8 @@ from keepers.queue.work import WorkStatus
 from keepers.services.challenging import MismatchReports
 from keepers.services.demand_responder import DemandResponder, opening_of
 from keepers.services.verification import REPORTS, Verifier, read_reports
-from tests.integration.parties import Dispute
-from tests.integration.trained import SLOT, Trained, computed
+from tests.support.manual_operators import Dispute
+from tests.support.trained_claims import SLOT, Trained, computed
 from zoo_compute.chain.answered_results import published_result
 from zoo_compute.chain.demands import Demand
 from zoo_compute.chain.games import read_games

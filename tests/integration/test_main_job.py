@@ -9,7 +9,7 @@ import pytest
 from keepers.processes.local_network import LocalNetwork
 from node.inputs import syncer
 from node.replay import replay
-from tests.integration.network_kit import PLANS, Finished, follow, submit
+from tests.support.local_jobs import PLANS, Finished, follow, submit
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.views import ClaimState
 from zoo_compute.store import BlockStore

@@ -13,7 +13,7 @@ import pytest
 
 from keepers.processes.local_network import LocalNetwork, OperatorPlan
 from repops.files import load_state, save_state
-from tests.integration.network_kit import TINY, text
+from tests.support.local_jobs import TINY, text
 from zoo_compute import Client, Job
 from zoo_compute.cli import main as cli
 from zoo_compute.client.results import load_checkpoint, module_tensors

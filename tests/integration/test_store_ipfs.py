@@ -8,9 +8,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.integration import kubo
-from tests.unit.test_store_behaviour import StoreBehaviour
-from tests.unit.test_store_cid import FROM_THE_DAEMON, content_of
+from tests.integration import ipfs_daemon
+from tests.store.test_behaviour import StoreBehaviour
+from tests.store.test_cid import FROM_THE_DAEMON, content_of
 from zoo_compute.store import (
     BlockStore,
     ContentMissing,
@@ -31,9 +31,9 @@ pytestmark = pytest.mark.ipfs
 def daemons(tmp_path_factory):
     """Two daemons, connected. A failure to install or start them fails the tests; it does not skip them."""
     folder = tmp_path_factory.mktemp("ipfs")
-    first = kubo.start(folder / "first")
+    first = ipfs_daemon.start(folder / "first")
     try:
-        second = kubo.start(folder / "second")
+        second = ipfs_daemon.start(folder / "second")
         try:
             second.connect(first)
             yield first, second
@@ -64,7 +64,7 @@ class TestDaemon(StoreBehaviour):
 
     def test_add__stream_that_breaks__tells_the_cause_and_pins_nothing(self, tmp_path):
         """On a daemon of its own: after an upload that broke off, ipfs-daemon 0.16.1 never collects garbage again."""
-        daemon = kubo.start(tmp_path)
+        daemon = ipfs_daemon.start(tmp_path)
         try:
             super().test_add__stream_that_breaks__tells_the_cause_and_pins_nothing(KuboStore(daemon.api))
         finally:
@@ -114,7 +114,7 @@ def test_unreachable_daemon__says_what_to_do(tmp_path):
 
 
 def test_daemon__killed__is_unreachable_and_does_not_hang(tmp_path):
-    daemon = kubo.start(tmp_path)
+    daemon = ipfs_daemon.start(tmp_path)
     store = KuboStore(daemon.api)
     cid = store.add(content_of(1_000_000))
     stream = store.open(cid)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cli_kit import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
+from tests.integration.cli_network import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
 from tests.integration.test_cli_tokens import USDC, Coin, deployer
 from zoo_compute.spec.params import ZEN
 

@@ -16,7 +16,7 @@ from tests.journeys.journeys import FIRST, JOURNEYS, PAGES, SECOND, UNTRIED
 from tests.journeys.machine import ROOT, Machine, build_wheels
 from tests.journeys.pages import Page
 from tests.journeys.terminal import CommandFailed
-from tests.journeys.walking import Walk
+from tests.journeys.walk import Walk
 
 
 def untried(pages: dict[str, Page]) -> list[str]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from tests.journeys.walking import Walk, wait_until
+from tests.journeys.walk import Walk, wait_until
 
 README, CLI, SEEDS = "README.md", "docs/cli.md", "tests/journeys/seeds.md"
 PAGES = (README, CLI, SEEDS)

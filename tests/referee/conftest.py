@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from node.device import use_threads
-from tests.differential.mirror import deployed
+from tests.referee.game_driver import fork, game_driver
 from tests.support.evm import chain
-
-from .contest import fork, game_driver
+from tests.support.lockstep.contract_mirror import deployed
 
 
 @pytest.fixture(scope="session", autouse=True)

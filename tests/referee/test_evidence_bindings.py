@@ -13,10 +13,10 @@ from repops.builder import Builder
 from repops.commitments import segment_leaf, sorted_names, state_root, tensor_root
 from repops.graph import F32, OPTIMIZER, STATE_ROLE, Graph
 from repops.merkle import merkle_proof, merkle_root
-from tests.contract_kit import load
-from tests.referee.judged import MANIFEST, deploy, evidence_result, flips
-from tests.referee.traced import HERE, TracedStep, at_entry, step_program, tensor_in
-from tests.repops.random_programs import fill
+from tests.referee.evidence_contracts import MANIFEST, deploy, evidence_result, flips
+from tests.referee.traced_step import HERE, TracedStep, at_entry, step_program, tensor_in
+from tests.support.programs.random_programs import fill
+from tests.support.protocol_driver import load
 from zoo_compute.disputes.evidence import Begin, Constant, End, Evidence, Input, Output, WholeTensor, encode, entry_of
 from zoo_compute.formats.manifest import AggregationSpec, Compression, OuterOptimizer
 from zoo_compute.spec.games import Frame, Kind, Phase, Position

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from repops.graph import Graph
-from tests.referee.judged import deploy, evidence_result, flips
-from tests.referee.sparse import FORMS, part_game
-from tests.referee.traced import TracedStep, step_program
-from tests.repops.random_programs import fill, random_program
+from tests.referee.evidence_contracts import deploy, evidence_result, flips
+from tests.referee.traced_step import TracedStep, step_program
+from tests.support.games.sparse_trees import FORMS, part_game
+from tests.support.programs.random_programs import fill, random_program
 from zoo_compute.disputes.evidence import PARTS_OPERAND, Leaf, Part, Source, encode
 from zoo_compute.spec.games import Phase
 

@@ -10,8 +10,8 @@ import pytest
 
 from repops.commitments import result_root, state_root
 from repops.merkle import merkle_proof, merkle_root
-from tests.referee.judged import deploy, evidence_result, flips
-from tests.referee.traced import HERE, TracedStep, changed, leaf_position, step_program, words_in
+from tests.referee.evidence_contracts import deploy, evidence_result, flips
+from tests.referee.traced_step import HERE, TracedStep, changed, leaf_position, step_program, words_in
 from zoo_compute.disputes.evidence import PresentClaim, Update, Words, encode, entry_of
 from zoo_compute.formats.manifest import AggregationSpec, OuterOptimizer
 from zoo_compute.spec.games import Frame, Kind, Phase, Position, Result, claim_hash

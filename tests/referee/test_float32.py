@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from repops.words import PRIMITIVES
-from tests.contract_kit import load
-from tests.repops.primitives import canonical, cases
+from tests.support.programs.primitives import canonical, cases
+from tests.support.protocol_driver import load
 
 BATCHED = ("add", "sub", "mul", "div", "sqrt", "fma")  # the harness's numbers for them are their places here
 ALONE = ("lt", "le", "eq", "to_float", "to_int")

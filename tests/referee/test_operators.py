@@ -13,11 +13,11 @@ from repops.graph import F32, I32, Node, Operand, contiguous, coordinates
 from repops.operators import TABLE
 from repops.parts import Part, parts, terms_per_part
 from repops.words import NAN, PRIMITIVES
-from scripts import build_recipes
-from tests.contract_kit import load
-from tests.referee.nodes import COMPUTED, index_words, random_node, random_words, whole
-from tests.repops.random_programs import FLOATS, INTEGERS, fill, random_program
+from scripts.generate import recipe_table
+from tests.referee.random_nodes import COMPUTED, index_words, random_node, random_words, whole
 from tests.support.evm import Reverted
+from tests.support.programs.random_programs import FLOATS, INTEGERS, fill, random_program
+from tests.support.protocol_driver import load
 
 GIVEN = ("input", "constant")
 
@@ -235,5 +235,5 @@ def test_eight_reduced_axes__are_read_of_the_third_operand_too(operators):
 
 
 def test_the_recipe_table__is_the_operator_tables():
-    assert build_recipes.PATH.read_text() == build_recipes.text()
-    assert set(build_recipes.numbered(build_recipes.listed())) == set(PRIMITIVES)
+    assert recipe_table.PATH.read_text() == recipe_table.text()
+    assert set(recipe_table.numbered(recipe_table.listed())) == set(PRIMITIVES)

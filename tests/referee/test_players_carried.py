@@ -12,18 +12,17 @@ from node.disputes.defender import Defender
 from node.disputes.trees import Trees
 from repops.commitments import state_root
 from repops.graph import OPTIMIZER
+from tests.referee.carried_rounds import SCENES, CarriedRound, carrying, with_bit, without
+from tests.referee.evidence_contracts import deploy, evidence_result, flips
+from tests.referee.traced_step import at_entry
 from tests.support.evm import chain
+from tests.support.games.lying_jobs import LyingUpdate
 from tests.support.sources import storage_slot
 from zoo_compute.disputes.evidence import NO_CLAIM, NO_RESULT, Begin, PresentClaim, Tensor, encode, entry_of
 from zoo_compute.spec.games import Frame, Kind, Phase, Position, claim_hash
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.revert import Refused
 from zoo_compute.training.rounds import RESIDUAL
-
-from .carrying import SCENES, CarriedRound, carrying, with_bit, without
-from .judged import deploy, evidence_result, flips
-from .lies import LyingUpdate
-from .traced import at_entry
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CARRIED, *FRESH = SCENES

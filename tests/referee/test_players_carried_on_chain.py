@@ -13,18 +13,17 @@ from node.disputes.previous_turn import PreviousTurn
 from node.disputes.trees import Trees
 from repops.commitments import state_root, tensor_roots
 from repops.merkle import Tree
-from tests.differential.coverage import Coverage
-from tests.differential.mirror import deployed
+from tests.referee.carried_rounds import CarriedRound, carrying, with_bit
+from tests.referee.game_driver import JOB
+from tests.referee.on_chain_games import EvidenceMirror
+from tests.referee.test_players_on_chain import ALICE, BOB, Hearing, judged
 from tests.support.evm import chain
+from tests.support.lockstep.contract_mirror import deployed
+from tests.support.lockstep.coverage import Coverage
 from zoo_compute.disputes.evidence import Begin
 from zoo_compute.spec.games import Kind, Result
 from zoo_compute.spec.params import PRESETS
 from zoo_compute.spec.state import ClaimStatus
-
-from .carrying import CarriedRound, carrying, with_bit
-from .contest import JOB
-from .staged import EvidenceMirror
-from .test_players_on_chain import ALICE, BOB, Hearing, judged
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("one_thread")]
 MADE_UP = Result(b"1" * 32, b"2" * 32, b"3" * 32)

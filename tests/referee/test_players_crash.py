@@ -12,24 +12,23 @@ import pytest
 import torch
 
 from node.compute.programs import Programs
-from node.disputes.board import ChallengerPlayer, CommitterPlayer, GameBoard, GameRecord, play
 from node.disputes.challenger import Challenger
 from node.disputes.computation import Computation, SlotRound
 from node.disputes.defender import Defender
 from node.disputes.moves import Move
 from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
-from node.faults import Liar
 from repops.commitments import state_root_of
 from repops.parts import part_count
-from tests.repops import models
+from tests.referee.crashing_players import CrashingPlayer, DiskFullPlayer, TornFilePlayer
+from tests.support.games.game_board import ChallengerPlayer, CommitterPlayer, GameBoard, GameRecord, play
+from tests.support.games.lying_jobs import ROUND, ROWS, SEATS, Case, LyingAggregation, LyingUpdate, case_of
+from tests.support.liars.faults import Liar
+from tests.support.programs import models
 from zoo_compute.spec.games import Game, Kind, Phase, Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.referee import opened_game
 from zoo_compute.spec.revert import Refused
-
-from .crashing import CrashingPlayer, DiskFullPlayer, TornFilePlayer
-from .lies import ROUND, ROWS, SEATS, Case, LyingAggregation, LyingUpdate, case_of
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("one_thread")]
 STEP = 3  # after it a segment ends

@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.dispute_programs import seven_billion
+from benchmarks.disputes.programs import seven_billion
 from node.disputes.defender import Defender
 from node.disputes.depth import depth_of
 from node.disputes.trees import Trees
 from repops.parts import part_count
-from tests.unit.node_jobs import small_job
-
-from .lies import mlp
-from .nodes import COMPUTED, random_node, whole
+from tests.referee.random_nodes import COMPUTED, random_node, whole
+from tests.support.games.lying_jobs import mlp
+from tests.support.small_job import small_job
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -8,16 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from node.disputes.board import GameBoard, play
 from node.disputes.defender import Defender
 from node.disputes.trees import Trees
+from tests.referee.test_players_programs import MODELS
+from tests.support.games.game_board import GameBoard, play
+from tests.support.games.hostile_challenger import Hostile
+from tests.support.games.lying_jobs import SEATS, Case, after_root, mlp
 from zoo_compute.spec.games import Awaits, Kind, Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.referee import opened_game
-
-from .hostile import Hostile
-from .lies import SEATS, Case, after_root, mlp
-from .test_players_programs import MODELS
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("one_thread")]
 GAMES = 400  # of some 600 nodes few are inputs, and a walk ends at one node

@@ -18,21 +18,20 @@ from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
 from repops.commitments import state_root, state_root_of
 from repops.merkle import Tree
-from tests.differential.coverage import Coverage
-from tests.differential.mirror import deployed
-from tests.differential.stage import Offer
+from tests.referee.game_driver import JOB
+from tests.referee.on_chain_games import CHALLENGER_ACCOUNT, EvidenceMirror, OnChainGames, contracts_judge
+from tests.referee.test_players_hostile import check_games
+from tests.referee.test_players_programs import check_operator, one_of_each
 from tests.support.evm import chain
+from tests.support.games.evidence_oracle import EvidenceOracle, JobFacts
+from tests.support.games.hostile_challenger import Hostile
+from tests.support.games.lying_jobs import Case, LyingAggregation, LyingUpdate, mlp
+from tests.support.lockstep.contract_mirror import deployed
+from tests.support.lockstep.coverage import Coverage
+from tests.support.lockstep.stage import Offer
 from zoo_compute.spec.games import Kind, Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT, PRESETS
 from zoo_compute.spec.state import Claim, ClaimStatus
-
-from .contest import JOB
-from .hostile import Hostile
-from .judging import EvidenceOracle, JobFacts
-from .lies import Case, LyingAggregation, LyingUpdate, mlp
-from .staged import CHALLENGER_ACCOUNT, EvidenceMirror, OnChainGames, contracts_judge
-from .test_players_hostile import check_games
-from .test_players_programs import check_operator, one_of_each
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 ALICE, BOB, CAROL = "alice", "bob", "carol"

@@ -17,12 +17,11 @@ from node.disputes.trees import Trees
 from repops.commitments import tensor_root_of
 from repops.graph import BATCH_ROLE, F32
 from repops.operators import TABLE
-from tests.repops import models
-from tests.repops.table_programs import table
+from tests.support.games.lying_jobs import ROWS, Case, LeafOnly, case_of
+from tests.support.games.operator_table_jobs import sample
+from tests.support.programs import models
+from tests.support.programs.table_programs import table
 from zoo_compute.spec.games import Frame, Phase
-
-from .lies import ROWS, Case, LeafOnly, case_of
-from .table_cases import sample
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 STEP = 3  # after it a segment ends

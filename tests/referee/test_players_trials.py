@@ -18,28 +18,27 @@ import repops
 from node.admission import benchmark
 from node.admission.trial import LoadedWorkload, trial_seed_word
 from node.compute.programs import Programs
-from node.disputes.board import GameBoard, play
 from node.disputes.challenger import Challenger
 from node.disputes.defender import Defender
 from node.disputes.trees import Trees
 from node.disputes.trials import Trial
-from node.faults import LyingTraining
 from repops.graph import Graph
-from tests.differential.admitting import enter, seed
-from tests.differential.coverage import Coverage
-from tests.differential.mirror import deployed
-from tests.repops import models
+from tests.referee.on_chain_games import CHALLENGER_ACCOUNT, EvidenceMirror, OnChainGames, contracts_judge
 from tests.support.evm import chain
+from tests.support.games.evidence_oracle import EvidenceOracle, JobFacts
+from tests.support.games.game_board import GameBoard, play
+from tests.support.games.hostile_challenger import Hostile
+from tests.support.liars.faults import LyingTraining
+from tests.support.lockstep.contract_mirror import deployed
+from tests.support.lockstep.coverage import Coverage
+from tests.support.programs import models
+from tests.support.scenarios.admissions import enter, seed
 from zoo_compute.spec.admissions import work_of
 from zoo_compute.spec.games import Awaits, Frame, Kind, Phase, Result
 from zoo_compute.spec.params import COIN, DEVNET
 from zoo_compute.spec.referee import opened_game
 from zoo_compute.spec.state import Claim
 from zoo_compute.spec.trials import TRIALS, Workload
-
-from .hostile import Hostile
-from .judging import EvidenceOracle, JobFacts
-from .staged import CHALLENGER_ACCOUNT, EvidenceMirror, OnChainGames, contracts_judge
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 STEPS, STEP = 3, 1

@@ -10,16 +10,23 @@ from typing import Any
 
 import pytest
 
-from tests.differential.coverage import Coverage
-from tests.differential.mirror import deployed
+from tests.referee.game_driver import JOB, GameDriver, RefereeMirror, fork
 from tests.support.evm import Reverted, chain
+from tests.support.games.hashed_computation import (
+    AGGREGATION,
+    UPDATE,
+    HashedComputation,
+    HashedProgram,
+    Tree,
+    noise,
+    plain,
+)
+from tests.support.lockstep.contract_mirror import deployed
+from tests.support.lockstep.coverage import Coverage
 from zoo_compute.spec import merkle
 from zoo_compute.spec.games import EMPTY, Awaits, Frame, Kind, Phase, Work
 from zoo_compute.spec.params import PRESETS
 from zoo_compute.spec.state import ClaimStatus
-
-from .computed import AGGREGATION, UPDATE, HashedComputation, HashedProgram, Tree, noise, plain
-from .contest import JOB, GameDriver, RefereeMirror, fork
 
 BOB, ALICE, DAVE = "bob hot", "alice hot", "dave owner"
 # A node whose leaf is as long as two hashes, one whose leaves are all alike; 76 states, and so padding in whole subtrees.

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.differential import stage
+from tests.referee.game_driver import JOB, GameDriver, game_driver
+from tests.support.lockstep import stage
 from zoo_compute.spec.games import Awaits, Game, Kind, span_of
 from zoo_compute.spec.params import BOND_STEPS, MAX_CHALLENGERS, MAX_SECONDS, MOST_COUNTED, PRODUCTION
 from zoo_compute.spec.state import ClaimStatus
-
-from .contest import JOB, GameDriver, game_driver
 
 REEXECUTE_S = 60
 MOVES = 6  # of a committer in a game down to an element of node 9

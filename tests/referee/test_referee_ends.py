@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.referee.game_driver import JOB
 from tests.support.evm import chain
 from zoo_compute.spec.games import Awaits, Game, Kind
 from zoo_compute.spec.params import COIN, DEVNET
 from zoo_compute.spec.state import ClaimStatus
-
-from .contest import JOB
 
 BOB, DAVE = "bob hot", "dave owner"
 REEXECUTE_S = 5  # of the stage's terms

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.referee.game_driver import JOB, told
+from tests.support.games.hashed_computation import AGGREGATION, TRAINING, Tree, noise
 from zoo_compute.spec import merkle
 from zoo_compute.spec.games import EMPTY, Awaits, Frame, Kind, Phase, Program, Steps
 from zoo_compute.spec.params import COIN
 from zoo_compute.spec.state import ClaimStatus
 from zoo_compute.spec.world import EXTERNAL
-
-from .computed import AGGREGATION, TRAINING, Tree, noise
-from .contest import JOB, told
 
 TEXT = Path(__file__).parents[2] / "docs" / "referee.md"
 BOB, DAVE = "bob hot", "dave owner"

@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.differential.coverage import Coverage
+from tests.referee.game_driver import JOB, GameDriver, check_money
+from tests.referee.toy_computation import PROGRAM, WORK, Lie, ToyChallenger, ToyComputation, judge, places, tree_of
+from tests.support.games.hashed_computation import Tree, noise
+from tests.support.lockstep.coverage import Coverage
 from zoo_compute.spec.games import Awaits, Game, Phase
 from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim, ClaimStatus, World
 from zoo_compute.spec.world import Call, apply
-
-from .computed import Tree, noise
-from .contest import JOB, GameDriver, check_money
-from .toy import PROGRAM, WORK, Lie, ToyChallenger, ToyComputation, judge, places, tree_of
 
 GAME, BOB, DAVE = 1, "bob hot", "dave owner"
 # Trees of height 2 at most: a reveal and a pick each, an opening between them.

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.games.hashed_computation import PROGRAMS, noise
 from zoo_compute.spec.games import Awaits, Game, Kind, span_of
 from zoo_compute.spec.state import Claim
-
-from .computed import PROGRAMS, noise
 
 pytestmark = pytest.mark.long
 

@@ -15,7 +15,7 @@ from repops.commitments import Array, state_root, state_root_of, tensor_root, te
 from repops.hashing import StateHasher
 from repops.merkle import merkle_proof, merkle_root, verify_proof
 from repops.proofs import ElementProof, TensorProof, prove_element, prove_tensor, verify_element, verify_tensor
-from tests.repops.samples import regression
+from tests.support.programs.samples import regression
 
 
 def h(*parts: bytes) -> bytes:

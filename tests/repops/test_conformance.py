@@ -21,8 +21,8 @@ from repops.conformance.programs import LARGE, SMALL, Sample
 from repops.cuda import plan as plans
 from repops.cuda.runner import CudaRunner
 from repops.graph import Graph
-from tests.repops.cuda_emulator import Emulator, compiler
-from tests.repops.flipped import BitFlippingRunner
+from tests.repops.bit_flipping_runner import BitFlippingRunner
+from tests.support.programs.cuda_emulator import Emulator, compiler
 
 TRAINING = Path(__file__).parents[2] / "node" / "generated" / "benchmark.repops"
 SAMPLES: dict[str, Sample] = {name: make() for name, make in SMALL.items()}

@@ -14,7 +14,7 @@ import pytest
 
 from repops.backend import NoBackend, prepare
 from repops.cuda import driver, nvrtc
-from tests.repops.table_programs import lookup_sample
+from tests.support.programs.table_programs import lookup_sample
 
 SOURCE = Path(__file__).with_name("fake_cuda_driver.c")
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc here to build the stand-in for the driver")

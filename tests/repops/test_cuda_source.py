@@ -19,10 +19,10 @@ from repops.cuda.source import distinct, templates
 from repops.graph import BATCH_ROLE, F32, I32
 from repops.operators import TABLE
 from repops.words import PRIMITIVES
-from tests.repops import samples
-from tests.repops.cuda_emulator import Emulator, compiler
-from tests.repops.random_programs import fill, random_program
-from tests.repops.table_programs import assert_agree, assert_elements, table
+from tests.support.programs import samples
+from tests.support.programs.cuda_emulator import Emulator, compiler
+from tests.support.programs.random_programs import fill, random_program
+from tests.support.programs.table_programs import assert_agree, assert_elements, table
 
 emulated = pytest.mark.skipif(compiler() is None, reason="no g++ here to compile the generated kernels for the CPU")
 

@@ -19,9 +19,9 @@ import pytest
 from repops import encoding
 from repops.encoding import MAGIC, NodeProof, decode, descriptor, encode, prove_node, root, verify_node
 from repops.graph import KINDS, BadProgram, Graph, Node, Operand
-from tests.repops.fuzz.mutations import unchecked
-from tests.repops.random_programs import random_program
-from tests.repops.samples import SAMPLES, long_chain, lookup, regression
+from tests.campaigns.fuzz.mutations import unchecked
+from tests.support.programs.random_programs import random_program
+from tests.support.programs.samples import SAMPLES, long_chain, lookup, regression
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -83,7 +83,7 @@ def test_root__of_every_sample__differs() -> None:
 
 
 def test_root__in_other_processes__is_the_same() -> None:
-    script = "from tests.repops.samples import *; from repops.encoding import root; [print(root(SAMPLES[n]()).hex()) for n in sorted(SAMPLES)]"
+    script = "from tests.support.programs.samples import *; from repops.encoding import root; [print(root(SAMPLES[n]()).hex()) for n in sorted(SAMPLES)]"
     here = [root(SAMPLES[name]()).hex() for name in sorted(SAMPLES)]
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}

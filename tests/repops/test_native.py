@@ -12,8 +12,8 @@ from repops.builder import Builder
 from repops.commitments import Array, canonical
 from repops.graph import BATCH_ROLE, BUFFER, F32, I32, STATE_ROLE, Graph
 from repops.native import runner
-from tests.repops.random_programs import fill, random_program
 from tests.repops.step_programs import STEPS
+from tests.support.programs.random_programs import fill, random_program
 
 Wanted = tuple[list[Array], dict[str, Array]]
 

@@ -17,8 +17,7 @@ from repops import native, reference
 from repops.backend import BACKENDS, Runner
 from repops.graph import Graph
 from repops.operators import TABLE
-
-from .random_programs import COMPUTED, FORMS, SOURCES, Array, fill, program_of, random_program
+from tests.support.programs.random_programs import COMPUTED, FORMS, SOURCES, Array, fill, program_of, random_program
 
 PROGRAMS = int(os.environ.get("REPOPS_CAMPAIGN", "60"))
 

@@ -17,8 +17,8 @@ from repops.parallel.placement import NotParallel, Piece, PlacedProgram, is_free
 from repops.parallel.roots import combine_root, leaves_of
 from repops.parallel.split import Price, SplitValue, piece_view, rows, tensor
 from repops.plan.memory import rounded
-from tests.repops.parallel_kit import MODELS, case_of, model_case
-from tests.repops.random_programs import fill, random_program
+from tests.repops.parallel_ranks import MODELS, case_of, model_case
+from tests.support.programs.random_programs import fill, random_program
 
 EVERYTHING = Price(message=0, least=1)
 PLACEMENTS = {

@@ -11,7 +11,7 @@ from repops.builder import Builder
 from repops.graph import BUFFER, F32, I32, OPTIMIZER, PARAMETER, Graph, Node, Operand
 from repops.parts import parts
 from repops.profile import Profile, profile
-from tests.repops.samples import SAMPLES, long_chain
+from tests.support.programs.samples import SAMPLES, long_chain
 
 
 def test_profile__of_a_matmul_step__is_what_one_counts_by_hand() -> None:

@@ -16,9 +16,8 @@ from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE
 from repops.operators import TABLE
 from repops.recipes import MAX_RADIANS, MAX_STEPS
 from repops.words import NAN, is_nan, number, signed, word
-
-from .oracle.run import Finding, NoCompiler, build, measure, stated_bound, unary
-from .random_programs import FLOATS
+from tests.campaigns.oracle.run import Finding, NoCompiler, build, measure, stated_bound, unary
+from tests.support.programs.random_programs import FLOATS
 
 
 def _log(x: float) -> float:

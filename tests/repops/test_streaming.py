@@ -11,7 +11,7 @@ from repops import backend, streaming
 from repops.conformance.compare import bits
 from repops.encoding import descriptor, read_descriptor
 from repops.merkle import Tree, merkle_proof, merkle_root, sha256
-from tests.repops.table_programs import table
+from tests.support.programs.table_programs import table
 
 PROGRAMS = table()
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import repops
-from tests.repops import models
+from tests.support.programs import models
 
 Optimizer = Callable[[Any], torch.optim.Optimizer]
 # Adam's eps is large enough to damp gradients that are zero but for rounding (a key's bias, a bias before batch norm).

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 import repops
 from repops.tracing import TraceRefused
-from tests.repops import models
+from tests.support.programs import models
 
 SGD = lambda module: torch.optim.SGD(module.parameters(), lr=0.1)  # noqa: E731
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 import repops
 from repops.words import signed
-from tests.repops import models
+from tests.support.programs import models
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOTS = """

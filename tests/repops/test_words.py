@@ -10,9 +10,8 @@ import softfloatpy as softfloat
 
 from repops import words
 from repops.words import PRIMITIVES, number
-
-from .primitives import INTEGER, RANDOM, RATIONAL, SOFTFLOAT, canonical, cases, nearest
-from .random_programs import FLOATS
+from tests.support.programs.primitives import INTEGER, RANDOM, RATIONAL, SOFTFLOAT, canonical, cases, nearest
+from tests.support.programs.random_programs import FLOATS
 
 
 @pytest.mark.parametrize("name", SOFTFLOAT)

@@ -2,9 +2,8 @@
 
 import pytest
 
+from tests.support.attacks import ATTACKS, EVERYBODY, LARGE, Attack, ProfitMeter, farm, honest_course, new_stage, play
 from zoo_compute.spec.params import BPS, FEE_BPS, LOCK_MULTIPLE, REWARD_CAP_BPS, REWARD_FLOW_BPS, ZEN
-
-from .attacks import ATTACKS, EVERYBODY, LARGE, Attack, ProfitMeter, farm, honest_course, new_stage, play
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.title)

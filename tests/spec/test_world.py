@@ -7,17 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.lockstep.coverage import Coverage
+from tests.support.lockstep.invariants import check_invariants
+from tests.support.lockstep.stage import OPERATORS, Offer, Stage
+from tests.support.scenarios.auctions import AGGREGATORS, SLOTS
+from tests.support.scenarios.catalogue import SCENARIOS
 from zoo_compute.spec import auction, pricing
 from zoo_compute.spec.params import AGGREGATOR_SEAT, PRESETS
 from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import JobState, Phase
 from zoo_compute.spec.world import EXTERNAL, PROTOCOL_ONLY, Call, apply
-
-from ..differential.coverage import Coverage
-from ..differential.invariants import check_invariants
-from ..differential.opening import AGGREGATORS, SLOTS
-from ..differential.scenarios import SCENARIOS
-from ..differential.stage import OPERATORS, Offer, Stage
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -3,13 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
+from tests.stateful.rules import precondition, rule
+from tests.stateful.walk import BOTH, INDEX, OFFSET, Walk
+from tests.support.lockstep.stage import AUDITORS, OPERATORS
 from zoo_compute.spec import admissions
 from zoo_compute.spec.state import Claim
 from zoo_compute.spec.trials import TRIALS, Workload
-
-from ..differential.stage import AUDITORS, OPERATORS
-from .rules import precondition, rule
-from .walk import BOTH, INDEX, OFFSET, Walk
 
 ROOT = b"r" * 32
 SOON = 40  # epochs

@@ -2,9 +2,8 @@
 
 from random import Random
 
-from ..differential.stage import OPERATORS, Stage
-from .rules import precondition, rule
-from .walk import (
+from tests.stateful.rules import precondition, rule
+from tests.stateful.walk import (
     BITS,
     BOTH,
     INDEX,
@@ -19,6 +18,7 @@ from .walk import (
     is_revealable,
     when,
 )
+from tests.support.lockstep.stage import OPERATORS, Stage
 
 
 def draw_prices(random: Random) -> list[int]:

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 
+from tests.stateful.rules import rule
+from tests.stateful.walk import BITS, BOTH, INDEX, OFFSET, Walk, has_claims, is_closed, is_ended, when
+from tests.support.lockstep import committed_results
+from tests.support.lockstep.committed_results import SEGMENTS
+from tests.support.lockstep.stage import AUDITORS, Stage
 from zoo_compute.spec.state import Claim, ClaimStatus
 from zoo_compute.spec.watching import Attestation, Draw, Seal, Status
-
-from ..differential import results
-from ..differential.results import SEGMENTS
-from ..differential.stage import AUDITORS, Stage
-from .rules import rule
-from .walk import BITS, BOTH, INDEX, OFFSET, Walk, has_claims, is_closed, is_ended, when
 
 LIE, SALT = b"x" * 32, b"s" * 32
 NAMES = ("erin", *AUDITORS)
@@ -71,7 +70,7 @@ class Audits(Walk):
         for index, name in enumerate(NAMES):
             unit = first + (some >> 3 * index) % max(1, claim.count * SEGMENTS + 1)
             is_lie = some >> 10 + index & 1
-            root = LIE if is_lie else results.unit_root(claim, unit)
+            root = LIE if is_lie else committed_results.unit_root(claim, unit)
             hot, operator = self.s.accounts[f"{name} hot"], self.s.ids[name]
             seal = Seal(job, claim.turn, unit, operator, hot, root, SALT)
             self.s.attempt("audits", "attest", hot, job, claim, unit, operator, seal)
@@ -100,8 +99,8 @@ class Audits(Walk):
             claim = record.claim
             if not claim or some >> index % 8 & 3 == 3:
                 continue
-            root = LIE if some >> index % 8 & 15 == 8 else results.unit_root(claim, unit)
-            opening = results.unit_opening(claim, unit)
+            root = LIE if some >> index % 8 & 15 == 8 else committed_results.unit_root(claim, unit)
+            opening = committed_results.unit_opening(claim, unit)
             self.s.attempt("audits", "open", "stranger", job, claim, unit, root, opening)
 
     @when(has_convictions)

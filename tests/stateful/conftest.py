@@ -2,7 +2,7 @@
 
 import pytest
 
-from .walk import prepared
+from tests.stateful.walk import prepared
 
 
 @pytest.fixture(scope="session", autouse=True)

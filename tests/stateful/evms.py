@@ -14,8 +14,8 @@ from tests.support.two_evms import TwoChains
 def walk(seed: int, steps: int) -> int:
     """How many calls agreed. The process has no other chain from here on."""
     chain = evm.chain = TwoChains()
-    from ..differential.coverage import Coverage
-    from .machine import walk_from
+    from tests.stateful.machine import walk_from
+    from tests.support.lockstep.coverage import Coverage
 
     walk_from(seed, steps, Coverage())
     assert chain.cold < chain.calls / 100

@@ -5,19 +5,18 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any
 
+from tests.stateful.admissions import Admissions
+from tests.stateful.auctions import Auctions, draw_prices
+from tests.stateful.audits import Audits
+from tests.stateful.money import Money
+from tests.stateful.operators import Operators
+from tests.stateful.rounds import Rounds
+from tests.stateful.rules import Step, draw_step, format_steps, is_possible, precondition, rule, shrink
+from tests.stateful.verdicts import Verdicts
+from tests.stateful.walk import BITS, MAX_JOBS, TOKENS, prepared
 from tests.support.evm import chain
-
-from ..differential.coverage import Coverage
-from ..differential.results import SEGMENTS
-from .admissions import Admissions
-from .auctions import Auctions, draw_prices
-from .audits import Audits
-from .money import Money
-from .operators import Operators
-from .rounds import Rounds
-from .rules import Step, draw_step, format_steps, is_possible, precondition, rule, shrink
-from .verdicts import Verdicts
-from .walk import BITS, MAX_JOBS, TOKENS, prepared
+from tests.support.lockstep.committed_results import SEGMENTS
+from tests.support.lockstep.coverage import Coverage
 
 JOB: dict[str, Any] = {
     "token": TOKENS,

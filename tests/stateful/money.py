@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
+from tests.stateful.rules import rule
+from tests.stateful.walk import BITS, BOTH, INDEX, OFFSET, TOKENS, Walk, has_claims, is_ended, when
+from tests.support.lockstep.stage import OPERATORS, Stage
 from zoo_compute.spec.params import CLAIM_EPOCHS, Flow
 from zoo_compute.spec.state import Citation, JobState, Receipt, Traffic
-
-from ..differential.stage import OPERATORS, Stage
-from .rules import rule
-from .walk import BITS, BOTH, INDEX, OFFSET, TOKENS, Walk, has_claims, is_ended, when
 
 LINK = 125_000_000 * 60  # bytes that one Gbps carries in an epoch of a devnet
 

@@ -2,11 +2,10 @@
 
 from typing import Any
 
+from tests.stateful.rules import precondition, rule
+from tests.stateful.walk import INDEX, OFFSET, TOKENS, Walk
+from tests.support.lockstep.stage import AUDITORS, OPERATORS
 from zoo_compute.spec.params import AGGREGATOR_SEAT, PERIODS, STAKE_UNIT
-
-from ..differential.stage import AUDITORS, OPERATORS
-from .rules import precondition, rule
-from .walk import INDEX, OFFSET, TOKENS, Walk
 
 
 class Operators(Walk):

@@ -1,13 +1,12 @@
 """Rules of a walk: a job's holders, and its rounds."""
 
+from tests.stateful.rules import rule
+from tests.stateful.walk import BITS, BOTH, INDEX, OFFSET, Walk, has_vacancy, is_awarded, is_running, when
+from tests.support.lockstep import committed_results
+from tests.support.lockstep.stage import OPERATORS
 from zoo_compute.spec import seats
 from zoo_compute.spec.params import AGGREGATOR_SEAT
 from zoo_compute.spec.state import JobState
-
-from ..differential import results
-from ..differential.stage import OPERATORS
-from .rules import rule
-from .walk import BITS, BOTH, INDEX, OFFSET, Walk, has_vacancy, is_awarded, is_running, when
 
 
 class Rounds(Walk):
@@ -50,7 +49,7 @@ class Rounds(Walk):
 
     def commit_results(self, job: int, number: int) -> None:
         run, seat = self.s.world.run(job), self.s.world.seat(job, number)
-        root = results.round_root(seat.first, seat.count, run.turn, seats.slots_root(self.s.world, job))
+        root = committed_results.round_root(seat.first, seat.count, run.turn, seats.slots_root(self.s.world, job))
         self.s.attempt("settlement", "commit", self.hot(seat.operator), job, number, run.turn, root, b"b" * 32)
 
     @when(is_running)
@@ -76,7 +75,7 @@ class Rounds(Walk):
         """The aggregator posts a checkpoint; `lie` is what its mask gets wrong."""
         run = self.s.world.run(job)
         sender = self.hot(self.s.world.seat(job, AGGREGATOR_SEAT).operator)
-        args = (job, run.turn, seats.present(run) ^ lie, results.checkpoint_root(run.turn), b"c" * 32)
+        args = (job, run.turn, seats.present(run) ^ lie, committed_results.checkpoint_root(run.turn), b"c" * 32)
         self.s.attempt("settlement", "post_checkpoint", sender, *args)
 
     @when(is_running)

@@ -5,11 +5,11 @@ import sys
 
 import pytest
 
-from ..differential.coverage import Coverage
-from ..differential.mirror import Disagreement
-from ..differential.stage import Stage
-from .machine import WalkFailed, walk_from
-from .rules import shrink
+from tests.stateful.machine import WalkFailed, walk_from
+from tests.stateful.rules import shrink
+from tests.support.lockstep.contract_mirror import Disagreement
+from tests.support.lockstep.coverage import Coverage
+from tests.support.lockstep.stage import Stage
 
 SEEDS, STEPS = (0, 5, 12, 13, 14, 16, 20, 22), 80  # of 24, those that reached most in least time
 

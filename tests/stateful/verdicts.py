@@ -1,14 +1,13 @@
 """Rules of a walk: claims are disputed and asked for, and may be convicted."""
 
+from tests.stateful.rules import rule
+from tests.stateful.walk import BITS, BOTH, INDEX, OFFSET, Walk, has_claims, when
+from tests.support.lockstep import committed_results
+from tests.support.lockstep.stage import OPERATORS, Stage
 from zoo_compute.spec.availability import least_deposit
 from zoo_compute.spec.params import AGGREGATOR_SEAT, STRANGERS_LANE, SUBMITTER_LANE
 from zoo_compute.spec.state import Claim
 from zoo_compute.spec.watching import Demand
-
-from ..differential import results
-from ..differential.stage import OPERATORS, Stage
-from .rules import rule
-from .walk import BITS, BOTH, INDEX, OFFSET, Walk, has_claims, when
 
 LIE = b"x" * 32
 
@@ -63,7 +62,7 @@ class Verdicts(Walk):
         """The bytes, which do not match where the claim is a lie or nothing was asked."""
         asked = self.s.world.demands.get((job, claim, lane), Demand(slot=claim.scope >> 16))
         if claim.is_aggregation or claim.scope >> 16 <= asked.slot < (claim.scope >> 16) + claim.count:
-            opening = results.chunk_opening(claim, asked)
+            opening = committed_results.chunk_opening(claim, asked)
             self.s.attempt("availability", "answer", "stranger", job, claim, lane, opening)
 
     @when(has_demands)

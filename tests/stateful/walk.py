@@ -9,15 +9,14 @@ from copy import copy
 from functools import cache
 from typing import Any
 
+from tests.stateful.rules import precondition, rule
+from tests.support.lockstep.contract_mirror import ContractMirror, persistent_deployment
+from tests.support.lockstep.coverage import Coverage
+from tests.support.lockstep.stage import AUDITORS, OPERATORS, Stage
+from tests.support.scenarios.admissions import shown
 from zoo_compute.spec import seats
 from zoo_compute.spec.params import ZEN
 from zoo_compute.spec.state import Claim, JobState, Phase, Seat
-
-from ..differential.admitting import shown
-from ..differential.coverage import Coverage
-from ..differential.mirror import ContractMirror, persistent_deployment
-from ..differential.stage import AUDITORS, OPERATORS, Stage
-from .rules import precondition, rule
 
 INDEX = range(8)
 BITS = range(2**16)

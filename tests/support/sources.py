@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = ROOT / "contracts"
+ARTIFACTS = Path(artifacts.__file__).parent / "generated" / "artifacts"
 KEPT = ROOT / ".build" / "contracts"
 LIBRARIES = Path(sysconfig.get_paths()["purelib"])
 BUILTIN = LIBRARIES / "vyper" / "builtins" / "interfaces"
@@ -48,14 +49,11 @@ def load(name: str) -> Compiled:
 
 @cache
 def of_path(path: Path) -> Compiled:
-    fingerprint = integrity(path)
-    if path.parent == CONTRACTS:
-        try:
-            artifact = artifacts.artifact(path.stem)
-        except FileNotFoundError:  # a contract that is new
-            artifact = {}
-        if artifact.get("source_sha256") == fingerprint:
-            return _read(artifact)
+    fingerprint, artifact = integrity(path), ARTIFACTS / f"{path.stem}.json"
+    if path.parent == CONTRACTS and artifact.exists():
+        content = json.loads(artifact.read_text())
+        if content["source_sha256"] == fingerprint:
+            return _read(content)
     return _kept(path.stem, fingerprint, lambda: compiler_data(path))
 
 

@@ -1,4 +1,4 @@
-"""The compiled contracts, as scripts/build_artifacts.py wrote them: one JSON file each."""
+"""The compiled contracts, as scripts/generate/artifacts.py wrote them: one JSON file each."""
 
 from __future__ import annotations
 

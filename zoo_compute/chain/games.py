@@ -117,7 +117,18 @@ def _state(game: GameView, revealed: Mapping[str, Any]) -> Game:
     )
 
 
-STATE_FIELDS = ("committer_left", "challenger_left", "move_s", "at", "index", "count", "height", "phase", "awaits", "is_open")
+STATE_FIELDS = (
+    "committer_left",
+    "challenger_left",
+    "move_s",
+    "at",
+    "index",
+    "count",
+    "height",
+    "phase",
+    "awaits",
+    "is_open",
+)
 
 
 def _words(values: Sequence[int]) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 """What to do about each reason a contract can refuse with. Keys are the strings of docs/protocol.md and docs/referee.md, word for word;
-`tests/unit/test_chain_refusals.py` fails when one is missing here or no longer there.
+`tests/chain/test_reverts.py` fails when one is missing here or no longer there.
 """
 
 _PROTOCOL_ONLY = "only the protocol's contracts call this; use the functions that docs/protocol.md gives to users"

@@ -18,6 +18,7 @@ from zoo_compute.chain.views import (
     Checkpoint,
     ClaimState,
     Commit,
+    JobStake,
     JobState,
     JobView,
     Kind,
@@ -26,7 +27,6 @@ from zoo_compute.chain.views import (
     Rollback,
     Run,
     Seat,
-    JobStake,
 )
 from zoo_compute.errors import UserError
 from zoo_compute.spec.bits import full
@@ -58,7 +58,11 @@ def _read_job(chain: Chain, job: int, head: Head) -> JobView:
     commits, checkpoints = _claims(events)
     asked = demands.demands_of(events, [*commits, *checkpoints])
     of = _read_parts(chain, job, head, events, asked)
-    made = {"commits": commits, "checkpoints": checkpoints, "demands": demands.with_contract_state(asked, of("demands"))}
+    made = {
+        "commits": commits,
+        "checkpoints": checkpoints,
+        "demands": demands.with_contract_state(asked, of("demands")),
+    }
     return _job_view(head, posted, events, of, made)
 
 

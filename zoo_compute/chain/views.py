@@ -258,7 +258,9 @@ class JobView:
     checkpoint_cids: Mapping[int, bytes]  # by round from 1: digests of the pointers' CIDs
     commits: Sequence[Commit]  # in the order they were made
     checkpoints: Sequence[Checkpoint]
-    lost_slots: Mapping[int, int] = field(default_factory=dict)  # by operator: the slots it timed out of or gave up, a bitmap
+    lost_slots: Mapping[int, int] = field(
+        default_factory=dict
+    )  # by operator: the slots it timed out of or gave up, a bitmap
     rollbacks: Sequence[Rollback] = ()
     demands: Sequence[Demand] = ()  # for claims' data, in the order they were made
     closed: bool = False  # what was left of the escrow is owed to the submitter

@@ -105,7 +105,9 @@ def allow(settings: Settings, token: str, window_value: str | None, disallow: bo
     if now != (not disallow, value):
         call = chain.tasks.allow(money.address, not disallow, value)
         # `again`: what was allowed, and disallowed since, is not a mistake.
-        step = send_as_governor(settings.sender(), chain.tasks.governor(), call, again=True, wait=wait, say=settings.say)
+        step = send_as_governor(
+            settings.sender(), chain.tasks.governor(), call, again=True, wait=wait, say=settings.say
+        )
     what = f"{money.symbol} ({money.address}, {money.decimals} decimals) is {'not ' * disallow}allowed"
     settings.emit(
         {**step.to_dict(), "allowed": not disallow, "window_value": str(value), "token": money.to_dict()},

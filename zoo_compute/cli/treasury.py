@@ -27,7 +27,11 @@ def show(settings: Settings, token: str | None) -> None:
     from zoo_compute.governance.treasury import treasury_balances
 
     chain, money = settings.chain(), settings.token(token)
-    found, governor, delay = treasury_balances(chain, money), chain.treasury.governor(), chain.timelock.get_minimum_delay()
+    found, governor, delay = (
+        treasury_balances(chain, money),
+        chain.treasury.governor(),
+        chain.timelock.get_minimum_delay(),
+    )
     data = {
         "buckets": {name: str(amount) for name, amount in found.buckets.items()}, "arrived": str(found.arrived),
         "owed": str(found.owed), "governor": governor, "delay_s": delay, "token": money.to_dict(),
@@ -81,7 +85,9 @@ def spend(settings: Settings, to: str, amount: str, bucket: str, token: str | No
     step = spend_of(settings.sender(), money, bucket, payee, units, again=again, wait=wait, say=settings.say)
     data = {**step.to_dict(), "to": payee, "amount": str(units), "from": bucket, "token": money.to_dict()}
     told = f"{money.format(units)} from {bucket} to {payee}"
-    settings.emit(data, f"paid: {told}" if step.state == "executed" else scheduled_message(settings, told, step.ready_at))
+    settings.emit(
+        data, f"paid: {told}" if step.state == "executed" else scheduled_message(settings, told, step.ready_at)
+    )
 
 
 def scheduled_message(settings: Settings, what: str, ready_at: int) -> str:

@@ -58,7 +58,9 @@ class LineageReport:
         return not self.differences
 
 
-def load_branch(network: Network, view: JobView, store: Store, since: int = 0, round_: int | None = None) -> LoadedBranch:
+def load_branch(
+    network: Network, view: JobView, store: Store, since: int = 0, round_: int | None = None
+) -> LoadedBranch:
     """Read a job's rounds from checkpoint `since` to `round_`, by default the newest final one, as a branch.
 
     Raises UserError for what is no branch, ContentTampered; the store's errors pass.
@@ -93,7 +95,10 @@ def merge_branches(branches: Sequence[LoadedBranch], path: str | Path | None = N
     if len(ordered) < 2:
         raise UserError("a merge takes two or more branches")
     for one, other in itertools.combinations(ordered, 2):
-        if one.branch.job_address == other.branch.job_address and {one.branch.root, other.branch.root} & one.roots & other.roots:
+        if (
+            one.branch.job_address == other.branch.job_address
+            and {one.branch.root, other.branch.root} & one.roots & other.roots
+        ):
             raise UserError(f"{one} is two of the branches: what it trained on would count twice")
     first = ordered[0]
     for other in ordered[1:]:
@@ -123,7 +128,9 @@ def check_lineage(manifest: Manifest, initial_root: bytes, find: Callable[[Branc
         raise UserError("the job has no parents: its manifest names none")
     told, found, differences = manifest.parents, list[LoadedBranch](), list[str]()
     if initial_root != manifest.state_root:
-        differences.append(f"the chain has the job begin at {initial_root.hex()}, its manifest at {manifest.state.root}")
+        differences.append(
+            f"the chain has the job begin at {initial_root.hex()}, its manifest at {manifest.state.root}"
+        )
     for branch in told.branches:
         try:
             found.append(find(branch))

@@ -158,7 +158,9 @@ class Transcript:
         """What a transaction says; the game stands then where it led."""
         if name == "challenge":
             kind = Kind(args["kind"])
-            opened_game = referee.opened_game(args["job"], args["claim"], kind, args["slot"], args["work"], args["result"])
+            opened_game = referee.opened_game(
+                args["job"], args["claim"], kind, args["slot"], args["work"], args["result"]
+            )
             # Clocks are the contract's to judge; here nobody is late.
             self._world.games[GAME_NUMBER] = replace(opened_game, challenger=CHALLENGER)
             self._world.operators[args["claim"].operator] = Operator(owner=COMMITTER, hot=COMMITTER)
@@ -242,8 +244,12 @@ def _decoded(kind: int, data: bytes) -> dict[str, Any]:
 def _words_of_part(format_word: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
     """Of a decoded `Part`: the word that was committed, and those that the part takes."""
     leaves = [b"".join(pieces) for _, pieces in format_word["leaves"]]
-    packed = [format_word["places"][at // 16] >> 16 * (15 - at % 16) & 0xFFFF for at in range(format_word["word_count"])]
-    return _word(leaves[0], format_word["number"] % WORDS_A_LEAF), tuple(_word(leaves[at >> 7], at & 127) for at in packed)
+    packed = [
+        format_word["places"][at // 16] >> 16 * (15 - at % 16) & 0xFFFF for at in range(format_word["word_count"])
+    ]
+    return _word(leaves[0], format_word["number"] % WORDS_A_LEAF), tuple(
+        _word(leaves[at >> 7], at & 127) for at in packed
+    )
 
 
 def _computed(node: Node, element: int, number: int, words: Sequence[int]) -> int:

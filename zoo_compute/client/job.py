@@ -26,7 +26,7 @@ from zoo_compute.store import StoreError, confirmations, raw_cid
 from zoo_compute.training.memory import needed_bytes
 
 if TYPE_CHECKING:
-    from zoo_compute.client.branches import LoadedBranch, LineageReport
+    from zoo_compute.client.branches import LineageReport, LoadedBranch
     from zoo_compute.client.client import Client
     from zoo_compute.client.results import Result
     from zoo_compute.formats.lineage import Branch
@@ -198,7 +198,9 @@ class Job:
         self._client.use_peers()
         view = self.view()
         initial_root = view.checkpoint_roots[0]
-        return check_lineage(self._manifest(view), initial_root, lambda b: _home_of(b, clients).branch(b.since, b.round))
+        return check_lineage(
+            self._manifest(view), initial_root, lambda b: _home_of(b, clients).branch(b.since, b.round)
+        )
 
     def cancel(self) -> Receipt:
         """Cancel before the award and take the escrow back. Raises Refusal when it is too late."""

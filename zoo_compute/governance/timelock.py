@@ -33,7 +33,9 @@ class ScheduledCall:
         return dict(vars(self))
 
 
-def send_through_timelock(sender: Sender, call: Call, *, again: bool = False, wait: bool = False, say: Callable[[str], None]) -> ScheduledCall:
+def send_through_timelock(
+    sender: Sender, call: Call, *, again: bool = False, wait: bool = False, say: Callable[[str], None]
+) -> ScheduledCall:
     """Schedule the call, or execute it once its delay is over. What was executed before is made again only with `again`.
 
     An operation is known by its call and a number, so that a second run finds what the first one scheduled. Raises UserError for

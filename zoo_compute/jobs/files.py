@@ -21,7 +21,9 @@ from zoo_compute.training.rounds import batch_nodes, checkpoint_nodes
 from zoo_compute.training.work_root import work_of
 
 
-def initial_checkpoint(step: Graph, tensors: Mapping[str, Array], aggregation_spec: AggregationSpec) -> dict[str, Array]:
+def initial_checkpoint(
+    step: Graph, tensors: Mapping[str, Array], aggregation_spec: AggregationSpec
+) -> dict[str, Array]:
     """Checkpoint 0: the module's tensors; what the outer optimiser keeps, and the scores, at zero.
 
     Raises JobError when these are not the tensors of the job's module.

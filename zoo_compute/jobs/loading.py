@@ -16,7 +16,10 @@ Config = str | Path | Mapping[str, Any] | ComputeJob
 Amount = str | int | float
 Data = str | Path | Mapping[str, Any]  # a path, or keys of the section
 
-SOURCE_KEYS = {field.name for field in fields(DataSection)} - {"heldout", "context"}  # each says alone where the data is
+SOURCE_KEYS = {field.name for field in fields(DataSection)} - {
+    "heldout",
+    "context",
+}  # each says alone where the data is
 
 
 @dataclass(frozen=True)

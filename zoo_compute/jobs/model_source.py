@@ -146,7 +146,9 @@ def load_program(path: Path) -> TracedStep:
         raise UserError(f"model.program: {path}: {error}", hint="write it with `repops.save(program, path)`") from error
 
 
-def trace_module(source: ModelSource, batch: tuple[Array, Array], rule: StepOptions, *, seed: int, directory: Path) -> TracedStep:
+def trace_module(
+    source: ModelSource, batch: tuple[Array, Array], rule: StepOptions, *, seed: int, directory: Path
+) -> TracedStep:
     """Make the module, its initial weights drawn under `seed`, and trace its step on a batch like `batch`. Raises UserError.
 
     A built-in model is traced without its weights, which are drawn when they are asked for: a quote of any size fits in memory.

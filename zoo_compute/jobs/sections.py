@@ -13,7 +13,15 @@ import yaml
 from repops.fields import BadField, between, nearest, read
 from zoo_compute.amounts import MAX_DECIMALS
 from zoo_compute.arguments import checks_arguments
-from zoo_compute.formats.manifest import MAX_CARRY, POLICIES, Aggregation, Compression, JobError, OuterOptimizer, as_job_errors
+from zoo_compute.formats.manifest import (
+    MAX_CARRY,
+    POLICIES,
+    Aggregation,
+    Compression,
+    JobError,
+    OuterOptimizer,
+    as_job_errors,
+)
 from zoo_compute.jobs.clocks import Clocks
 from zoo_compute.models import RULE, GPTSection
 from zoo_compute.spec.params import MAX_DEPTH, MAX_ROUNDS

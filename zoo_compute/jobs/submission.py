@@ -200,7 +200,9 @@ def post(sender: Sender, prepared: PreparedJob, *, again: bool = False, say: Say
         return job
 
 
-def _post_permitted(sender: Sender, prepared: PreparedJob, record: _Record, known: dict[str, Any], say: Say) -> int | None:
+def _post_permitted(
+    sender: Sender, prepared: PreparedJob, record: _Record, known: dict[str, Any], say: Say
+) -> int | None:
     """Post in one transaction, with a signed allowance; None where token or account cannot.
 
     What is signed is written down before it is sent. Run again after a crash, this makes the very same transaction, which the

@@ -20,7 +20,7 @@ from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.tokens import address_of, token_at
 from zoo_compute.errors import ConfigError, NotFunded, Refusal, UserError
-from zoo_compute.operators.balances import EarnedClaim, Earnings, RegistrationResult, OperatorBalances
+from zoo_compute.operators.balances import EarnedClaim, Earnings, OperatorBalances, RegistrationResult
 from zoo_compute.paths import CONFIG, DRAINING, HOT_KEY, PASSPHRASE
 from zoo_compute.spec.params import CLAIM_EPOCHS, LIST_LIMIT, GpuClass
 

@@ -19,7 +19,7 @@ from zoo_compute.chain.events import scan
 from zoo_compute.chain.snapshot import read_operator
 from zoo_compute.errors import ConfigError, KeystoreError, Unreachable, UserError
 from zoo_compute.operators import reachability
-from zoo_compute.operators.needs import ChainFacts, NodeProblem, Reachability, NodeSetup, find_problems
+from zoo_compute.operators.needs import ChainFacts, NodeProblem, NodeSetup, Reachability, find_problems
 from zoo_compute.store import BlockStore, Gateway, StoreError, open_store
 from zoo_compute.store.durable_files import locked
 

@@ -122,7 +122,9 @@ def _of_chain(setup: NodeSetup, facts: ChainFacts | None) -> Iterator[NodeProble
         return
     view = facts.view
     if view is None:
-        yield NodeProblem(f"this network has no operator {setup.operator}", f"zoo node register{setup.home}", is_blocking=True)
+        yield NodeProblem(
+            f"this network has no operator {setup.operator}", f"zoo node register{setup.home}", is_blocking=True
+        )
     elif setup.hot and view.hot != setup.hot:
         yield NodeProblem(
             f"operator {setup.operator} signs with {view.hot}, and the hot key in this folder is {setup.hot}",

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from zoo_compute.operators.needs import Reachability
 from zoo_compute.store import Store
 from zoo_compute.store.multiformats import Cid
-from zoo_compute.store.peers import GatewayClient, PeerFailed, HttpRequest, is_gateway
+from zoo_compute.store.peers import GatewayClient, HttpRequest, PeerFailed, is_gateway
 from zoo_compute.store.probe import MAX_BYTES, PROBE_S
 
 PEERS_ASKED = 4  # peers, drawn anew each time: one that lies or is down does not decide alone

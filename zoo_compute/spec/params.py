@@ -205,7 +205,7 @@ TIERS: dict[int, Tier] = {
 }
 DATACENTER: int = 3  # the class that a tier needs
 # The reference GPU, with which work is turned into GPU-hours and GPU-hours into a price. Binds nobody, and no contract knows it.
-# A quarter of the 19.5 TFLOP/s float32 peak of its data sheet, rounded: benchmarks/cost.py says how a share of a peak is measured.
+# A quarter of the 19.5 TFLOP/s float32 peak of its data sheet, rounded: benchmarks/network/cost.py says how a share of a peak is measured.
 REFERENCE_GPU: str = "A100-40"
 REFERENCE_FLOPS: int = 5 * 10**12  # FLOP/s that it sustains in the network's programs
 LEAST_PRICE: int = ZEN  # of a slot-round, as a default reserve: what an operator asks unless it decides otherwise

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from zoo_compute.store.multiformats import Cid
-from zoo_compute.store.peers import GatewayClient, PeerFailed, HttpRequest
+from zoo_compute.store.peers import GatewayClient, HttpRequest, PeerFailed
 
 _MAX_ANSWER = 4096  # bytes
 
@@ -33,7 +33,9 @@ def confirmations(cid: str, gateways: Sequence[str], *, timeout_s: float = 5) ->
 def _keeper(cid: Cid, client: GatewayClient, deadline: float) -> str | None:
     """The name of the store that keeps `cid` behind this gateway (its URL if it has no name), or None."""
     try:
-        status, body, name = client.ask(HttpRequest("GET", f"/pins/{cid}", {}), deadline=deadline, max_bytes=_MAX_ANSWER)
+        status, body, name = client.ask(
+            HttpRequest("GET", f"/pins/{cid}", {}), deadline=deadline, max_bytes=_MAX_ANSWER
+        )
         if status != 200 or json.loads(body) != {"cid": cid.text, "pinned": True}:
             return None
         client.block(cid, deadline=deadline, local_only=True)

@@ -28,7 +28,7 @@ from zoo_compute.store.errors import (
 )
 from zoo_compute.store.interface import Source
 from zoo_compute.store.multiformats import Cid
-from zoo_compute.store.peers import GatewayClient, PeerFailed, PeerSentWrongBytes, HttpRequest
+from zoo_compute.store.peers import GatewayClient, HttpRequest, PeerFailed, PeerSentWrongBytes
 from zoo_compute.store.unixfs import CHUNK, MAX_BLOCK, MAX_CONTENT, DagBuilder
 
 warnings.filterwarnings(

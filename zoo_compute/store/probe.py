@@ -20,7 +20,7 @@ from typing import cast
 from zoo_compute.atomic import write_atomically
 from zoo_compute.store.deadlines import TimedSocket
 from zoo_compute.store.multiformats import Cid
-from zoo_compute.store.peers import GatewayClient, PeerFailed, HttpRequest
+from zoo_compute.store.peers import GatewayClient, HttpRequest, PeerFailed
 
 ENDPOINTS = "endpoints"
 MAX_BYTES = 1024  # of the block

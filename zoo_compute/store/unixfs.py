@@ -137,7 +137,7 @@ def root_link(cid: Cid, block: bytes) -> Link:
 def links_of(promise: Link, block: bytes) -> list[Link]:
     """The children of the node that `promise` announced. Raises ContentRefused if its size asks for others.
 
-    INVARIANT layout: a DAG accepted here is the DAG that `build` makes of its bytes    tests/unit/test_store_unixfs.py
+    INVARIANT layout: a DAG accepted here is the DAG that `build` makes of its bytes    tests/store/test_unixfs.py
     """
     links = parse_node(promise.cid, block)
     depth = promise.depth - 1

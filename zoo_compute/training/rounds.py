@@ -15,10 +15,19 @@ import numpy as np
 from repops.builder import Builder, View
 from repops.commitments import Array
 from repops.graph import BATCH_ROLE, F32, I32, OPTIMIZER, SEED, STATE_ROLE, BadProgram, Graph, Node, StateEntry
-from zoo_compute.formats.manifest import Compression, AggregationSpec
+from zoo_compute.formats.manifest import AggregationSpec, Compression
 from zoo_compute.training.compression import decoded_update, zero_nonfinite
-from zoo_compute.training.outer_optimizers import OUTER_RULES, OUTER
-from zoo_compute.training.robust_rules import RowWeights, aggregate_rows, weigh_rows, row_mean, row_products, scores_shape, nonzero_rows, shares_shape
+from zoo_compute.training.outer_optimizers import OUTER, OUTER_RULES
+from zoo_compute.training.robust_rules import (
+    RowWeights,
+    aggregate_rows,
+    nonzero_rows,
+    row_mean,
+    row_products,
+    scores_shape,
+    shares_shape,
+    weigh_rows,
+)
 
 HEADER_ROOM = 2**20  # bytes of a state's file beside its tensors, at most
 RESIDUAL = "residual/"  # what compression kept back of NAME's updates is `residual/NAME` in a slot's private state
@@ -40,7 +49,11 @@ def checkpoint_nodes(step: Graph, aggregation_spec: AggregationSpec) -> dict[str
     optimiser = OUTER_RULES[aggregation_spec.outer.kind]
     held |= {prefix + name: nodes[name] for prefix in optimiser.prefixes for name in step.exchanged}
     held |= {name: Node("input", F32, ()) for name in optimiser.scalars}
-    return held if aggregation_spec.rule.is_mean else held | {SCORES: Node("input", F32, scores_shape(aggregation_spec.slots))}
+    return (
+        held
+        if aggregation_spec.rule.is_mean
+        else held | {SCORES: Node("input", F32, scores_shape(aggregation_spec.slots))}
+    )
 
 
 def file_bytes(nodes: Mapping[str, Node]) -> int:
@@ -178,7 +191,11 @@ def row_weights_program(step: Graph, aggregation_spec: AggregationSpec) -> Graph
     verdict, scores = weigh_rows(writer, writer.batch_input(PRODUCTS, F32, slots, slots), aggregation_spec.rule)
     made = {COUNTED_ROWS: verdict.counted, SHARES: verdict.shares, SCORES: scores}
     return writer.finish_entries(
-        {n: (OPTIMIZER, writer.state_input(view.dtype, *view.shape), view) for n, view in made.items() if view is not None}
+        {
+            n: (OPTIMIZER, writer.state_input(view.dtype, *view.shape), view)
+            for n, view in made.items()
+            if view is not None
+        }
     )
 
 
@@ -195,7 +212,9 @@ def aggregation_batch(
     """
     first, batch = next(iter(updates.values())), {}
     for name in names:
-        rows = np.empty((aggregation_spec.slots, *first[name].shape), np.float32) if room is None else room[UPDATES + name]
+        rows = (
+            np.empty((aggregation_spec.slots, *first[name].shape), np.float32) if room is None else room[UPDATES + name]
+        )
         for slot in range(aggregation_spec.slots):
             rows[slot] = updates[slot][name] if slot in updates else 0
         batch[UPDATES + name] = rows

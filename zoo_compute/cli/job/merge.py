@@ -55,7 +55,9 @@ def merge_branches(settings: Settings, branches: tuple[str, ...], out: Path, loc
         view = job.view()
         settings.say(f"fetching checkpoints {since} and {view.final_rounds} of job {job.id}")
         if view.completed_rounds > view.final_rounds:
-            settings.say(f"note: its newer ones, up to {view.completed_rounds}, are not final yet and stay out of the merge")
+            settings.say(
+                f"note: its newer ones, up to {view.completed_rounds}, are not final yet and stay out of the merge"
+            )
         grown.append(job.branch(since))
     out.parent.mkdir(parents=True, exist_ok=True)
     made, _ = merged(grown, out)

@@ -19,7 +19,7 @@ from zoo_compute.spec.params import GPU_CLASSES
 
 if TYPE_CHECKING:
     from zoo_compute.operators.balances import RegistrationResult
-    from zoo_compute.operators.registration import RegistrationCost, Registration, RegistrationPlan
+    from zoo_compute.operators.registration import Registration, RegistrationCost, RegistrationPlan
 
 
 @click.command(cls=Command)
@@ -69,7 +69,9 @@ def register(settings: Settings, /, home: Path | None, yes: bool, **options: str
 # -- money and address
 
 
-def _registration_plan(settings: Settings, choices: Choices, enrolment: Registration, card: Machine, folder: Path) -> RegistrationPlan:
+def _registration_plan(
+    settings: Settings, choices: Choices, enrolment: Registration, card: Machine, folder: Path
+) -> RegistrationPlan:
     from zoo_compute.operators import machine
     from zoo_compute.operators.condition import read_operator_config
     from zoo_compute.operators.registration import RegistrationPlan
@@ -90,7 +92,11 @@ def _registration_plan(settings: Settings, choices: Choices, enrolment: Registra
     usual = {"roles": list(roles), "price": price, "aggregator_price": price} | (
         {"device": card.device} if card.device else {}
     )
-    explicit = {"price": choices.options.get("price"), "gateway_host": host, "endpoint": choices.options.get("endpoint")}
+    explicit = {
+        "price": choices.options.get("price"),
+        "gateway_host": host,
+        "endpoint": choices.options.get("endpoint"),
+    }
     if "endpoint" in choices.options:
         explicit["gateway_port"] = urlsplit(endpoint).port or 0  # type: ignore[assignment]
     chosen = {key: value for key, value in explicit.items() if value is not None}
@@ -117,7 +123,11 @@ def _collateral(settings: Settings, choices: Choices, enrolment: Registration) -
     from zoo_compute.operators.needs import COLLATERAL
 
     view = enrolment.view
-    if view is not None and any(balance for balance, _ in view.collateral.values()) and "deposit" not in choices.options:
+    if (
+        view is not None
+        and any(balance for balance, _ in view.collateral.values())
+        and "deposit" not in choices.options
+    ):
         return 0
     free = settings.network().preset == "devnet" or choices.yes or choices.is_interactive
     text = choices.text(
@@ -184,7 +194,9 @@ def _summary(settings: Settings, enrolment: Registration, wanted: RegistrationPl
     return f"to be sent from {account}: {', '.join(filter(None, (money, coin)))}, and gas; stake and collateral stay yours, less what is slashed"
 
 
-def _emit(settings: Settings, done: RegistrationResult, wanted: RegistrationPlan, enrolment: Registration, folder: Path) -> None:
+def _emit(
+    settings: Settings, done: RegistrationResult, wanted: RegistrationPlan, enrolment: Registration, folder: Path
+) -> None:
     from zoo_compute.operators.needs import COLLATERAL
     from zoo_compute.operators.registration import values_of
 

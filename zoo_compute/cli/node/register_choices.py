@@ -13,7 +13,7 @@ from zoo_compute import paths as places
 from zoo_compute.amounts import format_amount
 from zoo_compute.cli.context import Settings, read_passphrase
 from zoo_compute.errors import ConfigError, UserError
-from zoo_compute.operators.machine import Card, detect_cards, registration_class, cpu_substitute
+from zoo_compute.operators.machine import Card, cpu_substitute, detect_cards, registration_class
 from zoo_compute.spec.params import GpuClass
 
 FIRST_ACCOUNT = "default"
@@ -103,7 +103,9 @@ def machine_from_options(choices: Choices) -> Machine | None:
         if "memory" in options:
             gpus.parse_memory(options["memory"])
         return None
-    found: GpuClass = gpus.class_of(options["gpu_type"]) if "gpu_type" in options else gpus.class_named(options["gpu_class"])
+    found: GpuClass = (
+        gpus.class_of(options["gpu_type"]) if "gpu_type" in options else gpus.class_named(options["gpu_class"])
+    )
     if "memory" not in options:
         memory = _memory_of(found)
         gpus.check_memory(found, memory)
@@ -115,7 +117,9 @@ def _memory_of(machine_from_options: GpuClass) -> int:
     """Of the one card here that can be meant. Raises UserError."""
     memories = {card.memory_gb for card in detect_cards()}
     if len(memories) != 1:
-        raise UserError(f"cannot tell how much memory your {machine_from_options.name} card has", hint="give --memory, such as 24GB")
+        raise UserError(
+            f"cannot tell how much memory your {machine_from_options.name} card has", hint="give --memory, such as 24GB"
+        )
     return memories.pop()
 
 

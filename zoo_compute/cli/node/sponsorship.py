@@ -10,7 +10,7 @@ from zoo_compute.amounts import format_amount, format_seconds, parse_amount
 from zoo_compute.cli.context import Command, Settings, pass_settings
 from zoo_compute.cli.node.options import folder_of, home_option, number_of, operator_option, operators_of
 from zoo_compute.errors import UserError
-from zoo_compute.gpus import TIERS, parse_hours, format_hours
+from zoo_compute.gpus import TIERS, format_hours, parse_hours
 from zoo_compute.spec.params import GPU_CLASSES
 
 DAY_S = 86_400

@@ -1,0 +1,73 @@
+"""Gas of judging one part, read from receipts on anvil: the call of `Evidence.judge` as a transaction, calldata included.
+
+    python -m benchmarks.disputes.evidence_gas [--json]
+
+`convict` costs this and the end of the game. Operands are of the sizes named; the trace has 4,096 nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+from web3 import Web3
+
+from repops.graph import Node
+from scripts.generate.artifacts import compile_contract
+from tests.support.games.sparse_trees import FORMS, part_game
+from zoo_compute.devnet.anvil import Anvil
+from zoo_compute.disputes.evidence import encode
+
+CHAIN_ID = 31337
+
+
+class Bench:
+    def __init__(self, url: str) -> None:
+        self.w3 = Web3(Web3.HTTPProvider(url))
+        self.me = self.w3.eth.accounts[0]
+        operators = self.deploy("OpExecutor")
+        self.judge = self.deploy("Evidence", operators.address, operators.address)
+
+    def deploy(self, name: str, *args: Any) -> Any:
+        made = compile_contract(name).artifact()
+        contract = self.w3.eth.contract(abi=made["abi"], bytecode=made["bytecode"])
+        receipt = self.w3.eth.wait_for_transaction_receipt(contract.constructor(*args).transact({"from": self.me}))
+        return self.w3.eth.contract(address=receipt["contractAddress"], abi=made["abi"])
+
+    def measure(self, form: tuple[Node, int, int]) -> dict[str, int]:
+        frame, position, shown = part_game(form)
+        data = encode(shown)
+        call = self.judge.functions.judge(shown.KIND, astuple(frame), astuple(position), data)
+        receipt = self.w3.eth.wait_for_transaction_receipt(call.transact({"from": self.me, "gas": 10_000_000}))
+        assert receipt["status"] == 1, "judge reverted"
+        return {"gas": receipt["gasUsed"], "leaves": len(shown.leaves), "hashes": len(shown.hashes), "bytes": len(data)}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one object")
+    wants_json = parser.parse_args().json
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        anvil = Anvil.start(chain_id=CHAIN_ID, block_time=1, port=0, state=folder / "s.json", log=folder / "log")
+        try:
+            bench = Bench(anvil.url)
+            found = {label: bench.measure(form) for label, form in FORMS.items()}
+        finally:
+            anvil.stop()
+    if wants_json:
+        print(json.dumps(found))
+        return 0
+    print(f"{'part':25} {'gas':>8} {'leaves':>7} {'hashes':>7} {'bytes':>7}")
+    for label, row in found.items():
+        print(f"{label:25} {row['gas']:8,} {row['leaves']:7} {row['hashes']:7} {row['bytes']:7,}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

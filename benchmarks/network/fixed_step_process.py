@@ -1,0 +1,120 @@
+"""A process of an operator whose inner steps take a given time, and whose ways to other machines are given.
+
+    python -m benchmarks.network.fixed_step_process --step-s S --log FILE --routes FILE keeper|worker ...     the rest is that of `keepers.processes.run`
+
+A worker's steps are real, and what is left of each step's time is slept: that is the time of a GPU which this machine has not. FILE
+gets a line of JSON an event. Routes name, for each announced gateway, where this operator reaches it (benchmarks/network/utilisation.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.network.event_log import event_writer
+from keepers.processes import run
+
+Tell = Callable[..., None]
+
+
+def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
+    """The bodies of training and of what leads to it: as they are, told and with steps of that time."""
+    from node import tasks
+    from node.compute import programs
+    from node.inputs import syncer
+
+    advance = programs.Programs.advance
+    steps = {"began": 0.0, "inner_s": 0.0, "paced": 0.0}
+
+    def paced(self: Any, batch: Any) -> Any:
+        began = time.time()
+        steps["began"] = steps["began"] or began
+        found = advance(self, batch)
+        steps["inner_s"] += time.time() - began
+        time.sleep(max(0.0, began + steps["paced"] * step_s - time.time()))
+        return found
+
+    programs.Programs.advance = paced  # type: ignore[method-assign]
+
+    def told(name: str, body: Any) -> Any:
+        @functools.wraps(body)
+        def do(request: dict[str, Any], store: Any, **options: Any) -> Any:
+            began = time.time()
+            answer = body(request, store, **options)
+            tell(name, round=request["round"], began=began, ended=time.time())
+            return answer
+
+        return do
+
+    @functools.wraps(tasks.run_shard)
+    def train(request: dict[str, Any], store: Any, progress: Callable[[int, float], None]) -> Any:
+        began, last = time.time(), 0.0
+        steps.update(began=0.0, inner_s=0.0, paced=1.0)
+
+        def after(step: int, loss: float) -> None:
+            nonlocal last
+            last = time.time()
+            progress(step, loss)
+
+        answer = tasks.run_shard(request, store, progress=after)
+        place = {"round": request["round"], "slot": request["slot"], "computed_s": steps["inner_s"]}
+        tell("train", **place, began=began, first=steps["began"], last=last, ended=time.time(), update=answer["update"])
+        return answer
+
+    @functools.wraps(tasks.prepare)
+    def prepare(request: dict[str, Any], store: Any) -> Any:
+        """Not paced: auctions do not wait for it."""
+        steps["paced"] = 0.0
+        answer, manifest = tasks.prepare(request, store), syncer.fetch_manifest(store, request["manifest"])
+        return {**answer, "slot_s": answer["slot_s"] + tasks.TIMING_MARGIN * step_s * manifest.inner_steps}
+
+    return {
+        "work.prepare": prepare,
+        "work.train": train,
+        "work.advance": told("advance", tasks.run_precompute),
+        "work.aggregate": told("aggregate", tasks.run_aggregation),
+        "work.fetch": told("fetch", tasks.run_fetching),
+    }
+
+
+def shaped_keeper(path: Path) -> None:
+    """Have this process's keeper reach others' gateways by its own links, once they are there."""
+    from keepers import keeper
+    from keepers.processes import keeper_process
+
+    class Shaped(keeper.Keeper):
+        ways: Mapping[int, str] = {}
+
+        def tick(self) -> dict[str, Any]:
+            if not self.ways and path.exists():
+                self.refresh_peers()
+            return super().tick()
+
+        def use_peers(self, peers: list[str], endpoints: Mapping[int, str]) -> None:
+            routes = json.loads(path.read_text()) if path.exists() else {}
+            self.ways = {operator: routes[url] for operator, url in endpoints.items() if url in routes}
+            super().use_peers([routes[url] for url in peers if url in routes], self.ways)
+
+    keeper_process.Keeper = Shaped  # type: ignore[misc]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.network.fixed_step_process", allow_abbrev=False)
+    parser.add_argument("--step-s", type=float, required=True)
+    parser.add_argument("--log", type=Path, required=True)
+    parser.add_argument("--routes", type=Path, required=True)
+    options, of_process = parser.parse_known_args()
+    if of_process[0] == "keeper":
+        shaped_keeper(options.routes)
+        return run.main(of_process)
+    return run.main(of_process, worker_tasks(options.step_s, event_writer(options.log)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

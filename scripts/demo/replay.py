@@ -1,0 +1,74 @@
+"""The whole job once more in a single process, round by round as rounds close, on what the network leaves of the processor.
+
+python scripts/demo/replay.py --store DIR --peer URL ... MANIFEST    masks of rounds on stdin, a line each; JSON on stdout
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from node.device import use_threads
+from node.inputs import syncer
+from node.replay import replay
+from zoo_compute.store import BlockStore
+from zoo_compute.subprocesses import tied_to_parent
+
+NICENESS = 5  # who trains comes first
+
+
+class Replaying:
+    """A replay under way. `follow` it with the masks so far; `roots` of the checkpoints are those of the masks at the end."""
+
+    def __init__(self, folder: Path, peers: Sequence[str], manifest: str) -> None:
+        self._told: list[int] = []
+        urls = [part for url in peers for part in ("--peer", url)]
+        command = [sys.executable, __file__, "--store", str(folder / "replay"), *urls, manifest]
+        with (folder / "replay.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                preexec_fn=tied_to_parent(),
+            )
+
+    def follow(self, masks: Sequence[int]) -> None:
+        """Tell of rounds that closed. A round done again with the same slots present gives the same checkpoint."""
+        for mask in masks[len(self._told) :]:
+            assert self._process.stdin is not None
+            self._process.stdin.write(f"{mask:x}\n")
+            self._process.stdin.flush()
+            self._told.append(mask)
+
+    def roots(self, masks: Sequence[int]) -> list[bytes] | None:
+        """Of every checkpoint, the initial one first; None where the rounds that stand had other slots than those told."""
+        self.follow(masks)
+        output, _ = self._process.communicate()
+        if self._process.returncode or self._told != list(masks):
+            return None
+        return [bytes.fromhex(root) for root in json.loads(output)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--peer", action="append", default=[])
+    parser.add_argument("manifest")
+    arguments = parser.parse_args()
+    os.nice(NICENESS)
+    use_threads(1)
+    store = BlockStore(arguments.store, arguments.peer)
+    manifest = syncer.fetch_manifest(store, arguments.manifest)
+    run = replay(manifest, store, (int(line, 16) for line in sys.stdin))
+    print(json.dumps([root.hex() for root in run.roots]))
+
+
+if __name__ == "__main__":
+    main()

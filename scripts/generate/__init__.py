@@ -1,0 +1,1 @@
+"""What programs write of this repository: `python -m scripts.generate [--check] [NAME ...]`."""

@@ -1,0 +1,42 @@
+"""Write everything that is generated, or say with --check what is stale. Names choose: `python -m scripts.generate --check artifacts`."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+# In this order: each may read what those before it wrote.
+GENERATORS = {
+    "recipe_table": "the operator table as Vyper constants",
+    "artifacts": "the compiled contracts and their typed bindings",
+    "benchmark_program": "the program of the admission benchmark",
+    "reference": "reference pages and tables of the docs",
+    "economics": "tables and plots of docs/economics.md",
+    "scaling": "tables and plots of docs/scaling.md",
+    "figures.pictures": "drawings of the dispute games",
+    "vectors": "portable vectors of the specification",
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts.generate", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(GENERATORS)}; default: all")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where a file is stale")
+    options = parser.parse_args()
+    unknown = set(options.names) - set(GENERATORS)
+    if unknown:
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; choose from {', '.join(GENERATORS)}")
+    failed = [name for name in GENERATORS if name in (options.names or GENERATORS) and not _run(name, options.check)]
+    if failed:
+        print(f"stale or failed: {', '.join(failed)}; run `make generate`", file=sys.stderr)
+    return bool(failed)
+
+
+def _run(name: str, check: bool) -> bool:
+    command = [sys.executable, "-m", f"scripts.generate.{name}", *(["--check"] if check else [])]
+    return subprocess.run(command, check=False).returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

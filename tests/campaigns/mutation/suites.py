@@ -1,0 +1,134 @@
+"""What must notice a change of a contract: files of tests, those that notice most first."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+CONTRACTS = ROOT / "contracts"
+EVENTS = "contracts/test_events.py"
+WIRING = "contracts/test_wiring.py"
+MONEY = "contracts/test_money.py"
+SUITES = {
+    "ZenToken": ("contracts/test_zen.py", WIRING, MONEY),
+    "Timelock": (MONEY, WIRING),
+    "Treasury": (MONEY, EVENTS, WIRING),
+    "NodeRegistry": (
+        "contracts/test_registry.py",
+        "contracts/test_promises.py",
+        EVENTS,
+        WIRING,
+        MONEY,
+        "contracts/test_convictions.py",
+        "contracts/test_auction.py",
+    ),
+    "TaskRegistry": (
+        "contracts/test_tasks.py",
+        EVENTS,
+        WIRING,
+        MONEY,
+        "contracts/test_ending.py",
+        "contracts/test_job.py",
+    ),
+    "Rewards": (
+        "contracts/test_rewards.py",
+        "contracts/test_rewards_receipts.py",
+        "contracts/test_rewards_data.py",
+        EVENTS,
+        WIRING,
+        MONEY,
+    ),
+    "Datasets": ("contracts/test_rewards_data.py", EVENTS, WIRING),
+    "Auction": (
+        "contracts/test_auction.py",
+        "contracts/test_clearing.py",
+        EVENTS,
+        WIRING,
+        "contracts/test_takeover.py",
+        "contracts/test_ending.py",
+    ),
+    "Settlement": (
+        "contracts/test_takeover.py",
+        "contracts/test_turns.py",
+        "contracts/test_convictions.py",
+        "contracts/test_ending.py",
+        "contracts/test_settlement.py",
+        "contracts/test_rollbacks.py",
+        WIRING,
+        "contracts/test_job.py",
+    ),
+    "Audits": (
+        "contracts/test_audits.py",
+        "contracts/test_attestations.py",
+        "contracts/test_audits_events.py",
+        WIRING,
+    ),
+    "Availability": ("contracts/test_availability.py", "contracts/test_availability_ends.py", WIRING),
+    "Admissions": ("contracts/test_admissions.py", WIRING),
+    "OpExecutor": ("referee/test_operators.py",),
+    "Evidence": ("referee/test_evidence_parts.py",),
+    "ConsistencyProofs": (
+        "referee/test_evidence_bindings.py",
+        "referee/test_evidence_data.py",
+        "referee/test_evidence_updates.py",
+    ),
+    "Referee": (
+        "referee/test_referee_moves.py",
+        "referee/test_referee_ends.py",
+        "referee/test_referee_strategies.py",
+        "referee/test_referee_walk.py",
+        "referee/test_players_trials.py",
+    ),
+    "mocks/Float32Harness": ("referee/test_float32.py",),
+    "mocks/MerkleDouble": ("contracts/test_merkle.py",),
+}
+# Contract against specification. A survivor runs all its tests, and these take minutes: `--whole` has them too.
+SCENARIOS, WALKS = (f"differential/test_{name}.py" for name in ("scenarios", "rewards"))
+LAWS = {
+    "NodeRegistry": (SCENARIOS, WALKS),
+    "TaskRegistry": (SCENARIOS,),
+    "Rewards": (WALKS, SCENARIOS),
+    "Datasets": (WALKS,),
+    "Auction": (SCENARIOS,),
+    "Settlement": (SCENARIOS,),
+    "Audits": (SCENARIOS,),
+    "Availability": (SCENARIOS,),
+    "Admissions": (SCENARIOS,),
+}
+# Each takes longer than all others of its file together, and none is needed for one function alone.
+LEFT_OUT = (
+    "a_bid_takes_the_place_of_a_spent_one_256_jobs_before",
+    "a_job_has_at_most_128_seats",
+    "a_claim_has_at_most_255_open_disputes",
+    "test_post_checkpoint__128_seats__counts_every_bit",
+    # These say what the other tests of their file have reached: run first, or alone, they fail.
+    "test_every_function_state_and_refusal_of_the_protocol_is_reached",
+    "test_every_function_and_refusal_of_the_text__was_met_here",
+)
+
+
+@cache
+def imports(path: Path) -> frozenset[Path]:
+    """The modules of ours that a source imports, by way of others too."""
+    found = set()
+    for dots, package, name in re.findall(r"^from (\.+)(modules)? ?import (\w+)", path.read_text(), re.MULTILINE):
+        module = path.parents[len(dots) - 1] / package / f"{name}.vy"
+        if module.exists():
+            found |= {module, *imports(module)}
+    return frozenset(found)
+
+
+def users(path: Path) -> list[str]:
+    """The contracts that a source is part of: itself, or those that import it."""
+    if path.parent == CONTRACTS:
+        return [path.stem]
+    return [name for name in SUITES if path in imports(CONTRACTS / f"{name}.vy")]
+
+
+def files(contracts: list[str], *, whole: bool = False) -> list[str]:
+    """The files of tests that look at any of these contracts."""
+    suites = [SUITES[name] for name in contracts] + [LAWS.get(name, ()) for name in contracts if whole]
+    columns = (suite[at] for at in range(max(map(len, suites))) for suite in suites if at < len(suite))
+    return [f"tests/{name}" for name in dict.fromkeys(columns)]

@@ -1,0 +1,100 @@
+"""A job's money is what the chain's events say, to the wei, with a cause for every slash."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from web3.exceptions import TransactionNotFound, Web3ValueError
+
+from tests.client.test_results import aggregation, commit, view
+from zoo_compute.chain.events import Event
+from zoo_compute.chain.ledger import job_account
+from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState
+from zoo_compute.errors import Unreachable
+
+
+class Chain:
+    """Answers `scan` with given events, and each penalty's transaction with the function that made it."""
+
+    functions = {b"aaaa": "time_out", b"bbbb": "decline"}  # noqa: RUF012
+    calls = {"0xa": b"aaaa12", "0xb": b"bbbb", "0xc": b"through another contract"}  # noqa: RUF012
+
+    def __init__(self) -> None:
+        self.w3 = self
+        self.eth = self
+        self.contracts = {"settlement": self}
+        self.causes: dict[str, str] = {}
+        self.down = False
+
+    def get_transaction(self, tx: str) -> dict[str, bytes]:
+        if self.down:
+            raise Unreachable("no RPC answers")
+        if tx not in self.calls:
+            raise TransactionNotFound(tx)
+        return {"input": self.calls[tx]}
+
+    def get_function_by_selector(self, selector: bytes) -> Any:
+        if selector not in self.functions:
+            raise Web3ValueError("no such function")
+        return type("F", (), {"fn_name": self.functions[selector]})
+
+
+def event(index: int, name: str, tx: str = "0x0", **args: Any) -> Event:
+    return Event(name, "settlement", 20 + index, index, tx, b"", {"job": 5, **args})
+
+
+def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [
+        event(0, "JobPosted", escrow=100),
+        event(1, "SeatVacated", "0xa", operator=2, turn=0, seat=1, slashed=3),
+        event(2, "SeatTakenOver", operator=1, turn=0, seat=1, price=10, pot_price=1, burned=1),
+        event(3, "Paid", "0x1", account="0xO", net=19, fee=1),
+        event(4, "ClaimFinalised", "0x1", operator=1, turn=0, seat=0, paid=20, fee=1, from_pot=1),
+        event(5, "BidReclaimed", operator=3, kind=0, forfeited=5),
+        event(6, "BidReclaimed", operator=4, kind=0, forfeited=0),
+        event(7, "ClaimConvicted", operator=2, turn=1, seat=1, slashed=16, restored=6, to_challengers=4, to_audits=1),
+        event(8, "JobFunded", amount=6),
+        event(9, "SeatVacated", "0xa", operator=9, turn=1, seat=AGGREGATOR_SEAT, slashed=2),
+    ]
+    monkeypatch.setattr("zoo_compute.chain.ledger.scan", lambda *_, **__: iter(events))
+    commits = (
+        commit(0, state=ClaimState.PAID), commit(0, 1, disputes=2), commit(1), commit(1, 1, state=ClaimState.CONVICTED),
+    )  # fmt: skip
+    found = job_account(Chain(), view(commits=commits, checkpoints=(aggregation(0),)))  # type: ignore[arg-type]
+    assert found.escrowed + found.restored == found.paid + found.fee + found.refunded + found.held
+    assert (found.paid, found.fee, found.held, found.from_pot, found.slashed) == (19, 1, 86, 1, 26)
+    assert [(c.round, c.kind, c.state, c.amount) for c in found.claims] == [
+        (0, "slots", "paid", 20),
+        (0, "slots", "in dispute", 11),
+        (0, "aggregation", "challenge window", 7),
+        (1, "slots", "in turn", 20),
+        (1, "slots", "convicted", 11),
+    ]
+    assert found.committed == 38
+    assert [(p.operator, p.why, p.amount) for p in found.penalties] == [
+        (2, "did not commit in time", 3),
+        (3, "did not open its bid", 5),
+        (2, "was convicted", 16),
+        (9, "did not aggregate in time", 2),
+    ]
+    assert found.to_dict()["claims"][0]["amount"] == "20"
+
+
+def test_cause_of_a_penalty__is_never_guessed_from_an_rpc_that_is_down() -> None:
+    chain, slashed = Chain(), {"operator": 2, "turn": 0, "seat": 1, "slashed": 3}
+
+    def why(tx: str) -> str:
+        account = job_account(chain, view(), [event(0, "SeatVacated", tx, **slashed)])  # type: ignore[arg-type]
+        return account.penalties[0].why
+
+    chain.down = True
+    with pytest.raises(Unreachable):
+        why("0xb")
+    chain.down = False
+    assert why("0xb") == "declined its slots"
+    assert why("0xc") == why("0xpruned") == "left its seat"
+    assert chain.causes == {"0xb": "declined its slots", "0xc": "left its seat"}  # what a node forgot is asked again
+    chain.down = True
+    assert why("0xb") == "declined its slots"
+    assert Chain().causes == {}, "another chain's transactions are not this one's"

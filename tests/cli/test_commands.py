@@ -1,0 +1,240 @@
+"""The command line without a chain: options, output, errors, exit codes, plugins."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import click
+import pytest
+
+from tests.support.zoo_command import CONFIG, Zoo, zoo_fixture  # noqa: F401
+from zoo_compute.cli import main as cli
+from zoo_compute.cli import plugins
+from zoo_compute.errors import ZooError
+
+# -- options and errors
+
+
+def test_help__lists_every_group(zoo: Zoo) -> None:
+    code, out, _ = zoo.run("--help")
+    assert code == 0
+    for name in (
+        "account",
+        "dataset",
+        "devnet",
+        "doctor",
+        "job",
+        "keeper",
+        "network",
+        "node",
+        "quote",
+        "store",
+        "train",
+    ):
+        assert f"\n  {name} " in out
+
+
+def test_help__of_every_command__is_printed(zoo: Zoo) -> None:
+    def walk(command: click.Command, path: tuple[str, ...]) -> list[tuple[str, ...]]:
+        inner = (
+            command.commands.items()
+            if isinstance(command, click.Group) and not isinstance(command, plugins._Deferred)
+            else ()
+        )
+        return [path, *(found for name, child in inner for found in walk(child, (*path, name)))]
+
+    paths = [p for p in walk(cli.build(), ()) if p not in (("node", "worker"), ("node", "benchmark"))]
+    assert ("store", "add") in paths
+    for path in paths:
+        code, out, err = zoo.run(*path, "--help")
+        assert code == 0, (path, err)
+        assert "Usage: zoo" in out
+
+
+@pytest.mark.parametrize("arguments", [("--json", "store", "ls"), ("store", "--json", "ls"), ("store", "ls", "--json")])
+def test_json__works_at_every_place_on_the_line(zoo: Zoo, arguments: tuple[str, ...]) -> None:
+    code, out, _ = zoo.run(*arguments)
+    assert (code, json.loads(out)) == (0, {"pins": []})
+
+
+def test_usage_error__exits_2_and_names_the_nearest_command(zoo: Zoo) -> None:
+    code, out, err = zoo.run("stroe", "ls")
+    assert code == 2
+    assert "Did you mean 'store'?" in err
+    assert out == ""
+    code, out, err = zoo.run("store", "adn", "--json")
+    assert code == 2
+    assert "'add'" in json.loads(out)["error"]
+
+
+def test_user_error__exits_1_with_message_and_hint_and_an_object_for_scripts(zoo: Zoo) -> None:
+    code, out, err = zoo.run("account", "show", "--json")
+    assert code == 1
+    told = json.loads(out)
+    assert set(told) == {"error", "hint"}
+    assert told["error"] in err
+    assert "zoo account create" in told["hint"]
+
+
+def test_debug__shows_the_traceback(zoo: Zoo, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["account", "show", "--debug"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_interrupt__exits_130(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("zoo_compute.store.open_store", interrupted)
+    code, _, err = zoo.run("store", "ls")
+    assert (code, err.strip()) == (130, "interrupted")
+
+
+def test_defect__is_told_as_one_and_not_as_the_users(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("zoo_compute.store.open_store", broken)
+    code, _, err = zoo.run("store", "ls")
+    assert code == 1
+    assert "RuntimeError: boom" in err
+    assert "defect" in err
+
+
+def test_full_disk__is_told_with_what_to_do(zoo: Zoo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import errno
+    import os
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "text").write_text("hello")
+    zoo.run("store", "ls")
+    monkeypatch.setattr("os.fsync", full)
+    code, out, err = zoo.run("store", "add", str(tmp_path / "text"), "--json")
+    assert code == 1
+    assert "no room" in err or "disk is full" in err
+    assert "space" in err or "room" in json.loads(out)["hint"]
+
+
+# -- quotes, networks, nodes
+
+
+def test_quote__needs_no_network_and_says_whether_the_budget_covers_it(zoo: Zoo, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(CONFIG)
+    told = zoo.json("quote", "job.yaml", "--max-budget", "50", "--preset", "devnet")
+    assert (told["escrow"], told["covered"], told["budget"]) == (str(52 * 10**18), False, str(50 * 10**18))
+    code, out, err = zoo.run("quote", "job.yaml")
+    assert code == 0
+    assert "52 ZEN at worst" in out
+    assert "production" in err
+
+
+def test_quote__in_another_token_without_a_network__asks_for_its_decimals(zoo: Zoo, tmp_path: Path) -> None:
+    market = "market: {token: '0x00000000000000000000000000000000000000AA', reserve: 1, max_price: 2"
+    (tmp_path / "job.yaml").write_text(CONFIG[: CONFIG.index("market:")] + market + "}")
+    code, _, err = zoo.run("quote", "job.yaml")
+    assert (code, "how many decimals" in err, "market.decimals" in err) == (1, True, True)
+    (tmp_path / "job.yaml").write_text(CONFIG[: CONFIG.index("market:")] + market + ", decimals: 6}")
+    told = zoo.json("quote", "job.yaml", "--max-budget", "56")
+    assert (told["escrow"], told["budget"], told["token"]["decimals"]) == (str(56 * 10**6), str(56 * 10**6), 6)
+
+
+def test_quote__of_a_mistyped_key__names_the_nearest(zoo: Zoo, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(CONFIG.replace("inner_steps", "iner_steps"))
+    code, _, err = zoo.run("quote", "job.yaml")
+    assert code == 1
+    assert "unknown key 'iner_steps'; did you mean 'inner_steps'" in err
+
+
+def test_train__with_a_budget_below_the_reserve__is_refused_before_any_network_is_asked(
+    zoo: Zoo, tmp_path: Path
+) -> None:
+    (tmp_path / "job.yaml").write_text(CONFIG)
+    code, _, err = zoo.run("train", "job.yaml", "--max-budget", "20")
+    assert code == 1
+    assert "20 ZEN is below the reserve" in err
+    assert "52 ZEN" in err
+
+
+def test_network_show__without_a_file__says_how_to_get_one(zoo: Zoo) -> None:
+    code, _, err = zoo.run("network", "show")
+    assert code == 1
+    assert "zoo devnet" in err
+
+
+def test_network__named_but_absent__is_refused(zoo: Zoo) -> None:
+    code, _, err = zoo.run("--network", "nowhere.json", "network", "show")
+    assert code == 1
+    assert "nowhere.json" in err
+
+
+def test_node_register__refuses_a_gpu_before_asking_for_anything(zoo: Zoo) -> None:
+    code, _, err = zoo.run("node", "register", "--gpu-type", "a100", "--memory", "24GB")
+    assert code == 1
+    assert "at least 40 GB" in err
+    code, _, err = zoo.run("node", "register", "--gpu-type", "rtx409", "--memory", "24GB")
+    assert "did you mean 'rtx4090'" in err
+    code, _, err = zoo.run("node", "register", "--gpu-type", "rtx4090", "--gpu-class", "consumer")
+    assert code == 2
+    assert "--gpu-type" in err
+
+
+def test_gym_register__is_the_seeds_name_for_node_register(zoo: Zoo) -> None:
+    code, _, err = zoo.run("register", "--gpu-type", "rtx409", "--memory", "24GB")
+    assert code == 1
+    assert "rtx4090" in err
+
+
+# -- plugins
+
+
+def test_plugin__whose_extra_is_missing__exists_and_says_what_to_install(
+    zoo: Zoo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point = EntryPoint("node.fly", "keepers.nowhere:fly", plugins.GROUP)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
+    root = click.Group("zoo", commands={"node": click.Group("node")})
+    plugins.attach(root)
+    assert "zoo-compute[keeper]" in root.commands["node"].commands["fly"].get_short_help_str()  # type: ignore[attr-defined]
+    with pytest.raises(ZooError) as refused:
+        root.main(["node", "fly"], standalone_mode=False)
+    assert "pip install 'zoo-compute[keeper]'" in refused.value.hint
+
+
+def test_plugin__is_attached_into_its_group_and_gets_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    @click.command()
+    @click.argument("word")
+    def speak(word: str) -> None:
+        seen.append(word)
+
+    point = EntryPoint("pet.speak", "somewhere:speak", plugins.GROUP)
+    monkeypatch.setattr(EntryPoint, "load", lambda _: speak)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
+    root = click.Group("zoo")
+    plugins.attach(root)
+    root.main(["pet", "speak", "woof"], standalone_mode=False)
+    assert seen == ["woof"]
+
+
+def test_client_and_command_line__load_no_torch() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import zoo_compute.cli.main as cli, zoo_compute\n"
+        "[getattr(zoo_compute, name) for name in zoo_compute.__all__]\n"
+        "import zoo_compute.cli.doctor_checks, zoo_compute.operators.account, zoo_compute.jobs.submission, zoo_compute.client.results\n"
+        "assert cli.run(['store', '--help']) == 0\n"
+        "assert cli.run(['node', '--help']) == 0\n"
+        "assert cli.run(['node', 'benchmark', '--help']) == 0\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Time this machine's training step" in done.stdout
+    assert "pip install" not in done.stdout

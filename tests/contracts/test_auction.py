@@ -1,0 +1,500 @@
+"""Auction: sealed bids, re-opening, reclaiming."""
+
+import pytest
+
+from tests.support.evm import chain
+from tests.support.protocol_driver import DEVNET, Offer
+
+LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
+ZEN_REFUSES = "erc20: transfer amount exceeds balance"
+
+
+@pytest.fixture
+def agg(play):
+    return play.register("aggregator")
+
+
+def revealed(play, slots, aggregator, /, **changes):
+    """A job at the end of its reveal phase."""
+    job = play.post(**changes)
+    play.bid_all(job, slots, aggregator)
+    play.reveal_all(job, slots, aggregator)
+    return job
+
+
+def rate(kit, operator, points):
+    """Give an operator reputation."""
+    kit.registry.reward_outcome(operator.id, points, sender=kit.settlement.address)
+
+
+# --- bid
+
+
+def test_bid__locks_for_all_its_units(kit, play):
+    ada = play.register("ada")
+    job = play.post()
+    offer = Offer(123, 2, standby=True)
+    play.bid(job, 0, ada, offer)
+    bid = kit.auction.bids(job, 0, ada.id)
+    assert (bid.attempt, bid.capacity, bid.standby, bid.revealed, bid.price) == (1, 2, True, False, 0)
+    assert bid.seal == play.seal(job, 0, ada, offer)[:20] + bytes(12)
+    assert kit.registry.collateral(ada.id, kit.zen).locked == 2 * LOCK
+    assert kit.registry.operators(ada.id).locks == 1
+
+
+def test_bid__at_the_last_second__is_accepted_and_refused_after(kit, play):
+    ada, bob = play.register_all(2)
+    job = play.post()
+    bid_end = kit.auction.lots(job, 0).bid_end
+    play.to(bid_end - 1)
+    play.bid(job, 0, ada, Offer(1))
+    play.to(bid_end)
+    with play.refused("auction: not bidding"):
+        play.bid(job, 0, bob, Offer(1))
+
+
+def test_bid__out_of_range__is_refused_in_order(kit, play):
+    ada = play.register("ada")
+    poor = play.register("poor", deposit=LOCK - 1)
+    job = play.post()
+    seal = bytes(32)
+    auction = kit.auction
+    many = 2**256 - 1
+    with play.refused("auction: not bidding"):
+        auction.bid(99, 0, ada.id, seal, 0, False, sender=play.anyone)
+    with play.refused("auction: not bidding"):
+        auction.bid(job, 2, ada.id, seal, 0, False, sender=play.anyone)
+    for capacity in (0, 4, 2**250, many):
+        with play.refused("auction: capacity out of range"):
+            auction.bid(job, 0, 99, seal, capacity, False, sender=ada.owner)
+    for operator, sender in ((ada.id, ada.owner), (99, ada.hot), (0, ada.hot), (many, ada.hot)):
+        with play.refused("auction: operator not eligible"):
+            auction.bid(job, 0, operator, seal, 1, False, sender=sender)
+    with play.refused("auction: capacity out of range"):
+        auction.bid(job, 1, ada.id, seal, 2, False, sender=ada.hot)
+    play.bid(job, 0, ada, Offer(1))
+    with play.refused("auction: already bid"):
+        auction.bid(job, 0, ada.id, seal, 1, False, sender=ada.owner)
+    with play.refused("registry: amount exceeds free collateral"):
+        play.bid(job, 0, poor, Offer(1))
+
+
+def test_bid__exiting_or_understaked_operator__is_refused(kit, play):
+    ada = play.register("ada")
+    job = play.post()
+    kit.registry.request_exit(ada.id, sender=ada.owner)
+    with play.refused("auction: operator not eligible"):
+        play.bid(job, 0, ada, Offer(1))
+
+
+def test_bid__paused__is_refused_but_reveal_and_reclaim_are_not(kit, play, agg):
+    ada, bob = play.register_all(2)
+    job = play.post()
+    play.bid(job, 0, ada, Offer(1))
+    with play.refused("auction: not the guardian"):
+        kit.auction.set_paused(True, sender=kit.deployer)
+    kit.auction.set_paused(True, sender=kit.guardian)
+    with play.refused("auction: intake paused"):
+        play.bid(job, 0, bob, Offer(1))
+    play.to(kit.auction.lots(job, 0).bid_end)
+    play.reveal(job, 0, ada)
+    play.to(kit.auction.lots(job, 0).reveal_end)
+    kit.auction.reopen(job, 0, sender=play.anyone)
+    kit.auction.reclaim(job, 0, ada.id, sender=play.anyone)
+    assert kit.registry.collateral(ada.id, kit.zen).locked == 0
+
+
+def test_bid__least_capacity__is_a_64th_of_the_lot(kit, play):
+    ada = play.register("ada", deposit=10**12)
+    for slots, least in ((64, 1), (65, 2), (128, 2), (129, 3), (16_384, 256)):
+        kit.zen.transfer(play.submitter, 10**9, sender=kit.deployer)
+        job = play.post(slots=slots)
+        with chain.anchor():
+            play.bid(job, 0, ada, Offer(1, least))
+        with play.refused("auction: capacity out of range"):
+            play.bid(job, 0, ada, Offer(1, least - 1))
+
+
+def test_bid__lock_beyond_its_field__is_refused_when_the_job_is_posted(kit, play):
+    # Of the aggregator: 16 * (16,384 * 2^80 + 1) and more, which is above 2^96; of the slots it is 2^85.
+    greatest = 2**80 - 1
+    for slots, depth, is_fitting in ((16_384, 16, False), (16_384, 4, False), (16_384, 3, True), (3, 16, True)):
+        terms = {"slots": slots, "rounds": 100, "max_price": greatest, "depth": depth, "aggregator_max_price": greatest}
+        with play.refused(ZEN_REFUSES if is_fitting else "auction: lock out of range"):
+            play.post(**terms)
+
+
+# --- the ring
+
+
+def far(kit, play, job, distance=256):
+    """A job in the same ring places, opened by the task registry itself: nobody has to post 256 of them."""
+    other = job + distance
+    lot = kit.auction.lots(job, 0)
+    for kind in (0, 1):
+        args = (other, kind, lot.token, 3 if kind == 0 else 1, 3, 1_000, 2_000, LOCK)
+        kit.auction.open(*args, sender=kit.tasks.address)
+    return other
+
+
+def stored(kit, operator, job, kind=0):
+    return tuple(kit.auction.bids(job, kind, operator.id))
+
+
+def test_ring__standing_bid_of_another_job_in_the_place__refuses_until_it_is_reclaimed(kit, play):
+    ada = play.register("ada")
+    job = play.post()
+    play.bid(job, 0, ada, Offer(10))
+    other, neighbour = far(kit, play, job), far(kit, play, job, 255)
+    play.bid(job, 1, ada, Offer(10))  # a place of its own, by its kind
+    play.bid(neighbour, 0, ada, Offer(10))
+    for kind in (0, 1):
+        with play.refused("auction: already bid"):
+            play.bid(other, kind, ada, Offer(10))
+    kit.tasks.cancel(job, sender=play.submitter)
+    kit.auction.reclaim(job, 0, ada.id, sender=play.anyone)
+    assert stored(kit, ada, job) == stored(kit, ada, other) == (0, 0, False, False, 0, 0, 0, 0, 0, bytes(32))
+    play.bid(other, 0, ada, Offer(10))
+    assert stored(kit, ada, other)[:2] == (1, 1)
+    with play.refused("auction: no bid"):
+        kit.auction.reclaim(job, 0, ada.id, sender=play.anyone)
+
+
+def test_ring__seated_winner_and_loser_without_standby__make_room_by_themselves(kit, play, agg):
+    ada, bob = play.register_all(2)
+    offers = ({ada: Offer(10, 3), bob: Offer(20, 3)}, {agg: Offer(1)})
+    job = revealed(play, *offers)
+    other = far(kit, play, job)
+    for each in (ada, bob):
+        with play.refused("auction: already bid"):
+            play.bid(other, 0, each, Offer(10))
+    kit.auction.clear(job, 0, [ada.id], sender=play.anyone)
+    with play.refused("auction: already bid"):  # bob has lost, but the clearing may still start again
+        play.bid(other, 0, bob, Offer(10))
+    kit.auction.clear(job, 0, [bob.id], sender=play.anyone)
+    with chain.anchor():
+        play.bid(other, 0, bob, Offer(10))
+    with play.refused("auction: already bid"):  # ada's units are not seated
+        play.bid(other, 0, ada, Offer(10))
+    play.award(job, 0, offers[0])
+    play.bid(other, 0, ada, Offer(10))
+    with play.refused("auction: not cleared"):
+        kit.auction.award(job, 0, [ada.id], sender=play.anyone)
+
+
+def test_ring__revealed_bid_of_an_earlier_attempt__keeps_its_place(kit, play, agg):
+    ada, bob = play.register_all(2)
+    job = revealed(play, {ada: Offer(10, 2)}, {})
+    kit.auction.reopen(job, 0, sender=play.anyone)
+    offers = ({bob: Offer(10, 3)}, {agg: Offer(1)})
+    play.bid_all(job, *offers)
+    play.reveal_all(job, *offers)
+    play.clear(job, 0, offers[0])
+    other = far(kit, play, job)
+    with play.refused("auction: already bid"):  # its lock is still there
+        play.bid(other, 0, ada, Offer(10))
+
+
+def test_ring__standby__keeps_its_place_until_its_job_ended_and_it_is_retired(kit, play, agg):
+    ada, bob, cy = play.register_all(3)
+    offers = ({ada: Offer(10, 3, True), bob: Offer(20, 3, True), cy: Offer(30, 3)}, {agg: Offer(1)})
+    job = play.post()
+    play.bid_all(job, *offers)
+    play.reveal_all(job, {ada: offers[0][ada], bob: offers[0][bob]}, offers[1])  # cy never reveals
+    retire = kit.auction.retire
+    with play.refused("auction: no bid"):
+        retire(job, 0, 99, sender=play.anyone)
+    with play.refused("auction: no bid"):
+        retire(job, 2, ada.id, sender=play.anyone)
+    for kind in (0, 1):
+        play.clear(job, kind, offers[kind] if kind else {ada: 0, bob: 0})
+        play.award(job, kind, offers[kind])
+    other = far(kit, play, job)
+    for each in (ada, bob):
+        with play.refused("auction: already bid"):
+            play.bid(other, 0, each, Offer(10))
+        with play.refused("auction: bid still active"):
+            retire(job, 0, each.id, sender=play.anyone)
+    kit.tasks.advance(job, 4, sender=kit.settlement.address)
+    with play.refused("auction: bid still active"):  # it is reclaimed
+        retire(job, 0, cy.id, sender=play.anyone)
+    for each in (ada, bob):
+        retire(job, 0, each.id, sender=play.anyone)
+        with play.refused("auction: no bid"):
+            retire(job, 0, each.id, sender=play.anyone)
+        with play.refused("auction: no standby"):
+            kit.auction.take(job, 0, each.id, 1, sender=kit.settlement.address)
+        play.bid(other, 0, each, Offer(10))
+
+
+# --- reveal
+
+
+def test_reveal__outside_its_window__is_refused(kit, play):
+    ada = play.register("ada")
+    job = play.post()
+    play.bid(job, 0, ada, Offer(1))
+    lot = kit.auction.lots(job, 0)
+    for second in (lot.bid_end - 1, lot.reveal_end):
+        with chain.anchor():
+            play.to(second)
+            with play.refused("auction: not revealing"):
+                play.reveal(job, 0, ada)
+    for second in (lot.bid_end, lot.reveal_end - 1):
+        with chain.anchor():
+            play.to(second)
+            play.reveal(job, 0, ada)
+
+
+def test_reveal__snapshots_the_discount_and_counts_capped_units(kit, play):
+    ada, bob = play.register_all(2)
+    job = play.post(slots=7)
+    rate(kit, ada, 40)
+    play.bid(job, 0, ada, Offer(900, 5))
+    play.bid(job, 0, bob, Offer(800, 2))
+    play.to(kit.auction.lots(job, 0).bid_end)
+    rate(kit, ada, 10)
+    play.reveal(job, 0, ada)
+    play.reveal(job, 0, bob)
+    rate(kit, ada, 10)
+    bid = kit.auction.bids(job, 0, ada.id)
+    assert (bid.revealed, bid.price, bid.discount_bps, bid.seal) == (True, 900, 50, bytes(32))
+    lot = kit.auction.lots(job, 0)
+    assert (lot.revealed, lot.units_capped, lot.units_uncapped) == (2, 3 + 2, 7)
+
+
+def test_reveal__wrong_or_twice__is_refused(kit, play):
+    ada, bob = play.register_all(2)
+    job = play.post()
+    play.bid(job, 0, ada, Offer(1_001))
+    play.to(kit.auction.lots(job, 0).bid_end)
+    auction, salt = kit.auction, play.salt(ada)
+    with play.refused("auction: no bid"):
+        auction.reveal(job, 0, bob.id, 1, salt, sender=play.anyone)
+    for price, wrong in ((1_000, salt), (1_001, bytes(32))):
+        with play.refused("auction: seal does not match"):
+            auction.reveal(job, 0, ada.id, price, wrong, sender=play.anyone)
+    with play.refused("auction: price out of range"):
+        auction.reveal(job, 0, ada.id, 1_001, salt, sender=play.anyone)
+
+
+@pytest.mark.parametrize("price", [0, 1, 1_000, 1_001])
+def test_reveal__price__is_in_1_to_reserve(kit, play, price):
+    ada = play.register("ada")
+    job = play.post()
+    play.bid(job, 0, ada, Offer(price))
+    play.to(kit.auction.lots(job, 0).bid_end)
+    if price in (0, 1_001):
+        with play.refused("auction: price out of range"):
+            play.reveal(job, 0, ada)
+        return
+    play.reveal(job, 0, ada)
+    with play.refused("auction: no bid"):
+        play.reveal(job, 0, ada)
+
+
+def test_reveal__of_an_earlier_attempt__is_refused(kit, play):
+    ada = play.register("ada")
+    job = play.post()
+    play.bid(job, 0, ada, Offer(1))
+    play.to(kit.auction.lots(job, 0).reveal_end)
+    kit.auction.reopen(job, 0, sender=play.anyone)
+    play.to(kit.auction.lots(job, 0).bid_end)
+    with play.refused("auction: no bid"):
+        play.reveal(job, 0, ada)
+
+
+# --- reopen
+
+
+def test_reopen__too_few_bids__grows_a_short_lots_reserve_by_a_quarter(kit, play):
+    job = play.post()
+    auction = kit.auction
+    reveal_end = auction.lots(job, 0).reveal_end
+    play.to(reveal_end - 1)
+    with play.refused("auction: not due"):
+        auction.reopen(job, 0, sender=play.anyone)
+    for reserve, seat_reserve in ((1_250, 625), (1_562, 781), (1_952, 976), (2_000, 1_000), (2_000, 1_000)):
+        play.to(auction.lots(job, 0).reveal_end)
+        auction.reopen(job, 0, sender=play.anyone)
+        assert auction.lots(job, 0).reserve == reserve
+        assert auction.lots(job, 1).reserve == seat_reserve
+    lot = auction.lots(job, 0)
+    assert (lot.attempt, lot.bid_end, lot.reveal_end) == (6, play.now + 12, play.now + 18)
+
+
+def test_reopen__one_lot_short__takes_both_to_the_next_attempt(kit, play, agg):
+    ada, bob = play.register_all(2)
+    job = revealed(play, {ada: Offer(10, 2), bob: Offer(20, 1)}, {})
+    kit.auction.reopen(job, 0, sender=play.anyone)
+    slots, seat = kit.auction.lots(job, 0), kit.auction.lots(job, 1)
+    assert (slots.attempt, seat.attempt, slots.bid_end) == (2, 2, seat.bid_end)
+    assert (slots.reserve, seat.reserve) == (1_000, 625)
+    assert (slots.revealed, slots.units_capped, slots.units_uncapped) == (0, 0, 0)
+    # Whoever bid before is free at once, and must be before it bids again.
+    with play.refused("auction: already bid"):
+        play.bid(job, 0, ada, Offer(10))
+    kit.auction.reclaim(job, 0, ada.id, sender=play.anyone)
+    assert tuple(kit.registry.collateral(ada.id, kit.zen)) == (10**9, 0)
+    play.bid(job, 0, ada, Offer(10))
+
+
+def test_reopen__three_bids__count_each_up_to_a_third_of_the_lot(kit, play, agg):
+    ada, bob, cy = play.register_all(3)
+    offers = {ada: Offer(10, 5), bob: Offer(20, 2)}
+    job = revealed(play, offers, {agg: Offer(1)}, slots=7)
+    with play.refused("auction: enough bids"):
+        kit.auction.reopen(job, 0, sender=play.anyone)
+    offers = {ada: Offer(10, 5), bob: Offer(20, 1), cy: Offer(30, 1)}
+    job = revealed(play, offers, {agg: Offer(1)}, slots=7)  # 3 + 1 + 1
+    with play.refused("auction: too few bids"):
+        play.clear(job, 0, offers)
+    kit.auction.reopen(job, 0, sender=play.anyone)
+
+
+def test_reopen__both_lots_full__is_refused(kit, play, agg):
+    ada = play.register("ada")
+    job = revealed(play, {ada: Offer(10, 3)}, {agg: Offer(1)})
+    for kind in (0, 1):
+        with play.refused("auction: enough bids"):
+            kit.auction.reopen(job, kind, sender=play.anyone)
+
+
+def test_reopen__cancelled_or_clearing__is_refused(kit, play, agg):
+    ada = play.register("ada")
+    offers = ({ada: Offer(10, 3)}, {agg: Offer(1)})
+    job = revealed(play, *offers)
+    play.clear(job, 0, offers[0])
+    with play.refused("auction: not due"):
+        kit.auction.reopen(job, 0, sender=play.anyone)
+    other = play.post()
+    kit.tasks.cancel(other, sender=play.submitter)
+    play.to(kit.auction.lots(other, 0).reveal_end)
+    with play.refused("auction: not due"):
+        kit.auction.reopen(other, 0, sender=play.anyone)
+
+
+# --- reclaim
+
+
+def test_reclaim__unrevealed_bid__forfeits_the_reserve_a_unit(kit, play):
+    ada = play.register("ada")
+    job = play.post()
+    play.bid(job, 0, ada, Offer(10, 2))
+    rate(kit, ada, 9)
+    play.to(kit.auction.lots(job, 0).reveal_end - 1)
+    with play.refused("auction: bid still active"):
+        kit.auction.reclaim(job, 0, ada.id, sender=play.anyone)
+    play.to(play.now + 1)
+    kit.auction.reclaim(job, 0, ada.id, sender=play.anyone)
+    assert tuple(kit.registry.collateral(ada.id, kit.zen)) == (10**9 - 2 * 1_000, 0)
+    assert (kit.registry.pot(kit.zen), kit.registry.burned(kit.zen)) == (0, 2_000)
+    assert (kit.registry.discount_bps(ada.id), kit.registry.operators(ada.id).locks) == (4, 0)
+    with play.refused("auction: no bid"):
+        kit.auction.reclaim(job, 0, ada.id, sender=play.anyone)
+
+
+def test_reclaim__unrevealed_bid_of_an_earlier_attempt__forfeits_the_grown_reserve(kit, play):
+    ada = play.register("ada")
+    job = play.post()
+    play.bid(job, 0, ada, Offer(10, 1))
+    play.to(kit.auction.lots(job, 0).reveal_end)
+    kit.auction.reopen(job, 0, sender=play.anyone)
+    kit.auction.reclaim(job, 0, ada.id, sender=play.anyone)
+    assert kit.registry.burned(kit.zen) == 1_250
+
+
+def test_reclaim__forfeit_above_the_lock__takes_the_lock(kit, play):
+    ada = play.register("ada")
+    # Opened by hand: no terms give a lot a lock below its reserve.
+    kit.auction.open(9, 1, kit.zen, 1, 3, 50_000, 50_000, 3_000, sender=kit.tasks.address)
+    play.bid(9, 1, ada, Offer(10))
+    play.to(kit.auction.lots(9, 1).reveal_end)
+    kit.auction.reclaim(9, 1, ada.id, sender=play.anyone)
+    assert kit.registry.burned(kit.zen) == 3_000
+    assert kit.registry.collateral(ada.id, kit.zen).locked == 0
+
+
+def test_reclaim__revealed_bid_of_this_attempt__still_stands(kit, play, agg):
+    ada, bob = play.register_all(2)
+    offers = ({ada: Offer(10, 3), bob: Offer(20, 3)}, {agg: Offer(1)})
+    job = revealed(play, *offers)
+    for _ in range(2):
+        for each in (ada, bob):
+            with play.refused("auction: bid still active"):
+                kit.auction.reclaim(job, 0, each.id, sender=play.anyone)
+        if kit.auction.lots(job, 0).phase == 1:
+            play.clear(job, 0, offers[0])
+
+
+@pytest.mark.parametrize(("offset", "forfeited"), [(-1, 0), (0, 1_000), (1, 1_000)])
+def test_reclaim__cancelled_job__forfeits_only_after_the_reveal_phase(kit, play, offset, forfeited):
+    ada, bob = play.register_all(2)
+    job = play.post()
+    play.bid(job, 0, ada, Offer(10))
+    play.bid(job, 0, bob, Offer(10))
+    lot = kit.auction.lots(job, 0)
+    play.to(lot.bid_end)
+    play.reveal(job, 0, bob)
+    play.to(lot.reveal_end + offset)
+    kit.tasks.cancel(job, sender=play.submitter)
+    play.to(lot.reveal_end + 100)
+    for each in (ada, bob):
+        kit.auction.reclaim(job, 0, each.id, sender=play.anyone)
+    assert kit.registry.collateral(ada.id, kit.zen).balance == 10**9 - forfeited
+    assert tuple(kit.registry.collateral(bob.id, kit.zen)) == (10**9, 0)
+    with play.refused("auction: not revealing"):
+        play.reveal(job, 0, ada)
+
+
+def test_reclaim__unrevealed_bid_of_a_job_that_runs__frees_the_exit(kit, play, agg):
+    ada, bob = play.register_all(2)
+    offers = {ada: Offer(10, 3)}
+    job = play.post()
+    play.bid_all(job, {**offers, bob: Offer(5)}, {agg: Offer(1)})
+    play.reveal_all(job, offers, {agg: Offer(1)})
+    for kind, each in ((0, offers), (1, {agg: Offer(1)})):
+        play.clear(job, kind, each)
+        play.award(job, kind, each)
+    kit.auction.reclaim(job, 0, bob.id, sender=play.anyone)
+    assert kit.registry.operators(bob.id).locks == 0
+
+
+# --- what only the protocol calls
+
+
+def test_protocol_functions__by_anyone_else__are_refused(kit, play):
+    with play.refused("auction: not the task registry"):
+        kit.auction.open(1, 0, kit.zen, 1, 1, 1, 1, 1, sender=kit.settlement.address)
+    with play.refused("auction: not the task registry"):
+        kit.auction.cancelled(1, sender=kit.settlement.address)
+    with play.refused("auction: not the settlement"):
+        kit.auction.take(1, 0, 1, 1, sender=kit.tasks.address)
+
+
+def test_take__as_many_as_were_offered_and_not_won__and_no_more(kit, play, agg):
+    ada, bob, cy = play.register_all(3)
+    offers = ({ada: Offer(10, 7, True), bob: Offer(20, 5, True), cy: Offer(30, 7)}, {agg: Offer(1)})
+    job = revealed(play, *offers, slots=7)
+
+    def take(operator, count):
+        return kit.auction.take(job, 0, operator.id, count, sender=kit.settlement.address)
+
+    play.clear(job, 0, offers[0])
+    assert [kit.auction.bids(job, 0, each.id).won for each in (ada, bob, cy)] == [3, 3, 1]
+    for operator, count in ((ada, 5), (ada, 2**256 - 1), (bob, 3), (cy, 1), (agg, 1)):
+        with play.refused("auction: no standby"):
+            take(operator, count)
+    assert take(ada, 3) == 10
+    assert take(bob, 2) == 20
+    assert take(ada, 1) == 10
+    with play.refused("auction: no standby"):
+        take(ada, 1)
+    assert [kit.auction.bids(job, 0, each.id).taken for each in (ada, bob, cy)] == [4, 2, 0]
+
+
+def test_lots__windows__come_from_the_preset(kit, play):
+    job = play.post()
+    lot = kit.auction.lots(job, 0)
+    assert lot.bid_end == play.now + DEVNET.bid_window_s
+    assert lot.reveal_end == lot.bid_end + DEVNET.reveal_window_s

@@ -1,0 +1,245 @@
+"""TaskRegistry: terms, escrow, cancellation, debts."""
+
+import pytest
+
+from tests.support.protocol_driver import UNLIMITED, ZEN, Offer, load
+
+
+def covering(restitution):
+    """What of a lock a tenth can be taken from with the restitution left."""
+    return -(-restitution * 10 // 9)
+
+
+def test_post__stores_the_job_and_pulls_the_most_it_can_cost(kit, play):
+    before = kit.zen.balanceOf(play.submitter)
+    job = play.post(rounds=7, slots=5, quorum=5)
+    escrow = (2_000 * 5 + 1_000) * 7
+    assert kit.zen.balanceOf(play.submitter) == before - escrow
+    roots = (b"\x01" * 32, b"\x02" * 32, b"\x03" * 32, b"\x04" * 32)
+    assert tuple(kit.tasks.jobs(job)) == (play.submitter, kit.zen.address, 1, escrow, *roots)
+    bounds = (7, 5, 5, 5 * 2_000 + 1_000, 60, 30, 20, 1, 10**12, 4, 0)
+    assert tuple(kit.tasks.schedules(job)) == (kit.zen.address, *bounds, b"\x02" * 32)
+
+
+def test_post__opens_both_lots_with_their_locks(kit, play):
+    job = play.post(rounds=7, slots=5)
+    slots, seat = kit.auction.lots(job, 0), kit.auction.lots(job, 1)
+    assert (slots.phase, slots.units, slots.rounds, slots.attempt) == (1, 5, 7, 1)
+    assert (slots.reserve, slots.max_reserve, slots.lock) == (1_000, 2_000, 2 * 2_000 * 4)
+    lock = covering(4 * (5 * 2_000 + 1_000)) + 2 * 1_000 * 4
+    assert (seat.units, seat.reserve, seat.max_reserve, seat.lock) == (1, 500, 1_000, lock)
+    assert slots.bid_end == seat.bid_end == play.now + 12
+    assert slots.reveal_end == seat.reveal_end == play.now + 18
+
+
+def test_post__that_rolls_workers_back__adds_restitution_to_every_slots_lock(kit, play):
+    job = play.post(rounds=7, slots=5, policy=1, depth=6)
+    restitution = 6 * (5 * 2_000 + 1_000)
+    assert kit.auction.lots(job, 0).lock == 2 * 2_000 * 6 + covering(restitution)
+    assert kit.auction.lots(job, 1).lock == 2 * 1_000 * 6 + covering(restitution)
+
+
+@pytest.mark.parametrize("max_price", [1, 2, 5, 10, 999, 2_000])
+def test_lock__after_a_timeouts_slash__covers_restitution_still(kit, play, max_price):
+    """Prices at which dividing leaves every kind of remainder."""
+    for aggregator_max_price in (1, 3, 7):
+        prices = {"reserve": 1, "aggregator_reserve": 1, "max_price": max_price}
+        job = play.post(rounds=9, slots=31, policy=1, aggregator_max_price=aggregator_max_price, **prices)
+        restitution = 4 * (31 * max_price + aggregator_max_price)
+        for kind in (0, 1):
+            lock = kit.auction.lots(job, kind).lock
+            assert lock - lock // 10 >= restitution
+
+
+@pytest.mark.parametrize(
+    ("value", "windows"), [(0, 1), (7_001, 1), (7_000, 2), (3_501, 2), (3_500, 3), (2_333, 4), (1, 4), (2**256 - 1, 1)]
+)
+def test_post__windows__are_longer_once_more_for_each_value_that_a_round_may_cost(kit, play, value, windows):
+    kit.tasks.allow(kit.zen, True, value, sender=kit.deployer)
+    assert kit.tasks.window_values(kit.zen) == value
+    assert kit.tasks.schedules(play.post()).windows == windows  # a round is 3 * 2,000 + 1,000
+
+
+def test_allow__after_a_job_was_posted__leaves_its_windows(kit, play):
+    kit.tasks.allow(kit.zen, True, 7_000, sender=kit.deployer)
+    job = play.post()
+    kit.tasks.allow(kit.zen, True, 1, sender=kit.deployer)
+    assert kit.tasks.schedules(job).windows == 2
+
+
+def test_post__fewer_rounds_than_the_depth__locks_for_those(kit, play):
+    job = play.post(rounds=2)
+    assert kit.auction.lots(job, 0).lock == 2 * 2_000 * 2
+
+
+@pytest.mark.parametrize(
+    ("reason", "changes"),
+    [
+        ("tasks: rounds out of range", {"rounds": 0}),
+        ("tasks: rounds out of range", {"rounds": 10_001}),
+        ("tasks: slots out of range", {"slots": 0}),
+        ("tasks: slots out of range", {"slots": 16_385}),
+        ("tasks: quorum out of range", {"quorum": 0}),
+        ("tasks: quorum out of range", {"quorum": 4}),
+        ("tasks: prices out of range", {"reserve": 0}),
+        ("tasks: prices out of range", {"reserve": 2_001}),
+        ("tasks: prices out of range", {"max_price": 2**80}),
+        ("tasks: prices out of range", {"aggregator_reserve": 0}),
+        ("tasks: prices out of range", {"aggregator_reserve": 1_001}),
+        ("tasks: prices out of range", {"aggregator_max_price": 2**80}),
+        ("tasks: seconds out of range", {"slot_s": 0}),
+        ("tasks: seconds out of range", {"slot_s": 604_801}),
+        ("tasks: seconds out of range", {"aggregate_s": 0}),
+        ("tasks: seconds out of range", {"aggregate_s": 604_801}),
+        ("tasks: seconds out of range", {"reexecute_s": 0}),
+        ("tasks: seconds out of range", {"reexecute_s": 604_801}),
+        ("tasks: flops out of range", {"flops": 0}),
+        ("tasks: flops out of range", {"flops": 2**96}),
+        ("tasks: depth out of range", {"depth": 0}),
+        ("tasks: depth out of range", {"depth": 17}),
+        ("tasks: unknown policy", {"policy": 4}),
+        # Several causes: the first in the order of the text.
+        ("tasks: rounds out of range", {"rounds": 0, "slots": 0, "quorum": 0}),
+        ("tasks: quorum out of range", {"quorum": 0, "reserve": 0, "flops": 0}),
+        ("tasks: depth out of range", {"depth": 0, "policy": 4}),
+    ],
+)
+def test_post__terms_out_of_range__are_refused(play, reason, changes):
+    with play.refused(reason):
+        play.post(**changes)
+
+
+def test_post__least_terms__are_accepted(kit, play):
+    counts = dict.fromkeys(("rounds", "slots", "quorum", "depth", "flops"), 1)
+    prices = dict.fromkeys(("reserve", "max_price", "aggregator_reserve", "aggregator_max_price"), 1)
+    job = play.post(**counts, **prices, slot_s=1, aggregate_s=1, reexecute_s=1, policy=0)
+    assert kit.tasks.jobs(job).escrow == 2
+    assert tuple(kit.tasks.schedules(job))[1:] == (1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 0, b"\x02" * 32)
+
+
+def test_post__greatest_terms__are_accepted(kit, play):
+    kit.zen.transfer(play.submitter, 10**8 * ZEN, sender=kit.deployer)
+    seconds = {"slot_s": 604_800, "aggregate_s": 604_800, "reexecute_s": 604_800}
+    job = play.post(slots=16_384, quorum=16_384, depth=16, policy=1, flops=2**96 - 1, **seconds)
+    greatest = (16_384, 16_384, 16_384 * 2_000 + 1_000, 604_800, 604_800, 604_800, 1, 2**96 - 1, 3, 1, b"\x02" * 32)
+    assert tuple(kit.tasks.schedules(job))[2:] == greatest  # of its depth of 16 it can use three rounds
+    assert kit.tasks.schedules(play.post(rounds=16, slots=1, quorum=1, depth=16)).depth == 16
+    job = play.post(rounds=10_000, slots=1, quorum=1)
+    assert kit.tasks.schedules(job).rounds == 10_000
+
+
+def test_post__greatest_price__fits_every_word(kit, play):
+    token = load("mocks/FalseToken").deploy()
+    kit.tasks.allow(token, True, 0, sender=kit.deployer)
+    token.mint(play.submitter, 2**128)
+    most = 2**80 - 1
+    job = play.post(
+        token=token.address,
+        rounds=10_000,
+        slots=7_000,
+        reserve=most,
+        max_price=most,
+        aggregator_reserve=most,
+        aggregator_max_price=most,
+    )
+    assert kit.tasks.jobs(job).escrow == most * 7_001 * 10_000
+    assert kit.auction.lots(job, 0).lock == 2 * most * 4
+    assert kit.auction.lots(job, 1).lock == covering(7_001 * most * 4) + 2 * most * 4
+
+
+def test_post__token_not_allowed_or_paused__is_refused(kit, play):
+    other = load("ZenToken").deploy(1)
+    with play.refused("tasks: token not allowed"):
+        play.post(token=other.address, rounds=0)
+    kit.tasks.allow(kit.zen, False, 0, sender=kit.deployer)
+    with play.refused("tasks: token not allowed"):
+        play.post()
+    with play.refused("tasks: not the guardian"):
+        kit.tasks.set_paused(True, sender=kit.deployer)
+    kit.tasks.set_paused(True, sender=kit.guardian)
+    with play.refused("tasks: intake paused"):
+        play.post()
+    with play.refused("tasks: not the governor"):
+        kit.tasks.allow(kit.zen, True, 0, sender=kit.guardian)
+
+
+def test_cancel__while_lots_are_open__owes_the_whole_escrow(kit, play):
+    job = play.post()
+    escrow = kit.tasks.jobs(job).escrow
+    with play.refused("tasks: not the submitter"):
+        kit.tasks.cancel(job, sender=play.anyone)
+    kit.tasks.cancel(job, sender=play.submitter)
+    assert (kit.tasks.jobs(job).state, kit.tasks.jobs(job).escrow) == (5, 0)
+    assert kit.tasks.owed(kit.zen, play.submitter) == escrow
+    assert kit.auction.lots(job, 0).cancelled_at == kit.auction.lots(job, 1).cancelled_at == play.now
+    with play.refused("tasks: not open"):
+        kit.tasks.cancel(job, sender=play.submitter)
+    before = kit.zen.balanceOf(play.submitter)
+    assert kit.tasks.withdraw(kit.zen, play.submitter, sender=play.anyone) == escrow
+    assert kit.zen.balanceOf(play.submitter) == before + escrow
+    with play.refused("tasks: nothing owed"):
+        kit.tasks.withdraw(kit.zen, play.submitter, sender=play.anyone)
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+def test_cancel__once_a_lot_clears__is_refused(kit, play, kind):
+    ada, bob, cy, agg = play.register_all(4)
+    offers = ({ada: Offer(10), bob: Offer(20), cy: Offer(30)}, {agg: Offer(5)})
+    job = play.post()
+    play.bid_all(job, *offers)
+    play.reveal_all(job, *offers)
+    play.clear(job, kind, offers[kind])
+    with play.refused("tasks: auction is clearing"):
+        kit.tasks.cancel(job, sender=play.submitter)
+
+
+def test_cancel__awarded_job__is_refused(kit, play):
+    ada, bob, cy, agg = play.register_all(4)
+    job = play.awarded({ada: Offer(10), bob: Offer(20), cy: Offer(30)}, {agg: Offer(5)})
+    with play.refused("tasks: not open"):
+        kit.tasks.cancel(job, sender=play.submitter)
+
+
+def test_cancel__while_paused__stays_open(kit, play):
+    job = play.post()
+    for contract in (kit.tasks, kit.auction, kit.registry):
+        contract.set_paused(True, sender=kit.guardian)
+    kit.tasks.cancel(job, sender=play.submitter)
+    kit.tasks.withdraw(kit.zen, play.submitter, sender=play.anyone)
+
+
+@pytest.mark.parametrize(("amount", "net"), [(0, 0), (1, 0), (19, 18), (20, 19), (21, 19), (20_000, 19_000)])
+def test_pay__rounds_against_the_payee(kit, play, amount, net):
+    job = play.post()
+    assert kit.tasks.pay(job, play.anyone, amount, sender=kit.settlement.address) == amount - net
+    assert kit.tasks.owed(kit.zen, play.anyone) == net
+    assert kit.tasks.owed(kit.zen, kit.treasury) == amount - net
+
+
+@pytest.mark.parametrize("function", ["pay", "restore", "close"])
+def test_settlement_functions__by_anyone_else__are_refused(kit, play, function):
+    slash = (1, 1, play.anyone, 1, [play.anyone], 1)
+    args = {"pay": (1, play.anyone, 1), "restore": slash, "close": (1,)}[function]
+    for sender in (play.anyone, kit.auction.address):
+        with play.refused("tasks: not a protocol contract"):
+            getattr(kit.tasks, function)(*args, sender=sender)
+
+
+def test_advance__by_anyone_else__is_refused(kit, play):
+    with play.refused("tasks: not a protocol contract"):
+        kit.tasks.advance(1, 4, sender=play.anyone)
+
+
+def test_withdraw__of_a_token_that_answers_false__is_refused_and_stays_owed(kit, play):
+    token = load("mocks/FalseToken").deploy()
+    kit.tasks.allow(token, True, 0, sender=kit.deployer)
+    token.mint(play.submitter, UNLIMITED // 2)
+    job = play.post(token=token.address)
+    kit.tasks.cancel(job, sender=play.submitter)
+    token.refuse(True)
+    with play.refused("tasks: transfer failed"):
+        kit.tasks.withdraw(token, play.submitter, sender=play.anyone)
+    with play.refused("tasks: transfer failed"):
+        play.post(token=token.address)
+    token.refuse(False)
+    kit.tasks.withdraw(token, play.submitter, sender=play.anyone)

@@ -1,0 +1,81 @@
+"""What each contract was deployed with and wired to, every value in its own place, and the interface it is spoken to by. Doubles of other contracts are one address,
+so that no other test would see two of them exchanged.
+"""
+
+import pytest
+
+from tests.contracts.protocol_double import refused
+from tests.support import sources
+from tests.support.evm import chain
+from tests.support.protocol_driver import load
+from zoo_compute.chain.artifacts import artifact
+
+# Contract, addresses and numbers of its constructor, addresses that it is wired to.
+DEPLOYMENTS = [
+    ("NodeRegistry", "zen guardian", "min_stake exit_delay_s epoch_s", "auction settlement tasks rewards admissions"),
+    ("TaskRegistry", "treasury governor guardian", "", "auction settlement"),
+    ("Rewards", "zen registry", "epoch_s emission_per_epoch weight_per_fee", "settlement audits datasets"),
+    ("Datasets", "tasks rewards", "", ""),
+    ("Treasury", "governor", "", ""),
+    ("Auction", "registry tasks guardian", "bid_window_s reveal_window_s", "settlement"),
+    (
+        "Settlement",
+        "registry tasks auction rewards zen",
+        "ready_window_s min_window_s",
+        "referee availability audit_pool",
+    ),
+    ("Availability", "registry tasks settlement", "answer_s", ""),
+    ("Audits", "registry tasks settlement rewards zen", "min_bond draw_blocks", "referee"),
+    ("Admissions", "registry governor", "benchmark_s min_window_s epoch_s", "referee"),
+]
+NAMES = [each[0] for each in DEPLOYMENTS]
+# What a contract does not tell; whole jobs show it.
+UNTOLD = {"Settlement": {"rewards", "zen", "deployer"}, "Admissions": {"min_window_s"}}
+SPEAKERS = {
+    "NodeRegistry": "registry",
+    "TaskRegistry": "tasks",
+    "Rewards": "rewards",
+    "Auction": "auction",
+    "Settlement": "settlement",
+    "Audits": "audits",
+    "Admissions": "admissions",
+}
+
+
+def deployed(name, addresses, numbers):
+    """The contract, its deployer, and what it was deployed with by name."""
+    deployer = chain.account("deployer")
+    given = {each: chain.account(each) for each in addresses.split()}
+    given |= {each: 1_000 + place for place, each in enumerate(numbers.split())}
+    return load(name).deploy(*given.values(), sender=deployer), deployer, given
+
+
+def told(name, contract, given):
+    return {each: getattr(contract, each)() for each in given if each not in UNTOLD.get(name, ())}
+
+
+@pytest.mark.parametrize(("name", "addresses", "numbers", "wired"), DEPLOYMENTS, ids=NAMES)
+def test_contract__keeps_what_it_was_deployed_with_under_its_name(name, addresses, numbers, wired):
+    contract, deployer, given = deployed(name, addresses, numbers)
+    if wired:
+        given["deployer"] = deployer
+    expected = {each: value for each, value in given.items() if each not in UNTOLD.get(name, ())}
+    assert told(name, contract, given) == expected
+
+
+@pytest.mark.parametrize(("name", "addresses", "numbers", "wired"), [each for each in DEPLOYMENTS if each[3]])
+def test_wire__names_each_contract_once_by_the_deployer(name, addresses, numbers, wired):
+    contract, deployer, given = deployed(name, addresses, numbers)
+    others = {each: chain.account(f"wired {each}") for each in wired.split()}
+    for sender in (chain.account("anyone"), given[addresses.split()[-1]]):
+        with refused(f"{SPEAKERS[name]}: not the deployer"):
+            contract.wire(*others.values(), sender=sender)
+    contract.wire(*others.values(), sender=deployer)
+    assert told(name, contract, others) == others
+    with refused(f"{SPEAKERS[name]}: already wired"):
+        contract.wire(*others.values(), sender=deployer)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "Timelock", "ZenToken"])
+def test_contract__speaks_the_interface_that_clients_have_of_it(name):
+    assert sources.load(name).abi == artifact(name)["abi"]

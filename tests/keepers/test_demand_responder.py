@@ -1,0 +1,181 @@
+"""The lane that answers demands: from the chain and the store alone, and no demand keeps another waiting."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from keepers.services import demand_responder
+from keepers.services.demand_responder import DemandResponder, opening_of
+from repops.commitments import state_root
+from repops.files import state_bytes
+from tests.keepers.test_duties import view
+from tests.support.openings import SlotRound
+from tests.support.small_job import SmallJob, publish
+from zoo_compute.chain.demands import Demand
+from zoo_compute.chain.events import Event
+from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, Commit
+from zoo_compute.codec.files import UpdateLayout, put
+from zoo_compute.errors import Refusal
+from zoo_compute.formats.bundles import Bundle, Pointer, SlotResult
+from zoo_compute.spec import availability, watching
+from zoo_compute.spec.state import Claim as SpecClaim
+from zoo_compute.store import BlockStore
+from zoo_compute.store.cid import digest_of
+from zoo_compute.store.errors import ContentMissing
+from zoo_compute.training.rounds import RESIDUAL
+
+ME, START, ANSWER_S = 1, b"\x11" * 32, 6
+STATE = {"big": np.arange(5_000, dtype=np.float32), "count": np.int64([7]), "flags": np.array([True, False])}
+
+
+def slot_round(slot: int, parts: UpdateLayout) -> SlotRound:
+    """All words of its update are the slot's number, and what is kept of it is negative."""
+    update = {name: np.full(shape, slot, np.float32) for name, shape in parts.shapes.items()}
+    update |= {name: -update[name.removeprefix(RESIDUAL)] for name in parts.kept}
+    return SlotRound(slot, START, ((0, START), (2, bytes([slot]) * 32)), update)
+
+
+@pytest.fixture(params=["dense", "sparse"])
+def job(request: pytest.FixtureRequest, tmp_path: Path) -> SmallJob:
+    """Of the sparse one's updates their author keeps a part."""
+    return publish(tmp_path, **({"sparse": True, "carry_rounds": 2} if request.param == "sparse" else {}))
+
+
+@pytest.fixture
+def store(job: SmallJob) -> BlockStore:
+    return job.store
+
+
+@pytest.fixture
+def commit(job: SmallJob, store: BlockStore) -> Commit:
+    """On slots 4 and 5, as a keeper makes it."""
+    entries, parts = [], UpdateLayout.of(job.programs.graph, job.manifest.compression)
+    assert len(parts.kept) == (len(parts.shapes) if job.manifest.keeps_residuals else 0)
+    for result in (slot_round(4, parts), slot_round(5, parts)):
+        roots = (result.start_root, result.segment_root, result.end_root, result.update_root)
+        cid = put(store, result.update, parts)
+        entries.append(SlotResult(result.slot, cid, *roots, (1.0, 0.5), 0.1))
+    bundle = Bundle(1, 3, ME, tuple(entries))
+    digest = digest_of(store.add(bundle.to_bytes()))
+    return Commit(4, 3, 0, ME, 4 << 16 | 2, 9, 0, START, bundle.root, 99, bundle=digest)
+
+
+@pytest.fixture
+def checkpoint(store: BlockStore) -> Checkpoint:
+    pointer = Pointer(1, 3, store.add(state_bytes(STATE)), state_root(STATE), 0b11)
+    digest = digest_of(store.add(pointer.to_bytes()))
+    return Checkpoint(4, 3, AGGREGATOR_SEAT, ME, 0b11, 9, 0, START, pointer.root, 99, cid=digest)
+
+
+def demand(claim: Commit | Checkpoint, slot: int, tensor: int = 0, group: int = 0, **changes: Any) -> Demand:
+    return dataclasses.replace(Demand(claim, 130, slot, tensor, group, 5, False, 7, opened_at=1_000), **changes)
+
+
+def answers(job: SmallJob, asked: Demand) -> bool:
+    """Whether the specification takes what the store gives."""
+    opening = opening_of(job.store, job.base["manifest"], asked, 5)
+    place = watching.Demand(slot=asked.slot, tensor=asked.tensor, group=asked.group)
+    return availability.root_of(SpecClaim(*asked.claim.fields), place, opening) == asked.claim.root  # type: ignore[arg-type]
+
+
+def test_an_opening__is_built_from_the_files_of_job_and_claim_alone(job, commit, checkpoint):
+    for tensor, group in ((0, 0), (0, 3), (1, 9), (3, 0), (2**32 - 1, 2**40 - 1)):
+        assert answers(job, demand(checkpoint, 0, tensor, group))
+    for tensor in (*range(64), 2**32 - 1):  # every tensor, those that are kept too, and the padding behind them
+        assert answers(job, demand(commit, 4 + tensor % 2, tensor, 2**40 - 1))
+
+
+# -- the lane
+
+
+class Sent(list):
+    """Stands for the sender: what was sent, and what it is made to raise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.raises: list[Exception] = []
+
+    def send(self, call: Any) -> Any:
+        if self.raises:
+            raise self.raises.pop()
+        self.append(call.args)
+        return SimpleNamespace(transaction_hash="0x1")
+
+
+@pytest.fixture
+def lane(monkeypatch: pytest.MonkeyPatch, job: SmallJob, store: BlockStore):
+    """An answering lane over a chain that shows `demands` of job 1."""
+    told = SimpleNamespace(demands=[], events=[], now=1_001, read=[], sent=Sent())
+    terms = dataclasses.replace(view(0).terms, manifest=digest_of(job.base["manifest"]))
+
+    def read(chain: Any, number: int, block: int) -> Any:
+        told.read.append(number)
+        return view(told.now, job=number, demands=told.demands, terms=terms)
+
+    monkeypatch.setattr(demand_responder, "read_job", read)
+    contract = SimpleNamespace(answer=lambda *args: SimpleNamespace(args=args))
+    chain = SimpleNamespace(
+        head=lambda: SimpleNamespace(number=5, timestamp=told.now),
+        params=SimpleNamespace(answer_s=ANSWER_S),
+        availability=contract,
+    )
+    told.made = DemandResponder(ME, chain, told.sent, store)  # type: ignore[arg-type]
+    told.made._history = SimpleNamespace(events_until=lambda head: told.events)
+    return told
+
+
+def event(name: str, lane: int = 130) -> Event:
+    return Event(name, "availability", 1, 0, "0x", b"", {"job": 1, "turn": 4, "seat": 0, "lane": lane})
+
+
+def test_a_demand_of_my_claim__is_answered_those_first_that_are_due_first(lane, commit):
+    lane.events = [event("ChunkDemanded"), event("ChunkDemanded", 3)]
+    lane.demands = [demand(commit, 4), demand(commit, 5, lane=3, opened_at=996)]
+    lane.made.poll_once()
+    assert [(args[0], args[1], args[2]) for args in lane.sent] == [(1, commit.fields, 3), (1, commit.fields, 130)]
+
+
+def test_a_look__reads_no_job_in_which_nothing_is_open(lane, commit):
+    lane.events = [event("ChunkDemanded"), event("DemandAnswered"), event("ChunkDemanded"), event("DemandUnanswered")]
+    lane.demands = [demand(commit, 4)]
+    lane.made.poll_once()
+    assert (lane.read, lane.sent) == ([], [])
+
+
+def test_only_open_demands_of_my_claims__are_answered_and_only_in_time(lane, commit):
+    lane.events = [event("ChunkDemanded")]
+    theirs = dataclasses.replace(commit, operator=2)
+    lane.demands = [demand(theirs, 4), demand(commit, 4, end="bytes"), demand(commit, 4)]
+    lane.now = 1_000 + ANSWER_S + 1
+    lane.made.poll_once()
+    assert lane.sent == []
+    lane.now = 1_000 + ANSWER_S
+    lane.made.poll_once()
+    assert len(lane.sent) == 1
+
+
+@pytest.mark.parametrize("trouble", [Refusal("availability: no demand"), ContentMissing("gone"), ValueError("odd")])
+def test_a_demand_that_cannot_be_answered__does_not_keep_the_others_waiting(lane, commit, trouble):
+    lane.events = [event("ChunkDemanded")]
+    lane.demands = [demand(commit, 4), demand(commit, 5, lane=3)]
+    lane.sent.raises = [trouble]
+    lane.made.poll_once()
+    assert [args[2] for args in lane.sent] == [3]
+    lane.made.poll_once()
+    assert [args[2] for args in lane.sent] == [3, 130, 3], "what failed is tried again"
+
+
+def test_files_that_are_gone_or_are_others__are_told(lane, store, commit, caplog):
+    lane.events = [event("ChunkDemanded")]
+    junk = dataclasses.replace(commit, bundle=digest_of(store.add(b"junk")))
+    lane.demands = [demand(dataclasses.replace(commit, bundle=b"\7" * 32), 4), demand(junk, 4, lane=2)]
+    lane.made.poll_once()
+    assert lane.sent == []
+    assert "not answered yet" in caplog.text
+    assert "not what was committed" in caplog.text

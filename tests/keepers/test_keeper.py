@@ -1,0 +1,275 @@
+"""The keeper between snapshot and sends: capacity over all jobs, and one job's trouble kept from the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from eth_account import Account
+
+from keepers import keeper as keeper_module
+from keepers.config import from_dict
+from keepers.keeper import Keeper
+from keepers.queue.work import WorkStatus
+from tests.keepers.test_duties import BID, LOT, ME, SEAT, awarded, opening
+from zoo_compute.amounts import Token
+from zoo_compute.chain.views import JobView
+from zoo_compute.errors import Refusal, Unreachable
+
+COIN = "0x00000000000000000000000000000000000000AA"
+
+
+class Recorder:
+    """Stands for the chain's bindings: remembers what was sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, tuple[Any, ...]]] = []
+        self.values: list[int] = []
+        self.refuse: set[str] = set()
+
+    def __getattr__(self, function: str) -> Any:
+        return lambda *args: SimpleNamespace(contract="c", function=function, args=args)
+
+    def send(self, call: Any, *, value: int = 0) -> Any:
+        if call.function in self.refuse:
+            raise Refusal("auction: not bidding")
+        self.values.append(value)
+        self.sent.append((call.function, call.args))
+        return SimpleNamespace(transaction_hash="0x1")
+
+
+def work_that_is_timed() -> Any:
+    """A queue that has timed every job at one second a slot."""
+    return SimpleNamespace(
+        status=lambda name: WorkStatus("done", {"slot_s": 1.0}) if name.startswith("prepare") else WorkStatus("absent"),
+        submit=lambda task, name, request: WorkStatus("queued"),
+        first_value=lambda key, value: value,
+        relative_paces=lambda timed, workers: (1.0,) * workers,
+        wake=lambda: None,
+        announce_turn=lambda job, round, start_root: None,
+    )
+
+
+@pytest.fixture
+def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest):
+    views: dict[int, Any] = {}
+    clock = {"now": 1_000}
+    recorder = Recorder()
+    operator = SimpleNamespace(
+        operator=ME, now=1_000, eligible=True, owed={}, deposits={}, owner="0xO", hot="0xH", stake=1,
+        gpu_class=1,
+        free=lambda token: 1_000_000,
+    )  # fmt: skip
+
+    def read(chain: Any, job: int, block: int) -> JobView:
+        if isinstance(views[job], Exception):
+            raise views[job]
+        return views[job]
+
+    monkeypatch.setattr(keeper_module, "read_job", read)
+    monkeypatch.setattr(keeper_module, "read_operator", lambda *_: operator)
+    monkeypatch.setattr(keeper_module, "Operators", lambda *_: SimpleNamespace(claim_rewards=lambda *a, **k: 0))
+    chain = SimpleNamespace(
+        clock=clock,
+        head=lambda: SimpleNamespace(number=5, timestamp=clock["now"]),
+        tasks=SimpleNamespace(job_count=lambda block: len(views), withdraw=recorder.withdraw),
+        params=SimpleNamespace(epoch_s=60, answer_s=3, move_s=10),
+        w3=SimpleNamespace(eth=SimpleNamespace(get_block=lambda _: {"baseFeePerGas": 8 * 10**9})),
+        network=SimpleNamespace(
+            first_block=1, storage=(), params=SimpleNamespace(ready_window_s=20), contracts={"zen": "0xT"}
+        ),
+        tokens={COIN: Token("USDC", 6, COIN)},
+        auction=recorder,
+        settlement=recorder,
+        availability=recorder,
+        registry=recorder,
+    )
+    config = from_dict(
+        {
+            "name": "alpha",
+            "network": "n",
+            "operator": ME,
+            "price": "80wei",
+            "capacity": 4,
+            **getattr(request, "param", {}),
+        },
+        tmp_path,
+    )
+    account = Account.from_key(b"\1" * 32)
+    made = Keeper(config, chain, account, recorder, SimpleNamespace(), work_that_is_timed())  # type: ignore[arg-type]
+    return made, views, recorder, operator
+
+
+def bids(recorder: Recorder) -> list[tuple[int, int]]:
+    """(job, capacity) of each bid sent."""
+    return [(args[0], args[4]) for function, args in recorder.sent if function == "bid"]
+
+
+def numbered(view: JobView, job: int) -> JobView:
+    return replace(view, job=job)
+
+
+def test_jobs_posted_in_one_block__share_the_capacity(setup):
+    keeper, views, recorder, _ = setup
+    views |= {job: numbered(opening(1_000), job) for job in (1, 2, 3)}
+    keeper.tick()
+    assert bids(recorder) == [(1, 4)]
+
+
+def test_after_a_restart__slots_held_in_a_later_job_count_from_the_first_tick(setup):
+    keeper, views, recorder, _ = setup
+    views[1] = numbered(opening(1_000), 1)
+    views[2] = numbered(awarded(1_001, seats={0: replace(SEAT, count=3)}, bids={(0, ME): BID}), 2)
+    keeper.tick()
+    assert bids(recorder) == [(1, 1)]
+
+
+def test_collateral__is_not_bid_twice_in_one_tick(setup):
+    keeper, views, recorder, operator = setup
+    operator.free = lambda token: 25  # two slots and a half
+    lots = {0: replace(LOT, units=2), 1: replace(LOT, units=1)}
+    views |= {job: numbered(opening(1_000, lots=lots), job) for job in (1, 2)}
+    keeper.tick()
+    assert bids(recorder) == [(1, 2)]
+
+
+def test_a_job_in_a_token_without_a_price__is_never_bid_on(setup):
+    keeper, views, recorder, _ = setup
+    views[1] = replace(opening(1_000), token=COIN)
+    status = keeper.tick()
+    assert status["trouble"] == []
+    assert "operator.json has no price in it" in status["not_bidding"][1]
+    assert bids(recorder) == []
+
+
+@pytest.mark.parametrize(
+    ("setup", "bid"),
+    [
+        ({"prices": {COIN: {"price": "0.00008"}}}, [(1, 4)]),
+        ({"prices": {COIN: {"price": "0.000102"}}}, []),  # above the lot's reserve
+        ({"prices": {COIN: {"aggregator_price": "0.00008"}}}, []),
+    ],
+    indirect=["setup"],
+)
+def test_a_job_in_another_token__is_bid_on_at_that_token_s_price(setup, bid):
+    keeper, views, recorder, _ = setup
+    views[1] = replace(opening(1_000), token=COIN)
+    keeper.tick()
+    assert bids(recorder) == bid
+
+
+@pytest.mark.parametrize("setup", [{"prices": {COIN: {"price": "0.0000001"}}}], indirect=["setup"])
+def test_a_price_finer_than_its_token__is_told_to_the_operator(setup):
+    keeper, views, _, _ = setup
+    views[1] = replace(opening(1_000), token=COIN)
+    assert "price in USDC has more than 6 decimals" in keeper.tick()["trouble"][0]
+
+
+@pytest.mark.parametrize("trouble", [ValueError("hostile"), Unreachable("no RPC"), Refusal("auction: not due")])
+def test_a_job_that_cannot_be_read__does_not_keep_the_others_waiting(setup, trouble: Exception):
+    keeper, views, recorder, _ = setup
+    views |= {1: trouble, 2: numbered(opening(1_000), 2)}
+    status = keeper.tick()
+    assert bids(recorder) == [(2, 4)]
+    assert bool(status["trouble"]) == isinstance(trouble, ValueError)
+
+
+def test_a_refused_duty__does_not_keep_the_next_ones_from_being_done(setup):
+    keeper, views, recorder, _ = setup
+    recorder.refuse = {"reclaim"}
+    views[1] = numbered(opening(1_000, lots={0: replace(LOT, attempt=2)}, bids={(0, ME): BID}), 1)
+    keeper.tick()
+    assert bids(recorder) == [(1, 4)]
+
+
+def test_an_open_job_that_can_never_be_mine__is_hardly_looked_at_again(setup):
+    keeper, views, recorder, _ = setup
+    views[1] = numbered(opening(1_000, lots={0: replace(LOT, max_reserve=79, reserve=79)}), 1)
+    assert keeper.tick()["jobs"] == {1: "OPEN"}
+    views[1] = ValueError("read again")
+    assert (keeper.tick()["trouble"], keeper.tick()["jobs"]) == ([], {1: "OPEN"})
+    keeper.chain.clock["now"] += 600
+    assert keeper.tick()["trouble"] != []
+    assert recorder.sent == []
+
+
+def test_a_keeper_that_cannot_bid__says_why_once_a_job_and_goes_on_saying_it_in_its_status(
+    setup, caplog: pytest.LogCaptureFixture
+):
+    keeper, views, _, operator = setup
+    operator.free = lambda token: 0
+    views[1] = numbered(opening(1_000, lots={0: replace(LOT, lock=12 * 10**18)}), 1)
+    why = "collateral 0 ZEN free, 12 ZEN needed a slot; zoo node deposit 12"
+    for _ in range(3):
+        assert keeper.tick()["not_bidding"] == {1: why}
+        keeper.chain.clock["now"] += 5
+    assert caplog.text.count(f"job 1: cannot bid: {why}") == 1
+    operator.free = lambda token: 10**30
+    assert keeper.tick()["not_bidding"] == {}
+
+
+def test_a_standby_of_a_job_that_runs__does_not_bid_where_its_place_in_the_ring_is_taken(setup):
+    keeper, views, recorder, _ = setup
+    runs = awarded(1_001, seats={}, bids={(0, ME): replace(BID, won=0, first_slot=0)})
+    views |= {1: numbered(runs, 1), 257: numbered(opening(1_000), 257)}
+    keeper.chain.tasks.job_count = lambda block: 257
+    views |= {job: numbered(awarded(1_001, seats={}, bids={}, stakes={}), job) for job in range(2, 257)}
+    assert "the bid in job 1 has its place" in keeper.tick()["not_bidding"][257]
+    assert bids(recorder) == []
+    views[1] = numbered(replace(runs, bids={(0, ME): replace(BID, won=0, standby=False)}), 1)
+    keeper.chain.clock["now"] += 5
+    keeper.tick()
+    assert bids(recorder) == [(257, 4)]
+
+
+def test_payments__are_withdrawn_when_no_job_binds_money_of_mine(setup):
+    keeper, views, recorder, operator = setup
+    operator.owed = {"0xT": 7}
+    views[1] = numbered(awarded(1_001), 1)
+    keeper.tick()
+    assert ("withdraw", ("0xT", "0xO")) not in recorder.sent
+    del views[1]
+    keeper._bound.clear()
+    keeper.tick()
+    assert ("withdraw", ("0xT", "0xO")) in recorder.sent
+
+
+@pytest.mark.parametrize("setup", [{"availability_hours": [16, 18]}], indirect=True)
+def test_heartbeats__are_sent_once_in_each_declared_period(setup):
+    keeper, _, recorder, operator = setup
+
+    def beats() -> int:
+        keeper.tick()
+        return sum(function == "heartbeat" for function, _ in recorder.sent)
+
+    # An epoch of 60 s has 24 periods of 2.5 s: 1,000 is second 40 of one, in period 16.
+    assert [beats(), beats()] == [1, 1]
+    operator.now = 1_003  # period 17, not declared
+    assert beats() == 1
+    operator.now = 1_005
+    assert beats() == 2
+    operator.now = 1_060
+    assert beats() == 3, "the same period of the next epoch"
+    operator.now, operator.stake = 1_065, 0
+    assert beats() == 3, "who left promises nothing"
+
+
+def test_no_heartbeat__is_sent_where_none_is_declared(setup):
+    keeper, _, recorder, _ = setup
+    keeper.tick()
+    assert "heartbeat" not in [function for function, _ in recorder.sent]
+
+
+def test_a_takeover__binds_capacity_and_collateral_before_the_next_snapshot(setup):
+    keeper, views, recorder, operator = setup
+    operator.free = lambda token: 25
+    vacant = replace(SEAT, operator=0, first=2, count=4)
+    views[1] = numbered(awarded(1_001, run=replace(awarded(1_001).run, missing=0), seats={0: SEAT, 1: vacant}), 1)
+    views[2] = numbered(opening(1_000), 2)
+    keeper.tick()
+    taken = [args for function, args in recorder.sent if function == "take_over"]
+    assert [(job, seat, count) for job, seat, _, count, _ in taken] == [(1, 1, 2)]
+    assert bids(recorder) == [], "no collateral and no capacity is left"

@@ -1,0 +1,66 @@
+"""What `zoo verify` does again, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from keepers.cli import verify
+from keepers.cli.verify import JobVerification, _check_asked, _todo
+from node.errors import Withheld
+from tests.keepers.test_duties import ME, OTHER, ROOT, view
+from zoo_compute.chain.views import ClaimState, Commit, JobView
+from zoo_compute.errors import UserError
+
+
+def commit(turn: int, operator: int, first: int, count: int) -> Commit:
+    return Commit(turn, turn, first, operator, first << 16 | count, 9, 0, ROOT, ROOT, 9)
+
+
+def places(view: JobView, turns: tuple[int | None, int | None], *, every: bool = False) -> list[tuple[int, int]]:
+    return [(commit.turn, slot) for commit, slot in _todo(view, every, turns, None)]
+
+
+def test_one_slot_of_each_claim__comes_before_another_of_any_and_what_is_in_dispute_last():
+    mine, other, disputed = commit(3, ME, 0, 2), commit(3, OTHER, 2, 2), replace(commit(3, OTHER, 4, 2), disputes=1)
+    assert places(view(1, commits=(disputed, mine, other)), (None, None)) == [(3, slot) for slot in (0, 2, 1, 3, 4, 5)]
+
+
+def test_turns__are_bounded_on_both_sides_and_final_claims_are_passed_over():
+    paid = replace(commit(1, ME, 0, 1), state=ClaimState.PAID)
+    seen = view(1, commits=(paid, *(commit(turn, OTHER, 0, 1) for turn in (2, 3, 4))))
+    assert places(seen, (3, 3)) == [(3, 0)]
+    assert places(seen, (3, None)) == [(3, 0), (4, 0)]
+    assert places(seen, (None, None)) == [(2, 0), (3, 0), (4, 0)]
+    assert places(seen, (None, None), every=True)[0] == (1, 0)
+
+
+def test_a_turn_or_a_slot_that_is_not_there__is_an_error():
+    seen = view(1, commits=tuple(commit(turn, OTHER, 0, 1) for turn in (2, 4)))
+    for turn, slot in ((None, None), (4, seen.terms.slots - 1)):
+        _check_asked(seen, turn, slot)
+    with pytest.raises(UserError, match="no results of turn 99") as refused:
+        _check_asked(seen, 99, None)
+    assert "turns 2 to 4" in refused.value.hint
+    with pytest.raises(UserError, match="no results of turn 0"):
+        _check_asked(view(1), 0, None)
+    with pytest.raises(UserError, match=f"slots 0 to {seen.terms.slots - 1}, none"):
+        _check_asked(seen, None, seen.terms.slots)
+
+
+def test_a_round_whose_checkpoint_is_gone__is_passed_over_and_told(monkeypatch: pytest.MonkeyPatch):
+    def verified(chain: Any, seen: JobView, claim: Commit, *_: Any) -> dict[str, Any]:
+        if claim.turn == 1:
+            raise Withheld("the checkpoint that the round starts from: nobody has it", {0: None}, checkpoint=True)
+        return {"agrees": True}
+
+    monkeypatch.setattr(verify, "_verified", verified)
+    witness = JobVerification(SimpleNamespace(chain=lambda: None), 1, SimpleNamespace(), None, challenges=False)  # type: ignore[arg-type]
+    seen = view(1, commits=tuple(commit(turn, OTHER, 0, 1) for turn in (1, 2)))
+    for left in (True, False):
+        assert witness.check_next(seen, _todo(seen, True, (None, None), None)) == left
+    assert [each.commit.turn for each in witness.checked] == [2]
+    assert "nobody has it" in str(witness.withheld)

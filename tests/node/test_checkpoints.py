@@ -1,0 +1,64 @@
+"""The checkpoint that a round starts from: what its pointer and the chain say, and nothing else, or a refusal that says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from node import tasks
+from node.compute.training import root_of
+from node.errors import BadInputs, FalseCheckpoint
+from node.inputs import syncer
+from repops.files import parse_state, state_bytes
+from tests.support.small_job import SmallJob, publish
+from zoo_compute.errors import Retryable
+from zoo_compute.formats.manifest import JobError
+from zoo_compute.training.outer_optimizers import OUTER
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> SmallJob:
+    return publish(tmp_path)
+
+
+def test_run_shard__checkpoint_of_another_round_or_root__is_refused(job: SmallJob) -> None:
+    made = job.advance()
+    good = job.base | {"slot": 0}
+    with pytest.raises(BadInputs, match="expected job 1, round 0"):
+        tasks.run_shard(good | {"start_root": "44" * 32}, job.store)
+    with pytest.raises(BadInputs, match="expected job 2"):
+        tasks.run_shard(good | {"job": 2}, job.store)
+    honest = syncer.fetch_pointer(job.store, made["pointer"])
+    lie = syncer.Pointer(1, 0, job.manifest.state.cid, honest.root, 0b111)  # another file under the same root
+    with pytest.raises(BadInputs, match="its root is"):
+        tasks.run_shard(good | {"checkpoint": job.store.add(lie.to_bytes())}, job.store)
+    for junk in (b"", b"{}", b"[1]", honest.to_bytes() + b" "):
+        with pytest.raises(BadInputs, match="checkpoint pointer"):
+            tasks.run_shard(good | {"checkpoint": job.store.add(junk)}, job.store)
+
+
+def test_run_shard__checkpoint_of_other_tensors__is_its_authors_lie_and_tried_again(job: SmallJob) -> None:
+    made = job.advance()
+    honest = syncer.fetch_pointer(job.store, made["pointer"])
+    state = parse_state(job.store.read(honest.state, max_bytes=2**30))
+    name = min(state)
+    for other in ({name: state[name]}, state | {name: state[name].reshape(-1)[:1].copy()}, {}):
+        root = root_of(other)
+        pointer = syncer.Pointer(1, 0, job.store.add(state_bytes(other)), root, 0b111)
+        given = {"checkpoint": job.store.add(pointer.to_bytes()), "start_root": root.hex(), "slot": 0}
+        with pytest.raises(FalseCheckpoint, match="this program's tensors") as refused:
+            tasks.run_shard(job.base | given, job.store)
+        assert isinstance(refused.value, Retryable)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_job__does_not_begin_with_a_weight_that_is_not_finite(job: SmallJob, tmp_path: Path, value: float) -> None:
+    weights = parse_state(job.store.read(job.manifest.state.cid, max_bytes=2**30))
+    name = job.programs.graph.exchanged[-1]
+    weights[name] = weights[name].copy()
+    weights[name].reshape(-1)[-1] = value  # of a token, perhaps, that no text has: its loss is as good as before
+    tensors = {each: array for each, array in weights.items() if not each.startswith(OUTER)}
+    with pytest.raises(JobError, match=f"NaN or an infinity in '{name}'"):
+        publish(tmp_path / "again", weights=tensors)

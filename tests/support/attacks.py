@@ -1,0 +1,543 @@
+"""Attacks, each played on the executable specification: what it earns the attacker over all its accounts.
+
+A scenario drives a `Stage` as anybody could, and compares what the attacker owns at the end with what it owned before, or
+with the honest course of the same story. Work costs nothing here and gas is left out: both flatter the attacker.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from tests.support.lockstep.coverage import Coverage
+from tests.support.lockstep.stage import Offer, Stage
+from zoo_compute.spec import admissions, audits, pricing, promises, rewards, seats
+from zoo_compute.spec.params import AGGREGATOR_SEAT, BPS, FALSE_TRIAL_BPS, ZEN
+from zoo_compute.spec.state import Claim, Message
+from zoo_compute.spec.trials import TRIALS, Workload
+
+# Alice and bob win two slots each at 80, carol's price; dave aggregates at 40, erin's. Three rounds, depth 4: n = 3.
+SLOTS = {"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80, 2, True)}
+AGGREGATORS = {"dave": Offer(30), "erin": Offer(40, 1, True)}
+LONG = 40  # rounds: far above the depth
+COST = 60  # of a slot-round, to whoever bids it truthfully
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`profit` must not exceed `limit`, which `bound` says in words."""
+
+    how: str
+    profit: int
+    bound: str = "<= 0"
+    limit: int = 0
+
+
+@dataclass(frozen=True)
+class Attack:
+    title: str
+    why: str
+    scenario: Callable[[], Outcome]
+
+
+ATTACKS: list[Attack] = []
+
+
+def attack(title: str, why: str) -> Callable[[Callable[[], Outcome]], Callable[[], Outcome]]:
+    def kept(scenario: Callable[[], Outcome]) -> Callable[[], Outcome]:
+        ATTACKS.append(Attack(title, why, scenario))
+        return scenario
+
+    return kept
+
+
+def play(attack: Attack) -> Outcome:
+    return attack.scenario()
+
+
+# What is owned -------------------------------------------------------------------------------------------------------
+
+
+def new_stage() -> Stage:
+    s = Stage(Coverage())
+    s.register_all()
+    return s
+
+
+def wealth(s: Stage, names: Sequence[str]) -> int:
+    """ZEN of accounts, by name; an operator's name stands for both its keys, its collateral and its stake."""
+    total, zen = 0, s.world.config.zen
+    for name in names:
+        keys = [f"{name} owner", f"{name} hot"] if name in s.ids else [name]
+        for account in (s.accounts[key] for key in keys):
+            total += s.world.balances.get((zen, account), 0) + s.world.owed.get((zen, account), 0)
+        if name in s.ids:
+            total += s.operator(name).stake + s.world.deposit_of(s.ids[name], zen).balance
+    return total
+
+
+class ProfitMeter:
+    """The profit of some accounts since now."""
+
+    def __init__(self, s: Stage, *names: str) -> None:
+        self.s, self.names = s, names
+        self.before = wealth(s, names)
+
+    @property
+    def profit(self) -> int:
+        return wealth(self.s, self.names) - self.before
+
+
+def lie(s: Stage, job: int, name: str) -> Claim:
+    """A seat's claim that is false; the specification does not know, the referee will."""
+    return s.commit(job, name)
+
+
+def finish(s: Stage, job: int) -> None:
+    """The job to its end, with standbys where seats are vacant, and everything paid."""
+    for seat, standby in ((seat, "erin" if seat == AGGREGATOR_SEAT else "carol") for seat in vacant_seats(s, job)):
+        s.take_over(job, seat, standby)
+    while s.world.run(job).round < s.world.run(job).rounds:
+        s.play_round(job)
+    s.settle(job)
+
+
+def vacant_seats(s: Stage, job: int) -> Iterator[int]:
+    for (of, seat), record in list(s.world.seats.items()):
+        if of == job and record.operator == 0 and record.count:
+            yield seat
+
+
+def honest_course(*names: str, **changes: int) -> int:
+    """What the accounts gain when the usual job goes as it should."""
+    s = new_stage()
+    watched = ProfitMeter(s, *names)
+    finish(s, s.running(SLOTS, AGGREGATORS, **changes))
+    return watched.profit
+
+
+# Lies ---------------------------------------------------------------------------------------------------------------
+
+
+@attack(
+    "self-challenge",
+    "a challenger gets 40 % of the slash, so 60 % of the lock is gone; the claim is never paid",
+)
+def self_challenge() -> Outcome:
+    s = new_stage()
+    job = s.running(SLOTS, AGGREGATORS)
+    watched = ProfitMeter(s, "alice", "sink")
+    s.convict(job, lie(s, job, "alice"), "sink")
+    finish(s, job)
+    return Outcome("skips all work of two slots, convicts itself before anybody else can", watched.profit)
+
+
+@attack(
+    "a hundred Sybil challengers", "the 40 % are shared by who disputed, at most 16 of them: many get what one gets"
+)
+def sybil_challengers() -> Outcome:
+    s = new_stage()
+    job = s.running(SLOTS, AGGREGATORS)
+    sybils = ("sink", "timelock", "guardian", "deployer", "referee", "frank owner", "erin hot", "erin owner")
+    watched = ProfitMeter(s, "alice", *sybils[:6], "erin")
+    s.convict(job, lie(s, job, "alice"), *(2 * sybils))
+    finish(s, job)
+    return Outcome("as above, with as many challengers as a conviction pays", watched.profit)
+
+
+@attack(
+    "copying results", "a result binds its slot: another slot's root is false in one's own, and is judged like any lie"
+)
+def copied_results() -> Outcome:
+    s = new_stage()
+    job = s.running(SLOTS, AGGREGATORS)
+    watched = ProfitMeter(s, "bob")
+    root = s.commit(job, "alice").root
+    seat = s.seat_of(job, "bob")
+    s.ok("settlement", "commit", "bob hot", job, seat, 0, root, b"b" * 32)
+    s.convict(job, s.world.claims[job, seat, 0].claim, "stranger")
+    finish(s, job)
+    return Outcome("commits the root that another seat committed first", watched.profit)
+
+
+@attack(
+    "last-second moves",
+    "a window counts from the commitment, and a dispute of its last second keeps it open until the verdict",
+)
+def last_second() -> Outcome:
+    s = new_stage()
+    job = s.running(SLOTS, AGGREGATORS, rounds=1)
+    watched = ProfitMeter(s, "alice")
+    s.commit(job, "bob")
+    s.to(seats.deadline_of(s.world.run(job), s.world.seat(job, s.seat_of(job, "alice"))))
+    claim = lie(s, job, "alice")
+    s.post_checkpoint(job)
+    s.to(claim.deadline)
+    referee = s.world.config.referee
+    s.ok("settlement", "open_dispute", referee, job, claim)
+    s.wait(1)
+    s.no("settlement: in dispute", "settlement", "finalise", "stranger", job, (claim,))
+    s.ok("settlement", "close_dispute", referee, job, claim, True, (s.accounts["stranger"],))
+    s.settle(job)
+    return Outcome("commits a lie in the last second; is challenged in the last second of its window", watched.profit)
+
+
+@attack(
+    "free training by a submitter who aggregates and convicts itself",
+    "workers are paid by their own start root; what returns to escrow comes from its own lock, and what it takes from there is burned in part",
+)
+def free_training() -> Outcome:
+    honest = honest_course("submitter", "dave", "sink")
+    s = new_stage()
+    watched = ProfitMeter(s, "submitter", "dave", "sink")
+    job = s.running(SLOTS, AGGREGATORS)
+    s.commit_all(job)
+    false = s.post_checkpoint(job)
+    s.commit_all(job)
+    s.convict(job, false, "sink")
+    finish(s, job)
+    return Outcome(
+        "lets two rounds be trained on its false checkpoint, then has it rolled back", watched.profit - honest
+    )
+
+
+@attack(
+    "reorg of the draw block",
+    "the claim was fixed before, and stands open to anybody for all of its window whatever was drawn; a draw made to wait until its block is forgotten draws everything",
+)
+def reorged_draw() -> Outcome:
+    s = new_stage()
+    job = s.running(SLOTS, AGGREGATORS)
+    s.ok("audits", "offer", "submitter", job, 1, 5_000, 1)
+    watched = ProfitMeter(s, "alice")
+    claim = lie(s, job, "alice")
+    s.commit(job, "bob")
+    s.post_checkpoint(job)
+    s.ok("audits", "schedule", "stranger", job, 0)
+    block = s.world.draws[job, 0].block
+    s.world.block_hashes[block] = b"the honest chain"
+    s.no("audits: draw block not buried", "audits", "draw", "alice hot", job, 0)
+    outcomes = []
+    for fork in (*(number.to_bytes(32, "big") for number in range(64)), None):
+        w = s.world.fork()
+        w.block_hashes = {block: fork} if fork else {}
+        buried = Message("alice hot", s.now, block=block + s.preset.draw_blocks + 1)
+        audits.draw(w, buried, job, 0)
+        drawn = [audits.is_drawn(w.draws[job, 0], w.plans[job], unit) for unit in slots_of(claim)]
+        outcomes.append((any(drawn), fork is None, w))
+    escaped = [w for is_caught, _, w in outcomes if not is_caught]
+    assert escaped, "no fork of 64 spares its two units"
+    assert all(is_caught for is_caught, is_stale, _ in outcomes if is_stale)
+    s.world = escaped[0]
+    s.convict(job, claim, "stranger")
+    finish(s, job)
+    return Outcome(
+        "picks of 64 forks, for nothing, one that draws none of its units; one honest party looks all the same",
+        watched.profit,
+    )
+
+
+def slots_of(claim: Claim) -> range:
+    return range(claim.scope >> 16, (claim.scope >> 16) + claim.count)
+
+
+# Auctions -----------------------------------------------------------------------------------------------------------
+
+
+UNITS, RESERVE = 4, 100
+
+
+def utility(bids: Sequence[pricing.RevealedBid], mine: Sequence[int]) -> int:
+    """What operators gain a round over their cost, at the prices of an auction."""
+    won = {win.operator: win.units for win in pricing.allocate(pricing.order_bids(bids), UNITS).wins}
+    prices = pricing.critical_prices(bids, UNITS, RESERVE)
+    return sum(won[operator] * (prices[operator] - COST) for operator in mine if operator in won)
+
+
+def markets() -> Iterator[tuple[list[pricing.RevealedBid], int]]:
+    """Small markets with an attacker, operator 1, that bids its cost for two units, and what it gains in each."""
+    for first, second, many, few in product((70, 80, 90), (80, 95), (1, 2), (1, 2)):
+        rivals = [pricing.RevealedBid(2, first, 0, many), pricing.RevealedBid(3, second, 0, few)]
+        bids = [pricing.RevealedBid(1, COST, 0, 2), *rivals]
+        if pricing.is_enough(bids, UNITS):
+            yield bids, utility(bids, [1])
+
+
+def seconds(bids: Sequence[pricing.RevealedBid]) -> Iterator[tuple[bool, int]]:
+    """For each second bid of the attacker, as operator 9: whether it wins, and what both identities gain then."""
+    for price, capacity in product(range(1, RESERVE + 1), (1, 2)):
+        more = [*bids, pricing.RevealedBid(9, price, 0, capacity)]
+        winners = {win.operator for win in pricing.allocate(pricing.order_bids(more), UNITS).wins}
+        yield 9 in winners, utility(more, [1, 9])
+
+
+@attack(
+    "self-bid shill",
+    "a losing bid only adds competition: it lowers what others displace, and never raises one's own price",
+)
+def shill() -> Outcome:
+    gains = [more - base for bids, base in markets() for wins, more in seconds(bids) if not wins]
+    return Outcome(f"best of {len(gains):,} second bids under another name that win nothing, a round", max(gains))
+
+
+@attack(
+    "evading the cap of a third",
+    "two names may win two thirds, and leave fewer losers to price by: at most the reserve, which the submitter set; the work must be done",
+)
+def split_identity() -> Outcome:
+    gains = [more - base for bids, base in markets() for wins, more in seconds(bids) if wins]
+    limit = max(UNITS * (RESERVE - COST) - base for _, base in markets())
+    bound = f"<= {limit}: every unit at the reserve"
+    return Outcome(f"best of {len(gains):,} second bids under another name that win, a round", max(gains), bound, limit)
+
+
+@attack(
+    "bid-bond griefing",
+    "an unrevealed bid is no bid: the lot clears without it, and it forfeits the reserve for its capacity",
+)
+def unrevealed_bond() -> Outcome:
+    s = new_stage()
+    job = s.post()
+    watched = ProfitMeter(s, "erin")
+    s.bid(job, 0, "erin", Offer(1, 4))
+    s.bid_all(job, SLOTS, {"dave": Offer(30)})
+    open_bids(s, job, silent=("erin",))
+    s.award_all(job)
+    s.ok("auction", "reclaim", "stranger", job, 0, s.ids["erin"])
+    return Outcome("bids for the whole lot at 1 and never opens it", watched.profit)
+
+
+@attack(
+    "refusing to reveal",
+    "what one is paid does not depend on one's own bid, so there is nothing to choose between, and the choice costs the forfeit",
+)
+def chosen_reveal() -> Outcome:
+    honest, chosen = 0, 0
+    for silent in ((), ("erin",)):
+        s = new_stage()
+        job = s.post()
+        watched = ProfitMeter(s, "alice", "erin")
+        slots = dict(SLOTS) | ({"erin": Offer(20, 2)} if silent else {})
+        s.bid_all(job, slots, {"dave": Offer(30)})
+        open_bids(s, job, silent=silent)
+        s.award_all(job)
+        if silent:
+            s.ok("auction", "reclaim", "stranger", job, 0, s.ids["erin"])
+        seat = s.world.seat(job, s.seat_of(job, "alice"))
+        earned = watched.profit + seat.count * (seat.price - COST) * 3
+        honest, chosen = (honest, earned) if silent else (earned, 0)
+    return Outcome("seals a low and a high bid, and opens only the one it likes better", chosen - honest)
+
+
+@attack("front-running a reveal", "a seal names its operator: a copied one cannot be opened, and forfeits")
+def copied_seal() -> Outcome:
+    s = new_stage()
+    job = s.post()
+    watched = ProfitMeter(s, "bob")
+    seal = s.seal(job, 0, "alice", 60, 2)
+    s.ok("auction", "bid", "alice hot", job, 0, s.ids["alice"], seal, 2, False)
+    s.ok("auction", "bid", "bob hot", job, 0, s.ids["bob"], seal, 2, False)
+    s.to(s.world.lot(job, 0).bid_end)
+    args = ("auction", "reveal", "bob hot", job, 0, s.ids["bob"], 60, s.salt("alice"))
+    s.no("auction: seal does not match", *args)
+    s.to(s.world.lot(job, 0).reveal_end)
+    s.ok("auction", "reclaim", "stranger", job, 0, s.ids["bob"])
+    return Outcome("sends another's seal as its own, and the other's opening before it", watched.profit)
+
+
+def open_bids(s: Stage, job: int, *, silent: Sequence[str]) -> None:
+    """All bids are opened but those of the silent; the reveal phase is over."""
+    s.to(s.world.lot(job, 0).bid_end)
+    for (of, kind, operator), bid in list(s.world.bids.items()):
+        name = s.name_of(operator)
+        if of == job and name not in silent and bid.seal is not None:
+            s.reveal(job, kind, name, bid.seal.price)
+    s.to(s.world.lot(job, 0).reveal_end)
+
+
+# Timeouts -----------------------------------------------------------------------------------------------------------
+
+
+@attack(
+    "timeouts farmed by a colluding standby",
+    "escrow pays no more than before: the difference comes from one's own slash, and what is left of that is burned",
+)
+def farmed_timeout() -> Outcome:
+    slots = {"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80, 2), "erin": Offer(100, 2, True)}
+    profits = []
+    for is_attack in (False, True):
+        s = new_stage()
+        watched = ProfitMeter(s, "alice", "erin")
+        job = s.running(slots, {"dave": Offer(30)})
+        if is_attack:
+            seat = s.seat_of(job, "alice")
+            s.to(seats.deadline_of(s.world.run(job), s.world.seat(job, seat)) + 1)
+            s.commit(job, "bob")
+            s.ok("settlement", "time_out", "stranger", job, seat)
+            s.take_over(job, seat, "erin")
+        finish(s, job)
+        profits.append(watched.profit)
+    return Outcome("lets its seat time out; its own standby takes it at the reserve", profits[1] - profits[0])
+
+
+@attack(
+    "own standby in a long job",
+    "what escrow pays for a seat never rises: what the standby has above the old price comes from the attacker's own slash",
+)
+def own_standby_in_a_long_job() -> Outcome:
+    slots = {"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80, 2), "erin": Offer(160, 2, True)}
+    profits = []
+    for is_attack in (False, True):
+        s = new_stage()
+        watched = ProfitMeter(s, "alice", "erin")
+        job = s.running(slots, {"dave": Offer(30)}, rounds=LONG, depth=2, reserve=160)
+        if is_attack:
+            seat = s.seat_of(job, "alice")
+            s.ok("settlement", "decline", "alice hot", job, seat, 2)
+            s.take_over(job, seat, "erin")
+        finish(s, job)
+        profits.append(watched.profit)
+    how = f"bids the reserve under another name as a standby, and gives its seat to it in the first of {LONG} rounds, depth 2"
+    return Outcome(how, profits[1] - profits[0])
+
+
+@attack(
+    "timeouts farmed by a submitter who withholds data",
+    "nothing of a timeout's slash goes to the submitter: it gets back its escrow, and no model; holders check the data before they bid",
+)
+def withheld_data() -> Outcome:
+    s = new_stage()
+    watched = ProfitMeter(s, "submitter")
+    job = s.awarded(SLOTS, AGGREGATORS)
+    s.to(s.world.run(job).opened_at + s.preset.ready_window_s + 1)
+    for name in ("alice", "bob"):
+        s.ok("settlement", "expire", "stranger", job, s.seat_of(job, name))
+    s.to(s.world.run(job).inputs_close)
+    s.ok("settlement", "abandon", "stranger", job)
+    s.settle(job)
+    return Outcome("serves nobody its data: all holders time out", watched.profit)
+
+
+# Emission -----------------------------------------------------------------------------------------------------------
+
+EVERYBODY = ("submitter", "alice", "bob", "carol", "dave", "erin")
+LARGE = dict.fromkeys(("reserve", "max_price", "aggregator_reserve", "aggregator_max_price"), 10_000)
+
+
+def farm(price: int, *, helped: bool = True, **changes: int) -> tuple[int, int]:
+    """All roles in one hand, an own job, a full pool: (profit, fees), after every reward there is was claimed."""
+    s = new_stage()
+    s.ok("rewards", "fund", "stranger", 10_000 * ZEN)
+    for name in s.ids:
+        s.ok("registry", "deposit", f"{name} owner", s.ids[name], s.world.config.zen, 10**7)
+    watched = ProfitMeter(s, *EVERYBODY)
+    offers = (
+        {name: Offer(price, 2) for name in ("alice", "bob", "carol")},
+        {"dave": Offer(price), "erin": Offer(price)},
+    )
+    dataset = s.ok("datasets", "contribute", "submitter", b"d" * 32, b"c" * 32, 10**6, bytes(32))
+    job = s.awarded(*offers, **changes)
+    s.ok("datasets", "cite", "submitter", job, (dataset,))
+    for name in offers[0]:
+        s.ready(job, name)
+    while s.world.run(job).round < s.world.run(job).rounds:
+        s.play_round(job)
+    s.settle(job)
+    epoch = rewards.epoch_of(s.world, s.now)
+    workers = {operator for operator, of, _ in s.world.shares if of == epoch}
+    if helped:
+        for operator in workers:
+            promises.heartbeat(s.world, Message(s.world.operator(operator).hot, s.now), operator)
+        rewards.record_verification(s.world, s.ids["erin"], job, 1, now=s.now)  # as Audits does
+        s.ok("datasets", "score", "submitter", job, (100,))
+    assert rewards.epoch_of(s.world, s.now) == epoch, "the story must fit one epoch"
+    s.to((epoch + 1) * s.preset.epoch_s)
+    for operator in workers:
+        s.attempt("rewards", "claim", "stranger", operator, epoch, (job,))
+    s.attempt("rewards", "claim_verification", "stranger", s.ids["erin"], job, epoch)
+    s.attempt("rewards", "claim_data", "stranger", s.accounts["submitter"], job, epoch)
+    return watched.profit, s.world.job_fees[job].fees
+
+
+@attack(
+    "emission farmed through own jobs",
+    "rewards on a job are cut into 70, 20 and 10 % of the fee it paid; each part is a bound of its own",
+)
+def farmed_emission() -> Outcome:
+    profit, fees = farm(10_000, **LARGE)
+    return Outcome(f"holds every role of its own job, alone in the epoch; {fees:,} of fees paid for slots", profit)
+
+
+@attack("dust spam", "a fee is rounded up and a reward down: the smallest payments cost most")
+def dust() -> Outcome:
+    profit, _ = farm(1, **dict.fromkeys(LARGE, 1))
+    return Outcome("the same with prices of one smallest unit", profit)
+
+
+@attack("an idle node", "uptime is paid within the room of verified compute: without any there is none")
+def idle_node() -> Outcome:
+    s = new_stage()
+    s.ok("rewards", "fund", "stranger", 10_000 * ZEN)
+    epoch_s = s.preset.epoch_s
+    s.to((s.now // epoch_s + 1) * epoch_s)
+    epoch, watched = rewards.epoch_of(s.world, s.now), ProfitMeter(s, "erin")
+    for period in range(24):
+        s.to(epoch * epoch_s - (-period * epoch_s // 24))
+        s.ok("registry", "heartbeat", "erin hot", s.ids["erin"])
+    s.to((epoch + 1) * epoch_s)
+    s.no("rewards: nothing to claim", "rewards", "claim", "stranger", s.ids["erin"], epoch, (1,))
+    return Outcome("gives every sign of life of an epoch, and works for nobody", watched.profit)
+
+
+# Classes ------------------------------------------------------------------------------------------------------------
+
+
+def reward_of(gpu_class: int) -> int:
+    """What network rewards alice claims for one round in an epoch she shares with a consumer, never having shown a machine."""
+    s = Stage(Coverage())
+    for name, class_ in (("alice", gpu_class), ("bob", 1), ("carol", 1), ("dave", 1)):
+        s.register(name, gpu_class=class_)
+    s.ok("rewards", "fund", "stranger", 10)  # so few that weights, not caps, divide them
+    job = s.running({"alice": Offer(60, 2), "bob": Offer(70, 2), "carol": Offer(80, 2)}, {"dave": Offer(30)}, rounds=1)
+    s.play_round(job)
+    s.settle(job)
+    epoch = rewards.epoch_of(s.world, s.now)
+    watched = ProfitMeter(s, "alice")
+    s.to((epoch + 1) * s.preset.epoch_s)
+    s.ok("rewards", "claim", "stranger", s.ids["alice"], epoch, (job,))
+    return watched.profit
+
+
+@attack(
+    "a class without the machine",
+    "the multiplier is the class's only after a trial stood; until then compute weighs as a consumer's",
+)
+def claimed_class() -> Outcome:
+    """Against the honest course of a consumer, who earns something: else the comparison would say nothing."""
+    honest = reward_of(gpu_class=1)
+    assert honest > 0
+    return Outcome("registers a consumer's card as a datacenter's", reward_of(gpu_class=3) - honest)
+
+
+@attack(
+    "a benchmark made up",
+    "a trial is a claim: one honest party that re-executes it convicts, and a fifth of the stake is gone",
+)
+def made_up_trial() -> Outcome:
+    s = new_stage()
+    alice, referee = s.ids["alice"], s.world.config.referee
+    s.ok("admissions", "set_workload", "deployer", 8, Workload(b"p" * 32, b"s" * 32, 1, 1))
+    watched = ProfitMeter(s, "alice")
+    s.ok("admissions", "enter", "alice hot", alice)
+    s.mine(2)
+    work = admissions.workload_of(s.world, alice)
+    seed = admissions.seed(s.block_hash(s.world.entries[alice].block), alice, work)
+    s.ok("admissions", "answer", "alice hot", alice, seed, b"x" * 32)
+    claim = s.world.trials[alice].claim
+    s.ok("admissions", "open_dispute", referee, TRIALS, claim)
+    s.ok("admissions", "close_dispute", referee, TRIALS, claim, True, ())
+    limit = -s.preset.min_stake * FALSE_TRIAL_BPS // BPS
+    assert not s.operator("alice").is_admitted
+    return Outcome("answers its trial with any root", watched.profit, "<= - a fifth of the stake", limit)
+
+
+__all__ = ["ATTACKS", "Attack", "Outcome", "play"]

@@ -1,0 +1,255 @@
+"""Slot-rounds of small jobs, and committers that lie about them: one place is false, what follows is computed from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import torch
+
+import repops
+from node.compute.programs import Programs, State
+from node.disputes.challenger import Challenger
+from node.disputes.computation import SlotRound
+from node.disputes.defender import Defender
+from node.disputes.previous_turn import SeatClaim
+from node.disputes.rounds import Aggregation, Update
+from node.disputes.trees import Trees
+from repops.backend import DTYPE
+from repops.commitments import state_root, state_root_of
+from repops.encoding import root as program_root
+from repops.graph import OPTIMIZER, Graph
+from repops.merkle import Tree
+from tests.support.games.evidence_oracle import EvidenceOracle, JobFacts
+from tests.support.games.game_board import ChallengerPlayer, CommitterPlayer, GameBoard, GameRecord, play
+from tests.support.liars.faults import Liar, Lies
+from tests.support.programs import models
+from zoo_compute.formats.manifest import Aggregation as Rule
+from zoo_compute.formats.manifest import (
+    AggregationSpec,
+    Compression,
+    DataFile,
+    HeldoutFile,
+    Manifest,
+    OuterOptimizer,
+    ProgramFile,
+    StateFile,
+)
+from zoo_compute.jobs.files import initial_checkpoint
+from zoo_compute.spec.games import Frame, Kind, Phase, Result, Work
+from zoo_compute.spec.merkle import result_root
+from zoo_compute.spec.params import AGGREGATOR_SEAT
+from zoo_compute.spec.referee import opened_game
+from zoo_compute.spec.state import Claim
+from zoo_compute.training.examples import Examples
+from zoo_compute.training.work_root import work_of
+
+ROUND, SLOT, SLOTS, ROWS = 0, 1, 4, 2
+SEATS = {0: (0, 1), 2: (3,)}  # seat -> its slots; slot 2 is absent
+CID = "b" + "a" * 58
+WHOLE = Compression()
+OUTER, MEAN = OuterOptimizer(0.7, 0.9), Rule()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job, and the slot-round that games are about."""
+
+    graph: Graph
+    checkpoint: State
+    examples: Examples
+    inner_steps: int = 5
+    segment_steps: int = 2
+    rows: int = ROWS
+    slots: int = SLOTS
+    slot: int = SLOT
+    round: int = ROUND  # and turn
+    carry: int = 1
+    compression: Compression = WHOLE
+    rule: Rule = MEAN
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        roots = (program_root(self.graph), state_root(self.checkpoint), state_root(self.examples))
+        program, state, data = (each.hex() for each in roots)
+        return Manifest(
+            program=ProgramFile(CID, program, 1),
+            batch_size=self.rows,
+            rounds=self.round + 1,
+            slots=self.slots,
+            quorum=1,
+            inner_steps=self.inner_steps,
+            segment_steps=self.segment_steps,
+            seed=0,
+            state=StateFile(CID, state),
+            data=DataFile(CID, data, len(next(iter(self.examples.values())))),
+            heldout=HeldoutFile(CID),
+            outer=OUTER,
+            aggregation=self.rule,
+            slot_s=1,
+            aggregate_s=1,
+            reexecute_s=1,
+            redundancy=1,
+            carry=self.carry,
+            compression=self.compression,
+        )
+
+    @cached_property
+    def work(self) -> Work:
+        return work_of(self.manifest, self.graph)
+
+    def lying(self, **options: Any) -> Liar:
+        """One at a time: liars share their programs."""
+        return Liar(self.manifest, self._liars, self.checkpoint, self.examples, self.round, self.slot, **options)
+
+    @cached_property
+    def honest(self) -> SlotRound:
+        return SlotRound(self.manifest, Programs(self.graph), self.checkpoint, self.examples, self.round, self.slot)
+
+    @cached_property
+    def _liars(self) -> Programs:
+        return Programs(self.graph)
+
+    @cached_property
+    def update(self) -> Update:
+        return Update(self.honest)
+
+    # --- an aggregation: what was aggregated, by whom
+
+    @cached_property
+    def updates(self) -> dict[int, State]:
+        rng = np.random.default_rng(11)
+        shapes = {name: self.checkpoint[name].shape for name in self.graph.exchanged}
+        return {
+            slot: {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+            for slots in SEATS.values()
+            for slot in slots
+        }
+
+    @cached_property
+    def seated(self) -> tuple[SeatClaim, ...]:
+        found = []
+        for seat, slots in SEATS.items():
+            results = [Result(bytes([1]) * 32, bytes([slot]) * 32, state_root(self.updates[slot])) for slot in slots]
+            tree = Tree([self.leaf(slot, result) for slot, result in zip(slots, results, strict=True)])
+            with_paths = {slot: replace(results[at], path=tree.path(at)) for at, slot in enumerate(slots)}
+            scope = slots[0] << 16 | len(slots)
+            found.append(SeatClaim(self.claim(tree.root, seat=seat, scope=scope), with_paths))
+        return tuple(found)
+
+    def claim(self, root: bytes, *, seat: int = 0, scope: int | None = None) -> Claim:
+        scope = self.slot << 16 | 1 if scope is None else scope
+        return Claim(self.round, self.round, seat, 7 + seat, scope, 1, 1, self.manifest.state_root, root, 10)
+
+    def leaf(self, slot: int, result: Result) -> bytes:
+        return result_root(slot, self.manifest.state_root, result.segment_root, result.end_root, result.update_root)
+
+    def aggregated(self, made: Callable[..., Aggregation] = Aggregation, claim: Claim | None = None) -> Aggregation:
+        return made(self.manifest, self.graph, self.checkpoint, self.updates, claim=claim, seated=self.seated)
+
+    # --- games
+
+    @property
+    def judge(self) -> EvidenceOracle:
+        return self.judging([each.claim for each in self.seated])
+
+    def judging(self, claims: Sequence[Claim], aggregation: Claim | None = None) -> EvidenceOracle:
+        """A judge who knows these claims; aggregation: what is kept of the one before the disputed claim."""
+        data, draws = self.manifest.data, self.manifest.draw_seed
+        return EvidenceOracle(JobFacts(bytes.fromhex(data.root), data.examples, self.slots, draws, claims, aggregation))
+
+    def result(self, trees: Trees) -> Result:
+        """Of a slot-round, as somebody computed it."""
+        frame = Frame(inner_steps=self.inner_steps, segment_steps=self.segment_steps)
+        return Result(trees.tree(frame, Phase.SEGMENTS).root, trees.states(frame, Phase.SEGMENTS)[-1])
+
+    def training(
+        self, prover: CommitterPlayer, result: Result, challenger: ChallengerPlayer | None = None, judge: Any = None
+    ) -> GameRecord:
+        """A game about the slot-round. challenger: the honest one where none is given; judge: the one on paper."""
+        claim = self.claim(self.leaf(self.slot, result))
+        game = opened_game(1, claim, Kind.TRAINING, self.slot, self.work, result)
+        return play(GameBoard(game), prover, challenger or Challenger(Trees(self.honest)), judge or self.judge)
+
+    def updating(self, prover: Defender, challenger: ChallengerPlayer | None = None) -> GameRecord:
+        """About the update: the committer's is what its computation says."""
+        result = replace(self.result(Trees(self.honest)), update_root=after_root(prover))
+        claim = self.claim(self.leaf(self.slot, result))
+        game = opened_game(1, claim, Kind.UPDATE, self.slot, self.work, result)
+        return play(GameBoard(game), prover, challenger or Challenger(Trees(self.update)), self.judge)
+
+    def aggregating(self, prover: Defender, challenger: ChallengerPlayer | None = None) -> GameRecord:
+        mask = sum(1 << seat for seat in SEATS)
+        claim = self.claim(after_root(prover), seat=AGGREGATOR_SEAT, scope=mask)
+        game = opened_game(1, claim, Kind.AGGREGATION, 0, self.work, Result())
+        mine = Challenger(Trees(self.aggregated(claim=claim)))
+        return play(GameBoard(game), prover, challenger or mine, self.judge)
+
+
+def after_root(prover: Defender) -> bytes:
+    return state_root_of(prover.trees.computation.after(0))
+
+
+class LyingUpdate(Lies, Update):
+    """An update that is another."""
+
+
+class LyingAggregation(Lies, Aggregation):
+    """A checkpoint that is another."""
+
+
+class LeafOnly(Trees):
+    """One hash of a tree is not of what lies below."""
+
+    place: tuple[Phase, int] = (Phase.SEGMENTS, 1)
+    to = sha256(b"nothing below").digest()
+
+    def leaves(self, frame: Frame, phase: Phase) -> list[bytes]:
+        leaves = list(super().leaves(frame, phase))
+        if self.place[0] == phase:
+            leaves += [bytes(32)] * (self.place[1] + 1 - len(leaves))
+            leaves[self.place[1]] = self.to
+        return leaves
+
+
+def random_examples(graph: Graph, rows: int, count: int, highest: int) -> Examples:
+    """As the program's batch, `count` examples of which `rows` make one."""
+    rng = np.random.default_rng(5)
+    found = {}
+    for name, at in graph.batch:
+        node = graph.nodes[at]
+        shape = (count, *node.shape[1:])
+        if DTYPE[node.dtype] == np.float32:
+            found[name] = rng.standard_normal(shape).astype(np.float32)
+        else:
+            found[name] = rng.integers(0, highest, shape).astype(np.int32)
+    return found
+
+
+def case_of(module: torch.nn.Module, batch: Any, loss: Any, highest: int, **options: Any) -> Case:
+    """A job of a module; `tokens` where it learns the next one."""
+    program = repops.trace(module, loss, torch.optim.AdamW(module.parameters(), lr=0.01), batch)
+    state = program.initial_state(module)
+    kinds = {entry.name: entry.kind for entry in program.graph.state}
+    tensors = {name: t.numpy().copy() for name, t in state.items() if kinds[name] != OPTIMIZER}
+    rows = len(batch[0])
+    if loss is models.next_token:
+        rng = np.random.default_rng(3)
+        examples = {"tokens": rng.integers(0, highest, (13, batch[0].shape[1] + 1)).astype(np.int32)}
+    else:
+        examples = random_examples(program.graph, rows, 13, highest)
+    aggregation_spec = AggregationSpec(SLOTS, OUTER, options.get("rule", MEAN))
+    return Case(
+        program.graph, initial_checkpoint(program.graph, tensors, aggregation_spec), examples, rows=rows, **options
+    )
+
+
+@lru_cache
+def mlp(**options: Any) -> Case:
+    torch.manual_seed(0)
+    loss = torch.nn.functional.cross_entropy
+    return case_of(models.mlp(), models.vectors(0, ROWS), loss, 10, **options)

@@ -1,0 +1,62 @@
+"""A worker that lies once and commits to it, for the demo and the tests. Nothing else starts it.
+
+python -m tests.support.liars.lying_worker --round R --slot S --tensor NAME ...    one bit of the update, which it cannot defend
+python -m tests.support.liars.lying_worker --round R --slot S --step H ...         one bit of one number in a step; it goes on from there,
+                                                               and defends it in a dispute game as if it were right
+Its other options are those of `keepers.processes.run worker`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from keepers.processes import run, worker
+from keepers.queue.work import MOVE_TASK
+from node.disputes.computation import SlotRound
+from node.disputes.player import run_move
+from node.tasks import run_shard
+from tests.support.liars.faults import Lie, flip_bit
+from zoo_compute.store import Store
+
+
+def lying_tasks(arguments: argparse.Namespace) -> dict[str, worker.TaskBody]:
+    """The tasks that are done falsely."""
+    place = (arguments.round, arguments.slot)
+    if arguments.tensor:
+        fault = flip_bit(round=place[0], slot=place[1], tensor=arguments.tensor, element=3, bit=20)
+        return {"work.train": _named(run_shard, tamper=fault)}
+    lie = Lie(*place, step=arguments.step, op=arguments.op)
+
+    def move(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
+        return run_move(request, store, made=lie.slot_round if lie.is_about(request) else SlotRound)
+
+    return {"work.train": _named(run_shard, tamper=lie), MOVE_TASK: move}
+
+
+def _named(body: Any, **options: Any) -> worker.TaskBody:
+    changed = partial(body, **options)
+    changed.__name__ = body.__name__  # type: ignore[attr-defined]
+    return changed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="tests.support.liars.lying_worker",
+        allow_abbrev=False,
+        description=__doc__.split("\n")[0] if __doc__ else "",
+    )
+    parser.add_argument("--round", type=int, required=True)
+    parser.add_argument("--slot", type=int, help="with --step: every one that it trains, if it is left out")
+    parser.add_argument("--tensor", help="of the update")
+    parser.add_argument("--step", type=int, default=0, help="the inner step in which it lies")
+    parser.add_argument("--op", default="dot", help="the operator; of its nodes the one in the middle lies")
+    arguments, of_worker = parser.parse_known_args()
+    return run.main(["worker", *of_worker], lying_tasks(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,260 @@
+"""The contracts' side of a stage: deployed once a process, rolled back after every use, called and compared."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import asdict, astuple, is_dataclass
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+from eth_account import Account
+from eth_utils import keccak
+
+from tests.support.consent import Signer
+from tests.support.contract import Contract
+from tests.support.evm import Result, chain
+from tests.support.lockstep.contract_views import (
+    VIEWS,
+    View,
+    attestation_seal,
+    changed_keys,
+    expected_field,
+    seal_bytes,
+)
+from tests.support.lockstep.stage import ACCOUNTS, START, WEALTH
+from tests.support.protocol_driver import load
+from tests.support.rewards_driver import receipt_signature
+from zoo_compute.spec import watching
+from zoo_compute.spec.params import PRESETS, Preset
+from zoo_compute.spec.state import Config, Consent, Receipt, Seal, World
+from zoo_compute.spec.world import Call
+
+SPENDERS = ("registry", "tasks", "rewards", "audits")
+COIN = 10**24  # of the chain's, that each account has
+CONFIGURED = ("registry", "tasks", "rewards", "treasury", "availability", "audits", "admissions")
+UNLIMITED = 2**256 - 1
+FULL_COMPARISON_EVERY = 100  # accepted calls; each compares what the specification wrote
+
+
+class Disagreement(AssertionError):
+    """Contract and specification differ; the message says where."""
+
+
+@contextmanager
+def fresh_mirror(preset_name: str) -> Iterator["ContractMirror"]:
+    """A fresh deployment of the preset, undone at the end."""
+    kit = deployed(preset_name)
+    with chain.anchor():
+        yield ContractMirror(PRESETS[preset_name], *kit)
+
+
+def persistent_deployment(preset_name: str) -> "ContractMirror":
+    """A deployment of its own that lives as long as the process; its user anchors."""
+    return ContractMirror(PRESETS[preset_name], *deployed.__wrapped__(preset_name))
+
+
+@cache
+def deployed(preset_name: str) -> tuple[dict[str, Contract], dict[str, str]]:
+    """Contracts by the names of docs/protocol.md, tokens as `token ADDRESS`; and the accounts' addresses."""
+    preset = PRESETS[preset_name]
+    chain.timestamp = START
+    accounts = {name: Signer(name).address for name in ACCOUNTS}
+    with chain.prank(accounts["deployer"]):
+        contracts = _deploy(preset, accounts)
+        bad = load("mocks/FalseToken").deploy()
+        supply = 2 * WEALTH * len(ACCOUNTS)
+        tokens = {"zen": contracts["zen"], "usd": load("ZenToken").deploy(supply), "bad": bad}
+        for name, token in tokens.items():
+            contracts[f"token {token.address}"] = token
+            contracts[name] = token
+            for account in accounts.values():
+                if name == "bad":
+                    token.mint(account, WEALTH)
+                elif account != accounts["deployer"]:
+                    token.transfer(account, WEALTH)
+            if name != "bad":
+                token.transfer(accounts["sink"], token.balanceOf(accounts["deployer"]) - WEALTH)
+    for account in (*accounts.values(), bad.address):
+        chain.set_balance(account, COIN)
+    for account in accounts.values():
+        for name in ("zen", "usd"):
+            for spender in SPENDERS:
+                contracts[name].approve(contracts[spender].address, UNLIMITED, sender=account)
+    return contracts, accounts
+
+
+def _deploy(preset: Preset, accounts: dict[str, str]) -> dict[str, Contract]:
+    """As docs/protocol.md has the constructors; governor and timelock are plain accounts here."""
+    guardian = accounts["guardian"]
+    zen = load("ZenToken").deploy(2 * WEALTH * len(accounts))
+    treasury = load("Treasury").deploy(accounts["timelock"])
+    registry = load("NodeRegistry").deploy(zen, guardian, preset.min_stake, preset.exit_delay_s, preset.epoch_s)
+    tasks = load("TaskRegistry").deploy(treasury, accounts["deployer"], guardian)
+    auction = load("Auction").deploy(registry, tasks, guardian, preset.bid_window_s, preset.reveal_window_s)
+    rewards = load("Rewards").deploy(zen, registry, preset.epoch_s, preset.emission_per_epoch, preset.weight_per_fee)
+    datasets = load("Datasets").deploy(tasks, rewards)
+    settlement = load("Settlement").deploy(
+        registry, tasks, auction, rewards, zen, preset.ready_window_s, preset.min_window_s
+    )
+    availability = load("Availability").deploy(registry, tasks, settlement, preset.answer_s)
+    audits = load("Audits").deploy(registry, tasks, settlement, rewards, zen, preset.audit_bond, preset.draw_blocks)
+    admissions = load("Admissions").deploy(
+        registry, accounts["deployer"], preset.benchmark_s, preset.min_window_s, preset.epoch_s
+    )
+    registry.wire(auction, settlement, tasks, rewards, admissions)
+    tasks.wire(auction, settlement)
+    auction.wire(settlement)
+    settlement.wire(accounts["referee"], availability, accounts["audit pool"])
+    rewards.wire(settlement, audits, datasets)
+    audits.wire(accounts["referee"])
+    admissions.wire(accounts["referee"])
+    return {
+        "zen": zen,
+        "treasury": treasury,
+        "registry": registry,
+        "tasks": tasks,
+        "auction": auction,
+        "rewards": rewards,
+        "datasets": datasets,
+        "settlement": settlement,
+        "availability": availability,
+        "audits": audits,
+        "admissions": admissions,
+    }
+
+
+class ContractMirror:
+    """Makes the same calls on the contracts, and compares what they show."""
+
+    def __init__(self, preset: Preset, contracts: dict[str, Contract], accounts: dict[str, str]) -> None:
+        self.contracts = {**contracts, "chain": SimpleNamespace(balance=chain.balance)}
+        self.accounts = accounts
+        self.tokens = {name: str(contracts[name].address) for name in ("zen", "usd", "bad")}
+        self.config = Config(
+            preset=preset,
+            zen=self.tokens["zen"],
+            deployer=accounts["deployer"],
+            guardian=accounts["guardian"],
+            governor=accounts["deployer"],
+            treasury_governor=accounts["timelock"],
+            referee=accounts["referee"],
+            audit_pool=accounts["audit pool"],
+            **{name: str(contracts[name].address) for name in CONFIGURED},
+        )
+        self._signers = {address: Signer(name) for name, address in accounts.items()}
+        self.calls = 0
+        self._steps = 0
+        self._seen: dict[tuple[str, Any], None] = {}
+
+    def fork(self) -> "ContractMirror":
+        """For a walk of its own: what it sees and counts is its own."""
+        new = copy(self)
+        new.calls, new._steps, new._seen = 0, 0, dict(self._seen)
+        return new
+
+    def accept(self, call: Call, before: World, after: World, result: Any) -> None:
+        """The contract must accept, return the same and show the same."""
+        done = self._invoke(call)
+        if done.failure:
+            raise Disagreement(f"{call}: refused with {done.reason!r}, specification accepts")
+        actual = getattr(self._target(call), call.function).only.decode(done.output)
+        if result is not None and actual != result:
+            raise Disagreement(f"{call.contract}.{call.function}: returned {actual}, specification says {result}")
+        written = list(changed_keys(before, after))
+        self._seen.update(dict.fromkeys(written))
+        self._compare_keys(after, written)
+        self._steps += 1
+        if self._steps % FULL_COMPARISON_EVERY == 0:
+            self.compare(after)
+
+    def refuse(self, call: Call, reason: str, world: World) -> None:
+        """The contract must refuse for the same reason; a revert undoes all it did."""
+        done = self._invoke(call)
+        if not done.failure:
+            raise Disagreement(f"{call}: accepted, specification says {reason!r}")
+        if done.reason != reason:
+            raise Disagreement(f"{call}: refused with {done.reason!r}, specification says {reason!r}")
+
+    def compare(self, world: World) -> None:
+        """Everything the contracts show of keys that any step ever wrote."""
+        self._compare_keys(world, list(self._seen))
+
+    def _compare_keys(self, world: World, keys: list[tuple[str, Any]]) -> None:
+        checked = set()  # several keys show in one view
+        for name, key in keys:
+            for view in VIEWS[name](world, key):
+                which = view.contract, view.name, view.args
+                if which not in checked:
+                    checked.add(which)
+                    self._check(view)
+
+    def _check(self, view: View) -> None:
+        actual = getattr(self.contracts[view.contract], view.name)(*view.args)
+        where = f"{view.contract}.{view.name}{view.args}"
+        if not hasattr(actual, "_fields"):
+            if actual != view.expected:
+                raise Disagreement(f"{where} shows {actual!r}, specification says {view.expected!r}")
+            return
+        for field in actual._fields:
+            shown, expected = getattr(actual, field), expected_field(view.expected, field)
+            if shown != expected:
+                raise Disagreement(f"{where}.{field} shows {shown!r}, specification says {expected!r}")
+
+    def block_hash(self, number: int) -> bytes:
+        return chain.block_hash(number)
+
+    def _invoke(self, call: Call) -> Result:
+        _to_block(call)
+        target = self._target(call)
+        method = getattr(target, call.function)
+        args = call.args[1:] if call.contract == "token" else call.args or _zeros(method)
+        data = method.prepare_calldata(*(self._argument(arg, call) for arg in args))
+        self.calls += 1
+        return chain.call(target, data, sender=call.sender, value=call.value)
+
+    def _argument(self, arg: Any, call: Call) -> Any:
+        if isinstance(arg, Consent):
+            terms = asdict(arg)
+            signer = self._signers[terms.pop("signer")]
+            return signer.signs_at(str(self.contracts["registry"].address), terms)
+        if isinstance(arg, Receipt):
+            name = self._signers[arg.signer].name
+            account = Account.from_key(keccak(text=name))
+            at = str(self.contracts["rewards"].address)
+            return receipt_signature(account, at, arg.server, arg.client, arg.epoch, arg.total)
+        return _encoded(arg)
+
+    def _target(self, call: Call) -> Contract:
+        return self.contracts[f"token {call.args[0]}" if call.contract == "token" else call.contract]
+
+
+def _to_block(call: Call) -> None:
+    """The chain is at the call's second and block."""
+    chain.timestamp, chain.block, chain.base_fee = call.now, call.block, call.base_fee
+
+
+def _encoded(arg: Any) -> Any:
+    """A specification's argument as a contract takes it."""
+    if isinstance(arg, Seal):
+        return seal_bytes(arg)
+    if isinstance(arg, watching.Seal):
+        return attestation_seal(arg)
+    if is_dataclass(arg):
+        return tuple(list(part) if isinstance(part, tuple) else part for part in astuple(arg))
+    if isinstance(arg, tuple):
+        return [_encoded(item) for item in arg]
+    return arg
+
+
+def _zeros(method: Any) -> tuple[Any, ...]:
+    """Zeros for every argument of a function that refuses accounts whatever they pass."""
+    return tuple(_zero(part) for part in method.only.inputs)
+
+
+def _zero(part: dict[str, Any]) -> Any:
+    if part["type"] == "tuple":
+        return tuple(_zero(member) for member in part["components"])
+    if part["type"].endswith("[]"):
+        return []
+    return {"address": "0x" + 40 * "0", "bytes32": bytes(32), "bool": False}.get(part["type"], 0)

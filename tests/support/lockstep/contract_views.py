@@ -1,0 +1,276 @@
+"""What the contracts' views must show for a world of the specification, key by key."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, astuple, dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from eth_abi import encode
+from eth_utils import keccak
+
+from tests.support.lockstep.committed_results import claim_hash
+from zoo_compute.spec import admissions, node_registry, rewards, seats, watching
+from zoo_compute.spec.params import AGGREGATOR_SEAT, Flow
+from zoo_compute.spec.state import (
+    EMPTY_BYTES32,
+    CalledFees,
+    Citation,
+    Claim,
+    Dataset,
+    Declaration,
+    Earned,
+    Epoch,
+    Posted,
+    Seal,
+    Share,
+    Signed,
+    Traffic,
+    World,
+)
+from zoo_compute.spec.trials import TRIALS, Entry, Recall, Workload
+
+SEAL_BYTES = 20  # a bid's word keeps the upper 160 bits
+
+
+@dataclass(frozen=True)
+class View:
+    """One call of a view, and what it must answer: a value, or a record whose fields it must show."""
+
+    contract: str
+    name: str
+    args: tuple[Any, ...]
+    expected: Any
+
+
+def seal_bytes(seal: Seal) -> bytes:
+    values = (seal.job, seal.kind, seal.attempt, seal.operator, seal.price, seal.capacity, seal.salt)
+    return keccak(encode(["uint256"] * 6 + ["bytes32"], values))
+
+
+def stored_seal(seal: Seal | None) -> bytes:
+    return seal_bytes(seal)[:SEAL_BYTES].ljust(32, b"\0") if seal else EMPTY_BYTES32
+
+
+def claim_word(posted: Posted | None) -> bytes:
+    """30 bytes of the claim's hash, one of open disputes, one of status."""
+    if posted is None:
+        return EMPTY_BYTES32
+    return claim_hash(posted.claim)[:30] + bytes([posted.disputes, posted.status])
+
+
+def attestation_seal(seal: watching.Seal) -> bytes:
+    types = ["uint256"] * 4 + ["address"] + ["bytes32"] * 2
+    return keccak(encode(types, astuple(seal)))
+
+
+def _record(contract: str, name: str, source: Callable[[World, Any], Any]) -> Callable[[World, Any], Iterator[View]]:
+    def views(w: World, key: Any) -> Iterator[View]:
+        args = key if isinstance(key, tuple) else (key,)
+        yield View(contract, name, args, source(w, key))
+
+    return views
+
+
+def _operator_views(w: World, key: int) -> Iterator[View]:
+    record = w.operator(key)
+    yield View("registry", "operators", (key,), record)
+    yield View("registry", "discount_bps", (key,), record.reputation)
+    is_eligible = record.exit_at == 0 and record.stake >= w.config.preset.min_stake
+    yield View("registry", "is_eligible", (key, record.hot), is_eligible)
+    yield View("registry", "is_admitted", (key,), record.is_admitted)
+    yield View("registry", "multiplier_of", (key,), node_registry.multiplier_of(w, key))
+    yield View("registry", "vram_of", (key,), record.vram_gb)
+    yield View("registry", "is_eligible", (key, w.config.registry), False)
+    yield View("registry", "operator_count", (), len(w.operators))
+
+
+def _job_views(w: World, key: int) -> Iterator[View]:
+    yield View("tasks", "jobs", (key,), w.job(key))
+    yield View("tasks", "job_count", (), len(w.jobs))
+
+
+def _run_views(w: World, key: int) -> Iterator[View]:
+    run = w.run(key)
+    aggregator = w.seat(key, AGGREGATOR_SEAT).operator
+    yield View("settlement", "runs", (key,), SimpleNamespace(**asdict(run), aggregator=aggregator))
+    yield View("settlement", "reserves", (key,), run.reserve)
+
+
+def _seat_views(w: World, key: tuple[int, int]) -> Iterator[View]:
+    job, seat = key
+    yield View("settlement", "seats", key, w.seat(job, seat))
+    yield View("settlement", "deadline", key, seats.deadline_of(w.run(job), w.seat(job, seat)))
+    yield from _run_views(w, job)
+
+
+def _pending_views(w: World, key: tuple[int, int]) -> Iterator[View]:
+    job, turn = key
+    yield View("settlement", "pending", key, w.pending_count(job, turn).pending)
+    yield View("settlement", "is_final", key, turn < w.run(job).turn and w.pending_count(job, turn).pending == 0)
+    yield View("settlement", "is_final", (job, w.run(job).turn), False)
+
+
+def _earned_views(w: World, key: tuple[int, int]) -> Iterator[View]:
+    yield View("rewards", "earned", key, w.earned.get(key, Earned()))
+    yield View("rewards", "return_bps", key, rewards.return_bps(w, *key))
+
+
+@dataclass(frozen=True)
+class _Called:
+    verification: int
+    data: int
+
+
+def _called_in(w: World, epoch: int) -> _Called:
+    return _Called(*(w.called.get((flow, epoch), 0) for flow in (Flow.VERIFICATION, Flow.DATA)))
+
+
+def _work_key(key: tuple[int, int | str, int, int]) -> tuple[int, ...]:
+    """A contributor's address goes as a number."""
+    flow, who, job, epoch = key
+    return flow, int(who, 16) if isinstance(who, str) else who, job, epoch
+
+
+@dataclass(frozen=True)
+class _Cited:
+    cited: list[int]
+    scored: bool
+
+
+def _citation(w: World, job: int) -> _Cited:
+    citation = w.citations.get(job, Citation())
+    return _Cited(list(citation.cited), citation.scored)
+
+
+def _claim_views(w: World, key: tuple[int, int, int]) -> Iterator[View]:
+    """One place of the ring; one beyond the job's depth is another name of a place, not a place of its own."""
+    if key[2] < max(w.run(key[0]).depth, 1):
+        yield View("settlement", "claims", key, claim_word(w.claims.get(key)))
+
+
+def _demand_views(w: World, key: tuple[int, Claim, int]) -> Iterator[View]:
+    job, claim, lane = key
+    yield View("availability", "demands", (job, claim_hash(claim), lane), w.demands.get(key, watching.Demand()))
+
+
+def _unit(w: World, key: tuple[int, int, int]) -> SimpleNamespace:
+    unit = w.units.get(key, watching.Unit())
+    digest = claim_hash(unit.claim) if unit.claim else EMPTY_BYTES32
+    return SimpleNamespace(claim_hash=digest, attested=unit.attested, opener=unit.opener, root=unit.root)
+
+
+def _attestation(w: World, key: tuple[int, int, int, int]) -> SimpleNamespace:
+    found = w.attestations.get(key, watching.Attestation())
+    content = attestation_seal(found.seal) if found.seal else found.root
+    return SimpleNamespace(status=found.status, content=content)
+
+
+def _of_claim(contract: str, name: str, source: Callable[[World, Any], Any]) -> Callable[[World, Any], Iterator[View]]:
+    return lambda w, key: iter((View(contract, name, (key[0], claim_hash(key[1])), source(w, key)),))
+
+
+def _only(contract: str, name: str, source: Callable[[World], Any]) -> Callable[[World, Any], Iterator[View]]:
+    return lambda w, key: iter((View(contract, name, (), source(w)),))
+
+
+def _trial_views(w: World, key: int) -> Iterator[View]:
+    trial = w.trials.get(key)
+    word = claim_hash(trial.claim)[:30] + b"\0\1" if trial else EMPTY_BYTES32
+    yield View("admissions", "claims", (TRIALS, 0, key), word)
+    yield View("admissions", "disputes", (key,), trial.disputes if trial else 0)
+    none = SimpleNamespace(work_root=EMPTY_BYTES32, score=0)
+    yield View("admissions", "trials", (key,), trial or none)
+
+
+def _entry_views(w: World, key: int) -> Iterator[View]:
+    entry, workload = w.entries.get(key, Entry()), admissions.workload_of(w, key)
+    yield View("admissions", "entries", (key,), entry)
+    yield View("admissions", "workload_of", (key,), workload)
+    if entry.block in w.block_hashes:
+        yield View("admissions", "seed_of", (key,), admissions.seed(w.block_hashes[entry.block], key, workload))
+    elif entry.block == 0:
+        yield View("admissions", "seed_of", (key,), EMPTY_BYTES32)
+
+
+# By the name of the World's dictionary: the views that show one of its keys.
+VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
+    "balances": lambda w, key: iter((View(f"token {key[0]}", "balanceOf", (key[1],), w.balances.get(key, 0)),)),
+    "paused": lambda w, key: iter((View(key, "paused", (), w.paused.get(key, False)),)),
+    "operators": _operator_views,
+    "collateral": _record("registry", "collateral", lambda w, key: w.deposit_of(*key)),
+    "declarations": _record("registry", "declarations", lambda w, key: w.declarations.get(key, Declaration())),
+    "beats": _record("registry", "beats", lambda w, key: w.beats.get(key, 0)),
+    "total_beats": _record("registry", "total_beats", lambda w, key: w.total_beats.get(key, 0)),
+    "judged": _record("registry", "is_judged", lambda w, key: w.judged.get(key, False)),
+    "nonces": _record("registry", "nonces", lambda w, key: w.nonces.get(key, 0)),
+    "pots": _record("registry", "pot", lambda w, key: w.pots.get(key, 0)),
+    "burned": _record("registry", "burned", lambda w, key: w.burned.get(key, 0)),
+    "allowed": _record("tasks", "is_allowed", lambda w, key: w.allowed.get(key, False)),
+    "window_values": _record("tasks", "window_values", lambda w, key: w.window_values.get(key, 0)),
+    "jobs": _job_views,
+    "owed": _record("tasks", "owed", lambda w, key: w.owed.get(key, 0)),
+    "lots": _record("auction", "lots", lambda w, key: w.lot(*key)),
+    "bids": _record("auction", "bids", lambda w, key: w.bid(*key)),
+    "runs": _run_views,
+    "seats": _seat_views,
+    "standings": _record("settlement", "stakes", lambda w, key: w.standing(*key)),
+    "pending_counts": _pending_views,
+    "claims": _claim_views,
+    "pool": _only("rewards", "pool", lambda w: w.pool),
+    "epochs": _record("rewards", "epochs", lambda w, key: w.epochs.get(key, Epoch())),
+    "shares": _record("rewards", "shares", lambda w, key: w.shares.get(key, Share())),
+    "earned": _earned_views,
+    "job_fees": _record("rewards", "job_fees", lambda w, key: w.fees_of(key)),
+    "called": lambda w, key: iter((View("rewards", "called", (key[1],), _called_in(w, key[1])),)),
+    "reward_calls": _record("rewards", "calls", lambda w, key: w.reward_calls.get(key, CalledFees())),
+    "works": lambda w, key: iter((View("rewards", "works", _work_key(key), w.works.get(key, 0)),)),
+    "total_bytes": _record("rewards", "total_bytes", lambda w, key: w.total_bytes.get(key, 0)),
+    "served": _record("rewards", "served", lambda w, key: w.served.get(key, Traffic())),
+    "pairs": _record("rewards", "pairs", lambda w, key: w.pairs.get(key, Traffic())),
+    "signed": _record("rewards", "signed", lambda w, key: w.signed.get(key, Signed())),
+    "datasets": _record("datasets", "datasets", lambda w, key: w.datasets.get(key, Dataset())),
+    "dataset_names": _record("datasets", "named", lambda w, key: w.dataset_names.get(key, 0)),
+    "citations": lambda w, key: iter((View("datasets", "citations", (key,), _citation(w, key)),)),
+    "demands": _demand_views,
+    "holdings": _record("availability", "holdings", lambda w, key: w.holdings.get(key, watching.Holding())),
+    "spent": _record("availability", "held", lambda w, key: w.spent.get(key, watching.Spent())),
+    "coin_owed": _record("availability", "owed", lambda w, key: w.coin_owed.get(key, 0)),
+    "coin": lambda w, key: iter((View("chain", "balance", (w.config.availability,), w.coin),)),
+    "plans": _record("audits", "plans", lambda w, key: w.plans.get(key, watching.Plan())),
+    "draws": _record("audits", "draws", lambda w, key: w.draws.get(key, watching.Draw())),
+    "auditors": _record("audits", "auditors", lambda w, key: w.auditors.get(key, watching.Auditor())),
+    "units": _record("audits", "units", _unit),
+    "attestations": _record("audits", "attestations", _attestation),
+    "falsified": _record("audits", "falsified", lambda w, key: w.falsified.get(key, 0)),
+    "convicted": _of_claim("audits", "convicted", lambda w, key: w.convicted.get(key, False)),
+    "audit_owed": _record("audits", "owed", lambda w, key: w.audit_owed.get(key, 0)),
+    "bonded": _only("audits", "bonded", lambda w: w.bonded),
+    "bonds_burned": _only("audits", "burned", lambda w: w.bonds_burned),
+    "workloads": _record("admissions", "workloads", lambda w, key: w.workloads.get(key, Workload())),
+    "entries": _entry_views,
+    "trials": _trial_views,
+    "scores": _record("admissions", "scores", lambda w, key: w.scores.get(key, 0)),
+    "recalls": _record("admissions", "recalls", lambda w, key: w.recalls.get(key, Recall())),
+    "recall_blocks": _record("admissions", "draws", lambda w, key: w.recall_blocks.get(key, 0)),
+    "buckets": _record("treasury", "buckets", lambda w, key: w.buckets.get(key, 0)),
+}
+
+
+def expected_field(record: Any, name: str) -> Any:
+    """A record's field as its contract shows it."""
+    value = getattr(record, name)
+    return stored_seal(value) if name == "seal" else value
+
+
+def changed_keys(before: World, after: World) -> Iterator[tuple[str, Any]]:
+    """Which keys of which dictionaries a step wrote or deleted; of what is no dictionary the key is None."""
+    for name in VIEWS:
+        old, new = getattr(before, name), getattr(after, name)
+        if not isinstance(new, dict):
+            if old != new:
+                yield name, None
+        elif old is not new:
+            for key in old.keys() | new.keys():
+                was, now = old.get(key), new.get(key)
+                if was is not now and was != now:
+                    yield name, key

@@ -1,0 +1,146 @@
+"""What a campaign reached, against all that docs/protocol.md lists."""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from zoo_compute.spec.state import World
+from zoo_compute.spec.world import EXTERNAL, PROTOCOL_ONLY, WIRED, Call
+
+PROTOCOL = Path(__file__).parents[3] / "docs" / "protocol.md"
+CONTRACTS = ("registry", "tasks", "auction", "settlement", "availability", "audits")
+CONTRACTS += ("rewards", "datasets", "admissions", "treasury")
+GUARDED = ("registry", "tasks", "auction")  # have a guardian
+
+# Reasons of docs/protocol.md that no account can meet, each with why.
+EXCLUDED: dict[str, str] = {
+    "rewards: transfer failed": "its only token is ZEN, which reverts and never answers false",
+}
+# The token's own, passed on by whoever pulls.
+FOREIGN = {"erc20: transfer amount exceeds balance"}
+
+# What has states: where its records are in the world, and how one's state reads.
+STATES: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "job": ("jobs", lambda job: job.state.name),
+    "lot": ("lots", lambda lot: lot.phase.name),
+    "claim": ("claims", lambda posted: posted.status.name),
+    "demand": ("demands", lambda demand: "OPEN" if demand.is_open else "ENDED"),
+    "attestation": ("attestations", lambda attestation: attestation.status.name),
+    "draw": ("draws", lambda draw: "SCHEDULED" if not draw.drawn_at else "STALE" if draw.stale else "DRAWN"),
+    "entry": ("entries", lambda entry: "STANDING" if entry.block else "ENDED"),
+    "recall": ("recalls", lambda recall: "DUE" if recall.due else "ENDED"),
+}
+# How docs/protocol.md lets them change; a claim's place is used again.
+TRANSITIONS: dict[str, str] = {
+    "job": "NONE>OPEN OPEN>CANCELLED OPEN>AWARDED AWARDED>RUNNING RUNNING>ENDED ENDED>RUNNING",
+    "lot": "NONE>OPEN OPEN>CLEARING OPEN>CLEARED CLEARING>CLEARED CLEARED>AWARDED",
+    "claim": "NONE>PENDING PENDING>PAID PENDING>CONVICTED PAID>PENDING CONVICTED>PENDING",
+    "demand": "NONE>OPEN OPEN>ENDED ENDED>OPEN",
+    "attestation": "NONE>SEALED SEALED>REVEALED SEALED>SETTLED REVEALED>SETTLED",
+    "draw": "NONE>SCHEDULED SCHEDULED>DRAWN SCHEDULED>STALE",
+    "entry": "NONE>STANDING STANDING>ENDED ENDED>STANDING",
+    "recall": "NONE>ENDED ENDED>DUE DUE>ENDED",
+}
+
+
+def listed_reasons() -> set[str]:
+    """Every reason string of docs/protocol.md, with the generic `CONTRACT: ...` ones spelled out."""
+    text = PROTOCOL.read_text(encoding="utf-8")
+    reasons = set(re.findall(rf"`((?:{'|'.join(CONTRACTS)}): [a-zA-Z' -]+)`", text))
+    spelled = {
+        "not the guardian": GUARDED,
+        "not the deployer": WIRED,
+        "already wired": WIRED,
+        "transfer failed": ("registry", "tasks", "rewards", "audits", "treasury"),
+    }
+    generic = set(re.findall(r"`CONTRACT: ([a-z ]+)`", text))
+    assert generic == set(spelled), f"docs/protocol.md lists other generic reasons: {generic ^ set(spelled)}"
+    return reasons | {f"{contract}: {cause}" for cause, where in spelled.items() for contract in where}
+
+
+def listed_functions() -> set[str]:
+    """Every function in a table of docs/protocol.md, and each guardian's one."""
+    sections = re.split(r"^## ", PROTOCOL.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    found = {f"{contract}.set_paused" for contract in GUARDED}
+    for section in sections:
+        title = re.match(r"\w+ \(`(\w+): \.\.\.`\)", section)
+        if title:
+            first_cells = re.findall(r"^\| (`[^|]+) \|", section, flags=re.MULTILINE)
+            names = re.findall(r"`(\w+)\(", " ".join(first_cells))
+            found |= {f"{title[1]}.{name}" for name in names}
+    return found
+
+
+def functions_of(table: dict[str, Any]) -> set[str]:
+    return {f"{contract}.{name}" for contract in CONTRACTS for name in table.get(contract, {})}
+
+
+def listed_transitions() -> set[str]:
+    return {f"{what}: {each}" for what, each_of in TRANSITIONS.items() for each in each_of.split()}
+
+
+def states_in(transitions: set[str]) -> set[str]:
+    """Where transitions lead."""
+    return {re.sub(r"\w+>", "", transition) for transition in transitions}
+
+
+class Coverage:
+    """Counts what was accepted and refused, and how states changed."""
+
+    def __init__(self) -> None:
+        self.accepts: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+        self.pairs: Counter[tuple[str, str]] = Counter()  # (function, reason)
+        self.transitions: Counter[str] = Counter()
+
+    @property
+    def calls(self) -> int:
+        return self.accepts.total() + self.reasons.total()
+
+    def accepted(self, call: Call, before: World, after: World) -> None:
+        self.accepts[f"{call.contract}.{call.function}"] += 1
+        for what, (name, state) in STATES.items():
+            old, new = getattr(before, name), getattr(after, name)
+            for key, record in new.items():
+                was = old.get(key)
+                if was is not record:
+                    left, entered = state(was) if was else "NONE", state(record)
+                    if left != entered:
+                        self.transitions[f"{what}: {left}>{entered}"] += 1
+
+    def refused(self, call: Call, reason: str) -> None:
+        self.reasons[reason] += 1
+        self.pairs[f"{call.contract}.{call.function}", reason] += 1
+
+    def update(self, other: "Coverage") -> None:
+        for name, counter in vars(other).items():
+            getattr(self, name).update(counter)
+
+    def reached(self) -> dict[str, tuple[set[str], set[str]]]:
+        """By what it is: what the campaign reached, and what there is to reach."""
+        transitions, tried = listed_transitions(), {function for function, _ in self.pairs}
+        return {
+            "reasons": (set(self.reasons) - FOREIGN, listed_reasons() - set(EXCLUDED)),
+            "functions": (set(self.accepts) & listed_functions(), functions_of(EXTERNAL)),
+            "internal functions": (tried & functions_of(PROTOCOL_ONLY), functions_of(PROTOCOL_ONLY)),
+            "states": (states_in(set(self.transitions)), states_in(transitions)),
+            "transitions": (set(self.transitions), transitions),
+        }
+
+    def missing(self) -> dict[str, list[str]]:
+        """What the campaign never reached, by what it is; empty when it is complete."""
+        gaps = {what: sorted(listed - found) for what, (found, listed) in self.reached().items()}
+        return {what: names for what, names in gaps.items() if names}
+
+    def unlisted(self) -> dict[str, list[str]]:
+        """What it reached and docs/protocol.md does not list."""
+        excess = {what: sorted(found - listed) for what, (found, listed) in self.reached().items()}
+        return {what: names for what, names in excess.items() if names}
+
+    def summary(self) -> str:
+        reached = ", ".join(
+            f"{len(found & listed)} of {len(listed)} {what}" for what, (found, listed) in self.reached().items()
+        )
+        return f"{self.accepts.total()} accepted, {self.reasons.total()} refused; {reached}"

@@ -1,0 +1,399 @@
+"""Directed sequences, one a sentence of docs/protocol.md: each drives a stage, and so both specification and contracts.
+
+Together they reach every function, state and refusal that an account can reach (`coverage.EXCLUDED` says which it cannot).
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tests.support.lockstep.stage import DEPOSIT, Offer, Stage
+from zoo_compute.spec.params import STAKE_UNIT, Terms
+from zoo_compute.spec.state import ZERO_ADDRESS
+
+Scenario = Callable[[Stage], None]
+SCENARIOS: dict[str, Scenario] = {}
+
+# Alice is cheapest; three bidders, so nobody wins more than two of four slots; all may stand by.
+SLOTS = {"alice": Offer(60, 3, True), "bob": Offer(70, 2, True), "carol": Offer(80, 2, True)}
+AGGREGATORS = {"dave": Offer(30, 1, True), "erin": Offer(40, 1, True)}
+
+
+def scenario(function: Scenario) -> Scenario:
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+@scenario
+def operators_are_admitted_by_key_class_memory_and_stake(s: Stage) -> None:
+    least, hot = s.preset.min_stake, s.accounts["alice hot"]
+
+    def no(reason: str, *args: Any) -> None:
+        s.no(f"registry: {reason}", "registry", "register", "alice owner", *args, "http://alice")
+
+    no("zero hot key", ZERO_ADDRESS, 9, 0, 0)
+    no("unknown class", hot, 0, 70_000, 0)
+    no("unknown class", hot, 5, 70_000, 0)
+    for gpu_class, vram_gb in ((1, 8), (2, 16), (3, 40), (4, 8)):
+        no("too little VRAM for the class", hot, gpu_class, vram_gb - 1, 0)
+        s.ok("registry", "register", "alice owner", hot, gpu_class, vram_gb, least, "")
+    no("VRAM out of range", hot, 1, 65_536, 0)
+    no("stake below the minimum", hot, 1, 65_535, least - 1)
+    no("stake below the minimum", hot, 1, 65_535, least - STAKE_UNIT)
+    no("stake has dust", hot, 1, 65_535, least + STAKE_UNIT - 1)
+    s.no(
+        "erc20: transfer amount exceeds balance",
+        "registry",
+        "register",
+        s.accounts["alice hot"],
+        hot,
+        1,
+        8,
+        2 * 10**27,
+        "",
+    )
+    s.ok("registry", "register", "alice owner", hot, 1, 65_535, least, "http://alice")
+
+
+@scenario
+def only_the_owner_moves_an_operators_keys_and_money(s: Stage) -> None:
+    alice, zen = s.register("alice"), s.tokens["zen"]
+    other, unknown = s.register("bob"), 99
+    hot = s.accounts["carol hot"]
+    for sender in ("alice hot", "stranger", "bob owner"):
+        s.no("registry: not the owner", "registry", "set_hot", sender, alice, ZERO_ADDRESS)
+        s.no("registry: not the owner", "registry", "request_exit", sender, alice)
+        s.no("registry: not the owner", "registry", "withdraw_stake", sender, alice)
+        s.no("registry: not the owner", "registry", "withdraw", sender, alice, zen, 0)
+    for operator in (0, unknown):
+        s.no("registry: not the owner", "registry", "set_hot", "alice owner", operator, hot)
+        s.no("registry: not the operator", "registry", "announce", "alice owner", operator, "http://alice")
+        s.no("registry: unknown operator", "registry", "add_stake", "alice owner", operator, 0)
+        s.no("registry: unknown operator", "registry", "deposit", "alice owner", operator, zen, 0)
+    s.no("registry: not the operator", "registry", "announce", "bob owner", alice, "http://bob")
+    s.ok("registry", "announce", "alice owner", alice, "http://a")
+    s.ok("registry", "announce", "alice hot", alice, "http://b")
+    s.no("registry: zero hot key", "registry", "set_hot", "alice owner", alice, ZERO_ADDRESS)
+    s.ok("registry", "set_hot", "alice owner", alice, hot)
+    s.ok("registry", "announce", "carol hot", alice, "http://c")
+    s.no("registry: not the operator", "registry", "announce", "alice hot", alice, "http://b")
+    assert s.world.operator(other).hot == s.accounts["bob hot"]
+
+
+@scenario
+def stake_leaves_after_the_exit_delay_and_may_come_back(s: Stage) -> None:
+    alice = s.register("alice")
+    s.no("registry: exit not requested", "registry", "withdraw_stake", "alice owner", alice)
+    s.no("registry: zero amount", "registry", "add_stake", "stranger", alice, 0)
+    s.no("registry: stake has dust", "registry", "add_stake", "stranger", alice, STAKE_UNIT - 1)
+    s.ok("registry", "add_stake", "stranger", alice, 5 * STAKE_UNIT)
+    s.no("erc20: transfer amount exceeds balance", "registry", "add_stake", "stranger", alice, 2 * 10**27)
+    s.ok("registry", "request_exit", "alice owner", alice)
+    s.no("registry: exit already requested", "registry", "request_exit", "alice owner", alice)
+    due = s.world.operator(alice).exit_at
+    s.to(due - 1)
+    s.no("registry: exit delay runs", "registry", "withdraw_stake", "alice owner", alice)
+    s.to(due)
+    s.ok("registry", "withdraw_stake", "alice owner", alice)
+    s.no("registry: exit not requested", "registry", "withdraw_stake", "alice owner", alice)
+    s.ok("registry", "add_stake", "alice owner", alice, s.preset.min_stake)
+    job = s.post()
+    s.bid(job, 0, "alice", Offer(50))
+
+
+@scenario
+def locked_collateral_and_stake_stay_until_the_lock_ends(s: Stage) -> None:
+    alice, zen = s.register("alice"), s.tokens["zen"]
+    job = s.post()
+    lock = s.world.lot(job, 0).lock
+    s.bid(job, 0, "alice", Offer(50, 2))
+    free = DEPOSIT - 2 * lock
+    s.no("registry: zero amount", "registry", "withdraw", "alice owner", alice, zen, 0)
+    s.no("registry: amount exceeds free collateral", "registry", "withdraw", "alice owner", alice, zen, free + 1)
+    s.ok("registry", "withdraw", "alice owner", alice, zen, free - 1)
+    s.no("registry: amount exceeds free collateral", "auction", "bid", "alice hot", *bid_args(s, job, 1, "alice"))
+    s.ok("registry", "request_exit", "alice owner", alice)
+    s.to(s.world.operator(alice).exit_at)
+    s.no("registry: collateral is locked", "registry", "withdraw_stake", "alice owner", alice)
+    s.no("registry: zero amount", "registry", "deposit", "stranger", alice, zen, 0)
+    s.ok("registry", "deposit", "stranger", alice, zen, 7)
+    s.no("erc20: transfer amount exceeds balance", "registry", "deposit", "stranger", alice, zen, 2 * 10**27)
+    s.ok("tasks", "cancel", "submitter", job)
+    s.ok("auction", "reclaim", "stranger", job, 0, alice)
+    s.ok("registry", "withdraw_stake", "alice owner", alice)
+
+
+@scenario
+def jobs_outside_the_terms_are_refused_in_order(s: Stage) -> None:
+    good = s.terms()
+    ranges: list[tuple[str, str, int, int]] = [
+        ("rounds", "rounds out of range", 1, 10_000),
+        ("slots", "slots out of range", 1, 16_384),
+        ("quorum", "quorum out of range", 1, 4),
+        ("reserve", "prices out of range", 1, 160),
+        ("max_price", "prices out of range", 100, 2**80 - 1),
+        ("aggregator_reserve", "prices out of range", 1, 80),
+        ("aggregator_max_price", "prices out of range", 50, 2**80 - 1),
+        ("slot_s", "seconds out of range", 1, 604_800),
+        ("aggregate_s", "seconds out of range", 1, 604_800),
+        ("reexecute_s", "seconds out of range", 1, 604_800),
+        ("flops", "flops out of range", 1, 2**96 - 1),
+        ("depth", "depth out of range", 1, 16),
+    ]
+    worst: Terms = replace(good, token=s.tokens["bad"])
+    for name, reason, least, most in ranges:
+        low, high = replace(good, **{name: least - 1}), replace(good, **{name: most + 1})
+        s.no(f"tasks: {reason}", "tasks", "post", "submitter", low)
+        s.no(f"tasks: {reason}", "tasks", "post", "submitter", high)
+        for edge in (least, most):
+            if name == "slots" and edge == 1:
+                s.post(slots=1, quorum=1)
+            elif name in ("max_price", "aggregator_max_price") and edge == most:
+                reason_paid = "erc20: transfer amount exceeds balance"
+                s.no(reason_paid, "tasks", "post", "submitter", replace(good, **{name: edge}, rounds=10_000))
+            else:
+                s.post(**{name: edge})
+        worst = replace(worst, **{name: 0})
+    s.no("tasks: token not allowed", "tasks", "post", "submitter", worst)
+    s.no("tasks: not the governor", "tasks", "allow", "guardian", s.tokens["bad"], True, 0)
+    s.ok("tasks", "allow", "deployer", s.tokens["bad"], True, 7)
+    worst = replace(worst, policy=4)
+    for name, reason, least, _ in ranges:
+        s.no(f"tasks: {reason}", "tasks", "post", "submitter", worst)
+        worst = replace(worst, **{name: least})
+    s.no("tasks: unknown policy", "tasks", "post", "submitter", worst)
+    for policy in (4, 2**256 - 1):
+        s.no("tasks: unknown policy", "tasks", "post", "submitter", replace(good, policy=policy))
+    s.post(policy=1)
+    s.post(policy=3)
+    s.ok("tasks", "post_permitted", "submitter", good, s.now, 27, b"r" * 32, b"s" * 32)  # let before: needs no permit
+    s.ok("tasks", "allow", "deployer", s.tokens["usd"], False, 0)
+    s.no("tasks: token not allowed", "tasks", "post", "submitter", s.terms(token="usd"))
+
+
+@scenario
+def a_job_may_be_cancelled_until_it_is_cleared(s: Stage) -> None:
+    s.register_all()
+    job, other = s.post(), s.post(token="usd")
+    s.no("tasks: not the submitter", "tasks", "cancel", "stranger", job)
+    s.no("tasks: not the submitter", "tasks", "cancel", "submitter", 99)
+    s.no("tasks: nothing owed", "tasks", "withdraw", "stranger", s.tokens["zen"], s.accounts["submitter"])
+    s.ok("tasks", "cancel", "submitter", other)
+    s.no("tasks: not open", "tasks", "cancel", "submitter", other)
+    s.ok("tasks", "withdraw", "stranger", s.tokens["usd"], s.accounts["submitter"])
+    s.no("tasks: nothing owed", "tasks", "withdraw", "stranger", s.tokens["usd"], s.accounts["submitter"])
+    s.bid_all(job, SLOTS, AGGREGATORS)
+    s.reveal_all(job, SLOTS, AGGREGATORS)
+    s.ok("auction", "clear", "stranger", job, 1, s.order(job, 1))
+    s.no("tasks: auction is clearing", "tasks", "cancel", "submitter", job)
+    s.ok("auction", "clear", "stranger", job, 0, s.order(job, 0))
+    s.ok("auction", "award", "stranger", job, 0, s.winners(job, 0))
+    s.no("tasks: auction is clearing", "tasks", "cancel", "submitter", job)
+    s.ok("auction", "award", "stranger", job, 1, s.winners(job, 1))
+    s.no("tasks: not open", "tasks", "cancel", "submitter", job)
+
+
+@scenario
+def a_cancelled_job_frees_its_bids_unless_they_missed_their_reveal(s: Stage) -> None:
+    s.register_all()
+    for token, offset in (("zen", -1), ("usd", 0), ("usd", 1)):
+        job = s.post(token=token)
+        s.bid(job, 0, "alice", Offer(60, 2))
+        s.bid(job, 0, "bob", Offer(70))
+        s.to(s.world.lot(job, 0).bid_end)
+        s.reveal(job, 0, "bob", 70)
+        s.to(s.world.lot(job, 0).reveal_end + offset)
+        s.ok("tasks", "cancel", "submitter", job)
+        s.no("auction: not bidding", "auction", "bid", "carol hot", *bid_args(s, job, 0, "carol"))
+        s.no("auction: not due", "auction", "reopen", "stranger", job, 0)
+        s.wait(100)
+        s.no("auction: not due", "auction", "clear", "stranger", job, 0, (1,))
+        before = s.world.burned.get(s.tokens[token], 0)
+        s.ok("auction", "reclaim", "stranger", job, 0, s.ids["alice"])
+        s.ok("auction", "reclaim", "stranger", job, 0, s.ids["bob"])
+        s.no("auction: no bid", "auction", "reclaim", "stranger", job, 0, s.ids["alice"])
+        forfeited = s.world.burned.get(s.tokens[token], 0) - before
+        assert forfeited == (0 if offset < 0 else 2 * 100)
+
+
+@scenario
+def the_guardian_pauses_intake_and_nothing_else(s: Stage) -> None:
+    s.register_all()
+    job = s.post()
+    for contract in ("registry", "tasks", "auction"):
+        for sender in ("deployer", "stranger"):
+            s.no(f"{contract}: not the guardian", contract, "set_paused", sender, True)
+        s.ok(contract, "set_paused", "guardian", True)
+    s.no("registry: intake paused", "registry", "register", "alice owner", ZERO_ADDRESS, 0, 0, 0, "")
+    s.no("tasks: intake paused", "tasks", "post", "submitter", s.terms(rounds=0))
+    for sender in ("stranger", "alice hot"):
+        s.no("auction: intake paused", "auction", "bid", sender, *bid_args(s, job, 0, "alice"))
+    s.no("auction: capacity out of range", "auction", "bid", "stranger", *bid_args(s, job, 0, "alice", 0))
+    s.ok("registry", "deposit", "stranger", s.ids["alice"], s.tokens["zen"], 1)
+    s.ok("registry", "withdraw", "alice owner", s.ids["alice"], s.tokens["zen"], 1)
+    s.ok("tasks", "cancel", "submitter", job)
+    for contract in ("registry", "tasks", "auction"):
+        s.ok(contract, "set_paused", "guardian", False)
+    s.bid(s.post(), 0, "alice", Offer(60))
+
+
+@scenario
+def bids_are_sealed_while_the_bid_window_runs(s: Stage) -> None:
+    s.register_all()
+    job = s.post()
+    args = bid_args(s, job, 0, "alice")
+    s.no("auction: not bidding", "auction", "bid", "alice hot", 99, *args[1:])
+    s.no("auction: not bidding", "auction", "bid", "alice hot", job, 2, *args[2:])
+    for sender in ("alice owner", "bob hot"):
+        s.no("auction: operator not eligible", "auction", "bid", sender, *args)
+    s.ok("registry", "request_exit", "bob owner", s.ids["bob"])
+    s.no("auction: operator not eligible", "auction", "bid", "bob hot", *bid_args(s, job, 0, "bob"))
+    for capacity in (0, 5, 2**255):
+        s.no("auction: capacity out of range", "auction", "bid", "bob hot", *bid_args(s, job, 0, "bob", capacity))
+    s.to(s.world.lot(job, 0).bid_end - 1)
+    s.bid(job, 0, "alice", Offer(60, 4))
+    s.no("auction: already bid", "auction", "bid", "alice hot", *args)
+    s.bid(job, 1, "alice", Offer(40))
+    s.to(s.world.lot(job, 0).bid_end)
+    s.no("auction: not bidding", "auction", "bid", "carol hot", *bid_args(s, job, 0, "carol"))
+
+
+@scenario
+def an_operator_below_the_least_stake_may_not_bid(s: Stage) -> None:
+    s.register_all()
+    alice, job = s.ids["alice"], s.post(rounds=1)
+    s.ok("registry", "request_exit", "alice owner", alice)
+    s.wait(s.preset.exit_delay_s)
+    s.ok("registry", "withdraw_stake", "alice owner", alice)
+    job = s.post(rounds=1)
+    s.ok("registry", "add_stake", "alice owner", alice, s.preset.min_stake - STAKE_UNIT)
+    s.no("auction: operator not eligible", "auction", "bid", "alice hot", *bid_args(s, job, 0, "alice"))
+    s.ok("registry", "add_stake", "alice owner", alice, STAKE_UNIT)
+    s.ok("auction", "bid", "alice hot", *bid_args(s, job, 0, "alice"))
+
+
+@scenario
+def bids_are_opened_while_the_reveal_window_runs(s: Stage) -> None:
+    s.register_all()
+    job = s.post()
+    for name, price in (("alice", 100), ("bob", 101), ("carol", 1), ("dave", 0), ("erin", 60)):
+        s.bid(job, 0, name, Offer(price))
+
+    def args(name: str, price: int, salt: str | None = None) -> tuple[Any, ...]:
+        return (job, 0, s.ids[name], price, s.salt(salt or name))
+
+    s.to(s.world.lot(job, 0).bid_end - 1)
+    s.no("auction: not revealing", "auction", "reveal", "stranger", *args("alice", 100))
+    s.to(s.world.lot(job, 0).bid_end)
+    s.no("auction: not revealing", "auction", "reveal", "stranger", 99, *args("alice", 100)[1:])
+    s.no("auction: no bid", "auction", "reveal", "stranger", job, 0, 99, 100, s.salt("alice"))
+    s.no("auction: seal does not match", "auction", "reveal", "stranger", *args("alice", 99))
+    s.no("auction: seal does not match", "auction", "reveal", "stranger", *args("alice", 100, "bob"))
+    s.no("auction: seal does not match", "auction", "reveal", "stranger", *args("alice", 2**256 - 1))
+    s.no("auction: price out of range", "auction", "reveal", "stranger", *args("bob", 101))
+    s.no("auction: price out of range", "auction", "reveal", "stranger", *args("dave", 0))
+    s.ok("auction", "reveal", "stranger", *args("alice", 100))
+    s.no("auction: no bid", "auction", "reveal", "stranger", *args("alice", 100))
+    s.to(s.world.lot(job, 0).reveal_end - 1)
+    s.ok("auction", "reveal", "carol hot", *args("carol", 1))
+    s.to(s.world.lot(job, 0).reveal_end)
+    s.no("auction: not revealing", "auction", "reveal", "stranger", *args("erin", 60))
+    s.no("auction: bid still active", "auction", "reclaim", "stranger", job, 0, s.ids["alice"])
+    s.ok("auction", "reclaim", "stranger", job, 0, s.ids["erin"])
+
+
+@scenario
+def an_unopened_bid_forfeits_a_reserve_a_unit_once_its_reveal_is_over(s: Stage) -> None:
+    s.register_all()
+    job = s.post(aggregator_reserve=5_000, aggregator_max_price=9_000)
+    s.bid(job, 0, "alice", Offer(60, 3))
+    s.bid(job, 1, "alice", Offer(50))
+    s.to(s.world.lot(job, 0).reveal_end - 1)
+    s.no("auction: bid still active", "auction", "reclaim", "stranger", job, 0, s.ids["alice"])
+    s.no("auction: no bid", "auction", "reclaim", "stranger", job, 0, s.ids["bob"])
+    s.to(s.world.lot(job, 0).reveal_end)
+    s.ok("auction", "reclaim", "stranger", job, 0, s.ids["alice"])
+    assert s.world.burned[s.tokens["zen"]] == 3 * 100
+    s.ok("auction", "reclaim", "stranger", job, 1, s.ids["alice"])
+    assert s.world.burned[s.tokens["zen"]] == 3 * 100 + 5_000
+    assert s.operator("alice").locks == 0
+
+
+@scenario
+def a_lot_without_enough_bids_reopens_with_its_sibling_at_a_higher_reserve(s: Stage) -> None:
+    s.register_all()
+    job = s.post(reserve=101)
+    s.bid(job, 0, "alice", Offer(60, 3))
+    s.bid(job, 1, "dave", Offer(30))
+    s.reveal_all(job, {"alice": Offer(60)}, {"dave": Offer(30)})
+    s.to(s.world.lot(job, 0).reveal_end)
+    s.no("auction: too few bids", "auction", "clear", "stranger", job, 0, (s.ids["alice"],))
+    s.no("auction: too few bids", "auction", "clear", "stranger", job, 1, (s.ids["dave"],))
+    s.no("auction: not due", "auction", "reopen", "stranger", 99, 0)
+    s.ok("auction", "reopen", "stranger", job, 1)
+    assert [s.world.lot(job, kind).reserve for kind in (0, 1)] == [126, 50]
+    s.no("auction: not due", "auction", "reopen", "stranger", job, 0)
+    s.no("auction: already bid", "auction", "bid", "alice hot", *bid_args(s, job, 0, "alice"))
+    s.no("auction: already bid", "auction", "bid", "dave hot", *bid_args(s, job, 1, "dave"))
+    s.to(s.world.lot(job, 0).bid_end)
+    s.no("auction: no bid", "auction", "reveal", "stranger", job, 0, s.ids["alice"], 60, s.salt("alice"))
+    s.ok("auction", "reclaim", "stranger", job, 0, s.ids["alice"])
+    s.ok("auction", "reclaim", "stranger", job, 1, s.ids["dave"])
+    for expected in (157, 160, 160):
+        s.to(s.world.lot(job, 0).reveal_end - 1)
+        s.no("auction: not due", "auction", "reopen", "stranger", job, 0)
+        s.no("auction: not due", "auction", "clear", "stranger", job, 0, (1,))
+        s.to(s.world.lot(job, 0).reveal_end)
+        s.ok("auction", "reopen", "stranger", job, 0)
+        assert s.world.lot(job, 0).reserve == expected
+    assert s.world.lot(job, 1).reserve == 80
+    s.bid_all(job, SLOTS, AGGREGATORS)
+    s.reveal_all(job, SLOTS, AGGREGATORS)
+    for kind in (0, 1):
+        s.no("auction: enough bids", "auction", "reopen", "stranger", job, kind)
+    s.award_all(job)
+    s.no("auction: not due", "auction", "reopen", "stranger", job, 0)
+    s.no("auction: bid still active", "auction", "reclaim", "stranger", job, 0, s.ids["alice"])
+
+
+@scenario
+def a_bid_of_an_earlier_attempt_forfeits_at_the_grown_reserve(s: Stage) -> None:
+    s.register_all()
+    job = s.post()
+    s.bid(job, 0, "alice", Offer(60, 2))
+    s.to(s.world.lot(job, 0).reveal_end)
+    s.ok("auction", "reopen", "stranger", job, 0)
+    s.ok("auction", "reclaim", "stranger", job, 0, s.ids["alice"])
+    assert s.world.burned[s.tokens["zen"]] == 2 * 125
+    s.bid(job, 0, "alice", Offer(60, 2))
+    s.to(s.world.lot(job, 0).reveal_end)
+    s.ok("auction", "reopen", "stranger", job, 1)
+    s.ok("tasks", "cancel", "submitter", job)
+    s.ok("auction", "reclaim", "stranger", job, 0, s.ids["alice"])
+    assert s.world.burned[s.tokens["zen"]] == 2 * 125 + 2 * 156
+
+
+@scenario
+def the_cap_makes_three_bids_without_a_third_each_too_few(s: Stage) -> None:
+    s.register_all()
+    job = s.post(slots=6)
+    s.bid_all(job, {"alice": Offer(60, 6), "bob": Offer(70, 1), "carol": Offer(80, 1)}, AGGREGATORS)
+    s.reveal_all(job, {"alice": Offer(60), "bob": Offer(70), "carol": Offer(80)}, AGGREGATORS)
+    s.no("auction: too few bids", "auction", "clear", "stranger", job, 0, s.order(job, 0))
+    s.ok("auction", "reopen", "stranger", job, 0)
+
+
+@scenario
+def two_bidders_may_win_everything(s: Stage) -> None:
+    s.register_all()
+    job = s.running({"alice": Offer(60, 4), "bob": Offer(70, 2)}, {"dave": Offer(30)})
+    assert s.world.seat(job, s.seat_of(job, "alice")).count == 4
+    assert s.world.seat(job, s.seat_of(job, "alice")).price == (70 + 70 + 100 + 100) // 4
+    assert s.world.seat(job, 128).price == 50
+    s.ok("registry", "request_exit", "bob owner", s.ids["bob"])
+    s.wait(s.preset.exit_delay_s)
+    s.ok("registry", "withdraw_stake", "bob owner", s.ids["bob"])
+
+
+def bid_args(s: Stage, job: int, kind: int, name: str, capacity: int = 1, standby: bool = False) -> tuple[Any, ...]:
+    return (job, kind, s.ids[name], s.seal(job, kind, name, 50, capacity), capacity, standby)

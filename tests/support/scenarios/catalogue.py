@@ -1,0 +1,34 @@
+"""All directed sequences, in the order of a job's life. Together they reach all that docs/protocol.md lists."""
+
+from tests.support.scenarios import (
+    admissions,
+    auctions,
+    audits,
+    availability,
+    clearing,
+    delayed_jobs,
+    disputes,
+    payments,
+    promises,
+    rewards,
+    rounds,
+    withheld_data,
+)
+from tests.support.scenarios.auctions import SCENARIOS, Scenario
+
+__all__ = [
+    "SCENARIOS",
+    "Scenario",
+    "admissions",
+    "auctions",
+    "audits",
+    "availability",
+    "clearing",
+    "delayed_jobs",
+    "disputes",
+    "payments",
+    "promises",
+    "rewards",
+    "rounds",
+    "withheld_data",
+]

@@ -1,0 +1,157 @@
+"""Directed sequences about clearing, pricing and reputation; see `opening`."""
+
+from tests.support.lockstep.stage import Offer, Stage
+from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
+from zoo_compute.spec.state import JobState, Phase
+
+
+@scenario
+def clearing_takes_bids_in_order_and_may_take_several_calls(s: Stage) -> None:
+    s.register_all()
+    job = s.post()
+    s.bid_all(job, SLOTS, AGGREGATORS)
+    s.bid(job, 0, "erin", Offer(65))
+    s.to(s.world.lot(job, 0).reveal_end - 1)
+    for name, offer in SLOTS.items():
+        s.reveal(job, 0, name, offer.price)
+    for name, offer in AGGREGATORS.items():
+        s.reveal(job, 1, name, offer.price)
+    s.no("auction: not due", "auction", "clear", "stranger", job, 0, ())
+    s.to(s.world.lot(job, 0).reveal_end)
+    alice, bob, carol = s.order(job, 0)
+    s.no("auction: not due", "auction", "clear", "stranger", 99, 0, (alice,))
+    s.no("auction: no operators", "auction", "clear", "stranger", job, 0, ())
+    s.no("auction: no bid", "auction", "clear", "stranger", job, 0, (s.ids["erin"],))
+    s.no("auction: no bid", "auction", "clear", "stranger", job, 0, (alice, 99))
+    s.no("auction: out of order", "auction", "clear", "stranger", job, 0, (bob, alice))
+    s.no("auction: out of order", "auction", "clear", "stranger", job, 0, (alice, alice))
+    s.ok("auction", "clear", "stranger", job, 0, (alice,))
+    assert s.world.lot(job, 0).phase == Phase.CLEARING
+    s.no("auction: out of order", "auction", "clear", "stranger", job, 0, (alice,))
+    s.no("auction: not due", "auction", "reopen", "stranger", job, 0)
+    s.no("auction: enough bids", "auction", "reopen", "stranger", job, 1)
+    s.no("auction: not cleared", "auction", "award", "stranger", job, 0, (alice,))
+    s.ok("auction", "clear", "stranger", job, 0, (bob,))
+    s.ok("auction", "clear", "stranger", job, 0, (carol,))
+    s.no("auction: not due", "auction", "clear", "stranger", job, 0, (carol,))
+    assert s.world.lot(job, 0).phase == Phase.CLEARED
+    assert s.operator("carol").locks == 0
+    s.ok("auction", "reclaim", "stranger", job, 0, s.ids["erin"])
+
+
+@scenario
+def a_skipped_bid_starts_the_clearing_again(s: Stage) -> None:
+    s.register_all()
+    offers = {
+        "alice": Offer(50, 2),
+        "bob": Offer(60, 2),
+        "carol": Offer(70, 2),
+        "dave": Offer(80, 2),
+        "erin": Offer(90, 2),
+    }
+    job = s.post(slots=6, rounds=2)
+    s.bid_all(job, offers, {"alice": Offer(30)})
+    s.reveal_all(job, offers, {"alice": Offer(30)})
+    alice, bob, carol, dave, erin = s.order(job, 0)
+    s.ok("auction", "clear", "stranger", job, 0, (bob, dave, erin))  # a rogue skips alice and carol
+    assert s.world.bid(job, 0, erin).won == 2
+    s.no("auction: out of order", "auction", "clear", "stranger", job, 0, (dave,))
+    s.ok("auction", "clear", "stranger", job, 0, (alice, carol))  # begins anew; bob is skipped this time
+    assert s.world.lot(job, 0).cleared == 2
+    s.ok("auction", "clear", "stranger", job, 0, (erin,))
+    s.no("auction: out of order", "auction", "clear", "stranger", job, 0, (alice,))
+    s.ok("auction", "clear", "stranger", job, 0, (bob,))  # anew again
+    s.no("auction: out of order", "auction", "clear", "stranger", job, 0, (carol, alice))
+    s.ok("auction", "clear", "stranger", job, 0, (alice, bob))  # anew, for alice stands before bob
+    s.ok("auction", "clear", "stranger", job, 0, (carol, dave, erin))
+    assert s.world.lot(job, 0).phase == Phase.CLEARED
+    assert [s.world.bid(job, 0, operator).won for operator in (alice, bob, carol, dave, erin)] == [2, 2, 2, 0, 0]
+    s.ok("auction", "clear", "stranger", job, 1, s.order(job, 1))
+    s.ok("auction", "award", "stranger", job, 0, (bob, alice, carol))
+    assert s.world.seat(job, s.seat_of(job, "bob")).price == 80
+    s.ok("auction", "award", "stranger", job, 1, (alice,))
+    for name in ("alice", "bob", "carol"):
+        s.ready(job, name)
+    for _ in range(2):
+        s.play_round(job)
+    s.settle(job)
+
+
+@scenario
+def a_loser_never_wins_back_a_lock_that_was_freed(s: Stage) -> None:
+    s.register_all()
+    offers = {"alice": Offer(50, 2), "bob": Offer(60, 2), "carol": Offer(70, 2), "dave": Offer(80, 2)}
+    job = s.post()
+    s.bid_all(job, offers, AGGREGATORS)
+    s.reveal_all(job, offers, AGGREGATORS)
+    alice, bob, carol, dave = s.order(job, 0)
+    s.ok("auction", "clear", "stranger", job, 0, (bob, carol, dave))  # dave wins nothing and is freed
+    s.ok("registry", "withdraw", "dave owner", dave, s.tokens["zen"], s.world.deposit_of(dave, s.tokens["zen"]).free)
+    s.ok("auction", "clear", "stranger", job, 0, (alice, dave))  # were he to win here, he would have no lock
+    assert s.world.bid(job, 0, dave).won == 0
+    s.ok("auction", "clear", "stranger", job, 0, (bob,))
+    s.ok("auction", "clear", "stranger", job, 0, (alice, bob, carol, dave))
+    assert [s.world.bid(job, 0, operator).won for operator in (alice, bob, carol, dave)] == [2, 2, 0, 0]
+
+
+@scenario
+def winners_are_priced_in_any_order_each_once(s: Stage) -> None:
+    s.register_all()
+    job = s.post()
+    s.bid_all(job, SLOTS, AGGREGATORS)
+    s.reveal_all(job, SLOTS, AGGREGATORS)
+    s.no("auction: not cleared", "auction", "award", "stranger", job, 0, ())
+    s.ok("auction", "clear", "stranger", job, 0, s.order(job, 0))
+    alice, bob, carol = s.order(job, 0)
+    for operators in ((carol,), (99,), (alice, alice), (alice, bob, carol)):
+        s.no("auction: not an unpriced winner", "auction", "award", "stranger", job, 0, operators)
+    s.ok("auction", "award", "stranger", job, 0, ())
+    s.ok("auction", "award", "stranger", job, 0, (bob,))
+    s.no("auction: not an unpriced winner", "auction", "award", "stranger", job, 0, (bob,))
+    assert s.world.job(job).state == JobState.OPEN
+    s.ok("auction", "award", "stranger", job, 0, (alice,))
+    s.no("auction: not cleared", "auction", "award", "stranger", job, 0, (alice,))
+    s.ok("auction", "clear", "stranger", job, 1, s.order(job, 1))
+    s.no("settlement: not awarded", "settlement", "ready", "alice hot", job, alice, 1)
+    s.ok("auction", "award", "stranger", job, 1, s.winners(job, 1))
+    assert s.world.job(job).state == JobState.AWARDED
+    assert s.world.seat(job, s.seat_of(job, "alice")).price == s.world.seat(job, s.seat_of(job, "bob")).price == 80
+
+
+@scenario
+def reputation_orders_and_discounts_bids(s: Stage) -> None:
+    s.register_all()
+    job = s.running({"alice": Offer(60, 3)}, {"dave": Offer(30)}, rounds=11, slots=3)
+    for _ in range(11):
+        s.play_round(job)
+    s.settle(job)
+    assert s.operator("alice").reputation == 33
+    job = s.post()
+    offers = {"alice": Offer(100, 2), "bob": Offer(100, 2), "carol": Offer(99, 2)}
+    s.bid_all(job, offers, AGGREGATORS)
+    s.reveal_all(job, offers, AGGREGATORS)
+    assert s.order(job, 0) == (s.ids["carol"], s.ids["alice"], s.ids["bob"])
+    s.award_all(job)
+    assert s.world.seat(job, s.seat_of(job, "alice")).price == 100  # 1,000,000 // 9,967 is 100
+    s.ok("settlement", "decline", "alice hot", job, s.seat_of(job, "alice"), 2)
+    assert s.operator("alice").reputation == 16
+
+
+@scenario
+def reputation_stops_at_a_tenth(s: Stage) -> None:
+    s.register_all()
+    for rounds, reputation in ((3, 768), (1, 1_000)):
+        s.ok("registry", "deposit", "alice owner", s.ids["alice"], s.tokens["zen"], 10**6)
+        changes = {"slots": 256, "quorum": 1, "rounds": rounds}
+        job = s.running({"alice": Offer(60, 256)}, {"dave": Offer(30)}, **changes)
+        for _ in range(rounds):
+            s.play_round(job)
+        s.settle(job)
+        assert s.operator("alice").reputation == reputation
+    job = s.post()
+    offers = {"alice": Offer(99, 2), "bob": Offer(90, 4), "carol": Offer(91, 4)}
+    s.bid_all(job, offers, AGGREGATORS)
+    s.reveal_all(job, offers, AGGREGATORS)
+    assert s.order(job, 0)[0] == s.ids["alice"]  # 99 less a tenth stands before 90
+    s.award_all(job)
+    assert s.world.seat(job, s.seat_of(job, "alice")).price == 100  # 910,000 // 9,000 is 101, above the reserve
