@@ -140,7 +140,7 @@ def test_store_pin__fetches_from_the_networks_gateway(
 
 
 def test_doctor__in_an_empty_home__lists_what_is_missing_and_exits_1(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zoo_compute.cli.doctor_checks.Examination._torch", lambda _: (None, "there"))
+    monkeypatch.setattr("zoo_compute.cli.doctor_checks.SystemChecks._torch", lambda _: (None, "there"))
     code, out, _ = zoo.run("doctor", "--json")
     told = json.loads(out)
     assert (code, told["ok"]) == (1, False)
@@ -160,7 +160,7 @@ def test_doctor__tells_an_absent_extra_apart_from_something_missing(zoo: Zoo, mo
 
 
 def test_doctor__unreachable_broker__is_told(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zoo_compute.cli.doctor_checks.Examination._torch", lambda _: (None, "there"))
+    monkeypatch.setattr("zoo_compute.cli.doctor_checks.SystemChecks._torch", lambda _: (None, "there"))
     folder = zoo.home / "node"
     folder.mkdir(parents=True)
     (folder / "operator.json").write_text(json.dumps({"broker": "redis://user:secret@127.0.0.1:1/0", "operator": 1}))

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOTS = """
 import torch
 import repops
-from tests.repops import models
+from tests.support.programs import models
 from tests.repops.test_trace_models import CASES
 for name in ("convolutional", "llama_style"):
     case = CASES[name]
