@@ -1,14 +1,14 @@
 """One vocabulary for a job's life: post, bid, reveal, clear, award, ready, commit, post_checkpoint, finalise, release.
 
 Terms, seals, bitmaps, roots and claims are built here and nowhere else. A subclass is the chain behind the words:
-`lockstep.stage.Stage` (the specification, with contracts in lockstep), `protocol_driver.Play` (contracts on revm),
-`KitDriver` with ape's contracts, `devnet_driver.DevnetDriver` (anvil).
+`protocol_driver.Play` (contracts on revm), `lockstep.stage.Stage` (the specification, with contracts in lockstep),
+`devnet_driver.DevnetDriver` (anvil), and ape's conftest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
 from typing import Any, ClassVar
 
 from eth_abi.abi import encode
@@ -35,17 +35,24 @@ class Offer:
 
 
 class JobDriver:
-    """Sends each call as the account that the protocol expects. `token`, `submitter` and `anyone` are the chain's."""
+    """Sends each call as the account that the protocol expects.
+
+    The chain behind the words is `kit`: contracts as attributes, each call a method, as tests have them on revm and ape has
+    them. Other chains override the first part. Offers and claims, of which contracts keep hashes only, are kept here.
+    """
 
     TERMS: ClassVar[Mapping[str, Any]] = {}  # what differs from the small job of `terms`
     RESULT_DATA, CHECKPOINT_DATA = b"b" * 32, b"c" * 32  # digests of CIDs
-    token: Any
-    submitter: Any
-    anyone: Any
-
     now: int  # the chain's second
 
-    # --- the chain behind it
+    def __init__(self, kit: Any, token: Any, submitter: Any, anyone: Any) -> None:
+        self.kit, self.token, self.submitter, self.anyone = kit, token, submitter, anyone
+        self.parties: dict[int, Party] = {}
+        self.sealed: dict[tuple[int, int, int], Offer] = {}
+        self.refs: dict[int, list[Any]] = {}  # claims not yet paid, by job
+        self.aggregations: dict[int, Claim] = {}  # the newest of each job
+
+    # --- the chain behind the words
 
     @property
     def sent_at(self) -> int:
@@ -57,38 +64,50 @@ class JobDriver:
         raise NotImplementedError
 
     def send(self, contract: str, function: str, sender: Any, *args: Any) -> Any:
-        raise NotImplementedError
-
-    def pack(self, value: Terms | Seal | Claim) -> Any:
-        """A struct as the chain takes it."""
-        return value
+        return getattr(getattr(self.kit, contract), function)(*args, sender=sender)
 
     def posted(self, result: Any) -> int:
         """The job that a call of `post` made."""
         return int(result)
 
+    def pack(self, value: Terms | Seal | Claim) -> Any:
+        """A struct as the chain takes it."""
+        if isinstance(value, Seal):
+            return bytes(keccak(encode(["uint256"] * 6 + ["bytes32"], astuple(value))))
+        return astuple(value)
+
     def lot(self, job: int, kind: int) -> Any:
-        raise NotImplementedError
+        return self.kit.auction.lots(job, kind)
 
     def bid_of(self, job: int, kind: int, operator: int) -> Any:
-        raise NotImplementedError
+        return self.kit.auction.bids(job, kind, operator)
 
     def run(self, job: int) -> Any:
-        raise NotImplementedError
+        return self.kit.settlement.runs(job)
 
     def seat(self, job: int, seat: int) -> Any:
-        raise NotImplementedError
+        return self.kit.settlement.seats(job, seat)
 
     def slots_root(self, job: int) -> bytes:
-        """What the slots of the newest turn start from."""
-        raise NotImplementedError
+        """What slots start from; in a delayed job what the turn before started from, unless that was rolled back."""
+        run, last = self.run(job), self.aggregations.get(job)
+        follows = last is not None and (last.turn + 1, last.round + 1) == (run.turn, run.round)
+        return last.start_root if last and follows and run.policy & POLICY_DELAYED else bytes(run.start_root)
 
     def bidders(self, job: int, kind: int) -> Iterable[int]:
-        raise NotImplementedError
+        return [number for of, lot, number in self.sealed if (of, lot) == (job, kind)]
+
+    def record(self, job: int, claim: Claim) -> Any:
+        """A claim was accepted; the claim as the chain takes it."""
+        if claim.is_aggregation:
+            self.aggregations[job] = claim
+        packed = self.pack(claim)
+        self.refs.setdefault(job, []).append(packed)
+        return packed
 
     def pending(self, job: int) -> Sequence[Any]:
-        """Claims that `finalise` pays, in its order."""
-        raise NotImplementedError
+        """Claims that were recorded and not yet paid."""
+        return self.refs.pop(job)
 
     # --- operators
 
@@ -99,7 +118,7 @@ class JobDriver:
         return party.hot
 
     def party(self, operator: int) -> Party:
-        raise NotImplementedError
+        return self.parties[operator]
 
     def salt(self, party: Party) -> bytes:
         return self.id_of(party).to_bytes(32, "big")
@@ -141,8 +160,11 @@ class JobDriver:
         seal = self.seal(job, kind, party, offer)
         args = (job, kind, self.id_of(party), seal, offer.capacity, offer.standby)
         self.send("auction", "bid", self.hot_of(party), *args)
+        self.sealed[job, kind, self.id_of(party)] = offer
 
-    def reveal(self, job: int, kind: int, party: Party, offer: Offer) -> None:
+    def reveal(self, job: int, kind: int, party: Party, offer: Offer | None = None) -> None:
+        """By default what the operator sealed."""
+        offer = offer or self.sealed[job, kind, self.id_of(party)]
         args = (job, kind, self.id_of(party), offer.price, self.salt(party))
         self.send("auction", "reveal", self.anyone, *args)
 
@@ -259,10 +281,6 @@ class JobDriver:
         fixed = (run.turn, run.round, AGGREGATOR_SEAT, seat.operator, mask, seat.price, 0, run.start_root, root)
         return self.record(job, Claim(*fixed, self.sent_at + run.window_s))
 
-    def record(self, job: int, claim: Claim) -> Any:
-        """A claim was accepted; the claim as the chain takes it."""
-        return self.pack(claim)
-
     def finalise(self, job: int) -> None:
         """Pay the pending claims, after the last of their windows."""
         claims = self.pending(job)
@@ -274,77 +292,6 @@ class JobDriver:
     def release(self, job: int, *parties: Party) -> None:
         for party in parties:
             self.send("settlement", "release", self.anyone, job, self.id_of(party))
-
-
-@dataclass
-class KitDriver(JobDriver):
-    """Contracts as attributes of `kit`, each call a method: on revm as tests have them, or ape's.
-
-    It keeps its own record of offers and claims, which a contract only has hashes of.
-    """
-
-    kit: Any
-    token: Any = None
-    submitter: Any = None
-    anyone: Any = None
-    parties: dict[int, Party] = field(default_factory=dict)
-    sealed: dict[tuple[int, int, int], Offer] = field(default_factory=dict)
-    refs: dict[int, list[Any]] = field(default_factory=dict)  # claims not yet paid, by job
-    aggregations: dict[int, Claim] = field(default_factory=dict)  # the newest of each job
-
-    def __post_init__(self) -> None:
-        self.token = self.token or self.kit.zen
-
-    def send(self, contract: str, function: str, sender: Any, *args: Any) -> Any:
-        return getattr(getattr(self.kit, contract), function)(*args, sender=sender)
-
-    def pack(self, value: Terms | Seal | Claim) -> Any:
-        if isinstance(value, Seal):
-            return bytes(keccak(encode(["uint256"] * 6 + ["bytes32"], astuple(value))))
-        return astuple(value)
-
-    def lot(self, job: int, kind: int) -> Any:
-        return self.kit.auction.lots(job, kind)
-
-    def bid_of(self, job: int, kind: int, operator: int) -> Any:
-        return self.kit.auction.bids(job, kind, operator)
-
-    def run(self, job: int) -> Any:
-        return self.kit.settlement.runs(job)
-
-    def seat(self, job: int, seat: int) -> Any:
-        return self.kit.settlement.seats(job, seat)
-
-    def slots_root(self, job: int) -> bytes:
-        """In a delayed job what the aggregation of the turn before started from, unless it was rolled back."""
-        run, last = self.run(job), self.aggregations.get(job)
-        follows = last is not None and (last.turn + 1, last.round + 1) == (run.turn, run.round)
-        return last.start_root if last and follows and run.policy & POLICY_DELAYED else bytes(run.start_root)
-
-    def party(self, operator: int) -> Party:
-        return self.parties[operator]
-
-    def bidders(self, job: int, kind: int) -> Iterable[int]:
-        return [number for of, lot, number in self.sealed if (of, lot) == (job, kind)]
-
-    def bid(self, job: int, kind: int, party: Party, offer: Offer) -> None:
-        super().bid(job, kind, party, offer)
-        self.sealed[job, kind, self.id_of(party)] = offer
-
-    def reveal(self, job: int, kind: int, party: Party, offer: Offer | None = None) -> None:
-        """By default what the operator sealed."""
-        super().reveal(job, kind, party, offer or self.sealed[job, kind, self.id_of(party)])
-
-    def record(self, job: int, claim: Claim) -> Any:
-        if claim.is_aggregation:
-            self.aggregations[job] = claim
-        packed = self.pack(claim)
-        self.refs.setdefault(job, []).append(packed)
-        return packed
-
-    def pending(self, job: int) -> Sequence[Any]:
-        """All claims that were recorded and not yet paid."""
-        return self.refs.pop(job)
 
 
 def _calls(values: Sequence[Any]) -> Iterable[Sequence[Any]]:

@@ -11,7 +11,7 @@ from typing import Any
 from tests.support import sources
 from tests.support.contract import Contract
 from tests.support.evm import Reverted, chain
-from tests.support.job_driver import KitDriver
+from tests.support.job_driver import JobDriver
 from zoo_compute.spec.params import DEVNET, ZEN, Preset
 
 START = 1_800_000_000  # Unix seconds
@@ -106,11 +106,11 @@ class Operator:
     hot: Any
 
 
-class Play(KitDriver):
+class Play(JobDriver):
     """Jobs, operators and the clock on revm. Sends as whoever the protocol expects."""
 
     def __init__(self, kit: SimpleNamespace, preset: Preset = DEVNET, token: Any = None) -> None:
-        super().__init__(kit, token, chain.account("submitter"), chain.account("anyone"))
+        super().__init__(kit, token or kit.zen, chain.account("submitter"), chain.account("anyone"))
         self.preset = preset
         self.fund(self.submitter, 10**6 * ZEN, self.kit.tasks)
 

@@ -3,7 +3,7 @@
 The law of every step: both accept and reach the same state, or both refuse for the same reason and nothing changes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar, Protocol
@@ -68,7 +68,6 @@ class Stage(JobDriver):
         "aggregate_s": 15,
         "reexecute_s": 5,
     }
-    submitter, anyone, token = "submitter", "stranger", "zen"
     coverage: Coverage
     mirror: Mirror | None = None
     preset: Preset = DEVNET
@@ -81,6 +80,7 @@ class Stage(JobDriver):
     ids: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        super().__init__(None, "zen", "submitter", "stranger")
         if self.mirror:
             self.accounts, self.tokens = dict(self.mirror.accounts), dict(self.mirror.tokens)
             config = self.mirror.config
@@ -179,6 +179,9 @@ class Stage(JobDriver):
 
     def send(self, contract: str, function: str, sender: Any, *args: Any) -> Any:
         return self.ok(contract, function, sender, *args)
+
+    def pack(self, value: Any) -> Any:
+        return value
 
     def lot(self, job: int, kind: int) -> Any:
         return self.world.lot(job, kind)
