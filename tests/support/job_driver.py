@@ -42,12 +42,11 @@ class JobDriver:
     """
 
     TERMS: ClassVar[Mapping[str, Any]] = {}  # what differs from the small job of `terms`
-    RESULT_DATA, CHECKPOINT_DATA = b"b" * 32, b"c" * 32  # digests of CIDs
     now: int  # the chain's second
 
     def __init__(self, kit: Any, token: Any, submitter: Any, anyone: Any) -> None:
         self.kit, self.token, self.submitter, self.anyone = kit, token, submitter, anyone
-        self.parties: dict[int, Party] = {}
+        self.operators: dict[int, Party] = {}
         self.sealed: dict[tuple[int, int, int], Offer] = {}
         self.refs: dict[int, list[Any]] = {}  # claims not yet paid, by job
         self.aggregations: dict[int, Claim] = {}  # the newest of each job
@@ -118,7 +117,7 @@ class JobDriver:
         return party.hot
 
     def party(self, operator: int) -> Party:
-        return self.parties[operator]
+        return self.operators[operator]
 
     def salt(self, party: Party) -> bytes:
         return self.id_of(party).to_bytes(32, "big")
@@ -244,19 +243,19 @@ class JobDriver:
         self.ready(job, *slots)
         return job
 
-    def result_root(self, job: int, turn: int, seat: Any) -> bytes:
-        """What a seat commits; a chain whose claims are never opened takes any root."""
-        return bytes(keccak(encode(["uint256"] * 4, (job, turn, seat.first, seat.count))))
+    def results(self, job: int, turn: int, seat: Any) -> tuple[bytes, bytes]:
+        """What a seat commits: a root, and the digest of its data's CID."""
+        return bytes(keccak(encode(["uint256"] * 4, (job, turn, seat.first, seat.count)))), b"b" * 32
 
-    def checkpoint_root(self, job: int, turn: int) -> bytes:
-        return bytes(keccak(encode(["uint256"] * 2, (job, turn + 1))))
+    def checkpoint(self, job: int, turn: int) -> tuple[bytes, bytes]:
+        return bytes(keccak(encode(["uint256"] * 2, (job, turn + 1)))), b"c" * 32
 
     def commit(self, job: int, party: Party, number: int | None = None) -> Any:
         """The results of seat `number`, by default of the operator's only seat; the claim."""
         number = self.seat_of(job, party) if number is None else number
         run, seat, start = self.run(job), self.seat(job, number), self.slots_root(job)
-        root = self.result_root(job, run.turn, seat)
-        self.send("settlement", "commit", self.hot_of(party), job, number, run.turn, root, self.RESULT_DATA)
+        root, data = self.results(job, run.turn, seat)
+        self.send("settlement", "commit", self.hot_of(party), job, number, run.turn, root, data)
         prices = (seat.count * seat.price, seat.count * seat.pot_price)
         scope, deadline = seat.first << 16 | seat.count, self.sent_at + run.window_s
         return self.record(
@@ -275,8 +274,8 @@ class JobDriver:
         """The aggregator closes the open turn with what was committed; its claim."""
         run, seat = self.run(job), self.seat(job, AGGREGATOR_SEAT)
         party = self.party(seat.operator) if party is None else party
-        mask, root = (2**run.seats - 1) & ~run.missing, self.checkpoint_root(job, run.turn)
-        args = (job, run.turn, mask, root, self.CHECKPOINT_DATA)
+        mask, (root, data) = (2**run.seats - 1) & ~run.missing, self.checkpoint(job, run.turn)
+        args = (job, run.turn, mask, root, data)
         self.send("settlement", "post_checkpoint", self.hot_of(party), *args)
         fixed = (run.turn, run.round, AGGREGATOR_SEAT, seat.operator, mask, seat.price, 0, run.start_root, root)
         return self.record(job, Claim(*fixed, self.sent_at + run.window_s))

@@ -138,8 +138,8 @@ class Play(JobDriver):
         if deposit:
             self.fund(owner, deposit, registry)
             registry.deposit(operator, self.token, deposit, sender=owner)
-        self.parties[operator] = Operator(operator, owner, hot)
-        return self.parties[operator]
+        self.operators[operator] = Operator(operator, owner, hot)
+        return self.operators[operator]
 
     def register_all(self, count: int) -> list[Operator]:
         return [self.register(f"operator {index}") for index in range(count)]

@@ -213,11 +213,11 @@ class Stage(JobDriver):
     def salt(self, party: str) -> bytes:
         return party.encode().ljust(32, b"\0")
 
-    def result_root(self, job: int, turn: int, seat: Any) -> bytes:
-        return committed_results.round_root(seat.first, seat.count, turn, self.slots_root(job))
+    def results(self, job: int, turn: int, seat: Any) -> tuple[bytes, bytes]:
+        return committed_results.round_root(seat.first, seat.count, turn, self.slots_root(job)), b"b" * 32
 
-    def checkpoint_root(self, job: int, turn: int) -> bytes:
-        return committed_results.checkpoint_root(turn)
+    def checkpoint(self, job: int, turn: int) -> tuple[bytes, bytes]:
+        return committed_results.checkpoint_root(turn), b"c" * 32
 
     def record(self, job: int, claim: Claim) -> Claim:
         """As the specification keeps it: a seat that is done again may have another price."""
