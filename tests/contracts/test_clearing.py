@@ -37,46 +37,6 @@ def rate(kit, operator, points):
 # --- clear
 
 
-def test_clear__too_few_bids_in_either_lot__is_refused(kit, play, agg):
-    ada = play.register("ada")
-    job = revealed(play, {ada: Offer(10, 3)}, {})
-    for kind in (0, 1):
-        with play.refused("auction: too few bids"):
-            kit.auction.clear(job, kind, [], sender=play.anyone)
-
-
-def test_clear__out_of_turn__is_refused(kit, play, agg):
-    ada, bob = play.register_all(2)
-    cy = play.register("cy")
-    job = play.post()
-    offers = ({ada: Offer(10, 2), bob: Offer(20, 1)}, {agg: Offer(1)})
-    play.bid_all(job, *offers)
-    clear = kit.auction.clear
-    play.reveal_all(job, *offers)
-    play.to(kit.auction.lots(job, 0).reveal_end - 1)
-    with play.refused("auction: not due"):
-        clear(job, 0, [ada.id, bob.id], sender=play.anyone)
-    play.to(play.now + 1)
-    with play.refused("auction: no operators"):
-        clear(job, 0, [], sender=play.anyone)
-    with play.refused("auction: no bid"):
-        clear(job, 0, [ada.id, cy.id], sender=play.anyone)
-    with play.refused("auction: out of order"):
-        clear(job, 0, [bob.id, ada.id], sender=play.anyone)
-    with play.refused("auction: out of order"):
-        clear(job, 0, [ada.id, ada.id], sender=play.anyone)
-    clear(job, 0, [ada.id], sender=play.anyone)
-    assert kit.auction.lots(job, 0).phase == 2
-    with play.refused("auction: out of order"):
-        clear(job, 0, [ada.id, bob.id], sender=play.anyone)
-    with play.refused("auction: not cleared"):
-        kit.auction.award(job, 0, [ada.id], sender=play.anyone)
-    clear(job, 0, [bob.id], sender=play.anyone)
-    assert kit.auction.lots(job, 0).phase == 3
-    with play.refused("auction: not due"):
-        clear(job, 0, [bob.id], sender=play.anyone)
-
-
 def test_clear__equal_scores__go_by_operator_number(kit, play, agg):
     ada, bob = play.register_all(2)
     job = revealed(play, {ada: Offer(10, 3), bob: Offer(10, 3)}, {agg: Offer(1)})

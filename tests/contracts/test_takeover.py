@@ -262,13 +262,6 @@ def test_time_out__aggregator_when_due__is_refused_and_after_it_accepted(kit, pl
         play.post_checkpoint(running, agg)
 
 
-def test_time_out__aggregator_without_quorum__is_refused(kit, play, cast, running):
-    play.to(kit.settlement.runs(running).aggregator_due + 1)
-    with play.refused("settlement: deadline not passed"):
-        kit.settlement.time_out(running, AGGREGATION, sender=play.anyone)
-    kit.settlement.abandon(running, sender=play.anyone)
-
-
 def test_take_over__aggregator__at_its_own_bid_with_the_whole_lock(kit, play, cast, running):
     agg, eve = cast[4:]
     aggregator_timed_out(kit, play, running, cast)
