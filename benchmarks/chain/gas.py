@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from eth_utils.crypto import keccak
+
 from tests.support.devnet_driver import DevnetDriver
 from tests.support.job_driver import AGGREGATOR, Offer
 from zoo_compute.chain.sender import Receipt, Sender
@@ -97,6 +99,9 @@ class Bench(DevnetDriver):
         self.send("registry", "deposit", owner, number, chain.zen.address, 100_000 * ZEN)
         self.operators[number] = Operator(number, owner, hot, price)
         return self.operators[number]
+
+    def salt(self, party: Operator) -> bytes:
+        return bytes(keccak(party.id.to_bytes(32, "big")))  # few zero bytes, as a keeper's
 
     def results(self, job: int, turn: int, seat: Any) -> tuple[bytes, bytes]:
         return ROOT, ROOT
