@@ -39,7 +39,7 @@ from benchmarks.network.cost import CLAIMED, costs
 from benchmarks.training.loss_gap import loss_gap
 from node.compute.programs import Programs
 from node.compute.training import heldout_loss, root_of, train_shard
-from node.inputs import syncer
+from node.inputs.job_files import JobFiles, fetch_job
 from node.replay import Replay, simulate
 from repops.commitments import Array
 from zoo_compute.jobs.config import ComputeJob, Manifest
@@ -57,13 +57,13 @@ class Job:
 
     config: ComputeJob
     manifest: Manifest
-    files: syncer.JobFiles
+    files: JobFiles
 
 
 def load(config: ComputeJob, manifest: Manifest, store: Any) -> Job:
     if config.traced.root != manifest.program_root:
         raise SystemExit("the run trained another program than this configuration makes: give its own with --config")
-    return Job(config, manifest, syncer.fetch_job(store, manifest))
+    return Job(config, manifest, fetch_job(store, manifest))
 
 
 def publish(config: Path, text: list[Path]) -> Job:

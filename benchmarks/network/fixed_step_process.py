@@ -27,7 +27,7 @@ def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
     """The bodies of training and of what leads to it: as they are, told and with steps of that time."""
     from node import tasks
     from node.compute import programs
-    from node.inputs import syncer
+    from node.inputs.job_files import fetch_manifest
 
     advance = programs.Programs.advance
     steps = {"began": 0.0, "inner_s": 0.0, "paced": 0.0}
@@ -71,7 +71,7 @@ def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
     def prepare(request: dict[str, Any], store: Any) -> Any:
         """Not paced: auctions do not wait for it."""
         steps["paced"] = 0.0
-        answer, manifest = tasks.prepare(request, store), syncer.fetch_manifest(store, request["manifest"])
+        answer, manifest = tasks.prepare(request, store), fetch_manifest(store, request["manifest"])
         return {**answer, "slot_s": answer["slot_s"] + tasks.TIMING_MARGIN * step_s * manifest.inner_steps}
 
     return {

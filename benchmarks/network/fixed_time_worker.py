@@ -20,7 +20,7 @@ from celery.signals import worker_ready
 
 from benchmarks.network.event_log import event_writer
 from keepers.processes import run
-from node.inputs import syncer
+from node.inputs.job_files import fetch_inputs
 from node.tasks import prepare, run_shard
 from zoo_compute.store import Store
 
@@ -42,7 +42,7 @@ class PacedTasks:
         place = {"job": request["job"], "round": request["round"], "slot": request["slot"]}
         began = time.time()
         self._tell("began", **place)
-        syncer.fetch_inputs(store, request)
+        fetch_inputs(store, request)
         self._tell("fetched", **place)
         first = True
 

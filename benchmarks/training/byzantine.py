@@ -33,7 +33,7 @@ from node.compute.aggregation import aggregate
 from node.compute.programs import Programs, State
 from node.compute.training import heldout_loss
 from node.device import use_threads
-from node.inputs import syncer
+from node.inputs.job_files import fetch_job
 from repops.backend import Runner
 from repops.commitments import Array
 from zoo_compute.formats.manifest import Aggregation, AggregationSpec, Manifest
@@ -194,7 +194,7 @@ def laboratory(job: ComputeJob, data: Dataset, *, accuracy: bool) -> Lab:
     with tempfile.TemporaryDirectory() as folder:
         store = BlockStore(Path(folder))
         manifest = publish_files(job, data, store)
-        files = syncer.fetch_job(store, manifest)
+        files = fetch_job(store, manifest)
     programs = CachedPrograms(files.programs.graph)
     tensors = {name: files.checkpoint[name] for name in programs.names}
     return Lab(manifest, programs, tensors, data, accuracy)

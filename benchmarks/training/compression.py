@@ -36,7 +36,7 @@ from benchmarks.peers import powersgd
 from node.compute.aggregation import aggregate
 from node.compute.programs import Programs, State
 from node.compute.training import heldout_loss, train_shard
-from node.inputs import syncer
+from node.inputs.job_files import JobFiles, fetch_job
 from repops.commitments import tensor_roots
 from zoo_compute import codec
 from zoo_compute.codec.files import UpdateLayout
@@ -117,7 +117,7 @@ def pretrained(options: argparse.Namespace, seed: int, data: Dataset) -> State:
     return {name: state[name].copy() for name in programs.names}
 
 
-def network(manifest: Manifest, files: syncer.JobFiles, weights: State) -> Run:
+def network(manifest: Manifest, files: JobFiles, weights: State) -> Run:
     """Every round of every slot; private state goes on from round to round."""
     run, checkpoint, programs = Run(), {**files.checkpoint, **weights}, files.programs
     private: dict[int, State] = {}
@@ -173,7 +173,7 @@ def seeded(options: argparse.Namespace, seed: int) -> dict[str, dict[str, Any]]:
             with tempfile.TemporaryDirectory() as folder:
                 store = BlockStore(Path(folder))
                 manifest = publish_files(job, data, store)
-                found[name] = network(manifest, syncer.fetch_job(store, manifest), weights).to_dict()
+                found[name] = network(manifest, fetch_job(store, manifest), weights).to_dict()
         found[name]["cpu_s"] = time.process_time() - began
         print(
             f"seed {seed} {name}: held-out loss {found[name]['loss']:.4f}, {found[name]['bytes']:,.0f} bytes",

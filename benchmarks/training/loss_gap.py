@@ -29,7 +29,7 @@ import numpy as np
 from node.compute.programs import Programs, State
 from node.compute.training import heldout_loss
 from node.device import use_threads
-from node.inputs import syncer
+from node.inputs.job_files import JobFiles, fetch_job
 from node.replay import simulate
 from zoo_compute.jobs.config import ComputeJob, Manifest
 from zoo_compute.jobs.files import publish_files
@@ -98,11 +98,11 @@ def data_of(job: ComputeJob, pretrained: int, text: Sequence[Path]) -> Dataset:
     )
 
 
-def published(job: ComputeJob, data: Dataset) -> tuple[Manifest, syncer.JobFiles]:
+def published(job: ComputeJob, data: Dataset) -> tuple[Manifest, JobFiles]:
     with tempfile.TemporaryDirectory() as folder:
         store = BlockStore(Path(folder))
         manifest = publish_files(job, data, store)
-        return manifest, syncer.fetch_job(store, manifest)
+        return manifest, fetch_job(store, manifest)
 
 
 def weights_of(job: ComputeJob, data: Dataset, pretrained: int) -> State:

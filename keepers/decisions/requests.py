@@ -120,7 +120,7 @@ def _of(made: Checkpoint | None, commits: Sequence[Commit]) -> list[Commit]:
 
 
 def _links(view: JobView, before: Sequence[Commit]) -> list[dict[str, Any]]:
-    """As `before` of a request (node.compute.carried_state)."""
+    """As `before` of a request (node.inputs.carried_state)."""
     names, found = ("round", "checkpoint", "start_root"), []
     for each in before:
         base = _base(view, each.turn, each.round, each.start_root)

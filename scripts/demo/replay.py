@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from node.device import use_threads
-from node.inputs import syncer
+from node.inputs.job_files import fetch_manifest
 from node.replay import replay
 from zoo_compute.store import BlockStore
 from zoo_compute.subprocesses import tied_to_parent
@@ -65,7 +65,7 @@ def main() -> None:
     os.nice(NICENESS)
     use_threads(1)
     store = BlockStore(arguments.store, arguments.peer)
-    manifest = syncer.fetch_manifest(store, arguments.manifest)
+    manifest = fetch_manifest(store, arguments.manifest)
     run = replay(manifest, store, (int(line, 16) for line in sys.stdin))
     print(json.dumps([root.hex() for root in run.roots]))
 

@@ -16,7 +16,9 @@ from keepers.processes.local_network import LocalNetwork
 from keepers.queue import broker
 from node.compute.programs import State
 from node.compute.training import heldout_loss
-from node.inputs import syncer
+from node.inputs.checkpoints import fetch_checkpoint, fetch_pointer
+from node.inputs.job_files import fetch_job, fetch_manifest
+from node.inputs.programs import fetch_programs
 from node.replay import replay
 from repops.files import save_state
 from scripts.demo.replay import Replaying
@@ -178,8 +180,8 @@ def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, r
     events = list(scan(chain, first, view.block))
     names = network.operators
     store = BlockStore(folder / "reader", peers_of(network))
-    manifest = syncer.fetch_manifest(store, raw_cid(view.terms.manifest))
-    files = syncer.fetch_job(store, manifest)
+    manifest = fetch_manifest(store, raw_cid(view.terms.manifest))
+    files = fetch_job(store, manifest)
     states = [_checkpoint(store, manifest, view, round_) for round_ in range(view.completed_rounds + 1)]
     losses = [heldout_loss(manifest, files.programs, state, files.heldout) for state in states]
     money = money_of(events, names)
@@ -216,7 +218,7 @@ def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, r
         "gas_total": sum(entry["total"] for entry in gas.values()),
         "gas_by_operation": gas,
         "checkpoint_cid": pointer,
-        "state_cid": syncer.fetch_pointer(store, pointer).state,
+        "state_cid": fetch_pointer(store, pointer).state,
         "verified_segments": segments,
         "mismatches": mismatches,
         "reassigned": slots_taken_over(view, events),
@@ -277,8 +279,8 @@ def peers_of(network: LocalNetwork) -> list[str]:
 
 def _checkpoint(store: BlockStore, manifest: Manifest, view: JobView, round_: int) -> State:
     pointer = raw_cid(view.checkpoint_cids[round_]) if round_ else None
-    step = syncer.fetch_programs(store, manifest).graph
-    return syncer.fetch_checkpoint(store, manifest, step, view.job, round_, pointer, view.checkpoint_roots[round_])
+    step = fetch_programs(store, manifest).graph
+    return fetch_checkpoint(store, manifest, step, view.job, round_, pointer, view.checkpoint_roots[round_])
 
 
 _EQUAL = {True: "yes", False: "NO", None: "not replayed"}

@@ -21,7 +21,8 @@ from node.disputes.computation import SlotRound
 from node.disputes.defender import Defender
 from node.disputes.player import dispute_of, result_in
 from node.disputes.trees import Trees
-from node.inputs import syncer
+from node.inputs.job_files import fetch_inputs, fetch_manifest
+from node.inputs.updates import fetch_results
 from node.replay import replay
 from tests.support.games.game_board import GameBoard, play
 from tests.support.games.hostile_challenger import Hostile
@@ -166,7 +167,7 @@ def _store(network: LocalNetwork, folder: Path) -> BlockStore:
 def _honest(network: LocalNetwork, view: JobView, folder: Path) -> bytes:
     """The checkpoint that honest work gives."""
     store = _store(network, folder)
-    return replay(syncer.fetch_manifest(store, raw_cid(view.terms.manifest)), store, [0b11]).roots[1]
+    return replay(fetch_manifest(store, raw_cid(view.terms.manifest)), store, [0b11]).roots[1]
 
 
 # --- the other side
@@ -181,8 +182,8 @@ class Attack:
         self.claim = view.commits[0]
         request = verify_request(view, self.claim, SLOT, None)
         store = _store(network, folder)
-        inputs = syncer.fetch_inputs(store, request)
-        entries = syncer.fetch_results(store, request, request, self.claim.start_root)
+        inputs = fetch_inputs(store, request)
+        entries = fetch_results(store, request, request, self.claim.start_root)
         dispute = dispute_of(inputs, SLOT, result_in(list(entries.values()), entries[SLOT]), "end_root")
         assert dispute is not None
         programs = Programs(inputs.programs.graph)

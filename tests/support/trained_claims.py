@@ -79,7 +79,7 @@ class Trained:
 
     @property
     def _inputs(self) -> Any:
-        return tasks.syncer.fetch_inputs(self.store, self.job.base)
+        return tasks.fetch_inputs(self.store, self.job.base)
 
     def _slot_round(self) -> SlotRound:
         inputs = self._inputs

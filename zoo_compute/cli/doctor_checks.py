@@ -207,9 +207,10 @@ class SystemChecks:
         return None, f"{version}, {device or 'no GPU: the CPU is used'}"
 
     def _kernels(self) -> tuple[None, str]:
-        """What is kept of the device's last check (node.admission.conformance): this runs none."""
+        """What is kept of the device's last check (node.conformance): this runs none."""
         question = (
-            "import json; from node.device import pick_device; from node.admission.conformance import kept; found = kept(pick_device());"
+            "import json; from node.device import pick_device; from node.conformance import kept;"
+            "found = kept(pick_device());"
             "print(json.dumps([found.device, found.name, found.conformed, found.cases, found.why]))"
         )
         device, name, conformed, cases, why = _run_python(

@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from node.admission import conformance_process
+from node import conformance_process
 from repops import backend, native
 from repops.conformance import source_digest
 from repops.cuda import driver

@@ -14,8 +14,11 @@ from node.compute.cache import get_cached, put_async
 from node.compute.programs import State
 from node.compute.training import ShardResult, train_shard
 from node.errors import BadInputs
-from node.inputs import syncer
-from node.inputs.fetching import UNAVAILABLE
+from node.inputs.checkpoints import fetch_checkpoint
+from node.inputs.fetching import UNAVAILABLE, root_from_hex
+from node.inputs.job_files import Inputs
+from node.inputs.states import get_own_state
+from node.inputs.updates import fetch_results
 from zoo_compute.spec.carry import is_restart
 from zoo_compute.store.errors import ContentMissing, StoreUnreachable
 from zoo_compute.store.interface import Store
@@ -31,22 +34,20 @@ def rounds_since_restart(request: Mapping[str, Any], carry: int) -> list[Mapping
     return list(request.get("before", []))[-(request["round"] % carry) :]
 
 
-def load(request: Mapping[str, Any], inputs: syncer.Inputs, store: Store) -> State | None:
-    """What a slot begins the request's round with; None where that is nothing. Raises as `syncer.fetch_inputs`."""
+def load(request: Mapping[str, Any], inputs: Inputs, store: Store) -> State | None:
+    """What a slot begins the request's round with; None where that is nothing. Raises as `fetch_inputs`."""
     rounds = rounds_since_restart(request, inputs.manifest.carry)
     if not rounds:
         return None
     return _kept(request.get("private"), inputs, store) or replay(request, rounds, inputs, store).private
 
 
-def replay(
-    request: Mapping[str, Any], rounds: list[Mapping[str, Any]], inputs: syncer.Inputs, store: Store
-) -> ShardResult:
+def replay(request: Mapping[str, Any], rounds: list[Mapping[str, Any]], inputs: Inputs, store: Store) -> ShardResult:
     """What the last of these rounds made of the slot, each done again; the program holds the state that it ended with."""
     manifest, programs, state = inputs.manifest, inputs.programs, None
     for each in rounds:
-        root = syncer.root_from_hex(each["start_root"])
-        checkpoint = syncer.fetch_checkpoint(
+        root = root_from_hex(each["start_root"])
+        checkpoint = fetch_checkpoint(
             store, manifest, programs.graph, request["job"], each["round"], each["checkpoint"], root
         )
         place = (each["round"], request["slot"])
@@ -58,9 +59,9 @@ def replay(
 def matches_claim(request: Mapping[str, Any], rounds: list[Mapping[str, Any]], last: ShardResult, store: Store) -> bool:
     """Whether the claim before says what I found that it left. If not that one is false, and what goes on from it is not judged."""
     claim = rounds[-1]
-    start = syncer.root_from_hex(claim["start_root"])
+    start = root_from_hex(claim["start_root"])
     try:
-        entry = syncer.fetch_results(store, {**request, "round": claim["round"]}, claim, start)[request["slot"]]
+        entry = fetch_results(store, {**request, "round": claim["round"]}, claim, start)[request["slot"]]
     except (*UNAVAILABLE, KeyError):
         return False
     return (entry.end_root, entry.update_root) == (last.end_root, last.update_root)
@@ -71,7 +72,7 @@ def save(store: Store, state: State, *, tag: str = "") -> str | None:
     return put_async(store, state, tag=tag) if state else None
 
 
-def _kept(cid: str | None, inputs: syncer.Inputs, store: Store) -> State | None:
+def _kept(cid: str | None, inputs: Inputs, store: Store) -> State | None:
     """None where it is gone, or no private state of this program: then it is computed again."""
     if cid is None:
         return None
@@ -81,7 +82,7 @@ def _kept(cid: str | None, inputs: syncer.Inputs, store: Store) -> State | None:
     graph = inputs.programs.graph
     nodes = {entry.name: graph.nodes[entry.before] for entry in graph.state if entry.name in private(graph)}
     try:
-        state = syncer.get_own_state(store, cid, nodes, timeout_s=LOCAL_READ_TIMEOUT_S)
+        state = get_own_state(store, cid, nodes, timeout_s=LOCAL_READ_TIMEOUT_S)
     except (ContentMissing, StoreUnreachable, BadInputs):
         return None
     fits = {name: array.shape for name, array in state.items()} == {name: node.shape for name, node in nodes.items()}
