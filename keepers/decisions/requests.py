@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from keepers.queue.work import PREPARE_PREFIX
+from keepers.queue.names import PREPARE_PREFIX
 from repops.merkle import sha256
 from zoo_compute.chain.games import GameView
 from zoo_compute.chain.views import Checkpoint, Claim, Commit, JobView, Run

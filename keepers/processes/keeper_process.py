@@ -50,7 +50,7 @@ def run_keeper(config: OperatorConfig) -> None:
         ticks += 1
         try:
             if ticks % PEERS_EVERY_TICKS == 1:
-                keeper.refresh_peers()
+                keeper.peers.refresh()
         except (ZooError, ValueError) as error:  # old peers serve as well
             log.warning("the announced endpoints could not be read: %s", error)
         try:
@@ -77,7 +77,7 @@ def run_keeper(config: OperatorConfig) -> None:
         if config.operator:
             answering = DemandResponder(config.operator, keeper.chain, keeper.sender, keeper.store)
             threading.Thread(target=answering.run, name="answering", daemon=True).start()
-        threading.Thread(target=keeper.retaining.run, name="retaining", daemon=True).start()
+        threading.Thread(target=keeper.retention.run, name="retention", daemon=True).start()
         disputing = keeper.dispute_player()
         threading.Thread(target=disputing.run, args=(config.poll_s,), name="disputing", daemon=True).start()
 

@@ -19,6 +19,7 @@ from typing import Any
 from celery import Celery
 
 from keepers.queue.app import KEEPER_QUEUE, MOVE_QUEUE, RESULT_TTL_S, WATCH_TASK, WORK_QUEUE
+from keepers.queue.names import round_of
 from keepers.queue.presence import speeds_of
 
 RedisClient = Any  # redis.Redis, whose every answer is typed as a value or an awaitable
@@ -27,7 +28,6 @@ LEASE_S = 10
 LEASE_RENEWAL_S = 2.0
 RESEND_AFTER_S = 3.0
 ATTEMPTS = 3
-PREPARE_PREFIX = "prepare-"  # how the name of the preparation for a job begins
 MOVE_TASK = "work.move"  # the task that computes a move of a dispute game
 
 
@@ -125,11 +125,6 @@ def _name_in(message: bytes) -> str:
     return str(arguments[0])
 
 
-def _round_of(name: str) -> list[str]:
-    """What the names of a round's work have in common: task, job and round (keepers/decisions/requests.py)."""
-    return name.split("-")[:3]
-
-
 def worker_name(operator: str, name: str) -> str:
     """What a worker calls itself in its leases. name: tells workers of one operator apart."""
     return f"{operator}-{name}"
@@ -154,7 +149,7 @@ class WorkLog:
     def is_awaited(self, name: str) -> bool:
         """Whether the keeper should look now that `name` is done: nothing of its round is taken next, and no look is due anyway."""
         waiting = self._redis.lindex(WORK_QUEUE, -1)
-        alike = waiting is not None and _round_of(_name_in(waiting)) == _round_of(name)
+        alike = waiting is not None and round_of(_name_in(waiting)) == round_of(name)
         return not alike and not self._redis.llen(KEEPER_QUEUE)
 
     def is_wanted(self, request: dict[str, Any]) -> bool:

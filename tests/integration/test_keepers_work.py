@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from keepers.config import from_dict
+from keepers.config import EMBEDDED, from_dict
 from keepers.processes.worker import run
 from keepers.queue import broker, work
 from keepers.queue.app import KEEPER_QUEUE, WORK_QUEUE, make_app
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.integration
 def server(tmp_path: Path):
     process = subprocess.Popen(broker.server_command(tmp_path), stdout=subprocess.DEVNULL)
     try:
-        yield process, broker.wait_ready(broker.EMBEDDED, tmp_path, process)
+        yield process, broker.wait_ready(EMBEDDED, tmp_path, process)
     finally:
         process.kill()
         process.wait()
@@ -199,10 +199,10 @@ def test_a_killed_broker__brings_back_finished_work(server, queue, tmp_path):
     process.kill()
     process.wait()
     with pytest.raises(BrokerUnreachable, match="no Redis answers"):
-        broker.connect(broker.EMBEDDED, tmp_path)
+        broker.connect(EMBEDDED, tmp_path)
     again = subprocess.Popen(broker.server_command(tmp_path), stdout=subprocess.DEVNULL)
     try:
-        broker.wait_ready(broker.EMBEDDED, tmp_path, again)
+        broker.wait_ready(EMBEDDED, tmp_path, again)
         assert queue.status("shard").result == {"ok": 1}
     finally:
         again.kill()

@@ -11,6 +11,7 @@ import pytest
 from eth_account import Account
 
 from keepers import keeper as keeper_module
+from keepers import operator_money
 from keepers.config import from_dict
 from keepers.keeper import Keeper
 from keepers.queue.work import WorkStatus
@@ -71,7 +72,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
 
     monkeypatch.setattr(keeper_module, "read_job", read)
     monkeypatch.setattr(keeper_module, "read_operator", lambda *_: operator)
-    monkeypatch.setattr(keeper_module, "Operators", lambda *_: SimpleNamespace(claim_rewards=lambda *a, **k: 0))
+    monkeypatch.setattr(operator_money, "Operators", lambda *_: SimpleNamespace(claim_rewards=lambda *a, **k: 0))
     chain = SimpleNamespace(
         clock=clock,
         head=lambda: SimpleNamespace(number=5, timestamp=clock["now"]),
