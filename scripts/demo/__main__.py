@@ -20,13 +20,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import report
-from narration import Narrator
-from replaying import Replaying
-
 from keepers.cli.verify import LIES_FOUND
 from keepers.processes.local_network import LocalNetwork, OperatorPlan
 from keepers.queue import broker
+from scripts.demo import report
+from scripts.demo.narration import Narrator
+from scripts.demo.replay import Replaying
 from zoo_compute import Client
 from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.snapshot import read_job, read_operator

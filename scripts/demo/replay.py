@@ -28,7 +28,7 @@ class Replaying:
     def __init__(self, folder: Path, peers: Sequence[str], manifest: str) -> None:
         self._told: list[int] = []
         urls = [part for url in peers for part in ("--peer", url)]
-        command = [sys.executable, __file__, "--store", str(folder / "replay"), *urls, manifest]
+        command = [sys.executable, "-m", "scripts.demo.replay", "--store", str(folder / "replay"), *urls, manifest]
         with (folder / "replay.log").open("wb") as log:
             self._process = subprocess.Popen(
                 command,

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from replaying import Replaying
 
 from keepers.processes.local_network import LocalNetwork
 from keepers.queue import broker
@@ -20,6 +19,7 @@ from node.compute.training import heldout_loss
 from node.inputs import syncer
 from node.replay import replay
 from repops.files import save_state
+from scripts.demo.replay import Replaying
 from zoo_compute.amounts import format_amount
 from zoo_compute.chain.connection import Chain
 from zoo_compute.chain.events import Event, scan
