@@ -52,7 +52,7 @@ def running(files: DevnetFiles, *, ready: bool = True) -> Iterator[DevnetFiles]:
 
 
 @pytest.fixture(name="devnet")
-def devnet_fixture() -> Iterator[DevnetFiles]:
+def devnet_fixture(empty: None) -> Iterator[DevnetFiles]:
     with running(a_devnet(paths.home() / "devnet")) as files:
         yield files
 
