@@ -48,7 +48,7 @@ def zoo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
 def test_demands__are_listed_with_who_asked_and_how_they_ended(zoo: Any) -> None:
     zoo.asked += ASKED
     lines = zoo.run().splitlines()[1:]
-    for line, told in zip(
+    for line, parts in zip(
         lines,
         (
             ("turn 2", "slot 1 of operator 1", "anybody (0xD0000000…)", "0.0006 coin", "answered after 20 s"),
@@ -58,14 +58,14 @@ def test_demands__are_listed_with_who_asked_and_how_they_ended(zoo: Any) -> None
         ),
         strict=True,
     ):
-        assert [part for part in told if part not in line] == []
+        assert [part for part in parts if part not in line] == []
 
 
 def test_demands__as_json__name_the_place_and_the_times(zoo: Any) -> None:
     zoo.asked += ASKED
-    told = json.loads(zoo.run("--json"))
-    assert (told["job"], told["now"]) == (7, 200)
-    first, *_, last = told["demands"]
+    answer = json.loads(zoo.run("--json"))
+    assert (answer["job"], answer["now"]) == (7, 200)
+    first, *_, last = answer["demands"]
     assert (first["slot"], first["tensor"], first["group"], first["deposit"]) == (1, 4, 5, "600000000000000")
     assert (first["asked_at"], first["due"], first["ended_at"], first["end"]) == (100, 130, 120, "bytes")
     assert (last["end"], last["ended_at"], last["lane"]) == (None, None, 129)

@@ -51,11 +51,11 @@ def has(monkeypatch: pytest.MonkeyPatch) -> Any:
 def on(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
     """`detected` with these answers in a terminal (None: there is none); the machine and what was said."""
 
-    def run(preset: str, answers: str | None = None, *, yes: bool = False, **given: str) -> tuple[Machine, str]:
+    def run(preset: str, answers: str | None = None, *, yes: bool = False, **options: str) -> tuple[Machine, str]:
         settings = Settings(network_file=str(network_file(tmp_path, preset)))
         monkeypatch.setattr("sys.stdin", io.StringIO() if answers is None else Terminal(answers))
-        found = detected_machine(settings, Choices(given, settings, yes=yes))
-        return found, capsys.readouterr().err
+        machine = detected_machine(settings, Choices(options, settings, yes=yes))
+        return machine, capsys.readouterr().err
 
     return run
 
@@ -104,8 +104,8 @@ def test_register__with_several_accounts__asks_to_choose(zoo: Zoo, tmp_path: Pat
 
 def test_a_card__is_taken_from_the_driver(has: Any, on: Any) -> None:
     has(RTX)
-    found, said = on("devnet")
-    assert found == Machine(CONSUMER, 24)
+    machine, said = on("devnet")
+    assert machine == Machine(CONSUMER, 24)
     assert "card: NVIDIA GeForce RTX 4090, 24 GB" in said
     assert "CPU" not in said
 
@@ -115,18 +115,18 @@ def test_a_card_without_kernels__is_said_to_compute_on_the_cpu(
     has: Any, on: Any, card: Card, maker: str, as_class: Any
 ) -> None:
     has(card)
-    found, said = on("production", yes=True)
-    assert found == Machine(as_class, card.memory_gb)
+    machine, said = on("production", yes=True)
+    assert machine == Machine(as_class, card.memory_gb)
     assert f"no kernels for {maker} GPUs: programs run on this machine's CPU, much slower" in said
 
 
 def test_several_cards__the_first_without_a_terminal_and_the_chosen_one_in_it(has: Any, on: Any) -> None:
     has(RTX, A100)
-    found, said = on("devnet")
-    assert found == Machine(CONSUMER, 24, "cuda:0")
+    machine, said = on("devnet")
+    assert machine == Machine(CONSUMER, 24, "cuda:0")
     assert "this node takes cuda:0" in said
-    found, said = on("production", "1\n\n\n")
-    assert found == Machine(DATACENTER, 80, "cuda:1")
+    machine, said = on("production", "1\n\n\n")
+    assert machine == Machine(DATACENTER, 80, "cuda:1")
     assert "0: NVIDIA GeForce RTX 4090, 24 GB" in said
 
 
@@ -149,8 +149,8 @@ def test_without_a_terminal__production_stakes_nothing_for_a_card_that_nobody_co
 
 def test_without_a_gpu__the_cpu_serves_a_devnet_and_no_other_network(has: Any, on: Any) -> None:
     has()
-    found, said = on("devnet")
-    assert found.gpu == CONSUMER
+    machine, said = on("devnet")
+    assert machine.gpu == CONSUMER
     assert "the CPU serves, on a devnet only" in said
     with pytest.raises(cli.ZooError, match="has no GPU that a driver lists; on this network") as error:
         on("production", yes=True)

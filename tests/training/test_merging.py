@@ -326,15 +326,14 @@ class Elsewhere:
     def use_peers(self) -> None: ...
 
     def job(self, number: int) -> Job:
-        job: Any = Job(self, number)  # type: ignore[arg-type]
-        job.view = lambda: self.seen
-        return job
+        return Job(self, number)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("chains", [(7, 8), (7, 7)], ids=["two chains", "two development chains with equal addresses"])
 def test_check_parents__finds_each_branch_on_its_own_network(
-    trained: list[Any], tmp_path: Path, chains: tuple[int, int]
+    trained: list[Any], tmp_path: Path, chains: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Job, "view", lambda job: job._client.seen)
     clients = [Elsewhere(trained, at, chain_id=chains[at], number=at + 1) for at in (0, 1)]
     pair = [client.job(at + 1).branch() for at, client in enumerate(clients)]
     made, tensors = merge_branches(pair)

@@ -86,22 +86,22 @@ def show(settings: Settings, token: str | None) -> None:
         from zoo_compute.chain.ledger import balances
 
         money = settings.token(token)
-        held = balances(settings.chain(), address, money)
+        owned = balances(settings.chain(), address, money)
     except ZooError as error:
         if token is not None:
             raise
         settings.say(f"balances unknown: {error}")
     else:
-        data |= {"coin": str(held.coin), "zen": str(held.zen), "owed": str(held.owed)}
-        data |= {"balance": str(held.balance), "token": money.to_dict()}
-        lines += [f"coin for gas: {format_amount(held.coin, '')}", f"ZEN: {format_amount(held.zen)}"]
+        data |= {"coin": str(owned.coin), "zen": str(owned.zen), "owed": str(owned.owed)}
+        data |= {"balance": str(owned.balance), "token": money.to_dict()}
+        lines += [f"coin for gas: {format_amount(owned.coin, '')}", f"ZEN: {format_amount(owned.zen)}"]
         option = ""
         if token is not None:
-            lines.append(f"{money.symbol}: {money.format(held.balance)}")
+            lines.append(f"{money.symbol}: {money.format(owned.balance)}")
             option = f" --token {money.address}"
-        if held.owed:
+        if owned.owed:
             lines.append(
-                f"owed to this account: {money.format(held.owed)} (take it with `zoo account withdraw{option}`)"
+                f"owed to this account: {money.format(owned.owed)} (take it with `zoo account withdraw{option}`)"
             )
     settings.emit(data, lines)
 
@@ -129,10 +129,10 @@ def fund(settings: Settings, receiver: str | None, zen: str, coin: str) -> None:
         address = keystore.address_of(paths.find_keystore(receiver or settings.account_name, path))
     amounts = {name: 0 if text == "0" else parse_amount(text, what=f"--{name}") for name, text in (("coin", coin), ("zen", zen))}  # fmt: skip
     fund_address(settings.chain(), files, address, **amounts)
-    held = settings.chain().coin(address), settings.chain().zen.balanceOf(address)
+    balances = settings.chain().coin(address), settings.chain().zen.balanceOf(address)
     settings.emit(
-        {"address": address, "coin": str(held[0]), "zen": str(held[1])},
-        f"{address} has {format_amount(held[1])} and {format_amount(held[0], '')} coin for gas",
+        {"address": address, "coin": str(balances[0]), "zen": str(balances[1])},
+        f"{address} has {format_amount(balances[1])} and {format_amount(balances[0], '')} coin for gas",
     )
 
 

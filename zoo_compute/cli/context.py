@@ -54,11 +54,11 @@ class Settings:
             self._cache["chain"] = connect(self.network(), self.api_key())
         return self._cache["chain"]
 
-    def token(self, given: str | None = None) -> Token:
+    def token(self, address: str | None = None) -> Token:
         """The payment token of a --token option, as the chain has it; ZEN by default. Raises UserError."""
         from zoo_compute.chain.tokens import token_at
 
-        return token_at(self.chain(), given)
+        return token_at(self.chain(), address)
 
     def api_key(self) -> str | None:
         """Of the hosted RPC or signer that the network file names: ZOO_API_KEY, never an option others can read."""
@@ -99,8 +99,8 @@ class Settings:
         account = self.account() if with_account else None
         return Client(network=self.network(), account=account, store=self.store_location(store), say=self.say)
 
-    def store_location(self, given: str | None = None) -> str:
-        return paths.store_location(given, paths.known_network_file(self.network_file))
+    def store_location(self, location: str | None = None) -> str:
+        return paths.store_location(location, paths.known_network_file(self.network_file))
 
     def store(self, location: str | None = None) -> Store:
         """The store at `location`, ZOO_STORE, the devnet's or the home's; asks the network's gateways for what is not there."""

@@ -50,9 +50,9 @@ def contribute(settings: Settings, path: Path, name: str, location: str | None) 
     cid = settings.store(location).add(data)
     receipt = settings.sender().send(settings.chain().datasets.contribute(root, file_digest(cid), len(data), word))
     number = int(receipt.event("DatasetContributed").args["dataset"])
-    told = {"dataset": number, "name": name or None, "root": "0x" + root.hex(), "cid": cid, "size": len(data)}
+    answer = {"dataset": number, "name": name or None, "root": "0x" + root.hex(), "cid": cid, "size": len(data)}
     settings.emit(
-        {**told, "transaction": receipt.transaction_hash},
+        {**answer, "transaction": receipt.transaction_hash},
         [
             f"dataset {number}{f' ({name})' if name else ''}: {len(data):,} bytes, {cid}",
             f"root 0x{root.hex()}",
@@ -67,7 +67,7 @@ def list_(settings: Settings) -> None:
     """The datasets of the network, oldest first."""
     from zoo_compute.client.datasets import list_datasets
 
-    found = list_datasets(settings.chain())
+    records = list_datasets(settings.chain())
     rows = [
         (
             str(each.number),
@@ -76,12 +76,14 @@ def list_(settings: Settings) -> None:
             each.contributor,
             f"0x{each.root.hex()[:16]}…",
         )
-        for each in found
+        for each in records
     ]
     lines = (
-        table(rows, header=("number", "name", "size", "contributor", "root")) if found else ["there is no dataset yet"]
+        table(rows, header=("number", "name", "size", "contributor", "root"))
+        if records
+        else ["there is no dataset yet"]
     )
-    settings.emit({"datasets": [_as_json(each) for each in found]}, lines)
+    settings.emit({"datasets": [_as_json(each) for each in records]}, lines)
 
 
 @dataset.command()
@@ -91,11 +93,11 @@ def show(settings: Settings, which: str) -> None:
     """Who contributed a dataset, and the root and the CID of its file. A name proves nothing; the root does."""
     from zoo_compute.client.datasets import find_dataset
 
-    told = _as_json(find_dataset(settings.chain(), which))
+    record = _as_json(find_dataset(settings.chain(), which))
     rows = [
-        (key, f"{value:,} bytes" if key == "size" else str(value)) for key, value in told.items() if value is not None
+        (key, f"{value:,} bytes" if key == "size" else str(value)) for key, value in record.items() if value is not None
     ]
-    settings.emit(told, table(rows))
+    settings.emit(record, table(rows))
 
 
 @dataset.command()
@@ -111,12 +113,12 @@ def fetch(settings: Settings, which: str, out: Path, location: str | None) -> No
     from zoo_compute.training.examples import TEXT
 
     client = settings.client(store=location, with_account=False)
-    found = datasets.find_dataset(client.chain, which)
-    if not client.store.has(found.cid):
+    record = datasets.find_dataset(client.chain, which)
+    if not client.store.has(record.cid):
         client.use_peers()
-    arrays = datasets.fetch(found, client.store, settings.say)
+    arrays = datasets.fetch(record, client.store, settings.say)
     write_atomically(out, arrays[TEXT].tobytes() if TEXT in arrays else state_bytes(arrays), mode=0o644)
-    settings.emit({**_as_json(found), "path": str(out)}, str(out))
+    settings.emit({**_as_json(record), "path": str(out)}, str(out))
 
 
 def _as_json(each: DatasetRecord) -> dict[str, Any]:
@@ -158,17 +160,17 @@ def claim_(settings: Settings, contributor: str | None) -> None:
         raise UserError(f"--contributor takes an address, not {contributor!r}")
     sender = settings.sender()
     who = str(to_checksum_address(contributor or sender.address))
-    found = claim(sender, who)
-    total = sum(share.amount or 0 for share in found)
+    shares = claim(sender, who)
+    total = sum(share.amount or 0 for share in shares)
     rows = [
         (f"job {s.job}", f"epoch {s.epoch}", s.state, ZEN.format(s.amount) if s.amount is not None else "")
-        for s in found
+        for s in shares
     ]
-    claims = [{**vars(s), "amount": None if s.amount is None else str(s.amount)} for s in found]
+    claims = [{**vars(s), "amount": None if s.amount is None else str(s.amount)} for s in shares]
     settings.emit(
         {"contributor": who, "amount": str(total), "claims": claims},
         [f"{ZEN.format(total)} went to {who}", *table(rows)]
-        if found
+        if shares
         else f"nothing is recorded for {who} that is not claimed",
     )
 
@@ -193,12 +195,12 @@ def cite(settings: Settings, number: int, datasets: tuple[int, ...]) -> None:
 @pass_settings
 def score(settings: Settings, number: int, qualities: tuple[int, ...]) -> None:
     """Say what each dataset that your settled job cites was worth to it: 0 to 100 each, by ascending numbers of the datasets."""
-    chain, given = settings.chain(), list(qualities)
-    receipt = settings.sender().send(chain.datasets.score(number, _at_most_eight(given)))
+    chain, scores = settings.chain(), list(qualities)
+    receipt = settings.sender().send(chain.datasets.score(number, _at_most_eight(scores)))
     cited = chain.datasets.citations(number).cited
     settings.emit(
-        {"job": number, "cited": list(cited), "qualities": given, "transaction": receipt.transaction_hash},
-        [f"dataset {each}: {quality}" for each, quality in zip(cited, given, strict=True)],
+        {"job": number, "cited": list(cited), "qualities": scores, "transaction": receipt.transaction_hash},
+        [f"dataset {each}: {quality}" for each, quality in zip(cited, scores, strict=True)],
     )
 
 

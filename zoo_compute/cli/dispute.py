@@ -34,13 +34,13 @@ def list_(settings: Settings, job: int | None, only_open: bool) -> None:
     chain = settings.chain()
     head = chain.head()
     games = [game for game in read_games(chain, head, job=job) if game.is_open or not only_open]
-    told = [_as_json(game, head) for game in games]
+    summaries = [_as_json(game, head) for game in games]
     rows = [
         (each["game"], each["job"], _subject_of(each), f"by {each['challenger'][:10]}…", _status_line(each, head))
-        for each in told
+        for each in summaries
     ]
     header = ("game", "job", "about", "", "")
-    settings.emit({"now": head.timestamp, "games": told}, table(rows, header=header) or ["there is no game"])
+    settings.emit({"now": head.timestamp, "games": summaries}, table(rows, header=header) or ["there is no game"])
 
 
 @dispute.command("show")
@@ -53,18 +53,18 @@ def show(settings: Settings, number: int) -> None:
     chain = settings.chain()
     head = chain.head()
     game = _required(settings, head, number)
-    told = _as_json(game, head)
+    summary = _as_json(game, head)
     bond = format_amount(game.coin, "coin")
     if game.tokens:  # a game about a trial has a bond in coin alone
         bond += f" and {token_at(chain, chain.tasks.token_of(game.job)).format(game.tokens)}"
     rows = [
-        ("about", _subject_of(told)),
+        ("about", _subject_of(summary)),
         ("challenger", game.challenger),
         ("bond", bond),
-        ("transactions", told["transactions"]),
-        ("stands", _status_line(told, head)),
+        ("transactions", summary["transactions"]),
+        ("stands", _status_line(summary, head)),
     ]
-    settings.emit(told, table(rows))
+    settings.emit(summary, table(rows))
 
 
 @dispute.command("replay")
@@ -81,13 +81,13 @@ def replay(settings: Settings, number: int) -> None:
     head = chain.head()
     game = _required(settings, head, number)
     transcript = Transcript(chain, game)
-    told = {
+    answer = {
         **_as_json(game, head),
         "moves": [asdict(move) for move in transcript.moves],
         "verdict": transcript.conviction and {**asdict(transcript.conviction), "text": transcript.conviction.text},
         "gas": {by: sum(m.gas for m in transcript.moves if m.by == by) for by in (COMMITTER, CHALLENGER, ANYBODY)},
     }
-    settings.emit(told, list(lines_of(transcript)))
+    settings.emit(answer, list(lines_of(transcript)))
 
 
 def _required(settings: Settings, head: Head, number: int) -> GameView:

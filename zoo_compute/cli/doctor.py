@@ -38,8 +38,8 @@ def doctor(settings: Settings, node: bool, location: str | None, home: Path | No
                 click.echo(f"{'':>23}{check.do}")
     missing = list(dict.fromkeys(check.name for check in checks if check.needed and not check.ok))
     if settings.as_json:
-        needs = [{"what": check.found, "do": check.do} for check in checks if check.needed and not check.ok]
-        settings.emit({"ok": not missing, "checks": [vars(check) for check in checks], "needs": needs})
+        needs = [{"what": check.finding, "do": check.do} for check in checks if check.needed and not check.ok]
+        settings.emit({"ok": not missing, "checks": [check.to_dict() for check in checks], "needs": needs})
     else:
         click.echo(f"\nmissing: {', '.join(missing)}" if missing else "\nall that is needed is there")
     return 1 if missing else 0
@@ -47,4 +47,4 @@ def doctor(settings: Settings, node: bool, location: str | None, home: Path | No
 
 def _line(check: Check) -> str:
     word = "ok" if check.ok else "MISSING" if check.needed else "absent"
-    return f"{word:<8}{check.name:<15}{check.found}"
+    return f"{word:<8}{check.name:<15}{check.finding}"

@@ -79,10 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """`main` without leaving the process."""
     settings = Settings()
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    as_json = "--json" in given
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in argv
     try:
-        result = build().main(args=given, prog_name="zoo", standalone_mode=False, obj=settings)
+        result = build().main(args=argv, prog_name="zoo", standalone_mode=False, obj=settings)
         return result if isinstance(result, int) and not isinstance(result, bool) else 0
     except click.exceptions.Exit as stop:
         return stop.exit_code

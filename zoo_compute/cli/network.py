@@ -29,7 +29,7 @@ def show(settings: Settings, offline: bool) -> None:
     """Chain, contracts, newest block, storage, and the numbers of both presets side by side."""
     from zoo_compute.spec.params import PRESETS
 
-    found = settings.network()
+    description = settings.network()
     presets = {name: dataclasses.asdict(preset) for name, preset in PRESETS.items()}
     head, tokens = None, []
     if not offline:
@@ -48,18 +48,18 @@ def show(settings: Settings, offline: bool) -> None:
             )
             raise
     data = {
-        "file": str(settings.network_path()), "name": found.name, "preset": found.preset, "chain_id": found.chain_id,
-        "rpcs": list(found.rpcs), "storage": list(found.storage), "signer": found.signer,
-        "first_block": found.first_block, "contracts": dict(found.contracts),
+        "file": str(settings.network_path()), "name": description.name, "preset": description.preset, "chain_id": description.chain_id,
+        "rpcs": list(description.rpcs), "storage": list(description.storage), "signer": description.signer,
+        "first_block": description.first_block, "contracts": dict(description.contracts),
         "head": head and {"number": head.number, "timestamp": head.timestamp},
         "tokens": tokens if head else None,
         "presets": {name: {k: str(v) if k in _AMOUNTS else v for k, v in values.items()} for name, values in presets.items()},
         "classes": [dataclasses.asdict(c) for c in CLASSES],
     }  # fmt: skip
     lines = [
-        f"{found.name}: chain {found.chain_id}, preset {found.preset}, file {settings.network_path()}",
-        f"RPC      {', '.join(found.rpcs)}",
-        f"storage  {', '.join(found.storage) or 'none named; operators announce theirs on chain'}",
+        f"{description.name}: chain {description.chain_id}, preset {description.preset}, file {settings.network_path()}",
+        f"RPC      {', '.join(description.rpcs)}",
+        f"storage  {', '.join(description.storage) or 'none named; operators announce theirs on chain'}",
         f"head     block {head.number}, {_utc(head.timestamp)}" if head else "head     not asked",
         *(
             [f"paid in  {', '.join(_token_line(token) for token in tokens) or 'nothing yet: zoo network allow'}"]
@@ -67,9 +67,9 @@ def show(settings: Settings, offline: bool) -> None:
             else []
         ),
         "",
-        *table(list(found.contracts.items()), header=("contract", "address")),
+        *table(list(description.contracts.items()), header=("contract", "address")),
         "",
-        *_side_by_side(presets, found.preset),
+        *_side_by_side(presets, description.preset),
         "",
         *table(
             [(c.id, c.name, f"{c.least_vram_gb} GB", f"{c.multiplier_percent / 100:.1f}x") for c in CLASSES],

@@ -41,27 +41,27 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         settings.say(
             f"dataset {plan.job.data.dataset} is not looked up: quoted as text of {plan.job.context} tokens an example"
         )
-    found = quote_of(plan.job, PRESETS[preset_name])
+    priced = quote_of(plan.job, PRESETS[preset_name])
     prices, budget = plan.job.prices, plan.budget
-    covered = budget is None or budget >= found.escrow
+    covered = budget is None or budget >= priced.escrow
     data = {
-        **found.to_dict(),
+        **priced.to_dict(),
         "preset": preset_name,
         "budget": None if budget is None else str(budget),
         "covered": covered,
         "prices": {key: str(value) for key, value in prices._asdict().items()},
     }
     rows = [
-        ("model", f"{found.parameters:,} parameters"),
+        ("model", f"{priced.parameters:,} parameters"),
         (
             "work",
-            f"{found.rounds} rounds of {found.slots} slots, {found.inner_steps} steps each = {found.steps:,} steps",
+            f"{priced.rounds} rounds of {priced.slots} slots, {priced.inner_steps} steps each = {priced.steps:,} steps",
         ),
-        ("", f"{format_count(found.tokens)} tokens, {format_count(found.flops, 'FLOP')}"),
-        ("network", _network_line(found.update_bytes, found.checkpoint_bytes)),
+        ("", f"{format_count(priced.tokens)} tokens, {format_count(priced.flops, 'FLOP')}"),
+        ("network", _network_line(priced.update_bytes, priced.checkpoint_bytes)),
         (
             "checkpoints",
-            f"of every {found.checkpoint_every_steps:,} steps, and the last, outlive the job on {plan.job.checkpoint.redundancy} stores",
+            f"of every {priced.checkpoint_every_steps:,} steps, and the last, outlive the job on {plan.job.checkpoint.redundancy} stores",
         ),
         ("price", f"{money.format(prices.reserve)} to {money.format(prices.max_price)} a slot-round"),
         (
@@ -70,30 +70,30 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         ),
         (
             "escrow",
-            f"{money.format(found.escrow)} at worst, of which the treasury's fee is {money.format(found.fee)}",
+            f"{money.format(priced.escrow)} at worst, of which the treasury's fee is {money.format(priced.fee)}",
         ),
         (
             "expected",
-            f"{money.format(found.expected)}, where the market clears at the first reserve; what is not spent comes back",
+            f"{money.format(priced.expected)}, where the market clears at the first reserve; what is not spent comes back",
         ),
-        ("", f"{_about(found.per_gpu_hour, money)} a GPU-hour, of {_hours(found.gpu_hours)} on an {REFERENCE}"),
-        ("", f"{_about(found.per_million_tokens, money)} a million tokens"),
-        ("", f"{_about(found.per_pflop, money)} a PFLOP, {_about(found.per_pflop_day, money)} a PFLOP-day"),
-        ("budget", _budget_line(budget, covered, found.escrow, money)),
+        ("", f"{_about(priced.per_gpu_hour, money)} a GPU-hour, of {_hours(priced.gpu_hours)} on an {REFERENCE}"),
+        ("", f"{_about(priced.per_million_tokens, money)} a million tokens"),
+        ("", f"{_about(priced.per_pflop, money)} a PFLOP, {_about(priced.per_pflop_day, money)} a PFLOP-day"),
+        ("budget", _budget_line(budget, covered, priced.escrow, money)),
         (
             "locks",
-            f"{money.format(found.lock_slot)} a slot, {money.format(found.lock_aggregator)} for the aggregator, put up by operators",
+            f"{money.format(priced.lock_slot)} a slot, {money.format(priced.lock_aggregator)} for the aggregator, put up by operators",
         ),
         (
             "auction",
-            f"{format_seconds(found.auction_s)}; up to {found.attempts} auctions, {format_seconds(found.auction_longest_s)}, until the maximum price",
+            f"{format_seconds(priced.auction_s)}; up to {priced.attempts} auctions, {format_seconds(priced.auction_longest_s)}, until the maximum price",
         ),
         (
             "round",
-            f"{format_seconds(found.round_longest_s)} at most; final {format_seconds(found.window_s)} after its claims",
+            f"{format_seconds(priced.round_longest_s)} at most; final {format_seconds(priced.window_s)} after its claims",
         ),
-        ("all of it", f"{format_seconds(found.longest_s)} at most, on preset {preset_name}"),
-        *(("warning", text) for text in found.warnings),
+        ("all of it", f"{format_seconds(priced.longest_s)} at most, on preset {preset_name}"),
+        *(("warning", text) for text in priced.warnings),
     ]
     settings.emit(data, table(rows))
 
@@ -123,9 +123,9 @@ def _network_line(update_bytes: int, checkpoint_bytes: int) -> str:
     from zoo_compute.spec.schedule import send_ms
 
     less = checkpoint_bytes / max(1, update_bytes)
-    told = f", {less:.0f} times less than float32" if less > 1 else ""
+    compared = f", {less:.0f} times less than float32" if less > 1 else ""
     sent_s = max(0.1, send_ms(update_bytes, 100_000) / 1_000)
-    return f"about {format_count(update_bytes, 'B')} a slot-round{told}: {format_seconds(sent_s)} at 100 Mbit/s"
+    return f"about {format_count(update_bytes, 'B')} a slot-round{compared}: {format_seconds(sent_s)} at 100 Mbit/s"
 
 
 def _budget_line(budget: int | None, covered: bool, escrow: int, money: Token) -> str:

@@ -27,18 +27,18 @@ def show(settings: Settings, token: str | None) -> None:
     from zoo_compute.governance.treasury import treasury_balances
 
     chain, money = settings.chain(), settings.token(token)
-    found, governor, delay = (
+    balances, governor, delay = (
         treasury_balances(chain, money),
         chain.treasury.governor(),
         chain.timelock.get_minimum_delay(),
     )
     data = {
-        "buckets": {name: str(amount) for name, amount in found.buckets.items()}, "arrived": str(found.arrived),
-        "owed": str(found.owed), "governor": governor, "delay_s": delay, "token": money.to_dict(),
+        "buckets": {name: str(amount) for name, amount in balances.buckets.items()}, "arrived": str(balances.arrived),
+        "owed": str(balances.owed), "governor": governor, "delay_s": delay, "token": money.to_dict(),
     }  # fmt: skip
     rows = [
-        *((name, money.format(amount)) for name, amount in found.buckets.items()),
-        ("to collect", money.format(found.arrived + found.owed)),
+        *((name, money.format(amount)) for name, amount in balances.buckets.items()),
+        ("to collect", money.format(balances.arrived + balances.owed)),
         ("spends", f"{governor}, {format_seconds(delay)} after it was scheduled"),
     ]
     settings.emit(data, table(rows))
@@ -84,9 +84,9 @@ def spend(settings: Settings, to: str, amount: str, bucket: str, token: str | No
     units, payee = money.parse(amount, what="--amount"), str(to_checksum_address(to))
     step = spend_of(settings.sender(), money, bucket, payee, units, again=again, wait=wait, say=settings.say)
     data = {**step.to_dict(), "to": payee, "amount": str(units), "from": bucket, "token": money.to_dict()}
-    told = f"{money.format(units)} from {bucket} to {payee}"
+    message = f"{money.format(units)} from {bucket} to {payee}"
     settings.emit(
-        data, f"paid: {told}" if step.state == "executed" else scheduled_message(settings, told, step.ready_at)
+        data, f"paid: {message}" if step.state == "executed" else scheduled_message(settings, message, step.ready_at)
     )
 
 

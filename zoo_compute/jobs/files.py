@@ -32,9 +32,9 @@ def initial_checkpoint(
     nodes = checkpoint_nodes(step, aggregation_spec)
     checkpoint = {n: np.zeros(node.shape, DTYPE[node.dtype]) for n, node in nodes.items() if n.startswith(OUTER)}
     checkpoint |= tensors
-    told = shape_mismatch(checkpoint, step, aggregation_spec)
-    if told:
-        raise JobError(f"the weights do not fit the module: {told}")
+    mismatch = shape_mismatch(checkpoint, step, aggregation_spec)
+    if mismatch:
+        raise JobError(f"the weights do not fit the module: {mismatch}")
     return checkpoint
 
 
@@ -55,9 +55,9 @@ def publish_files(
     if tensors is None:
         raise JobError("a program's file has no weights", hint="give them with --weights FILE (safetensors)")
     for name, examples in dataset._asdict().items():
-        told = batch_mismatch(examples, traced.graph, job.training.batch_size, job.training.accumulate)
-        if told:
-            raise JobError(f"data ({name}): {told}")
+        mismatch = batch_mismatch(examples, traced.graph, job.training.batch_size, job.training.accumulate)
+        if mismatch:
+            raise JobError(f"data ({name}): {mismatch}")
     _check_tokens(job, dataset)
     counts = {name: len(next(iter(examples.values()))) for name, examples in dataset._asdict().items()}
     if counts["heldout"] < job.training.batch_size:

@@ -78,15 +78,15 @@ def inspect_node(folder: Path, network_file: str | None = None) -> NodeInspectio
     """
     values = read_operator_config(folder)
     setup = _setup(folder, values)
-    found = NodeInspection(folder, values, setup)
+    inspection = NodeInspection(folder, values, setup)
     ours = network.load(Path(setup.network))
     try:
         chain = connect(ours)
-        found.facts = _facts(chain, setup, _other(ours, network_file))
-        found.peers = [url for url in (*ours.storage, *_endpoints(chain)) if url != setup.endpoint]
+        inspection.facts = _facts(chain, setup, _other(ours, network_file))
+        inspection.peers = [url for url in (*ours.storage, *_endpoints(chain)) if url != setup.endpoint]
     except Unreachable:
         pass
-    return found
+    return inspection
 
 
 def read_operator_config(folder: Path) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def demands(settings: Settings, number: int) -> None:
 
     chain = settings.chain()
     view = read_job(chain, number)
-    told = [_as_json(chain, demand) for demand in view.demands]
+    summaries = [_as_json(chain, demand) for demand in view.demands]
     rows = [
         (
             f"turn {each['turn']}",
@@ -41,11 +41,11 @@ def demands(settings: Settings, number: int) -> None:
             format_amount(int(each["deposit"]), "coin"),
             _end(each, view.now),
         )
-        for each in told
+        for each in summaries
     ]
     header = ("", "of", "asked by", "deposit", "")
     settings.emit(
-        {"job": number, "now": view.now, "demands": told},
+        {"job": number, "now": view.now, "demands": summaries},
         table(rows, header=header) or [f"nobody asked for data of job {number} on chain"],
     )
 

@@ -46,16 +46,16 @@ def list_(settings: Settings, mine: bool, limit: int) -> None:
     block = client.chain.head().number
     rows: list[dict[str, Any]] = []
     for number in numbers:
-        found = client.chain.tasks.jobs(number, block=block)
+        record = client.chain.tasks.jobs(number, block=block)
         run = client.chain.settlement.runs(number, block=block)
         rows.append(
             {
-                "job": number, "state": JobState(found.state).name.lower(), "round": run.round, "rounds": run.rounds,
-                "submitter": found.submitter, "escrow": str(found.escrow),
-                "token": token_at(client.chain, found.token).to_dict(),
+                "job": number, "state": JobState(record.state).name.lower(), "round": run.round, "rounds": run.rounds,
+                "submitter": record.submitter, "escrow": str(record.escrow),
+                "token": token_at(client.chain, record.token).to_dict(),
             }
         )  # fmt: skip
-    shown = [
+    lines = [
         (
             r["job"],
             r["state"],
@@ -67,7 +67,7 @@ def list_(settings: Settings, mine: bool, limit: int) -> None:
     ]
     settings.emit(
         {"jobs": rows},
-        table(shown, header=("job", "state", "round", "in escrow", "submitter")) or ["no jobs have been posted"],
+        table(lines, header=("job", "state", "round", "in escrow", "submitter")) or ["no jobs have been posted"],
     )
 
 
@@ -77,9 +77,9 @@ def list_(settings: Settings, mine: bool, limit: int) -> None:
 @pass_settings
 def show(settings: Settings, number: int, location: str | None) -> None:
     """One job: what was accepted, what was refused or slashed, why, and how much."""
-    found = settings.client(store=location, with_account=False).job(number)
-    view = found.view()
-    progress, account, kept = found.progress(), found.account(), found.redundancy()
+    job = settings.client(store=location, with_account=False).job(number)
+    view = job.view()
+    progress, account, kept = job.progress(), job.account(), job.redundancy()
     data = {
         **progress.to_dict(),
         "submitter": view.submitter,
@@ -97,7 +97,7 @@ def show(settings: Settings, number: int, location: str | None) -> None:
             }
             for number, seat in sorted(view.seats.items())
         },
-        "locked": {str(operator): str(standing.locked) for operator, standing in sorted(view.stakes.items())},
+        "locked": {str(operator): str(stake.locked) for operator, stake in sorted(view.stakes.items())},
         "rolled_back": [vars(rollback) for rollback in view.rollbacks],
         "redundancy": {"wanted": kept.wanted, "confirmed": kept.confirmed} if kept else None,
         "account": account.to_dict(),
@@ -114,11 +114,11 @@ def show(settings: Settings, number: int, location: str | None) -> None:
     settings.emit(data, [*lines, *_money(account, view.now, progress.token)])
 
 
-def _kept(found: Redundancy | None) -> str:
-    if found is None:
+def _kept(redundancy: Redundancy | None) -> str:
+    if redundancy is None:
         return "newest checkpoint: nobody serves the job's manifest or the checkpoint's pointer"
-    short = "" if found.confirmed >= found.wanted else f", {found.wanted} wanted"
-    return f"newest checkpoint: kept by the stores of {found.confirmed} operator{'s' * (found.confirmed != 1)}{short}"
+    short = "" if redundancy.confirmed >= redundancy.wanted else f", {redundancy.wanted} wanted"
+    return f"newest checkpoint: kept by the stores of {redundancy.confirmed} operator{'s' * (redundancy.confirmed != 1)}{short}"
 
 
 def _line_of(view: JobView) -> list[str]:
@@ -131,8 +131,8 @@ def _line_of(view: JobView) -> list[str]:
         optimistic = (
             "" if final == done else f", {final + 1} to {done} optimistic: claims under them are open to challenge"
         )
-        told = f"checkpoints 1 to {final} final" if final else "no checkpoint is final yet"
-        lines.append(told + optimistic)
+        final_part = f"checkpoints 1 to {final} final" if final else "no checkpoint is final yet"
+        lines.append(final_part + optimistic)
     disputed = [claim for claim in view.claims if claim.disputes]
     lines += [f"in dispute: {_claim(c)}, {c.disputes} challenge{'s' * (c.disputes > 1)}" for c in disputed]
     lines += [f"convicted: {_claim(c)}" for c in view.claims if c.state == ClaimState.CONVICTED]
@@ -211,20 +211,20 @@ def _money(account: JobAccount, now: int, token: Token) -> list[str]:
 @pass_settings
 def watch(settings: Settings, number: int, location: str | None, settled: bool) -> None:
     """Follow a job; Ctrl-C leaves it running. With --json one object per change (JSON lines)."""
-    found = settings.client(store=location, with_account=False).job(number)
+    job = settings.client(store=location, with_account=False).job(number)
     if not settings.as_json:
-        follow(settings, found, until_settled=settled)
+        follow(settings, job, until_settled=settled)
         return
-    for progress in found.watch(until_settled=settled):
+    for progress in job.watch(until_settled=settled):
         settings.emit(progress.to_dict())
 
 
-def follow(settings: Settings, found: Job, *, until_settled: bool = False) -> Progress | None:
+def follow(settings: Settings, job: Job, *, until_settled: bool = False) -> Progress | None:
     """Show progress on stderr until the job is over. Ctrl-C says how to take it up again."""
     status, last = StatusLine(), None
     advised: set[str] = set()
     try:
-        looks = found.poll if status.live else found.watch
+        looks = job.poll if status.live else job.watch
         for last in looks(poll_s=1.0, until_settled=until_settled):
             status.show(last.line())
             for text in last.advice if last.failed_attempts else ():
@@ -234,12 +234,12 @@ def follow(settings: Settings, found: Job, *, until_settled: bool = False) -> Pr
         status.end()
         if last is not None and last.state == "ended":
             settings.say(
-                f"job {found.id} is over; fetch the model with `zoo job result {found.id} --out model.safetensors`"
+                f"job {job.id} is over; fetch the model with `zoo job result {job.id} --out model.safetensors`"
             )
             settings.say("what is left of its escrow comes back with `zoo account withdraw` once every claim is paid")
     except KeyboardInterrupt:
         status.end()
-        settings.say(f"job {found.id} goes on without you; take it up again with `zoo job watch {found.id}`")
+        settings.say(f"job {job.id} goes on without you; take it up again with `zoo job watch {job.id}`")
         raise
     return last
 
@@ -252,10 +252,10 @@ def cancel(settings: Settings, number: int) -> None:
     from zoo_compute.chain.tokens import token_at
 
     client = settings.client()
-    found = client.job(number)
-    view = found.view()
+    job = client.job(number)
+    view = job.view()
     escrow, token = view.escrow, token_at(client.chain, view.token)
-    receipt = found.cancel()
+    receipt = job.cancel()
     settings.emit(
         {
             "job": number,
@@ -279,9 +279,9 @@ def cancel(settings: Settings, number: int) -> None:
 def result(settings: Settings, number: int, out: Path | None, whole: bool, location: str | None) -> None:
     """Fetch the newest checkpoint, verify it against the chain, write it as safetensors."""
     started = time.monotonic()
-    found = settings.client(store=location, with_account=False).job(number)
+    job = settings.client(store=location, with_account=False).job(number)
     settings.say(f"fetching the newest checkpoint of job {number}")
-    got = found.result(out or Path(f"job-{number}.safetensors"), whole=whole)
+    got = job.result(out or Path(f"job-{number}.safetensors"), whole=whole)
     settings.emit(
         {**vars(got), "path": str(got.path)},
         [

@@ -42,15 +42,15 @@ def merge_branches(settings: Settings, branches: tuple[str, ...], out: Path, loc
     from zoo_compute.client.branches import merge_branches as merged
     from zoo_compute.client.job import Job
 
-    def read(given: str) -> tuple[Job, int]:
-        found = _BRANCH.fullmatch(given)
-        if found is None:
-            raise click.BadParameter(f"{given!r} is no JOB[:ROUND][@NETWORKFILE], such as 12, 12:3 or 1:0@far.json")
-        client = _client(settings, found["network"], location)
-        return client.job(int(found["job"])), int(found["since"] or 0)
+    def read(text: str) -> tuple[Job, int]:
+        match = _BRANCH.fullmatch(text)
+        if match is None:
+            raise click.BadParameter(f"{text!r} is no JOB[:ROUND][@NETWORKFILE], such as 12, 12:3 or 1:0@far.json")
+        client = _client(settings, match["network"], location)
+        return client.job(int(match["job"])), int(match["since"] or 0)
 
     beside = _beside(out)
-    grown = []
+    loaded = []
     for job, since in [read(each) for each in branches]:
         view = job.view()
         settings.say(f"fetching checkpoints {since} and {view.final_rounds} of job {job.id}")
@@ -58,9 +58,9 @@ def merge_branches(settings: Settings, branches: tuple[str, ...], out: Path, loc
             settings.say(
                 f"note: its newer ones, up to {view.completed_rounds}, are not final yet and stay out of the merge"
             )
-        grown.append(job.branch(since))
+        loaded.append(job.branch(since))
     out.parent.mkdir(parents=True, exist_ok=True)
-    made, _ = merged(grown, out)
+    made, _ = merged(loaded, out)
     beside.write_bytes(made.to_bytes())
     total = sum(branch.examples for branch in made.parents.branches)
     rows = [{**vars(branch), "share": branch.examples / total} for branch in made.parents.branches]
@@ -95,12 +95,12 @@ def parents(settings: Settings, number: int, networks: tuple[str, ...], location
     """
     job = _client(settings, None, location).job(number)
     settings.say(f"fetching the branches of job {number}")
-    found = job.check_parents(*(_client(settings, each, location) for each in networks))
+    report = job.check_parents(*(_client(settings, each, location) for each in networks))
     settings.emit(
-        {"job": number, "agrees": found.matches, "start": found.start, "differences": list(found.differences)},
-        list(found.differences) or [f"job {number} begins where its branches merge, at {found.start}"],
+        {"job": number, "agrees": report.matches, "start": report.start, "differences": list(report.differences)},
+        list(report.differences) or [f"job {number} begins where its branches merge, at {report.start}"],
     )
-    return 0 if found.matches else DIFFERS
+    return 0 if report.matches else DIFFERS
 
 
 def _beside(out: Path) -> Path:

@@ -32,17 +32,17 @@ def admit(settings: Settings, program: Path | None, device: str | None, home: Pa
     operator = Operators(chain).require_operator_in(folder)
     sender = Sender(chain, hot_account(folder), folder=folder)
     options = [*(["--program", str(program)] if program else []), *(["--device", device] if device else [])]
-    found = admission.advance_admission(chain, sender, operator, options)
-    if found.wait_s:
-        told = f"answered in {found.seconds} s; run this again in {format_seconds(found.wait_s)} to settle it"
+    progress = admission.advance_admission(chain, sender, operator, options)
+    if progress.wait_s:
+        message = f"answered in {progress.seconds} s; run this again in {format_seconds(progress.wait_s)} to settle it"
     else:
-        told = f"admitted with {found.score:,} FLOPs a second"
+        message = f"admitted with {progress.score:,} FLOPs a second"
     settings.emit(
         {
-            "operator": operator, "admitted": found.admitted, "score": found.score, "seconds": found.seconds,
-            "settles_in_s": found.wait_s,
+            "operator": operator, "admitted": progress.admitted, "score": progress.score, "seconds": progress.seconds,
+            "settles_in_s": progress.wait_s,
         },
-        f"operator {operator}: {told}",
+        f"operator {operator}: {message}",
     )  # fmt: skip
 
 

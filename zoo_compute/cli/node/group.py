@@ -49,9 +49,9 @@ def announce(settings: Settings, url: str, operator: int | None, home: Path | No
 def show(settings: Settings, token: str | None, operator: int | None, home: Path | None) -> None:
     """An operator as the chain sees it; needs no passphrase."""
     money, operators = settings.token(token), operators_of(settings, signing=False)
-    standing = operators.balances(number_of(settings, operators, operator, home), token)
-    data = {**standing.to_dict(), "symbol": money.symbol, "decimals": money.decimals}
-    settings.emit(data, table(_about(standing, money)))
+    balances = operators.balances(number_of(settings, operators, operator, home), token)
+    data = {**balances.to_dict(), "symbol": money.symbol, "decimals": money.decimals}
+    settings.emit(data, table(_about(balances, money)))
 
 
 @node.command()
@@ -81,12 +81,12 @@ def drain(settings: Settings, at_once: bool, wait: bool, undo: bool, operator: i
     if requested:
         operators.request_exit(number)
         view = operators.balances(number).view
-    told = (
+    message = (
         f"exit requested; `zoo node unstake` takes the stake back in {format_seconds(max(0, view.exit_at - view.now))}"
     )
     settings.emit(
         {"operator": number, "draining": True, "locks": view.locks, "exit_at": view.exit_at},
-        told if view.exit_at else f"draining; still locked in {view.locks} lots, run this again to request the exit",
+        message if view.exit_at else f"draining; still locked in {view.locks} lots, run this again to request the exit",
     )
 
 
@@ -95,8 +95,8 @@ def _promise(tier: int, hours: list[int]) -> str:
     return format_hours(hours) + (f", tier {names[tier]}" if tier else "") if hours else "none"
 
 
-def _about(standing: OperatorBalances, money: Token) -> list[tuple[str, str]]:
-    view = standing.view
+def _about(balances: OperatorBalances, money: Token) -> list[tuple[str, str]]:
+    view = balances.view
     gpu_class = GPU_CLASSES[view.gpu_class]
     exits = f"requested; stake free {'now' if view.now >= view.exit_at else 'in ' + format_seconds(view.exit_at - view.now)}"
     return [
@@ -109,9 +109,9 @@ def _about(standing: OperatorBalances, money: Token) -> list[tuple[str, str]]:
         ("may bid", "yes" if view.eligible else "no"),
         (
             "collateral",
-            f"{money.format(standing.collateral)}, {money.format(standing.locked)} locked in {view.locks} lots",
+            f"{money.format(balances.collateral)}, {money.format(balances.locked)} locked in {view.locks} lots",
         ),
-        ("owed", money.format(standing.owed)),
+        ("owed", money.format(balances.owed)),
         ("reputation", f"{view.reputation} (discount {view.discount_bps / 100:.2f} %)"),
         ("store", view.endpoint or "not announced"),
         ("promise", _promise(view.tier, list(slots_in(view.hours)))),

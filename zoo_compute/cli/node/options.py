@@ -42,9 +42,9 @@ def number_of(settings: Settings, operators: Operators, operator: int | None, ho
     known = operators.operator_in(folder_of(home))
     if known is not None:
         return operators.check(known)
-    found = operators.owned_by(keystore.address_of(settings.keystore()))
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    owned = operators.owned_by(keystore.address_of(settings.keystore()))
+    if len(owned) == 1:
+        return owned[0]
+    if not owned:
         raise UserError("this account has no operator", hint="register one: zoo node register")
-    raise UserError(f"this account owns several operators: {', '.join(map(str, found))}", hint="choose with --operator")
+    raise UserError(f"this account owns several operators: {', '.join(map(str, owned))}", hint="choose with --operator")

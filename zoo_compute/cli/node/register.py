@@ -156,12 +156,12 @@ def _endpoint(settings: Settings, choices: Choices, known: Mapping[str, Any]) ->
     if settings.network().preset == "devnet":
         return "" if "hot" in choices.options else f"http://127.0.0.1:{free_port()}"
     question = "URL at which others reach this machine, such as http://203.0.113.7:8600 (empty: later)"
-    found = choices.text("endpoint", question, "", lambda url: check_url(url) if url else None)
-    if not found:
+    url = choices.text("endpoint", question, "", lambda url: check_url(url) if url else None)
+    if not url:
         settings.say(
             "no --endpoint: others cannot fetch this node's results until you set one (docs/operating.md, Opening a port)"
         )
-    return found
+    return url
 
 
 def _gateway_host(choices: Choices, endpoint: str) -> str | None:
@@ -202,19 +202,19 @@ def _emit(
 
     view = enrolment.view
     assert view is not None, "a completed enrolment has an operator"
-    found = GPU_CLASSES[view.gpu_class]
+    gpu_class = GPU_CLASSES[view.gpu_class]
     balance = view.collateral.get(settings.network().contracts["zen"], (0, 0))[0]
     usual = "" if folder == places.home() / "node" else f" --home {folder}"
     mend = [] if balance else [f"no collateral yet, so it cannot bid: zoo node deposit {COLLATERAL}{usual}"]
     roles = values_of(folder, wanted)["roles"]
     settings.emit(
         {
-            "operator": done.operator, "owner": done.owner, "hot": done.hot, "gpu_class": found.id, "class": found.name,
-            "multiplier_percent": found.multiplier_percent, "vram_gb": view.vram_gb, "stake": str(done.stake),
+            "operator": done.operator, "owner": done.owner, "hot": done.hot, "gpu_class": gpu_class.id, "class": gpu_class.name,
+            "multiplier_percent": gpu_class.multiplier_percent, "vram_gb": view.vram_gb, "stake": str(done.stake),
             "home": str(folder), "new": done.new, "collateral": str(balance), "endpoint": view.endpoint, "roles": roles,
         },
         [
-            f"operator {done.operator}: class {found.name}, multiplier {found.multiplier_percent / 100:.1f}x once admitted, "
+            f"operator {done.operator}: class {gpu_class.name}, multiplier {gpu_class.multiplier_percent / 100:.1f}x once admitted, "
             f"{view.vram_gb} GB, stake {format_amount(done.stake)}, collateral {format_amount(balance)}"
             + ("" if done.new else " (was registered before)"),
             f"owner {done.owner}, hot key {done.hot}, folder {folder}",

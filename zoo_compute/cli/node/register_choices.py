@@ -103,22 +103,22 @@ def machine_from_options(choices: Choices) -> Machine | None:
         if "memory" in options:
             gpus.parse_memory(options["memory"])
         return None
-    found: GpuClass = (
+    gpu_class: GpuClass = (
         gpus.class_of(options["gpu_type"]) if "gpu_type" in options else gpus.class_named(options["gpu_class"])
     )
     if "memory" not in options:
-        memory = _memory_of(found)
-        gpus.check_memory(found, memory)
-        return Machine(found, memory)
+        memory = _memory_of(gpu_class)
+        gpus.check_memory(gpu_class, memory)
+        return Machine(gpu_class, memory)
     return Machine(*gpus.registered_card(options.get("gpu_type"), options.get("gpu_class"), options["memory"]))
 
 
-def _memory_of(machine_from_options: GpuClass) -> int:
+def _memory_of(gpu_class: GpuClass) -> int:
     """Of the one card here that can be meant. Raises UserError."""
     memories = {card.memory_gb for card in detect_cards()}
     if len(memories) != 1:
         raise UserError(
-            f"cannot tell how much memory your {machine_from_options.name} card has", hint="give --memory, such as 24GB"
+            f"cannot tell how much memory your {gpu_class.name} card has", hint="give --memory, such as 24GB"
         )
     return memories.pop()
 
@@ -129,7 +129,7 @@ def detected_machine(settings: Settings, choices: Choices) -> Machine:
     fitting = [(card, classes) for card in here if (classes := registration_class(card)) is not None]
     if not fitting:
         return _without_gpu(settings, choices, here)
-    card, (found, vram_gb) = fitting[_which(choices, [card for card, _ in fitting])]
+    card, (gpu_class, vram_gb) = fitting[_which(choices, [card for card, _ in fitting])]
     settings.say(f"card: {card}")
     if len(fitting) > 1:
         settings.say(f"this node takes {card.device}; a folder serves one card (docs/operating.md, Several cards)")
@@ -142,7 +142,10 @@ def detected_machine(settings: Settings, choices: Choices) -> Machine:
             hint="confirm with --yes, or name the card: --gpu-type NAME --memory SIZE (and --deposit ZEN)",
         )
     name = choices.text(
-        "gpu_class", "class (consumer, professional, datacenter, apple)", found.name.partition(" ")[0], gpus.class_named
+        "gpu_class",
+        "class (consumer, professional, datacenter, apple)",
+        gpu_class.name.partition(" ")[0],
+        gpus.class_named,
     )
     memory = choices.text("memory", "memory of the card in GB", str(vram_gb), gpus.parse_memory)
     chosen, size = gpus.class_named(name), gpus.parse_memory(memory)
@@ -159,13 +162,13 @@ def _which(choices: Choices, here: list[Card]) -> int:
 
 
 def _without_gpu(settings: Settings, choices: Choices, here: list[Card]) -> Machine:
-    told = f"no class takes {', '.join(map(str, here))}" if here else "this machine has no GPU that a driver lists"
+    message = f"no class takes {', '.join(map(str, here))}" if here else "this machine has no GPU that a driver lists"
     if settings.network().preset != "devnet":
         raise UserError(
-            f"{told}; on this network an operator needs one with 8 GB or more",
+            f"{message}; on this network an operator needs one with 8 GB or more",
             hint="without one you can train (`zoo train`), check others' work (`zoo verify JOB`), or try a node on a devnet "
             "(`zoo devnet`); a card that is not detected is named: --gpu-type NAME --memory SIZE",
         )
-    settings.say(f"{told}: the CPU serves, on a devnet only")
-    found, size = cpu_substitute()
-    return Machine(found, gpus.parse_memory(choices.options.get("memory", str(size))))
+    settings.say(f"{message}: the CPU serves, on a devnet only")
+    gpu_class, size = cpu_substitute()
+    return Machine(gpu_class, gpus.parse_memory(choices.options.get("memory", str(size))))

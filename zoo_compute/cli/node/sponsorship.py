@@ -38,14 +38,14 @@ def consent(
     """Agree to be registered by a sponsor, who pays stake and gas. --account is the cold key, which will own the stake."""
     from zoo_compute import gpus
 
-    found, vram_gb = gpus.registered_card(gpu_type, gpu_class, memory)
+    registered, vram_gb = gpus.registered_card(gpu_type, gpu_class, memory)
     amount = settings.network().params.min_stake if stake is None else parse_amount(stake, what="--stake")
-    made = operators_of(settings).consent(folder_of(home), found, vram_gb, amount, endpoint, days * DAY_S)
+    made = operators_of(settings).consent(folder_of(home), registered, vram_gb, amount, endpoint, days * DAY_S)
     made.save(out)
     settings.emit(
         {**vars(made), "file": str(out)},
         [
-            f"{out}: {made.owner} agrees to be registered as class {found.name}, {vram_gb} GB, with {format_amount(amount)} at stake",
+            f"{out}: {made.owner} agrees to be registered as class {registered.name}, {vram_gb} GB, with {format_amount(amount)} at stake",
             f"it holds for {format_seconds(days * DAY_S)}; the sponsor sends it with `zoo node register-for {out}`",
             "then run `zoo node register` with the same options here: it finds the registration and writes operator.json",
         ],

@@ -25,14 +25,15 @@ def status(settings: Settings, home: Path | None) -> None:
     from zoo_compute.operators.condition import inspect_node
 
     folder = folder_of(home)
-    found = inspect_node(folder, settings.network_file)
-    if found.setup.running:
-        found.try_endpoint()
+    inspection = inspect_node(folder, settings.network_file)
+    if inspection.setup.running:
+        inspection.try_endpoint()
     seen, lines = _last_look(folder)
-    if found.reach is not None:
-        lines.append(f"endpoint: {found.reach}")
+    if inspection.reach is not None:
+        lines.append(f"endpoint: {inspection.reach}")
     settings.emit(
-        seen | {"needs": [need.to_dict() for need in found.needs]}, [*lines, *(str(need) for need in found.needs)]
+        seen | {"needs": [need.to_dict() for need in inspection.needs]},
+        [*lines, *(str(need) for need in inspection.needs)],
     )
 
 
