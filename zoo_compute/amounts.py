@@ -55,13 +55,13 @@ class Token:
         sign, magnitude = ("-", -units) if units < 0 else ("", units)
         whole, fraction = divmod(magnitude, 10**self.decimals)
         digits = f"{fraction:0{self.decimals}d}" if self.decimals else ""
-        shown = digits[:places].rstrip("0")
+        decimals = digits[:places].rstrip("0")
         cut = "~" if digits[places:].strip("0") else ""
-        if cut and not whole and not shown:
+        if cut and not whole and not decimals:
             smallest = "wei" if self.decimals == DECIMALS else f"smallest units of {self.symbol}"
             return f"{sign}{magnitude} {smallest}"
         named = f" {self.symbol}" if symbol and self.symbol else ""
-        return f"{cut}{sign}{whole:,}{'.' + shown if shown else ''}{named}"
+        return f"{cut}{sign}{whole:,}{'.' + decimals if decimals else ''}{named}"
 
     def exact(self, units: int) -> str:
         """An amount as `parse` reads it back, without loss."""

@@ -38,8 +38,8 @@ def names_of(function: Callable[..., Any]) -> list[str]:
     return [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
 
 
-def check_names(where: str, given: Iterable[str], allowed: Collection[str]) -> None:
+def check_names(where: str, names: Iterable[str], allowed: Collection[str]) -> None:
     """Raises UserError for the first name that is not allowed."""
-    for name in given:
+    for name in names:
         if name not in allowed:
             raise UserError(f"{where}: unknown argument {name!r}; {nearest(name, allowed)}")

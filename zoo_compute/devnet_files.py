@@ -85,10 +85,10 @@ class DevnetFiles:
     def account(self) -> Path | None:
         """The key file other commands sign with; None unless the devnet runs and takes work."""
         try:
-            told: Any = json.loads(self._ready.read_text())
+            ready: Any = json.loads(self._ready.read_text())
         except FileNotFoundError:
             return None
-        return self.key_file(told["account"]) if self.is_running else None
+        return self.key_file(ready["account"]) if self.is_running else None
 
 
 def devnet_of(network_file: Path) -> DevnetFiles | None:

@@ -39,18 +39,18 @@ def devnet() -> DevnetFiles:
     return DevnetFiles(home() / "devnet")
 
 
-def store_location(given: str | None = None, network: Path | None = None) -> str:
+def store_location(location: str | None = None, network: Path | None = None) -> str:
     """What `zoo_compute.store.open_store` takes: `given`, ZOO_STORE, the devnet's where `network` is its file, or the home's own."""
-    named = given or os.environ.get("ZOO_STORE")
+    named = location or os.environ.get("ZOO_STORE")
     if named:
         return named
     running = _running(network)
     return str(running.store if running else home() / "store")
 
 
-def find_network_file(given: str | Path | None = None) -> Path:
+def find_network_file(option: str | Path | None = None) -> Path:
     """`given`, else ZOO_NETWORK, else ./network.json, else the home's, else that of the home's devnet, if it runs. Raises ConfigError."""
-    named = given or os.environ.get("ZOO_NETWORK")
+    named = option or os.environ.get("ZOO_NETWORK")
     if named:
         path = Path(named).expanduser()
         if not path.is_file():
@@ -78,10 +78,10 @@ def find_network_file(given: str | Path | None = None) -> Path:
     )
 
 
-def known_network_file(given: str | Path | None = None) -> Path | None:
+def known_network_file(path: str | Path | None = None) -> Path | None:
     """As `find_network_file`, or None: for what can be looked up without a network, too."""
     try:
-        return find_network_file(given)
+        return find_network_file(path)
     except ConfigError:
         return None
 
@@ -112,14 +112,14 @@ def accounts() -> dict[str, Path]:
     return {path.stem: path for path in sorted(keystores().glob("*.json"))}
 
 
-def find_keystore(given: str | None = None, network: Path | None = None) -> Path:
+def find_keystore(name: str | None = None, network: Path | None = None) -> Path:
     """The key file of `given`, a name or a path; else ZOO_ACCOUNT; else the devnet's own account; else the home's only one.
 
     network: the network file, where there is one; on a devnet, its accounts are known by name. Raises ConfigError.
     """
     running = _running(network)
     known = (running.accounts() if running else {}) | accounts()
-    named = given or os.environ.get("ZOO_ACCOUNT")
+    named = name or os.environ.get("ZOO_ACCOUNT")
     if named:
         path = known.get(named) or Path(named).expanduser()
         if path.is_file():
