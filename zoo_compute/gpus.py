@@ -44,9 +44,9 @@ def class_of(gpu: str) -> GpuClass:
     words = re.sub(r"[^a-z0-9]+", " ", gpu.lower()).split()
     model = "".join(word for word in words if not _NOISE_WORDS.fullmatch(word))
     for plain in (model, *_shortened(model)):
-        for pattern, found in _FAMILIES:
+        for pattern, family in _FAMILIES:
             if re.fullmatch(pattern, plain):
-                return found
+                return family
     near = difflib.get_close_matches(model, EXAMPLES, 1, cutoff=0.5)
     raise UserError(
         f"unknown GPU {gpu!r}",
@@ -62,40 +62,40 @@ def _shortened(model: str) -> list[str]:
     return [plain, re.sub(r"(16|24|32|40|48|64|80|94|96|141|192)gb$", "", plain)]
 
 
-def fitting(found: GpuClass, vram_gb: int) -> GpuClass | None:
+def fitting(gpu_class: GpuClass, vram_gb: int) -> GpuClass | None:
     """`found`, or with too little memory for it the best class below that the memory allows; None: too small for all."""
-    if found is APPLE:
+    if gpu_class is APPLE:
         return APPLE if vram_gb >= APPLE.least_vram_gb else None
-    below = [c for c in (DATACENTER, PROFESSIONAL, CONSUMER) if c.id <= found.id]
+    below = [c for c in (DATACENTER, PROFESSIONAL, CONSUMER) if c.id <= gpu_class.id]
     return next((c for c in below if vram_gb >= c.least_vram_gb), None)
 
 
 def class_named(name: str) -> GpuClass:
     """`consumer`, `professional`, `datacenter` or `apple`. Raises UserError."""
-    for found in CLASSES:
-        if name.lower() in (found.name, found.name.partition(" ")[0], str(found.id)):
-            return found
+    for gpu_class in CLASSES:
+        if name.lower() in (gpu_class.name, gpu_class.name.partition(" ")[0], str(gpu_class.id)):
+            return gpu_class
     raise UserError(f"unknown class {name!r}", hint="classes are consumer, professional, datacenter, apple")
 
 
 def parse_memory(text: str) -> int:
     """Whole gigabytes in `24GB`, `24`, `24GiB` or `16384MB`, rounded down. Raises UserError."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(gb|gib|g|mb|mib|m|tb|tib)?\s*", text.lower())
-    if not found:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(gb|gib|g|mb|mib|m|tb|tib)?\s*", text.lower())
+    if not match:
         raise UserError(f"memory should be a size such as 24GB, not {text!r}")
-    scale = {"m": 1 / 1024, "t": 1024}.get((found[2] or "g")[0], 1)
-    gigabytes = int(float(found[1]) * scale)
+    scale = {"m": 1 / 1024, "t": 1024}.get((match[2] or "g")[0], 1)
+    gigabytes = int(float(match[1]) * scale)
     if not 1 <= gigabytes <= MAX_VRAM_GB:
         raise UserError(f"memory should be between 1 GB and {MAX_VRAM_GB} GB, not {text!r}")
     return gigabytes
 
 
-def check_memory(found: GpuClass, vram_gb: int) -> None:
+def check_memory(gpu_class: GpuClass, vram_gb: int) -> None:
     """Refuse too little memory for the class before the contract does. Raises UserError."""
-    if vram_gb < found.least_vram_gb:
+    if vram_gb < gpu_class.least_vram_gb:
         fitting = [c.name for c in CLASSES if c.least_vram_gb <= vram_gb and c is not APPLE]
         raise UserError(
-            f"a {found.name} node needs at least {found.least_vram_gb} GB of memory, not {vram_gb} GB",
+            f"a {gpu_class.name} node needs at least {gpu_class.least_vram_gb} GB of memory, not {vram_gb} GB",
             hint=f"with {vram_gb} GB it can register as {' or '.join(fitting)}"
             if fitting
             else "this GPU is too small for the network",
@@ -106,22 +106,22 @@ def registered_card(gpu_type: str | None, gpu_class: str | None, memory: str) ->
     """The class and the memory in GB of a card given by its name or by its class. Raises UserError."""
     if (gpu_type is None) == (gpu_class is None):
         raise UserError("give --gpu-type NAME, or --gpu-class CLASS for a card that is not listed")
-    found = class_of(gpu_type) if gpu_type else class_named(gpu_class or "")
+    card_class = class_of(gpu_type) if gpu_type else class_named(gpu_class or "")
     vram_gb = parse_memory(memory)
-    check_memory(found, vram_gb)
-    return found, vram_gb
+    check_memory(card_class, vram_gb)
+    return card_class, vram_gb
 
 
 def parse_hours(text: str) -> list[int]:
     """The periods of `8-17,22`, ascending, each once; none of empty text. Raises UserError."""
-    found: set[int] = set()
+    hours: set[int] = set()
     for part in filter(None, (part.strip() for part in text.split(","))):
         span = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2}))?", part)
         first, last = (int(span[1]), int(span[2] or span[1])) if span else (1, 0)
         if not first <= last < PERIODS:
             raise UserError(f"--hours: {part!r} is no hour or span of hours", hint="such as 0-23, or 8-17,22")
-        found |= set(range(first, last + 1))
-    return sorted(found)
+        hours |= set(range(first, last + 1))
+    return sorted(hours)
 
 
 def format_hours(hours: list[int]) -> str:
@@ -132,5 +132,5 @@ def format_hours(hours: list[int]) -> str:
             spans[-1][1] = hour
         else:
             spans.append([hour, hour])
-    told = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
-    return f"hours {told}" if told else "no hours"
+    text = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+    return f"hours {text}" if text else "no hours"

@@ -52,10 +52,10 @@ def test_no_hint__is_for_a_reason_that_is_gone():
 
 def test_every_reason_in_the_contracts__is_in_the_protocol():
     sources = [path for path in (ROOT / "contracts").rglob("*.vy") if "mocks" not in path.parts]
-    found = {
+    reasons = {
         reason for path in sources for reason in re.findall(rf'"((?:{"|".join(CONTRACTS)}): [^"]+)"', path.read_text())
     }
-    assert sorted(found - listed()) == []
+    assert sorted(reasons - listed()) == []
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,8 @@ def changed(job: SmallJob, **changes: object) -> bundles.SlotResult:
     parts = parts_of(job)
     data = job.store.read(job.reports[1]["update"], max_bytes=2**20)
     head, state = codec.unpack(io.BytesIO(data), parts.shapes, parts.hashes)
-    told = codec.FileHeader(**{**head.__dict__, **changes})
-    return bundles.result_of(job.reports[1] | {"update": job.store.add(codec.encode(state, told))})
+    header = codec.FileHeader(**{**head.__dict__, **changes})
+    return bundles.result_of(job.reports[1] | {"update": job.store.add(codec.encode(state, header))})
 
 
 def test_a_file_with_another_hash_or_none__is_not_what_was_committed(job: SmallJob) -> None:
@@ -96,6 +96,6 @@ def test_evidence_of_an_update__leads_to_its_root_past_what_is_kept(job: SmallJo
     sent = {1: received.state}
     combined = Aggregation(inputs.manifest, inputs.programs.graph, inputs.checkpoint, sent, trees={1: received.tree})
     for name in sent[1]:
-        shown, place = combined._word(1, name, 0), tensor_in(tensor_roots(whole), name)
-        assert (shown.index, tuple(shown.path)) == (place.index, tuple(place.path))
+        words, place = combined._word(1, name, 0), tensor_in(tensor_roots(whole), name)
+        assert (words.index, tuple(words.path)) == (place.index, tuple(place.path))
         assert tensor_root(sent[1][name]) == place.root

@@ -343,10 +343,10 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_compression__of_a_wrong_configuration__is_refused(name: str) -> None:
-    given, told = WRONG[name]
+    config, message = WRONG[name]
     with pytest.raises(JobError) as refused:
-        ComputeJob(MODEL, {}, TRAINING, "100", compression_config=given)
-    assert told in str(refused.value)
+        ComputeJob(MODEL, {}, TRAINING, "100", compression_config=config)
+    assert message in str(refused.value)
 
 
 def test_carry_rounds__beyond_what_is_kept__is_refused() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from eth_utils.crypto import keccak
 from hexbytes import HexBytes
@@ -22,11 +22,9 @@ from zoo_compute.errors import Unreachable, WrongDeployment
 if TYPE_CHECKING:
     from web3.contract import Contract
 
-    from zoo_compute.amounts import Token
-    from zoo_compute.chain.event_log import History
-    from zoo_compute.chain.games import Games
-    from zoo_compute.chain.views import JobView
     from zoo_compute.spec.params import Preset
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -61,15 +59,17 @@ class Chain:
         self.executor = bindings.OpExecutor(w3, at["executor"])
         self.evidence = bindings.Evidence(w3, at["evidence"])
         self.referee = bindings.Referee(w3, at["referee"])
-        self.histories: dict[tuple[str, int], History] = {}  # snapshot.py: the events of a job, read once
-        self.views: dict[int, tuple[bytes, JobView]] = {}  # snapshot.py: of each job the last one, and its block's hash
-        self.games: Games | None = None  # games.py: as far as they were read
-        self.tokens: dict[str, Token] = {}  # tokens.py: by address
-        self.causes: dict[str, str] = {}  # ledger.py: by transaction, why collateral was taken
+        self._cache: dict[Hashable, Any] = {}
 
     @property
     def params(self) -> Preset:
         return self.network.params
+
+    def cached(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The object under `key`, made on first use. Other modules keep here what they have read from this chain."""
+        if key not in self._cache:
+            self._cache.setdefault(key, make())
+        return self._cache[key]
 
     def token(self, address: str) -> bindings.ZenToken:
         """Any ERC-20 payment token, with ZEN's interface."""
@@ -77,10 +77,10 @@ class Chain:
 
     def head(self, block: BlockIdentifier = "latest") -> Head:
         try:
-            found = self.w3.eth.get_block(block)
+            header = self.w3.eth.get_block(block)
         except BlockNotFound:
             raise Unreachable(f"the RPC does not have block {block!r} (yet)") from None
-        return Head(found["number"], found["timestamp"], bytes(found["hash"]), bytes(found["parentHash"]))
+        return Head(header["number"], header["timestamp"], bytes(header["hash"]), bytes(header["parentHash"]))
 
     def now(self) -> int:
         """The timestamp of the newest block, in seconds."""

@@ -73,8 +73,8 @@ class FailoverProvider(JSONBaseProvider):
                     continue
                 self._current = index
                 return answer
-        told = "; ".join(f"{redacted(url)}: {cause}" for url, cause in failures.items())
-        raise Unreachable(f"no RPC of the network answers ({told})")
+        causes = "; ".join(f"{redacted(url)}: {cause}" for url, cause in failures.items())
+        raise Unreachable(f"no RPC of the network answers ({causes})")
 
     def _check(self, index: int) -> None:
         url = self.rpcs[index]
@@ -83,9 +83,9 @@ class FailoverProvider(JSONBaseProvider):
         answer = self._providers[index].make_request(RPCEndpoint("eth_chainId"), [])
         if "result" not in answer:
             raise ValueError(f"eth_chainId is refused: {answer.get('error')}")
-        found = int(answer["result"], 16)
-        if found != self.chain_id:
-            raise WrongChain(f"{redacted(url)} is of chain {found}, the network file says {self.chain_id}")
+        chain_id = int(answer["result"], 16)
+        if chain_id != self.chain_id:
+            raise WrongChain(f"{redacted(url)} is of chain {chain_id}, the network file says {self.chain_id}")
         self._checked.add(url)
 
 

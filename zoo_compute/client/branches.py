@@ -76,7 +76,7 @@ def load_branch(
             hint="a checkpoint is final once every claim under it is past its window: `zoo job watch JOB --settled`",
         )
     manifest = manifest_of(view, store)
-    examples = count_examples(view, manifest, since, end)
+    examples = count_examples(view.slot_rounds(since, end), manifest)
     if examples == 0:
         raise UserError(f"job {view.job}: nothing that it trained on since checkpoint {since} counts")
     step = _step(store, manifest)

@@ -54,8 +54,8 @@ class FileHeader:
     def to_bytes(self) -> bytes:
         if len(self.hashes) > MAX_HASHES or any(len(each) != 32 for each in self.hashes) or len(self.note) > MAX_NOTE:
             raise ValueError(f"update file: expected at most {MAX_HASHES} hashes of 32 bytes and {MAX_NOTE} of a note")
-        told = struct.pack("<HBB", self.chunk, len(self.hashes), len(self.note))
-        return MAGIC + told + b"".join(self.hashes) + self.note
+        sizes = struct.pack("<HBB", self.chunk, len(self.hashes), len(self.note))
+        return MAGIC + sizes + b"".join(self.hashes) + self.note
 
 
 def encode(state: Mapping[str, Array], head: FileHeader = FileHeader()) -> bytes:
@@ -102,16 +102,16 @@ def encode_tensors(tensors: Iterable[tuple[str, Array]], head: FileHeader) -> It
 
 def read_head(stream: BinaryIO, hashes: int) -> FileHeader:
     """Raises TransportRefused."""
-    found = _exactly(stream, len(MAGIC) + 4, "its head")
-    chunk, count, length = struct.unpack("<HBB", found[len(MAGIC) :])
-    if not found.startswith(MAGIC):
-        raise BadUpdateFile(f"update file: begins with {found[: len(MAGIC)].hex()}, expected {MAGIC.hex()}")
+    start = _exactly(stream, len(MAGIC) + 4, "its head")
+    chunk, count, length = struct.unpack("<HBB", start[len(MAGIC) :])
+    if not start.startswith(MAGIC):
+        raise BadUpdateFile(f"update file: begins with {start[: len(MAGIC)].hex()}, expected {MAGIC.hex()}")
     if not LEAST_CHUNK <= chunk <= MOST_CHUNK:
         raise BadUpdateFile(f"update file: chunks of {chunk} words, expected {LEAST_CHUNK} to {MOST_CHUNK}")
     if count != hashes or length > MAX_NOTE:
         raise BadUpdateFile(f"update file: {count} hashes and a note of {length} bytes, expected {hashes} hashes")
-    told = tuple(_exactly(stream, 32, "the hashes") for _ in range(count))
-    return FileHeader(chunk, told, _exactly(stream, length, "the note"))
+    digests = tuple(_exactly(stream, 32, "the hashes") for _ in range(count))
+    return FileHeader(chunk, digests, _exactly(stream, length, "the note"))
 
 
 def decode_tensors(stream: BinaryIO, like: Shapes, chunk: int) -> Iterator[tuple[str, Array]]:

@@ -21,8 +21,8 @@ from zoo_compute.codec.layout import (
     COUNT,
     DENSITIES,
     FIRST,
+    FIRST_WORD,
     FULLNESS,
-    HELD,
     KIND,
     LEVELS,
     LISTED,
@@ -114,24 +114,24 @@ def _code_palette(s, buffer, contexts, memory, palette, kind, size, count):
     if not 0 < size <= (PALETTE if kind == STEPS else min(count, PALETTE)):
         return 0
     memory[SIZE] = size
-    palette[0] = _code_word(s, buffer, contexts, FIRST, palette[0], memory[HELD] >> 16)
+    palette[0] = _code_word(s, buffer, contexts, FIRST, palette[0], memory[FIRST_WORD] >> 16)
     if kind == STEPS:
         palette[1] = _code_word(s, buffer, contexts, STEP, palette[1], memory[STEPPED] >> 16)
-        memory[HELD], memory[STEPPED] = palette[0], palette[1]
+        memory[FIRST_WORD], memory[STEPPED] = palette[0], palette[1]
         return _stepped(palette, size)
     for i in range(1, size):
-        apart = (memory[HELD + i] >> 16) - (memory[HELD + i - 1] >> 16) if size == before else 1
+        apart = (memory[FIRST_WORD + i] >> 16) - (memory[FIRST_WORD + i - 1] >> 16) if size == before else 1
         palette[i] = _code_word(s, buffer, contexts, NEXT, palette[i], (palette[i - 1] >> 16) + apart)
-        memory[HELD + i - 1] = palette[i - 1]
-    memory[HELD + size - 1] = palette[size - 1]
+        memory[FIRST_WORD + i - 1] = palette[i - 1]
+    memory[FIRST_WORD + size - 1] = palette[size - 1]
     return size
 
 
 @compiled
-def _code_word(s, buffer, contexts, at, word, told):
+def _code_word(s, buffer, contexts, at, word, predicted):
     """A magnitude whose upper half was told to be near `told`."""
-    told = min(max(told, 0), 0x7FFF)
-    high = told + code_signed(s, buffer, contexts, at, (word >> 16) - told) & 0x7FFF
+    predicted = min(max(predicted, 0), 0x7FFF)
+    high = predicted + code_signed(s, buffer, contexts, at, (word >> 16) - predicted) & 0x7FFF
     if code(s, buffer, contexts, COARSE, 1 if word & 0xFFFF == 0 else 0):
         return high << 16
     return high << 16 | code_plain(s, buffer, word & 0xFFFF, 16)

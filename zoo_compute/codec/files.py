@@ -41,9 +41,9 @@ class UpdateLayout:
     @classmethod
     def of_job(cls, store: Store, manifest: str, *, timeout_s: float) -> UpdateLayout:
         """From the job's own files, which who takes part in it has. manifest: its CID."""
-        told = Manifest.from_bytes(store.read(manifest, max_bytes=MAX_MANIFEST_BYTES, timeout_s=timeout_s))
-        program = store.read(told.program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=timeout_s)
-        return cls.of(encoding.decode(program), told.compression)
+        contents = Manifest.from_bytes(store.read(manifest, max_bytes=MAX_MANIFEST_BYTES, timeout_s=timeout_s))
+        program = store.read(contents.program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=timeout_s)
+        return cls.of(encoding.decode(program), contents.compression)
 
     @property
     def hashes(self) -> int:

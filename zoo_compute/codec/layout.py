@@ -29,8 +29,8 @@ TREE = 5  # bits of a level that are told in contexts; those below are alike
 CONTEXTS = LEVELS + 8 * 3 * (1 << TREE)
 
 # What is remembered from chunk to chunk and tensor to tensor: count, size of palette, step, then the palette.
-COUNT, SIZE, STEPPED, HELD = 0, 1, 2, 3
-MEMORY = HELD + PALETTE
+COUNT, SIZE, STEPPED, FIRST_WORD = 0, 1, 2, 3
+MEMORY = FIRST_WORD + PALETTE
 
 BAD_COUNT, BAD_PALETTE, OVERFLOWS, BAD_LENGTH = 1, 2, 3, 4  # why a reader or writer stopped; 0: it did not
 

@@ -60,9 +60,9 @@ class PrunedTree:
 
 def cover(names: Iterable[str], hidden: Collection[str]) -> list[Node]:
     """The subtrees that hold `hidden` and nothing else, by height. Raises ValueError where those are no run of the names."""
-    held = set(hidden)
-    places = [at for at, name in enumerate(_ascending(names)) if name in held]
-    if len(places) != len(held) or (places and places[-1] - places[0] + 1 != len(places)):
+    hidden_names = set(hidden)
+    places = [at for at, name in enumerate(_ascending(names)) if name in hidden_names]
+    if len(places) != len(hidden_names) or (places and places[-1] - places[0] + 1 != len(places)):
         raise ValueError("what is hidden of a state is a run of its names")
     return list(_subtrees(places[0], places[-1] + 1)) if places else []
 

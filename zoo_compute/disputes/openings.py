@@ -22,12 +22,12 @@ def update_opening(
     """One chunk of a slot's update, under the root of the bundle's results. Raises StopIteration when the slot is none of them."""
     result = bundle.result(slot)
     path = merkle_proof([each.root for each in bundle.results], bundle.results.index(result))
-    shown = chunk_of(update, tensor, group, threads=threads)
-    return _opening(shown, result.segment_root, result.end_root, tuple(path))
+    chunk = chunk_of(update, tensor, group, threads=threads)
+    return _opening(chunk, result.segment_root, result.end_root, tuple(path))
 
 
 def _opening(
-    shown: Chunk, segment_root: bytes = bytes(32), end_root: bytes = bytes(32), path: tuple[bytes, ...] = ()
+    chunk: Chunk, segment_root: bytes = bytes(32), end_root: bytes = bytes(32), path: tuple[bytes, ...] = ()
 ) -> Opening:
-    ways = (shown.name, shown.head, shown.state_path, shown.chunk, shown.tensor_path)
+    ways = (chunk.name, chunk.head, chunk.state_path, chunk.chunk, chunk.tensor_path)
     return Opening(segment_root, end_root, path, *ways)

@@ -84,11 +84,11 @@ class Bundle:
         """Raises BadRecord."""
         keys = ("version", "job", "round", "operator", "results")
         try:
-            given = _object(data, keys, MAX_BUNDLE_BYTES, "bundle")
-            if not isinstance(given["results"], list):
+            document = _object(data, keys, MAX_BUNDLE_BYTES, "bundle")
+            if not isinstance(document["results"], list):
                 raise BadField("bundle.results: expected a list")
-            job, number, operator = (_number(given[key], f"bundle.{key}") for key in ("job", "round", "operator"))
-            results = tuple(_result(entry, f"bundle.results[{i}]") for i, entry in enumerate(given["results"]))
+            job, number, operator = (_number(document[key], f"bundle.{key}") for key in ("job", "round", "operator"))
+            results = tuple(_result(entry, f"bundle.results[{i}]") for i, entry in enumerate(document["results"]))
         except BadField as error:
             raise BadRecord(str(error)) from error
         slots = [result.slot for result in results]
@@ -116,11 +116,13 @@ class Pointer:
         """Raises BadRecord."""
         keys, where = ("version", "job", "round", "state", "root", "mask"), "checkpoint pointer"
         try:
-            given = _object(data, keys, MAX_POINTER_BYTES, where)
-            if not isinstance(given["state"], str) or not isinstance(given["mask"], str):
+            document = _object(data, keys, MAX_POINTER_BYTES, where)
+            if not isinstance(document["state"], str) or not isinstance(document["mask"], str):
                 raise BadField(f"{where}: state and mask are text")
-            job, number = (_number(given[key], f"{where}.{key}") for key in ("job", "round"))
-            pointer = cls(job, number, given["state"], _root(given["root"], f"{where}.root"), int(given["mask"], 16))
+            job, number = (_number(document[key], f"{where}.{key}") for key in ("job", "round"))
+            pointer = cls(
+                job, number, document["state"], _root(document["root"], f"{where}.root"), int(document["mask"], 16)
+            )
         except ValueError as error:
             raise BadRecord(str(error)) from error
         if pointer.to_bytes() != data:
@@ -135,13 +137,13 @@ def round_root(results: Sequence[SlotResult]) -> bytes:
 def _object(data: bytes, keys: Sequence[str], most: int, where: str) -> dict[str, Any]:
     if len(data) > most:
         raise BadField(f"{where}: {len(data)} bytes exceed {most}")
-    given = parse_json(data, where)
-    if not isinstance(given, dict):
+    document = parse_json(data, where)
+    if not isinstance(document, dict):
         raise BadField(f"{where}: expected an object")
-    check_keys(given, keys, keys, where)
-    if given["version"] != 1:
-        raise BadField(f"{where}: expected version 1, got {given['version']!r}")
-    return given
+    check_keys(document, keys, keys, where)
+    if document["version"] != 1:
+        raise BadField(f"{where}: expected version 1, got {document['version']!r}")
+    return document
 
 
 def _result(entry: object, where: str) -> SlotResult:

@@ -324,10 +324,10 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """The canonical file; a job without parents has no such key."""
-        told = asdict(self)
+        document = asdict(self)
         if self.parents is None:
-            del told["parents"]
-        return canonical_json(told)
+            del document["parents"]
+        return canonical_json(document)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Manifest:

@@ -12,5 +12,5 @@ def round_tag(job: int, round_: int) -> str:
 
 def parse_round_tag(tag: str) -> tuple[int, int] | None:
     """Job and round of a tag; None where it is no round's."""
-    found = re.fullmatch(r"job-(\d+)-round-(\d+)", tag)
-    return (int(found[1]), int(found[2])) if found else None
+    match = re.fullmatch(r"job-(\d+)-round-(\d+)", tag)
+    return (int(match[1]), int(match[2])) if match else None

@@ -74,12 +74,12 @@ def prepare_arrays(
     arrays: Mapping[str, Array], seed: int, *, wanted: int | None = None, minimum: int = 1, heldout: int = 128
 ) -> Dataset:
     """As `prepare_text`, from examples that are at hand: `inputs` and `targets`, or `tokens`. Raises ValueError."""
-    given = {name: as_words(name, np.asarray(array)) for name, array in arrays.items()}
-    if set(given) not in ({TOKENS}, {INPUTS, TARGETS}):
+    words = {name: as_words(name, np.asarray(array)) for name, array in arrays.items()}
+    if set(words) not in ({TOKENS}, {INPUTS, TARGETS}):
         raise ValueError(
-            f"expected the arrays `inputs` and `targets`, or `tokens`, got {', '.join(map(repr, given)) or 'none'}"
+            f"expected the arrays `inputs` and `targets`, or `tokens`, got {', '.join(map(repr, words)) or 'none'}"
         )
-    counts = {name: len(array) if array.ndim else 0 for name, array in given.items()}
+    counts = {name: len(array) if array.ndim else 0 for name, array in words.items()}
     count = min(counts.values())
     if len(set(counts.values())) > 1:
         raise ValueError(f"the first axis counts the examples, and differs: {counts}")
@@ -88,7 +88,7 @@ def prepare_arrays(
             f"{count:,} examples, of which {heldout:,} are held out; one round needs {minimum:,}. Add examples, or lower "
             "slots, inner_steps, batch_size or heldout"
         )
-    return _split(given, count, seed, wanted=wanted, heldout=heldout, what="there are")
+    return _split(words, count, seed, wanted=wanted, heldout=heldout, what="there are")
 
 
 def _split(
@@ -125,8 +125,8 @@ def read_arrays(path: Path) -> Examples:
     """The arrays of an .npz file (numpy.savez) or a canonical safetensors file. Raises ValueError."""
     try:
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as held:
-                return {name: held[name] for name in held.files}
+            with np.load(path, allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files}
         return load_state(path)
     except FileNotFoundError as error:
         raise ValueError(f"{path}: no such file") from error
@@ -148,9 +148,9 @@ def batch_of(examples: Mapping[str, Array], index: Array, accumulate: int = 1) -
 
 def read_text(sources: str | Path | Iterable[str | Path]) -> bytes:
     """The concatenated bytes of text files; directories are walked in order of their paths."""
-    given = [sources] if isinstance(sources, (str, Path)) else list(sources)
+    locations = [sources] if isinstance(sources, (str, Path)) else list(sources)
     parts, total = [], 0
-    for source in given:
+    for source in locations:
         for path in _files(Path(source)):
             size = path.stat().st_size
             if total + size > MAX_TEXT_BYTES:
@@ -158,7 +158,7 @@ def read_text(sources: str | Path | Iterable[str | Path]) -> bytes:
             parts.append(path.read_bytes())
             total += size
     if not total:
-        names = ", ".join(str(source) for source in given) or "nothing"
+        names = ", ".join(str(source) for source in locations) or "nothing"
         raise ValueError(f"no text found in {names}; expected files ending in {', '.join(sorted(TEXT_SUFFIXES))}")
     return b"\n".join(parts)
 
@@ -171,8 +171,8 @@ def _wanted(path: Path, source: Path) -> bool:
 
 def _files(source: Path) -> Iterator[Path]:
     if source.is_dir():
-        found = sorted(path for path in source.rglob("*") if path.suffix in TEXT_SUFFIXES and _wanted(path, source))
-        yield from (path for path in found if path.is_file() and path.stat().st_size <= MAX_FILE_BYTES)
+        files = sorted(path for path in source.rglob("*") if path.suffix in TEXT_SUFFIXES and _wanted(path, source))
+        yield from (path for path in files if path.is_file() and path.stat().st_size <= MAX_FILE_BYTES)
     elif source.is_file():
         yield source
     else:

@@ -10,7 +10,6 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,9 +20,6 @@ from repops.fields import canonical_json, parse_json, read
 from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, Graph
 from zoo_compute.formats.lineage import Parents
 from zoo_compute.formats.manifest import Manifest, as_job_errors
-
-if TYPE_CHECKING:
-    from zoo_compute.chain.views import JobView
 
 BASE, BRANCHES = "base", "branches"
 MANTISSA = 24  # bits of a float32's
@@ -91,15 +87,6 @@ def merge_tensors(
     return made
 
 
-def count_examples(view: JobView, manifest: Manifest, since: int, round_: int) -> int:
-    """Examples that the checkpoint `round_` was trained on since the checkpoint `since`.
-
-    Counts slot-rounds of the line that stands: committed, in the mask of the aggregation that made the checkpoint, and
-    not convicted. The same for ever once the checkpoint is final.
-    """
-    slots = 0
-    for made in (view.checkpoint_of(number) for number in range(since + 1, round_ + 1)):
-        assert made is not None, "a round of the line has its aggregation"
-        claims = {c.seat: c for c in view.committed(made.turn).values()}
-        slots += sum(c.count for c in claims.values() if made.mask >> c.seat & 1)
-    return slots * manifest.inner_steps * manifest.batch_size
+def count_examples(slot_rounds: int, manifest: Manifest) -> int:
+    """Examples that this many slot-rounds of a job train on."""
+    return slot_rounds * manifest.inner_steps * manifest.batch_size

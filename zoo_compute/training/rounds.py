@@ -45,14 +45,14 @@ def batch_nodes(graph: Graph) -> dict[str, Node]:
 def checkpoint_nodes(step: Graph, aggregation_spec: AggregationSpec) -> dict[str, Node]:
     """What a checkpoint of a job with this step holds: the module's tensors, what the outer optimiser keeps, the scores."""
     nodes = {entry.name: step.nodes[entry.before] for entry in step.state}
-    held = {entry.name: nodes[entry.name] for entry in step.state if entry.kind != OPTIMIZER}
+    carried = {entry.name: nodes[entry.name] for entry in step.state if entry.kind != OPTIMIZER}
     optimiser = OUTER_RULES[aggregation_spec.outer.kind]
-    held |= {prefix + name: nodes[name] for prefix in optimiser.prefixes for name in step.exchanged}
-    held |= {name: Node("input", F32, ()) for name in optimiser.scalars}
+    carried |= {prefix + name: nodes[name] for prefix in optimiser.prefixes for name in step.exchanged}
+    carried |= {name: Node("input", F32, ()) for name in optimiser.scalars}
     return (
-        held
+        carried
         if aggregation_spec.rule.is_mean
-        else held | {SCORES: Node("input", F32, scores_shape(aggregation_spec.slots))}
+        else carried | {SCORES: Node("input", F32, scores_shape(aggregation_spec.slots))}
     )
 
 
@@ -107,12 +107,16 @@ def with_residuals(step: Graph) -> Graph:
     nodes, entries = list(step.nodes), {entry.name: entry for entry in step.state}
     for name in step.exchanged:
         node = step.nodes[entries[name].before]
-        held = entries.get(RESIDUAL + name)
-        if held is None:
+        residual = entries.get(RESIDUAL + name)
+        if residual is None:
             entries[RESIDUAL + name] = StateEntry(RESIDUAL + name, OPTIMIZER, len(nodes), len(nodes))
             nodes.append(node)
-        elif held.kind != OPTIMIZER or held.after != held.before or nodes[held.before].shape != node.shape:
-            raise BadProgram(f"program: state {held.name!r} is no residual of {name!r}")
+        elif (
+            residual.kind != OPTIMIZER
+            or residual.after != residual.before
+            or nodes[residual.before].shape != node.shape
+        ):
+            raise BadProgram(f"program: state {residual.name!r} is no residual of {name!r}")
     state = tuple(sorted(entries.values(), key=lambda entry: entry.name.encode()))
     for at, entry in enumerate(state):
         nodes[entry.before] = replace(nodes[entry.before], attributes=(STATE_ROLE, at))
@@ -126,14 +130,14 @@ def update_program(step: Graph, compression: Compression) -> Graph:
     residuals as the slot ended, afterwards what is left. Batch: the exchanged tensors as the slot ended.
     """
     writer, entries = _RoundBuilder(step), list[tuple[str, str, View, View]]()
-    held = {entry.name for entry in step.state if entry.kind == OPTIMIZER}
+    names = {entry.name for entry in step.state if entry.kind == OPTIMIZER}
     for name in step.exchanged:
         start, end = writer.state(name), writer.batch(name, name)
         change = writer.map("sub", start, end)
         if not compression.is_lossy:
             entries.append((name, writer.kinds[name], start, change))
             continue
-        residual = writer.state(name) if RESIDUAL + name in held else None
+        residual = writer.state(name) if RESIDUAL + name in names else None
         if residual is not None:
             change = writer.map("fma", compression.decay, residual, change)
         change = zero_nonfinite(writer, change)
@@ -166,23 +170,27 @@ def aggregation_program(step: Graph, aggregation_spec: AggregationSpec, *, only:
         if name not in step.exchanged:
             entries[name] = (kind, before, before)
             continue
-        held = {prefix + name: writer.state(name) for prefix in optimiser.prefixes} | scalars
+        optimizer_state = {prefix + name: writer.state(name) for prefix in optimiser.prefixes} | scalars
         rows = writer.rows(name, aggregation_spec.slots)
         if rule.is_mean:
             joined = row_mean(writer, rows, present if rule.rule == "mean" else nonzero_rows(writer, rows))
         else:
             joined = aggregate_rows(writer, rows, verdict, rule)
-        after, kept = optimiser.step(writer, aggregation_spec.outer, before, joined, *held.values())
+        after, kept = optimiser.step(writer, aggregation_spec.outer, before, joined, *optimizer_state.values())
         entries[name] = (kind, before, after)
-        entries |= {each: (OPTIMIZER, view, new) for (each, view), new in zip(held.items(), kept, strict=True)}
+        entries |= {
+            each: (OPTIMIZER, view, new) for (each, view), new in zip(optimizer_state.items(), kept, strict=True)
+        }
     return writer.finish_entries(entries)
 
 
 def products_program(step: Graph, slots: int, name: str) -> Graph:
     """A part of the aggregation: the products of the rows of one tensor are added to those of the tensors before it."""
     writer = _RoundBuilder(step)
-    held = writer.state_input(F32, slots, slots)
-    return writer.finish_entries({PRODUCTS: (OPTIMIZER, held, row_products(writer, [writer.rows(name, slots)], held))})
+    products = writer.state_input(F32, slots, slots)
+    return writer.finish_entries(
+        {PRODUCTS: (OPTIMIZER, products, row_products(writer, [writer.rows(name, slots)], products))}
+    )
 
 
 def row_weights_program(step: Graph, aggregation_spec: AggregationSpec) -> Graph:
