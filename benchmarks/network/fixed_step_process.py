@@ -35,14 +35,14 @@ def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
     def paced(self: Any, batch: Any) -> Any:
         began = time.time()
         steps["began"] = steps["began"] or began
-        found = advance(self, batch)
+        result = advance(self, batch)
         steps["inner_s"] += time.time() - began
         time.sleep(max(0.0, began + steps["paced"] * step_s - time.time()))
-        return found
+        return result
 
     programs.Programs.advance = paced  # type: ignore[method-assign]
 
-    def told(name: str, body: Any) -> Any:
+    def logged(name: str, body: Any) -> Any:
         @functools.wraps(body)
         def do(request: dict[str, Any], store: Any, **options: Any) -> Any:
             began = time.time()
@@ -77,9 +77,9 @@ def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
     return {
         "work.prepare": prepare,
         "work.train": train,
-        "work.advance": told("advance", tasks.run_precompute),
-        "work.aggregate": told("aggregate", tasks.run_aggregation),
-        "work.fetch": told("fetch", tasks.run_fetching),
+        "work.advance": logged("advance", tasks.run_precompute),
+        "work.aggregate": logged("aggregate", tasks.run_aggregation),
+        "work.fetch": logged("fetch", tasks.run_fetching),
     }
 
 

@@ -46,14 +46,14 @@ class PacedTasks:
         self._tell("fetched", **place)
         first = True
 
-        def told(step: int, loss: float) -> None:
+        def log_step(step: int, loss: float) -> None:
             nonlocal first
             if first:
                 self._tell("first_step", **place)
             first = False
             progress(step, loss)
 
-        answer = run_shard(request, store, progress=told)
+        answer = run_shard(request, store, progress=log_step)
         worked_s = time.time() - began
         time.sleep(max(0.0, self._slot_s - worked_s))
         self._tell("ended", **place, worked_s=worked_s, tokens=answer["tokens"])

@@ -190,11 +190,11 @@ class Demo:
         say("reading the books and comparing with the replay of the job in a single process")
         began_reading = time.monotonic()
         config = ComputeJob.from_file(self.config)
-        found = report.collect(self.network, job, config, self.folder, self.replaying)
-        found.report["books_s"] = round(time.monotonic() - began_reading, 1)
-        found.report["wall_s"] = round(time.monotonic() - began, 1)
-        found.save(self.folder)
-        return found.report | {"text": found.text()}
+        result = report.collect(self.network, job, config, self.folder, self.replaying)
+        result.report["books_s"] = round(time.monotonic() - began_reading, 1)
+        result.report["wall_s"] = round(time.monotonic() - began, 1)
+        result.save(self.folder)
+        return result.report | {"text": result.text()}
 
 
 def default_data() -> Path:
@@ -226,16 +226,16 @@ def main() -> int:
             cheat=not arguments.no_cheat,
             with_replay=not arguments.no_replay,
         )
-        found = demo.run()
+        result = demo.run()
     except KeyboardInterrupt:
         say("interrupted; every process was ended")
         return 130
     except ZooError as error:
         say(f"error: {error}" + (f"\n  {error.hint}" if error.hint else ""))
         return 1
-    text = found.pop("text")
+    text = result.pop("text")
     if arguments.json:
-        print(json.dumps(found))
+        print(json.dumps(result))
     else:
         print(text)
         print(folder / "report.json")

@@ -27,8 +27,8 @@ def filled(path: Path, tables: Tables) -> str:
     text = path.read_text()
     for name, made in tables.items():
         begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-        before, found, rest = text.partition(begin)
-        if not found or end not in rest:
+        before, mark, rest = text.partition(begin)
+        if not mark or end not in rest:
             raise SystemExit(f"{path.name} lacks the marks {begin} and {end}")
         text = f"{before}{begin}\n{made()}\n{end}{rest.partition(end)[2]}"
     return text
