@@ -66,7 +66,7 @@ def listed_functions() -> set[str]:
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         title = re.match(r"# \w+ \(`(\w+): \.\.\.`\)", text)
-        if title:
+        if title and title[1] in CONTRACTS:
             first_cells = re.findall(r"^\| (`[^|]+) \|", text, flags=re.MULTILINE)
             names = re.findall(r"`(\w+)\(", " ".join(first_cells))
             found |= {f"{title[1]}.{name}" for name in names}
