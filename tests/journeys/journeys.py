@@ -9,9 +9,9 @@ from typing import Any
 
 from tests.journeys.walk import Walk, wait_until
 
-README, SEEDS = "README.md", "tests/journeys/seeds.md"
+README, TRAIN, SEEDS = "README.md", "docs/guides/train.md", "tests/journeys/seeds.md"
 JOB_FILE, PYTHON = "docs/reference/job-file.md", "docs/reference/python.md"
-PAGES = (README, JOB_FILE, PYTHON, SEEDS)
+PAGES = (README, TRAIN, JOB_FILE, PYTHON, SEEDS)
 
 # Blocks that no journey runs, by a text in them, and why.
 UNTRIED: dict[str, tuple[str, ...]] = {
@@ -20,14 +20,14 @@ UNTRIED: dict[str, tuple[str, ...]] = {
 
 
 def train(walk: Walk) -> None:
-    """Install, start a network, train a module of one's own, use it (README)."""
+    """Install, start a network, train a module of one's own, use it (README, guides/train.md)."""
     walk.do(README, "zoo devnet --nodes 3")
     walk.do(README, "class Bytes")
     walk.do(README, 'module: "model.py:build", width: 192')
     walk.do(README, "zoo train job.yaml")
-    walk.do(README, "load_state_dict")
-    walk.do(README, "python use.py")
-    walk.do(README, "client = Client()")
+    walk.do(TRAIN, "load_state_dict")
+    walk.do(TRAIN, "python use.py")
+    walk.do(TRAIN, "client = Client()")
 
 
 def verify(walk: Walk) -> None:
