@@ -1,4 +1,4 @@
-"""Writes the numbers and plots of docs/scaling.md: tables between its marks, and docs/scaling/*.svg.
+"""Writes the numbers and plots of docs/design/scaling.md: tables between its marks, and docs/figures/scaling/*.svg.
 
     python -m scripts.generate scaling [--check]
 
@@ -20,7 +20,7 @@ from zoo_compute.spec import params, pricing
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PAGE = ROOT / "docs" / "scaling.md"
+PAGE = ROOT / "docs" / "design" / "scaling.md"
 RESULTS = ROOT / "benchmarks" / "results" / "scale.json"
 LINK = 10**9 // 8  # bytes a second of an aggregator's link: 1 Gbit/s
 ROUND_S = 600
