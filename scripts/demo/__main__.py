@@ -26,6 +26,7 @@ from keepers.queue import broker
 from scripts.demo import report
 from scripts.demo.narration import Narrator
 from scripts.demo.replay import Replaying
+from tests.support.liars.commands import lying_worker
 from zoo_compute import Client
 from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.snapshot import read_job, read_operator
@@ -72,9 +73,9 @@ class Demo:
         self.kill = kill
         self.with_replay = with_replay
         self.last_round = ComputeJob.from_file(config).training.rounds - 1
-        lie = {"round": self.last_round, "step": LIE_IN_STEP} if cheat else {}
         # It takes no seat over, since it would lie there again when the round is done again.
-        plans = tuple(replace(plan, lie=lie, capacity=2) if lie and plan.name == LIAR else plan for plan in PLANS)
+        liar = {"worker_command": lying_worker(round=self.last_round, step=LIE_IN_STEP), "capacity": 2}
+        plans = tuple(replace(plan, **liar) if cheat and plan.name == LIAR else plan for plan in PLANS)
         self.network = LocalNetwork(folder, plans)
         self.cheat = cheat
         self.witness: subprocess.Popen[bytes] | None = None

@@ -26,6 +26,7 @@ from node.inputs.updates import fetch_results
 from node.replay import replay
 from tests.support.games.game_board import GameBoard, play
 from tests.support.games.hostile_challenger import Hostile
+from tests.support.liars.commands import lying_worker
 from tests.support.local_jobs import TINY, submit
 from zoo_compute.chain.games import GameView, read_games
 from zoo_compute.chain.network import load as load_network
@@ -120,7 +121,7 @@ def watch(network: LocalNetwork, job: int, done: Callable[[JobView, list[GameVie
 
 def test_a_challenger_that_is_killed_at_every_move__has_the_liar_convicted(tmp_path: Path) -> None:
     plans = (
-        OperatorPlan("alpha", price="0.80", lie={"round": ROUND, "slot": SLOT, "step": STEP}),
+        OperatorPlan("alpha", price="0.80", worker_command=lying_worker(round=ROUND, slot=SLOT, step=STEP)),
         OperatorPlan("beta", price="0.90"),
         OperatorPlan("delta", roles=("aggregator",), aggregator_price="0.50"),
         OperatorPlan("epsilon", roles=("verifier",), sample_rate=1.0, bonds=100 * ZEN),

@@ -9,6 +9,7 @@ import pytest
 from keepers.processes.local_network import LocalNetwork, OperatorPlan
 from node.inputs.job_files import fetch_manifest
 from node.replay import replay
+from tests.support.liars.commands import lying_worker
 from tests.support.local_jobs import TINY, Finished, follow, submit
 from zoo_compute.chain.games import GameView, read_games
 from zoo_compute.chain.network import load as load_network
@@ -27,7 +28,7 @@ CONFIG = TINY | {
     "limits": TINY["limits"] | {"policy": "roll back", "reexecute_s": 5},
 }
 PLANS = (
-    OperatorPlan("alpha", price="0.80", capacity=3, lie={"round": ROUND, "slot": SLOT, "step": STEP}),
+    OperatorPlan("alpha", price="0.80", capacity=3, worker_command=lying_worker(round=ROUND, slot=SLOT, step=STEP)),
     OperatorPlan("beta", price="0.90", capacity=3),
     OperatorPlan("gamma", price="1.00", capacity=3),
     OperatorPlan("delta", roles=("aggregator",), aggregator_price="0.50"),

@@ -9,6 +9,7 @@ import pytest
 from keepers.processes.local_network import LocalNetwork
 from node.inputs.job_files import fetch_manifest
 from node.replay import replay
+from tests.support.liars.commands import lying_worker
 from tests.support.local_jobs import PLANS, Finished, follow, submit
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.views import ClaimState
@@ -22,7 +23,9 @@ CHEAT = {"round": 1, "slot": 0, "tensor": "norm.weight"}
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory):
-    with LocalNetwork(tmp_path_factory.mktemp("net"), (replace(PLANS[0], lie=CHEAT), *PLANS[1:])) as network:
+    with LocalNetwork(
+        tmp_path_factory.mktemp("net"), (replace(PLANS[0], worker_command=lying_worker(**CHEAT)), *PLANS[1:])
+    ) as network:
         yield network
 
 
