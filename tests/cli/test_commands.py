@@ -100,7 +100,7 @@ def test_defect__is_told_as_one_and_not_as_the_users(zoo: Zoo, monkeypatch: pyte
     code, _, err = zoo.run("store", "ls")
     assert code == 1
     assert "RuntimeError: boom" in err
-    assert "defect" in err
+    assert "bug in zoo" in err
 
 
 def test_full_disk__is_told_with_what_to_do(zoo: Zoo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

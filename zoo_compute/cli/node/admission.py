@@ -1,4 +1,4 @@
-"""`zoo node admit`: showing the machine that was registered."""
+"""`zoo node admit`: prove with a benchmark that the registered machine exists."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from zoo_compute.cli.node.options import folder_of, home_option
 @click.command(cls=Command)
 @click.option(
     "--program", type=click.Path(exists=True, dir_okay=False, path_type=Path, resolve_path=True),
-    help="The workload's program; that of this installation by default.",
+    help="The workload's program; by default this installation's.",
 )  # fmt: skip
-@click.option("--device", help="cpu, cuda, cuda:N or mps; the best there is by default.")
+@click.option("--device", help="cpu, cuda, cuda:N or mps; the best available by default.")
 @home_option
 @pass_settings
 def admit(settings: Settings, program: Path | None, device: str | None, home: Path | None) -> None:
-    """Run a trial, or settle the one that stood its window: then the operator's class counts for rewards.
+    """Run a trial, or settle one whose challenge window is over. Then the operator's class counts for rewards.
 
-    Signs with the hot key in --home. Nothing else may use the device meanwhile: the chain's clock runs.
+    Signs with the hot key in --home. Keep the device free meanwhile: the chain measures the time.
     """
     from zoo_compute.chain.sender import Sender
     from zoo_compute.operators import admission

@@ -1,4 +1,4 @@
-"""`zoo node`: an operator's money."""
+"""`zoo node`: an operator's stake, collateral and earnings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stake(settings: Settings, amount: str, operator: int | None, home: Path | No
 @home_option
 @pass_settings
 def unstake(settings: Settings, operator: int | None, home: Path | None) -> None:
-    """Leave: the first call requests the exit, a later one, after the delay, takes the stake back."""
+    """Leave the network: the first call requests the exit; run it again after the delay to get the stake back."""
     operators = operators_of(settings)
     number = number_of(settings, operators, operator, home)
     view = operators.balances(number).view
@@ -68,7 +68,7 @@ def unstake(settings: Settings, operator: int | None, home: Path | None) -> None
 @home_option
 @pass_settings
 def deposit(settings: Settings, amount: str, token: str | None, operator: int | None, home: Path | None) -> None:
-    """Add collateral: what stands behind the slots an operator bids for."""
+    """Add collateral. Bids lock part of it for every slot they offer."""
     money, operators = settings.token(token), operators_of(settings)
     number, units = number_of(settings, operators, operator, home), money.parse(amount, what="the deposit")
     operators.deposit(number, money.address, units)
@@ -90,7 +90,7 @@ def deposit(settings: Settings, amount: str, token: str | None, operator: int | 
 @home_option
 @pass_settings
 def earnings(settings: Settings, token: str | None, operator: int | None, home: Path | None) -> None:
-    """What was earned: paid, ready to withdraw, still in its challenge window, and what was slashed and why."""
+    """Show earnings: paid, ready to withdraw, in challenge windows; and what was slashed, with reasons."""
     money, operators = settings.token(token), operators_of(settings, signing=False)
     number = number_of(settings, operators, operator, home)
     balances, earned = operators.balances(number, token), operators.earnings(number, token)
@@ -124,7 +124,7 @@ def earnings(settings: Settings, token: str | None, operator: int | None, home: 
 
 
 @click.command(cls=Command)
-@click.option("--collateral", metavar="AMOUNT|all", help="Take free collateral back, too.")
+@click.option("--collateral", metavar="AMOUNT|all", help="Also withdraw free collateral.")
 @token_option
 @operator_option
 @home_option
@@ -132,7 +132,7 @@ def earnings(settings: Settings, token: str | None, operator: int | None, home: 
 def withdraw(
     settings: Settings, collateral: str | None, token: str | None, operator: int | None, home: Path | None
 ) -> None:
-    """Send what is owed to the owner: payments, network rewards and, with --collateral, free collateral."""
+    """Withdraw to the owner: payments, network rewards and, with --collateral, free collateral."""
     money, operators = settings.token(token), operators_of(settings)
     number = number_of(settings, operators, operator, home)
     balances = operators.balances(number, token)
@@ -147,7 +147,7 @@ def withdraw(
             for key, value in took.items()
             if value
         ]
-        or ["nothing is owed and no collateral was asked for"],
+        or ["nothing is owed, and you asked for no collateral"],
     )
 
 

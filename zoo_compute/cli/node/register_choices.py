@@ -1,4 +1,4 @@
-"""What `zoo node register` asks: what the options leave open, from the machine, from a person, or by default."""
+"""Values that `zoo node register` needs and no option sets: from the machine, from a person, or by default."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIRST_ACCOUNT = "default"
 
 @dataclass(frozen=True)
 class Machine:
-    """What is registered, and the device of its workers where there are several cards."""
+    """The card to register. device: of its workers, if there are several cards."""
 
     gpu: GpuClass
     vram_gb: int
@@ -29,7 +29,7 @@ class Machine:
 
 
 class Choices:
-    """Options as given; what was not given is asked for in a terminal, else its default is taken."""
+    """The options. A missing one is asked for in a terminal, else its default applies."""
 
     def __init__(self, options: Mapping[str, str], settings: Settings, *, yes: bool) -> None:
         self.options = options
@@ -37,7 +37,7 @@ class Choices:
         self.is_interactive = sys.stdin.isatty() and not yes and not settings.as_json
 
     def text(self, option: str, question: str, default: str, check: Callable[[str], object] = str) -> str:
-        """The option, the answer, or the default. What `check` refuses is asked again, or raised where it was an option."""
+        """The option, the answer, or the default. If `check` refuses an answer, ask again; if it refuses an option, raise."""
         if option in self.options:
             check(self.options[option])
             return self.options[option]
@@ -58,7 +58,7 @@ class Choices:
 
 
 def check_ready(settings: Settings, choices: Choices) -> None:
-    """A network file, and an account, which a terminal offers to make. Raises ConfigError with the commands to run first."""
+    """Require a network file and an account; in a terminal, offer to create one. Raises ConfigError with the commands to run first."""
     wanting: dict[str, ConfigError] = {}
     try:
         settings.network()
@@ -88,14 +88,14 @@ def _create_account(settings: Settings) -> None:
 
     path = places.new_keystore(FIRST_ACCOUNT)
     address = keystore.create(path, read_passphrase(f"the new account {FIRST_ACCOUNT}", confirm=True))
-    settings.say(f"{address}: key file {path}; keep a copy of it and of the passphrase, nobody can restore either")
+    settings.say(f"{address}: key file {path}; keep a copy of it and of the passphrase: nobody can restore either")
 
 
 # -- the machine
 
 
 def machine_from_options(choices: Choices) -> Machine | None:
-    """The card that the options name; None where they leave it to detection. Raises UserError."""
+    """The card that the options name; None if it is to be detected. Raises UserError."""
     options = choices.options
     if "gpu_type" in options and "gpu_class" in options:
         raise click.UsageError("give --gpu-type NAME, or --gpu-class CLASS for a card that is not listed, not both")
@@ -114,7 +114,7 @@ def machine_from_options(choices: Choices) -> Machine | None:
 
 
 def _memory_of(gpu_class: GpuClass) -> int:
-    """Of the one card here that can be meant. Raises UserError."""
+    """Memory of the only card of this machine. Raises UserError."""
     memories = {card.memory_gb for card in detect_cards()}
     if len(memories) != 1:
         raise UserError(
@@ -124,7 +124,7 @@ def _memory_of(gpu_class: GpuClass) -> int:
 
 
 def detected_machine(settings: Settings, choices: Choices) -> Machine:
-    """The card of this machine, confirmed in a terminal. Raises UserError where no class takes it."""
+    """This machine's card, confirmed in a terminal. Raises UserError if no class accepts it."""
     here = detect_cards()
     fitting = [(card, classes) for card in here if (classes := registration_class(card)) is not None]
     if not fitting:
@@ -132,13 +132,13 @@ def detected_machine(settings: Settings, choices: Choices) -> Machine:
     card, (gpu_class, vram_gb) = fitting[_which(choices, [card for card, _ in fitting])]
     settings.say(f"card: {card}")
     if len(fitting) > 1:
-        settings.say(f"this node takes {card.device}; a folder serves one card (docs/operating.md, Several cards)")
+        settings.say(f"this node uses {card.device}; one folder serves one card (docs/operating.md, Several cards)")
     if not card.has_kernels:
         maker = {"amd": "AMD", "apple": "Apple"}[card.maker]
         settings.say(f"this release has no kernels for {maker} GPUs: programs run on this machine's CPU, much slower")
     if settings.network().preset != "devnet" and not choices.is_interactive and not choices.yes:
         raise UserError(
-            f"nobody to ask whether to stake {format_amount(settings.network().params.min_stake)} for {card}",
+            f"no terminal to confirm that you stake {format_amount(settings.network().params.min_stake)} for {card}",
             hint="confirm with --yes, or name the card: --gpu-type NAME --memory SIZE (and --deposit ZEN)",
         )
     name = choices.text(
@@ -162,13 +162,13 @@ def _which(choices: Choices, here: list[Card]) -> int:
 
 
 def _without_gpu(settings: Settings, choices: Choices, here: list[Card]) -> Machine:
-    message = f"no class takes {', '.join(map(str, here))}" if here else "this machine has no GPU that a driver lists"
+    message = f"no class accepts {', '.join(map(str, here))}" if here else "this machine has no GPU that a driver lists"
     if settings.network().preset != "devnet":
         raise UserError(
             f"{message}; on this network an operator needs one with 8 GB or more",
             hint="without one you can train (`zoo train`), check others' work (`zoo verify JOB`), or try a node on a devnet "
-            "(`zoo devnet`); a card that is not detected is named: --gpu-type NAME --memory SIZE",
+            "(`zoo devnet`); if your card was not detected, name it: --gpu-type NAME --memory SIZE",
         )
-    settings.say(f"{message}: the CPU serves, on a devnet only")
+    settings.say(f"{message}: using the CPU, which a devnet allows")
     gpu_class, size = cpu_substitute()
     return Machine(gpu_class, gpus.parse_memory(choices.options.get("memory", str(size))))

@@ -1,4 +1,4 @@
-"""`zoo node status`: the keeper's last look at the chain, and what needs the operator."""
+"""`zoo node status`: the keeper's last reading of the chain, and what needs you."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @home_option
 @pass_settings
 def status(settings: Settings, home: Path | None) -> None:
-    """What the keeper saw at its last look at the chain, and what needs you, each with the command that mends it."""
+    """Show the keeper's last reading of the chain, and what needs you, each with a command that fixes it."""
     from zoo_compute.operators.condition import inspect_node
 
     folder = folder_of(home)
@@ -40,7 +40,7 @@ def status(settings: Settings, home: Path | None) -> None:
 def _last_look(folder: Path) -> tuple[dict[str, Any], list[str]]:
     path = folder / STATUS
     if not path.exists():
-        return {"block": None, "jobs": {}, "trouble": []}, ["the keeper has not looked at the chain yet"]
+        return {"block": None, "jobs": {}, "trouble": []}, ["the keeper has not read the chain yet"]
     seen = json.loads(path.read_text())
     lines = [f"block {seen['block']}, {time.time() - path.stat().st_mtime:.0f} s ago"]
     lines += [f"job {job}: {state}" for job, state in seen["jobs"].items()]
@@ -49,7 +49,7 @@ def _last_look(folder: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def say_needs(needs: list[NodeProblem]) -> None:
-    """Each once, on stderr."""
+    """Print each problem on stderr."""
     for need in needs:
         click.echo(str(need), err=True)
 
