@@ -140,7 +140,9 @@ def find_keystore(name: str | None = None, network: Path | None = None) -> Path:
         raise ConfigError(
             f"no account in {keystores()}", hint="create one with `zoo account create`, or pass --account FILE"
         )
-    raise ConfigError("there are several accounts and none is chosen", hint=f"pass --account with one of: {', '.join(known)}")
+    raise ConfigError(
+        "there are several accounts and none is chosen", hint=f"pass --account with one of: {', '.join(known)}"
+    )
 
 
 def passphrase_file(key_file: Path) -> Path | None:
