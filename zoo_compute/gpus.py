@@ -1,5 +1,5 @@
-"""Names of GPUs, and the class each registers as (docs/protocol.md, "Numbers"). The only place that knows them:
-an operator who registers by hand and a node that reads its own device's name ask here."""
+"""GPU names and the class each registers as (docs/protocol.md, "Numbers"). Used both for an operator's `--gpu-type` and for the
+name that a node reads from its own device."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ CONSUMER, PROFESSIONAL, DATACENTER, APPLE = CLASSES
 TIERS = {"none": 0, "bronze": 1, "silver": 2, "gold": 3}  # numbers of a declared machine and its SLA
 PERIODS = 24  # of an epoch: hours, where an epoch is a day
 
-# Said of a card by drivers and shops, and no part of its model: makers, memory, bus, edition.
+# Words in product names that are not part of the model: makers, memory, bus, edition.
 _NOISE_WORDS = re.compile(
     r"nvidia|amd|intel|geforce|radeon|instinct|tesla|apple|\d+(g|gb|gib)|hbm\d?e?|pcie|sxm\d?|nvl|oam|gpu|laptop|mobile"
     r"|generation|ada|blackwell|workstation|server|edition|max|q|sff|lp|mig"
 )
-# The model that is left, without spaces; a card of the datacenter that has less memory than its class is not listed there.
+# The rest of the name, without spaces. A datacenter card with less memory than the class requires is not listed as datacenter.
 _FAMILIES: tuple[tuple[str, GpuClass], ...] = (
     (r"m[1-9](pro|max|ultra)?|silicon", APPLE),
     (
@@ -51,7 +51,7 @@ def class_of(gpu: str) -> GpuClass:
     raise UserError(
         f"unknown GPU {gpu!r}",
         hint=(f"did you mean {near[0]!r}? " if near else f"known are for example {', '.join(EXAMPLES[:6])}; ")
-        + "a card that is not listed is given by class: --gpu-class consumer|professional|datacenter|apple",
+        + "for any other card choose a class: --gpu-class consumer|professional|datacenter|apple",
     )
 
 
@@ -63,7 +63,7 @@ def _shortened(model: str) -> list[str]:
 
 
 def fitting(gpu_class: GpuClass, vram_gb: int) -> GpuClass | None:
-    """`found`, or with too little memory for it the best class below that the memory allows; None: too small for all."""
+    """`gpu_class`, or the best lower class that this much memory allows; None if it is too small for all."""
     if gpu_class is APPLE:
         return APPLE if vram_gb >= APPLE.least_vram_gb else None
     below = [c for c in (DATACENTER, PROFESSIONAL, CONSUMER) if c.id <= gpu_class.id]
@@ -91,7 +91,7 @@ def parse_memory(text: str) -> int:
 
 
 def check_memory(gpu_class: GpuClass, vram_gb: int) -> None:
-    """Refuse too little memory for the class before the contract does. Raises UserError."""
+    """Raise UserError if the class needs more memory, before the contract reverts."""
     if vram_gb < gpu_class.least_vram_gb:
         fitting = [c.name for c in CLASSES if c.least_vram_gb <= vram_gb and c is not APPLE]
         raise UserError(
@@ -103,7 +103,7 @@ def check_memory(gpu_class: GpuClass, vram_gb: int) -> None:
 
 
 def registered_card(gpu_type: str | None, gpu_class: str | None, memory: str) -> tuple[GpuClass, int]:
-    """The class and the memory in GB of a card given by its name or by its class. Raises UserError."""
+    """The class and the memory in GB of a card named by its model or by its class. Raises UserError."""
     if (gpu_type is None) == (gpu_class is None):
         raise UserError("give --gpu-type NAME, or --gpu-class CLASS for a card that is not listed")
     card_class = class_of(gpu_type) if gpu_type else class_named(gpu_class or "")
@@ -113,19 +113,19 @@ def registered_card(gpu_type: str | None, gpu_class: str | None, memory: str) ->
 
 
 def parse_hours(text: str) -> list[int]:
-    """The periods of `8-17,22`, ascending, each once; none of empty text. Raises UserError."""
+    """The periods in text such as `8-17,22`, ascending, without duplicates. Empty text has none. Raises UserError."""
     hours: set[int] = set()
     for part in filter(None, (part.strip() for part in text.split(","))):
         span = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2}))?", part)
         first, last = (int(span[1]), int(span[2] or span[1])) if span else (1, 0)
         if not first <= last < PERIODS:
-            raise UserError(f"--hours: {part!r} is no hour or span of hours", hint="such as 0-23, or 8-17,22")
+            raise UserError(f"--hours: {part!r} is not an hour or a range of hours", hint="write 0-23, or 8-17,22")
         hours |= set(range(first, last + 1))
     return sorted(hours)
 
 
 def format_hours(hours: list[int]) -> str:
-    """Periods in words, spans together: `hours 8-17, 22`."""
+    """Periods as text, with ranges: `hours 8-17, 22`."""
     spans: list[list[int]] = []
     for hour in hours:
         if spans and spans[-1][1] == hour - 1:

@@ -248,7 +248,7 @@ def test_prepare__a_round_that_no_program_can_aggregate__is_refused(
     manifest = replace(job.manifest, slots=256)
     terms = {"rounds": manifest.rounds, "slots": manifest.slots}
     request = job.base | {"manifest": job.store.add(manifest.to_bytes()), "terms": terms}
-    with pytest.raises(JobError, match="tensors of 256 slots make no aggregation"):
+    with pytest.raises(JobError, match="tensors of 256 slots cannot be aggregated"):
         tasks.prepare(request, job.store)
 
 

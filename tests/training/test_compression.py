@@ -243,7 +243,7 @@ def test_with_residuals__twice__is_once_and_their_names_are_private() -> None:
 
 
 def test_with_residuals__a_name_that_is_taken__is_refused() -> None:
-    with pytest.raises(BadProgram, match="'residual/x' is no residual of 'x'"):
+    with pytest.raises(BadProgram, match="'residual/x' is not a residual of 'x'"):
         with_residuals(step_of({"residual/x": (3,), "x": (3,)}))
 
 

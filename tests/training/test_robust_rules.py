@@ -247,8 +247,8 @@ def test_manifest__whose_rule_cannot_be__is_refused() -> None:
     for fields, message in [
         ({"rule": "trimed_mean"}, "unknown rule 'trimed_mean'; did you mean 'trimmed_mean'"),
         ({"rule": "krum", "mixing": "near"}, "unknown mixing 'near'"),
-        ({"rule": "mean", "hostile": 1}, "a mean stands no hostile slot"),
-        ({"rule": "mean", "mixing": "nearest"}, "a mean stands no hostile slot"),
+        ({"rule": "mean", "hostile": 1}, "a mean supports neither"),
+        ({"rule": "mean", "mixing": "nearest"}, "a mean supports neither"),
         ({"rule": "krum", "hostile": -1}, "aggregation.hostile"),
     ]:
         with pytest.raises(BadField, match=message):

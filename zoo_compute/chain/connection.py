@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Head:
-    """A block to pin reads to. `timestamp` is the chain's `now`; keepers never use the wall clock."""
+    """A block to pin reads to. `timestamp` is `now` for keepers, which never use the wall clock."""
 
     number: int
     timestamp: int
@@ -38,7 +38,7 @@ class Head:
 
 
 class Chain:
-    """The contracts of one network. Cheap to share between threads; a forked process reconnects by itself."""
+    """The contracts of one network. Threads can share it; a forked process reconnects by itself."""
 
     def __init__(self, network: Network, w3: Web3) -> None:
         self.network = network
@@ -79,7 +79,7 @@ class Chain:
         try:
             header = self.w3.eth.get_block(block)
         except BlockNotFound:
-            raise Unreachable(f"the RPC does not have block {block!r} (yet)") from None
+            raise Unreachable(f"the RPC does not have block {block!r} yet") from None
         return Head(header["number"], header["timestamp"], bytes(header["hash"]), bytes(header["parentHash"]))
 
     def now(self) -> int:
@@ -92,7 +92,7 @@ class Chain:
 
     @cached_property
     def contracts(self) -> dict[str, Contract]:
-        """The untyped web3 contracts by the names of CONTRACTS, for decoding events and inputs."""
+        """The untyped web3 contracts by their names in CONTRACTS, for decoding events and inputs."""
         return {
             name: self.w3.eth.contract(address=Web3.to_checksum_address(address), abi=artifacts.abi(CONTRACTS[name]))
             for name, address in self.network.contracts.items()
@@ -100,10 +100,10 @@ class Chain:
 
 
 def connect(network: Network, api_key: str | None = None) -> Chain:
-    """A Chain on the first RPC that answers.
+    """A Chain over the first RPC that answers.
 
-    Raises Unreachable, WrongChain (an RPC of another chain), WrongDeployment (no code, or code other than the network
-    file's, at an address). `api_key` is sent as a bearer token to the RPCs that the network file names.
+    Raises Unreachable, WrongChain (the RPC serves another chain), WrongDeployment (an address has no code, or not the code of
+    the network file). `api_key` is sent as a bearer token to the RPCs of the network file.
     """
     w3 = Web3(FailoverProvider(network.rpcs, network.chain_id, api_key))
     names = list(network.contracts)
@@ -113,7 +113,7 @@ def connect(network: Network, api_key: str | None = None) -> Chain:
         if not code:
             raise WrongDeployment(f"no contract: {where}")
         if code_hash(code) != network.code_hashes[name]:
-            raise WrongDeployment(f"other code than the network file's: {where}")
+            raise WrongDeployment(f"the code differs from the network file's: {where}")
     return Chain(network, w3)
 
 

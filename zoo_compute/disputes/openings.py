@@ -1,4 +1,4 @@
-"""Openings of a claim's data as `Availability.answer` takes them, built from the files that the claim's author keeps."""
+"""Openings of a claim's data for `Availability.answer`, built from the files that the claim's operator stores."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from zoo_compute.spec.watching import Opening
 
 
 def checkpoint_opening(state: Mapping[str, Array], tensor: int, group: int, *, threads: int = 1) -> Opening:
-    """One chunk of the state that an aggregation made."""
+    """One chunk of an aggregation's state."""
     return _opening(chunk_of(state, tensor, group, threads=threads))
 
 
 def update_opening(
     bundle: Bundle, slot: int, update: Mapping[str, Array], tensor: int, group: int, *, threads: int = 1
 ) -> Opening:
-    """One chunk of a slot's update, under the root of the bundle's results. Raises StopIteration when the slot is none of them."""
+    """One chunk of a slot's update, under the root of the bundle's results. Raises StopIteration if the bundle has no such slot."""
     result = bundle.result(slot)
     path = merkle_proof([each.root for each in bundle.results], bundle.results.index(result))
     chunk = chunk_of(update, tensor, group, threads=threads)

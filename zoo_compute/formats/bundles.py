@@ -1,6 +1,6 @@
-"""What operators publish beside the chain: bundles of slot results, and pointers to checkpoints. Strangers write them: read strictly.
+"""Files that operators publish off chain: bundles of slot results, and checkpoint pointers. They are untrusted, so reading is strict.
 
-No torch: clients, keepers and nodes read them alike.
+No torch: clients, keepers and nodes all read them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _ROOTS = ("start_root", "segment_root", "end_root", "update_root")
 
 
 class BadRecord(ValueError):
-    """The bytes are no such record; the message says where and why."""
+    """The bytes are not a valid record; the message says where and why."""
 
 
 @dataclass(frozen=True)
 class SlotResult:
-    """One entry of a bundle. update: CID of the update's file; loss: of the first and the last inner step."""
+    """One entry of a bundle. update: CID of the update's file; loss: at the first and the last inner step."""
 
     slot: int
     update: str
@@ -56,7 +56,7 @@ _ENTRY = ("slot", "update", "loss", "seconds", *_ROOTS)
 
 @dataclass(frozen=True)
 class Bundle:
-    """What an operator committed for a round."""
+    """An operator's results of a round."""
 
     job: int
     round: int
@@ -99,7 +99,7 @@ class Bundle:
 
 @dataclass(frozen=True)
 class Pointer:
-    """A checkpoint as the chain names it. round: the round it closed; mask: the slots whose updates it holds."""
+    """The file that a checkpoint's CID on chain names. round: the round it closed; mask: the slots whose updates it includes."""
 
     job: int
     round: int
@@ -118,7 +118,7 @@ class Pointer:
         try:
             document = _object(data, keys, MAX_POINTER_BYTES, where)
             if not isinstance(document["state"], str) or not isinstance(document["mask"], str):
-                raise BadField(f"{where}: state and mask are text")
+                raise BadField(f"{where}: expected text for state and mask")
             job, number = (_number(document[key], f"{where}.{key}") for key in ("job", "round"))
             pointer = cls(
                 job, number, document["state"], _root(document["root"], f"{where}.root"), int(document["mask"], 16)

@@ -1,8 +1,8 @@
-"""Training data: cut into examples, shuffled once, a part held out, gathered into batches. numpy only.
+"""Training data: cut into examples, shuffled once, split into training and held-out parts, gathered into batches. numpy only.
 
-Examples are named arrays whose first axis counts them, float32 or int32: `tokens` (E, T+1) of text, or what the
-program's batch names, `inputs` and `targets`. Their order is part of the job: it is committed (`data_root`), and which
-slot trains on which examples follows from it.
+Examples are named arrays whose first axis counts them, float32 or int32: `tokens` (E, T+1) for text, or the names of the
+program's batch, `inputs` and `targets`. Their order is part of the job: `data_root` commits to it, and it decides which slot
+trains on which examples.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from repops.commitments import Array
 from repops.files import FileRefused, load_state
 
 TOKENS, INPUTS, TARGETS = "tokens", "inputs", "targets"
-TEXT = "bytes"  # the one array that a text is, where arrays are stored: a contributed dataset, or a file
+TEXT = "bytes"  # the array's name where text is stored as arrays: a contributed dataset, or a file
 ARRAY_SUFFIXES = (".npz", ".safetensors")
 TEXT_SUFFIXES = frozenset({".py", ".txt", ".md", ".rst", ".text", ".json", ".yaml", ".c", ".h"})
 SKIPPED = frozenset({"site-packages", "dist-packages", "node_modules", "__pycache__"})
@@ -30,7 +30,7 @@ Examples = dict[str, Array]
 
 
 class Dataset(NamedTuple):
-    """What is trained on, and what is held out: the same names, dtypes and shapes but for the first axis."""
+    """Training and held-out examples: same names, dtypes and shapes except for the first axis."""
 
     examples: Examples
     heldout: Examples
@@ -49,12 +49,11 @@ def prepare_text(
     minimum: int = 1,
     heldout: int = 128,
 ) -> Dataset:
-    """Cut text into windows of context + 1 bytes, shuffle them, and hold `heldout` of them out.
+    """Cut text into windows of context + 1 bytes, shuffle them, and set `heldout` of them aside.
 
-    sources: the bytes themselves, or files and directories. wanted: as many examples as the run uses once
-    (`ComputeJob.examples_wanted`); with more text this many are drawn from all of it, with less a RepeatedData
-    warning is given.
-    Raises ValueError for less than `minimum` examples (`ComputeJob.examples_of_a_round`).
+    sources: the bytes themselves, or files and directories. wanted: how many examples the run uses
+    (`ComputeJob.examples_wanted`); more text is sampled down to this many, less text emits a RepeatedData warning.
+    Raises ValueError for fewer than `minimum` examples (`ComputeJob.examples_of_a_round`).
     """
     if context < 1 or heldout < 1:
         raise ValueError(f"expected context and heldout of at least 1, got {context} and {heldout}")
@@ -73,7 +72,7 @@ def prepare_text(
 def prepare_arrays(
     arrays: Mapping[str, Array], seed: int, *, wanted: int | None = None, minimum: int = 1, heldout: int = 128
 ) -> Dataset:
-    """As `prepare_text`, from examples that are at hand: `inputs` and `targets`, or `tokens`. Raises ValueError."""
+    """Like `prepare_text`, for arrays of examples: `inputs` and `targets`, or `tokens`. Raises ValueError."""
     words = {name: as_words(name, np.asarray(array)) for name, array in arrays.items()}
     if set(words) not in ({TOKENS}, {INPUTS, TARGETS}):
         raise ValueError(
@@ -94,7 +93,7 @@ def prepare_arrays(
 def _split(
     arrays: Mapping[str, Array], count: int, seed: int, *, wanted: int | None, heldout: int, what: str
 ) -> Dataset:
-    """Shuffle, hold out, and take what the run uses."""
+    """Shuffle, set the held-out examples aside, and take as many as the run uses."""
     order = np.random.default_rng(seed).permutation(count)
     chosen = order[heldout:] if wanted is None else order[heldout : heldout + wanted]
     if wanted is not None and len(chosen) < wanted:
@@ -111,13 +110,13 @@ def _split(
 
 
 def as_words(name: str, array: Array) -> Array:
-    """float32, or integers as int32: what a program's batch holds. Raises ValueError for anything else."""
+    """The array as float32 or int32, the types of a program's batch. Raises ValueError for other types."""
     if array.dtype == np.float32 or array.dtype == np.int32:
         return array
     if array.dtype.kind not in "iub":
         raise ValueError(f"{name}: expected float32 or integers, got {array.dtype.name}")
     if array.size and not -(2**31) <= int(array.min()) <= int(array.max()) < 2**31:
-        raise ValueError(f"{name}: holds an integer beyond 32 bits")
+        raise ValueError(f"{name}: contains an integer beyond 32 bits")
     return array.astype(np.int32)
 
 
@@ -135,9 +134,9 @@ def read_arrays(path: Path) -> Examples:
 
 
 def batch_of(examples: Mapping[str, Array], index: Array, accumulate: int = 1) -> Examples:
-    """The batch of a step: these examples, `tokens` as `inputs` (all but the last) and `targets` (all but the first).
+    """The batch of a step: these examples, with `tokens` split into `inputs` (all but the last) and `targets` (all but the first).
 
-    accumulate: above 1, a new leading axis of so many parts, each of consecutive examples.
+    accumulate: if above 1, a new leading axis of this many parts, each of consecutive examples.
     """
     rows = {name: array[index] for name, array in examples.items()}
     if TOKENS in rows:
@@ -164,7 +163,7 @@ def read_text(sources: str | Path | Iterable[str | Path]) -> bytes:
 
 
 def _wanted(path: Path, source: Path) -> bool:
-    """Not in a hidden directory, nor among installed packages."""
+    """Whether the file is neither in a hidden directory nor in an installed package."""
     parents = path.relative_to(source).parts[:-1]
     return not any(part.startswith(".") or part in SKIPPED for part in parents)
 
