@@ -1,4 +1,4 @@
-"""Generate contracts/modules/recipe_table.vy, the operator table as the contract reads it, from `repops`.
+"""Generate contracts/modules/generated/recipe_table.vy, the operator table as the contract reads it, from `repops`.
 
 python -m scripts.generate recipe_table            write it
 python -m scripts.generate recipe_table --check    exit 1 when what is committed is stale
@@ -18,7 +18,7 @@ from repops.parts import JOINED, LEAF, MAX_LEAVES, MAX_WORDS, _multiply_accumula
 from repops.recipes import MAX_STEPS, Recipe, Value, Writer, primitive, recipe
 from repops.words import PRIMITIVES
 
-PATH = Path(__file__).resolve().parents[2] / "contracts" / "modules" / "recipe_table.vy"
+PATH = Path(__file__).resolve().parents[2] / "contracts" / "modules" / "generated" / "recipe_table.vy"
 TREE = 0  # no operator's code: what joins the lanes of a `sum`
 SOURCES = ("input", "constant")
 NAMED = ("iota", "scalar", "copy", "sum_sequential", "sum", "dot", "rank", "take", "scatter", "scatter_add", "concat")
@@ -145,7 +145,7 @@ def main() -> int:
     if parser.parse_args().check:
         if not PATH.exists() or PATH.read_text() != text():
             print(
-                "contracts/modules/recipe_table.vy is stale: run python -m scripts.generate recipe_table",
+                "contracts/modules/generated/recipe_table.vy is stale: run python -m scripts.generate recipe_table",
                 file=sys.stderr,
             )
             return 1
