@@ -30,9 +30,9 @@ from keepers.decisions.requests import (
     prepare_request,
     present_claims,
 )
-from keepers.queue.work import WorkQueue
+from keepers.queue.work_queue import WorkQueue
 from keepers.services import deposits
-from keepers.services.bidding import BidSealer
+from keepers.services.bid_seals import BidSealer
 from keepers.services.precompute import Speculation
 from keepers.services.progress import bundle_to_fetch, fetched_bundles, trained, training_work
 from keepers.services.verification import RequestWork

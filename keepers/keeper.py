@@ -25,8 +25,8 @@ from keepers.decisions.orders import Duty, OperatorContext, Progress
 from keepers.decisions.requests import pin_name, pin_request, prepare_name
 from keepers.operator_money import OperatorMoney
 from keepers.peer_directory import PeerDirectory
-from keepers.queue.work import WorkQueue, WorkStatus
-from keepers.services.bidding import BidSealer, priced_token
+from keepers.queue.work_queue import WorkQueue, WorkStatus
+from keepers.services.bid_seals import BidSealer, priced_token
 from keepers.services.challenging import MismatchReports
 from keepers.services.disputing import DisputePlayer
 from keepers.services.precompute import Speculation

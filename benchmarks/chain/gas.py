@@ -23,7 +23,7 @@ from typing import Any
 
 from eth_account.signers.local import LocalAccount
 
-from keepers.services.bidding import BidSealer
+from keepers.services.bid_seals import BidSealer
 from zoo_compute.chain.generated.bindings.task_registry import Terms
 from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.devnet.devnet import Devnet

@@ -25,7 +25,7 @@ from keepers.config import EMBEDDED, OperatorConfig
 from keepers.processes import spare
 from keepers.queue import broker
 from keepers.queue.app import MOVE_QUEUE
-from keepers.queue.work import WorkLog, worker_name
+from keepers.queue.worker_leases import WorkLog, worker_name
 from zoo_compute.errors import ConfigError
 from zoo_compute.store.durable_files import locked
 from zoo_compute.subprocesses import tied_to_parent

@@ -17,7 +17,7 @@ from keepers.config import OperatorConfig
 from keepers.keeper import Keeper
 from keepers.queue import broker
 from keepers.queue.app import KEEPER_QUEUE, WATCH_TASK, make_app, print_ready
-from keepers.queue.work import WorkQueue
+from keepers.queue.work_queue import WorkQueue
 from keepers.services.demand_responder import DemandResponder
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain import keystore

@@ -23,7 +23,7 @@ from typing import Any
 from scripts.generate.operator_table import table
 from zoo_compute import errors
 from zoo_compute.chain.generated import bindings
-from zoo_compute.chain.hints import HINTS
+from zoo_compute.chain.revert_hints import HINTS
 from zoo_compute.models.presets import MODELS, section_of
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from keepers.config import EMBEDDED, from_dict, save
 from keepers.queue import broker
 from keepers.queue.app import make_app
 from keepers.queue.presence import Presence, speeds_of
-from keepers.queue.work import WorkQueue
+from keepers.queue.work_queue import WorkQueue
 
 pytestmark = pytest.mark.integration
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from keepers.decisions.requests import move_name
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from keepers.services import disputing
 from keepers.services.disputing import RETRY_S, DisputePlayer
 from zoo_compute.chain import games

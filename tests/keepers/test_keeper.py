@@ -14,7 +14,7 @@ from keepers import keeper as keeper_module
 from keepers import operator_money
 from keepers.config import from_dict
 from keepers.keeper import Keeper
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from tests.keepers.test_duties import BID, LOT, ME, SEAT, awarded, opening
 from zoo_compute.amounts import Token
 from zoo_compute.chain.views import JobView

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from node import tasks
 from node.compute.programs import Programs
 from node.disputes import player

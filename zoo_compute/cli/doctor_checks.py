@@ -177,7 +177,7 @@ class SystemChecks:
 
     def _operator(self) -> Iterator[Check]:
         """What this folder's operator lacks, and whether peers can fetch from it. Starts its gateway for the check if it is down."""
-        from zoo_compute.operators.condition import inspect_node
+        from zoo_compute.operators.readiness import inspect_node
 
         inspection, check = self._attempt("operator", lambda: (inspect_node(self._folder, self._network_file), ""))
         if inspection is None:

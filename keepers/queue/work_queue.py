@@ -1,31 +1,24 @@
 """The operator's own work queue: dispatch once, know what runs, send again what was lost with its worker.
 
 A piece of work has a name that says what it is (job, round, slot, start root), so that asking twice is asking once.
-States: absent -> queued -> running -> done | failed. A worker that dies takes no state with it: its lease expires and
-the work is queued again.
+States: absent -> queued -> running -> done | failed. A worker that dies takes no state with it: its lease
+(keepers/queue/worker_leases.py) expires, and the work is queued again.
 """
 
 from __future__ import annotations
 
 import json
-import threading
 import time
-from base64 import b64decode
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from celery import Celery
 
 from keepers.queue.app import KEEPER_QUEUE, MOVE_QUEUE, RESULT_TTL_S, WATCH_TASK, WORK_QUEUE
-from keepers.queue.names import round_of
 from keepers.queue.presence import speeds_of
 
 RedisClient = Any  # redis.Redis, whose every answer is typed as a value or an awaitable
 
-LEASE_S = 10
-LEASE_RENEWAL_S = 2.0
 RESEND_AFTER_S = 3.0
 ATTEMPTS = 3
 MOVE_TASK = "work.move"  # the task that computes a move of a dispute game
@@ -35,7 +28,7 @@ MOVE_TASK = "work.move"  # the task that computes a move of a dispute game
 class WorkStatus:
     """`state` as in the module's docstring; `result` when done, `error` when failed for good.
 
-    missing: what the last attempt could not have of others, as its worker told (node.errors.Withheld).
+    missing: what the last attempt could not have of others, as its worker reported (node.errors.Withheld).
     """
 
     state: str
@@ -93,10 +86,10 @@ class WorkQueue:
         """
         by = (self._redis.get(f"zoo:by:{timed}") or b"").decode()
         reference = float(self._redis.get(f"zoo:speed:{by}") or 0)
-        found = [
+        paces = [
             reference / speed if reference and speed else 1.0 for _, speed in sorted(speeds_of(self._redis).items())
         ]
-        return (*found, *[1.0] * (workers - len(found)))
+        return (*paces, *[1.0] * (workers - len(paces)))
 
     def wake(self) -> None:
         """Have the keeper look now, unless it is about to."""
@@ -117,90 +110,3 @@ class WorkQueue:
         if sent is None:
             return True
         return time.time() - float(sent) >= RESEND_AFTER_S and not self._redis.llen(queue)
-
-
-def _name_in(message: bytes) -> str:
-    """Of the work that a message asks for, as Celery writes it."""
-    arguments, *_ = json.loads(b64decode(json.loads(message)["body"]))
-    return str(arguments[0])
-
-
-def worker_name(operator: str, name: str) -> str:
-    """What a worker calls itself in its leases. name: tells workers of one operator apart."""
-    return f"{operator}-{name}"
-
-
-class WorkLog:
-    """The worker's side: a lease while it works, and the outcome, each under the work's name."""
-
-    def __init__(self, client: RedisClient, worker: str = "worker") -> None:
-        self._redis = client
-        self._worker = worker
-
-    def release_leases(self) -> None:
-        """Give up the leases of the process that has had this worker's name: it died, or it would hold them still."""
-        for key in self._redis.scan_iter(match="zoo:lease:*", count=1000):
-            if self._redis.get(key) == self._worker.encode():
-                self._redis.delete(key)
-
-    def finished(self, name: str) -> bool:
-        return bool(self._redis.exists(f"zoo:done:{name}"))
-
-    def is_awaited(self, name: str) -> bool:
-        """Whether the keeper should look now that `name` is done: nothing of its round is taken next, and no look is due anyway."""
-        waiting = self._redis.lindex(WORK_QUEUE, -1)
-        alike = waiting is not None and round_of(_name_in(waiting)) == round_of(name)
-        return not alike and not self._redis.llen(KEEPER_QUEUE)
-
-    def is_wanted(self, request: dict[str, Any]) -> bool:
-        """Whether training can still be committed: it is of the chain's newest turn, or of the round after it."""
-        told = json.loads(self._redis.get(f"zoo:newest:{request['job']}") or "null")
-        ahead = told is not None and request["round"] == told[0] + 1
-        return told is None or ahead or [request["round"], request["start_root"]] == told
-
-    @contextmanager
-    def lease(self, name: str) -> Iterator[bool]:
-        """Hold the lease while the block runs; yields False when another worker holds it.
-
-        The message is spent with it: where there is neither lease nor outcome, the worker died, and the work is sent again at once.
-        """
-        key = f"zoo:lease:{name}"
-        if not self._redis.set(key, self._worker, nx=True, ex=LEASE_S):
-            yield False
-            return
-        self._redis.incr(f"zoo:begun:{name}")  # by workers that did not live to see its end
-        self._redis.expire(f"zoo:begun:{name}", RESULT_TTL_S)
-        self.allow_resend(name)
-        stop = threading.Event()
-
-        def renew() -> None:
-            while not stop.wait(LEASE_RENEWAL_S):
-                self._redis.set(key, self._worker, ex=LEASE_S)
-
-        thread = threading.Thread(target=renew, daemon=True)
-        thread.start()
-        try:
-            yield True
-        finally:
-            stop.set()
-            thread.join()
-            self._redis.delete(key, f"zoo:begun:{name}")
-
-    def record(self, name: str, result: dict[str, Any]) -> None:
-        self._redis.set(f"zoo:by:{name}", self._worker, ex=RESULT_TTL_S)
-        self._redis.set(f"zoo:done:{name}", json.dumps(result), ex=RESULT_TTL_S)
-        self._redis.delete(f"zoo:failed:{name}", f"zoo:missing:{name}")
-
-    def record_unavailable(self, name: str, missing: dict[str, Any]) -> None:
-        """Others do not serve what the work needs: say what, and let the keeper send the work again."""
-        self._redis.set(f"zoo:missing:{name}", json.dumps(missing), ex=RESULT_TTL_S)
-        self.allow_resend(name)
-
-    def allow_resend(self, name: str) -> None:
-        """Nothing came of it this time and nobody is to blame: let the keeper send it again."""
-        self._redis.delete(f"zoo:sent:{name}")
-
-    def record_failure(self, name: str, error: str) -> None:
-        self._redis.rpush(f"zoo:failed:{name}", error[:2000])
-        self._redis.expire(f"zoo:failed:{name}", RESULT_TTL_S)
-        self._redis.delete(f"zoo:sent:{name}")
