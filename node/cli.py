@@ -32,7 +32,7 @@ def conformance(settings: Settings, device: str | None, again: bool) -> int:
 
     A GPU is used only after it did. `zoo node start` checks a card that is new, or whose driver is.
     """
-    from node.admission.conformance import check
+    from node.conformance import check
     from node.device import pick_device
 
     found = check(pick_device(device), again=again, say=settings.say)

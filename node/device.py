@@ -14,7 +14,7 @@ from functools import cache
 
 import torch
 
-from node.admission import conformance
+from node import conformance
 from node.errors import NodeOutOfMemory, NoDevice
 from repops import backend
 from repops.cuda import driver
@@ -93,7 +93,7 @@ def _say_unused() -> None:
 def computes_on(device: torch.device) -> torch.device:
     """The device itself where it computed the CPU's bits on this machine, else the CPU, said once in the log.
 
-    A device that was never checked is checked now, which takes a minute or more (node.admission.conformance).
+    A device that was never checked is checked now, which takes a minute or more (node.conformance).
     """
     if device.type == "cpu":
         return CPU

@@ -218,9 +218,9 @@ class Builder:
         return view.offset == 0 and view.elements == source.elements and view.strides == _normal(view.shape)
 
     def reshape(self, view: View, shape: Sequence[int]) -> View:
-        found = view.reshaped(shape)
-        if found is not None:
-            return found
+        reshaped = view.reshaped(shape)
+        if reshaped is not None:
+            return reshaped
         copied = self.copy(view).reshaped(shape)
         assert copied is not None
         return copied

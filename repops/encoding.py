@@ -230,12 +230,12 @@ def _read_node(reader: _Reader, at: int) -> Node:
     form = _form(row.domains, rank, reduced, operands, attributes)
     words = form.unpack(reader.take(form.size))
     axes = rank + reduced
-    found, place = [], axes
+    read, place = [], axes
     for number in range(operands):
         end = place + 2 + _strides(row.domains, number, rank, reduced)
-        found.append(Operand(words[place], words[place + 1], words[place + 2 : end]))
+        read.append(Operand(words[place], words[place + 1], words[place + 2 : end]))
         place = end
-    return Node(row.name, _DTYPE[dtype], words[:rank], words[rank:axes], tuple(found), words[place:])
+    return Node(row.name, _DTYPE[dtype], words[:rank], words[rank:axes], tuple(read), words[place:])
 
 
 @lru_cache(maxsize=1024)

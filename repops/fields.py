@@ -39,29 +39,29 @@ def nearest(word: str, allowed: Iterable[str]) -> str:
     return f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(words)}"
 
 
-def check_keys(given: Mapping[str, Any], allowed: Iterable[str], required: Iterable[str], where: str) -> None:
+def check_keys(mapping: Mapping[str, Any], allowed: Iterable[str], required: Iterable[str], where: str) -> None:
     """Refuse unknown keys first (a typo explains the missing one), then missing keys."""
     names = set(allowed)
-    for key in given:
+    for key in mapping:
         if key not in names:
             raise BadField(f"{where}: unknown key {key!r}; {nearest(str(key), names)}")
     for key in required:
-        if key not in given:
+        if key not in mapping:
             raise BadField(f"{where}: missing key {key!r}")
 
 
-def read(cls: type[T], given: object, where: str) -> T:
+def read(cls: type[T], raw: object, where: str) -> T:
     """Build the dataclass `cls` from a mapping: keys and types exactly, nested dataclasses too.
 
     An int is accepted where a float is declared (and becomes one); nothing else is converted.
     """
-    if not isinstance(given, Mapping):
-        raise BadField(f"{where}: expected a mapping, got {given!r}")
+    if not isinstance(raw, Mapping):
+        raise BadField(f"{where}: expected a mapping, got {raw!r}")
     hints = get_type_hints(cls)
     declared = fields(cls)  # type: ignore[arg-type]
     required = [f.name for f in declared if f.default is MISSING and f.default_factory is MISSING]
-    check_keys(given, [f.name for f in declared], required, where)
-    values = {key: value_of(hints[key], value, f"{where}.{key}") for key, value in given.items()}
+    check_keys(raw, [f.name for f in declared], required, where)
+    values = {key: value_of(hints[key], value, f"{where}.{key}") for key, value in raw.items()}
     try:
         return cls(**values)
     except BadField:

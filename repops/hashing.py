@@ -38,9 +38,9 @@ class StateHasher:
         self._known.clear()
 
 
-def _still(hashed: Array, given: Array | None) -> bool:
+def _still(hashed: Array, original: Array | None) -> bool:
     """True when this is the array that was hashed, and nobody could write into it since."""
-    return hashed is given and not hashed.flags.writeable
+    return hashed is original and not hashed.flags.writeable
 
 
 def _seal(array: Array) -> bool:

@@ -73,16 +73,16 @@ def blocks_per_part(size: int) -> int:
 
 @lru_cache(maxsize=1 << 16)
 def _chain(name: str, count: int) -> Recipe:
-    found = TABLE[name].recipe
-    assert found is not None
-    return chain(found, count)
+    term = TABLE[name].recipe
+    assert term is not None
+    return chain(term, count)
 
 
 def _multiply_accumulate(count: int) -> Recipe:
     @recipe(1 + 2 * count)
-    def written(w: Writer, carried: Value, *given: Value) -> Value:
+    def written(w: Writer, carried: Value, *factors: Value) -> Value:
         for at in range(count):
-            carried = w("fma", given[2 * at], given[2 * at + 1], carried)
+            carried = w("fma", factors[2 * at], factors[2 * at + 1], carried)
         return carried
 
     return written
@@ -110,7 +110,7 @@ _ZERO = _START[0]
 
 
 def _starting(word_: int) -> Recipe:
-    return next(found for found in _START if found.constants == (word_,))
+    return next(start for start in _START if start.constants == (word_,))
 
 
 def _index(node: Node, at: int, place: Shape) -> int:
@@ -196,9 +196,9 @@ def _rank_part(count: int, earlier: int) -> Recipe:
 
 
 def _map(node: Node, place: Shape, read: Read) -> Iterator[Part]:
-    found = TABLE[node.op].recipe
-    assert found is not None
-    yield Part(found, (), tuple((at, _index(node, at, place)) for at in range(len(node.operands))))
+    formula = TABLE[node.op].recipe
+    assert formula is not None
+    yield Part(formula, (), tuple((at, _index(node, at, place)) for at in range(len(node.operands))))
 
 
 def _take(node: Node, place: Shape, read: Read) -> Iterator[Part]:
@@ -225,9 +225,9 @@ def _scatter(node: Node, place: Shape, read: Read) -> Iterator[Part]:
 @lru_cache(maxsize=4096)
 def _scatter_part(adds: bool, count: int, row: int) -> Recipe:
     @recipe(1 + 2 * count)
-    def written(w: Writer, carried: Value, *given: Value) -> Value:
+    def written(w: Writer, carried: Value, *pairs: Value) -> Value:
         for at in range(count):
-            index, value = given[2 * at], given[2 * at + 1]
+            index, value = pairs[2 * at], pairs[2 * at + 1]
             hit = w("add", carried, value) if adds else value
             carried = w("where", w("ieq", index, row), hit, carried)
         return carried

@@ -99,8 +99,10 @@ class Program:
 
     def initial_state(self, module: torch.nn.Module, seed: int = 0) -> State:
         """The module's parameters and buffers with a fresh optimiser. seed: 32 bits, of what the module draws at random."""
-        held = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-        return self.begin({entry.name: held[entry.name] for entry in self.graph.state if entry.name in held}, seed)
+        tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        return self.begin(
+            {entry.name: tensors[entry.name] for entry in self.graph.state if entry.name in tensors}, seed
+        )
 
     def begin(self, tensors: Mapping[str, Tensor], seed: int = 0) -> State:
         """A state of these parameters and buffers, the optimiser's entries at zero. Raises ValueError."""
@@ -114,9 +116,9 @@ class Program:
                 continue
             if entry.name not in tensors:
                 raise ValueError(f"state: {entry.kind} {entry.name!r} is missing")
-            given = tensors[entry.name].detach().to("cpu")
-            _check(entry.name, given, node.shape, dtype)
-            state[entry.name] = given.to(dtype, copy=True).contiguous()
+            tensor = tensors[entry.name].detach().to("cpu")
+            _check(entry.name, tensor, node.shape, dtype)
+            state[entry.name] = tensor.to(dtype, copy=True).contiguous()
         return State(state)
 
     def step(self, state: Mapping[str, Tensor], batch: Any) -> tuple[State, Tensor]:

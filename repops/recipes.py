@@ -121,8 +121,8 @@ def chain(recipe_of_two: Recipe, terms: int) -> Recipe:
     """f(...f(f(carried, x0), x1)..., x_{terms-1}) of one carried word and `terms` words."""
 
     @recipe(1 + terms)
-    def folded(w: Writer, carried: Value, *given: Value) -> Value:
-        for x in given:
+    def folded(w: Writer, carried: Value, *more: Value) -> Value:
+        for x in more:
             carried = inline(w, recipe_of_two, (carried, x))
         return carried
 

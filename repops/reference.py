@@ -33,15 +33,15 @@ def _value(
     if node.op == "input":
         role, position = node.attributes
         name = graph.batch[position][0] if role == BATCH_ROLE else graph.state[position].name
-        given = list((batch if role == BATCH_ROLE else state)[name])
-        if len(given) != node.elements:
-            raise ValueError(f"{name}: {len(given)} words given, {node.elements} expected")
+        words = list((batch if role == BATCH_ROLE else state)[name])
+        if len(words) != node.elements:
+            raise ValueError(f"{name}: {len(words)} words given, {node.elements} expected")
     elif node.op == "constant":
         data = graph.constants[at]
-        given = [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)]
+        words = [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)]
     else:
-        given = [element(node, number, values) for number in range(node.elements)]
-    return [canonical(word) for word in given] if node.dtype == F32 else given
+        words = [element(node, number, values) for number in range(node.elements)]
+    return [canonical(word) for word in words] if node.dtype == F32 else words
 
 
 def element(node: Node, number: int, values: list[Words]) -> int:
@@ -51,11 +51,11 @@ def element(node: Node, number: int, values: list[Words]) -> int:
 
 def results(node: Node, number: int, read: Read) -> Words:
     """The word of each part of one element; the last is the element's. read: gives an operand's word."""
-    found: Words = []
+    made: Words = []
     for part in parts(node, number, read):
-        words = [found[at] for at in part.carried] + [read(*place) for place in part.reads]
-        found.append(part.recipe.run(*words))
-    return found
+        words = [made[at] for at in part.carried] + [read(*place) for place in part.reads]
+        made.append(part.recipe.run(*words))
+    return made
 
 
 class ReferenceRunner:
@@ -83,10 +83,10 @@ class ReferenceRunner:
         return float(self.trace(batch)[self.graph.loss])
 
     def trace(self, batch: Mapping[str, Array], *, threads: int = 1) -> list[Array]:
-        given = run(self.graph, _words(self.state), _words(check_batch(self.graph, batch)))
+        values = run(self.graph, _words(self.state), _words(check_batch(self.graph, batch)))
         return [
             np.array(words, np.uint32).view(DTYPE[node.dtype]).reshape(node.shape)
-            for node, words in zip(self.graph.nodes, given, strict=True)
+            for node, words in zip(self.graph.nodes, values, strict=True)
         ]
 
 

@@ -41,7 +41,7 @@ def values(
     live: dict[int, Array] = {}
     for piece in _pieces(graph, takes, piece_bytes):
         if nodes[piece[0]].op == "input":
-            made = [canonical(_given(graph, nodes[piece[0]], state, batch))]
+            made = [canonical(_input_array(graph, nodes[piece[0]], state, batch))]
         else:
             made = compute(graph, piece, live, prepare=prepare, threads=threads)
         live |= zip(piece, made, strict=True)
@@ -70,7 +70,7 @@ def _pieces(graph: Graph, takes: Sequence[bool], limit: int) -> Iterator[list[in
         yield piece
 
 
-def _given(graph: Graph, node: Node, state: Mapping[str, Array], batch: Mapping[str, Array]) -> Array:
+def _input_array(graph: Graph, node: Node, state: Mapping[str, Array], batch: Mapping[str, Array]) -> Array:
     role, position = node.attributes
     return batch[graph.batch[position][0]] if role == BATCH_ROLE else state[graph.state[position].name]
 

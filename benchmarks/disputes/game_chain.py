@@ -140,11 +140,11 @@ class GameChain:
             judged = None
         spent = tuple((move.name, _gas(receipt)) for move, receipt in zip(moves, moved, strict=True))
         is_convicted = _outcome(moved[-1]) == Outcome.CONVICTED
-        found = GasUsed(_gas(opened), spent, _gas(judged) if judged else 0, 0, is_convicted)
-        if found.total <= traced_above:
-            return found
+        used = GasUsed(_gas(opened), spent, _gas(judged) if judged else 0, 0, is_convicted)
+        if used.total <= traced_above:
+            return used
         shares = (self._settlements(each["transactionHash"]) for each in (opened, moved[-1]))
-        return replace(found, settlement=sum(shares))
+        return replace(used, settlement=sum(shares))
 
     def judge(self, kind: int, frame: Frame, position: Position, data: bytes) -> None:
         """What `Evidence` says; raises Refused where it does not hold."""
@@ -169,7 +169,7 @@ class GameChain:
 
     def _mined(self, *blocks: Sequence[tuple[str, Call, int]]) -> list[Any]:
         """The receipts of transactions of blocks, LATE_S apart; a block takes those first that pay more."""
-        nonces, found = dict(self._nonces), []
+        nonces, mined = dict(self._nonces), []
         for number, sent in enumerate(blocks):
             questions = []
             for at, (sender, call, value) in enumerate(sent):
@@ -184,8 +184,8 @@ class GameChain:
             receipts = self._batch([("eth_getTransactionReceipt", [each]) for each in hashes])
             for (_, call, _), receipt in zip(sent, receipts, strict=True):
                 assert int(receipt["status"], 16) == 1, f"{call.function} reverted"
-            found += receipts
-        return found
+            mined += receipts
+        return mined
 
     def _settlements(self, transaction: str) -> int:
         """What of a transaction's gas was used inside Settlement."""

@@ -18,8 +18,8 @@ from zoo_compute.cli.context import Command, Group, Settings, pass_settings
 from zoo_compute.cli.node.options import folder_of, home_option
 from zoo_compute.cli.node.status import say_needs, status
 from zoo_compute.errors import ConfigError, UserError
-from zoo_compute.operators.condition import NodeInspection, inspect_node, wait_for_gateway
 from zoo_compute.operators.needs import NodeProblem
+from zoo_compute.operators.readiness import NodeInspection, inspect_node, wait_for_gateway
 
 
 @click.command("configure", cls=Command)

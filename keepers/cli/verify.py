@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keepers.decisions.requests import verify_request
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from keepers.services.challenging import challenge
 from keepers.services.disputing import GAME_POLL_S, DisputePlayer
 from node.errors import Withheld

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from keepers.decisions import demands
-from keepers.decisions.auction import BATCH, auction_duties, reclaim_dead_bids, stagger_delay_s
+from keepers.decisions.bidding import BATCH, auction_duties, reclaim_dead_bids, stagger_delay_s
 from keepers.decisions.obstacles import RECOVERY_S, can_defend
 from keepers.decisions.orders import (
     Aggregate,

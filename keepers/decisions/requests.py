@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from keepers.queue.work import PREPARE_PREFIX
+from keepers.queue.names import PREPARE_PREFIX
 from repops.merkle import sha256
 from zoo_compute.chain.games import GameView
 from zoo_compute.chain.views import Checkpoint, Claim, Commit, JobView, Run
@@ -120,7 +120,7 @@ def _of(made: Checkpoint | None, commits: Sequence[Commit]) -> list[Commit]:
 
 
 def _links(view: JobView, before: Sequence[Commit]) -> list[dict[str, Any]]:
-    """As `before` of a request (node.compute.carried_state)."""
+    """As `before` of a request (node.inputs.carried_state)."""
     names, found = ("round", "checkpoint", "start_root"), []
     for each in before:
         base = _base(view, each.turn, each.round, each.start_root)

@@ -21,11 +21,11 @@ from pathlib import Path
 
 import redis
 
-from keepers.config import OperatorConfig
+from keepers.config import EMBEDDED, OperatorConfig
 from keepers.processes import spare
 from keepers.queue import broker
 from keepers.queue.app import MOVE_QUEUE
-from keepers.queue.work import WorkLog, worker_name
+from keepers.queue.worker_leases import WorkLog, worker_name
 from zoo_compute.errors import ConfigError
 from zoo_compute.store.durable_files import locked
 from zoo_compute.subprocesses import tied_to_parent
@@ -205,7 +205,7 @@ def gateway_command(store: str, host: str, port: int) -> list[str]:
 def commands(config: OperatorConfig) -> dict[str, list[str]]:
     """Name -> command line of each process, in the order they start."""
     found: dict[str, list[str]] = {}
-    if config.broker == broker.EMBEDDED:
+    if config.broker == EMBEDDED:
         found["broker"] = broker.server_command(config.folder)
     if not config.store.startswith("kubo:"):
         found["gateway"] = gateway_command(config.store_location, config.gateway_host, config.gateway_port)

@@ -19,7 +19,7 @@ from keepers.processes.worker import TaskBody
 from keepers.queue import broker
 from keepers.queue.app import MOVE_QUEUE, WORK_QUEUE, make_app, print_ready
 from keepers.queue.presence import Presence
-from keepers.queue.work import WorkLog, worker_name
+from keepers.queue.worker_leases import WorkLog, worker_name
 from zoo_compute.errors import ZooError
 from zoo_compute.store import open_store
 

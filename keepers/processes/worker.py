@@ -19,8 +19,10 @@ from celery import Celery
 from redis.exceptions import RedisError
 
 from keepers.queue.app import KEEPER_QUEUE, MOVE_QUEUE, WATCH_TASK, WORK_QUEUE
+from keepers.queue.names import PREPARE_PREFIX
 from keepers.queue.presence import PAUSE_S, Presence
-from keepers.queue.work import MOVE_TASK, PREPARE_PREFIX, WorkLog
+from keepers.queue.work_queue import MOVE_TASK
+from keepers.queue.worker_leases import WorkLog
 from node.errors import Withheld
 from zoo_compute.errors import Retryable
 from zoo_compute.store import BlockStore, Store

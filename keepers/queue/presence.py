@@ -23,7 +23,7 @@ from zoo_compute.spec.schedule import Pace, leaves
 
 log = logging.getLogger("zoo.worker")
 
-RedisClient = Any  # as in keepers/queue/work.py
+RedisClient = Any  # as in keepers/queue/work_queue.py
 
 PRESENCE_TTL_S = 10
 RENEWAL_S = 2.0

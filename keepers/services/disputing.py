@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from keepers.decisions.requests import move_name, move_request, trial_move_request
-from keepers.queue.work import MOVE_TASK, WorkStatus
+from keepers.queue.work_queue import MOVE_TASK, WorkStatus
 from keepers.services.challenging import MismatchReports
 from zoo_compute.chain.connection import Chain, Head
 from zoo_compute.chain.games import GameView, read_games

@@ -2,7 +2,7 @@
 
 A holder of a seat fetches the turn's claims as they are committed, has its worker combine them as the aggregator does, and trains
 the next round from the result. The chain still decides: work is named by the root that it starts from, so nothing is committed
-from another root than the chain's, and training from one is abandoned (keepers/queue/work.py). What cannot be made here is downloaded.
+from another root than the chain's, and training from one is abandoned (keepers/queue/work_queue.py). What cannot be made here is downloaded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from keepers.decisions.orders import NEWEST_CHECKPOINT, Progress
 from keepers.decisions.requests import aggregate_name, precompute_name, present_claims, present_mask
-from keepers.queue.work import WorkQueue
+from keepers.queue.work_queue import WorkQueue
 from keepers.services.progress import parse_missing, trained
 from node.errors import BadInputs
 from node.inputs import bundles

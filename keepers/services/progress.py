@@ -15,7 +15,7 @@ from keepers.decisions.requests import (
     train_name,
     train_request,
 )
-from keepers.queue.work import WorkQueue, WorkStatus
+from keepers.queue.work_queue import WorkQueue, WorkStatus
 from node.inputs import bundles
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Commit, JobState, JobView
 from zoo_compute.store import Store

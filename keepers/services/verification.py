@@ -19,7 +19,7 @@ from eth_utils.crypto import keccak
 
 from keepers.config import OperatorConfig
 from keepers.decisions.requests import aggregation_check_name, aggregation_check_request, verify_name, verify_request
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from zoo_compute.chain.answered_results import answered_demands
 from zoo_compute.chain.views import Checkpoint, Commit, JobView
 from zoo_compute.spec.games import Result

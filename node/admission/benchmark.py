@@ -18,7 +18,7 @@ from importlib.resources import files
 import numpy as np
 import torch
 
-from node.admission import conformance
+from node import conformance
 from node.compute.programs import Programs, State
 from node.compute.training import root_of
 from node.device import CPU, GB, as_node_memory_errors, computes_on, memory, pick_device, threads
@@ -41,7 +41,7 @@ class Benchmark:
     """gpu_class, class_id: None where the network has no class for the device (the CPU, too little memory).
 
     computes_on: what ran the program, `device` or the CPU; conformed: whether the device computes the CPU's bits
-    (node.admission.conformance; None for the CPU); threads: of the CPU. step_s: median of the timed steps;
+    (node.conformance; None for the CPU); threads: of the CPU. step_s: median of the timed steps;
     flops_per_s: of the fixed program; root: of its state after them, the same on every machine.
     """
 

@@ -25,7 +25,7 @@ _writer = ThreadPoolExecutor(1, thread_name_prefix="to-store")
 
 
 def put_async(store: Store, state: State, root: bytes = b"", *, tag: str = "") -> str:
-    """As `syncer.put_state`, without waiting for the disk. root: the state's, where anybody will ask for it."""
+    """As `node.inputs.states.put_state`, without waiting for the disk. root: the state's, where anybody will ask for it."""
     data = state_bytes(state)
     cid = cid_of(data)
     kept = _kept(store)

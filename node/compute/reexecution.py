@@ -9,7 +9,7 @@ import numpy as np
 
 from node.compute.programs import Programs, State
 from node.compute.training import train_shard
-from node.inputs.bundles import SlotResult
+from zoo_compute.formats.bundles import SlotResult
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.training.examples import Examples
 

@@ -12,6 +12,8 @@ from repops.graph import Node
 from zoo_compute.store import BlockStore, Store
 from zoo_compute.store.errors import BadCid, ContentMissing, ContentRefused, ContentTampered, StoreUnreachable
 
+TIMEOUT_S = 120.0  # for one file
+
 # Bytes that do not match the root are the same as bytes withheld (docs/decisions/0010-availability-is-asked-for.md).
 UNAVAILABLE = (BadInputs, BadCid, ContentMissing, ContentRefused, ContentTampered, StoreUnreachable)
 
@@ -52,3 +54,14 @@ def missing_update_chunk(store: Store, cid: str) -> TensorChunk | None:
     except BadCid:
         return None
     return None if found is None else (0, 0)
+
+
+def root_from_hex(text: str) -> bytes:
+    """A 32-byte root as requests carry it, with or without 0x. Raises BadInputs."""
+    try:
+        root = bytes.fromhex(text.removeprefix("0x"))
+    except (ValueError, AttributeError) as error:
+        raise BadInputs(f"expected a root in hex, got {text!r}") from error
+    if len(root) != 32:
+        raise BadInputs(f"expected a root of 32 bytes, got {text!r}")
+    return root

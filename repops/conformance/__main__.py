@@ -51,9 +51,9 @@ def answers(made: list[Check]) -> Iterator[dict[str, object]]:
     cases, differing = 0, list[str]()
     for number, (name, check) in enumerate(made):
         yield {"done": number, "of": len(made), "program": name}
-        found = check()
-        cases += len(found)
-        differing += [f"{name}: {case}" for case, agrees in found.items() if not agrees]
+        outcomes = check()
+        cases += len(outcomes)
+        differing += [f"{name}: {case}" for case, agrees in outcomes.items() if not agrees]
     yield {"cases": cases, "differing": differing}
 
 
@@ -65,8 +65,8 @@ def prepare_on(device: str) -> Prepare:
     from repops.cuda.driver import gpu
     from repops.cuda.runner import CudaRunner
 
-    found = gpu(int(ordinal or 0))
-    return lambda graph: CudaRunner(graph, found, fused=True)
+    accelerator = gpu(int(ordinal or 0))
+    return lambda graph: CudaRunner(graph, accelerator, fused=True)
 
 
 def main() -> int:

@@ -121,9 +121,9 @@ def _call(name: str, *arguments: object) -> None:
 
 
 def _integer(name: str, *arguments: object) -> int:
-    found = ctypes.c_int()
-    _call(name, ctypes.byref(found), *arguments)
-    return found.value
+    value = ctypes.c_int()
+    _call(name, ctypes.byref(value), *arguments)
+    return value.value
 
 
 def facts(ordinal: int) -> dict[str, str]:

@@ -62,8 +62,8 @@ def chain_kernel(graph: Graph, members: Sequence[int], stored: Sequence[int], ho
     for number, at in enumerate(members):
         recipe = TABLE[graph.nodes[at].op].recipe
         assert recipe is not None
-        given = [_argument(graph, operand, values, loaded) for operand in graph.nodes[at].operands]
-        steps, values[at] = write_recipe(recipe, given, f"t{number}_")
+        arguments = [_argument(graph, operand, values, loaded) for operand in graph.nodes[at].operands]
+        steps, values[at] = write_recipe(recipe, arguments, f"t{number}_")
         lines += steps
     lines += [f"{pointers.name(home(at))}[i] = {values[at]};" for at in stored]
     head = [*each_element(walked.size), *walked.coordinates("i")]

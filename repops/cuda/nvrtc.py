@@ -43,9 +43,9 @@ class Compiler:
         """Compute capabilities it knows, as 10 * major + minor, ascending."""
         count = ctypes.c_int()
         self._call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
-        found = (ctypes.c_int * count.value)()
-        self._call("nvrtcGetSupportedArchs", found)
-        return sorted(found)
+        targets = (ctypes.c_int * count.value)()
+        self._call("nvrtcGetSupportedArchs", targets)
+        return sorted(targets)
 
     def target(self, capability: int) -> str:
         """Machine code for the device where NVRTC knows it; else PTX of the newest it knows, for the driver to compile."""
@@ -62,8 +62,8 @@ class Compiler:
         program, options = ctypes.c_void_p(), [f"--gpu-architecture={target}", *OPTIONS]
         self._call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), b"repops.cu", 0, None, None)
         try:
-            given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
-            if self._library.nvrtcCompileProgram(program, len(options), given):
+            encoded = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+            if self._library.nvrtcCompileProgram(program, len(options), encoded):
                 raise CompileError(self._read("nvrtcGetProgramLog", program).rstrip(b"\0").decode(errors="replace"))
             return self._read("nvrtcGetCUBIN" if target.startswith("sm_") else "nvrtcGetPTX", program)
         finally:
@@ -104,12 +104,12 @@ def compiler(driver_major: int) -> Compiler:
     newer = []
     for name in _candidates():
         try:
-            found = Compiler(ctypes.CDLL(name))
+            candidate = Compiler(ctypes.CDLL(name))
         except (OSError, AttributeError, CompileError):
             continue
-        if found.version[0] <= driver_major:
-            return found
-        newer.append(found.version[0])
+        if candidate.version[0] <= driver_major:
+            return candidate
+        newer.append(candidate.version[0])
     if newer:
         raise NoBackend(f"NVRTC {newer[0]} is newer than the driver, which is of CUDA {driver_major}; {HINT}")
     raise NoBackend(f"NVRTC, which compiles the CUDA kernels, is not on this machine; {HINT}")

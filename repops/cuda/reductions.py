@@ -102,7 +102,7 @@ def _scatter_struct(node: Node, columns: int) -> str:
     _, index, value = node.operands
     rest = [a for a in range(cut) if a != axis]
     shape, own = tuple(node.shape[a] for a in rest), contiguous(node.shape)
-    join = primitive("add") if node.op == "scatter_add" else recipes.recipe(2)(lambda w, carried, given: given)
+    join = primitive("add") if node.op == "scatter_add" else recipes.recipe(2)(lambda w, carried, word: word)
     return " ".join(
         [
             f"struct {NAME}_is {{",

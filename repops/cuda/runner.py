@@ -61,7 +61,7 @@ class CudaRunner:
         return self._run("loss", [self.graph.loss], batch, updates=False)
 
     def trace(self, batch: Mapping[str, Array], *, threads: int = 1) -> list[Array]:
-        given = self._start(batch)
+        inputs = self._start(batch)
         if "trace" not in self._plans:
             wanted = range(len(self.graph.nodes))
             plan = plans.make(self.graph, wanted, fused=False, updates=False, kept=False)
@@ -75,7 +75,7 @@ class CudaRunner:
             elif node.op == "input":
                 role, position = node.attributes
                 name = self.graph.batch[position][0] if role == BATCH_ROLE else self.graph.state[position].name
-                source = given[name] if role == BATCH_ROLE else self.state[name].copy()
+                source = inputs[name] if role == BATCH_ROLE else self.state[name].copy()
                 words = source.reshape(-1).view(np.uint32)
             else:
                 words = _known_words(self.graph, at)
@@ -83,11 +83,11 @@ class CudaRunner:
         return values
 
     def _start(self, batch: Mapping[str, Array]) -> dict[str, Array]:
-        given = check_batch(self.graph, batch)
-        for array, memory in zip(given.values(), self._memory, strict=True):
+        inputs = check_batch(self.graph, batch)
+        for array, memory in zip(inputs.values(), self._memory, strict=True):
             self._device.write(memory.address, array.reshape(-1).view(np.uint32))
         self._device.to_device(self._state_address, self._state_words)
-        return given
+        return inputs
 
     def _run(self, name: str, wanted: Sequence[int], batch: Mapping[str, Array], *, updates: bool) -> float:
         self._start(batch)

@@ -114,8 +114,8 @@ def write_recipe(recipe: Recipe, arguments: Sequence[str], prefix: str) -> tuple
     registers = [*arguments, *(f"{word:#010x}u" for word in recipe.constants)]
     lines = []
     for number, step in enumerate(recipe.steps):
-        given = ", ".join(registers[at] for at in step.arguments)
-        lines.append(f"const u32 {prefix}{number} = w_{step.primitive}({given});")
+        words = ", ".join(registers[at] for at in step.arguments)
+        lines.append(f"const u32 {prefix}{number} = w_{step.primitive}({words});")
         registers.append(f"{prefix}{number}")
     return lines, registers[recipe.result]
 

@@ -95,9 +95,9 @@ def emit(builder: Builder, recipe: Recipe, words: Sequence[Value]) -> Value:
     registers = [*words, *(WORD(word) for word in recipe.constants)]
     for step in recipe.steps:
         _, kinds, result = PRIMITIVES[step.primitive]
-        given = [registers[at] for at in step.arguments]
-        given = [builder.bitcast(x, FLOAT) if kind == "f" else x for x, kind in zip(given, kinds, strict=True)]
-        value = _INSTRUCTIONS[step.primitive](builder, *given)
+        arguments = [registers[at] for at in step.arguments]
+        arguments = [builder.bitcast(x, FLOAT) if kind == "f" else x for x, kind in zip(arguments, kinds, strict=True)]
+        value = _INSTRUCTIONS[step.primitive](builder, *arguments)
         registers.append(builder.bitcast(value, WORD) if result == "f" else value)
     return registers[recipe.result]
 
@@ -121,8 +121,8 @@ def apply(typing_context: Any, number: Any, words: Any) -> Any:
         return None  # numba asks again with the literal
     recipe = _RECIPES[number.literal_value]
 
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        return emit(builder, recipe, [builder.extract_value(given[1], at) for at in range(recipe.inputs)])
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return emit(builder, recipe, [builder.extract_value(arguments[1], at) for at in range(recipe.inputs)])
 
     words_type = types.UniTuple(types.uint32, recipe.inputs)  # type: ignore[no-untyped-call]
     return types.uint32(number, words_type), generate
@@ -132,7 +132,7 @@ def apply(typing_context: Any, number: Any, words: Any) -> Any:
 def fused(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
     """a * b + c of float32s, rounded once."""
 
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        return _library(builder, "llvm.fma", *given)
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _library(builder, "llvm.fma", *arguments)
 
     return types.float32(types.float32, types.float32, types.float32), generate

@@ -113,9 +113,9 @@ def digest() -> str:
 def write(directory: Path | str) -> Path:
     """Write the file into `directory`, leaving it alone when it is up to date."""
     path = Path(directory, FILE)
-    found = path.read_text() if path.exists() else None
+    current = path.read_text() if path.exists() else None
     wanted = f'{text()}#define REPOPS_RECIPES "{digest()}"\n'
-    if found != wanted:
+    if current != wanted:
         path.write_text(wanted)
     return path
 

@@ -78,8 +78,8 @@ class Plan:
         self, sources: Sources, items: Sequence[ir.Item], kept: Sequence[int], in_place: Mapping[int, int] | None = None
     ) -> None:
         self.graph, self.sources, self.items = sources.graph, sources, items
-        self.given = {at: at for at in sources.addresses} | dict(in_place or {})  # node -> the source it lies in
-        self.offsets, self.size = place(items, self._bytes, self.given, kept)
+        self.source_of = {at: at for at in sources.addresses} | dict(in_place or {})  # node -> the source it lies in
+        self.offsets, self.size = place(items, self._bytes, self.source_of, kept)
         self.library = _library()
 
     @cached_property
@@ -100,15 +100,15 @@ class Plan:
         return self.address(node), self.address(node) + rounded(self._bytes(node))
 
     def address(self, node: int) -> int:
-        source = self.given.get(node)
+        source = self.source_of.get(node)
         return self.arena.address + self.offsets[node] if source is None else self.sources.addresses[source]
 
     def value(self, node: int) -> Array:
         """The memory of a kept node, live."""
-        given = self.graph.nodes[node]
-        if node in self.given:
-            return self.sources.arrays[self.given[node]].view(DTYPE[given.dtype]).reshape(given.shape)
-        return self.arena.array(self.offsets.get(node, 0), DTYPE[given.dtype], given.shape)
+        definition = self.graph.nodes[node]
+        if node in self.source_of:
+            return self.sources.arrays[self.source_of[node]].view(DTYPE[definition.dtype]).reshape(definition.shape)
+        return self.arena.array(self.offsets.get(node, 0), DTYPE[definition.dtype], definition.shape)
 
     def run(self, threads: int, seconds: npt.NDArray[np.float64] | None = None) -> None:
         """seconds: one entry per item, to which the time of the first thread is added."""
@@ -124,8 +124,8 @@ class NativeRunner:
 
     def __init__(self, graph: Graph, *, fused: bool, memory: Mapping[str, Array] | None = None) -> None:
         self.graph, self.fused = graph, fused
-        given = memory or {}
-        self._sources = Sources(graph, {e.before: given[e.name] for e in graph.state if e.name in given})
+        arrays = memory or {}
+        self._sources = Sources(graph, {e.before: arrays[e.name] for e in graph.state if e.name in arrays})
         self.state: dict[str, Array] = {entry.name: self._sources.arrays[entry.before] for entry in graph.state}
         self.batch: dict[str, Array] = {name: self._sources.arrays[at] for name, at in graph.batch}
 
@@ -149,8 +149,8 @@ class NativeRunner:
         self._load(batch)
         plan = self.plan
         # A loss that is itself a part of the state is the one before the step.
-        given = self._sources.arrays.get(self.graph.loss)
-        before = None if given is None else float(given)
+        source = self._sources.arrays.get(self.graph.loss)
+        before = None if source is None else float(source)
         plan.run(threads)
         return float(plan.value(self.graph.loss)) if before is None else before
 
@@ -179,10 +179,10 @@ class NativeRunner:
         return [(item, float(time) / steps) for item, time in zip(self.plan.items, seconds, strict=True)]
 
     def _load(self, batch: Mapping[str, Array]) -> None:
-        given = check_batch(self.graph, batch)
+        inputs = check_batch(self.graph, batch)
         for name, at in self.graph.batch:
-            if given[name] is not self.batch[name]:
-                self._sources.arrays[at][...] = given[name]
+            if inputs[name] is not self.batch[name]:
+                self._sources.arrays[at][...] = inputs[name]
 
 
 def prepare(graph: Graph, *, fused: bool = True) -> NativeRunner:

@@ -113,10 +113,10 @@ class _Owners:
         nodes = self.graph.nodes
         sources = [operand.node for operand in nodes[at].operands]
         owners = [self.used_by.get(source, self.owner[source]) for source in sources]
-        found = [(o, nodes[source].elements) for o, source in zip(owners, sources, strict=True) if o is not None]
-        large = [(owner, words) for owner, words in found if words > 1]
+        sized = [(o, nodes[source].elements) for o, source in zip(owners, sources, strict=True) if o is not None]
+        large = [(owner, words) for owner, words in sized if words > 1]
         out: dict[int, int] = {}
-        for owner, words in large or found:
+        for owner, words in large or sized:
             out[owner] = out.get(owner, 0) + words
         return out
 
@@ -187,13 +187,13 @@ class _Data(_Owners):
 
     def state_owners(self) -> None:
         sizes = {entry.name: self.graph.nodes[entry.before].elements for entry in self.graph.state}
-        held = [0] * self.ranks
+        loads = [0] * self.ranks
         for names in sorted(
             grouped_tensors(self.graph, self.makers), key=lambda names: -sum(sizes[name] for name in names)
         ):
-            rank = held.index(min(held))
+            rank = loads.index(min(loads))
             self.place_state(names, rank)
-            held[rank] += sum(sizes[name] for name in names)
+            loads[rank] += sum(sizes[name] for name in names)
 
     def choose_owner(self, read: dict[int, int]) -> int | None:
         return max(sorted(read), key=lambda owner: read[owner], default=None)

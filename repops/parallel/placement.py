@@ -108,14 +108,14 @@ def labels(graph: Graph, parts: int) -> list[int]:
     """Which micro-batches each node depends on, as bits; 0 where it depends on none."""
     out: list[int] = []
     for node in graph.nodes:
-        found = 0
+        label = 0
         for number, operand in enumerate(node.operands):
             source = graph.nodes[operand.node]
             if source.op == "input" and source.attributes[0] == BATCH_ROLE:
-                found |= _parts_read(source, domain(node, number), operand, parts)
+                label |= _parts_read(source, domain(node, number), operand, parts)
             else:
-                found |= out[operand.node]
-        out.append(found)
+                label |= out[operand.node]
+        out.append(label)
     return out
 
 
@@ -134,18 +134,18 @@ def same_size_makers(graph: Graph, labelled: Sequence[int], parts: int) -> dict[
     """
     out: dict[str, set[int]] = {}
     for entry in graph.state:
-        found, stack = {entry.before}, [entry.after]
+        makers, stack = {entry.before}, [entry.after]
         while stack:
             at = stack.pop()
             node = graph.nodes[at]
             single = parts > 1 and labelled[at].bit_count() == 1
-            if at in found or single or node.elements != graph.nodes[entry.before].elements or is_free(node):
+            if at in makers or single or node.elements != graph.nodes[entry.before].elements or is_free(node):
                 continue
             if TABLE[node.op].is_map or at == entry.after:
-                found.add(at)
+                makers.add(at)
             if TABLE[node.op].is_map:
                 stack += [operand.node for operand in node.operands]
-        out[entry.name] = found
+        out[entry.name] = makers
     return out
 
 

@@ -76,15 +76,15 @@ class RankRunner:
     def __init__(self, part: RankPart, link: Link, prepare: Prepare | None = None) -> None:
         """prepare: makes the runner of a stage; by default that is the native one, which shares memory."""
         self._link, self._prepare = link, prepare
-        self._held = _laid_out({at: part.step.kept[at] for at in part.step.state.values()})
-        self.state = {entry: self._held.arrays[at] for entry, at in part.step.state.items()}
+        self._state_memory = _laid_out({at: part.step.kept[at] for at in part.step.state.values()})
+        self.state = {entry: self._state_memory.arrays[at] for entry, at in part.step.state.items()}
         self._values = Arena(4 * max(part.step.arena_words, part.loss.arena_words))
         self._programs = {"step": self._loaded(part.step), "loss": self._loaded(part.loss)}
         if prepare is None:
             self._share_workspace()
 
     def _loaded(self, program: RankProgram) -> _Loaded:
-        return _Loaded(program, self._held.arrays, self._values, self._prepare)
+        return _Loaded(program, self._state_memory.arrays, self._values, self._prepare)
 
     def _share_workspace(self) -> None:
         """Stages run one after another: what they compute for themselves may lie in the same place."""
@@ -96,7 +96,7 @@ class RankRunner:
     @property
     def memory(self) -> dict[str, int]:
         """Of memory, by what it is for."""
-        out = {"state": self._held.size, "values": self._values.words.nbytes, "workspace": 0}
+        out = {"state": self._state_memory.size, "values": self._values.words.nbytes, "workspace": 0}
         if self._prepare is None:
             out["workspace"] = self._workspace.words.nbytes
         return out

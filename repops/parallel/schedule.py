@@ -43,13 +43,13 @@ def _groups(placed: PlacedProgram, roots: Sequence[int]) -> tuple[list[Group], d
     """By rank, by how many messages in a row lead to a node, and by micro-batch."""
     wanted, label = ancestors(placed.graph, roots), labels(placed.graph, placed.parts)
     levels = _levels(placed, wanted, label)
-    given = resent(placed)
+    sent_again = resent(placed)
     keys: dict[tuple[int, int, int], int] = {}
     groups: list[Group] = []
     of_node: dict[int, int] = {}
     for at, node in enumerate(placed.graph.nodes):
         rank = placed.owner[at]
-        if not wanted[at] or rank is None or node.op == "input" or at in given:
+        if not wanted[at] or rank is None or node.op == "input" or at in sent_again:
             continue
         key = (levels[at], label[at], rank)
         if key not in keys:

@@ -137,7 +137,7 @@ class _Splitter:
             self.section = (label[at], forward[at])
             self.values.append(self._value(at, node))
         state, pieces = self._state()
-        if not any(len(found) > 1 for found in pieces.values()):
+        if not any(len(parts) > 1 for parts in pieces.values()):
             least = f"at least {self.price.least} words and {self.ranks} rows"
             raise NotParallel(f"split: no tensor of the state has {least}; take fewer ranks, or one process")
         at_position = {entry.before: position for position, entry in enumerate(state)}
@@ -205,14 +205,14 @@ class _Splitter:
         operand, shape = _restricted(self.graph.nodes[at], number, cut)
         value = self.values[operand.node]
         if len(value.nodes) == 1:
-            found = replace(operand, node=self._sent_as(value.nodes[0], rank))
+            view = replace(operand, node=self._sent_as(value.nodes[0], rank))
         else:
             hit = piece_view(value, self.graph.nodes[operand.node].shape, shape, operand)
             read = self._sent_as(hit[1].node, rank) if hit else self._gather(operand.node, rank)
-            found = replace(hit[1] if hit else operand, node=read)
-        self.there.add((found.node, rank))
-        strides = tuple(0 if extent <= 1 else stride for extent, stride in zip(shape, found.strides, strict=True))
-        return replace(found, strides=strides)
+            view = replace(hit[1] if hit else operand, node=read)
+        self.there.add((view.node, rank))
+        strides = tuple(0 if extent <= 1 else stride for extent, stride in zip(shape, view.strides, strict=True))
+        return replace(view, strides=strides)
 
     def _sent_as(self, at: int, rank: int) -> int:
         """A node, or what another rank is sent of a tensor of the state in this section."""
@@ -271,10 +271,10 @@ class _Splitter:
                     continue
                 hit = piece_view(value, self.graph.nodes[operand.node].shape, shape, operand)
                 wanted = (hit[1].node,) if hit else wanted
-            for found in wanted:
-                sent = self.again.get((found, self.section), found)
-                if self.owner[found] not in (None, rank) and (sent, rank) not in self.there:
-                    total += self.price.message + WORD * self.nodes[found].elements
+            for piece in wanted:
+                sent = self.again.get((piece, self.section), piece)
+                if self.owner[piece] not in (None, rank) and (sent, rank) not in self.there:
+                    total += self.price.message + WORD * self.nodes[piece].elements
         return total
 
     # --- the state
@@ -297,9 +297,9 @@ class _Splitter:
 
     def _afters(self, entry: StateEntry, value: SplitValue) -> tuple[int, ...]:
         """The new values, cut as the old ones are."""
-        found = self.values[entry.after]
-        if (found.axis, found.bounds) == (value.axis, value.bounds):
-            return found.nodes
+        new = self.values[entry.after]
+        if (new.axis, new.bounds) == (value.axis, value.bounds):
+            return new.nodes
         node = self.graph.nodes[entry.after]
         ends = list(pairwise(value.bounds))
         copy = Node("copy", node.dtype, node.shape, (), (_whole(entry.after, node.shape),))
@@ -307,7 +307,7 @@ class _Splitter:
         for rank, (start, stop) in enumerate(ends or [(0, 0)]):
             cut = (0, start, stop) if ends else None
             operand, shape = _restricted(copy, 0, cut)
-            hit = piece_view(found, node.shape, shape, operand) if found.bounds else None
+            hit = piece_view(new, node.shape, shape, operand) if new.bounds else None
             view = hit[1] if hit else replace(operand, node=self._at(entry.after, rank))
             out.append(self._add(replace(copy, shape=shape, operands=(view,)), rank))
         return tuple(out)

@@ -165,8 +165,8 @@ class _Cut:
 
     def _needed_at(self, rank: int, at: int) -> tuple[int, int]:
         """First and last of the rank's stages that read a value."""
-        found = [self.index[id(group)] for group in self.readers.get(at, ()) if group.rank == rank]
-        return (found[0], found[-1]) if found else (-1, -1)
+        readers = [self.index[id(group)] for group in self.readers.get(at, ()) if group.rank == rank]
+        return (readers[0], readers[-1]) if readers else (-1, -1)
 
     def _places(
         self, rank: int, left: set[int], first: dict[int, list[Message]], forever: set[int]
@@ -225,22 +225,22 @@ def _stage_graph(graph: Graph, members: list[int], left: list[int], overwritten:
     """Inputs are what others made and the batch; the state is these, unchanged, and what is left or overwritten."""
     inside = set(members)
     read = {operand.node for at in members for operand in graph.nodes[at].operands} - inside
-    given = {at for at in read if not is_free(graph.nodes[at]) or graph.nodes[at].op == "input"}
+    inputs = {at for at in read if not is_free(graph.nodes[at]) or graph.nodes[at].op == "input"}
     out = _Written(graph)
     before: dict[int, int] = {}
-    entries = sorted({*given, *left, *overwritten.values()})
+    entries = sorted({*inputs, *left, *overwritten.values()})
     for position, at in enumerate(entries):
         node = graph.nodes[at]
         before[at] = out.add(Node("input", node.dtype, node.shape, attributes=(STATE_ROLE, position)))
-        if at in given:
+        if at in inputs:
             out.number[at] = before[at]
-    for at in sorted((read - given) | inside):
+    for at in sorted((read - inputs) | inside):
         node = graph.nodes[at]
         if node.op == "constant":
             out.constants[len(out.nodes)] = graph.constants[at]
         operands = tuple(replace(o, node=out.number[o.node]) for o in node.operands)
         out.number[at] = out.add(replace(node, operands=operands))
-    after = {at: before[at] for at in given} | {at: out.number[at] for at in left}
+    after = {at: before[at] for at in inputs} | {at: out.number[at] for at in left}
     after |= {old: out.number[new] for new, old in overwritten.items()}
     state = tuple(StateEntry(name_of(at), BUFFER, before[at], after[at]) for at in entries)
     loss = out.add(Node("scalar", "f32", (), attributes=(0,)))

@@ -93,12 +93,12 @@ def common(shapes: Sequence[Axes]) -> tuple[tuple[int, ...], list[tuple[int, ...
     for at, extent in enumerate(extents):
         if extent == 1:
             continue
-        if kept and all(mine[-1] == given[at] * extent for mine, given in zip(joined, strides, strict=True)):
+        if kept and all(mine[-1] == theirs[at] * extent for mine, theirs in zip(joined, strides, strict=True)):
             kept[-1] *= extent
-            for mine, given in zip(joined, strides, strict=True):
-                mine[-1] = given[at]
+            for mine, theirs in zip(joined, strides, strict=True):
+                mine[-1] = theirs[at]
             continue
         kept.append(extent)
-        for mine, given in zip(joined, strides, strict=True):
-            mine.append(given[at])
+        for mine, theirs in zip(joined, strides, strict=True):
+            mine.append(theirs[at])
     return tuple(kept), [tuple(mine) for mine in joined]

@@ -51,10 +51,10 @@ def _can_be_at(source: Node, place: BufferPlacement) -> bool:
 
 def _through(node: Node, number: int, operand: Operand, source: Node, own: BufferPlacement) -> BufferPlacement | None:
     """The place of an operand's elements inside the place of the copy or concat that reads it."""
-    found = part_of(node, number, own)
-    if found is None or operand.offset:
+    part = part_of(node, number, own)
+    if part is None or operand.offset:
         return None
-    axes, offset = found
+    axes, offset = part
     if not all(size(mine) for mine in axes):
         return None
     runs = []  # (extent, stride in the source, stride in the place)

@@ -92,13 +92,13 @@ class Fuser:
                 early.add(at)
         seen = set(early)
         yield from sorted(early)
-        given = {at for at, node in enumerate(self.nodes) if not node.operands}
+        sources = {at for at, node in enumerate(self.nodes) if not node.operands}
         later: set[int] = set()  # maps of what is given alone wait for their first user, to join its group
         for at, node in enumerate(self.nodes):
             if not self.needed[at] or at in seen:
                 continue
             if TABLE[node.op].is_map and all(
-                operand.node in given or operand.node in later for operand in node.operands
+                operand.node in sources or operand.node in later for operand in node.operands
             ):
                 later.add(at)
             else:
@@ -278,10 +278,10 @@ class Fuser:
             return [Memory(-1, 0, *cut)] if cut else None
         for number, operand in enumerate(node.operands):
             indexed = node.op == "take" and number == 0
-            found = self._argument(opened, node, operand, full, indexed)
-            if found is None:
+            argument = self._argument(opened, node, operand, full, indexed)
+            if argument is None:
                 return None
-            out.append(found)
+            out.append(argument)
         return out
 
     def _argument(self, opened: OpenGroup, node: Node, operand: Operand, full: bool, indexed: bool) -> Argument | None:

@@ -170,7 +170,7 @@ class GroupWriter:
         self.free: list[int] = []
         self.slots = 0
         self.made: dict[int, Operand] = {}  # node -> where this group's later instructions find it
-        self.held: dict[int, int] = {}  # node -> slot
+        self.slot_of: dict[int, int] = {}  # node -> slot
         self.reductions = 0
         self.late: set[int] = set()  # nodes that exist only once a row's reduction is done
         self.last_use = {
@@ -302,8 +302,8 @@ class GroupWriter:
     def _let_go(self, at: int, temporary: list[tuple[int, bool]]) -> list[tuple[int, bool]]:
         """Slots that instruction `at` is the last to read, and whether they hold one word per row."""
         gone = list(temporary)
-        for node in [node for node in self.held if self.last_use.get(node, -1) <= at]:
-            gone.append((self.held.pop(node), self.made[node].where == ROW_SLOT))
+        for node in [node for node in self.slot_of if self.last_use.get(node, -1) <= at]:
+            gone.append((self.slot_of.pop(node), self.made[node].where == ROW_SLOT))
         return gone
 
     def _output(
@@ -331,7 +331,7 @@ class GroupWriter:
         place = Operand(where=ROW_SLOT if gives_row else SLOT, slot=slot)
         self._emit(code, per_row, place, inputs, late=late, extent=extent, stride=stride)
         self.made[node] = place
-        self.held[node] = slot
+        self.slot_of[node] = slot
         if target is not None:
             self._emit(STORE, gives_row and not repeated, target, [place], late=late or node in self.late)
 

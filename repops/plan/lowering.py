@@ -92,9 +92,9 @@ def part(nodes: Sequence[Node], at: int, number: int, own: BufferPlacement | Non
     """Operand `number` of the concat `at`, copied to its place in the whole, which lies at `own`."""
     node, view = nodes[at], nodes[at].operands[number]
     own = own or whole(node, at)
-    found = part_of(node, number, own)
-    assert found is not None
-    axes, offset = found
+    placed = part_of(node, number, own)
+    assert placed is not None
+    axes, offset = placed
     axis, *extents = node.attributes
     outer = (*node.shape[:axis], extents[number], *node.shape[axis + 1 :])
     runs: list[tuple[int, int, int]] = []  # (extent, stride in the source, stride in the place)

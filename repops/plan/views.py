@@ -21,12 +21,12 @@ def read_through_copies(nodes: Sequence[Node], needed: Sequence[bool], roots: se
     for at, node in enumerate(nodes):
         if node.op != "copy" or not needed[at] or at in roots or not node.elements:
             continue
-        found = users.get(at, [])
-        if not all(out[user].op == "dot" for user in found):
+        readers = users.get(at, [])
+        if not all(out[user].op == "dot" for user in readers):
             continue
-        changed = [_through(out[user], at, out[at]) for user in found]
+        changed = [_through(out[user], at, out[at]) for user in readers]
         if all(each is not None for each in changed):
-            for user, each in zip(found, changed, strict=True):
+            for user, each in zip(readers, changed, strict=True):
                 assert each is not None
                 out[user] = each
     return out
@@ -36,10 +36,10 @@ def _through(dot: Node, at: int, copy: Node) -> Node | None:
     """The dot reading the copy's source, its batch axes split where the source needs that; None when it cannot."""
     for number in range(2):
         if dot.operands[number].node == at:
-            found = _one(dot, number, copy)
-            if found is None:
+            rewritten = _one(dot, number, copy)
+            if rewritten is None:
                 return None
-            dot = found
+            dot = rewritten
     return dot
 
 

@@ -110,8 +110,8 @@ def _scattered(c: Context, x: Value, dim: int, index: Value, source: Any, adds: 
 def index_put(
     c: Context, node: Any, x: Value, indices: Sequence[Any], source: Value, accumulate: bool = False
 ) -> Value:
-    given = node.args[1]
-    if any(index is not None and meta(index).dtype == torch.bool for index in given):
+    listed = node.args[1]
+    if any(index is not None and meta(index).dtype == torch.bool for index in listed):
         return _masked_put(c, node, x, indices, source, accumulate)
     flat, linear, at, first = joined(c, x, indices)
     rest = [axis for axis in range(x.rank) if axis not in at]

@@ -81,8 +81,8 @@ def capture(module: torch.nn.Module, loss_fn: Loss | None, inputs: Any, targets:
     if not parameters:
         raise TraceRefused("the module has no parameter that requires a gradient")
 
-    def forward(tensors: dict[str, Tensor], given: Sequence[Tensor]) -> Any:
-        entries = dict(zip(batch, given, strict=True))
+    def forward(tensors: dict[str, Tensor], values: Sequence[Tensor]) -> Any:
+        entries = dict(zip(batch, values, strict=True))
         x, y = filled("inputs", inputs, entries), filled("targets", targets, entries)
         args, kwargs = (x, {}) if isinstance(x, tuple) else ((), x) if isinstance(x, dict) else ((x,), {})
         return loss_of(loss_fn, functional_call(module, tensors, args, kwargs), y)
@@ -150,12 +150,12 @@ def _functional(code: fx.GraphModule, source: SourceMode, fakes: list[Tensor]) -
 
     Tensors of the user's source go in as arguments, so that what is made from them is seen as well.
     """
-    held = {node.target: getattr(code, str(node.target)) for node in code.graph.nodes if node.op == "get_attr"}
-    flat = functionalize(_Interpreter(code, list(held)).run_on, remove="mutations_and_views")
-    copies = [torch.empty(tuple(t.shape), dtype=t.dtype) for t in held.values()]
+    attributes = {node.target: getattr(code, str(node.target)) for node in code.graph.nodes if node.op == "get_attr"}
+    flat = functionalize(_Interpreter(code, list(attributes)).run_on, remove="mutations_and_views")
+    copies = [torch.empty(tuple(t.shape), dtype=t.dtype) for t in attributes.values()]
     traced = _refusing(source, lambda: make_fx(flat, _decompositions())(*fakes, *copies))
     places = [node for node in traced.graph.nodes if node.op == "placeholder"]
-    for place, (name, tensor) in zip(places[len(fakes) :], held.items(), strict=True):
+    for place, (name, tensor) in zip(places[len(fakes) :], attributes.items(), strict=True):
         traced.register_buffer(f"held_{name}", tensor)
         with traced.graph.inserting_before(place):
             place.replace_all_uses_with(traced.graph.get_attr(f"held_{name}"))
@@ -172,11 +172,11 @@ class _Interpreter(fx.Interpreter):
 
     def run_on(self, *tensors: Any) -> Any:
         count = len(tensors) - len(self.names)
-        self.held = dict(zip(self.names, tensors[count:], strict=True))
+        self.attributes = dict(zip(self.names, tensors[count:], strict=True))
         return self.run(*tensors[:count])
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return self.held[target]
+        return self.attributes[target]
 
 
 def _is_mutable(node: fx.Node) -> bool:

@@ -29,7 +29,7 @@ class Geometry:
 
     @staticmethod
     def of(kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]) -> Geometry:
-        full = [tuple(given) * (len(kernel) // len(given)) for given in (stride, padding, dilation)]
+        full = [tuple(extents) * (len(kernel) // len(extents)) for extents in (stride, padding, dilation)]
         return Geometry(tuple(kernel), *full)
 
     @property

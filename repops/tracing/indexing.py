@@ -75,8 +75,8 @@ def take(c: Context, table: Value, index: Value) -> Value:
     shape = np.broadcast_shapes(table.shape[:-1], index.shape)
     if len(shape) >= MAX_RANK:
         flat, wide = math.prod(shape), table.expand((*shape, table.shape[-1]))
-        found = take(c, c.reshape(wide, [flat, table.shape[-1]]), c.reshape(index.expand(shape), [flat]))
-        return c.reshape(found, shape)
+        rows = take(c, c.reshape(wide, [flat, table.shape[-1]]), c.reshape(index.expand(shape), [flat]))
+        return c.reshape(rows, shape)
     table, index = c.plain(table), c.plain(index)
     return Value.of(c.builder.take(table.expand((*shape, table.shape[-1])).view, index.expand(shape).view))
 
@@ -188,8 +188,8 @@ def gather(c: Context, node: Any, x: Value, dim: int, index: Value, *rest: Any, 
 def index_select(c: Context, node: Any, x: Value, dim: int, index: Value) -> Value:
     axis = dim % x.rank
     front = x.permute([axis, *(a for a in range(x.rank) if a != axis)])
-    found = rows(c, front, index)
-    return found.permute([*range(1, axis + 1), 0, *range(axis + 1, x.rank)])
+    taken = rows(c, front, index)
+    return taken.permute([*range(1, axis + 1), 0, *range(axis + 1, x.rank)])
 
 
 # --- tensors as indices
@@ -222,9 +222,9 @@ def joined(c: Context, x: Value, indices: Sequence[Any]) -> tuple[Value, Value, 
 @lowers("index", "_unsafe_index")
 def index(c: Context, node: Any, x: Value, indices: Sequence[Any]) -> Value:
     flat, linear, _, first = joined(c, x, indices)
-    found = rows(c, flat, linear)
+    taken = rows(c, flat, linear)
     before = range(linear.rank, linear.rank + first)
-    return found.permute([*before, *range(linear.rank), *range(linear.rank + first, found.rank)])
+    return taken.permute([*before, *range(linear.rank), *range(linear.rank + first, taken.rank)])
 
 
 @lowers("take")

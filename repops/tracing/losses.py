@@ -50,8 +50,8 @@ def loss_of(loss_fn: Loss | None, output: Any, targets: Any) -> Any:
 
 def logits_of(output: Any) -> Tensor | None:
     """Of an output object or a dict; None of anything else."""
-    found = output.get("logits") if isinstance(output, dict) else getattr(output, "logits", None)
-    return found if isinstance(found, Tensor) else None
+    logits = output.get("logits") if isinstance(output, dict) else getattr(output, "logits", None)
+    return logits if isinstance(logits, Tensor) else None
 
 
 def _called(loss_fn: Loss, output: Any, targets: Any) -> Any:

@@ -73,8 +73,8 @@ class Context:
         cores = [value.without_broadcast for value in values]
         small = broadcast(*(core.shape for core in cores), ())
         views = iter(self.together([core.expand(small) for core in cores]))
-        given = [next(views) if isinstance(a, Value) else a for a in arguments]
-        node = Value.of(self.builder.map(op, *given, dtype=dtype))
+        operands = [next(views) if isinstance(a, Value) else a for a in arguments]
+        node = Value.of(self.builder.map(op, *operands, dtype=dtype))
         result = self.reshape(node, small).expand(shape)
         if op == "mul":
             self.facts["product", result] = arguments
@@ -108,18 +108,18 @@ class Context:
         return Value.of(self.builder.concat([row.view for row in rows if row is not None], 0))
 
     def reshape(self, value: Value, shape: Sequence[int]) -> Value:
-        found = value.reshape(shape)
-        if found is None:
-            found = self._copied(value).reshape(shape)
-        assert found is not None
-        return found
+        reshaped = value.reshape(shape)
+        if reshaped is None:
+            reshaped = self._copied(value).reshape(shape)
+        assert reshaped is not None
+        return reshaped
 
     def slice(self, value: Value, axis: int, start: int, stop: int, step: int = 1) -> Value:
-        found = value.slice(axis, start, stop, step)
-        if found is None:
-            found = self.plain(value).slice(axis, start, stop, step)
-        assert found is not None
-        return found
+        sliced = value.slice(axis, start, stop, step)
+        if sliced is None:
+            sliced = self.plain(value).slice(axis, start, stop, step)
+        assert sliced is not None
+        return sliced
 
     def strided(self, row: Value, size: Sequence[int], stride: Sequence[int], offset: int) -> Value:
         """Elements of a row, `stride` apart along each axis."""
@@ -206,15 +206,15 @@ def refine_all(values: Sequence[Value]) -> list[Value] | None:
 
 def run(module: fx.GraphModule, context: Context, inputs: Sequence[Value]) -> Any:
     """Lower a flat graph of aten operators. Gives its output with Values for tensors. Raises TraceRefused."""
-    given = iter(inputs)
+    values = iter(inputs)
     for node in module.graph.nodes:
         try:
             if node.op == "placeholder":
-                context.environment[node] = next(given)
+                context.environment[node] = next(values)
             elif node.op == "get_attr":
-                held = getattr(module, node.target)
-                node.meta.setdefault("val", held)
-                context.environment[node] = constant(context, held)
+                tensor = getattr(module, node.target)
+                node.meta.setdefault("val", tensor)
+                context.environment[node] = constant(context, tensor)
             elif node.op == "output":
                 return fx.map_arg(node.args[0], context.environment.__getitem__)
             else:

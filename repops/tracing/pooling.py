@@ -141,8 +141,8 @@ def _completed(settings: Sequence[Any]) -> Sequence[Any]:
     return [*settings, *defaults[len(settings) - 1 :]]
 
 
-def _full(given: Sequence[int], rank: int) -> list[int]:
-    return list(given) * (rank // len(given))
+def _full(sizes: Sequence[int], rank: int) -> list[int]:
+    return list(sizes) * (rank // len(sizes))
 
 
 def _means(extents: Sequence[int], out: Sequence[int], settings: Sequence[Any]) -> tuple[list[Matrix], float]:

@@ -43,8 +43,8 @@ def _origins(extent: int, out: int, scale: float | None, corners: bool, cut: boo
         step = (extent - 1) / (out - 1) if out > 1 else 0.0
         return [step * at for at in range(out)]
     step = 1.0 / scale if scale else extent / out
-    found = [step * (at + 0.5) - 0.5 for at in range(out)]
-    return [max(0.0, each) for each in found] if cut else found
+    origins = [step * (at + 0.5) - 0.5 for at in range(out)]
+    return [max(0.0, each) for each in origins] if cut else origins
 
 
 def linear(extent: int, out: int, scale: float | None, corners: bool) -> Matrix:

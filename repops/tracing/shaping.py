@@ -255,7 +255,7 @@ def as_strided(
 
 
 def in_a_row(c: Context, node: Any, x: Value) -> Value:
-    given = meta(node.args[0])
-    if not given.is_contiguous() or given.storage_offset():
+    tensor = meta(node.args[0])
+    if not tensor.is_contiguous() or tensor.storage_offset():
         raise TraceRefused("as_strided of a view", hint="x.unfold, narrow, expand or permute; or x.contiguous() first")
     return c.reshape(x, [x.elements])

@@ -147,7 +147,7 @@ def test_contracts_of_another_deployment__are_refused(devnet: Devnet):
     w3 = Web3(Web3.HTTPProvider(devnet.url))
     second = deploy(Web3Deployer(w3, account), PRESETS["production"], devnet=True)
     network = replace(devnet.network, contracts={**devnet.network.contracts, "auction": second.contracts["auction"]})
-    with pytest.raises(WrongDeployment, match="other code than the network file's: Auction"):
+    with pytest.raises(WrongDeployment, match="the code differs from the network file's: Auction"):
         connect(network)
     theirs = second.describe("second", PRESETS["production"], CHAIN_ID, [devnet.url])
     assert connect(theirs).auction.registry() == second.contracts["registry"]

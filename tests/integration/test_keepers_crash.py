@@ -16,7 +16,7 @@ import pytest
 from eth_account.signers.local import LocalAccount
 
 from keepers.decisions.requests import train_request, verify_request
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from keepers.services.challenging import challenge
 from keepers.services.disputing import FOLDER, DisputePlayer
 from node.disputes import player

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from keepers.services.challenging import MismatchReports, challenge
 from keepers.services.disputing import DisputePlayer
 from tests.integration.cli_network import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401

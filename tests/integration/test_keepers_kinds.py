@@ -14,7 +14,7 @@ from web3.types import RPCEndpoint
 
 from keepers.cli.verify import LIES_FOUND
 from keepers.decisions.requests import aggregation_check_request, verify_request
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from keepers.services.challenging import challenge
 from keepers.services.disputing import DisputePlayer
 from node.disputes import player

@@ -12,7 +12,7 @@ import pytest
 from hexbytes import HexBytes
 
 from keepers.config import from_dict
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from keepers.services.challenging import MismatchReports
 from keepers.services.demand_responder import DemandResponder, opening_of
 from keepers.services.verification import REPORTS, Verifier, read_reports

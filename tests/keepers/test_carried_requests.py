@@ -13,7 +13,7 @@ from keepers.decisions.requests import (
     train_name,
     verify_request,
 )
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from keepers.services.progress import training_work
 from tests.keepers.test_demands import CLAIM, MADE_BY_OTHER, job
 from tests.keepers.test_duties import ME, OTHER, RUN

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from keepers.keeper import Keeper
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from tests.keepers.test_demands import CLAIM, WINDOWED, demand, job
 from tests.keepers.test_duties import CHAIR, ME, OTHER, OTHERS, SEAT
 from tests.keepers.test_keeper import setup  # noqa: F401

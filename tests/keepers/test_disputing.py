@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from keepers.decisions.requests import move_name
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from keepers.services import disputing
 from keepers.services.disputing import RETRY_S, DisputePlayer
 from zoo_compute.chain import games
@@ -90,7 +90,8 @@ class Told:
         self.read: list[int] = []
         self.tells = 0
         history = SimpleNamespace(events_until=lambda head: list(self.events))
-        self.chain: Any = SimpleNamespace(histories={("games", 0): history}, games=None)
+        reader = games._GameReader(history)  # type: ignore[arg-type]
+        self.chain: Any = SimpleNamespace(cached=lambda key, make: reader)
         told = games._changes_of
         monkeypatch.setattr(games, "_changes_of", lambda *args: (self._count(), told(*args))[1])
         monkeypatch.setattr(games, "read_all", self._read_all)

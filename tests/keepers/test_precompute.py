@@ -16,7 +16,8 @@ from keepers.decisions.duties import duties
 from keepers.decisions.orders import Precompute, Progress, Train
 from keepers.decisions.requests import aggregate_name, precompute_name, precompute_work, prepare_name
 from keepers.processes.worker import TRAIN_TASK, bind
-from keepers.queue.work import WorkLog, WorkQueue, WorkStatus
+from keepers.queue.work_queue import WorkQueue, WorkStatus
+from keepers.queue.worker_leases import WorkLog
 from keepers.services import precompute as module
 from keepers.services.precompute import (
     Prefetcher,

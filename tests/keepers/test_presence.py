@@ -11,7 +11,8 @@ import pytest
 from keepers.queue import presence
 from keepers.queue.app import WORK_QUEUE
 from keepers.queue.presence import Presence
-from keepers.queue.work import WorkLog, WorkQueue
+from keepers.queue.work_queue import WorkQueue
+from keepers.queue.worker_leases import WorkLog
 
 FLOPS = 100
 NOW = 1_000.0

@@ -10,7 +10,7 @@ import pytest
 
 from keepers.decisions.orders import MissingData
 from keepers.decisions.requests import aggregate_name, aggregate_request, fetch_name, train_name
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from keepers.services.progress import bundle_to_fetch, fetched_bundles, progress_of
 from node.inputs import bundles
 from tests.keepers.test_demands import CLAIM, job

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from keepers.config import from_dict
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from keepers.services.verification import REPORTS, Verifier, read_reports
 from tests.keepers.test_duties import ME, OTHER, ROOT, view
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, ClaimState, Commit, JobView

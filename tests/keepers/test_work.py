@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from keepers.queue import work
+from keepers.queue import work_queue
 from keepers.queue.app import KEEPER_QUEUE, MOVE_QUEUE, WORK_QUEUE
-from keepers.queue.work import MOVE_TASK, RESEND_AFTER_S, WorkLog, WorkQueue
+from keepers.queue.work_queue import MOVE_TASK, RESEND_AFTER_S, WorkQueue
+from keepers.queue.worker_leases import WorkLog
 
 
 class Redis:
@@ -78,7 +79,7 @@ def test_work_that_was_lost__is_sent_again(
     monkeypatch: pytest.MonkeyPatch, task: str, changes: dict[str, Any], sent: int
 ):
     clock = SimpleNamespace(now=1_000.0)
-    monkeypatch.setattr(work, "time", SimpleNamespace(time=lambda: clock.now))
+    monkeypatch.setattr(work_queue, "time", SimpleNamespace(time=lambda: clock.now))
     messages: list[str] = []
     app: Any = SimpleNamespace(send_task=lambda task, args, queue: messages.append(queue))
     redis = Redis()

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from node import device
-from node.admission import conformance, conformance_process
-from node.admission.conformance import ConformanceResult, check, kept
+from node import conformance, conformance_process, device
 from node.cli import conformance as command
+from node.conformance import ConformanceResult, check, kept
 from node.device import computes_on
 from node.errors import NoDevice
 from repops.backend import NoBackend
@@ -266,7 +265,7 @@ def test_a_card_that_torch_cannot_use__is_named_once(
 
 WAITS = """
 import sys, time, pathlib, torch
-from node.admission import conformance
+from node import conformance
 from repops.cuda import driver
 from zoo_compute.cli.context import Settings
 driver.facts = lambda ordinal: {"name": "card", "uuid": "ab", "driver": "1"}

@@ -16,7 +16,11 @@ from node import tasks
 from node.compute.programs import Programs
 from node.compute.training import ShardResult, root_of
 from node.errors import BadInputs, NodeOutOfMemory
-from node.inputs import bundles, syncer
+from node.inputs import bundles
+from node.inputs.checkpoints import fetch_pointer
+from node.inputs.examples import fetch_examples
+from node.inputs.programs import fetch_programs
+from node.inputs.updates import get_updates
 from repops import encoding
 from repops.builder import Builder
 from repops.files import state_bytes
@@ -63,7 +67,7 @@ def test_two_rounds__verified_and_aggregated__follow_each_other(job: SmallJob) -
     for slot in range(3):
         job.train(slot)
         assert job.reports[slot]["start_root"] == first["root"]
-    pointer = syncer.fetch_pointer(job.store, first["pointer"])
+    pointer = fetch_pointer(job.store, first["pointer"])
     assert (pointer.job, pointer.round, pointer.mask, pointer.root.hex()) == (1, 0, 0b111, first["root"])
     assert pointer.state == first["state"]
 
@@ -199,7 +203,7 @@ def test_inputs__data_that_is_not_what_the_manifest_says__is_refused(tmp_path: P
 
     job = publish(tmp_path)
     step = job.programs.graph
-    right = syncer.fetch_examples(job.store, job.manifest, step)["tokens"]
+    right = fetch_examples(job.store, job.manifest, step)["tokens"]
     contents = {
         "shape": {"tokens": right[:, :9].copy()},
         "dtype": {"tokens": right.astype(np.float32)},
@@ -215,7 +219,7 @@ def test_inputs__data_that_is_not_what_the_manifest_says__is_refused(tmp_path: P
     root = job.manifest.data.root if content in ("junk", "other") else state_root(contents[content]).hex()
     manifest = replace(job.manifest, data=replace(job.manifest.data, cid=job.store.add(data), root=root))
     with pytest.raises(BadInputs, match=r"data|examples"):
-        syncer.fetch_examples(job.store, manifest, step)
+        fetch_examples(job.store, manifest, step)
 
 
 @pytest.mark.parametrize("content", ["junk", "another root", "flops", "batch", "nothing exchanged", "a name of ours"])
@@ -230,7 +234,7 @@ def test_inputs__program_that_is_not_what_the_manifest_says__is_refused(job: Sma
     file = ProgramFile(job.store.add(data), root.hex(), profile(graph).flops + (content == "flops"))
     told = {"flops": "flops, the manifest says", "batch": "the manifest's steps have", "another root": "its root is"}
     with pytest.raises(BadInputs, match=told.get(content, "program")):
-        syncer.fetch_programs(job.store, replace(job.manifest, program=file, batch_size=batch_size))
+        fetch_programs(job.store, replace(job.manifest, program=file, batch_size=batch_size))
 
 
 def test_prepare__a_round_that_no_program_can_aggregate__is_refused(
@@ -244,7 +248,7 @@ def test_prepare__a_round_that_no_program_can_aggregate__is_refused(
     manifest = replace(job.manifest, slots=256)
     terms = {"rounds": manifest.rounds, "slots": manifest.slots}
     request = job.base | {"manifest": job.store.add(manifest.to_bytes()), "terms": terms}
-    with pytest.raises(JobError, match="tensors of 256 slots make no aggregation"):
+    with pytest.raises(JobError, match="tensors of 256 slots cannot be aggregated"):
         tasks.prepare(request, job.store)
 
 
@@ -371,8 +375,8 @@ def test_updates__are_fetched_side_by_side_and_each_is_checked(round_of_three: S
             return store.open(cid, **options)
 
     manifest = round_of_three.manifest
-    updates = syncer.get_updates(cast(Any, Waiting()), results, manifest, graph)
+    updates = get_updates(cast(Any, Waiting()), results, manifest, graph)
     assert [root_of(updates[slot].state) for slot in range(3)] == [results[slot].update_root for slot in range(3)]
     results[1] = dataclasses.replace(results[1], update_root=results[2].update_root)
     with pytest.raises(BadInputs, match="its root is"):
-        syncer.get_updates(store, results, manifest, graph)
+        get_updates(store, results, manifest, graph)

@@ -187,6 +187,6 @@ def test_however_clearing_was_disturbed_it_ends_as_the_pure_allocation(
     }
     assert stage.world.lot(job, 0).losing == allocation.losing
     stage.ok("auction", "award", "stranger", job, 0, stage.winners(job, 0))
-    held = (seat for (of, number), seat in stage.world.seats.items() if of == job and number != AGGREGATOR_SEAT)
-    paid = {seat.operator: seat.price for seat in held}
+    seats = (seat for (of, number), seat in stage.world.seats.items() if of == job and number != AGGREGATOR_SEAT)
+    paid = {seat.operator: seat.price for seat in seats}
     assert paid == auction.critical_prices(every, slots, 100)

@@ -25,8 +25,8 @@ _log = logging.getLogger("zoo.answers")
 
 def answered_demands(view: JobView, commit: Commit, slot: int) -> list[Demand]:
     """The demands of a slot's update that bytes ended, the newest first."""
-    found = (d for d in view.demands if (d.end, d.slot) == ("bytes", slot) and d.claim.fields == commit.fields)
-    return list(found)[::-1]
+    matching = (d for d in view.demands if (d.end, d.slot) == ("bytes", slot) and d.claim.fields == commit.fields)
+    return list(matching)[::-1]
 
 
 def published_result(chain: Chain, view: JobView, commit: Commit, slot: int) -> Result | None:
@@ -50,8 +50,8 @@ def _openings(chain: Chain, tx: str) -> Iterator[Opening]:
         except ValueError:
             continue
         if function.fn_name == "answer":
-            given = args["opening"]
-            values: Any = given.values() if isinstance(given, Mapping) else given
+            opening = args["opening"]
+            values: Any = opening.values() if isinstance(opening, Mapping) else opening
             yield Opening(*map(_plain, values))
 
 
@@ -61,9 +61,9 @@ def _plain(value: Any) -> Any:
 
 def _inputs(chain: Chain, tx: str, address: str) -> list[bytes]:
     """The calldata of every call of a transaction to a contract. Those that other contracts made only a trace tells."""
-    found = chain.w3.eth.get_transaction(HexBytes(tx))
-    if found.get("to") == address:
-        return [bytes(found["input"])]
+    transaction = chain.w3.eth.get_transaction(HexBytes(tx))
+    if transaction.get("to") == address:
+        return [bytes(transaction["input"])]
     try:
         call = chain.w3.manager.request_blocking(RPCEndpoint("debug_traceTransaction"), [tx, {"tracer": "callTracer"}])
     except Web3RPCError as error:

@@ -52,17 +52,17 @@ def claim_hash(claim: Claim) -> bytes:
 
 def demands_of(events: Sequence[Event], claims: Sequence[Claim]) -> list[Demand]:
     """Every demand of a job, in the order they were made."""
-    found: list[Demand] = []
+    demands: list[Demand] = []
     for event in events:
         args = event.args
         if event.name == "ChunkDemanded":
             asked = [c for c in claims if _is_of(args, c) and c.block <= event.block]
             place = {name: args[name] for name in ("lane", "slot", "tensor", "group", "deposit", "holds")}
-            found.append(Demand(claim=asked[-1], block=event.block, tx=event.tx, **place))
+            demands.append(Demand(claim=asked[-1], block=event.block, tx=event.tx, **place))
         elif event.name in ("DemandAnswered", "DemandUnanswered"):
-            at = max(i for i, d in enumerate(found) if d.is_open and d.lane == args["lane"] and _is_of(args, d.claim))
-            found[at] = replace(found[at], end=_end(event), end_block=event.block, end_tx=event.tx)
-    return found
+            at = max(i for i, d in enumerate(demands) if d.is_open and d.lane == args["lane"] and _is_of(args, d.claim))
+            demands[at] = replace(demands[at], end=_end(event), end_block=event.block, end_tx=event.tx)
+    return demands
 
 
 def demands_to_read(demands: Sequence[Demand]) -> list[tuple[bytes, int]]:
@@ -73,11 +73,11 @@ def demands_to_read(demands: Sequence[Demand]) -> list[tuple[bytes, int]]:
 def with_contract_state(demands: Sequence[Demand], kept: Mapping[tuple[bytes, int], Mapping[str, Any]]) -> list[Demand]:
     """With what the contract keeps of each lane's newest demand."""
     newest = {(claim_hash(d.claim), d.lane): i for i, d in enumerate(demands)}
-    told = list(demands)
+    updated = list(demands)
     for key, values in kept.items():
         at = newest[key]
-        told[at] = replace(told[at], demander=values["demander"], opened_at=values["opened_at"])
-    return told
+        updated[at] = replace(updated[at], demander=values["demander"], opened_at=values["opened_at"])
+    return updated
 
 
 def _is_of(args: Mapping[str, Any], claim: Claim) -> bool:

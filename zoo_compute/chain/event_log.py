@@ -35,13 +35,13 @@ class History:
             if heads and heads[-1].hash == head.hash:
                 return [event for event in self._events if event.block <= head.number]
             start = heads[-1].number + 1 if heads else self._chain.network.first_block
-            found = [event for event in self._events if event.block < start]
-            found += scan(self._chain, start, head.number, **self._wanted)
+            events = [event for event in self._events if event.block < start]
+            events += scan(self._chain, start, head.number, **self._wanted)
             if self._chain.head(head.number).hash != head.hash:
                 raise Unreachable(f"block {head.number} was replaced while it was read", hint="read again")
             if not self._heads or head.number >= self._heads[-1].number:  # a look at the past adds nothing
-                self._events, self._heads = found, [*heads, head][-HEADS_KEPT:]
-            return list(found)
+                self._events, self._heads = events, [*heads, head][-HEADS_KEPT:]
+            return list(events)
 
     def _canonical_heads(self, head: Head) -> list[Head]:
         """The remembered heads from which `head` descends, as the RPC has the chain now."""

@@ -139,13 +139,13 @@ def _queries(chain: Chain, names: frozenset[str] | None, job: int | None, operat
         if (names is None or signature.name in names) and None not in positions.values():
             layouts.setdefault(tuple(positions.items()), []).append(signature)
     queries = []
-    for layout, found in layouts.items():
-        topics: list[Any] = [["0x" + s.topic.hex() for s in found], None, None, None]
+    for layout, alike in layouts.items():
+        topics: list[Any] = [["0x" + s.topic.hex() for s in alike], None, None, None]
         for argument, position in layout:
             topics[position] = "0x" + (wanted[argument] or 0).to_bytes(32, "big").hex()
         while topics[-1] is None:
             topics.pop()
-        addresses = sorted({chain.network.contracts[s.contract] for s in found})
+        addresses = sorted({chain.network.contracts[s.contract] for s in alike})
         queries.append({"address": addresses, "topics": topics})
     return queries
 

@@ -58,12 +58,12 @@ def read_games(
     chain: Chain, head: Head, *, job: int | None = None, wanted: Callable[[GameView], bool] = lambda game: True
 ) -> list[GameView]:
     """Every game of the network, or of a job, in the order they were opened. wanted: of which only these are read."""
-    history = chain.histories.setdefault(("games", 0), History(chain, names=GAME_EVENTS))
-    chain.games = (chain.games or Games()).apply_event(history.events_until(head))
-    found = [game for game in chain.games.by_number.values() if job in (None, game.job) and wanted(game)]
-    reads = [Read("referee", "games", (game.number,)) for game in found if game.is_open]
+    reader = chain.cached("games", lambda: _GameReader(History(chain, names=GAME_EVENTS)))
+    reader.games = reader.games.apply_events(reader.history.events_until(head))
+    matching = [game for game in reader.games.by_number.values() if job in (None, game.job) and wanted(game)]
+    reads = [Read("referee", "games", (game.number,)) for game in matching if game.is_open]
     revealed = dict(zip((read.args[0] for read in reads), read_all(chain, head.number, reads), strict=True))
-    return [replace(game, state=_state(game, revealed[game.number])) if game.is_open else game for game in found]
+    return [replace(game, state=_state(game, revealed[game.number])) if game.is_open else game for game in matching]
 
 
 @dataclass(frozen=True)
@@ -73,15 +73,23 @@ class Games:
     events: Sequence[Event] = ()
     by_number: Mapping[int, GameView] = field(default_factory=dict)
 
-    def apply_event(self, events: Sequence[Event]) -> Games:
+    def apply_events(self, events: Sequence[Event]) -> Games:
         """After all of `events`: of those that were told before nothing is made again, unless a reorganisation undid one."""
         known = self if list(events[: len(self.events)]) == list(self.events) else Games()
-        found = dict(known.by_number)
+        by_number = dict(known.by_number)
         for event in events[len(known.events) :]:
             number = int(event.args["game"])
-            game = found.get(number, GameView(number))
-            found[number] = replace(game, **_changes_of(game, event), events=(*game.events, event))
-        return Games(events, found)
+            game = by_number.get(number, GameView(number))
+            by_number[number] = replace(game, **_changes_of(game, event), events=(*game.events, event))
+        return Games(events, by_number)
+
+
+@dataclass
+class _GameReader:
+    """What a connection has read of the games so far."""
+
+    history: History
+    games: Games = field(default_factory=Games)
 
 
 def _changes_of(game: GameView, event: Event) -> dict[str, Any]:

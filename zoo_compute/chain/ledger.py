@@ -190,7 +190,7 @@ def _penalties(chain: Chain, events: Iterable[Event]) -> Iterable[Penalty]:
 
 def _cause(chain: Chain, event: Event) -> str:
     """The function that was called, in words: the event itself does not say. Raises Unreachable."""
-    known = chain.causes
+    known: dict[str, str] = chain.cached("causes", dict)
     if event.tx not in known:
         try:
             data = bytes(chain.w3.eth.get_transaction(event.tx)["input"])  # type: ignore[arg-type]

@@ -63,7 +63,7 @@ class PendingEntries:
         self.save()
 
     def remove(self, entry: PendingTransaction) -> None:
-        if (found := self.entries.get(entry.nonce)) and set(found.hashes) <= set(entry.hashes):
+        if (stored := self.entries.get(entry.nonce)) and set(stored.hashes) <= set(entry.hashes):
             del self.entries[entry.nonce]
 
     def drop(self, unwanted: Callable[[PendingTransaction], bool]) -> None:

@@ -88,8 +88,8 @@ def domain_of(sender: Sender, token: ZenToken) -> dict[str, Any] | None:
     separator = _or_none(token.DOMAIN_SEPARATOR)
     if separator is None:
         return None
-    told = _or_none(token.eip712Domain)
-    name, version = (told[1], told[2]) if told else (_or_none(token.name), _version(token))
+    fields = _or_none(token.eip712Domain)
+    name, version = (fields[1], fields[2]) if fields else (_or_none(token.name), _version(token))
     domain = {
         "name": name,
         "version": version,

@@ -58,8 +58,8 @@ class Receipt:
 
     def event(self, name: str) -> Event:
         """The one event of this name."""
-        (found,) = [event for event in self.events if event.name == name]
-        return found
+        (match,) = [event for event in self.events if event.name == name]
+        return match
 
 
 class Sender:

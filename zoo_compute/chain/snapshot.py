@@ -41,10 +41,11 @@ def read_job(chain: Chain, job: int, block: int | Head | None = None) -> JobView
     The last view of each job is kept: who looks several times a block asks the RPC once for it.
     """
     head = block if isinstance(block, Head) else chain.head("latest" if block is None else block)
-    known, view = chain.views.get(job, (b"", None))
+    views: dict[int, tuple[bytes, JobView]] = chain.cached("views", dict)  # job -> (block hash, view)
+    known, view = views.get(job, (b"", None))
     if view is None or known != head.hash:
         view = _read_job(chain, job, head)
-        chain.views[job] = head.hash, view
+        views[job] = head.hash, view
     return view
 
 
@@ -80,17 +81,17 @@ def read_operator(
         Read("registry", "multiplier_of", (operator,)),
         *(Read("registry", "collateral", (operator, token)) for token in tokens),
     ]
-    found, discount, declared, admitted, multiplier, *collateral = read_all(chain, head.number, first)
-    if int(found["owner"], 16) == 0:
+    record, discount, declared, admitted, multiplier, *collateral = read_all(chain, head.number, first)
+    if int(record["owner"], 16) == 0:
         raise UserError(f"there is no operator {operator} at block {head.number}", hint="operator numbers start at 1")
     second = [
-        Read("registry", "is_eligible", (operator, found["hot"])),
-        *(Read("tasks", "owed", (token, found["owner"])) for token in tokens),
-        *(Read("availability", "owed", (found[key],)) for key in ("owner", "hot")),
+        Read("registry", "is_eligible", (operator, record["hot"])),
+        *(Read("tasks", "owed", (token, record["owner"])) for token in tokens),
+        *(Read("availability", "owed", (record[key],)) for key in ("owner", "hot")),
     ]
     eligible, *owed, of_owner, of_hot = read_all(chain, head.number, second)
     names = ("OperatorRegistered", "EndpointAnnounced")
-    told = _history(chain, ("operator", operator), operator=operator, names=names).events_until(head)
+    announcements = _history(chain, ("operator", operator), operator=operator, names=names).events_until(head)
     return OperatorView(
         operator=operator,
         block=head.number,
@@ -101,12 +102,12 @@ def read_operator(
         eligible=eligible,
         admitted=admitted,
         multiplier_percent=multiplier,
-        endpoint=told[-1].args["endpoint"] if told else "",
+        endpoint=announcements[-1].args["endpoint"] if announcements else "",
         collateral={token: _pair(value) for token, value in zip(tokens, collateral, strict=True)},
         owed=dict(zip(tokens, owed, strict=True)),
-        hot_coin=chain.w3.eth.get_balance(found["hot"], head.number),
-        deposits={found["owner"]: of_owner, found["hot"]: of_hot},
-        **found,
+        hot_coin=chain.w3.eth.get_balance(record["hot"], head.number),
+        deposits={record["owner"]: of_owner, record["hot"]: of_hot},
+        **record,
     )
 
 
@@ -180,22 +181,22 @@ def _job_view(
 
 def _claims(events: Sequence[Event]) -> tuple[list[Commit], list[Checkpoint]]:
     """Every claim that was made, with what became of it. A seat may claim a turn again when its claim was convicted."""
-    found: dict[tuple[int, int], Commit | Checkpoint] = {}  # by (turn, seat): the newest claim of each
+    newest: dict[tuple[int, int], Commit | Checkpoint] = {}  # by (turn, seat): the newest claim of each
     convicted: list[Commit | Checkpoint] = []
     for event in events:
         args = event.args
         if event.name in ("ResultsCommitted", "CheckpointPosted"):
             key = (args["claim"]["turn"], args["claim"]["seat"])
-            if key in found:
-                convicted.append(found[key])
+            if key in newest:
+                convicted.append(newest[key])
             if event.name == "ResultsCommitted":
-                found[key] = Commit(**args["claim"], block=event.block, bundle=args["bundle"])
+                newest[key] = Commit(**args["claim"], block=event.block, bundle=args["bundle"])
             else:
-                found[key] = Checkpoint(**args["claim"], block=event.block, cid=args["cid"])
+                newest[key] = Checkpoint(**args["claim"], block=event.block, cid=args["cid"])
         elif (change := _CHANGES.get(event.name)) is not None:
             key = (args["turn"], args["seat"])
-            found[key] = change(found[key])
-    every = sorted([*convicted, *found.values()], key=lambda claim: claim.block)
+            newest[key] = change(newest[key])
+    every = sorted([*convicted, *newest.values()], key=lambda claim: claim.block)
     return [c for c in every if isinstance(c, Commit)], [c for c in every if isinstance(c, Checkpoint)]
 
 
@@ -248,4 +249,4 @@ def _pair(value: Any) -> tuple[int, int]:
 
 
 def _history(chain: Chain, key: tuple[str, int], **wanted: Any) -> History:
-    return chain.histories.setdefault(key, History(chain, **wanted))
+    return chain.cached(("history", *key), lambda: History(chain, **wanted))

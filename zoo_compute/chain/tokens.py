@@ -25,22 +25,23 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9.$_-]")
 _OURS = ("ZEN", "COIN", "WEI", "UNIT", "UNITS")
 
 
-def address_of(chain: Chain, given: str | None, *, what: str = "--token") -> str:
+def address_of(chain: Chain, text: str | None, *, what: str = "--token") -> str:
     """The payment token's address; ZEN by default. Raises UserError."""
     zen = chain.network.contracts["zen"]
-    if given is None or given == zen or given.upper() == ZEN.symbol:
+    if text is None or text == zen or text.upper() == ZEN.symbol:
         return zen
-    if not is_address(given):
-        raise UserError(f"{what} takes an address, not {given!r}", hint="leave it away for ZEN")
-    return str(to_checksum_address(given))
+    if not is_address(text):
+        raise UserError(f"{what} takes an address, not {text!r}", hint="leave it away for ZEN")
+    return str(to_checksum_address(text))
 
 
-def token_at(chain: Chain, given: str | None = None, *, what: str = "--token") -> Token:
+def token_at(chain: Chain, text: str | None = None, *, what: str = "--token") -> Token:
     """The token at an address; ZEN by default. Raises UserError where there is none."""
-    address = address_of(chain, given, what=what)
+    address = address_of(chain, text, what=what)
     if address == chain.network.contracts["zen"]:
         return Token(ZEN.symbol, ZEN.decimals, address)
-    if address not in chain.tokens:
+    tokens: dict[str, Token] = chain.cached("tokens", dict)
+    if address not in tokens:
         raw = _call_view(chain, address, DECIMALS)
         try:
             (decimals,) = decode(["uint8"], raw)
@@ -50,8 +51,8 @@ def token_at(chain: Chain, given: str | None = None, *, what: str = "--token") -
             ) from None
         if decimals > MAX_DECIMALS:
             raise UserError(f"the token at {address} has {decimals} decimals; at most {MAX_DECIMALS} are supported")
-        chain.tokens[address] = Token(_symbol(_call_view(chain, address, SYMBOL), address), decimals, address)
-    return chain.tokens[address]
+        tokens[address] = Token(_symbol(_call_view(chain, address, SYMBOL), address), decimals, address)
+    return tokens[address]
 
 
 def allowed(chain: Chain, block: int) -> list[Token]:

@@ -362,10 +362,22 @@ class JobView:
         made = [c for c in self.checkpoints if oldest <= c.round < round_ and (turn is None or c.turn < turn)]
         return max((c for c in made if c.root == root), key=lambda c: (-c.round, c.turn), default=None)
 
+    def slot_rounds(self, since: int, round_: int) -> int:
+        """Slot-rounds that checkpoint `round_` was trained on since checkpoint `since`. Fixed once the checkpoint is final.
+
+        Counts the slots whose commit is in the mask of the aggregation that made a checkpoint, and is not convicted.
+        """
+        slots = 0
+        for aggregation in (self.checkpoint_of(number) for number in range(since + 1, round_ + 1)):
+            assert aggregation is not None, "every round that is done has its aggregation"
+            commits = {c.seat: c for c in self.committed(aggregation.turn).values()}
+            slots += sum(c.count for c in commits.values() if aggregation.mask >> c.seat & 1)
+        return slots
+
     def committed(self, turn: int) -> Mapping[int, Commit]:
         """The commit that covers each slot of a turn."""
-        found = [c for c in self.commits if c.turn == turn and c.state != ClaimState.CONVICTED]
-        return {slot: c for c in found for slot in c.slots}
+        commits = [c for c in self.commits if c.turn == turn and c.state != ClaimState.CONVICTED]
+        return {slot: c for c in commits for slot in c.slots}
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ from zoo_compute.client.results import TIMEOUT_S, load_checkpoint, manifest_of, 
 from zoo_compute.errors import UserError
 from zoo_compute.formats.lineage import Branch, Parents
 from zoo_compute.formats.manifest import Manifest, ProgramFile
-from zoo_compute.jobs.files import initial_checkpoint, shape_mismatch
+from zoo_compute.jobs.files import initial_checkpoint
 from zoo_compute.store import ContentTampered, Store
 from zoo_compute.training.merge import Merge, count_examples, merge_tensors
+from zoo_compute.training.shapes import shape_mismatch
 
 if TYPE_CHECKING:
     from zoo_compute.chain.network import Network
@@ -75,7 +76,7 @@ def load_branch(
             hint="a checkpoint is final once every claim under it is past its window: `zoo job watch JOB --settled`",
         )
     manifest = manifest_of(view, store)
-    examples = count_examples(view, manifest, since, end)
+    examples = count_examples(view.slot_rounds(since, end), manifest)
     if examples == 0:
         raise UserError(f"job {view.job}: nothing that it trained on since checkpoint {since} counts")
     step = _step(store, manifest)
@@ -119,47 +120,47 @@ def merge_branches(branches: Sequence[LoadedBranch], path: str | Path | None = N
     return Merge(state_root(tensors).hex(), parents), tensors
 
 
-def check_lineage(manifest: Manifest, initial_root: bytes, find: Callable[[Branch], LoadedBranch]) -> LineageReport:
+def check_lineage(manifest: Manifest, initial_root: bytes, load: Callable[[Branch], LoadedBranch]) -> LineageReport:
     """Whether a job begins where its parents say, computed from the branches themselves.
 
     begun: the chain's root of its initial state. find: reads a branch's rounds where it lives; its UserError is a difference, the store's errors pass.
     """
     if manifest.parents is None:
         raise UserError("the job has no parents: its manifest names none")
-    told, found, differences = manifest.parents, list[LoadedBranch](), list[str]()
+    parents, loaded, differences = manifest.parents, list[LoadedBranch](), list[str]()
     if initial_root != manifest.state_root:
         differences.append(
             f"the chain has the job begin at {initial_root.hex()}, its manifest at {manifest.state.root}"
         )
-    for branch in told.branches:
+    for branch in parents.branches:
         try:
-            found.append(find(branch))
+            loaded.append(load(branch))
         except UserError as error:
             differences.append(f"job {branch.job} of chain {branch.chain}: {error}")
             continue
-        differences += _differences(told, branch, found[-1], manifest)
-    if len(found) < len(told.branches) or len({(each.program.root, each.base_root) for each in found}) > 1:
+        differences += _differences(parents, branch, loaded[-1], manifest)
+    if len(loaded) < len(parents.branches) or len({(each.program.root, each.base_root) for each in loaded}) > 1:
         return LineageReport(None, tuple(differences))
     try:
-        made, tensors = merge_branches(found)
+        made, tensors = merge_branches(loaded)
     except UserError as error:
         return LineageReport(None, (*differences, str(error)))
-    start = state_root(initial_checkpoint(found[0].step, tensors, manifest.aggregation_spec)).hex()
+    start = state_root(initial_checkpoint(loaded[0].step, tensors, manifest.aggregation_spec)).hex()
     if start != manifest.state.root:
         differences.append(f"the job begins at {manifest.state.root}; its branches merge to {start}")
-    assert made.parents == told or differences, "what differs was told"
+    assert made.parents == parents or differences, "what differs was told"
     return LineageReport(start, tuple(differences))
 
 
-def _differences(told: Parents, branch: Branch, found: LoadedBranch, manifest: Manifest) -> list[str]:
+def _differences(parents: Parents, branch: Branch, loaded: LoadedBranch, manifest: Manifest) -> list[str]:
     """What of a branch is not as the manifest says."""
     pairs = (
-        ("checkpoint root", branch.root, found.branch.root),
-        ("examples", branch.examples, found.branch.examples),
-        ("base", told.base, found.base_root),
-        ("program", manifest.program.root, found.program.root),
+        ("checkpoint root", branch.root, loaded.branch.root),
+        ("examples", branch.examples, loaded.branch.examples),
+        ("base", parents.base, loaded.base_root),
+        ("program", manifest.program.root, loaded.program.root),
     )
-    return [f"{found}: {what} is {has}, the manifest says {says}" for what, says, has in pairs if says != has]
+    return [f"{loaded}: {what} is {has}, the manifest says {says}" for what, says, has in pairs if says != has]
 
 
 def _step(store: Store, manifest: Manifest) -> Graph:
@@ -175,7 +176,7 @@ def _step(store: Store, manifest: Manifest) -> Graph:
 
 def _branch_tensors(view: JobView, store: Store, round_: int, manifest: Manifest, step: Graph) -> dict[str, Array]:
     state = load_checkpoint(view, store, round_)
-    told = shape_mismatch(state, step, manifest.aggregation_spec)
-    if told:
-        raise ContentTampered(f"checkpoint {round_} of job {view.job} is none of its program: {told}")
+    mismatch = shape_mismatch(state, step, manifest.aggregation_spec)
+    if mismatch:
+        raise ContentTampered(f"checkpoint {round_} of job {view.job} is none of its program: {mismatch}")
     return module_tensors(state)

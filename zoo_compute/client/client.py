@@ -9,45 +9,34 @@ job.result("model.safetensors")
 from __future__ import annotations
 
 import asyncio
-import os
-import time
-from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoo_compute import paths
 from zoo_compute.amounts import ZEN, Token
 from zoo_compute.arguments import check_names, checks_arguments, names_of
-from zoo_compute.chain import network as network_file
-from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.events import scan
-from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.tokens import address_of, token_at
 from zoo_compute.client.job import Job
+from zoo_compute.client.session import Session
 from zoo_compute.errors import ConfigError, UserError, ZooError
 from zoo_compute.jobs import shortfall
 from zoo_compute.jobs.loading import Amount, Config, Data, plan_job
 from zoo_compute.jobs.needs import check_capacity
 from zoo_compute.jobs.quote import Quote, quote
 from zoo_compute.jobs.sections import SECTIONS
-from zoo_compute.store import BlockStore, Store, confirmations, open_store
+from zoo_compute.store import BlockStore, confirmations
 
 if TYPE_CHECKING:
     from zoo_compute.jobs.config import ComputeJob
     from zoo_compute.jobs.submission import PreparedJob
     from zoo_compute.training.merge import Merge
 
-PEERS_KEPT_S = 30.0
 SERVED_TIMEOUT_S = 5.0
 
 
-def _silent(_: str) -> None:
-    """Says nothing."""
-
-
 @checks_arguments
-class Client:
+class Client(Session):
     """One account on one network.
 
     network: a network file's path, or a Network; by default ZOO_NETWORK, ./network.json, ~/.zoo/network.json, or the devnet that runs.
@@ -55,58 +44,6 @@ class Client:
     first needed, with `passphrase`, ZOO_PASSPHRASE_FILE or ZOO_PASSPHRASE. api_key (or ZOO_API_KEY): authenticates to the hosted
     RPC, and to the hosted signer when the network file names one and no account is given. store: a Store or its location.
     """
-
-    def __init__(
-        self,
-        network: str | Path | network_file.Network | None = None,
-        account: Any = None,
-        passphrase: str | None = None,
-        api_key: str | None = None,
-        store: Store | str | None = None,
-        *,
-        say: Callable[[str], None] = _silent,
-    ) -> None:
-        self._network_path: Path | None = None
-        if isinstance(network, network_file.Network):
-            self.description = network
-        else:
-            self._network_path = paths.find_network_file(network)
-            self.description = network_file.load(self._network_path)
-        self._account, self._passphrase, self._store = account, passphrase, store
-        self._api_key = api_key or os.environ.get("ZOO_API_KEY") or None
-        self.say = say
-        self._peers: tuple[float, tuple[str, ...]] = (0.0, ())
-
-    @cached_property
-    def chain(self) -> Chain:
-        return connect(self.description, self._api_key)
-
-    @cached_property
-    def signer(self) -> Any:
-        """Who signs. Raises ConfigError, WrongPassphrase, NoPassphrase."""
-        if self._account is not None and not isinstance(self._account, (str, Path)):
-            return self._account
-        if self._account is None and self._api_key and self.description.signer:
-            from zoo_compute.chain.signer import RemoteSigner
-
-            return RemoteSigner(self.description, self._api_key)
-        from zoo_compute.chain import keystore
-
-        path = paths.find_keystore(None if self._account is None else str(self._account), self._network_path)
-        passphrase = self._passphrase or keystore.find_passphrase(
-            f"the account {path.stem}", os.environ, file=paths.passphrase_file(path)
-        )
-        return keystore.unlock(path, passphrase)
-
-    @cached_property
-    def sender(self) -> Sender:
-        return Sender(self.chain, self.signer)
-
-    @cached_property
-    def store(self) -> Store:
-        if self._store is not None and not isinstance(self._store, str):
-            return self._store
-        return open_store(paths.store_location(self._store, self._network_path), tuple(self.description.storage))
 
     @cached_property
     def network(self) -> Network:
@@ -174,12 +111,12 @@ class Client:
             return None
         from zoo_compute.client.datasets import fetch, find_dataset
 
-        found = find_dataset(self.chain, job.data.dataset)
+        record = find_dataset(self.chain, job.data.dataset)
         if job.fetched is None:
-            if not self.store.has(found.cid):
+            if not self.store.has(record.cid):
                 self.use_peers()
-            job.bring(fetch(found, self.store, self.say))
-        return found.number
+            job.bring(fetch(record, self.store, self.say))
+        return record.number
 
     def _cite(self, job: int, dataset: int | None) -> None:
         """Cite the dataset a job was posted with, unless it cites already. The job goes on whatever becomes of it."""
@@ -219,9 +156,9 @@ class Client:
         manifest = prepared.manifest
         cids = [prepared.cid, manifest.program.cid, manifest.state.cid, manifest.data.cid]
         if not all(confirmations(cid, peers, timeout_s=SERVED_TIMEOUT_S) for cid in cids):
-            told = ", ".join(peers) or "the network file names none"
+            names = ", ".join(peers) or "the network file names none"
             raise UserError(
-                f"no storage peer of the network serves this job's files ({told}): nodes could not fetch them",
+                f"no storage peer of the network serves this job's files ({names}): nodes could not fetch them",
                 hint="run `zoo store serve` at an address that the network file's `storage` names, "
                 "use an IPFS daemon (--store kubo:URL), or post anyway (--anyway, in Python anyway=True) if they will be served in time",
             )
@@ -248,23 +185,6 @@ class Client:
         if owed:
             self.sender.send(self.chain.tasks.withdraw(address, self.signer.address))
         return owed
-
-    def use_peers(self) -> None:
-        """Let the store ask the network's gateways and the operators' announced ones."""
-        if not isinstance(self.store, BlockStore):
-            return
-        at, peers = self._peers
-        if not peers or time.monotonic() - at > PEERS_KEPT_S:
-            peers = tuple(dict.fromkeys([*self.description.storage, *self.endpoints().values()]))
-            self._peers = (time.monotonic(), peers)
-            self.store.set_peers(peers)
-
-    def endpoints(self) -> dict[int, str]:
-        """Where each operator's store serves blocks, as last announced."""
-        names = ("OperatorRegistered", "EndpointAnnounced")
-        events = scan(self.chain, self.description.first_block, self.chain.head().number, names=names)
-        found = {int(e.args["operator"]): str(e.args["endpoint"]) for e in events}
-        return {operator: url for operator, url in found.items() if url}
 
 
 class Network:

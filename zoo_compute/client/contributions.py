@@ -28,15 +28,17 @@ def unclaimed_shares(chain: Chain, contributor: str) -> list[DataShare]:
     """What is not claimed yet, oldest first."""
     head = chain.head()
     events = scan(chain, chain.network.first_block, head.number, names=("DataRecorded",))
-    found = sorted({(int(e.args["epoch"]), int(e.args["job"])) for e in events if e.args["contributor"] == contributor})
+    recorded = sorted(
+        {(int(e.args["epoch"]), int(e.args["job"])) for e in events if e.args["contributor"] == contributor}
+    )
     who = int(contributor, 16)
     weights = read_all(
-        chain, head.number, [Read("rewards", "works", (Flow.DATA, who, job, epoch)) for epoch, job in found]
+        chain, head.number, [Read("rewards", "works", (Flow.DATA, who, job, epoch)) for epoch, job in recorded]
     )
     now = head.timestamp // chain.params.epoch_s
     return [
         DataShare(job, epoch, "waiting" if epoch >= now else "expired" if now > epoch + CLAIM_EPOCHS else "due")
-        for (epoch, job), weight in zip(found, weights, strict=True)
+        for (epoch, job), weight in zip(recorded, weights, strict=True)
         if weight
     ]
 

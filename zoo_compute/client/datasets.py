@@ -61,9 +61,9 @@ def decode_name(word: bytes) -> str:
 
 
 def read(chain: Chain, number: int) -> DatasetRecord:
-    found = chain.datasets.datasets(number)
-    cid = file_cid(found.cid, found.size)
-    return DatasetRecord(number, decode_name(found.name), found.contributor, bytes(found.root), found.size, cid)
+    record = chain.datasets.datasets(number)
+    cid = file_cid(record.cid, record.size)
+    return DatasetRecord(number, decode_name(record.name), record.contributor, bytes(record.root), record.size, cid)
 
 
 def list_datasets(chain: Chain) -> list[DatasetRecord]:
@@ -97,15 +97,15 @@ def find_dataset(chain: Chain, which: str | int) -> DatasetRecord:
 
 def fetch(dataset: DatasetRecord, store: Store, say: Callable[[str], None]) -> dict[str, Array]:
     """Its arrays; a text is one of bytes, `bytes`. Raises ContentTampered when they have another root; the store's errors pass."""
-    what, parts, done, told = dataset.label, [], 0, 0
+    what, parts, done, reported = dataset.label, [], 0, 0
     say(f"fetching {what}: {format_count(dataset.size, 'B')}, {dataset.cid}")
     timeout_s = max(_LEAST_S, dataset.size / _SLOWEST)
     with store.open(dataset.cid, timeout_s=timeout_s, max_bytes=dataset.size) as stream:
         while part := stream.read(_PART):
             parts.append(part)
             done += len(part)
-            if done * 10 // dataset.size > told and done < dataset.size:
-                told = done * 10 // dataset.size
+            if done * 10 // dataset.size > reported and done < dataset.size:
+                reported = done * 10 // dataset.size
                 say(f"fetched {format_count(done, 'B')} of {format_count(dataset.size, 'B')}")
     try:
         arrays = files.parse_state(b"".join(parts))

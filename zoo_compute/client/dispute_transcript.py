@@ -133,22 +133,27 @@ class Transcript:
             self._add(chain, tx)
 
     def _add(self, chain: Chain, tx: str) -> None:
-        found, receipt = chain.w3.eth.get_transaction(HexBytes(tx)), chain.w3.eth.get_transaction_receipt(HexBytes(tx))
+        transaction, receipt = (
+            chain.w3.eth.get_transaction(HexBytes(tx)),
+            chain.w3.eth.get_transaction_receipt(HexBytes(tx)),
+        )
         contract = chain.contracts["referee"]
-        if found.get("to") != contract.address:
+        if transaction.get("to") != contract.address:
             raise UserError(
                 f"transaction {tx} of game {self.game.number} reached the referee through another contract",
                 hint="its calls can be read in a tracing explorer",
             )
-        function, values = contract.decode_function_input(found["input"])
+        function, values = contract.decode_function_input(transaction["input"])
         name = function.fn_name
         args = {key: _record(_type_of(name, key), value) for key, value in values.items() if key != "game"}
         was_challengers = self._at.is_challengers_turn if self.moves else True
         text = self._play(name, args)
         by = CHALLENGER if was_challengers else COMMITTER
         if name in ENDINGS:  # whoever's turn it is
-            by = CHALLENGER if found["from"] == self.game.challenger else ANYBODY
-        self.moves.append(TranscriptEntry(name, by, found["from"], tx, found["blockNumber"], receipt["gasUsed"], text))
+            by = CHALLENGER if transaction["from"] == self.game.challenger else ANYBODY
+        self.moves.append(
+            TranscriptEntry(name, by, transaction["from"], tx, transaction["blockNumber"], receipt["gasUsed"], text)
+        )
 
     @property
     def _at(self) -> Game:
@@ -218,21 +223,21 @@ class Transcript:
 
 def conviction_detail(game: Game, node: Node | None, kind: int, data: bytes) -> ConvictionDetail:
     """What the evidence of a conviction shows."""
-    frame, found = game.frame, _decoded(kind, data)
-    told = ConvictionDetail(kind, NAMES[kind], frame.step, frame.node)
+    frame, evidence_fields = game.frame, _decoded(kind, data)
+    detail = ConvictionDetail(kind, NAMES[kind], frame.step, frame.node)
     if node is None:
-        return told
-    told = replace(told, operator=node.op, shape=node.shape, is_float=node.dtype == F32)
+        return detail
+    detail = replace(detail, operator=node.op, shape=node.shape, is_float=node.dtype == F32)
     if kind in (evidence.Data.KIND, evidence.Update.KIND):
-        at = found["element"]
-        return replace(told, element=at, committed=_word(found["leaf"], at % WORDS_A_LEAF))
+        at = evidence_fields["element"]
+        return replace(detail, element=at, committed=_word(evidence_fields["leaf"], at % WORDS_A_LEAF))
     if kind != evidence.Part.KIND:
-        return told
-    number, in_parts = found["number"], game.phase == Phase.PARTS
+        return detail
+    number, in_parts = evidence_fields["number"], game.phase == Phase.PARTS
     element, part = (frame.element, number) if in_parts else (number, None)
-    committed, words = _words_of_part(found)
+    committed, words = _words_of_part(evidence_fields)
     expected = _computed(node, element, part or 0, words)
-    return replace(told, element=element, part=part, inputs=words, committed=committed, expected=expected)
+    return replace(detail, element=element, part=part, inputs=words, committed=committed, expected=expected)
 
 
 def _decoded(kind: int, data: bytes) -> dict[str, Any]:
@@ -241,13 +246,13 @@ def _decoded(kind: int, data: bytes) -> dict[str, Any]:
     return dict(zip([each.name for each in fields(record)], decode([record.ABI], data)[0], strict=True))
 
 
-def _words_of_part(format_word: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
+def _words_of_part(fields_of_part: Mapping[str, Any]) -> tuple[int, tuple[int, ...]]:
     """Of a decoded `Part`: the word that was committed, and those that the part takes."""
-    leaves = [b"".join(pieces) for _, pieces in format_word["leaves"]]
+    leaves = [b"".join(pieces) for _, pieces in fields_of_part["leaves"]]
     packed = [
-        format_word["places"][at // 16] >> 16 * (15 - at % 16) & 0xFFFF for at in range(format_word["word_count"])
+        fields_of_part["places"][at // 16] >> 16 * (15 - at % 16) & 0xFFFF for at in range(fields_of_part["word_count"])
     ]
-    return _word(leaves[0], format_word["number"] % WORDS_A_LEAF), tuple(
+    return _word(leaves[0], fields_of_part["number"] % WORDS_A_LEAF), tuple(
         _word(leaves[at >> 7], at & 127) for at in packed
     )
 
@@ -302,8 +307,8 @@ def _record(record: type | None, value: Any) -> Any:
     """An argument as web3 decoded it, as the specification has it."""
     if record is None or not is_dataclass(record):
         return _plain(value)
-    given = value if isinstance(value, Mapping) else dict(zip([f.name for f in fields(record)], value, strict=True))
-    return record(**{name: _record(Program if name == "program" else None, each) for name, each in given.items()})
+    values = value if isinstance(value, Mapping) else dict(zip([f.name for f in fields(record)], value, strict=True))
+    return record(**{name: _record(Program if name == "program" else None, each) for name, each in values.items()})
 
 
 def _plain(value: Any) -> Any:
@@ -318,8 +323,8 @@ def _part_count(descriptor: bytes, element: int) -> int:
 
 def lines_of(transcript: Transcript) -> Iterator[str]:
     """For people."""
-    for told in transcript.moves:
-        yield f"{told.by:>10}  {told.function:<13}  {told.text}"
+    for move in transcript.moves:
+        yield f"{move.by:>10}  {move.function:<13}  {move.text}"
     game = transcript.game
     if game.outcome is None:
         yield f"game {game.number} is open"

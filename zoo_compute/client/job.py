@@ -27,8 +27,8 @@ from zoo_compute.training.memory import needed_bytes
 
 if TYPE_CHECKING:
     from zoo_compute.client.branches import LineageReport, LoadedBranch
-    from zoo_compute.client.client import Client
     from zoo_compute.client.results import Result
+    from zoo_compute.client.session import Session
     from zoo_compute.formats.lineage import Branch
 
 DEFAULT_POLL_S = 2.0
@@ -47,7 +47,7 @@ class Redundancy:
 class Job:
     """A posted job. Holds nothing that another process could not find again by `client.job(id)`."""
 
-    def __init__(self, client: Client, number: int) -> None:
+    def __init__(self, client: Session, number: int) -> None:
         self.id = number
         self._client = client
         self._losses = LossReader(client.store)
@@ -81,12 +81,12 @@ class Job:
         """What keeps an open job from being awarded. Operators are read seldom, the job's program once."""
         if view.state != JobState.OPEN:
             return []
-        at, found = self._offers
+        at, offered = self._offers
         if view.now >= at + OFFERS_KEPT_S:
-            self._offers = view.now, (found := offers(self._client.chain, view.token, view.block))
+            self._offers = view.now, (offered := offers(self._client.chain, view.token, view.block))
         if self._memory is None:
             self._memory = self._step_bytes(view)
-        return missing(view, found, self._memory or None)
+        return missing(view, offered, self._memory or None)
 
     def _step_bytes(self, view: JobView) -> int:
         """Memory of one step; 0 where the job's files cannot be had here."""
@@ -102,8 +102,8 @@ class Job:
         """Operators whose stores hold the job's program, data and weights: with some, the submitter may stop serving them."""
         manifest = self._manifest(self.view())
         urls = self._client.endpoints()
-        held = confirmed([manifest.program.cid, manifest.data.cid, manifest.state.cid], urls.values())
-        return [operator for operator, url in urls.items() if url in held]
+        serving = confirmed([manifest.program.cid, manifest.data.cid, manifest.state.cid], urls.values())
+        return [operator for operator, url in urls.items() if url in serving]
 
     def redundancy(self) -> Redundancy | None:
         """Who keeps the newest checkpoint, against what the job asks for; None when its manifest or pointer cannot be had."""
@@ -186,7 +186,7 @@ class Job:
         self._client.use_peers()
         return load_branch(self._client.description, self.view(), self._client.store, since, round_)
 
-    def check_parents(self, *elsewhere: Client) -> LineageReport:
+    def check_parents(self, *elsewhere: Session) -> LineageReport:
         """Compute again where this job begins, from the branches that its manifest names.
 
         elsewhere: clients of the other networks on which there are branches. Raises UserError for a job without parents;
@@ -219,18 +219,18 @@ class Job:
         return job_account(self._client.chain, view, self._history.events_until(head))
 
     def _look(self) -> Progress:
-        told = False
+        reported = False
         while True:
             try:
                 return self.progress()
             except Retryable as error:
-                if not told:
+                if not reported:
                     self._client.say(f"{error}; waiting for it")
-                told = True
+                reported = True
                 time.sleep(DEFAULT_POLL_S)
 
 
-def _home_of(branch: Branch, clients: Sequence[Client]) -> Job:
+def _home_of(branch: Branch, clients: Sequence[Session]) -> Job:
     """The branch's job on the network of its chain; of two development chains with equal addresses, where it has the root."""
     there = [
         c for c in clients if (c.description.chain_id, c.description.contracts["tasks"]) == (branch.chain, branch.tasks)
@@ -240,7 +240,7 @@ def _home_of(branch: Branch, clients: Sequence[Client]) -> Job:
             f"no network given has chain {branch.chain} with the TaskRegistry {branch.tasks}",
             hint="name the branch's network file: `zoo job parents JOB --branch-network FILE`",
         )
-    jobs = [client.job(branch.job) for client in there if client.chain.tasks.job_count() >= branch.job]
+    jobs = [Job(client, branch.job) for client in there if client.chain.tasks.job_count() >= branch.job]
     if not jobs:
         raise UserError("there is no such job")
     return next(

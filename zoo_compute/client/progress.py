@@ -125,8 +125,10 @@ class LossReader:
         by_round: dict[int, list[float]] = {}
         for commit in view.commits:
             if commit.turn == newest[commit.round]:
-                told = self._read(view.job, commit.bundle)
-                by_round.setdefault(commit.round, []).extend(told[slot] for slot in commit.slots if slot in told)
+                losses_by_slot = self._read(view.job, commit.bundle)
+                by_round.setdefault(commit.round, []).extend(
+                    losses_by_slot[slot] for slot in commit.slots if slot in losses_by_slot
+                )
         return tuple(_mean(by_round.get(r)) for r in range(1 + max(by_round, default=-1)))
 
     def _read(self, job: int, digest: bytes) -> dict[int, float]:
@@ -221,15 +223,15 @@ def waiting_for(view: JobView) -> str:
 
 def _nodes(view: JobView) -> tuple[int, ...]:
     """The operators that hold, or held and worked for, slots."""
-    found = {seat.operator for seat in view.slot_seats.values()} | {commit.operator for commit in view.commits}
-    return tuple(sorted(found - {0}))
+    operators = {seat.operator for seat in view.slot_seats.values()} | {commit.operator for commit in view.commits}
+    return tuple(sorted(operators - {0}))
 
 
 def _auction(view: JobView) -> str:
     lots = [lot for lot in view.lots.values() if lot.phase == LotPhase.OPEN]
     if not lots:
         return "clearing the auction"
-    lot = max(lots, key=lambda found: found.reveal_end)
+    lot = max(lots, key=lambda candidate: candidate.reveal_end)
     again = f" (attempt {lot.attempt})" if lot.attempt > 1 else ""
     if lot.bidding(view.now):
         return f"bids are sealed for another {format_seconds(lot.bid_end - view.now)}{again}"

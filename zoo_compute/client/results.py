@@ -67,9 +67,9 @@ def fetch_result(view: JobView, store: Store, path: Path, *, whole: bool = False
     )
 
 
-def module_tensors(load_checkpoint: Mapping[str, Array]) -> dict[str, Array]:
+def module_tensors(checkpoint: Mapping[str, Array]) -> dict[str, Array]:
     """The module's tensors of a checkpoint: all but what the aggregation keeps."""
-    return {name: array for name, array in load_checkpoint.items() if not name.startswith(OUTER)}
+    return {name: array for name, array in checkpoint.items() if not name.startswith(OUTER)}
 
 
 def load_checkpoint(view: JobView, store: Store, round_: int) -> dict[str, Array]:
@@ -98,10 +98,10 @@ def _checkpoint(view: JobView, store: Store, round_: int, cid: str, path: Path) 
         state = files.load_state(path)
     except files.FileRefused as error:
         raise ContentTampered(f"the checkpoint of job {view.job} ({cid}) is no state file: {error}") from error
-    found, root = commitments.state_root(state), view.checkpoint_roots[round_]
-    if found != root:
+    computed, root = commitments.state_root(state), view.checkpoint_roots[round_]
+    if computed != root:
         raise ContentTampered(
-            f"the checkpoint of job {view.job} ({cid}) has root {found.hex()}, the chain says {root.hex()}: "
+            f"the checkpoint of job {view.job} ({cid}) has root {computed.hex()}, the chain says {root.hex()}: "
             "who published it published other weights than it committed to"
         )
     return state

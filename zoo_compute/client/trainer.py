@@ -62,12 +62,12 @@ class DistributedTrainer:
         from zoo_compute.client.client import Client
 
         check_names("DistributedTrainer", others, [*names_of(type(self)), *SECTIONS, *names_of(Client)])
-        given = {name: keys_of(name, others.pop(name)) for name in SECTIONS if others.get(name) is not None}
+        sections = {name: keys_of(name, others.pop(name)) for name in SECTIONS if others.get(name) is not None}
         if client is not None and others:
             raise UserError(f"give a client, or what one is made of ({', '.join(others)}), not both")
         section, learning_rate = _section(model)
-        data = {**_data(dataset), **given.get("data", {})}
-        rule = {"batch_size": BATCH, "slots": nodes, **given.get("training", {})}
+        data = {**_data(dataset), **sections.get("data", {})}
+        rule = {"batch_size": BATCH, "slots": nodes, **sections.get("training", {})}
         if not section.keys() & {"module", "program"}:
             rule.setdefault("learning_rate", learning_rate)
         if rule["slots"] != nodes:
@@ -75,7 +75,7 @@ class DistributedTrainer:
         context = data.get("context") or section.get("context", 1)
         rule |= _pace(budget_tokens, context, rule)
         self.job_description = ComputeJob.from_dict(
-            {**given, "model": section, "data": data, "training": rule, BUDGET: max_budget}
+            {**sections, "model": section, "data": data, "training": rule, BUDGET: max_budget}
         )
         self._client, self._options = client, others
         self.job: Job | None = None

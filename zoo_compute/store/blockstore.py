@@ -139,12 +139,12 @@ class BlockStore:
         with self._alone():
             if not gone.exists():
                 return 0
-            found = {cid: None for name in _cids_in(gone) for cid in self._local_blocks_of(name)}
+            freed_cids = {cid: None for name in _cids_in(gone) for cid in self._local_blocks_of(name)}
             for name in {name for folder in self._pin_folders() if folder != gone for name in _cids_in(folder)}:
                 for link in self._pinned_links(name):
-                    found.pop(link.cid, None)
-            freed = sum(self._blocks.size(cid) or 0 for cid in found)
-            for cid in reversed(found):
+                    freed_cids.pop(link.cid, None)
+            freed = sum(self._blocks.size(cid) or 0 for cid in freed_cids)
+            for cid in reversed(freed_cids):
                 self._blocks.remove(cid)
             for name in _cids_in(gone):
                 (gone / name).unlink(missing_ok=True)

@@ -44,8 +44,8 @@ class Gateway:
             self._server = _Server(store, host, port)
         except OSError as error:
             raise StoreError(_cannot_listen(host, port, error)) from error
-        shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{self._server.server_address[1]}"
+        url_host = f"[{host}]" if ":" in host else host
+        self.url = f"http://{url_host}:{self._server.server_address[1]}"
         self._thread: threading.Thread | None = None
 
     def start(self) -> "Gateway":

@@ -192,13 +192,13 @@ class Peers:
 
 
 def _no_peer_error(cid: Cid, failures: dict[str, PeerFailed]) -> Exception:
-    told = "; ".join(f"{url} {failure}" for url, failure in failures.items())
+    causes = "; ".join(f"{url} {failure}" for url, failure in failures.items())
     if any(isinstance(failure, PeerSentWrongBytes) for failure in failures.values()):
-        return ContentTampered(f"{cid} is not here and no peer gave the true block: {told}; remove the lying peer")
+        return ContentTampered(f"{cid} is not here and no peer gave the true block: {causes}; remove the lying peer")
     if any(isinstance(failure, PeerHasNoBlock) for failure in failures.values()):
-        return ContentMissing(f"{cid} is not here and no peer gave it: {told}; try later, or set other peers")
+        return ContentMissing(f"{cid} is not here and no peer gave it: {causes}; try later, or set other peers")
     return StoreUnreachable(
-        f"{cid} is not here and no peer could be asked: {told}; check the network and the peers' URLs"
+        f"{cid} is not here and no peer could be asked: {causes}; check the network and the peers' URLs"
     )
 
 

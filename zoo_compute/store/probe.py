@@ -114,8 +114,8 @@ class _Vetted(GatewayClient):
     def _connect(self, deadline: float) -> http.client.HTTPConnection:
         host, tls = self._parts.hostname or "", self._parts.scheme == "https"
         port = self._parts.port or (443 if tls else 80)
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        addresses = [str(entry[4][0]) for entry in found]
+        records = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = [str(entry[4][0]) for entry in records]
         if not addresses or not all(_may_try(address, local=self._local) for address in addresses):
             raise OSError("not a public address")
         left = max(0.01, deadline - time.monotonic())

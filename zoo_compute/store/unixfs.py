@@ -166,13 +166,13 @@ def parse_node(cid: Cid, block: bytes) -> list[Link]:
 
 def _parse(block: bytes) -> list[Link]:
     """Reads what `encode_node` writes; the caller compares the re-encoding, so laxness here costs nothing."""
-    found: list[tuple[Cid, int]] = []
+    children: list[tuple[Cid, int]] = []
     at = 0
     while at < len(block) and block[at] == 0x12:
         length, at = _varint(block, at + 1)
         body, at = block[at : at + length], at + length
-        found.append((Cid.from_binary(body[2:38]), _varint(body, 41)[0]))
-        if len(found) > WIDTH:
+        children.append((Cid.from_binary(body[2:38]), _varint(body, 41)[0]))
+        if len(children) > WIDTH:
             raise ValueError(f"more than {WIDTH} links")
     _, at = _varint(block, at + 1)
     _, at = _varint(block, at + 3)
@@ -180,9 +180,9 @@ def _parse(block: bytes) -> list[Link]:
     while at < len(block) and len(sizes) <= WIDTH:
         size, at = _varint(block, at + 1)
         sizes.append(size)
-    if len(sizes) != len(found) or not found:
-        raise ValueError(f"{len(found)} links but {len(sizes)} sizes")
-    return [Link(cid, size, total) for (cid, total), size in zip(found, sizes, strict=True)]
+    if len(sizes) != len(children) or not children:
+        raise ValueError(f"{len(children)} links but {len(sizes)} sizes")
+    return [Link(cid, size, total) for (cid, total), size in zip(children, sizes, strict=True)]
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

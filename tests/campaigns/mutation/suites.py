@@ -115,8 +115,8 @@ LEFT_OUT = (
 def imports(path: Path) -> frozenset[Path]:
     """The modules of ours that a source imports, by way of others too."""
     found = set()
-    for dots, package, name in re.findall(r"^from (\.+)(modules)? ?import (\w+)", path.read_text(), re.MULTILINE):
-        module = path.parents[len(dots) - 1] / package / f"{name}.vy"
+    for dots, package, name in re.findall(r"^from (\.+)([\w.]*) ?import (\w+)", path.read_text(), re.MULTILINE):
+        module = path.parents[len(dots) - 1].joinpath(*package.split("."), f"{name}.vy")
         if module.exists():
             found |= {module, *imports(module)}
     return frozenset(found)

@@ -16,7 +16,7 @@ import numpy as np
 from node.compute.programs import Programs
 from node.compute.training import ShardResult, root_of
 from node.disputes.computation import Computation, Roots, SlotRound, Training
-from node.inputs.syncer import Inputs
+from node.inputs.job_files import Inputs
 from repops import commitments, streaming
 from repops.commitments import Array, canonical
 

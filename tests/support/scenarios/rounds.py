@@ -59,8 +59,8 @@ def silence_past_the_ready_window_is_a_decline(s: Stage) -> None:
     run = s.world.run(job)
     assert (run.state, run.missing, run.pot) == (JobState.RUNNING, 0b11, 2 * TENTH_OF_LOCK)
     assert s.world.seat(job, bob) == Seat(first=2, count=2, price=80, pot=2 * TENTH_OF_LOCK)
-    standing = s.world.standing(job, s.ids["bob"])
-    assert (standing.locked, standing.held, standing.left_turn) == (2 * (run.lock - TENTH_OF_LOCK), 0, 0)
+    stake = s.world.stake_of(job, s.ids["bob"])
+    assert (stake.locked, stake.held, stake.left_turn) == (2 * (run.lock - TENTH_OF_LOCK), 0, 0)
     # Bob has no claim and never will: his lock is free at once, and what he does next is his business.
     s.ok("settlement", "release", "stranger", job, s.ids["bob"])
     s.no("settlement: nothing locked", "settlement", "release", "stranger", job, s.ids["bob"])
@@ -93,7 +93,7 @@ def part_of_a_seat_is_declined_and_taken_over_for_the_whole_job(s: Stage) -> Non
     # Carol asks 80, as bob was paid: nothing of the slash is needed. Alice asks less: escrow pays her own 60.
     assert (s.world.seat(job, 2).price, s.world.seat(job, bob).price) == (80, 60)
     assert s.world.burned[s.tokens["usd"]] == 2 * TENTH_OF_LOCK
-    assert s.world.standing(job, s.ids["alice"]).held == 2
+    assert s.world.stake_of(job, s.ids["alice"]).held == 2
     for seat in s.seats_of(job, "alice"):
         if s.world.run(job).missing >> seat & 1:
             s.ok("settlement", "ready", "alice hot", job, seat, 10)
@@ -299,7 +299,7 @@ def a_silent_aggregator_loses_its_seat_to_a_standby(s: Stage) -> None:
     s.no("settlement: not the hot key", "settlement", "post_checkpoint", "dave hot", job, 0, 0b11, ROOT, CID)
     lock = s.world.lot(job, 1).lock
     assert lock == 3 * (4 * 160 + 80) * 10 // 9 + 2 * 80 * 3
-    assert s.world.standing(job, dave).locked == lock - slash_of(lock)
+    assert s.world.stake_of(job, dave).locked == lock - slash_of(lock)
     assert s.world.burned[s.tokens["zen"]] == slash_of(lock)
     for name in ("carol", "alice"):
         s.no("auction: no standby", "settlement", "take_over", f"{name} hot", job, seat, s.ids[name], 1, 10)
@@ -308,7 +308,7 @@ def a_silent_aggregator_loses_its_seat_to_a_standby(s: Stage) -> None:
     s.no("settlement: job can go on", "settlement", "abandon", "stranger", job)
     s.take_over(job, seat, "erin")
     assert s.world.run(job).aggregator_due == s.now + 15
-    assert s.world.standing(job, erin).locked == lock
+    assert s.world.stake_of(job, erin).locked == lock
     s.post_checkpoint(job)
     for _ in range(2):
         s.play_round(job)
