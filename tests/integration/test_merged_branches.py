@@ -80,7 +80,7 @@ def test_branches__of_unequal_work__are_merged_posted_and_checked(
     monkeypatch.chdir(tmp_path)
 
     code, told = zoo(capsys, "job", "merge", f"{first.id}", f"{second.id}")
-    assert (code, "are no branches of one training" in told["error"]) == (1, True)
+    assert (code, "are not branches of one training" in told["error"]) == (1, True)
     (tmp_path / "mine.json").write_text("{}")
     for out, said in (
         ("merged.json", "another ending"),
