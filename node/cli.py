@@ -35,11 +35,11 @@ def conformance(settings: Settings, device: str | None, again: bool) -> int:
     from node.conformance import check
     from node.device import pick_device
 
-    found = check(pick_device(device), again=again, say=settings.say)
-    answer = vars(found) | {"differing": list(found.differing)}
-    answer["computes_on"] = found.device if found.conformed else "cpu"
+    result = check(pick_device(device), again=again, say=settings.say)
+    answer = vars(result) | {"differing": list(result.differing)}
+    answer["computes_on"] = result.device if result.conformed else "cpu"
     settings.emit(answer, [f"{key:<12} {_text(value)}" for key, value in answer.items()])
-    return 0 if found.conformed or not found.kept else 1
+    return 0 if result.conformed or not result.kept else 1
 
 
 def _text(value: Any) -> str:

@@ -241,13 +241,13 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
     inputs = fetch_inputs(store, request)
     programs = inputs.programs
     rounds = carried_state.rounds_since_restart(request, inputs.manifest.carry)
-    update, told = None, ""
+    update, problem = None, ""
     try:
         tag = round_tag(request["job"], request["round"])
         update = get_update(store, entry, inputs.manifest, programs.graph, tag=tag).state
     except UNAVAILABLE as error:
         # The roots are judged without it: whoever withheld it would else never be found out.
-        told = str(error) if isinstance(error, BadInputs) else ""
+        problem = str(error) if isinstance(error, BadInputs) else ""
     with as_node_memory_errors(programs.profile, programs.device):
         last = carried_state.replay(request, rounds, inputs, store) if rounds else None
         outcome = verify_slot(
@@ -269,8 +269,8 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
     odd = [score.slot for score in scores_of(inputs.checkpoint) if score.is_outlier]
     answer["odd"] = [[fetch_pointer(store, request["checkpoint"]).round, slot] for slot in odd]
     answer |= {**outcome.to_dict(), "states": states, "seconds": time.perf_counter() - began}
-    if told and answer["agrees"]:
-        answer |= {"agrees": False, "field": "update", "message": told}
+    if problem and answer["agrees"]:
+        answer |= {"agrees": False, "field": "update", "message": problem}
     return answer
 
 

@@ -179,7 +179,7 @@ def _tell(
         "accounts": {name: {"address": address, "keystore": str(chain.key_file(name))} for name, address in accounts.items()},
         "environment": environment, "nodes": nodes,
     }  # fmt: skip
-    found = paths.known_network_file() == chain.network_file
+    is_known = paths.known_network_file() == chain.network_file
     lines = [
         f"devnet: chain {network.chain_id} at {chain.url}, preset {network.preset}, storage {storage}",
         f"network file: {chain.network_file}",
@@ -187,7 +187,7 @@ def _tell(
         *(f"{node['name']}: {', '.join(node['roles'])} at {node['endpoint']}" for node in nodes),
         "",
         "ready; in another terminal:",
-        *([] if found else [f"  export ZOO_NETWORK={chain.network_file}"]),
+        *([] if is_known else [f"  export ZOO_NETWORK={chain.network_file}"]),
         "  zoo doctor",
         *(["  zoo train job.yaml --data corpus.txt --max-budget 50"] if nodes else []),
         "",

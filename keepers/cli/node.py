@@ -51,27 +51,27 @@ from zoo_compute.operators.needs import NodeProblem
 )
 @click.option("--endpoint", help="URL at which others reach the gateway; announced on chain.")
 @pass_settings
-def configure(settings: Settings, /, home: Path | None, token: str | None, **given: Any) -> None:
+def configure(settings: Settings, /, home: Path | None, token: str | None, **options: Any) -> None:
     """Change what operator.json says, or write it; what is not given stays as it is."""
     folder = folder_of(home)
     path = folder / FILE
     raw = read_unchecked(folder) or {"name": folder.name}
     if token is not None and token.upper() != "ZEN":
-        raw["prices"] = _priced(raw.get("prices") or {}, token, {key: given.pop(key) for key in PRICE_KEYS})
-    raw |= {key: str(v) if isinstance(v, Path) else v for key, v in given.items() if v not in (None, ())}
+        raw["prices"] = _priced(raw.get("prices") or {}, token, {key: options.pop(key) for key in PRICE_KEYS})
+    raw |= {key: str(v) if isinstance(v, Path) else v for key, v in options.items() if v not in (None, ())}
     if "roles" in raw:
         raw["roles"] = list(raw["roles"])
     config = from_dict(raw, folder)
     save(config)
-    told = dataclasses.asdict(config) | {"folder": str(config.folder)}
-    settings.emit(told, f"{path}: {config.name}, {', '.join(config.roles)}")
+    report = dataclasses.asdict(config) | {"folder": str(config.folder)}
+    settings.emit(report, f"{path}: {config.name}, {', '.join(config.roles)}")
 
 
-def _priced(known: dict[str, Any], token: str, given: dict[str, str | None]) -> dict[str, Any]:
+def _priced(known: dict[str, Any], token: str, options: dict[str, str | None]) -> dict[str, Any]:
     """`prices` with what is given of one token; without any price of it, its entry goes."""
     if not is_address(token):
         raise UserError(f"--token takes an address, not {token!r}", hint="leave it away for ZEN")
-    prices = {key: text for key, text in given.items() if text is not None}
+    prices = {key: text for key, text in options.items() if text is not None}
     others = {address: entry for address, entry in known.items() if address.lower() != token.lower()}
     before: dict[str, str] = next((entry for address, entry in known.items() if address not in others), {})
     return {**others, str(to_checksum_address(token)): {**before, **prices}} if prices else others
@@ -108,7 +108,7 @@ keeper.add_command(status)
 
 def serve(settings: Settings, config: OperatorConfig, *, only: str | None = None) -> None:
     """Run the daemon until a signal. What it needs to earn is said once at the start; only what stops everything ends it."""
-    found = None if only not in (None, "keeper") else _check(settings, config)
+    inspection = None if only not in (None, "keeper") else _check(settings, config)
     daemon = Daemon(config, only=only)
     stopping = False
 
@@ -121,13 +121,13 @@ def serve(settings: Settings, config: OperatorConfig, *, only: str | None = None
     try:
         daemon.start()
         processes = {name: child.process.pid for name, child in daemon.children.items() if child.process}
-        needs = _needs_once_served(found, config)
-        told = {
+        needs = _needs_once_served(inspection, config)
+        report = {
             "name": config.name, "home": str(config.folder), "processes": processes,
             "needs": [need.to_dict() for need in needs],
         }  # fmt: skip
         runs = f"{config.name} runs as {', '.join(config.roles)}; logs in {config.folder / 'logs'}; Ctrl-C ends it"
-        settings.emit(told, runs)
+        settings.emit(report, runs)
         if not settings.as_json:
             say_needs(needs)
         while not stopping:
@@ -140,18 +140,18 @@ def serve(settings: Settings, config: OperatorConfig, *, only: str | None = None
 
 def _check(settings: Settings, config: OperatorConfig) -> NodeInspection:
     """What the chain says of this operator. Raises ConfigError for what no keeper can work with."""
-    found = inspect_node(config.folder, settings.network_file)
-    found.setup = dataclasses.replace(found.setup, running=True, roles=tuple(config.roles))
-    for need in found.needs:
+    inspection = inspect_node(config.folder, settings.network_file)
+    inspection.setup = dataclasses.replace(inspection.setup, running=True, roles=tuple(config.roles))
+    for need in inspection.needs:
         if need.is_blocking:
             raise ConfigError(need.what, hint=need.do)
-    return found
+    return inspection
 
 
-def _needs_once_served(found: NodeInspection | None, config: OperatorConfig) -> list[NodeProblem]:
+def _needs_once_served(inspection: NodeInspection | None, config: OperatorConfig) -> list[NodeProblem]:
     """With what peers say of the endpoint, now that the gateway runs."""
-    if found is None:
+    if inspection is None:
         return []
     wait_for_gateway(config.gateway_host, config.gateway_port)
-    found.try_endpoint()
-    return found.needs
+    inspection.try_endpoint()
+    return inspection.needs

@@ -55,9 +55,9 @@ class VerifiedSlot:
 
     def to_dict(self) -> dict[str, Any]:
         names = ("agrees", "field", "message", "segments", "seconds")
-        told = {name: self.report[name] for name in names if name in self.report}
+        outcome = {name: self.report[name] for name in names if name in self.report}
         at = {name: getattr(self.commit, name) for name in ("turn", "round", "seat", "operator")}
-        return {**at, "slot": self.slot, **told}
+        return {**at, "slot": self.slot, **outcome}
 
 
 @click.command("verify", cls=Command)
@@ -113,11 +113,16 @@ def verify(
         ]
     lines += [f"auditor {each['auditor']} attested a lie: turn {each['turn']}, slot {each['slot']}" for each in liars]
     lines += [f"game {each['game']} against operator {each['operator']}: {each['outcome']}" for each in games]
-    told: dict[str, Any] = {"job": number, "checked": [c.to_dict() for c in checked], "auditors": liars, "games": games}
+    report: dict[str, Any] = {
+        "job": number,
+        "checked": [c.to_dict() for c in checked],
+        "auditors": liars,
+        "games": games,
+    }
     if witness.withheld is not None:
-        told["withheld"] = str(witness.withheld)
+        report["withheld"] = str(witness.withheld)
         lines.append(f"not everything could be checked: {witness.withheld}")
-    settings.emit(told, lines)
+    settings.emit(report, lines)
     if liars or not all(c.agrees for c in checked):
         return LIES_FOUND
     return NOT_SERVED if witness.withheld is not None else 0
@@ -150,22 +155,24 @@ class JobVerification:
             except (ContentMissing, StoreUnreachable, Withheld) as error:  # or let go: its checkpoint was not kept
                 self.withheld = error
                 continue
-            found = VerifiedSlot(commit, slot, report)
-            self.checked.append(found)
-            self._line.note(found.text)
-            if not found.agrees and self._sender is not None:
-                self._challenge(self._sender, found)
+            verified = VerifiedSlot(commit, slot, report)
+            self.checked.append(verified)
+            self._line.note(verified.text)
+            if not verified.agrees and self._sender is not None:
+                self._challenge(self._sender, verified)
             return True
         return False
 
-    def _challenge(self, sender: Sender, found: VerifiedSlot) -> None:
-        if found.report.get("dispute") is None:
-            is_data = found.report["field"] not in ("segment_root", "end_root", "update_root")
-            told = "what is wrong is its data, which is Availability's: `zoo job demands`"
-            self._line.note("  " + (told if is_data else "the claim that it goes on from is the one to dispute"))
+    def _challenge(self, sender: Sender, verified: VerifiedSlot) -> None:
+        if verified.report.get("dispute") is None:
+            is_data = verified.report["field"] not in ("segment_root", "end_root", "update_root")
+            reason = "what is wrong is its data, which is Availability's: `zoo job demands`"
+            self._line.note("  " + (reason if is_data else "the claim that it goes on from is the one to dispute"))
             return
-        number = challenge(self._chain, sender, read_job(self._chain, self._job), found.commit, found.report["dispute"])
-        self._opened.setdefault(number, found)
+        number = challenge(
+            self._chain, sender, read_job(self._chain, self._job), verified.commit, verified.report["dispute"]
+        )
+        self._opened.setdefault(number, verified)
         self._line.note(f"  game {number} is about it")
 
     def play(self) -> bool:
@@ -191,17 +198,17 @@ class JobVerification:
     def _ask(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
         from node.disputes.player import run_move
 
-        given = {**request, "device": self._device} if self._device else request
-        return WorkStatus("done", result=run_move(given, self._store))
+        arguments = {**request, "device": self._device} if self._device else request
+        return WorkStatus("done", result=run_move(arguments, self._store))
 
 
 def _check_asked(view: JobView, turn: int | None, slot: int | None) -> None:
     """Nothing to be done must not be told of what is not there. Raises UserError."""
     turns = {commit.turn for commit in view.commits}
     if turn is not None and turn not in turns:
-        told = f"of turns {min(turns)} to {max(turns)}" if turns else "yet"
+        known = f"of turns {min(turns)} to {max(turns)}" if turns else "yet"
         raise UserError(
-            f"job {view.job} has no results of turn {turn}", hint=f"it has results {told}; `zoo job show` tells"
+            f"job {view.job} has no results of turn {turn}", hint=f"it has results {known}; `zoo job show` tells"
         )
     if slot is not None and slot >= view.terms.slots:
         raise UserError(f"job {view.job} has slots 0 to {view.terms.slots - 1}, none {slot}")
@@ -215,14 +222,14 @@ def _todo(
     turns: the first and the last one.
     """
     first, last = turns
-    found = [
+    selected = [
         (commit, each)
         for commit in view.commits
         if (every or not commit.final) and (first or 0) <= commit.turn <= (commit.turn if last is None else last)
         for each in commit.slots
         if slot in (None, each)
     ]
-    yield from sorted(found, key=lambda at: (at[0].disputes > 0, at[0].turn, at[1] - at[0].first, at[0].first))
+    yield from sorted(selected, key=lambda at: (at[0].disputes > 0, at[0].turn, at[1] - at[0].first, at[0].first))
 
 
 def _verified(

@@ -68,7 +68,7 @@ class Daemon:
     only: str | None = None
     command_overrides: Mapping[str, list[str]] = field(default_factory=dict)
     children: dict[str, SupervisedProcess] = field(default_factory=dict)
-    _held: ExitStack = field(default_factory=ExitStack)  # locks of this daemon's parts
+    _locks: ExitStack = field(default_factory=ExitStack)  # locks of this daemon's parts
 
     def start(self) -> None:
         """Start everything, the broker and the gateway first.
@@ -97,7 +97,7 @@ class Daemon:
         folder = self.config.folder / "locks"
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            self._held.enter_context(locked(folder / name, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            self._locks.enter_context(locked(folder / name, fcntl.LOCK_EX | fcntl.LOCK_NB))
         except BlockingIOError:
             raise ConfigError(
                 f"{self.config.folder}: {name} of this operator runs already",
@@ -179,7 +179,7 @@ class Daemon:
                 except subprocess.TimeoutExpired:
                     child.process.kill()
                     child.process.wait()
-        self._held.close()
+        self._locks.close()
 
 
 def is_training_worker(name: str) -> bool:
@@ -204,15 +204,15 @@ def gateway_command(store: str, host: str, port: int) -> list[str]:
 
 def commands(config: OperatorConfig) -> dict[str, list[str]]:
     """Name -> command line of each process, in the order they start."""
-    found: dict[str, list[str]] = {}
+    lines: dict[str, list[str]] = {}
     if config.broker == EMBEDDED:
-        found["broker"] = broker.server_command(config.folder)
+        lines["broker"] = broker.server_command(config.folder)
     if not config.store.startswith("kubo:"):
-        found["gateway"] = gateway_command(config.store_location, config.gateway_host, config.gateway_port)
+        lines["gateway"] = gateway_command(config.store_location, config.gateway_host, config.gateway_port)
     home = ["--home", str(config.folder), *(part for role in config.roles for part in ("--role", role))]
-    found["keeper"] = [sys.executable, "-m", "keepers.processes.run", "keeper", *home]
+    lines["keeper"] = [sys.executable, "-m", "keepers.processes.run", "keeper", *home]
     for index in range(config.workers):
-        found[f"worker-{index}"] = [
+        lines[f"worker-{index}"] = [
             sys.executable,
             "-m",
             "keepers.processes.run",
@@ -222,8 +222,8 @@ def commands(config: OperatorConfig) -> dict[str, list[str]]:
             str(index),
         ]
     moves = ["--name", "moves", "--queue", MOVE_QUEUE]
-    found[MOVES] = [sys.executable, "-m", "keepers.processes.run", "worker", *home, *moves]
-    return found | {f"spare-{index}": spare.COMMAND for index in range(config.spares)}
+    lines[MOVES] = [sys.executable, "-m", "keepers.processes.run", "worker", *home, *moves]
+    return lines | {f"spare-{index}": spare.COMMAND for index in range(config.spares)}
 
 
 def _spawn(child: SupervisedProcess) -> None:

@@ -55,12 +55,12 @@ def main() -> int:
     line = sys.stdin.readline()
     if not line:
         return 0
-    told = json.loads(line)
-    with open(os.devnull) as nothing, open(told["log"], "ab") as output:
+    assignment = json.loads(line)
+    with open(os.devnull) as nothing, open(assignment["log"], "ab") as output:
         for stream, number in ((nothing, 0), (output, 1), (output, 2)):
             os.dup2(stream.fileno(), number)
-    sys.argv = [told["module"], *told["arguments"]]
-    return int(importlib.import_module(told["module"]).main())
+    sys.argv = [assignment["module"], *assignment["arguments"]]
+    return int(importlib.import_module(assignment["module"]).main())
 
 
 if __name__ == "__main__":

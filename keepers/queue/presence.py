@@ -38,12 +38,12 @@ def speeds_of(client: RedisClient) -> dict[str, float]:
 
 
 def _present(client: RedisClient) -> dict[str, Any]:
-    found = {}
+    workers = {}
     for key in client.scan_iter(match="zoo:worker:*", count=1000):
-        told = client.get(key)
-        if told is not None:
-            found[key.decode().removeprefix("zoo:worker:")] = json.loads(told)
-    return found
+        record = client.get(key)
+        if record is not None:
+            workers[key.decode().removeprefix("zoo:worker:")] = json.loads(record)
+    return workers
 
 
 class Presence:
@@ -64,8 +64,8 @@ class Presence:
     def announce(self) -> None:
         """Work does not fail with this: a broker that is gone for a moment hears it at the next renewal."""
         try:
-            told = {"flops_per_s": self._speed(), "since": self._since}
-            self._redis.set(f"zoo:worker:{self._worker}", json.dumps(told), ex=PRESENCE_TTL_S)
+            record = {"flops_per_s": self._speed(), "since": self._since}
+            self._redis.set(f"zoo:worker:{self._worker}", json.dumps(record), ex=PRESENCE_TTL_S)
         except RedisError as error:
             log.warning("the broker does not answer: %s", error)
 

@@ -93,10 +93,10 @@ class WorkQueue:
         """
         by = (self._redis.get(f"zoo:by:{timed}") or b"").decode()
         reference = float(self._redis.get(f"zoo:speed:{by}") or 0)
-        found = [
+        paces = [
             reference / speed if reference and speed else 1.0 for _, speed in sorted(speeds_of(self._redis).items())
         ]
-        return (*found, *[1.0] * (workers - len(found)))
+        return (*paces, *[1.0] * (workers - len(paces)))
 
     def wake(self) -> None:
         """Have the keeper look now, unless it is about to."""
@@ -154,9 +154,9 @@ class WorkLog:
 
     def is_wanted(self, request: dict[str, Any]) -> bool:
         """Whether training can still be committed: it is of the chain's newest turn, or of the round after it."""
-        told = json.loads(self._redis.get(f"zoo:newest:{request['job']}") or "null")
-        ahead = told is not None and request["round"] == told[0] + 1
-        return told is None or ahead or [request["round"], request["start_root"]] == told
+        newest = json.loads(self._redis.get(f"zoo:newest:{request['job']}") or "null")
+        ahead = newest is not None and request["round"] == newest[0] + 1
+        return newest is None or ahead or [request["round"], request["start_root"]] == newest
 
     @contextmanager
     def lease(self, name: str) -> Iterator[bool]:

@@ -30,12 +30,12 @@ def withheld_unless_fetched(place: Callable[[], TensorChunk | None] = lambda: No
 def missing_chunk(store: Store, cid: str, nodes: Mapping[str, Node]) -> TensorChunk | None:
     """The place of the first bytes of a state's file that are not here; None when that cannot be said."""
     try:
-        found = store.first_missing_byte(cid) if isinstance(store, BlockStore) else None
+        missing = store.first_missing_byte(cid) if isinstance(store, BlockStore) else None
     except BadCid:
         return None
-    if found is None:
+    if missing is None:
         return None
-    offset, size = found
+    offset, size = missing
     header = size - sum(4 * math.prod(node.shape) for node in nodes.values())
     try:
         return (
@@ -50,10 +50,10 @@ def missing_chunk(store: Store, cid: str, nodes: Mapping[str, Node]) -> TensorCh
 def missing_update_chunk(store: Store, cid: str) -> TensorChunk | None:
     """As `absent_place`, of an update's file: one that is not here whole cannot be read on, so that all of it is missing."""
     try:
-        found = store.first_missing_byte(cid) if isinstance(store, BlockStore) else None
+        missing = store.first_missing_byte(cid) if isinstance(store, BlockStore) else None
     except BadCid:
         return None
-    return None if found is None else (0, 0)
+    return None if missing is None else (0, 0)
 
 
 def root_from_hex(text: str) -> bytes:
