@@ -1,6 +1,6 @@
-"""What a worker does for its keeper: prepare, train, fetch, aggregate, verify. Requests and answers are plain JSON objects.
+"""The work of a node for its keeper: prepare, train, fetch, aggregate, verify. Requests and answers are plain JSON objects.
 
-A request names content and roots; nothing in it is believed before it is checked against them. Roots are hex, `checkpoint`
+A request names content and roots. All content is checked against its root before use. Roots are hex, `checkpoint`
 is the CID of the pointer to the checkpoint a round starts from (null for round 0), `start_root` the chain's root of it:
 
     every request   job, manifest (CID), round, checkpoint, start_root, [work_root, data_root, flops, terms, device]
@@ -8,7 +8,7 @@ is the CID of the pointer to the checkpoint a round starts from (null for round 
     run_aggregation + mask, bundles [{bundle (CID), root, operator, slots, start_root}]
     run_advance     as run_aggregation
     run_aggregation_check + root, operator, bundles
-    run_verification  + slot, operator, bundle (CID), root, shown (the result that an answer on chain told, or null), [slots of the bundle, before]
+    run_verification  + slot, operator, bundle (CID), root, shown (the result that an answer on chain revealed, or null), [slots of the bundle, before]
     run_fetching      + slots, operator, bundle (CID), root, timeout_s
     run_keeping     job, manifest, checkpoint only
 """

@@ -159,7 +159,7 @@ def _take_vacant(view: JobView, run: Run, me: OperatorContext, progress: Progres
             continue  # what made me lose it may make me lose it again: it is for others
         room = min(spare, seat.count)
         if view.state == JobState.RUNNING and not _missing(run, number) and room < seat.count:
-            continue  # its claim in this turn stands for all of its slots: it cannot be split now
+            continue  # its claim in this turn covers all of its slots, so it cannot be split now
         least = least_taken(run.slots, seat.count)
         counts = range(room, least - 1, -1)
         count = next((c for c in counts if _in_time(view, run, me, progress.slot_s, slots + c, waiting + c)), 0)
@@ -176,14 +176,14 @@ def _pays(run: Run, seat: Seat, count: int, bid: Bid) -> bool:
 
 
 def _in_time(view: JobView, run: Run, me: OperatorContext, slot_s: float, slots: int, waiting: int) -> bool:
-    """Whether I can train `held` slots in every turn, and `waiting` of them before the open turn's inputs close."""
+    """Whether I can train `slots` slots in every turn, and `waiting` of them before the open turn's inputs close."""
     is_open = view.state == JobState.RUNNING and not run.is_waiting
     late = is_open and view.now + estimate_s(slot_s, waiting, me) >= run.inputs_close
     return not late and estimate_s(slot_s, slots, me) <= run.slot_s
 
 
 def estimate_s(slot_s: float, slots: int, me: OperatorContext) -> int:
-    """What I tell the chain: seconds for `slots` slots on my workers, beside my other jobs; a worker may die once."""
+    """The seconds I announce on chain for `slots` slots on my workers, beside my other jobs; one worker may die once."""
     return math.ceil(training_time_s(slot_s, slots, me.relative_paces) + me.busy_elsewhere_s) + RECOVERY_S
 
 
@@ -257,7 +257,7 @@ def _worth_paying(view: JobView, due: Sequence[Commit | Checkpoint], me: Operato
 
 
 def _releasable(view: JobView, stake: JobStake) -> bool:
-    """Whether a lock can go: nothing of the job is held any more, and no turn with a claim of its operator is pending."""
+    """Whether a lock can be released: with a seat, when the job is over; else when no claim from before it left is pending."""
     if stake.lots == 0 or view.run is None:
         return False
     if stake.held:

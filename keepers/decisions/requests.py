@@ -1,4 +1,4 @@
-"""What a keeper asks of its workers: names (asking twice is asking once) and requests in plain JSON.
+"""Requests of a keeper to its workers, in plain JSON, and their names: asking twice is asking once.
 
 A request carries everything a worker needs and nothing it could be robbed of: content addresses, roots, numbers.
 """
@@ -91,7 +91,7 @@ def _training(view: JobView, slot: int, carry: int) -> list[Commit]:
 
 
 class ClaimSlot(NamedTuple):
-    """Where a claim will stand."""
+    """The turn, round and operator of a claim that is not made yet."""
 
     turn: int
     round: int
@@ -254,7 +254,7 @@ def pin_request(view: JobView) -> dict[str, Any]:
 
 
 def move_name(game: GameView, side: str) -> str:
-    """Of where the game stands: the same after a reorganisation that led there again."""
+    """Named by the game's state, so that it is the same after a reorganisation that leads to the same state."""
     assert game.state is not None, "a move is asked for in an open game"
     at = sha256(json.dumps(encode(game.state)).encode())
     return f"move-{game.number}-{side}-{at.hex()[:16]}"

@@ -1,8 +1,8 @@
 """`zoo node start`: broker, gateway, keeper and workers of one operator, each its own process, kept running.
 
-A process that ends is started again, later each time it ends soon after its start. A worker is replaced by a spare, which has
-its imports behind it (keepers/processes/spare.py), and a new spare gets ready in the background. Stopping ends all of them; so does the
-death of the daemon itself, where the system can tell children of it (Linux).
+A process that ends is started again, with a longer pause each time it ends soon after its start. A spare, which has its imports
+done (keepers/processes/spare.py), replaces a worker, and a new spare gets ready in the background. Stopping the daemon ends all
+processes; on Linux, so does its death.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SupervisedProcess:
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     backoff_s: float = FIRST_BACKOFF_S
-    is_paused: bool = False  # not started again while held
+    is_paused: bool = False  # not started again until `resume`
 
     @property
     def running(self) -> bool:
@@ -93,7 +93,7 @@ class Daemon:
             )
 
     def _hold(self, name: str) -> None:
-        """Two of a kind would share keys, store and broker, and take each other's down."""
+        """Lock one part: two of a kind would share keys, store and broker, and end each other's processes."""
         folder = self.config.folder / "locks"
         folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -105,7 +105,7 @@ class Daemon:
             ) from None
 
     def poll(self) -> None:
-        """Start again what ended."""
+        """Restart processes that ended."""
         for child in self.children.values():
             if child.running or child.is_paused:
                 continue
@@ -157,7 +157,7 @@ class Daemon:
         return child.process.pid
 
     def resume(self, name: str) -> None:
-        """Let it be started again, at once: whoever held it knows why it had ended."""
+        """Start it again at the next poll, without a pause: the caller knows why it ended."""
         child = self.children[name]
         child.is_paused, child.backoff_s = False, FIRST_BACKOFF_S
 

@@ -1,6 +1,6 @@
-"""A spare: a process that has imported what a worker needs, and waits to become one. torch alone takes seconds to load.
+"""A spare: a process that has imported what a worker needs, and waits to become one. Loading torch alone takes seconds.
 
-    python -m keepers.processes.spare     run by the daemon (keepers/processes/daemon.py), which tells it on its input, in one line, what to become
+    python -m keepers.processes.spare     run by the daemon (keepers/processes/daemon.py), which writes one line to its input: what to become
 
 Until then it has no job, no connection and no file of the operator's open; afterwards it is the process of that command line, under the
 same number. It ends with its input, so it does not outlive a daemon that was killed.

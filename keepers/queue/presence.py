@@ -1,8 +1,8 @@
-"""Which workers of an operator are there, how fast each is, and who leaves a slot to whom.
+"""Which workers of an operator are present, how fast each is, and when one leaves a slot to another.
 
-Unequal GPUs serve one queue. The slowest would at times take the last slot of a round, and all would wait for it; so a worker that
-the others would be done without puts the slot back (`zoo_compute.spec.schedule.leaves`). What is known of a worker stands in the
-operator's own Redis, under its name: gone with it within seconds, so nobody waits long for one that died.
+GPUs of unequal speed serve one queue. The slowest could take the last slot of a round, and all would wait for it. So a worker puts
+a slot back if the others would finish without it sooner (`zoo_compute.spec.schedule.leaves`). A worker's record in the
+operator's own Redis expires within seconds, so nobody waits long for a worker that died.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ MOVE_TASK = "work.move"  # the task that computes a move of a dispute game
 class WorkStatus:
     """`state` as in the module's docstring; `result` when done, `error` when failed for good.
 
-    missing: what the last attempt could not have of others, as its worker told (node.errors.Withheld).
+    missing: data that others did not serve in the last attempt (node.errors.Withheld).
     """
 
     state: str
@@ -52,7 +52,7 @@ class WorkQueue:
         self._redis = client
 
     def submit(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
-        """Have `task` run with `request` unless it runs, ran or waits already; how far it is."""
+        """Run `task` with `request`, unless it runs, ran or waits already. Returns its status."""
         status = self.status(name)
         if status.state in ("done", "failed"):
             return status
@@ -69,7 +69,7 @@ class WorkQueue:
         return WorkStatus("queued")
 
     def status(self, name: str) -> WorkStatus:
-        """How far the work called `name` is."""
+        """The status of the work called `name`."""
         done = self._redis.get(f"zoo:done:{name}")
         if done is not None:
             return WorkStatus("done", result=json.loads(done))
@@ -99,7 +99,7 @@ class WorkQueue:
         return (*paces, *[1.0] * (workers - len(paces)))
 
     def wake(self) -> None:
-        """Have the keeper look now, unless it is about to."""
+        """Make the keeper look at the chain now, unless it is about to."""
         if not self._redis.llen(KEEPER_QUEUE):
             self._app.send_task(WATCH_TASK, expires=60, queue=KEEPER_QUEUE)
 
@@ -108,7 +108,7 @@ class WorkQueue:
         self._redis.set(f"zoo:newest:{job}", json.dumps([round, start_root.hex()]), ex=RESULT_TTL_S)
 
     def depth(self) -> int:
-        """Messages no worker has taken yet."""
+        """Messages that no worker has taken yet."""
         return int(self._redis.llen(WORK_QUEUE)) + int(self._redis.llen(MOVE_QUEUE))
 
     def _lost(self, key: str, queue: str) -> bool:
@@ -126,7 +126,7 @@ def _name_in(message: bytes) -> str:
 
 
 def worker_name(operator: str, name: str) -> str:
-    """What a worker calls itself in its leases. name: tells workers of one operator apart."""
+    """A worker's name in its leases. name: unique among the operator's workers."""
     return f"{operator}-{name}"
 
 
@@ -138,7 +138,7 @@ class WorkLog:
         self._worker = worker
 
     def release_leases(self) -> None:
-        """Give up the leases of the process that has had this worker's name: it died, or it would hold them still."""
+        """Give up the leases of the last process with this worker's name: it died."""
         for key in self._redis.scan_iter(match="zoo:lease:*", count=1000):
             if self._redis.get(key) == self._worker.encode():
                 self._redis.delete(key)
@@ -192,12 +192,12 @@ class WorkLog:
         self._redis.delete(f"zoo:failed:{name}", f"zoo:missing:{name}")
 
     def record_unavailable(self, name: str, missing: dict[str, Any]) -> None:
-        """Others do not serve what the work needs: say what, and let the keeper send the work again."""
+        """Record data that others do not serve, and let the keeper send the work again."""
         self._redis.set(f"zoo:missing:{name}", json.dumps(missing), ex=RESULT_TTL_S)
         self.allow_resend(name)
 
     def allow_resend(self, name: str) -> None:
-        """Nothing came of it this time and nobody is to blame: let the keeper send it again."""
+        """Let the keeper send the work again: this attempt gave nothing, and nobody is to blame."""
         self._redis.delete(f"zoo:sent:{name}")
 
     def record_failure(self, name: str, error: str) -> None:

@@ -1,4 +1,4 @@
-"""How far my own work on a job is, as its work queue tells, and the bundles that an aggregation is made from."""
+"""How far this operator's work on a job is, from its work queue, and the bundles that an aggregation combines."""
 
 from __future__ import annotations
 
@@ -93,5 +93,5 @@ def fetched_bundles(work: WorkQueue, view: JobView) -> dict[int, str]:
 
 
 def parse_missing(record: dict[str, Any]) -> MissingData:
-    """As a worker told it (node.errors.Withheld)."""
+    """From a worker's record of data that nobody served (node.errors.Withheld)."""
     return MissingData(record["asked_at"], {slot: place and (place[0], place[1]) for slot, place in record["places"]})

@@ -29,7 +29,7 @@ PHASE_ENTERED_BY = {
 
 
 def with_move(revealed: RevealedState, move: Move) -> RevealedState:
-    """From the move itself, what `Shown.told` has from its events."""
+    """The state after a move, from the move itself: as `RevealedState` has it from the events."""
     name, args = move
     if name in PHASE_ENTERED_BY:
         children = args[-1] if name == "open_begin" else getattr(args[-1], "children", ())

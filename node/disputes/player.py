@@ -52,7 +52,7 @@ log = logging.getLogger("zoo.disputes")
 
 SlotRoundFactory = Callable[..., SlotRound]
 OUT_OF_MEMORY = (torch.OutOfMemoryError, driver.OutOfMemory)
-KEPT = 2  # computations held at a time, each with a state of the job
+KEPT = 2  # computations kept in memory, each with a state of the job
 
 _trees: OrderedDict[tuple[Any, ...], Trees] = OrderedDict()
 

@@ -1,4 +1,4 @@
-"""The ranks of one program, seen from the worker. One that dies, hangs or refuses ends them all, and the worker is told which.
+"""The ranks of one program, seen from the worker. If one dies, hangs or refuses, all are ended, and the error names it.
 
 Ranks are processes in sessions of their own, so that Ctrl-C reaches the worker alone; each ends when its socket to the worker does.
 """
