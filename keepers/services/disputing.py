@@ -1,7 +1,7 @@
 """Plays dispute games (docs/referee.md): it defends an operator's claims, and continues the games that its key opened.
 
-It runs beside the keeper's ticks, which wait for transactions and stores. What stands is asked of the chain at every look, what
-to answer of the operator's workers; so a keeper that was killed in mid-game goes on where it stood.
+It runs beside the keeper's ticks, which wait for transactions and stores. At every look it reads the games from the chain, and
+asks the operator's workers for moves, so a keeper that was killed resumes its games.
 """
 
 from __future__ import annotations
