@@ -99,7 +99,7 @@ def run_shard(
 ) -> dict[str, Any]:
     """Train one slot of one round, store its update, and answer its ShardReport.
 
-    tamper: for fault injection (tests.support.liars.faults).
+    tamper: for fault injection.
     Raises BadInputs, NodeOutOfMemory and the store's errors; nothing is stored then.
     """
     began = time.perf_counter()
