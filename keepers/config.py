@@ -1,4 +1,4 @@
-"""What an operator decides: one `operator.json` in the operator's folder. No keys in it, only where they lie."""
+"""An operator's settings: `operator.json` in its folder. It has no keys, only their paths."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorConfig(Settings):
-    """One operator's settings and the folder they lie in."""
+    """One operator's settings, and their folder."""
 
     folder: Path
 

@@ -1,4 +1,4 @@
-"""A device computes only after it gave the CPU's bits on this machine; the result is kept in `~/.zoo/conformance`.
+"""A device is used only after it computed the CPU's bits on this machine. The result is saved in `~/.zoo/conformance`.
 
 The programs run in a process of their own, so that a driver that crashes or hangs takes no worker with it. They run again
 when anything changes that their bits could depend on: card, driver, compiler, torch, or our own source.
@@ -72,9 +72,9 @@ class ConformanceResult:
 def check(
     device: torch.device, *, again: bool = False, say: Say = log.info, examine: Examine | None = None
 ) -> ConformanceResult:
-    """The result that is kept of the device, else that of a run now, which takes a minute or more. Raises nothing on purpose.
+    """The saved result of the device, else that of a run now, which takes a minute or more. Raises nothing on purpose.
 
-    again: run although a result is kept.
+    again: run even if a result is saved.
     """
     known = _known(device)
     if isinstance(known, ConformanceResult):

@@ -1,6 +1,6 @@
 """Which device a node has, which kernels run programs on it, and whether a job fits its memory.
 
-A program gives the same bits on every device and thread count; a device that does not is not used.
+A program gives the same bits on every device and thread count; a device with other bits is not used.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RankLayout:
 
 
 def parse_layout(name: str | None) -> RankLayout | None:
-    """What a device's name says of ranks; None where it names one device. Raises NoDevice."""
+    """The ranks that a device's name asks for; None if it names one device. Raises NoDevice."""
     kind, colon, count = (name or "").partition(":")
     if kind not in KINDS:
         return None
@@ -47,9 +47,9 @@ def parse_layout(name: str | None) -> RankLayout | None:
 
 
 def pick_device(name: str | None = None) -> torch.device:
-    """The device asked for, or the best there is: CUDA, then MPS, then the CPU. Raises NoDevice.
+    """The named device, or the best one: CUDA, then MPS, then the CPU. Raises NoDevice.
 
-    Where it names several ranks, the CPU: what they do not compute together is computed there.
+    For several ranks it is the CPU, which computes everything that the ranks do not.
     """
     if parse_layout(name) is not None:
         return CPU
@@ -74,7 +74,7 @@ def pick_device(name: str | None = None) -> torch.device:
 
 @cache
 def _say_unused() -> None:
-    """One line about a GPU that is here and cannot be picked."""
+    """Log one line about a GPU of this machine that cannot be used."""
     if torch.xpu.is_available():
         log.warning("Intel GPU: this release has no kernels for it; programs run on the CPU, with the same bits")
     try:
@@ -91,7 +91,7 @@ def _say_unused() -> None:
 
 @cache
 def computes_on(device: torch.device) -> torch.device:
-    """The device itself where it computed the CPU's bits on this machine, else the CPU, said once in the log.
+    """The device itself if it computed the CPU's bits on this machine, else the CPU, with one line in the log.
 
     A device that was never checked is checked now, which takes a minute or more (node.conformance).
     """
@@ -110,7 +110,7 @@ def computes_on(device: torch.device) -> torch.device:
 
 
 def ensure_checked(name: str | None) -> None:
-    """Check the device now, if it never was. One that is absent fails the first work that asks for it, too."""
+    """Check the device now, if it was never checked. If it is absent, the first work on it fails too, so log only."""
     try:
         log.info("programs run on %s", computes_on(pick_device(name)))
     except NoDevice as error:
@@ -118,7 +118,7 @@ def ensure_checked(name: str | None) -> None:
 
 
 def runner(graph: Graph, device: torch.device) -> backend.Runner:
-    """The graph made ready on a device that `computes_on` gave. Raises backend.NoBackend."""
+    """A runner of the graph on a device that `computes_on` returned. Raises backend.NoBackend."""
     if device.type == "cuda":
         from repops.cuda.runner import CudaRunner
 
@@ -127,12 +127,12 @@ def runner(graph: Graph, device: torch.device) -> backend.Runner:
 
 
 def threads() -> int:
-    """As many as torch is set to use."""
+    """The number of threads that torch uses."""
     return torch.get_num_threads()
 
 
 def use_threads(count: int) -> None:
-    """For the whole process: fewer than the cores where several workers share them."""
+    """Set the threads of the whole process: fewer than the cores if several workers share them."""
     torch.set_num_threads(count)
 
 

@@ -1,11 +1,11 @@
-"""What a node refuses, and why.
+"""Errors of a node.
 
 NodeError               .hint says what to do
 ├── NodeOutOfMemory     the job does not fit this device; names the sizes
-├── RankLost         a process of a program that several compute died, hung or failed; all are ended      Retryable
+├── RankLost            one of several processes that compute a program died, hung or failed; all are ended   Retryable
 ├── BadInputs           fetched content is not what the chain or the manifest committed to
-│   ├── Withheld        committed data that nobody serves, or other bytes in its place: it can be demanded on chain   Retryable
-│   └── FalseCheckpoint a posted checkpoint that no right aggregation makes      Retryable
+│   ├── Withheld        nobody serves committed data, or its bytes are wrong: it can be demanded on chain   Retryable
+│   └── FalseCheckpoint a posted checkpoint does not have the program's tensors   Retryable
 └── NoDevice            the device asked for is absent, or not allowed here
 """
 
@@ -18,7 +18,7 @@ TensorChunk = tuple[int, int]  # tensor and group, as Availability numbers them
 
 
 class NodeError(ZooError):
-    """Base of what `node` raises on purpose."""
+    """Base of the errors that `node` raises on purpose."""
 
 
 class NodeOutOfMemory(NodeError, NeedsOperator):
@@ -34,7 +34,7 @@ class BadInputs(NodeError, ValueError):
 
 
 class Withheld(BadInputs, Retryable):
-    """Committed data could not be had. places: by slot (0 of a checkpoint), a place that is missing; None where none is known."""
+    """Committed data could not be downloaded. chunks: by slot (0 for a checkpoint), a missing chunk; None if not known."""
 
     def __init__(self, message: str, chunks: Mapping[int, TensorChunk | None], *, checkpoint: bool = False) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class Withheld(BadInputs, Retryable):
 
 
 class FalseCheckpoint(BadInputs, Retryable):
-    """A posted checkpoint does not hold the program's tensors. Its author lied: once it is convicted, the round starts from another."""
+    """A posted checkpoint does not have the program's tensors. Once its author is convicted, the round starts from another one."""
 
 
 class NoDevice(NodeError, NeedsOperator):

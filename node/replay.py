@@ -1,4 +1,4 @@
-"""The single-process reference: the whole job from its manifest and the presence masks, on this machine alone."""
+"""The single-process reference: replays a whole job from its manifest and the presence masks."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def replay(
     *,
     progress: Callable[[int, float], None] | None = None,
 ) -> Replay:
-    """Train every present slot of every round in turn. masks: one presence mask a closed round, in order, each taken when
-    its turn comes.
+    """Train every present slot of every round in turn. masks: one presence mask per closed round, in order, each read when
+    its round begins.
 
     progress: called with a checkpoint's number and its held-out loss.
     """
@@ -52,7 +52,7 @@ def simulate(
     *,
     progress: Callable[[int, float], None] | None = None,
 ) -> Replay:
-    """As `replay`, from content that is at hand. Private state goes on as where no slot changes hands: who takes one over begins at zero."""
+    """As `replay`, from loaded content. Assumes that no slot changes its operator: a new operator's private state begins at zero."""
     run, earlier = Replay(checkpoint, [], []), checkpoint  # earlier: what the last round started from
     kept = dict[int, State]()  # what each of its slots may go on with
     _record(run, heldout_loss(manifest, programs, run.state, heldout), progress)

@@ -56,7 +56,7 @@ TIMING_MARGIN = 1.5  # of the timed estimate: a machine shared with other work i
 
 
 def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
-    """Fetch and check a job's inputs, see that it fits, and time its step. Answers `slot_s`, seconds of a slot-round."""
+    """Fetch and check a job's inputs, check that it fits in memory, and time its step. Answers `slot_s`, seconds of a slot-round."""
     inputs = fetch_inputs(store, request)
     manifest, programs = inputs.manifest, inputs.programs
     profile, device = programs.profile, programs.device
@@ -97,9 +97,9 @@ def run_shard(
     progress: Progress | None = None,
     tamper: Tamper | None = None,
 ) -> dict[str, Any]:
-    """Train one slot of one round, store its update, answer (and, at `request["report"]`, write) its ShardReport.
+    """Train one slot of one round, store its update, and answer its ShardReport.
 
-    tamper: for fault injection (tests.support.liars.faults).
+    tamper: for fault injection.
     Raises BadInputs, NodeOutOfMemory and the store's errors; nothing is stored then.
     """
     began = time.perf_counter()
@@ -128,7 +128,7 @@ def run_shard(
 
 
 def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
-    """Fetch what one commitment promises, long before it is combined. Raises Withheld: that can be demanded only for a while."""
+    """Fetch the data of one commitment as soon as possible: it can be demanded only for a while. Raises Withheld."""
     manifest = fetch_manifest(store, request["manifest"])
     graph = fetch_programs(store, manifest, request.get("device")).graph
     start, timeout_s = root_from_hex(request["start_root"]), request["timeout_s"]
@@ -173,7 +173,7 @@ def run_aggregation(request: Mapping[str, Any], store: Store, *, must_last: bool
 
 
 def run_precompute(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
-    """As `run_aggregation`, by who need not: `root` is None where something is not here or not as committed."""
+    """As `run_aggregation`, for a node that is not the aggregator. `root` is None if an input is missing or not as committed."""
     try:
         return run_aggregation(request, store, must_last=False)
     except (Withheld, *UNAVAILABLE) as error:
@@ -182,8 +182,8 @@ def run_precompute(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
 
 
 def run_aggregation_check(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
-    """Combine again what an aggregator did, and compare the root that it posted. Answers `agrees`, and what opens a game; where
-    it agrees, what a probe of the updates says."""
+    """Repeat an aggregation and compare the posted root. Answers `agrees`; if not, the arguments of a dispute game, else the
+    losses of a probe of the updates."""
     began = time.perf_counter()
     inputs = fetch_inputs(store, request)
     updates = _received(request, store, inputs)[1]
@@ -200,8 +200,8 @@ def run_aggregation_check(request: Mapping[str, Any], store: Store) -> dict[str,
 
 
 def _probed(request: Mapping[str, Any], store: Store, inputs: Inputs, updates: Mapping[int, State]) -> dict[str, Any]:
-    """`odd`: [round, slot] of each update that by itself makes the loss worse; `probe`: the losses that say so. Nothing where the
-    probe cannot be taken: no verdict waits for files that a submitter may withhold."""
+    """`odd`: [round, slot] of each update that by itself makes the loss worse; `probe`: the losses that say so. Empty if the
+    probe is not possible: no verdict waits for files that a submitter may withhold."""
     manifest, programs, round_ = inputs.manifest, inputs.programs, request["round"]
     try:
         heldout = fetch_heldout(store, manifest, programs.graph)
@@ -218,7 +218,7 @@ def _probed(request: Mapping[str, Any], store: Store, inputs: Inputs, updates: M
 def _received(
     request: Mapping[str, Any], store: Store, inputs: Inputs
 ) -> tuple[dict[int, SlotResult], dict[int, State]]:
-    """The results that a checkpoint is made of, and their updates, by slot."""
+    """The results that a checkpoint combines, and their updates, by slot."""
     entries: dict[int, SlotResult] = {}
     for commit in request["bundles"]:
         entries |= fetch_results(store, request, commit, root_from_hex(commit["start_root"]))
@@ -236,7 +236,7 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
     try:
         entry, result = _result(request, store, start)
     except (BadInputs, KeyError) as error:
-        # Content that hashes to the committed CID, and is not the bundle the root promises: the commitment itself is wrong.
+        # The content has the committed CID, but is not the bundle of the committed root: the commitment itself is wrong.
         return {**answer, "agrees": False, "segments": 0, "field": "bundle", "message": str(error)}
     inputs = fetch_inputs(store, request)
     programs = inputs.programs
@@ -246,7 +246,7 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
         tag = round_tag(request["job"], request["round"])
         update = get_update(store, entry, inputs.manifest, programs.graph, tag=tag).state
     except UNAVAILABLE as error:
-        # The roots are judged without it: whoever withheld it would else never be found out.
+        # Compare the roots without it: otherwise withholding it would hide a false result.
         problem = str(error) if isinstance(error, BadInputs) else ""
     with as_node_memory_errors(programs.profile, programs.device):
         last = carried_state.replay(request, rounds, inputs, store) if rounds else None
@@ -275,7 +275,7 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
 
 
 def _result(request: Mapping[str, Any], store: Store, start: bytes) -> tuple[SlotResult, Result]:
-    """A slot's result, and the same with its path to the claim's root: from the bundle, else as an answer on chain showed it."""
+    """A slot's result, without and with its path to the claim's root: from the bundle, else from an answer on chain."""
     slot = request["slot"]
     try:
         entries = fetch_results(store, request, request, start)
@@ -290,7 +290,7 @@ def _result(request: Mapping[str, Any], store: Store, start: bytes) -> tuple[Slo
 
 
 def run_pinning(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
-    """Fetch and pin a checkpoint nobody trains on any more: the last one of a job."""
+    """Fetch and pin the last checkpoint of a job, which nobody trains on any more."""
     manifest = fetch_manifest(store, request["manifest"])
     kept = checkpoint_cids(store, manifest, request["checkpoint"])
     for cid in kept:

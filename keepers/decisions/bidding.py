@@ -1,4 +1,4 @@
-"""What a keeper owes a job that is being auctioned: bid, open the bid, clear and award. Pure decisions, as in `duties`."""
+"""Duties while a job is auctioned: bid, reveal, clear and award. Pure decisions, as in `duties`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def auction_duties(view: JobView, me: OperatorContext, progress: Progress) -> It
 
 
 def reclaim_dead_bids(view: JobView, me: OperatorContext) -> Iterator[Duty]:
-    """End my bids that can win nothing any more: what is locked for them comes free, and their place in the ring."""
+    """End my bids that cannot win any more. That frees their collateral and their place in the ring."""
     for (kind, operator), bid in view.bids.items():
         lot = view.lots[kind]
         stale = bid.attempt < lot.attempt or view.state == JobState.CANCELLED
@@ -70,7 +70,7 @@ def _after_failure(view: JobView, me: OperatorContext, progress: Progress) -> It
 
 
 def _bid(view: JobView, me: OperatorContext, progress: Progress, kind: int) -> Iterator[Duty]:
-    """Bid for what I have fetched, checked and timed: a job that cannot be run never gets hold of my lock."""
+    """Bid only for a job that I fetched, checked and timed: one that cannot run never locks my collateral."""
     lot, price = view.lots[kind], me.price_for(kind)
     bid = view.bids.get((kind, me.operator))
     if price > lot.reserve or (bid is not None and bid.attempt == lot.attempt):
@@ -99,7 +99,7 @@ def _settle_lot(view: JobView, me: OperatorContext, kind: int) -> Iterator[Duty]
     if lot.phase in (LotPhase.OPEN, LotPhase.CLEARING):
         passed = [bid.score << 64 | bid.operator for bid in ordered[: lot.cleared]]
         if lot.cleared and (not passed or passed[-1] != lot.cursor):
-            # Somebody left bids out. One at a time: the first one left out starts the clearing again, the rest follow it.
+            # Somebody left bids out. Send one at a time: the first one left out restarts the clearing, the rest follow it.
             batches = [[operator] for operator in order]
         else:
             rest = order[lot.cleared :]
@@ -119,7 +119,7 @@ def _settle_lot(view: JobView, me: OperatorContext, kind: int) -> Iterator[Duty]
 
 
 def stagger_delay_s(view: JobView, me: OperatorContext, salt: int) -> int:
-    """Seconds I leave to others before an errand that anyone may do: each operator has its own place, which rotates."""
+    """Seconds I wait before a call that any operator may send: operators take turns to be first."""
     present = sorted({operator for _, operator in view.bids} | {me.operator})
     place = (present.index(me.operator) + view.job + salt) % len(present)
     return place * me.stagger_s

@@ -1,8 +1,8 @@
-"""What a keeper fetches of others' claims and makes of them, demands on chain when it is not served, and which demands it ends.
+"""Which claims of others a keeper fetches, when it demands unserved data on chain, and which demands it closes.
 
-Pure decisions over one snapshot, as in `duties`. A keeper demands only what keeps it from its own duty: the aggregator what
-it combines, the holder of a seat the checkpoint it trains from, of a delayed job already in the turn before: when its own
-begins, the window for demands may be over. Demands of such lanes hold the turn's clocks.
+Pure decisions over one snapshot, as in `duties`. A keeper demands only data that it needs for its own duty: an aggregator the
+updates it combines, a provider the checkpoint it trains from. In a delayed job a provider demands it one turn earlier, since the
+window for demands may be over when its own turn begins. Demands from such lanes stop the turn's clocks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from zoo_compute.spec.params import LANE_DEMANDS
 
 
 def fetch_or_demand(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
-    """Fetch what was committed in the open turn as soon as it is; demand what is not served."""
+    """Fetch claims of the open turn as soon as they are committed; demand data that is not served."""
     if run.aggregator == me.operator:
         yield from (Fetch(commit.seat) for commit in present_claims(view) if commit.seat not in progress.fetched)
     for seat, missing in progress.missing.items():
@@ -39,7 +39,7 @@ def fetch_or_demand(view: JobView, run: Run, me: OperatorContext, progress: Prog
         if _is_due(view, run, me, claim, lane, missing, asked):
             yield DemandChunk(claim, lane, missing.chunks)
         if seat < AGGREGATOR_SEAT and any(d.end and not d.refunded for d in asked):
-            # Its author shows 4 KiB at a time and serves nothing: what follows from the turn's inputs is computed anew.
+            # Its author answers with 4 KiB at a time and serves nothing else: recompute the slots from the turn's inputs.
             known = progress.trained | progress.failed_slots
             yield from (Train(slot) for slot in missing.chunks if slot not in known)
 
@@ -69,7 +69,7 @@ def precompute(view: JobView, run: Run, me: OperatorContext, progress: Progress)
 
 
 def close_expired(view: JobView, me: OperatorContext, patience_s: int) -> Iterator[Duty]:
-    """Close demands that nobody answered: mine at once, others' in my turn, since they may hold the clocks; never those of my claims."""
+    """Close unanswered demands: mine at once, others' when it is my turn, as they may stop the clocks; never demands of my claims."""
     concerned = me.operator in view.stakes
     for demand in view.demands:
         if not demand.is_open or demand.claim.operator == me.operator:
@@ -81,7 +81,7 @@ def close_expired(view: JobView, me: OperatorContext, patience_s: int) -> Iterat
 
 
 def deposits_outstanding(view: JobView, operator: int) -> int:
-    """What demands from an operator's lanes cost so far, in wei: those that are open count, those that came back do not."""
+    """Deposits of demands from an operator's lanes that were not refunded, in wei; open demands count."""
     lanes = {number for number, seat in view.seats.items() if seat.operator == operator}
     return sum(demand.deposit for demand in view.demands if demand.lane in lanes and not demand.refunded)
 

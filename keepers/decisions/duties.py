@@ -1,4 +1,4 @@
-"""What a keeper owes a job right now: pure decisions over one snapshot of the chain.
+"""The duties of a keeper in a job: pure decisions over one snapshot of the chain.
 
 Each function takes a `JobView` (every read at one block), who I am, and how far my own work is; it returns what to do, in
 order. No I/O, no clock (`now` is the snapshot's block time), so the same snapshot always gives the same duties, and a keeper
@@ -42,7 +42,7 @@ from zoo_compute.spec.params import aggregator_lock
 from zoo_compute.spec.pricing import least_taken, takeover_prices
 from zoo_compute.spec.schedule import Pace, makespan
 
-PAYMENT_DELAY_S = 86_400  # a claim that can be paid waits no longer for others to be paid with it
+PAYMENT_DELAY_S = 86_400  # the longest a payable claim waits to be paid together with others
 
 
 def duties(view: JobView, me: OperatorContext, progress: Progress) -> list[Duty]:
@@ -97,7 +97,7 @@ def _while_running(view: JobView, run: Run, me: OperatorContext, progress: Progr
 
 
 def _awaited(view: JobView, run: Run, me: OperatorContext) -> list[Commit | Checkpoint]:
-    """Others' claims that keep the next turn from opening, when it is my turn for the errand."""
+    """Others' claims that keep the next turn from opening, when it is my turn to finalise them."""
     others = [claim for claim in view.payable if claim.operator != me.operator and _is_needed(run, claim)]
     return [claim for claim in others if view.now > claim.deadline + me.stagger_s + stagger_delay_s(view, me, run.turn)]
 
@@ -112,7 +112,7 @@ def _missing(run: Run, seat: int) -> bool:
 
 
 def _train_and_commit(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
-    """Train the seat that is due first before the others, each from its first slot on; commit a seat when it is whole."""
+    """Train the seat that is due first, each seat from its first slot on; commit a seat when all its slots are trained."""
     due = {number: seat for number, seat in view.seats_of(me.operator).items() if _missing(run, number)}
     if run.inputs_closed(view.now):
         return
@@ -140,7 +140,7 @@ def _time_out_others(view: JobView, run: Run, me: OperatorContext, patience_s: i
 
 
 def _take_vacant(view: JobView, run: Run, me: OperatorContext, progress: Progress) -> Iterator[Duty]:
-    """As a standby: take so many slots of a vacant seat as there is capacity for, and time to train in this turn."""
+    """As a standby, take as many slots of a vacant seat as I have capacity for, and time to train in this turn."""
     bid = view.bids.get((Kind.SLOTS, me.operator))
     if bid is None or not bid.revealed or not bid.standby or me.is_drained:
         return
@@ -156,7 +156,7 @@ def _take_vacant(view: JobView, run: Run, me: OperatorContext, progress: Progres
     waiting = sum(seat.count for n, seat in view.seats_of(me.operator).items() if _missing(run, n))
     for number, seat in view.vacant_seats.items():
         if view.lost_slots.get(me.operator, 0) & full(seat.count) << seat.first:
-            continue  # what made me lose it may make me lose it again: it is for others
+            continue  # what made me lose it may do so again: leave it to others
         room = min(spare, seat.count)
         if view.state == JobState.RUNNING and not _missing(run, number) and room < seat.count:
             continue  # its claim in this turn covers all of its slots, so it cannot be split now
@@ -266,7 +266,7 @@ def _releasable(view: JobView, stake: JobStake) -> bool:
 
 
 def _left_lying(view: JobView, me: OperatorContext, claim: Commit | Checkpoint) -> bool:
-    """Another's claim that should have been paid so long ago that its operator seems gone."""
+    """Whether another operator's claim is payable for so long that its operator seems gone."""
     due = claim.deadline + PAYMENT_DELAY_S
     if view.state == JobState.ENDED:
         due = max(c.deadline for c in view.pending if c.operator == claim.operator and not c.disputes)

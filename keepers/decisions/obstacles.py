@@ -1,4 +1,4 @@
-"""What an operator can offer in a lot, and why it can offer nothing, in words for its owner. Pure, as `duties`."""
+"""What an operator can bid for in a lot, and the reasons why it cannot bid, as text for its owner. Pure, as `duties`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROLES = {Kind.SLOTS: "as provider", Kind.AGGREGATOR: "as aggregator"}
 
 
 def reasons_not_to_bid(view: JobView, me: OperatorContext, progress: Progress) -> str:
-    """Why I do not bid in an open job, for every role of mine that cannot; empty where none is kept from it."""
+    """Why I do not bid in an open job, for each of my roles that cannot; empty if every role can."""
     if me.token is None:
         return f"it pays in {view.token}, and operator.json has no price in it; zoo node configure --price N --token {view.token}"
     my_bids = {kind for (kind, operator), bid in view.bids.items() if operator == me.operator}
@@ -29,7 +29,7 @@ def reasons_not_to_bid(view: JobView, me: OperatorContext, progress: Progress) -
 
 
 def obstacle(view: JobView, me: OperatorContext, progress: Progress, kind: int) -> str | None:
-    """What keeps me from bidding in a lot, whatever its reserve is now; None where nothing does."""
+    """The reason why I cannot bid in a lot, at any reserve; None if I can."""
     return next(_obstacles(view, me, progress, kind), None)
 
 
@@ -55,7 +55,7 @@ def free(view: JobView, me: OperatorContext) -> int:
 
 
 def is_permanent(view: JobView, me: OperatorContext, kind: int) -> bool:
-    """Whether this job will never be for me: my price, my patience, my class."""
+    """Whether I can never bid in this job, because of my price, its length, or my GPU class."""
     return any(_for_ever(view, me, kind))
 
 

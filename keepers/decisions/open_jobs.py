@@ -1,4 +1,4 @@
-"""Open jobs that an operator does not bid in: why not, for its owner, and how seldom its keeper needs to look at them."""
+"""Open jobs that an operator does not bid in: the reasons, for its owner, and when its keeper looks at them again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNSUITABLE_RECHECK_S = 600  # between looks at a job whose price, length or clas
 
 
 class OpenJobs:
-    """why: by job, what keeps this operator from bidding; the keeper's status shows it."""
+    """reasons: by job, why this operator does not bid; the keeper's status has them."""
 
     def __init__(self) -> None:
         self.reasons: dict[int, str] = {}
@@ -27,7 +27,7 @@ class OpenJobs:
         return now < self._look_again.get(job, 0)
 
     def record(self, view: JobView, me: OperatorContext, progress: Progress, due: Sequence[Duty]) -> None:
-        """What a look at a job has shown; `found`: what is to do in it now."""
+        """Record one look at a job. due: its duties now."""
         is_open = view.state == JobState.OPEN
         why = reasons_not_to_bid(view, me, progress) if is_open else ""
         if why and self.reasons.get(view.job) != why:

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from zoo_compute.amounts import ZEN, Token
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Claim, Kind
 
-# No seat: of a delayed job the newest checkpoint, which the open turn's slots do not start from.
+# Not a seat: the newest checkpoint of a delayed job, which the open turn's slots do not start from.
 NEWEST_CHECKPOINT = AGGREGATOR_SEAT + 1
 
 
 @dataclass(frozen=True)
 class OperatorContext:
-    """Who decides. Prices in wei per slot-round and per aggregation; `free` collateral in the job's token.
+    """The operator that decides. Prices per slot-round and per aggregation, and `free` collateral, in the smallest unit of the job's token.
 
-    capacity: slots I can train at once, less what other jobs of mine hold or bid for. other_s: seconds that their slots take
-    on the same workers. longest_s: the longest job I bind my collateral for. hours: the periods of an epoch of `epoch_s` in which
-    I am there, a bitmap; 0: always. taken: by kind, another job whose bid of mine has the place that a bid in this one would take.
-    token: that the job pays in; None where I ask no price in it.
+    capacity: slots I can train at once, less those that my other jobs use or bid for. busy_elsewhere_s: seconds that their slots
+    take on the same workers. max_job_s: the longest job I bind collateral for. hours: a bitmap of the periods of an epoch
+    (`epoch_s`) in which I am available; 0: always. ring_conflicts: by kind, another job whose bid of mine has the ring place that a
+    bid in this job would take. token: the token that the job pays in; None if I have no price in it.
     """
 
     operator: int
@@ -63,9 +63,9 @@ TensorChunk = tuple[int, int]  # tensor and group, as Availability numbers them
 
 @dataclass(frozen=True)
 class MissingData:
-    """What my worker could not have of a claim's data. asked_at: the chain's time when that was tried last.
+    """Data of a claim that my worker could not download. asked_at: the chain's time of the last attempt.
 
-    places: by slot (0 of a checkpoint) a place that is missing, where one is known.
+    chunks: by slot (0 for a checkpoint), a chunk that is missing; None if it is not known.
     """
 
     asked_at: int
@@ -76,12 +76,13 @@ class MissingData:
 class Progress:
     """My own work on the job.
 
-    slot_s: timed seconds of one slot-round (None: not timed). trained, given_up: slots of the open round. failed: the inputs could
-    not be fetched, are not what was committed to, or do not fit this machine; why: which of these. fetched: seats whose claims of the open turn are here.
-    missing: by seat whose claim it is of; the aggregator's seat: of the checkpoint that the open turn's slots start from; NEWEST: of
-    the one that a delayed job's aggregation and next turn do.
-    carries: a slot's round goes on from what its last one left. advances: combining a turn's updates takes fewer bytes than the
-    next checkpoint has. here: seats whose claims of the open turn are in my store. advanced: what the open turn makes is known here.
+    slot_s: timed seconds of one slot-round (None: not timed). trained, failed_slots: slots of the open round. failed: the inputs
+    could not be fetched, are not what was committed, or do not fit this machine; why: which of these. fetched: seats whose claims
+    of the open turn are here. missing: by seat, data of its claim; the aggregator's seat means the checkpoint that the open
+    turn starts from, NEWEST_CHECKPOINT for the one that a delayed job's aggregation and next turn start from.
+    carries_state: a slot's round continues from the state that its last round left. should_precompute: a turn's updates have fewer
+    bytes than the next checkpoint. local_seats: seats whose claims of the open turn are in my store. precomputed: the open turn's
+    checkpoint is known here.
     """
 
     slot_s: float | None = None

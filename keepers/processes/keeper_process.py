@@ -51,7 +51,7 @@ def run_keeper(config: OperatorConfig) -> None:
         try:
             if ticks % PEERS_EVERY_TICKS == 1:
                 keeper.peers.refresh()
-        except (ZooError, ValueError) as error:  # old peers serve as well
+        except (ZooError, ValueError) as error:  # the old list of peers still works
             log.warning("the announced endpoints could not be read: %s", error)
         try:
             write_status(config, keeper.tick())
@@ -125,5 +125,5 @@ def make_keeper(config: OperatorConfig, app: Celery, client: redis.Redis) -> Kee
 
 
 def write_status(config: OperatorConfig, status: dict[str, Any]) -> None:
-    """The newest look, for `zoo keeper status` and for people."""
+    """Write the result of the last tick, for `zoo keeper status`."""
     write_atomically(config.folder / STATUS, (json.dumps(status, indent=2) + "\n").encode(), mode=0o644)

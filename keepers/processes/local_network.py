@@ -47,7 +47,7 @@ class OperatorPlan:
     sample_rate: float = 0.25
     demand_after_s: float = 2  # a local network's windows are short
     bonds: int = 0  # ZEN of the hot key, to challenge with
-    worker_command: tuple[str, ...] = ()  # starts its workers, which get a worker's options; empty: as any operator's
+    worker_command: tuple[str, ...] = ()  # starts its workers, before a worker's options; empty: the usual command
     stake: int = 1_000 * ZEN
     collateral: int = 2_000 * ZEN
 
@@ -129,7 +129,7 @@ class LocalOperators:
         return operator
 
     def wait_ready(self, timeout_s: float = READY_S, say: Callable[[str], None] = lambda _: None) -> None:
-        """Until every keeper and worker process that runs now takes work: none then misses a bid for having started late."""
+        """Wait until every keeper and worker process accepts work, so that none misses a bid because it started late."""
         deadline, waiting = time.monotonic() + timeout_s, dict(self.daemons)
         while waiting:
             for name in [name for name, daemon in waiting.items() if all(map(is_ready, daemon.children.values()))]:

@@ -1,1 +1,1 @@
-"""What a keeper does: each lane reads the chain, asks its workers, and sends transactions."""
+"""Services of a keeper: each reads the chain, asks workers, and sends transactions."""

@@ -1,4 +1,4 @@
-"""The token of a bid, and its seal. The salt follows from the operator's key, so that a keeper that lost everything else can still reveal."""
+"""The token of a bid, and its seal. The salt is derived from the operator's key, so a keeper can reveal even if it lost its files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zoo_compute.chain.tokens import token_at
 def priced_token(config: OperatorConfig, chain: Chain, address: str) -> Token | None:
     """The token at an address; None where operator.json has no price in it.
 
-    A token without a price is not even looked at: anyone's could answer anything.
+    A token without a price is not called at all: its contract could answer anything.
     """
     if address != chain.network.contracts["zen"] and address not in config.priced_tokens:
         return None

@@ -28,7 +28,7 @@ log = logging.getLogger("zoo.disputes")
 
 @dataclass(frozen=True)
 class Bond:
-    """What a game costs whoever loses it: wei of the chain's coin, and units of the job's token."""
+    """The bond that the loser of a game pays: wei of the chain's coin, and units of the job's token."""
 
     coin: int
     tokens: int
@@ -68,7 +68,7 @@ def challenge(chain: Chain, sender: Sender, view: JobView, claim: Claim, dispute
 
 
 def _is_mine(game: GameView, sender: Sender, kind: int, slot: int) -> bool:
-    """Open, or about the very same: what was lost once is not tried again."""
+    """Whether the game is mine, and open or about the same slot: a lost challenge is not repeated."""
     is_same = (game.frame.kind, game.frame.slot) == (kind, slot)
     return game.challenger == sender.address and (game.is_open or is_same)
 
@@ -88,7 +88,7 @@ def _provide(chain: Chain, sender: Sender, view: JobView, token: Token, amount: 
 
 
 class MismatchReports:
-    """The verifier's reports that call for a game, each until it was opened or can be no more."""
+    """The verifier's reports that call for a game, each until the game is open or cannot be opened any more."""
 
     def __init__(self, chain: Chain, sender: Sender, path: Path) -> None:
         self._chain, self._sender, self._path = chain, sender, path
@@ -96,7 +96,7 @@ class MismatchReports:
         self._open: list[dict[str, Any]] = []
 
     def challenge(self) -> None:
-        """Open what is to be opened. What cannot be done now is tried again at the next look."""
+        """Open a game for each report. A failure is tried again at the next look."""
         self._open += self._new()
         left = []
         for report in self._open:

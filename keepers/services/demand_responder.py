@@ -1,4 +1,4 @@
-"""The lane that answers demands: a demand's clock is short, and a claim that nobody answers for is lost with its lock.
+"""Answers demands on chain: a demand's clock is short, and an unanswered demand costs the claim and its lock.
 
 It runs beside the keeper's ticks, which wait for transactions and stores, and remembers nothing: what is open is asked of the
 chain at every look, what is shown is built from the files that the operator's store keeps.
@@ -36,7 +36,7 @@ MAX_PAUSE_S = 10.0
 
 
 class DemandResponder:
-    """Answers every demand of one operator's claims, those first that are due first."""
+    """Answers every demand of one operator's claims, the earliest deadline first."""
 
     def __init__(self, operator: int, chain: Chain, sender: Sender, store: Store) -> None:
         self._operator = operator
@@ -88,7 +88,7 @@ class DemandResponder:
             receipt = self._sender.send(self._chain.availability.answer(*args))
         except (BadRecord, FileRefused, BadUpdateFile, StopIteration) as error:
             log.error("%s: what this store keeps is not what was committed: %s", what, error)
-        except Refusal as refusal:  # somebody else was quicker, or the time is over
+        except Refusal as refusal:  # somebody else was faster, or the time is over
             log.info("%s: refused: %s", what, refusal.reason)
         except ZooError as error:
             log.error("%s: not answered yet: %s", what, error)

@@ -1,4 +1,4 @@
-"""The operator's coin in Availability: deposits of its demands, within the limit of operator.json, and what comes back."""
+"""The operator's deposits in Availability: what demands cost, within the limit of operator.json, and refunds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def demand(config: OperatorConfig, chain: Chain, view: JobView, duty: DemandChun
 
 
 def withdraw(chain: Chain, sender: Sender, operator: OperatorView, *, idle: bool) -> None:
-    """Deposits that came back to the hot key at once, those that answers earned to the owner when no job is under way."""
+    """Withdraw refunds to the hot key at once, and deposits that answers earned to the owner when no job is under way."""
     for account, wei in operator.deposits.items():
         if wei and (idle or account == operator.hot):
             sender.send(chain.availability.withdraw(account))

@@ -1,7 +1,7 @@
-"""The lane that plays dispute games (docs/referee.md): it answers for an operator's claims, and goes on with the games its key opened.
+"""Plays dispute games (docs/referee.md): it defends an operator's claims, and continues the games that its key opened.
 
-It runs beside the keeper's ticks, which wait for transactions and stores. What stands is asked of the chain at every look, what
-to answer of the operator's workers; so a keeper that was killed in mid-game goes on where it stood.
+It runs beside the keeper's ticks, which wait for transactions and stores. At every look it reads the games from the chain, and
+asks the operator's workers for moves, so a keeper that was killed resumes its games.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class DisputePlayer:
             time.sleep(min(pause_s, GAME_POLL_S) if mine else pause_s)
 
     def poll_once(self) -> list[GameView]:
-        """Make every move that is due, those first that are due first; the games of mine that are open."""
+        """Make every move that is due, the earliest deadline first. Returns my open games."""
         head = self._chain.head()
         games = read_games(self._chain, head, wanted=lambda game: bool(self._sides(game)))
         mine = [game for game in games if game.is_open]
@@ -103,7 +103,7 @@ class DisputePlayer:
         return mine
 
     def _close(self, game: GameView) -> None:
-        """What the game kept is of no use any more, and what it brought is fetched: bonds, and a share of the lock."""
+        """Delete the files of a game that is over, and withdraw bonds and my share of the lock."""
         shutil.rmtree(self._kept(game), ignore_errors=True)
         me = self._sender.address
         tokens = [] if game.job == TRIALS else [read_job(self._chain, game.job).token]
@@ -116,7 +116,7 @@ class DisputePlayer:
         self._over.add(game.number)
 
     def _sides(self, game: GameView) -> list[str]:
-        """What I am in it; nothing in others' games, which are theirs to end."""
+        """My sides in a game; empty in games of others."""
         mine = {
             COMMITTER: bool(self._operator) and game.operator == self._operator,
             CHALLENGER: game.challenger == self._sender.address,
@@ -169,7 +169,7 @@ class DisputePlayer:
         return self._folder / f"{game.claim_hash.hex()[:16]}-{game.frame.kind}-{game.frame.slot}"
 
     def _awaited(self, name: str, request: dict[str, Any]) -> WorkStatus:
-        """Work that failed for good stays so under its name: after a while it is asked for by another."""
+        """Wait for a move. Failed work stays failed under its name, so after a while it is requested under another."""
         end = time.monotonic() + PATIENCE_S
         failed = self._failed.get(name, [])
         again = len(failed) - (bool(failed) and time.monotonic() < failed[-1] + RETRY_S)

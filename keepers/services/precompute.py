@@ -1,4 +1,4 @@
-"""The next round before its checkpoint is posted: once a turn's inputs are complete, everybody can make what follows from them.
+"""Starts the next round before its checkpoint is posted: once a turn's inputs are complete, anyone can compute the result.
 
 A holder of a seat fetches the turn's claims as they are committed, has its worker combine them as the aggregator does, and trains
 the next round from the result. The chain still decides: work is named by the root that it starts from, so nothing is committed
@@ -41,14 +41,14 @@ POLL_S = 0.01
 
 
 class ProvisionalCheckpoint(NamedTuple):
-    """A checkpoint that my worker made of the open turn. pointer: the CID that the aggregator's has, if it is honest."""
+    """A checkpoint that my worker computed from the open turn. pointer: the CID that an honest aggregator's checkpoint has."""
 
     root: bytes
     pointer: str
 
 
 def provisional_checkpoint(work: WorkQueue, view: JobView, operator: int) -> ProvisionalCheckpoint | None:
-    """What follows from the open turn; None while that is not known here."""
+    """The checkpoint that my worker computed from the open turn; None if it has not."""
     assert view.run is not None, "a turn is open"
     name = aggregate_name(view) if view.run.aggregator == operator else precompute_name(view)
     result = work.status(name).result
@@ -116,7 +116,7 @@ class Prefetcher:
                 self._peers, self._endpoints, self._by_author = list(peers), dict(endpoints), {}
 
     def observe(self, view: JobView) -> frozenset[int]:
-        """Begin to fetch what is new of the open turn; the seats whose claims are here whole."""
+        """Start to fetch new claims of the open turn. Returns the seats whose claims are here completely."""
         seats = set()
         for commit in present_claims(view):
             with self._lock:
@@ -132,7 +132,7 @@ class Prefetcher:
         return frozenset(seats)
 
     def wait(self, view: JobView, wait_s: float) -> frozenset[int]:
-        """As `look_at`, once what is being fetched is here or not to be had, or after so long."""
+        """As `observe`, after downloads ended or failed, at most `wait_s` later."""
         deadline = time.monotonic() + wait_s
         seats = self.observe(view)
         while time.monotonic() < deadline and any(
@@ -200,7 +200,7 @@ class Speculation:
         self._begun: dict[int, tuple[int, bytes]] = {}
 
     def observe(self, view: JobView, operator: int, progress: Progress) -> Progress:
-        """Tell the workers what the chain says, fetch what is new, and add to the progress what is here."""
+        """Announce the turn to the workers, fetch new claims, and return the progress with what is here."""
         run = view.run
         if run is None or view.state != JobState.RUNNING:
             return progress
@@ -230,7 +230,7 @@ class Speculation:
         return progress
 
     def begin(self, view: JobView, operator: int) -> JobView:
-        """The job as it will be with the checkpoint that was made here, to train from."""
+        """The job with the checkpoint that was computed here, to train from."""
         if view.delay:
             return with_checkpoint(view, UNKNOWN_CHECKPOINT)
         made = provisional_checkpoint(self.work, view, operator)

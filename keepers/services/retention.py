@@ -1,4 +1,4 @@
-"""The lane that lets go of what no claim needs any more, and makes up for holders that left.
+"""Deletes files that no claim needs any more, and copies checkpoints that too few stores keep.
 
 It runs beside the keeper's ticks, since it asks other stores and downloads. It remembers nothing that matters: what is kept for a
 round is in the store under the round's tag, and who keeps a checkpoint is asked anew.
@@ -42,7 +42,7 @@ CHECKPOINT_FETCH_TIMEOUT_S = 600.0  # for a program or a checkpoint; what came i
 
 
 class CheckpointRetention:
-    """Keeps and repairs what one operator served. endpoints: by operator, where its store serves blocks."""
+    """Keeps and repairs the checkpoints of jobs that one operator served. endpoints: by operator, where its store serves blocks."""
 
     def __init__(self, config: OperatorConfig, chain: Chain, store: Store) -> None:
         self._config = config
@@ -55,7 +55,7 @@ class CheckpointRetention:
         self.endpoints: Mapping[int, str] = {}
 
     def record(self, view: JobView) -> None:
-        """A job as the keeper saw it last. One that is over for good it sees no more, and nothing of it changes."""
+        """Remember a job as the keeper read it last. A job that is over is not read again, and does not change."""
         if view.run is not None:
             self._views[view.job] = view
 

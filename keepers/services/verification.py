@@ -1,4 +1,4 @@
-"""The verifier's lane: re-execute sampled slot-rounds and aggregations, and say whether the committed roots are right.
+"""The verifier: re-executes sampled slot-rounds and aggregations, and reports whether the committed roots are right.
 
 The draw cannot be guessed by those it watches: it hashes the verifier's own secret. A result that its author had to show on chain is
 drawn in any case: somebody could not have it, and what the answer shows is enough to judge it without the author's files. So is one
@@ -47,7 +47,7 @@ class Verifier:
         self._reported = {report["name"]: report for report in read_reports(self._path)}
 
     def observe(self, view: JobView) -> None:
-        """Ask for what was drawn and not asked for yet; report what is done."""
+        """Request the work that was drawn, and report what is done."""
         for claim, slot in self._drawn(view):
             asked = self._asked(view, claim, slot)
             if asked is None:
@@ -110,7 +110,7 @@ class Verifier:
         with self._path.open("a") as file:
             file.write(json.dumps(report, sort_keys=True) + "\n")
         self._reported[report["name"]] = report
-        if "error" in report:  # my machine failed, which says nothing about theirs
+        if "error" in report:  # this machine failed, which says nothing about the claim
             log.error("not verified: %s: %s", report["name"], report["error"])
         elif report["agrees"]:
             log.info("%s agrees", report["name"])

@@ -1,6 +1,6 @@
-"""States that this process made last: at hand at once, and on their way to the store.
+"""The last states of this process: in memory at once, and written to the store in the background.
 
-Only of what can be made again: a process that dies before they are written takes them along.
+Only for states that can be computed again: they are lost if the process dies before they are written.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _writer = ThreadPoolExecutor(1, thread_name_prefix="to-store")
 
 
 def put_async(store: Store, state: State, root: bytes = b"", *, tag: str = "") -> str:
-    """As `node.inputs.states.put_state`, without waiting for the disk. root: the state's, where anybody will ask for it."""
+    """As `node.inputs.states.put_state`, without waiting for the disk. root: the state's root, if a reader will check it."""
     data = state_bytes(state)
     cid = cid_of(data)
     kept = _kept(store)
@@ -38,18 +38,18 @@ def put_async(store: Store, state: State, root: bytes = b"", *, tag: str = "") -
 
 
 def get_cached(store: Store, cid: str, root: bytes = b"") -> State | None:
-    """The state of this file, if it was made here lately and has this root."""
+    """The state of this file, if it was cached lately with this root."""
     entry = _kept(store).get(cid)
     return entry[0] if entry is not None and entry[1] == root else None
 
 
 def is_cached(store: Store, cid: str) -> bool:
-    """Whether the file was made here lately: it is pinned, or will be at once."""
+    """Whether the file was cached lately: it is pinned, or will be soon."""
     return cid in _kept(store)
 
 
 def flush() -> None:
-    """Until everything is written."""
+    """Wait until everything is written."""
     _writer.submit(lambda: None).result()
 
 

@@ -26,7 +26,7 @@ State = dict[str, Array]
 
 
 class Programs:
-    """What runs on `device`, one state at a time: loading another state replaces the one before. Not for several threads."""
+    """Programs of one job on `device`. They have one state: loading another replaces it. Not thread-safe."""
 
     def __init__(self, graph: Graph, device: torch.device = CPU) -> None:
         self.graph = graph
@@ -56,7 +56,7 @@ class Programs:
         return runner(self.graph, self.device)
 
     def close(self) -> None:
-        """Nothing of it is used any more."""
+        """Free its resources; it is not used any more."""
 
     def begin(self, checkpoint: State, seed: int = 0, carried: State | None = None) -> State:
         """Load the first state of a slot-round: the module's tensors from the checkpoint, private ones as carried, else zero."""
@@ -71,7 +71,7 @@ class Programs:
             array[...] = state[name]
 
     def state_root(self) -> bytes:
-        """Of the state that is loaded; what no step changes is hashed once."""
+        """The root of the loaded state; tensors that no step changes are hashed once."""
         return self._hasher.root(self.step.state, threads=threads())
 
     def tensor_roots(self) -> dict[str, bytes]:
@@ -86,7 +86,7 @@ class Programs:
         return loss, before is None or bool((self.step.state[STEP] != before).any())
 
     def loss(self, batch: State) -> float:
-        """Of the state that is loaded."""
+        """The loss of the loaded state."""
         return self.step.loss(batch, threads=threads())
 
     def update(self, compression: Compression, start: State, end: State) -> State:

@@ -1,4 +1,4 @@
-"""Re-execute a slot-round and compare every root it committed to; say where the first difference is."""
+"""Re-execute a slot-round, compare every committed root, and locate the first difference."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def verify_slot(
     carried: State | None = None,
     start_root: bytes | None = None,
 ) -> Agreement | Mismatch:
-    """Compare `entry` with an own execution of its slot-round.
+    """Compare `entry` with a re-execution of its slot-round.
 
     checkpoint: what the chain recorded for the round. update: what its author sent of it, if that could be fetched.
     """

@@ -58,7 +58,7 @@ _trees: OrderedDict[tuple[Any, ...], Trees] = OrderedDict()
 
 
 def run_move(request: Mapping[str, Any], store: Store, *, made: SlotRoundFactory = SlotRound) -> dict[str, Any]:
-    """Raises BadInputs, Withheld and the store's errors. made: for fault injection (tests.support.liars.faults)."""
+    """Raises BadInputs, Withheld and the store's errors. made: for fault injection."""
     try:
         return _move(request, store, made)
     except OUT_OF_MEMORY as error:  # training may hold the device, and a move's clock does not wait for it

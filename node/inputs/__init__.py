@@ -1,1 +1,1 @@
-"""What a slot-round starts from: bundles, checkpoints and updates, fetched and checked against their roots."""
+"""Inputs of a slot-round: job files, checkpoints, bundles and updates, fetched and checked against their roots."""

@@ -1,4 +1,4 @@
-"""What a commitment holds, made and checked (the records themselves: zoo_compute.formats.bundles). No torch: keepers use it too."""
+"""Makes and checks the bundle of a commitment (its records: zoo_compute.formats.bundles). No torch: keepers use it too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A slot's private state at the beginning of a round: what its operator kept, else computed again from the last restart on.
+"""A slot's private state at the beginning of a round: from this machine's store, else recomputed from the last restart on.
 
 A request about a slot names in `before` the rounds in which claims of one operator followed each other up to this one (oldest
 first, each `round, checkpoint, start_root` as of a request, and its claim's `bundle, root, operator`), and in `private` the CID
@@ -24,18 +24,18 @@ from zoo_compute.store.errors import ContentMissing, StoreUnreachable
 from zoo_compute.store.interface import Store
 from zoo_compute.training.rounds import private
 
-LOCAL_READ_TIMEOUT_S = 5.0  # what is not here nobody else has
+LOCAL_READ_TIMEOUT_S = 5.0  # nobody else has it
 
 
 def rounds_since_restart(request: Mapping[str, Any], carry: int) -> list[Mapping[str, Any]]:
-    """Of `before` what counts: from the last restart on."""
+    """The rounds of `before` since the last restart."""
     if is_restart(request["round"], carry):
         return []
     return list(request.get("before", []))[-(request["round"] % carry) :]
 
 
 def load(request: Mapping[str, Any], inputs: Inputs, store: Store) -> State | None:
-    """What a slot begins the request's round with; None where that is nothing. Raises as `fetch_inputs`."""
+    """The private state that a slot begins the round with; None if it has none. Raises as `fetch_inputs`."""
     rounds = rounds_since_restart(request, inputs.manifest.carry)
     if not rounds:
         return None
@@ -43,7 +43,7 @@ def load(request: Mapping[str, Any], inputs: Inputs, store: Store) -> State | No
 
 
 def replay(request: Mapping[str, Any], rounds: list[Mapping[str, Any]], inputs: Inputs, store: Store) -> ShardResult:
-    """What the last of these rounds made of the slot, each done again; the program holds the state that it ended with."""
+    """Recompute these rounds of the slot. Returns the last result; the programs then have its end state loaded."""
     manifest, programs, state = inputs.manifest, inputs.programs, None
     for each in rounds:
         root = root_from_hex(each["start_root"])
@@ -57,7 +57,7 @@ def replay(request: Mapping[str, Any], rounds: list[Mapping[str, Any]], inputs: 
 
 
 def matches_claim(request: Mapping[str, Any], rounds: list[Mapping[str, Any]], last: ShardResult, store: Store) -> bool:
-    """Whether the claim before says what I found that it left. If not that one is false, and what goes on from it is not judged."""
+    """Whether the previous claim agrees with the recomputed state. If not, that claim is false, and this one is not judged."""
     claim = rounds[-1]
     start = root_from_hex(claim["start_root"])
     try:
@@ -68,12 +68,12 @@ def matches_claim(request: Mapping[str, Any], rounds: list[Mapping[str, Any]], l
 
 
 def save(store: Store, state: State, *, tag: str = "") -> str | None:
-    """For this machine's next round; None where the job carries nothing."""
+    """Store the private state for the slot's next round here. Returns its CID; None if the job carries nothing."""
     return put_async(store, state, tag=tag) if state else None
 
 
 def _kept(cid: str | None, inputs: Inputs, store: Store) -> State | None:
-    """None where it is gone, or no private state of this program: then it is computed again."""
+    """The stored private state; None if it is gone or does not fit the program: then it is recomputed."""
     if cid is None:
         return None
     state = get_cached(store, cid)

@@ -65,7 +65,7 @@ def fetch_inputs(store: Store, request: Mapping[str, Any]) -> Inputs:
     _check_root(request, "data_root", manifest.data_root)
     if request.get("flops", manifest.flops) != manifest.flops:
         raise BadInputs(f"the manifest's flops are {manifest.flops:,} a slot-round, the chain's {request['flops']:,}")
-    # The contracts find a step's data by the chain's slots: with others an honest claim would be false to them.
+    # The contracts derive a step's data from the chain's terms: with others they would find an honest claim false.
     for name, value in request.get("terms", {}).items():
         if value != getattr(manifest, name):
             raise BadInputs(f"the manifest has {getattr(manifest, name)} {name}, the chain {value}")
@@ -82,7 +82,7 @@ def fetch_inputs(store: Store, request: Mapping[str, Any]) -> Inputs:
     kept = dict.fromkeys(checkpoint_cids(store, manifest, pointer), of_round)
     for cid, tag in {**kept, request["manifest"]: "", manifest.program.cid: "", manifest.data.cid: ""}.items():
         if not is_cached(store, cid) and not store.is_pinned(cid, tag=tag):
-            store.pin(cid, timeout_s=TIMEOUT_S, tag=tag)  # who trains on it keeps it: that is its redundancy
+            store.pin(cid, timeout_s=TIMEOUT_S, tag=tag)  # nodes keep what they train on: that is its redundancy
     return Inputs(manifest, programs, checkpoint, examples)
 
 
@@ -95,7 +95,7 @@ _work_roots: OrderedDict[str, bytes] = OrderedDict()  # by the manifest's CID
 
 
 def _work_root(cid: str, manifest: Manifest, step: Graph) -> bytes:
-    """The root of the manifest's work; those of the last jobs are remembered, since it takes seconds where updates are compressed."""
+    """The root of the manifest's work. Cached for the last jobs: it takes seconds if updates are compressed."""
     if cid not in _work_roots:
         _work_roots[cid] = work_of(manifest, step).root
         while len(_work_roots) > 8:
@@ -104,7 +104,7 @@ def _work_root(cid: str, manifest: Manifest, step: Graph) -> bytes:
 
 
 def _check_fits(manifest: Manifest, programs: Programs) -> None:
-    """Before anything large is fetched: the job fits this machine's memory. Raises NodeOutOfMemory."""
+    """Check that the job fits this machine's memory, before large files are fetched. Raises NodeOutOfMemory."""
     needed, total = needed_bytes(programs.profile) + data_bytes(manifest, programs.graph), memory(CPU)[1]
     if needed > total:
         raise NodeOutOfMemory(

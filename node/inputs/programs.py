@@ -48,7 +48,7 @@ def _fetch_program(store: Store, manifest: Manifest) -> Graph:
 
 
 def check_program(manifest: Manifest, programs: Programs) -> None:
-    """What the manifest says about its program is so."""
+    """Check the manifest's statements about its program. Raises BadInputs."""
     flops, graph = programs.profile.flops, programs.graph
     if flops != manifest.program.flops:
         raise BadInputs(f"program: a step has {flops:,} flops, the manifest says {manifest.program.flops:,}")

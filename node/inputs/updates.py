@@ -1,4 +1,4 @@
-"""What the slots of a round committed to, in and out of the store: bundles and updates."""
+"""Bundles and updates that the slots of a round committed to: fetched, checked and stored."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ def fetch_results(
 
 
 def put_update(store: Store, update: State, manifest: Manifest, step: Graph, *, tag: str = "") -> str:
-    """Store a slot's update, pinned; the CID of what others read of it."""
+    """Store and pin a slot's update. Returns its CID."""
     return files.put(store, update, UpdateLayout.of(step, manifest.compression), threads=threads(), tag=tag)
 
 
 def get_update(
     store: Store, entry: SlotResult, manifest: Manifest, step: Graph, *, timeout_s: float = TIMEOUT_S, tag: str = ""
 ) -> ReceivedUpdate:
-    """Fetch what a slot's author sent of its update, checked against its root. Raises BadInputs; the store's errors pass.
+    """Fetch a slot's update as its author sent it, and check its root. Raises BadInputs; the store's errors pass.
 
-    tag: keep it under this one, for whoever may have to combine it again when its author is gone.
+    tag: pin it under this tag, since it may have to be combined again when its author is gone.
     """
     try:
         parts = UpdateLayout.of(step, manifest.compression)
@@ -74,7 +74,7 @@ def get_update(
 def get_updates(
     store: Store, entries: Mapping[int, SlotResult], manifest: Manifest, step: Graph, *, tag: str = ""
 ) -> dict[int, ReceivedUpdate]:
-    """As `get_update`, of several slots, by slot; a few at once: one after the other waits for round trips."""
+    """As `get_update` for several slots, by slot; a few at once, so that round trips overlap."""
     slots = sorted(entries)
     received = prefetch(
         lambda slot: get_update(store, entries[slot], manifest, step, tag=tag), slots, MAX_CONCURRENT_FETCHES
@@ -83,6 +83,6 @@ def get_updates(
 
 
 def pin_received(store: Store, cid: str, tag: str) -> None:
-    """Pin what others made and is here. A daemon knows no tags: there it is left to the daemon's own collection."""
+    """Pin content of others in the store. An IPFS daemon knows no tags, so there its own garbage collection decides."""
     if isinstance(store, BlockStore) and not store.is_pinned(cid, tag=tag):
         store.pin(cid, timeout_s=TIMEOUT_S, tag=tag)
