@@ -1,4 +1,4 @@
-"""The tests that the docs name exist, by these names."""
+"""The tests and pages that the docs name exist, and no page is too long to read."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
+LONGEST_PAGE, WIDEST_LINE = 300, 140
 NAMED = re.compile(r"`(tests/[\w/.]+\.py)::(\w+)`")
 
 
@@ -41,3 +43,20 @@ def test_a_name_that_nothing_has__is_noticed():
     assert len(found) == 2
     assert not any(is_there(*each) for each in found)
     assert is_there("tests/repository/test_docs_tests.py", "test_a_name_that_nothing_has__is_noticed")
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_every_link_of_a_page__leads_somewhere(page: Path):
+    assert [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page__is_short_and_narrow(page: Path):
+    """Tables aside, whose rows Markdown cannot wrap."""
+    lines = page.read_text().splitlines()
+    assert len(lines) <= LONGEST_PAGE
+    assert [line for line in lines if len(line) > WIDEST_LINE and not line.startswith("|")] == []
+
+
+def test_the_readme__is_at_most_a_hundred_lines():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 100
