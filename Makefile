@@ -35,7 +35,7 @@ $(ANVIL): | $(VENV)/.ready
 	test -x $@
 
 demo: setup ## the whole network on this machine: a job is posted, trained, settled, paid (DATA=path, ARGS="--json")
-	@$(BIN)/python scripts/demo $(if $(DATA),--data $(DATA)) $(ARGS)
+	@$(BIN)/python -m scripts.demo $(if $(DATA),--data $(DATA)) $(ARGS)
 
 test: setup test-fast test-ape test-integration ## all tests but the long ones (about five minutes on two cores)
 

@@ -1,4 +1,7 @@
-"""One thread of torch's a worker, where several run. What a test does to the chain of its process is undone after it, and what a module's fixtures did, after the module."""
+"""Of all tests: the contracts of a module and a way to play on them, one thread of torch's a worker, and the way back.
+
+What a test does to the chain of its process is undone after it, and what a module's fixtures did, after the module.
+"""
 
 from __future__ import annotations
 
@@ -31,3 +34,19 @@ def _chain_of_the_module() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _chain_of_the_test(_chain_of_the_module: None) -> Iterator[None]:
     yield from _anchored()
+
+
+@pytest.fixture(scope="module")
+def kit():
+    from tests.support.evm import chain
+    from tests.support.protocol_driver import START, deploy_all
+
+    chain.timestamp = START
+    return deploy_all()
+
+
+@pytest.fixture
+def play(kit):
+    from tests.support.protocol_driver import Play
+
+    return Play(kit)

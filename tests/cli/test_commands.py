@@ -43,7 +43,7 @@ def test_help__of_every_command__is_printed(zoo: Zoo) -> None:
             if isinstance(command, click.Group) and not isinstance(command, plugins._Deferred)
             else ()
         )
-        return [path, *(found for name, child in inner for found in walk(child, (*path, name)))]
+        return [path, *(inner_path for name, child in inner for inner_path in walk(child, (*path, name)))]
 
     paths = [p for p in walk(cli.build(), ()) if p not in (("node", "worker"), ("node", "benchmark"))]
     assert ("store", "add") in paths
@@ -72,10 +72,10 @@ def test_usage_error__exits_2_and_names_the_nearest_command(zoo: Zoo) -> None:
 def test_user_error__exits_1_with_message_and_hint_and_an_object_for_scripts(zoo: Zoo) -> None:
     code, out, err = zoo.run("account", "show", "--json")
     assert code == 1
-    told = json.loads(out)
-    assert set(told) == {"error", "hint"}
-    assert told["error"] in err
-    assert "zoo account create" in told["hint"]
+    error = json.loads(out)
+    assert set(error) == {"error", "hint"}
+    assert error["error"] in err
+    assert "zoo account create" in error["hint"]
 
 
 def test_debug__shows_the_traceback(zoo: Zoo, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,7 +100,7 @@ def test_defect__is_told_as_one_and_not_as_the_users(zoo: Zoo, monkeypatch: pyte
     code, _, err = zoo.run("store", "ls")
     assert code == 1
     assert "RuntimeError: boom" in err
-    assert "defect" in err
+    assert "bug in zoo" in err
 
 
 def test_full_disk__is_told_with_what_to_do(zoo: Zoo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -124,8 +124,8 @@ def test_full_disk__is_told_with_what_to_do(zoo: Zoo, monkeypatch: pytest.Monkey
 
 def test_quote__needs_no_network_and_says_whether_the_budget_covers_it(zoo: Zoo, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(CONFIG)
-    told = zoo.json("quote", "job.yaml", "--max-budget", "50", "--preset", "devnet")
-    assert (told["escrow"], told["covered"], told["budget"]) == (str(52 * 10**18), False, str(50 * 10**18))
+    priced = zoo.json("quote", "job.yaml", "--max-budget", "50", "--preset", "devnet")
+    assert (priced["escrow"], priced["covered"], priced["budget"]) == (str(52 * 10**18), False, str(50 * 10**18))
     code, out, err = zoo.run("quote", "job.yaml")
     assert code == 0
     assert "52 ZEN at worst" in out
@@ -138,8 +138,8 @@ def test_quote__in_another_token_without_a_network__asks_for_its_decimals(zoo: Z
     code, _, err = zoo.run("quote", "job.yaml")
     assert (code, "how many decimals" in err, "market.decimals" in err) == (1, True, True)
     (tmp_path / "job.yaml").write_text(CONFIG[: CONFIG.index("market:")] + market + ", decimals: 6}")
-    told = zoo.json("quote", "job.yaml", "--max-budget", "56")
-    assert (told["escrow"], told["budget"], told["token"]["decimals"]) == (str(56 * 10**6), str(56 * 10**6), 6)
+    priced = zoo.json("quote", "job.yaml", "--max-budget", "56")
+    assert (priced["escrow"], priced["budget"], priced["token"]["decimals"]) == (str(56 * 10**6), str(56 * 10**6), 6)
 
 
 def test_quote__of_a_mistyped_key__names_the_nearest(zoo: Zoo, tmp_path: Path) -> None:

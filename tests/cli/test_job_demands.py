@@ -48,29 +48,29 @@ def zoo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
 def test_demands__are_listed_with_who_asked_and_how_they_ended(zoo: Any) -> None:
     zoo.asked += ASKED
     lines = zoo.run().splitlines()[1:]
-    for line, told in zip(
+    for line, parts in zip(
         lines,
         (
-            ("turn 2", "slot 1 of operator 1", "anybody (0xD0000000…)", "0.0006 coin", "answered after 20 s"),
+            ("turn 2", "slot 1 of operator 1", "anyone (0xD0000000…)", "0.0006 coin", "answered after 20 s"),
             ("slot 2 of operator 2", "the aggregator", "not answered: the claim is void after 50 s"),
             ("aggregation of operator 9", "seat 3", "open, 10 s left"),
-            ("the submitter", "open, its time is over"),
+            ("the submitter", "open, time is over"),
         ),
         strict=True,
     ):
-        assert [part for part in told if part not in line] == []
+        assert [part for part in parts if part not in line] == []
 
 
 def test_demands__as_json__name_the_place_and_the_times(zoo: Any) -> None:
     zoo.asked += ASKED
-    told = json.loads(zoo.run("--json"))
-    assert (told["job"], told["now"]) == (7, 200)
-    first, *_, last = told["demands"]
+    answer = json.loads(zoo.run("--json"))
+    assert (answer["job"], answer["now"]) == (7, 200)
+    first, *_, last = answer["demands"]
     assert (first["slot"], first["tensor"], first["group"], first["deposit"]) == (1, 4, 5, "600000000000000")
     assert (first["asked_at"], first["due"], first["ended_at"], first["end"]) == (100, 130, 120, "bytes")
     assert (last["end"], last["ended_at"], last["lane"]) == (None, None, 129)
 
 
 def test_a_job_of_which_nothing_was_asked__says_so(zoo: Any) -> None:
-    assert zoo.run() == "nobody asked for data of job 7 on chain\n"
+    assert zoo.run() == "nobody demanded data of job 7 on chain\n"
     assert json.loads(zoo.run("--json"))["demands"] == []

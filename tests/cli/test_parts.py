@@ -140,11 +140,11 @@ def test_store_pin__fetches_from_the_networks_gateway(
 
 
 def test_doctor__in_an_empty_home__lists_what_is_missing_and_exits_1(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zoo_compute.cli.doctor_checks.Examination._torch", lambda _: (None, "there"))
+    monkeypatch.setattr("zoo_compute.cli.doctor_checks.SystemChecks._torch", lambda _: (None, "there"))
     code, out, _ = zoo.run("doctor", "--json")
-    told = json.loads(out)
-    assert (code, told["ok"]) == (1, False)
-    missing = {check["name"]: check["do"] for check in told["checks"] if not check["ok"]}
+    report = json.loads(out)
+    assert (code, report["ok"]) == (1, False)
+    missing = {check["name"]: check["do"] for check in report["checks"] if not check["ok"]}
     assert set(missing) == {"network file", "account"}
     assert all(missing.values())
 
@@ -160,7 +160,7 @@ def test_doctor__tells_an_absent_extra_apart_from_something_missing(zoo: Zoo, mo
 
 
 def test_doctor__unreachable_broker__is_told(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zoo_compute.cli.doctor_checks.Examination._torch", lambda _: (None, "there"))
+    monkeypatch.setattr("zoo_compute.cli.doctor_checks.SystemChecks._torch", lambda _: (None, "there"))
     folder = zoo.home / "node"
     folder.mkdir(parents=True)
     (folder / "operator.json").write_text(json.dumps({"broker": "redis://user:secret@127.0.0.1:1/0", "operator": 1}))
@@ -177,15 +177,15 @@ def test_configure__with_a_token__prices_that_token_and_leaves_zen_s_price(zoo: 
     configure = ("node", "configure", "--home", home)
     zoo.json(*configure, "--network-file", "network.json", "--operator", "3", "--price", "0.9")
     zoo.json(*configure, "--price", "0.8", "--token", coin.lower())
-    told = zoo.json(*configure, "--aggregator-price", "0.1", "--token", coin)
-    assert (told["price"], told["prices"]) == ("0.9", {coin: {"price": "0.8", "aggregator_price": "0.1"}})
+    config = zoo.json(*configure, "--aggregator-price", "0.1", "--token", coin)
+    assert (config["price"], config["prices"]) == ("0.9", {coin: {"price": "0.8", "aggregator_price": "0.1"}})
     assert zoo.json(*configure, "--token", coin)["prices"] == {}
     code, _, err = zoo.run(*configure, "--price", "1", "--token", "USDC")
     assert (code, "--token takes an address, not 'USDC'" in err) == (1, True)
 
 
 @pytest.mark.parametrize(
-    ("kept", "ok", "found"),
+    ("kept", "ok", "finding"),
     [
         (["cuda:0", "NVIDIA X", True, 466, ""], True, "NVIDIA X: all 466 cases have the right bits"),
         (["cuda:0", "NVIDIA X", False, 0, "not checked on this machine yet"], False, "NVIDIA X: not checked on"),
@@ -194,7 +194,7 @@ def test_configure__with_a_token__prices_that_token_and_leaves_zen_s_price(zoo: 
     ],
 )
 def test_doctor__of_a_node__says_whether_its_device_is_used(
-    zoo: Zoo, monkeypatch: pytest.MonkeyPatch, kept: list[object], ok: bool, found: str
+    zoo: Zoo, monkeypatch: pytest.MonkeyPatch, kept: list[object], ok: bool, finding: str
 ) -> None:
     def answered(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(
@@ -205,7 +205,7 @@ def test_doctor__of_a_node__says_whether_its_device_is_used(
     _, out, _ = zoo.run("doctor", "--node", "--json")
     kernels = next(check for check in json.loads(out)["checks"] if check["name"] == "kernels")
     assert (kernels["ok"], kernels["needed"]) == (ok, False)
-    assert found in kernels["found"]
+    assert finding in kernels["found"]
     assert ok or ("docs/hardware.md" if kept[0] == "mps" else "zoo node conformance") in kernels["do"]
 
 

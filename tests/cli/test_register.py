@@ -13,7 +13,7 @@ from tests.support.zoo_command import Zoo, zoo_fixture  # noqa: F401
 from zoo_compute.chain.network import CONTRACTS, load
 from zoo_compute.cli import main as cli
 from zoo_compute.cli.context import Settings
-from zoo_compute.cli.node.register_choices import Choices, Machine, detected_machine
+from zoo_compute.cli.node.register_questions import Choices, Machine, detected_machine
 from zoo_compute.gpus import APPLE, CONSUMER, DATACENTER
 from zoo_compute.operators import machine
 from zoo_compute.operators.machine import Card
@@ -51,11 +51,11 @@ def has(monkeypatch: pytest.MonkeyPatch) -> Any:
 def on(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
     """`detected` with these answers in a terminal (None: there is none); the machine and what was said."""
 
-    def run(preset: str, answers: str | None = None, *, yes: bool = False, **given: str) -> tuple[Machine, str]:
+    def run(preset: str, answers: str | None = None, *, yes: bool = False, **options: str) -> tuple[Machine, str]:
         settings = Settings(network_file=str(network_file(tmp_path, preset)))
         monkeypatch.setattr("sys.stdin", io.StringIO() if answers is None else Terminal(answers))
-        found = detected_machine(settings, Choices(given, settings, yes=yes))
-        return found, capsys.readouterr().err
+        machine = detected_machine(settings, Choices(options, settings, yes=yes))
+        return machine, capsys.readouterr().err
 
     return run
 
@@ -104,8 +104,8 @@ def test_register__with_several_accounts__asks_to_choose(zoo: Zoo, tmp_path: Pat
 
 def test_a_card__is_taken_from_the_driver(has: Any, on: Any) -> None:
     has(RTX)
-    found, said = on("devnet")
-    assert found == Machine(CONSUMER, 24)
+    machine, said = on("devnet")
+    assert machine == Machine(CONSUMER, 24)
     assert "card: NVIDIA GeForce RTX 4090, 24 GB" in said
     assert "CPU" not in said
 
@@ -115,18 +115,18 @@ def test_a_card_without_kernels__is_said_to_compute_on_the_cpu(
     has: Any, on: Any, card: Card, maker: str, as_class: Any
 ) -> None:
     has(card)
-    found, said = on("production", yes=True)
-    assert found == Machine(as_class, card.memory_gb)
+    machine, said = on("production", yes=True)
+    assert machine == Machine(as_class, card.memory_gb)
     assert f"no kernels for {maker} GPUs: programs run on this machine's CPU, much slower" in said
 
 
 def test_several_cards__the_first_without_a_terminal_and_the_chosen_one_in_it(has: Any, on: Any) -> None:
     has(RTX, A100)
-    found, said = on("devnet")
-    assert found == Machine(CONSUMER, 24, "cuda:0")
-    assert "this node takes cuda:0" in said
-    found, said = on("production", "1\n\n\n")
-    assert found == Machine(DATACENTER, 80, "cuda:1")
+    machine, said = on("devnet")
+    assert machine == Machine(CONSUMER, 24, "cuda:0")
+    assert "this node uses cuda:0" in said
+    machine, said = on("production", "1\n\n\n")
+    assert machine == Machine(DATACENTER, 80, "cuda:1")
     assert "0: NVIDIA GeForce RTX 4090, 24 GB" in said
 
 
@@ -139,7 +139,7 @@ def test_in_a_terminal__card_and_memory_are_confirmed_or_corrected(has: Any, on:
 def test_without_a_terminal__production_stakes_nothing_for_a_card_that_nobody_confirmed(has: Any, on: Any) -> None:
     has(RTX)
     with pytest.raises(
-        cli.ZooError, match=r"nobody to ask whether to stake 1,000 ZEN for NVIDIA GeForce RTX 4090"
+        cli.ZooError, match=r"no terminal to confirm that you stake 1,000 ZEN for NVIDIA GeForce RTX 4090"
     ) as error:
         on("production")
     assert "--yes" in error.value.hint
@@ -149,9 +149,9 @@ def test_without_a_terminal__production_stakes_nothing_for_a_card_that_nobody_co
 
 def test_without_a_gpu__the_cpu_serves_a_devnet_and_no_other_network(has: Any, on: Any) -> None:
     has()
-    found, said = on("devnet")
-    assert found.gpu == CONSUMER
-    assert "the CPU serves, on a devnet only" in said
+    machine, said = on("devnet")
+    assert machine.gpu == CONSUMER
+    assert "using the CPU, which a devnet allows" in said
     with pytest.raises(cli.ZooError, match="has no GPU that a driver lists; on this network") as error:
         on("production", yes=True)
     assert "zoo verify JOB" in error.value.hint
@@ -160,7 +160,7 @@ def test_without_a_gpu__the_cpu_serves_a_devnet_and_no_other_network(has: Any, o
 
 def test_a_card_too_small_for_every_class__is_named(has: Any, on: Any) -> None:
     has(TINY)
-    with pytest.raises(cli.ZooError, match="no class takes NVIDIA GeForce GTX 1650, 4 GB"):
+    with pytest.raises(cli.ZooError, match="no class accepts NVIDIA GeForce GTX 1650, 4 GB"):
         on("production", yes=True)
     assert on("devnet")[0].gpu == CONSUMER
 

@@ -52,7 +52,7 @@ def running(files: DevnetFiles, *, ready: bool = True) -> Iterator[DevnetFiles]:
 
 
 @pytest.fixture(name="devnet")
-def devnet_fixture() -> Iterator[DevnetFiles]:
+def devnet_fixture(empty: None) -> Iterator[DevnetFiles]:
     with running(a_devnet(paths.home() / "devnet")) as files:
         yield files
 
@@ -76,8 +76,8 @@ def test_every_other_network_file__goes_before_the_devnets(
     exported = write(tmp_path / "exported.json")
     monkeypatch.setenv("ZOO_NETWORK", str(exported))
     assert paths.find_network_file() == exported
-    given = write(tmp_path / "given.json")
-    assert paths.find_network_file(given) == given
+    named = write(tmp_path / "given.json")
+    assert paths.find_network_file(named) == named
 
 
 @pytest.mark.parametrize("elsewhere", ["home", "option"])

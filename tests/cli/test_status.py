@@ -17,9 +17,9 @@ from keepers.cli import node as keepers_cli
 from keepers.config import from_dict, save
 from tests.operators.test_needs import FACTS, SERVED, SETUP, seen
 from tests.support.zoo_command import Zoo, zoo_fixture  # noqa: F401
-from zoo_compute.operators import condition as conditions
-from zoo_compute.operators.condition import NodeInspection
+from zoo_compute.operators import readiness as conditions
 from zoo_compute.operators.needs import Reachability
+from zoo_compute.operators.readiness import NodeInspection
 from zoo_compute.store.durable_files import locked
 
 NO_COLLATERAL = {"what": "no collateral", "do": "zoo node deposit 500"}
@@ -77,8 +77,8 @@ def test_status__of_either_name__shows_the_last_look_and_every_need(zoo: Zoo, no
         )
     )
     for group in ("node", "keeper"):
-        told = zoo.json(group, "status")
-        assert told == {
+        status = zoo.json(group, "status")
+        assert status == {
             "block": 7,
             "jobs": {"1": "RUNNING"},
             "not_bidding": {"2": "its slots are too heavy"},
@@ -93,8 +93,8 @@ def test_status__of_either_name__shows_the_last_look_and_every_need(zoo: Zoo, no
 
 def test_status__before_the_first_start__says_that_nothing_runs_and_asks_no_peer(zoo: Zoo, node: Any) -> None:
     node(running=False)
-    told = zoo.json("node", "status")
-    assert (told["block"], told["needs"]) == (None, [{"what": "the node does not run", "do": "zoo node start"}])
+    status = zoo.json("node", "status")
+    assert (status["block"], status["needs"]) == (None, [{"what": "the node does not run", "do": "zoo node start"}])
     assert "endpoint" not in zoo.run("node", "status")[1]
 
 
@@ -108,8 +108,8 @@ def test_start__says_each_need_once_and_runs_on(zoo: Zoo, node: Any, daemons: li
     code, out, err = zoo.run("node", "start")
     assert (code, daemons) == (0, ["start", "stop"])
     assert "alpha runs as provider" in out
-    for told in ("no collateral: zoo node deposit 500", "zoo node stake", "no coin for gas", "2 peers could not fetch"):
-        assert err.count(told) == 1
+    for need in ("no collateral: zoo node deposit 500", "zoo node stake", "no coin for gas", "2 peers could not fetch"):
+        assert err.count(need) == 1
     assert zoo.json("start")["needs"][1] == NO_COLLATERAL
 
 

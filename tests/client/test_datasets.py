@@ -68,9 +68,9 @@ def chain(store: BlockStore) -> Any:
     return SimpleNamespace(datasets=contract, network=SimpleNamespace(name="devnet"))
 
 
-def client_of(chain: Any, store: BlockStore, told: list[str]) -> Client:
+def client_of(chain: Any, store: BlockStore, lines: list[str]) -> Client:
     client = Client.__new__(Client)
-    client.__dict__.update(chain=chain, store=store, say=told.append)
+    client.__dict__.update(chain=chain, store=store, say=lines.append)
     return client
 
 
@@ -86,7 +86,7 @@ def test_a_name__is_a_word_and_back(name: str) -> None:
 @pytest.mark.parametrize("name", ["7", "Zoo", "a b", "a" * 33, "-a", "ünder", "a/b", "a\n", "a\0"])
 def test_what_is_no_name__is_refused(name: str) -> None:
     assert not is_name(name)
-    with pytest.raises(UserError, match="is no name for a dataset") as refused:
+    with pytest.raises(UserError, match="is not a valid dataset name") as refused:
         encode_name(name)
     assert "begins with a letter" in (refused.value.hint or "")
 
@@ -108,9 +108,9 @@ def test_a_cid__comes_back_from_its_digest_and_the_files_size(size: int, store: 
 
 
 def test_find__by_name_and_by_number(chain: Any) -> None:
-    found = find_dataset(chain, "zoo-dataset-v2")
-    assert (found.number, found.name, found.contributor) == (1, "zoo-dataset-v2", CONTRIBUTOR)
-    assert find_dataset(chain, 1) == find_dataset(chain, "1") == found == list_datasets(chain)[0]
+    record = find_dataset(chain, "zoo-dataset-v2")
+    assert (record.number, record.name, record.contributor) == (1, "zoo-dataset-v2", CONTRIBUTOR)
+    assert find_dataset(chain, 1) == find_dataset(chain, "1") == record == list_datasets(chain)[0]
     assert (find_dataset(chain, 2).name, find_dataset(chain, 2).label) == ("", "dataset 2")
 
 
@@ -137,11 +137,11 @@ def test_find__what_is_not_there__names_the_nearest(chain: Any, which: str | int
 def test_fetch__gives_the_arrays_and_tells_how_far_it_is(chain: Any, store: BlockStore) -> None:
     big = {"inputs": np.zeros((3_000_000,), np.float32)}
     chain.datasets.add(big, store, "big")
-    told: list[str] = []
-    assert np.array_equal(fetch(find_dataset(chain, "big"), store, told.append)["inputs"], big["inputs"])
-    assert told[0].startswith("fetching dataset 3 (big): 12 MB")
-    assert sum("fetched " in line for line in told) >= 5
-    assert "root 0x" + state_root(big).hex() in told[-1]
+    lines: list[str] = []
+    assert np.array_equal(fetch(find_dataset(chain, "big"), store, lines.append)["inputs"], big["inputs"])
+    assert lines[0].startswith("fetching dataset 3 (big): 12 MB")
+    assert sum("fetched " in line for line in lines) >= 5
+    assert "root 0x" + state_root(big).hex() in lines[-1]
 
 
 def test_fetch__of_another_root__is_refused(chain: Any, store: BlockStore) -> None:
@@ -163,12 +163,12 @@ def job_of(dataset: str | int, **data: Any) -> ComputeJob:
 
 
 def test_a_job__on_a_named_text__trains_on_its_bytes(chain: Any, store: BlockStore) -> None:
-    job, told = job_of("zoo-dataset-v2"), []
-    assert client_of(chain, store, told).bring(job) == 1
+    job, lines = job_of("zoo-dataset-v2"), []
+    assert client_of(chain, store, lines).bring(job) == 1
     assert job.text == TEXT
     assert job.arrays is None
-    assert client_of(chain, store, told).bring(job) == 1
-    assert sum("fetching" in line for line in told) == 1, "once"
+    assert client_of(chain, store, lines).bring(job) == 1
+    assert sum("fetching" in line for line in lines) == 1, "once"
 
 
 def test_a_job__on_numbered_arrays__trains_on_them(chain: Any, store: BlockStore) -> None:
@@ -213,7 +213,7 @@ def test_a_trainers_string__is_a_path_where_there_is_one_else_a_name(
     (tmp_path / "corpus").write_bytes(TEXT)
     assert trainer("corpus").job_description.data_paths() == [tmp_path / "corpus"]
     assert trainer(7).job_description.data.dataset == 7
-    with pytest.raises(UserError, match=r"no data at corpse, and that is no name of a dataset") as refused:
+    with pytest.raises(UserError, match=r"no data at corpse, and that is not a dataset's name") as refused:
         trainer("./corpse")
     assert "zoo dataset list" in (refused.value.hint or "")
 
@@ -243,8 +243,8 @@ def test_a_posted_job__cites_its_dataset_once(chain: Any, store: BlockStore) -> 
 
 
 def test_a_citation_that_fails__leaves_the_job_and_says_how_to_repeat_it(chain: Any, store: BlockStore) -> None:
-    told: list[str] = []
-    client = client_of(chain, store, told)
+    lines: list[str] = []
+    client = client_of(chain, store, lines)
     client.__dict__["sender"] = Sender(UserError("no coin for gas"))
     client._cite(5, 1)
-    assert told == ["job 5 does not cite dataset 1 yet (no coin for gas): `zoo job cite 5 1`"]
+    assert lines == ["job 5 does not cite dataset 1 yet (no coin for gas): `zoo job cite 5 1`"]

@@ -104,9 +104,9 @@ def test_result__is_verified_and_holds_the_parameters_alone(trained: Any, tmp_pa
     result = fetch_result(job, store, tmp_path / "out" / "model.safetensors")
     assert (result.round, result.rounds, result.final, result.parameters) == (1, 2, False, 6)
     assert result.root == "0x" + commitments.state_root(state).hex()
-    found = files.load_state(result.path)
-    assert list(found) == ["w"]
-    assert np.array_equal(found["w"], state["w"])
+    tensors = files.load_state(result.path)
+    assert list(tensors) == ["w"]
+    assert np.array_equal(tensors["w"], state["w"])
     assert set(files.load_state(fetch_result(job, store, tmp_path / "whole", whole=True).path)) == {"w", "outer/w"}
     assert not [path for path in tmp_path.rglob(".zoo-*")]
 
@@ -135,7 +135,7 @@ def test_result__of_another_jobs_pointer_or_nonsense__is_refused(trained: Any, t
     with pytest.raises(ContentRefused):
         fetch_result(view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: huge}), store, tmp_path / "model")
     nonsense = digest_of(store.add(b"[1, 2"))
-    with pytest.raises(ContentTampered, match="no pointer"):
+    with pytest.raises(ContentTampered, match="not a pointer"):
         fetch_result(
             view(checkpoint_roots={0: ROOT0, 1: ROOT0}, checkpoint_cids={1: nonsense}), store, tmp_path / "model"
         )
@@ -219,8 +219,8 @@ def test_redundancy__counts_stores_that_keep_every_file_of_the_newest_checkpoint
 
 def test_progress__counts_slots_losses_and_money(tmp_path: Path) -> None:
     store = BlockStore(tmp_path / "s")
-    told: list[tuple[float | None, float | None]] = [(5.0, 4.0), (5.0, 3.0), (1.0, 1.0), (5.0, None)]
-    results = tuple(SlotResult(slot, "b", ROOT0, ROOT0, ROOT0, ROOT0, loss, 1.0) for slot, loss in enumerate(told))
+    reports: list[tuple[float | None, float | None]] = [(5.0, 4.0), (5.0, 3.0), (1.0, 1.0), (5.0, None)]
+    results = tuple(SlotResult(slot, "b", ROOT0, ROOT0, ROOT0, ROOT0, loss, 1.0) for slot, loss in enumerate(reports))
     digest = digest_of(store.add(Bundle(5, 0, 1, results).to_bytes()))
     foreign = digest_of(store.add(Bundle(6, 0, 1, results).to_bytes()))
     undone = digest_of(store.add(Bundle(5, 0, 1, results[2:3]).to_bytes()))
@@ -256,12 +256,15 @@ def test_progress__told__differs_in_everything_but_the_clock() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "expected"),
     [
-        ({"state": JobState.OPEN, "run": None, "lots": {0: lot(), 1: lot()}, "now": 1_004}, "sealed for another 6 s"),
+        (
+            {"state": JobState.OPEN, "run": None, "lots": {0: lot(), 1: lot()}, "now": 1_004},
+            "sealed bids for another 6 s",
+        ),
         (
             {"state": JobState.OPEN, "run": None, "lots": {0: lot(attempt=2), 1: lot()}, "now": 1_010},
-            "opened for another 10 s (attempt 2)",
+            "revealing bids for another 10 s (attempt 2)",
         ),
         ({"state": JobState.OPEN, "run": None, "lots": {0: lot(), 1: lot()}, "now": 1_020}, "too few bids"),
         (
@@ -284,9 +287,9 @@ def test_progress__told__differs_in_everything_but_the_clock() -> None:
         ({"state": JobState.CANCELLED, "run": None}, ""),
     ],
 )
-def test_waiting_for__says_what_comes_next(changes: dict[str, Any], told: str) -> None:
-    assert told in waiting_for(view(**changes))
-    assert bool(told) == bool(waiting_for(view(**changes)))
+def test_waiting_for__says_what_comes_next(changes: dict[str, Any], expected: str) -> None:
+    assert expected in waiting_for(view(**changes))
+    assert bool(expected) == bool(waiting_for(view(**changes)))
 
 
 # -- the trainer

@@ -76,7 +76,7 @@ def test_rounds_and_inner_steps__that_are_given__win(text: Path) -> None:
     assert pace_of(text, 1_000, rounds=3) == (3, 334)
     with pytest.raises(UserError, match="are 20,000,000 rounds of 50 inner steps; a job has at most 10,000") as refused:
         pace_of(text, 10**9, inner_steps=50)
-    assert "give 100,000 or more" in refused.value.hint
+    assert "set 100,000 or more" in refused.value.hint
 
 
 @pytest.mark.parametrize("tokens", [0, -1, float("nan"), float("inf"), "many", None])
@@ -94,7 +94,7 @@ def test_nodes__that_another_key_contradicts__are_refused(text: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "message"),
     [
         (lambda: DistributedTrainer(TINY, "x", 4, 1, compresion={}), "'compresion'; did you mean 'compression'?"),
         (lambda: DistributedTrainer(TINY, "x", 4, 1, max_buget=1), "'max_buget'; did you mean 'max_budget'?"),
@@ -110,10 +110,10 @@ def test_nodes__that_another_key_contradicts__are_refused(text: Path) -> None:
         (lambda: CheckpointConfig(1, "ipfs", 3, 4), "CheckpointConfig: too many positional arguments"),
     ],
 )
-def test_an_argument__that_nothing_takes__is_refused_with_the_nearest_name(call: Any, told: str) -> None:
+def test_an_argument__that_nothing_takes__is_refused_with_the_nearest_name(call: Any, message: str) -> None:
     with pytest.raises(UserError) as refused:
         call()
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert isinstance(refused.value, ZooError)
 
 
@@ -135,7 +135,7 @@ def test_an_argument_of_train__that_nothing_takes__is_refused_with_the_nearest_n
 
 
 def test_a_client__beside_what_one_is_made_of__is_refused(text: Path, board: Board) -> None:
-    with pytest.raises(UserError, match=r"a client, or what one is made of \(account\), not both"):
+    with pytest.raises(UserError, match=r"a client or the client's arguments \(account\), not both"):
         trainer_of(text, 1, client=a_client(board), account="me")
 
 
@@ -211,11 +211,11 @@ def test_zoo_train__of_a_model_that_is_too_large__says_what_it_needs_and_how_to_
     monkeypatch.setattr(Settings, "client", lambda *_args, **_options: a_client(board))
     file = text.with_name("job.yaml")
     file.write_text("model: {name: llama-7b}\ntraining: {batch_size: 1, inner_steps: 50, rounds: 2, slots: 3}\n")
-    code, _, told = zoo.run("train", str(file), "--data", str(text), "--max-budget", "1000", "--no-watch")
+    code, _, err = zoo.run("train", str(file), "--data", str(text), "--max-budget", "1000", "--no-watch")
     assert code == 1
-    assert "no operator has 226 GB; the largest has 24 GB" in told
-    assert "3 slots, each on a GPU with 226 GB" in told
-    assert "--anyway" in told
+    assert "no operator has 226 GB; the largest has 24 GB" in err
+    assert "3 slots, each on a GPU with 226 GB" in err
+    assert "--anyway" in err
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])

@@ -6,16 +6,18 @@ from dataclasses import astuple, replace
 
 import pytest
 
-from tests.contracts.admissions_driver import (
+from tests.contracts.admissions_driver import (  # noqa: F401
     BENCHMARK_S,
     FIRST_BLOCK,
     ROOT,
     WINDOW_S,
     WORKLOAD,
     chance,
+    deployed_fixture,
     refused,
     seed_of,
     seed_under,
+    shown_fixture,
 )
 from tests.contracts.audits_driver import HISTORY, HISTORY_CODE, remembered
 from tests.support.evm import chain

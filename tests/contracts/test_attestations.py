@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contracts.audits_driver import (
+from tests.contracts.audits_driver import (  # noqa: F401
     AUDITORS,
     BUDGET,
     FEE,
     MIN_BOND,
     PHASE,
     SALT,
+    deployed_fixture,
+    job_fixture,
 )
 from tests.contracts.protocol_double import (
     AGGREGATION,

@@ -6,7 +6,7 @@ import pytest
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
-from tests.contracts.audits_driver import (
+from tests.contracts.audits_driver import (  # noqa: F401
     AUDITORS,
     BUDGET,
     DRAW_BLOCKS,
@@ -15,6 +15,8 @@ from tests.contracts.audits_driver import (
     HISTORY_CODE,
     MIN_BOND,
     WINDOW_S,
+    deployed_fixture,
+    job_fixture,
     remembered,
 )
 from tests.contracts.protocol_double import CANCELLED, ENDED, JOB, RUNNING, TURN, refused

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from repops.commitments import state_root
-from tests.contracts.availability_driver import ANSWER_S, DEPOSIT, STRANGERS, SUBMITTER
+from tests.contracts.availability_driver import ANSWER_S, DEPOSIT, STRANGERS, SUBMITTER, deployed_fixture, job_fixture  # noqa: F401
 from tests.contracts.protocol_double import AGGREGATION, CONVICTED, JOB, PAID, TURN, changed, claim_hash, refused
 from tests.support.evm import chain
 from tests.support.openings import state_opening, update_opening

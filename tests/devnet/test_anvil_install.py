@@ -45,17 +45,17 @@ def environ_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str
 
 
 def runs(tmp_path: Path) -> int:
-    told = tmp_path / "npm" / "runs"
-    return len(told.read_text().splitlines()) if told.exists() else 0
+    log = tmp_path / "npm" / "runs"
+    return len(log.read_text().splitlines()) if log.exists() else 0
 
 
 def test_the_first_start__installs_anvil_with_one_line_and_the_next_does_not(tmp_path: Path, environ: dict[str, str]):
     said: list[str] = []
-    found = ensure(said.append, environ=environ)
-    assert found == tmp_path / "home" / "anvil" / anvil.VERSION / anvil.PROGRAM
+    program = ensure(said.append, environ=environ)
+    assert program == tmp_path / "home" / "anvil" / anvil.VERSION / anvil.PROGRAM
     assert len(said) == 1
     assert PACKAGE in said[0]
-    assert ensure(said.append, environ=environ) == found
+    assert ensure(said.append, environ=environ) == program
     assert (len(said), runs(tmp_path)) == (1, 1)
 
 
@@ -77,12 +77,12 @@ def test_an_interrupted_install__is_repaired(tmp_path: Path, environ: dict[str, 
     assert not left.exists()
 
 
-@pytest.mark.parametrize(("how", "told"), [("fails", "no network"), ("broken", "does not run on this machine")])
+@pytest.mark.parametrize(("how", "message"), [("fails", "no network"), ("broken", "does not run on this machine")])
 def test_an_install_that_fails__leaves_nothing_and_says_why(
-    tmp_path: Path, environ: dict[str, str], how: str, told: str
+    tmp_path: Path, environ: dict[str, str], how: str, message: str
 ):
     (tmp_path / "npm" / "how").write_text(how)
-    with pytest.raises(DevnetError, match=told) as caught:
+    with pytest.raises(DevnetError, match=message) as caught:
         ensure(lambda _: None, environ=environ)
     assert "ZOO_ANVIL" in caught.value.hint
     assert [path.name for path in anvil.installed().parent.iterdir()] == ["lock"]

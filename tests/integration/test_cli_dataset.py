@@ -66,7 +66,7 @@ def test_a_named_dataset__is_shown_fetched_trained_on_and_cited(zoo: Zoo, place:
     text = place.text.read_bytes()
     told = zoo.json("dataset", "contribute", place.text, "--name", "zoo-dataset-v2")
     assert "name taken" in zoo.refused("dataset", "contribute", place.text, "--name", "zoo-dataset-v2")
-    assert "is no name" in zoo.refused("dataset", "contribute", place.text, "--name", "Zoo Dataset")
+    assert "is not a valid dataset name" in zoo.refused("dataset", "contribute", place.text, "--name", "Zoo Dataset")
     shown = zoo.json("dataset", "show", "zoo-dataset-v2")
     assert shown == zoo.json("dataset", "show", str(told["dataset"])) == zoo.json("dataset", "list")["datasets"][-1]
     assert {key: told[key] for key in ("dataset", "name", "root", "cid", "size")} == {

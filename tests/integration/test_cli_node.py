@@ -130,7 +130,7 @@ def test_register__without_options_and_without_a_gpu__makes_a_node_that_may_bid_
         str(500 * ZEN),
         ["provider", "aggregator"],
     )
-    assert "the CPU serves, on a devnet only" in err
+    assert "using the CPU, which a devnet allows" in err
     sent = next(line for line in err.splitlines() if line.startswith("to be sent"))
     for part in (
         "stake 100 ZEN",
@@ -231,7 +231,7 @@ def test_register__in_a_folder_of_another_owner__is_refused(zoo: Zoo, place: Cli
 def test_what_is_missing__is_said_by_status_and_doctor_until_it_is_mended(
     zoo: Zoo, place: CliNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zoo_compute.cli.doctor_checks.Examination._torch", lambda _: (None, "there"))
+    monkeypatch.setattr("zoo_compute.cli.doctor_checks.SystemChecks._torch", lambda _: (None, "there"))
     register(zoo)
     need = {"what": "no collateral", "do": "zoo node deposit 500"}
     assert need in zoo.json("node", "status")["needs"]

@@ -235,7 +235,7 @@ def test_network_show__has_both_presets_side_by_side(zoo: Zoo, place: CliNetwork
 
 
 def test_doctor__finds_everything(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zoo_compute.cli.doctor_checks.Examination._torch", lambda _: (None, "there"))
+    monkeypatch.setattr("zoo_compute.cli.doctor_checks.SystemChecks._torch", lambda _: (None, "there"))
     code, out, _ = zoo.run("doctor")
     assert code == 0, out
     assert "all that is needed is there" in out

@@ -78,7 +78,7 @@ def test_register_and_start__are_enough_for_an_operator_to_train_a_job__until_it
         assert (shown["final_rounds"], shown["disputes"], shown["convictions"], shown["rolled_back"]) == (2, 0, 0, [])
         assert "checkpoints 1 to 2 final" in zoo.run("job", "show", number)[1]
         assert shown["redundancy"] == {"wanted": 2, "confirmed": 1}  # one operator, one store
-        assert "kept by the stores of 1 operator, 2 wanted" in zoo.run("job", "show", number)[1]
+        assert "stored by 1 operator, 2 wanted" in zoo.run("job", "show", number)[1]
         amounts = {key: int(money[key]) for key in ("escrowed", "paid", "fee", "refunded", "held", "slashed")}
         assert (
             amounts["escrowed"] == amounts["paid"] + amounts["fee"] + amounts["refunded"] + amounts["held"] == 10 * ZEN

@@ -13,7 +13,7 @@ import pytest
 import requests
 from web3 import Web3
 
-from tests.support.manual_operators import post
+from tests.support.devnet_driver import DevnetDriver
 from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.deployment import Web3Deployer, deploy
 from zoo_compute.chain.event_log import History
@@ -328,7 +328,7 @@ def test_a_node_that_lags__makes_a_history_forget_nothing(devnet: Devnet, monkey
 
 
 def test_a_job__is_read_once_a_block__and_again_where_that_is_replaced(devnet: Devnet, monkeypatch: pytest.MonkeyPatch):
-    chain, job = devnet.chain, post(devnet)
+    chain, job = devnet.chain, DevnetDriver(devnet).post()
     pay(devnet, 71)
     head = chain.head()
     view = read_job(chain, job, head)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from keepers.services.challenging import MismatchReports, challenge
 from keepers.services.disputing import DisputePlayer
 from tests.integration.cli_network import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
-from tests.support.manual_operators import RESULT, WORK, Dispute
+from tests.support.disputed_job import RESULT, WORK, Dispute
 from zoo_compute.chain.games import GameView, read_games
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job
@@ -93,7 +93,7 @@ def test_a_game__is_opened_once_and_won_by_the_committers_silence(stranger: Stra
         ("time_out", "challenger"),
     ]
     assert (told["outcome"], told["verdict"]) == ("convicted", None)
-    assert "the committer was silent" in zoo.run("dispute", "replay", str(number))[1]
+    assert "the committer did not move in time" in zoo.run("dispute", "replay", str(number))[1]
     with pytest.raises(UserError, match="cannot be challenged any more"):
         challenge(chain, dispute.parties[2].sender, read_job(chain, dispute.job), dispute.claim(0), DISPUTE)
 

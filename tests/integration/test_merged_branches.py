@@ -80,9 +80,12 @@ def test_branches__of_unequal_work__are_merged_posted_and_checked(
     monkeypatch.chdir(tmp_path)
 
     code, told = zoo(capsys, "job", "merge", f"{first.id}", f"{second.id}")
-    assert (code, "are no branches of one training" in told["error"]) == (1, True)
+    assert (code, "are not branches of one training" in told["error"]) == (1, True)
     (tmp_path / "mine.json").write_text("{}")
-    for out, said in (("merged.json", "another ending"), ("mine.safetensors", "tells no parents: it is not replaced")):
+    for out, said in (
+        ("merged.json", "another ending"),
+        ("mine.safetensors", "is not a parents file, so it is not replaced"),
+    ):
         code, told = zoo(capsys, "job", "merge", f"{first.id}:1", f"{second.id}", "--out", tmp_path / out)
         assert (code > 0, said in told["error"] + told.get("hint", "")) == (True, True)
     assert (tmp_path / "mine.json").read_text() == "{}"

@@ -38,19 +38,19 @@ def test_the_shortest_clocks__are_those_of_a_tiny_job():
 def test_an_operator_on_the_reference_machine__has_time_enough(inner_steps: int):
     """Its keeper takes 1.5 times what training takes, and bids for two slots where its worker can train both."""
     step = replace(SMALL, flops=README_JOB_FLOPS)
-    found = clocks_of(step, inner_steps, slots=4)
+    clocks = clocks_of(step, inner_steps, slots=4)
     on_a_cpu, on_a_gpu = (1.5 * step.flops * inner_steps / speed for speed in (1.25e9, 5e12))
-    assert min(on_a_cpu, max(3_600, on_a_gpu)) <= found.reexecute_s <= min(MAX_SECONDS, on_a_cpu + 31)
-    assert found.slot_s >= min(MAX_SECONDS, 2 * found.reexecute_s)
+    assert min(on_a_cpu, max(3_600, on_a_gpu)) <= clocks.reexecute_s <= min(MAX_SECONDS, on_a_cpu + 31)
+    assert clocks.slot_s >= min(MAX_SECONDS, 2 * clocks.reexecute_s)
 
 
 def test_more_work__never_has_shorter_clocks():
     steps = [replace(SMALL, flops=10**n, parameters=10 ** (n // 2)) for n in range(3, 22)]
-    found = [clocks_of(step, inner_steps=10, slots=8) for step in steps]
+    clocks = [clocks_of(step, inner_steps=10, slots=8) for step in steps]
     for name in Clocks._fields:
-        clock = [getattr(each, name) for each in found]
+        clock = [getattr(each, name) for each in clocks]
         assert clock == sorted(clock)
-    assert found[-1].reexecute_s == MAX_SECONDS, "a clock the contracts refuse is no default"
+    assert clocks[-1].reexecute_s == MAX_SECONDS, "a clock the contracts refuse is no default"
 
 
 def test_private_state_that_is_carried__is_trained_again_from_where_it_began():

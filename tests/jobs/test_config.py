@@ -23,8 +23,8 @@ def config(**changes: Any) -> dict[str, Any]:
         "market": {"reserve": "0.5", "max_price": "2", "aggregator_reserve": "0.1", "aggregator_max_price": "0.25"},
     }
     for name, change in changes.items():
-        given = sections.get(name)
-        sections[name] = {**given, **change} if isinstance(given, dict) and isinstance(change, dict) else change
+        section = sections.get(name)
+        sections[name] = {**section, **change} if isinstance(section, dict) and isinstance(change, dict) else change
     return sections
 
 
@@ -38,21 +38,21 @@ def test_job__prices_escrow_and_examples__follow_from_the_configuration() -> Non
 
 
 def test_job__as_four_values__derives_prices_from_the_budget() -> None:
-    given = config()
-    job = ComputeJob(given["model"], given["data"], given["training"], "16")
+    sections = config()
+    job = ComputeJob(sections["model"], sections["data"], sections["training"], "16")
     assert set(job.prices) == {ZEN}
     assert job.escrow == 16 * ZEN
 
 
 def test_job__with_a_budget_above_the_market__opens_at_what_operators_ask_not_at_the_budget() -> None:
-    given = config()
-    job = ComputeJob(given["model"], given["data"], given["training"], "160")
+    sections = config()
+    job = ComputeJob(sections["model"], sections["data"], sections["training"], "160")
     assert job.prices == (ZEN, 10 * ZEN, ZEN, 10 * ZEN)
 
 
 def test_job__with_a_budget_below_the_market__opens_at_its_maximum() -> None:
-    given = config()
-    assert set(ComputeJob(given["model"], given["data"], given["training"], "1.6").prices) == {ZEN // 10}
+    sections = config()
+    assert set(ComputeJob(sections["model"], sections["data"], sections["training"], "1.6").prices) == {ZEN // 10}
 
 
 def test_job__of_much_work__opens_at_what_the_work_is_worth(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,9 +171,9 @@ def test_checkpoint_config__counts_steps_and_keeps_the_first_round_that_ends_the
 
 
 def test_checkpoint_config__of_python__is_the_jobs() -> None:
-    given = config()
+    sections = config()
     job = ComputeJob(
-        given["model"], given["data"], given["training"], 16, checkpoint_config=CheckpointConfig(25, "ipfs", 3)
+        sections["model"], sections["data"], sections["training"], 16, checkpoint_config=CheckpointConfig(25, "ipfs", 3)
     )
     assert (job.outline().redundancy, job.outline().keep_every) == (3, 3)
 

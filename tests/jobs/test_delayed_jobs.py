@@ -12,7 +12,7 @@ import pytest
 from keepers.decisions.duties import duties
 from keepers.decisions.orders import NEWEST_CHECKPOINT, Aggregate, DemandChunk, MissingData, Progress, Train
 from keepers.decisions.requests import aggregate_name, aggregate_request, train_name, train_request, verify_request
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from keepers.services.precompute import UNKNOWN_CHECKPOINT, Speculation, with_checkpoint
 from keepers.services.progress import progress_of
 from node import tasks
@@ -64,8 +64,8 @@ def test_with_its_quorum__a_seat_that_nobody_holds_is_not_waited_for():
     assert Aggregate() in duties(vacant, ME_AGGREGATOR, Progress())
     short = replace(vacant, run=replace(run, committed=3))
     assert Aggregate() not in duties(short, ME_AGGREGATOR, Progress())
-    held = view(1_001, run=run)
-    assert Aggregate() not in duties(held, ME_AGGREGATOR, Progress())
+    waiting = view(1_001, run=run)
+    assert Aggregate() not in duties(waiting, ME_AGGREGATOR, Progress())
 
 
 def delayed(view: JobView, **run: Any) -> JobView:
@@ -129,9 +129,9 @@ def test_a_checkpoint_nobody_serves__is_demanded_in_the_turn_before_slots_start_
     view = delayed(seen(commits, checkpoints, 2), window_s=600, missing=0b10, committed=2)
     lacks = WorkStatus("absent", missing={"checkpoint": True, "places": [[0, None]], "asked_at": 1_055})
     work: Any = Told({train_name(with_checkpoint(view, UNKNOWN_CHECKPOINT), SLOT): lacks})
-    told = Speculation(work, BlockStore(tmp_path)).observe(view, ME, Progress())
-    assert told.missing == {NEWEST_CHECKPOINT: MissingData(1_055, {0: None})}
-    assert demanded(duties(view, THE_PROVIDER, told)) == [DemandChunk(checkpoints[1], 0, {0: None})]
+    progress = Speculation(work, BlockStore(tmp_path)).observe(view, ME, Progress())
+    assert progress.missing == {NEWEST_CHECKPOINT: MissingData(1_055, {0: None})}
+    assert demanded(duties(view, THE_PROVIDER, progress)) == [DemandChunk(checkpoints[1], 0, {0: None})]
     at_once = replace(view, terms=TERMS)
     assert Speculation(work, BlockStore(tmp_path)).observe(at_once, ME, Progress()).missing == {}
 

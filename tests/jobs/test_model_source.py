@@ -190,8 +190,8 @@ def test_a_programs_file__needs_weights_and_no_module(folder: Path) -> None:
     with pytest.raises(JobError, match=r"inputs is int32 \(2, 8\), the program takes int32 \(4, 8\)"):
         published(job_of(folder, {"program": "step.repops"}, batch_size=2, warmup_steps=0, clip_norm=0.0), folder, {})
     save_state(folder / "no.repops", {"w": np.zeros(3, np.float32)})
-    for name, told in {"no.repops": "does not begin as a program", "absent.repops": "cannot be read"}.items():
-        with pytest.raises(JobError, match=told):
+    for name, message in {"no.repops": "does not begin as a program", "absent.repops": "cannot be read"}.items():
+        with pytest.raises(JobError, match=message):
             _ = job_of(folder, {"program": name}).traced
 
 
@@ -210,8 +210,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_module__that_cannot_be_a_job__is_refused_with_its_place(folder: Path, name: str) -> None:
-    model, told = REFUSED[name]
-    with pytest.raises(JobError, match=told) as refusal:
+    model, message = REFUSED[name]
+    with pytest.raises(JobError, match=message) as refusal:
         _ = job_of(folder, model, {"context": 8}).traced
     if name in ("not the three", "an operator outside the table"):
         assert refusal.value.hint
@@ -228,10 +228,10 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_model_section__that_is_none__is_refused_before_anything_runs(folder: Path, name: str) -> None:
-    model, training, told = WRONG[name]
+    model, training, message = WRONG[name]
     with pytest.raises(JobError) as refusal:
         job_of(folder, model, **training)
-    assert told in str(refusal.value)
+    assert message in str(refusal.value)
 
 
 @pytest.mark.parametrize(("vocab", "refused"), [(100, True), (256, False)])

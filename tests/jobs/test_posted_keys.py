@@ -151,10 +151,10 @@ def check_posted(board: Board, folder: Path, name: str) -> None:
         for key, value in keys.items():
             where = f"{section}.{key}"
             if where in PLAIN:
-                found: Any = manifest
+                entry: Any = manifest
                 for step in PLAIN[where]:
-                    found = found[step]
-                assert found == value, where
+                    entry = entry[step]
+                assert entry == value, where
             elif where in IN_TERMS:
                 unit = 10**6 if terms["token"] == TOKEN else params.ZEN
                 amount = value if key == "token" else int(float(value) * unit)
@@ -195,8 +195,8 @@ def root_in(manifest: dict[str, Any], file: str) -> str:
 
 
 @cache
-def _published(told: str, directory: Path) -> dict[str, str]:
-    job = ComputeJob.from_dict(json.loads(told), directory=directory)
+def _published(sections_json: str, directory: Path) -> dict[str, str]:
+    job = ComputeJob.from_dict(json.loads(sections_json), directory=directory)
     manifest = asdict(publish_files(job, _dataset(job, print), BlockStore(directory / "expected")))
     return {each: root_in(manifest, each) for each in ("program", "state", "data", "heldout")}
 

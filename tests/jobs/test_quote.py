@@ -100,35 +100,35 @@ def test_memory__below_the_class__is_refused_with_what_fits() -> None:
 
 def test_quote__adds_up_as_the_protocol_says() -> None:
     job = ComputeJob.from_dict(sections())
-    found = quote(job, DEVNET)
-    assert found.escrow == (2 * 6 + 1) * 4 * WEI == escrow(outline_terms(job))
-    assert found.at_reserve == (1 * 6 + 1) * 4 * WEI
-    assert found.fee == found.escrow // 20
+    priced = quote(job, DEVNET)
+    assert priced.escrow == (2 * 6 + 1) * 4 * WEI == escrow(outline_terms(job))
+    assert priced.at_reserve == (1 * 6 + 1) * 4 * WEI
+    assert priced.fee == priced.escrow // 20
     covering = -(-(6 * 2 + 1) * 4 * WEI * 10 // 9)
-    assert (found.lock_slot, found.lock_aggregator) == (2 * 2 * 4 * WEI, covering + 2 * 1 * 4 * WEI)
-    assert (found.steps, found.tokens) == (4 * 6 * 10, 4 * 6 * 10 * 8 * 64)
-    assert found.flops == job.flops * 24
-    assert (found.auction_s, found.attempts, found.auction_longest_s) == (18, 5, 90)
-    assert found.longest_s == 90 + 20 + 4 * (2 * 60 + 30) + 3 * 30
-    assert found.update_bytes == found.checkpoint_bytes == 4 * found.parameters
+    assert (priced.lock_slot, priced.lock_aggregator) == (2 * 2 * 4 * WEI, covering + 2 * 1 * 4 * WEI)
+    assert (priced.steps, priced.tokens) == (4 * 6 * 10, 4 * 6 * 10 * 8 * 64)
+    assert priced.flops == job.flops * 24
+    assert (priced.auction_s, priced.attempts, priced.auction_longest_s) == (18, 5, 90)
+    assert priced.longest_s == 90 + 20 + 4 * (2 * 60 + 30) + 3 * 30
+    assert priced.update_bytes == priced.checkpoint_bytes == 4 * priced.parameters
     sparse = quote(ComputeJob.from_dict(sections(compression={"keep": 64, "bits": 2})), DEVNET)
     assert 150 < sparse.checkpoint_bytes / sparse.update_bytes < 220
     assert quote(job, PRODUCTION).window_s == 7_200
-    assert all(isinstance(found.to_dict()[key], str) for key in ("escrow", "fee", "lock_slot"))
+    assert all(isinstance(priced.to_dict()[key], str) for key in ("escrow", "fee", "lock_slot"))
 
 
 def test_quote__shows_what_a_unit_of_work_costs() -> None:
     job = ComputeJob.from_dict(sections())
-    found = quote(job, DEVNET)
-    told = found.to_dict()
-    assert found.expected == found.at_reserve == 28 * WEI
-    assert found.gpu_hours == pytest.approx(found.flops / REFERENCE_FLOPS / 3_600)
-    assert int(told["per_gpu_hour"]) / WEI == pytest.approx(28 / found.gpu_hours)
-    assert int(told["per_million_tokens"]) / WEI == pytest.approx(28e6 / found.tokens)
-    assert int(told["per_pflop"]) / WEI == pytest.approx(28 / (found.flops / 1e15))
-    assert int(told["per_pflop_day"]) / WEI == pytest.approx(86_400 * 28 / (found.flops / 1e15))
-    assert told["expected"] == str(28 * WEI)
-    assert told["token"] == {"symbol": "ZEN", "decimals": 18, "address": ""}
+    priced = quote(job, DEVNET)
+    answer = priced.to_dict()
+    assert priced.expected == priced.at_reserve == 28 * WEI
+    assert priced.gpu_hours == pytest.approx(priced.flops / REFERENCE_FLOPS / 3_600)
+    assert int(answer["per_gpu_hour"]) / WEI == pytest.approx(28 / priced.gpu_hours)
+    assert int(answer["per_million_tokens"]) / WEI == pytest.approx(28e6 / priced.tokens)
+    assert int(answer["per_pflop"]) / WEI == pytest.approx(28 / (priced.flops / 1e15))
+    assert int(answer["per_pflop_day"]) / WEI == pytest.approx(86_400 * 28 / (priced.flops / 1e15))
+    assert answer["expected"] == str(28 * WEI)
+    assert answer["token"] == {"symbol": "ZEN", "decimals": 18, "address": ""}
 
 
 def test_quote__of_a_reserve_that_is_the_maximum__warns() -> None:
@@ -143,11 +143,11 @@ def test_quote__of_a_reserve_that_is_the_maximum__warns() -> None:
 
 def test_quote__of_a_maximum_below_what_operators_ask__says_that_nobody_may_bid() -> None:
     low = quote(ComputeJob.from_dict(sections(market={"max_price": 0.3, "aggregator_max_price": 1})), DEVNET)
-    told = [text for text in low.warnings if "perhaps nobody bids" in text]
-    assert len(told) == 1
+    warnings = [text for text in low.warnings if "perhaps nobody bids" in text]
+    assert len(warnings) == 1
     assert (
         "operators ask 1 ZEN unless they decide otherwise, and this job pays 0.3 ZEN at most for a slot-round"
-        in told[0]
+        in warnings[0]
     )
     usual = quote(ComputeJob.from_dict(sections(market={"max_price": 1, "aggregator_max_price": 1})), DEVNET)
     assert not any("perhaps nobody bids" in text for text in usual.warnings)
@@ -210,7 +210,7 @@ def test_plan__of_a_compute_job__keeps_it_and_takes_the_overrides(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("training: {lerning_rate: 1.0}", "training: unknown key 'lerning_rate'; did you mean 'learning_rate'"),
         ("trainig: {}", "unknown section 'trainig'; did you mean 'training'"),
@@ -219,18 +219,18 @@ def test_plan__of_a_compute_job__keeps_it_and_takes_the_overrides(tmp_path: Path
         ("a: [", "not YAML or JSON"),
     ],
 )
-def test_plan__of_a_wrong_file__names_file_and_cause(tmp_path: Path, text: str, told: str) -> None:
+def test_plan__of_a_wrong_file__names_file_and_cause(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "job.yaml"
     prefix = "" if text.startswith(("-", "a:", "trainig")) else "model: {layers: 2, heads: 2, width: 64, context: 64}\n"
     path.write_text(prefix + text)
     with pytest.raises(JobError) as refused:
         plan_job(path)
     assert str(path) in str(refused.value)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "hours", "told"),
+    ("text", "hours", "formatted"),
     [
         ("", [], "no hours"),
         ("0-23", list(range(24)), "hours 0-23"),
@@ -238,9 +238,9 @@ def test_plan__of_a_wrong_file__names_file_and_cause(tmp_path: Path, text: str, 
         ("5", [5], "hours 5"),
     ],
 )
-def test_hours__as_written__are_periods_of_an_epoch(text: str, hours: list[int], told: str) -> None:
+def test_hours__as_written__are_periods_of_an_epoch(text: str, hours: list[int], formatted: str) -> None:
     assert parse_hours(text) == hours
-    assert format_hours(hours) == told
+    assert format_hours(hours) == formatted
 
 
 @pytest.mark.parametrize("text", ["24", "9-8", "x", "1-", "-1", "1-2-3"])

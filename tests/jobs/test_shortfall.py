@@ -11,7 +11,7 @@ import pytest
 
 from keepers.config import Settings
 from tests.support.auction_simulation import ATTEMPT_S, AuctionSimulation
-from tests.support.protocol_driver import Offer as Bid
+from tests.support.job_driver import Offer as Bid
 from zoo_compute.chain.batch import Read
 from zoo_compute.client.progress import progress_of
 from zoo_compute.jobs import shortfall as module
@@ -33,7 +33,7 @@ def test_a_network_that_suffices__lacks_nothing():
 
 
 @pytest.mark.parametrize(
-    ("needs", "found", "lacks"),
+    ("needs", "network_offers", "lacks"),
     [
         (NEEDS, [], "no operator is registered"),
         (NEEDS, cards(2, eligible=False), "no operator may bid: each one is leaving, or its stake is too small"),
@@ -54,8 +54,8 @@ def test_a_network_that_suffices__lacks_nothing():
         ),
     ],
 )
-def test_what_a_network_lacks__is_one_plain_sentence(needs: JobRequirements, found: list[Offer], lacks: str):
-    assert shortfall(needs, found) == [lacks]
+def test_what_a_network_lacks__is_one_plain_sentence(needs: JobRequirements, network_offers: list[Offer], lacks: str):
+    assert shortfall(needs, network_offers) == [lacks]
 
 
 def test_what_the_largest_card_lacks__is_not_made_up_by_a_card_that_may_not_bid():
@@ -99,11 +99,11 @@ def test_offers__are_what_the_contracts_say_of_each_operator(chain: Any, play: A
     job = play.post()
     play.bid(job, 0, rich, Bid(price=900, capacity=2))
     locked = 2 * play.kit.auction.lots(job, 0).lock
-    found = {offer.operator: offer for offer in offers(chain)}
-    assert found[rich.id] == Offer(rich.id, 80, 3, True, 10**9 - locked)
-    assert found[pauper.id] == Offer(pauper.id, 24, 1, True, 0)
-    assert not found[leaver.id].eligible
-    assert shortfall(JobRequirements(3, 90 * GB), tuple(found.values())) == [
+    by_operator = {offer.operator: offer for offer in offers(chain)}
+    assert by_operator[rich.id] == Offer(rich.id, 80, 3, True, 10**9 - locked)
+    assert by_operator[pauper.id] == Offer(pauper.id, 24, 1, True, 0)
+    assert not by_operator[leaver.id].eligible
+    assert shortfall(JobRequirements(3, 90 * GB), tuple(by_operator.values())) == [
         "no operator has 90 GB; the largest has 80 GB"
     ]
 
@@ -153,9 +153,9 @@ def test_what_stands_behind_bids_in_the_job_itself__does_not_count_as_locked(pla
     [bidder] = network.nodes
     assert not shortfall(JobRequirements(6, None, 3 * lock), [replace(CARD, free_collateral=10 * lock)] * 2)
     mine = replace(CARD, operator=bidder.operator.id, free_collateral=0)
-    told = missing(network.view(), [mine], None)
-    assert "every operator's collateral is locked or empty" not in told
-    assert "the free collateral of 1 operator covers 2 of 6 slots" in told
+    lacks = missing(network.view(), [mine], None)
+    assert "every operator's collateral is locked or empty" not in lacks
+    assert "the free collateral of 1 operator covers 2 of 6 slots" in lacks
 
 
 def test_bids_that_were_not_opened__are_told_from_bids_that_are_not_there(play: Any):
@@ -177,25 +177,25 @@ def test_three_bidders_of_which_one_offers_most__are_told_that_each_counts_for_a
         network.node(f"provider {index}", capacity=capacity)
     network.aggregator("aggregator")
     network.run(until=ATTEMPT_S)
-    told = "4 of 6 slots have bids: each of 3 bidders counts for 2 at most"
-    assert missing(network.view(), RICH, None) == [told]
+    expected = "4 of 6 slots have bids: each of 3 bidders counts for 2 at most"
+    assert missing(network.view(), RICH, None) == [expected]
 
 
 def test_a_job_at_its_maximum_price__says_so_and_never_that_it_is_reopened(play: Any):
     network = opened(play, reserve=1_000, max_price=1_000, aggregator_reserve=500, aggregator_max_price=500)
     network.run(until=3_600)
     view = network.view()
-    told = progress_of(view, spent=0, due=0, missing=missing(view, RICH, None))
-    assert told.waiting_for.startswith("too few bids; waiting at the maximum price for an operator that can bid")
-    assert told.failed_attempts >= 3
-    assert told.advice == (
+    progress = progress_of(view, spent=0, due=0, missing=missing(view, RICH, None))
+    assert progress.waiting_for.startswith("too few bids; waiting at the maximum price for an operator that can bid")
+    assert progress.failed_attempts >= 3
+    assert progress.advice == (
         "missing: 2 of 6 slots have bids",
         "missing: no aggregator has bid",
-        f"to stop waiting, `zoo job cancel {network.job}`: the whole escrow comes back",
+        f"to stop waiting, run `zoo job cancel {network.job}`: the whole escrow comes back",
     )
     below = opened(play)
     below.nodes.clear()
     below.run(until=ATTEMPT_S)
-    told = progress_of(below.view(), spent=0, due=0)
-    assert "then the reserve grows by a quarter" in told.waiting_for
-    assert told.failed_attempts == 1
+    progress = progress_of(below.view(), spent=0, due=0)
+    assert "then the reserve grows by a quarter" in progress.waiting_for
+    assert progress.failed_attempts == 1

@@ -28,7 +28,7 @@ FACTS = ChainFacts("production", 1_000 * ZEN, 1_000 * ZEN, hot_coin=ZEN, least_c
 SERVED = Reachability(True, 2, ENDPOINT)
 
 
-def told(
+def problems(
     setup: NodeSetup = SETUP, facts: ChainFacts | None = FACTS, reach: Reachability | None = SERVED
 ) -> list[tuple[str, str]]:
     return [(need.what, need.do) for need in find_problems(setup, facts, reach)]
@@ -39,8 +39,8 @@ def seen(**changes: Any) -> ChainFacts:
 
 
 def test_an_operator_that_lacks_nothing__needs_nothing() -> None:
-    assert told() == []
-    assert told(reach=None) == [], "what was not tried is not missing"
+    assert problems() == []
+    assert problems(reach=None) == [], "what was not tried is not missing"
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ def test_an_operator_that_lacks_nothing__needs_nothing() -> None:
 def test_each_thing_that_is_missing__is_the_only_need_and_names_what_mends_it(
     setup: dict[str, Any], facts: ChainFacts | None, reach: Reachability | None, what: str, do: str
 ) -> None:
-    found = told(replace(SETUP, **setup), facts, reach)
-    assert len(found) == 1, found
-    assert what in found[0][0]
-    assert do in found[0][1]
+    needs = problems(replace(SETUP, **setup), facts, reach)
+    assert len(needs) == 1, needs
+    assert what in needs[0][0]
+    assert do in needs[0][1]
 
 
 # Each is missing by itself whatever else is: none hides another.
@@ -99,9 +99,9 @@ def test_every_combination__tells_each_thing_once() -> None:
                 of_setup, of_facts, of_view = SEVERAL[name]
                 setup, facts, view = replace(setup, **of_setup), replace(facts, **of_facts), replace(view, **of_view)
             reach = Reachability("could not fetch" not in names, 1, ENDPOINT)
-            found = [what for what, _ in told(setup, replace(facts, view=view), reach)]
-            assert len(found) == count
-            assert all(sum(name in what for what in found) == 1 for name in names)
+            needs = [what for what, _ in problems(setup, replace(facts, view=view), reach)]
+            assert len(needs) == count
+            assert all(sum(name in what for what in needs) == 1 for name in names)
 
 
 def test_what_no_keeper_can_work_with__stops_and_all_else_does_not() -> None:
@@ -122,28 +122,30 @@ def test_what_no_keeper_can_work_with__stops_and_all_else_does_not() -> None:
 
 
 def test_collateral_in_any_token__is_collateral() -> None:
-    assert told(facts=seen(collateral={TOKEN: (0, 0), "0xusdc": (5, 5)})) == []
+    assert problems(facts=seen(collateral={TOKEN: (0, 0), "0xusdc": (5, 5)})) == []
 
 
 def test_a_verifier__needs_no_registration_no_collateral_and_no_endpoint() -> None:
     eye = replace(SETUP, operator=0, roles=("verifier",), price="", aggregator_price="", endpoint="")
     facts = replace(FACTS, view=None)
-    assert told(eye, facts, None) == []
-    assert told(eye, replace(facts, hot_coin=0), None) == [(f"no coin for gas on the hot key {HOT}", "send it 0.02")]
+    assert problems(eye, facts, None) == []
+    assert problems(eye, replace(facts, hot_coin=0), None) == [
+        (f"no coin for gas on the hot key {HOT}", "send it 0.02")
+    ]
 
 
 def test_another_folder__is_named_in_every_command_of_zoo_node() -> None:
     setup = replace(SETUP, home=" --home /n2", draining=True, price="", running=False)
     facts = replace(seen(stake=1, collateral={}), hot_coin=0)
-    found = told(setup, facts, Reachability(False, 1, ENDPOINT))
-    assert len(found) == 7
-    assert all("--home /n2" in do for _, do in found if do.startswith("zoo node"))
+    needs = problems(setup, facts, Reachability(False, 1, ENDPOINT))
+    assert len(needs) == 7
+    assert all("--home /n2" in do for _, do in needs if do.startswith("zoo node"))
 
 
 def test_a_port_of_a_devnet__is_no_reason_to_listen_on_all_addresses() -> None:
     local = "http://127.0.0.1:8600"
     setup = replace(SETUP, gateway_host="127.0.0.1", endpoint=local)
-    assert "0.0.0.0" not in told(setup, reach=Reachability(False, 1, local))[0][1]
+    assert "0.0.0.0" not in problems(setup, reach=Reachability(False, 1, local))[0][1]
 
 
 def test_a_need_for_people_and_for_scripts__says_the_same() -> None:

@@ -35,7 +35,7 @@ def origins_fixture():
     return chain.deploy(sources.of_text("Origins", ORIGINS))
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in sources.ARTIFACTS.glob("*.json")))
+@pytest.mark.parametrize("name", sorted(path.stem for path in sources.CONTRACTS.glob("*.vy")))
 def test_an_artifact__of_these_sources__is_deployed_as_it_was_committed(name):
     assert sources.integrity(sources.CONTRACTS / f"{name}.vy") == artifacts.artifact(name)["source_sha256"]
     assert sources.load(name).bytecode == bytes.fromhex(artifacts.artifact(name)["bytecode"][2:])

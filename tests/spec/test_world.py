@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.job_driver import Offer
 from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.invariants import check_invariants
-from tests.support.lockstep.stage import OPERATORS, Offer, Stage
+from tests.support.lockstep.stage import OPERATORS, Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS
 from tests.support.scenarios.catalogue import SCENARIOS
 from zoo_compute.spec import auction, pricing

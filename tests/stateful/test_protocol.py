@@ -78,4 +78,4 @@ def test_a_walk__on_revm_and_on_py_evm__has_the_same_results_logs_and_gas(seed: 
     command = [sys.executable, "-m", "tests.stateful.evms", "--seed", str(seed), "--steps", str(steps)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2_000:]
-    assert int(done.stdout) > 10 * steps, "calls that were compared"
+    assert int(done.stdout) > 5 * steps, "calls that were compared"

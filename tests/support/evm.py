@@ -32,6 +32,7 @@ START = 1_700_000_000
 GAS = 300_000_000  # of a call
 CODE_SIZE = 24_576  # EIP-170
 ERROR_SELECTOR = bytes.fromhex("08c379a0")  # Error(string)
+READER = "0x" + "e2" * 20
 OUTPUT = re.compile(r"output: 0x([0-9a-f]*)")
 
 
@@ -77,6 +78,7 @@ class Chain:
         cfg = pyrevm.CfgEnv(chain_id=self.chain_id, limit_contract_code_size=code_size)
         self.evm = pyrevm.EVM(gas_limit=2**63, env=pyrevm.Env(cfg=cfg), spec_id="PRAGUE")
         self.evm.set_balance(wallet.RELAY, 2**200)
+        self.evm.insert_account_info(READER, pyrevm.AccountInfo(code=wallet.assemble(wallet.READ_CODE)))
 
     # --- accounts
 
@@ -102,7 +104,9 @@ class Chain:
         self.evm.set_balance(at, amount)
 
     def code(self, account: Any) -> bytes:
-        return bytes(self.evm.basic(address_of(account)).code or b"")
+        """As EXTCODECOPY has it: revm itself answers with padding behind it."""
+        data = bytes.fromhex(address_of(account)[2:]).rjust(32, b"\0")
+        return bytes(self.evm.message_call(caller=wallet.RELAY, to=READER, calldata=data, is_static=True))
 
     def set_code(self, account: Any, code: bytes) -> None:
         at = address_of(account)
@@ -133,14 +137,14 @@ class Chain:
     def anchor(self) -> Iterator[None]:
         """A block whose effects are undone, the clock's too."""
         kept, undo = (self.timestamp, self.block, self.base_fee), self._undo
-        snapshot, self._undo = self.evm.snapshot(), []
+        wallets, snapshot, self._undo = set(self._wallets), self.evm.snapshot(), []
         try:
             yield
         finally:
             self.evm.revert(snapshot)
             for act, *args in reversed(self._undo):
                 act(*args)
-            self._undo = undo
+            self._undo, self._wallets = undo, wallets
             self.timestamp, self.block, self.base_fee = kept
 
     # --- calls
@@ -182,6 +186,7 @@ class Chain:
         done = evm.result
         logs = () if failure else tuple(log_of(log) for log in done.logs)
         gas = done.gas_used + done.gas_refunded - intrinsic_gas(payload)
+        assert gas, f"{to} has no wallet"
         return Result(bytes(output), failure, gas, logs)
 
     @contextmanager
@@ -191,7 +196,7 @@ class Chain:
             yield
             return
         code = self.code(who)
-        if not code:
+        if code in (b"", WALLET):
             self._place(who, WALLET)
             self._wallets.add(who)
             yield

@@ -11,8 +11,8 @@ import pytest
 from repops.builder import Builder
 from repops.files import save_state
 from repops.graph import BATCH_ROLE, I32
-from zoo_compute.jobs.files import batch_mismatch
 from zoo_compute.training.examples import RepeatedData, batch_of, prepare_arrays, prepare_text, read_arrays, read_text
+from zoo_compute.training.shapes import batch_mismatch
 
 TEXT = bytes(range(250)) * 40  # 10,000 bytes: 1,000 windows of 10
 

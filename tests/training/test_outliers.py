@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from node import tasks
 from node.compute.training import ShardResult
 from tests.keepers.test_verification import commits, verifier

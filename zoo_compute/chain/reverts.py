@@ -6,7 +6,7 @@ from eth_abi.abi import decode
 from eth_abi.exceptions import DecodingError
 from web3.exceptions import ContractLogicError, Web3RPCError
 
-from zoo_compute.chain.hints import HINTS
+from zoo_compute.chain.revert_hints import HINTS
 from zoo_compute.errors import (
     AdmissionsRefusal,
     AuctionRefusal,

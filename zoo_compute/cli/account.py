@@ -1,4 +1,4 @@
-"""`zoo account`: key files. A raw key is never taken on the command line and never shown."""
+"""`zoo account`: key files. No command takes or prints a raw key."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def create(settings: Settings, name: str) -> None:
 
 @account.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--name", help="Name in the home; the file's own name by default.")
+@click.option("--name", help="Name of the account; by default the file's name.")
 @pass_settings
 def import_(settings: Settings, file: Path, name: str | None) -> None:
-    """Take over an encrypted key file of another wallet (geth, ape, foundry). Its passphrase stays as it is."""
+    """Import an encrypted key file of another wallet (geth, ape, foundry). Its passphrase does not change."""
     from zoo_compute.atomic import write_atomically
     from zoo_compute.chain import keystore
 
     address = keystore.address_of(file)
     path = paths.new_keystore(name or file.stem)
     if path.exists():
-        raise ConfigError(f"there is an account {path.stem!r} already", hint="choose another with --name")
+        raise ConfigError(f"there is an account {path.stem!r} already", hint="choose another name with --name")
     keystore.unlock(file, read_passphrase(file.name))  # fail now rather than at the first payment
     write_atomically(path, file.read_bytes(), mode=0o600)
     settings.emit({"name": path.stem, "address": address, "keystore": str(path)}, f"{path.stem}: {address}")
@@ -58,7 +58,7 @@ def import_(settings: Settings, file: Path, name: str | None) -> None:
 @account.command("list")
 @pass_settings
 def list_(settings: Settings) -> None:
-    """The accounts of this home."""
+    """List the accounts on this machine."""
     from zoo_compute.chain import keystore
 
     rows = [
@@ -72,10 +72,10 @@ def list_(settings: Settings) -> None:
 
 
 @account.command()
-@click.option("--token", metavar="ADDRESS", help="And the balance of this payment token.")
+@click.option("--token", metavar="ADDRESS", help="Also show the balance of this payment token.")
 @pass_settings
 def show(settings: Settings, token: str | None) -> None:
-    """Address and balances; needs no passphrase."""
+    """Show address and balances. Needs no passphrase."""
     from zoo_compute.chain import keystore
 
     path = settings.keystore()
@@ -86,22 +86,22 @@ def show(settings: Settings, token: str | None) -> None:
         from zoo_compute.chain.ledger import balances
 
         money = settings.token(token)
-        held = balances(settings.chain(), address, money)
+        owned = balances(settings.chain(), address, money)
     except ZooError as error:
         if token is not None:
             raise
         settings.say(f"balances unknown: {error}")
     else:
-        data |= {"coin": str(held.coin), "zen": str(held.zen), "owed": str(held.owed)}
-        data |= {"balance": str(held.balance), "token": money.to_dict()}
-        lines += [f"coin for gas: {format_amount(held.coin, '')}", f"ZEN: {format_amount(held.zen)}"]
+        data |= {"coin": str(owned.coin), "zen": str(owned.zen), "owed": str(owned.owed)}
+        data |= {"balance": str(owned.balance), "token": money.to_dict()}
+        lines += [f"coin for gas: {format_amount(owned.coin, '')}", f"ZEN: {format_amount(owned.zen)}"]
         option = ""
         if token is not None:
-            lines.append(f"{money.symbol}: {money.format(held.balance)}")
+            lines.append(f"{money.symbol}: {money.format(owned.balance)}")
             option = f" --token {money.address}"
-        if held.owed:
+        if owned.owed:
             lines.append(
-                f"owed to this account: {money.format(held.owed)} (take it with `zoo account withdraw{option}`)"
+                f"owed to this account: {money.format(owned.owed)} (take it with `zoo account withdraw{option}`)"
             )
     settings.emit(data, lines)
 
@@ -112,7 +112,7 @@ def show(settings: Settings, token: str | None) -> None:
 @click.option("--coin", default="1", show_default=True, metavar="N", help="Coin for gas to add.")
 @pass_settings
 def fund(settings: Settings, receiver: str | None, zen: str, coin: str) -> None:
-    """Give an account coin and ZEN, on a devnet only: there both are made of nothing."""
+    """Give an account test coin and test ZEN. Works on a devnet only."""
     from eth_utils.address import is_address, to_checksum_address
 
     from zoo_compute.chain import keystore
@@ -122,17 +122,17 @@ def fund(settings: Settings, receiver: str | None, zen: str, coin: str) -> None:
     path = settings.network_path()
     files = devnet_of(path)
     if files is None:
-        raise ConfigError(f"{path} is no devnet's: nobody makes coin or ZEN of nothing there", hint="buy some, or ask somebody who has some")  # fmt: skip
+        raise ConfigError(f"{path} is not a devnet's network file: only a devnet gives away coin and ZEN", hint="buy some, or ask somebody to send you some")  # fmt: skip
     if receiver is not None and is_address(receiver):
         address = str(to_checksum_address(receiver))
     else:
         address = keystore.address_of(paths.find_keystore(receiver or settings.account_name, path))
     amounts = {name: 0 if text == "0" else parse_amount(text, what=f"--{name}") for name, text in (("coin", coin), ("zen", zen))}  # fmt: skip
     fund_address(settings.chain(), files, address, **amounts)
-    held = settings.chain().coin(address), settings.chain().zen.balanceOf(address)
+    balances = settings.chain().coin(address), settings.chain().zen.balanceOf(address)
     settings.emit(
-        {"address": address, "coin": str(held[0]), "zen": str(held[1])},
-        f"{address} has {format_amount(held[1])} and {format_amount(held[0], '')} coin for gas",
+        {"address": address, "coin": str(balances[0]), "zen": str(balances[1])},
+        f"{address} has {format_amount(balances[1])} and {format_amount(balances[0], '')} coin for gas",
     )
 
 
@@ -140,10 +140,10 @@ def fund(settings: Settings, receiver: str | None, zen: str, coin: str) -> None:
 @click.option("--token", metavar="ADDRESS", help="Payment token; ZEN by default.")
 @pass_settings
 def withdraw(settings: Settings, token: str | None) -> None:
-    """Take what is owed to the account: what is left of a job's escrow, or payments to an operator's owner."""
+    """Withdraw what the network owes your account: the rest of a job's escrow, or an operator's payments."""
     money, client = settings.token(token), settings.client()
     took = client.withdraw(money.address)
     settings.emit(
         {"address": client.signer.address, "withdrawn": str(took), "token": money.to_dict()},
-        f"{money.format(took)} came to {client.signer.address}" if took else "nothing is owed to this account",
+        f"{money.format(took)} went to {client.signer.address}" if took else "nothing is owed to this account",
     )

@@ -1,4 +1,4 @@
-"""What every command shares: the global options, and how they become a network, an account, a store."""
+"""What all commands share: the global options, and the network, account and store that follow from them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NUMBER = click.IntRange(1, 2**64 - 1)  # of a job, an operator, a dataset or a g
 
 @dataclass
 class Settings:
-    """The global options, and lazily what follows from them. `ctx.obj` of every command."""
+    """The global options, and what follows from them, made when first used. `ctx.obj` of every command."""
 
     network_file: str | None = None
     account_name: str | None = None
@@ -47,25 +47,25 @@ class Settings:
         return self._cache["network"]
 
     def chain(self) -> Chain:
-        """A connection that was checked: chain id and contracts. Raises Unreachable, WrongChain, WrongDeployment."""
+        """A connection with checked chain id and contracts. Raises Unreachable, WrongChain, WrongDeployment."""
         from zoo_compute.chain.connection import connect
 
         if "chain" not in self._cache:
             self._cache["chain"] = connect(self.network(), self.api_key())
         return self._cache["chain"]
 
-    def token(self, given: str | None = None) -> Token:
+    def token(self, address: str | None = None) -> Token:
         """The payment token of a --token option, as the chain has it; ZEN by default. Raises UserError."""
         from zoo_compute.chain.tokens import token_at
 
-        return token_at(self.chain(), given)
+        return token_at(self.chain(), address)
 
     def api_key(self) -> str | None:
-        """Of the hosted RPC or signer that the network file names: ZOO_API_KEY, never an option others can read."""
+        """Key for the hosted RPC or signer in the network file. From ZOO_API_KEY only: other users can read command lines."""
         return os.environ.get("ZOO_API_KEY") or None
 
     def hosted(self) -> bool:
-        """A hosted signer is used when the network file names one, a key is given, and no account is chosen."""
+        """Whether a hosted signer signs: the network file names one, ZOO_API_KEY is set, and no account is chosen."""
         chosen = self.account_name or os.environ.get("ZOO_ACCOUNT")
         return bool(self.api_key() and not chosen and self.network().signer)
 
@@ -73,7 +73,7 @@ class Settings:
         return paths.find_keystore(self.account_name, paths.known_network_file(self.network_file))
 
     def account(self) -> Signer:
-        """The unlocked account; asks for its passphrase at most once."""
+        """The unlocked account. Asks for its passphrase at most once."""
         from zoo_compute.chain import keystore
 
         if "account" not in self._cache and self.hosted():
@@ -93,17 +93,17 @@ class Settings:
         return Sender(self.chain(), self.account())
 
     def client(self, *, store: str | None = None, with_account: bool = True) -> Client:
-        """The SDK's client with these settings; without an account it only reads."""
+        """The SDK's client with these settings. Without an account it can only read."""
         from zoo_compute.client.client import Client
 
         account = self.account() if with_account else None
         return Client(network=self.network(), account=account, store=self.store_location(store), say=self.say)
 
-    def store_location(self, given: str | None = None) -> str:
-        return paths.store_location(given, paths.known_network_file(self.network_file))
+    def store_location(self, location: str | None = None) -> str:
+        return paths.store_location(location, paths.known_network_file(self.network_file))
 
     def store(self, location: str | None = None) -> Store:
-        """The store at `location`, ZOO_STORE, the devnet's or the home's; asks the network's gateways for what is not there."""
+        """The store at `location`, else ZOO_STORE, else the devnet's, else ~/.zoo/store. It asks the network's gateways for missing content."""
         from zoo_compute.errors import ConfigError
         from zoo_compute.store import open_store
 
@@ -123,7 +123,7 @@ class Settings:
 
 
 def read_passphrase(what: str, *, confirm: bool = False, file: Path | None = None) -> str:
-    """From ZOO_PASSPHRASE_FILE, ZOO_PASSPHRASE, or asked for; a new one is asked for twice. Raises NoPassphrase."""
+    """Read it from ZOO_PASSPHRASE_FILE, ZOO_PASSPHRASE or the terminal, which asks twice for a new one. Raises NoPassphrase."""
     from zoo_compute.chain import keystore
 
     def ask(_prompt: str) -> str:
@@ -141,7 +141,7 @@ def _remember(attribute: str) -> Any:
 
 
 def _common(*, hidden: bool) -> list[click.Option]:
-    """The global options; every command takes them too, so that their place on the line does not matter."""
+    """The global options. Every command takes them too, so you can write them anywhere on the line."""
 
     def option(names: list[str], attribute: str, **kwargs: Any) -> click.Option:
         return click.Option(names, expose_value=False, callback=_remember(attribute), **kwargs)
@@ -161,7 +161,7 @@ def _common(*, hidden: bool) -> list[click.Option]:
             hidden=hidden,
             help="Keystore to sign with. [env ZOO_ACCOUNT]",
         ),
-        option(["--json"], "as_json", is_flag=True, help="One JSON object on stdout."),
+        option(["--json"], "as_json", is_flag=True, help="Print one JSON object on stdout."),
         option(["--debug"], "debug", is_flag=True, hidden=hidden, help="Show the traceback of an error."),
     ]
 
@@ -188,7 +188,7 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click, with the nearest right name for a mistyped one."""
+        """As click, and suggest the nearest name for a mistyped one."""
         import difflib
 
         try:

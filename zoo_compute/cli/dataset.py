@@ -1,4 +1,4 @@
-"""`zoo dataset`, `zoo job cite` and `zoo job score`: whose data a job uses, and what it was worth to it."""
+"""`zoo dataset`, `zoo job cite` and `zoo job score`: which datasets a job uses, and how useful they were."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ def dataset() -> None:
 
 @dataset.command()
 @click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE")
-@click.option("--name", default="", metavar="NAME", help="What jobs may call it: unique on the network, for ever.")
-@click.option("--store", "location", metavar="LOCATION", help="Where the file is kept. [env ZOO_STORE; ~/.zoo/store]")
+@click.option("--name", default="", metavar="NAME", help="Name for jobs to use. Unique on the network and permanent.")
+@click.option(
+    "--store", "location", metavar="LOCATION", help="Store to keep the file in. [env ZOO_STORE; ~/.zoo/store]"
+)
 @pass_settings
 def contribute(settings: Settings, path: Path, name: str, location: str | None) -> None:
-    """Offer FILE (.npz or safetensors arrays, or text) in your name: it is stored and pinned, and its root goes on chain.
+    """Contribute FILE (.npz or safetensors arrays, or text): store and pin it, and record its root on chain.
 
-    You are its contributor as long as the chain lasts; serve the store, so that jobs can use it. A name belongs to the
-    first that asks for it and proves nothing: publish the root that this prints.
+    Your account is its contributor permanently. Serve the store so that jobs can use the data. Names are first come,
+    first served and prove nothing: publish the root that this prints.
     """
     from repops.commitments import state_root
     from repops.files import state_bytes
@@ -46,17 +48,17 @@ def contribute(settings: Settings, path: Path, name: str, location: str | None) 
     try:
         data, root = state_bytes(arrays), state_root(arrays)
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: holds what cannot be committed to: {error}") from error
+        raise UserError(f"{path}: cannot commit to its content: {error}") from error
     cid = settings.store(location).add(data)
     receipt = settings.sender().send(settings.chain().datasets.contribute(root, file_digest(cid), len(data), word))
     number = int(receipt.event("DatasetContributed").args["dataset"])
-    told = {"dataset": number, "name": name or None, "root": "0x" + root.hex(), "cid": cid, "size": len(data)}
+    answer = {"dataset": number, "name": name or None, "root": "0x" + root.hex(), "cid": cid, "size": len(data)}
     settings.emit(
-        {**told, "transaction": receipt.transaction_hash},
+        {**answer, "transaction": receipt.transaction_hash},
         [
             f"dataset {number}{f' ({name})' if name else ''}: {len(data):,} bytes, {cid}",
             f"root 0x{root.hex()}",
-            f"a job trains on it with `data: {{dataset: {name or number}}}`; serve it to them with `zoo store serve`",
+            f"to train on it, write `data: {{dataset: {name or number}}}` in a job; serve it with `zoo store serve`",
         ],
     )
 
@@ -64,10 +66,10 @@ def contribute(settings: Settings, path: Path, name: str, location: str | None) 
 @dataset.command("list")
 @pass_settings
 def list_(settings: Settings) -> None:
-    """The datasets of the network, oldest first."""
+    """List the datasets of the network, oldest first."""
     from zoo_compute.client.datasets import list_datasets
 
-    found = list_datasets(settings.chain())
+    records = list_datasets(settings.chain())
     rows = [
         (
             str(each.number),
@@ -76,47 +78,49 @@ def list_(settings: Settings) -> None:
             each.contributor,
             f"0x{each.root.hex()[:16]}…",
         )
-        for each in found
+        for each in records
     ]
     lines = (
-        table(rows, header=("number", "name", "size", "contributor", "root")) if found else ["there is no dataset yet"]
+        table(rows, header=("number", "name", "size", "contributor", "root"))
+        if records
+        else ["there is no dataset yet"]
     )
-    settings.emit({"datasets": [_as_json(each) for each in found]}, lines)
+    settings.emit({"datasets": [_as_json(each) for each in records]}, lines)
 
 
 @dataset.command()
 @_which
 @pass_settings
 def show(settings: Settings, which: str) -> None:
-    """Who contributed a dataset, and the root and the CID of its file. A name proves nothing; the root does."""
+    """Show a dataset: contributor, root and CID of its file. A name proves nothing; the root identifies the data."""
     from zoo_compute.client.datasets import find_dataset
 
-    told = _as_json(find_dataset(settings.chain(), which))
+    record = _as_json(find_dataset(settings.chain(), which))
     rows = [
-        (key, f"{value:,} bytes" if key == "size" else str(value)) for key, value in told.items() if value is not None
+        (key, f"{value:,} bytes" if key == "size" else str(value)) for key, value in record.items() if value is not None
     ]
-    settings.emit(told, table(rows))
+    settings.emit(record, table(rows))
 
 
 @dataset.command()
 @_which
-@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="Where its file goes.")
-@click.option("--store", "location", metavar="LOCATION", help="Where it is kept. [env ZOO_STORE; ~/.zoo/store]")
+@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File to write.")
+@click.option("--store", "location", metavar="LOCATION", help="Store to fetch into. [env ZOO_STORE; ~/.zoo/store]")
 @pass_settings
 def fetch(settings: Settings, which: str, out: Path, location: str | None) -> None:
-    """Fetch a dataset, checked against its root: a text as it was, arrays as a safetensors file."""
+    """Fetch a dataset and check it against its root. Text is written unchanged, arrays as a safetensors file."""
     from repops.files import state_bytes
     from zoo_compute.atomic import write_atomically
     from zoo_compute.client import datasets
     from zoo_compute.training.examples import TEXT
 
     client = settings.client(store=location, with_account=False)
-    found = datasets.find_dataset(client.chain, which)
-    if not client.store.has(found.cid):
+    record = datasets.find_dataset(client.chain, which)
+    if not client.store.has(record.cid):
         client.use_peers()
-    arrays = datasets.fetch(found, client.store, settings.say)
+    arrays = datasets.fetch(record, client.store, settings.say)
     write_atomically(out, arrays[TEXT].tobytes() if TEXT in arrays else state_bytes(arrays), mode=0o644)
-    settings.emit({**_as_json(found), "path": str(out)}, str(out))
+    settings.emit({**_as_json(record), "path": str(out)}, str(out))
 
 
 def _as_json(each: DatasetRecord) -> dict[str, Any]:
@@ -131,7 +135,7 @@ def _as_json(each: DatasetRecord) -> dict[str, Any]:
 
 
 def _arrays(path: Path) -> dict[str, Array]:
-    """Arrays by name; a text is one array of bytes, `bytes`."""
+    """Arrays by name. Text becomes one array of bytes named `bytes`."""
     import numpy as np
 
     from zoo_compute.training.examples import ARRAY_SUFFIXES, TEXT, read_arrays, read_text
@@ -143,11 +147,11 @@ def _arrays(path: Path) -> dict[str, Array]:
 
 @dataset.command("claim")
 @click.option(
-    "--contributor", metavar="ADDRESS", help="Whose; the account's by default. It is paid, whoever sends this."
+    "--contributor", metavar="ADDRESS", help="Contributor to pay; your account by default. Anyone can send the claim."
 )
 @pass_settings
 def claim_(settings: Settings, contributor: str | None) -> None:
-    """Claim what your datasets earned in epochs that are over. Run again, claims only what is left."""
+    """Claim what your datasets earned in past epochs. Running it again claims only what is left."""
     from eth_utils.address import is_address, to_checksum_address
 
     from zoo_compute.amounts import ZEN
@@ -158,18 +162,16 @@ def claim_(settings: Settings, contributor: str | None) -> None:
         raise UserError(f"--contributor takes an address, not {contributor!r}")
     sender = settings.sender()
     who = str(to_checksum_address(contributor or sender.address))
-    found = claim(sender, who)
-    total = sum(share.amount or 0 for share in found)
+    shares = claim(sender, who)
+    total = sum(share.amount or 0 for share in shares)
     rows = [
         (f"job {s.job}", f"epoch {s.epoch}", s.state, ZEN.format(s.amount) if s.amount is not None else "")
-        for s in found
+        for s in shares
     ]
-    claims = [{**vars(s), "amount": None if s.amount is None else str(s.amount)} for s in found]
+    claims = [{**vars(s), "amount": None if s.amount is None else str(s.amount)} for s in shares]
     settings.emit(
         {"contributor": who, "amount": str(total), "claims": claims},
-        [f"{ZEN.format(total)} went to {who}", *table(rows)]
-        if found
-        else f"nothing is recorded for {who} that is not claimed",
+        [f"{ZEN.format(total)} went to {who}", *table(rows)] if shares else f"nothing left to claim for {who}",
     )
 
 
@@ -178,7 +180,7 @@ def claim_(settings: Settings, contributor: str | None) -> None:
 @click.argument("datasets", type=NUMBER, nargs=-1, required=True, metavar="DATASET...")
 @pass_settings
 def cite(settings: Settings, number: int, datasets: tuple[int, ...]) -> None:
-    """Name the datasets (at most eight) that your job uses: once, before it is over."""
+    """Record which datasets (at most eight) your job uses. Possible once, before the job ends."""
     cited = sorted(set(datasets))
     receipt = settings.sender().send(settings.chain().datasets.cite(number, _at_most_eight(cited)))
     settings.emit(
@@ -192,19 +194,19 @@ def cite(settings: Settings, number: int, datasets: tuple[int, ...]) -> None:
 @click.argument("qualities", type=click.IntRange(0, 100), nargs=-1, required=True, metavar="QUALITY...")
 @pass_settings
 def score(settings: Settings, number: int, qualities: tuple[int, ...]) -> None:
-    """Say what each dataset that your settled job cites was worth to it: 0 to 100 each, by ascending numbers of the datasets."""
-    chain, given = settings.chain(), list(qualities)
-    receipt = settings.sender().send(chain.datasets.score(number, _at_most_eight(given)))
+    """Score the datasets that your settled job cites: 0 to 100 each, in ascending order of dataset number."""
+    chain, scores = settings.chain(), list(qualities)
+    receipt = settings.sender().send(chain.datasets.score(number, _at_most_eight(scores)))
     cited = chain.datasets.citations(number).cited
     settings.emit(
-        {"job": number, "cited": list(cited), "qualities": given, "transaction": receipt.transaction_hash},
-        [f"dataset {each}: {quality}" for each, quality in zip(cited, given, strict=True)],
+        {"job": number, "cited": list(cited), "qualities": scores, "transaction": receipt.transaction_hash},
+        [f"dataset {each}: {quality}" for each, quality in zip(cited, scores, strict=True)],
     )
 
 
 def _at_most_eight(numbers: list[int]) -> list[int]:
     if len(numbers) > 8:
-        raise UserError(f"a job cites at most 8 datasets, {len(numbers)} were given")
+        raise UserError(f"a job cites at most 8 datasets, got {len(numbers)}")
     return numbers
 
 

@@ -1,4 +1,4 @@
-"""`zoo dispute`: the games about claims, and one of them as a person can follow it."""
+"""`zoo dispute`: list dispute games, show one, replay its moves."""
 
 from __future__ import annotations
 
@@ -20,60 +20,60 @@ if TYPE_CHECKING:
 
 @click.group(cls=Group)
 def dispute() -> None:
-    """Games in which a claim is challenged: who wins them the contract decides."""
+    """Dispute games: challenges of claims, decided by the contract."""
 
 
 @dispute.command("list")
-@click.option("--job", type=NUMBER, help="Of one job.")
-@click.option("--open", "only_open", is_flag=True, help="Without those that are over.")
+@click.option("--job", type=NUMBER, help="Only games about this job.")
+@click.option("--open", "only_open", is_flag=True, help="Only games that are not over.")
 @pass_settings
 def list_(settings: Settings, job: int | None, only_open: bool) -> None:
-    """Every game: who challenges whom, and how it went."""
+    """List games: challenger, challenged claim, outcome."""
     from zoo_compute.chain.games import read_games
 
     chain = settings.chain()
     head = chain.head()
     games = [game for game in read_games(chain, head, job=job) if game.is_open or not only_open]
-    told = [_as_json(game, head) for game in games]
+    summaries = [_as_json(game, head) for game in games]
     rows = [
         (each["game"], each["job"], _subject_of(each), f"by {each['challenger'][:10]}…", _status_line(each, head))
-        for each in told
+        for each in summaries
     ]
     header = ("game", "job", "about", "", "")
-    settings.emit({"now": head.timestamp, "games": told}, table(rows, header=header) or ["there is no game"])
+    settings.emit({"now": head.timestamp, "games": summaries}, table(rows, header=header) or ["there is no game"])
 
 
 @dispute.command("show")
 @click.argument("number", type=NUMBER, metavar="GAME")
 @pass_settings
 def show(settings: Settings, number: int) -> None:
-    """Where a game stands: its bond, whose move is due, and until when."""
+    """Show the state of a game: bond, whose move is due, and deadline."""
     from zoo_compute.chain.tokens import token_at
 
     chain = settings.chain()
     head = chain.head()
     game = _required(settings, head, number)
-    told = _as_json(game, head)
+    summary = _as_json(game, head)
     bond = format_amount(game.coin, "coin")
     if game.tokens:  # a game about a trial has a bond in coin alone
         bond += f" and {token_at(chain, chain.tasks.token_of(game.job)).format(game.tokens)}"
     rows = [
-        ("about", _subject_of(told)),
+        ("about", _subject_of(summary)),
         ("challenger", game.challenger),
         ("bond", bond),
-        ("transactions", told["transactions"]),
-        ("stands", _status_line(told, head)),
+        ("transactions", summary["transactions"]),
+        ("state", _status_line(summary, head)),
     ]
-    settings.emit(told, table(rows))
+    settings.emit(summary, table(rows))
 
 
 @dispute.command("replay")
 @click.argument("number", type=NUMBER, metavar="GAME")
 @pass_settings
 def replay(settings: Settings, number: int) -> None:
-    """A game's transcript: which step, which operator, which element, which numbers, and who was wrong.
+    """Print a game's transcript: step, operator, element, the disputed numbers, and who was wrong.
 
-    Every transaction is read from the chain and checked again by the specification of the game.
+    Reads every transaction from the chain and checks it again with the game's specification.
     """
     from zoo_compute.client.dispute_transcript import ANYBODY, Transcript, lines_of
 
@@ -81,13 +81,13 @@ def replay(settings: Settings, number: int) -> None:
     head = chain.head()
     game = _required(settings, head, number)
     transcript = Transcript(chain, game)
-    told = {
+    answer = {
         **_as_json(game, head),
         "moves": [asdict(move) for move in transcript.moves],
         "verdict": transcript.conviction and {**asdict(transcript.conviction), "text": transcript.conviction.text},
         "gas": {by: sum(m.gas for m in transcript.moves if m.by == by) for by in (COMMITTER, CHALLENGER, ANYBODY)},
     }
-    settings.emit(told, list(lines_of(transcript)))
+    settings.emit(answer, list(lines_of(transcript)))
 
 
 def _required(settings: Settings, head: Head, number: int) -> GameView:
@@ -95,7 +95,7 @@ def _required(settings: Settings, head: Head, number: int) -> GameView:
 
     games = {game.number: game for game in read_games(settings.chain(), head)}
     if number not in games:
-        raise UserError(f"there is no game {number}", hint="`zoo dispute list` has them all")
+        raise UserError(f"there is no game {number}", hint="`zoo dispute list` lists all games")
     return games[number]
 
 
@@ -132,5 +132,5 @@ def _status_line(each: dict[str, Any], head: Head) -> str:
     if each["outcome"]:
         return str(each["outcome"])
     left_s = each["due"] - head.timestamp
-    until = f"{format_seconds(left_s)} left" if left_s >= 0 else "its time is over: anybody may end it"
+    until = f"{format_seconds(left_s)} left" if left_s >= 0 else "time is over: anyone can end it"
     return f"in {each['phase']}, the {each['turn_of']} owes a move ({each['awaits']}), {until}"

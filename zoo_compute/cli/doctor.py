@@ -1,4 +1,4 @@
-"""`zoo doctor`: what is missing, before any money moves."""
+"""`zoo doctor`: find what is missing before any money moves."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.option("--node", is_flag=True, help="Also need what an operator needs: torch and a broker.")
-@click.option("--store", "location", metavar="LOCATION", help="Store to try. [env ZOO_STORE; ~/.zoo/store]")
+@click.option("--node", is_flag=True, help="Also require what an operator needs: torch and a broker.")
+@click.option("--store", "location", metavar="LOCATION", help="Store to check. [env ZOO_STORE; ~/.zoo/store]")
 @click.option(
     "--home", type=click.Path(file_okay=False, path_type=Path), help="The operator's folder; ~/.zoo/node by default."
 )
 @pass_settings
 def doctor(settings: Settings, node: bool, location: str | None, home: Path | None) -> int:
-    """Check network, chain, account, store, clock and machine; say what to do about each thing that is missing.
+    """Check network, chain, account, store, clock and machine; print a fix for each thing that is missing.
 
-    In an operator's folder also: stake, collateral, coin, and whether a peer can fetch a block from the announced endpoint.
+    For an operator also checks stake, collateral, coin, and whether a peer can fetch a block from the announced endpoint.
     """
     from zoo_compute.cli.doctor_checks import SystemChecks
 
@@ -38,13 +38,13 @@ def doctor(settings: Settings, node: bool, location: str | None, home: Path | No
                 click.echo(f"{'':>23}{check.do}")
     missing = list(dict.fromkeys(check.name for check in checks if check.needed and not check.ok))
     if settings.as_json:
-        needs = [{"what": check.found, "do": check.do} for check in checks if check.needed and not check.ok]
-        settings.emit({"ok": not missing, "checks": [vars(check) for check in checks], "needs": needs})
+        needs = [{"what": check.finding, "do": check.do} for check in checks if check.needed and not check.ok]
+        settings.emit({"ok": not missing, "checks": [check.to_dict() for check in checks], "needs": needs})
     else:
-        click.echo(f"\nmissing: {', '.join(missing)}" if missing else "\nall that is needed is there")
+        click.echo(f"\nmissing: {', '.join(missing)}" if missing else "\nnothing is missing")
     return 1 if missing else 0
 
 
 def _line(check: Check) -> str:
     word = "ok" if check.ok else "MISSING" if check.needed else "absent"
-    return f"{word:<8}{check.name:<15}{check.found}"
+    return f"{word:<8}{check.name:<15}{check.finding}"

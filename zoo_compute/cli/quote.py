@@ -1,4 +1,4 @@
-"""`zoo quote FILE`: what a job costs and takes, before any money moves."""
+"""`zoo quote FILE`: cost and duration of a job, before any money moves."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ REFERENCE = f"{REFERENCE_GPU} at {format_count(REFERENCE_FLOPS, 'FLOP/s')}"
 
 @click.command(cls=Command)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--max-budget", metavar="AMOUNT", help="Budget (ZEN, or market.token) instead of the file's.")
+@click.option("--max-budget", metavar="AMOUNT", help="Budget (in ZEN, or market.token); replaces the file's.")
 @click.option(
-    "--preset", type=click.Choice(["devnet", "production"]), help="Without a network file: whose windows to use."
+    "--preset", type=click.Choice(["devnet", "production"]), help="Preset to quote for if you have no network file."
 )
 @pass_settings
 def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | None) -> None:
-    """Work, price range, worst-case escrow, locks and durations of the job in FILE. Needs no account, and no chain for ZEN."""
+    """Print work, price range, worst-case escrow, locks and durations of the job in FILE. Needs no account; for ZEN, no chain."""
     from zoo_compute.jobs.loading import plan_job
     from zoo_compute.jobs.quote import quote as quote_of
     from zoo_compute.spec.params import PRESETS
@@ -39,29 +39,29 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
     money = plan.job.token
     if plan.job.data.dataset is not None:
         settings.say(
-            f"dataset {plan.job.data.dataset} is not looked up: quoted as text of {plan.job.context} tokens an example"
+            f"dataset {plan.job.data.dataset} is not fetched: the quote assumes text, {plan.job.context} tokens an example"
         )
-    found = quote_of(plan.job, PRESETS[preset_name])
+    priced = quote_of(plan.job, PRESETS[preset_name])
     prices, budget = plan.job.prices, plan.budget
-    covered = budget is None or budget >= found.escrow
+    covered = budget is None or budget >= priced.escrow
     data = {
-        **found.to_dict(),
+        **priced.to_dict(),
         "preset": preset_name,
         "budget": None if budget is None else str(budget),
         "covered": covered,
         "prices": {key: str(value) for key, value in prices._asdict().items()},
     }
     rows = [
-        ("model", f"{found.parameters:,} parameters"),
+        ("model", f"{priced.parameters:,} parameters"),
         (
             "work",
-            f"{found.rounds} rounds of {found.slots} slots, {found.inner_steps} steps each = {found.steps:,} steps",
+            f"{priced.rounds} rounds of {priced.slots} slots, {priced.inner_steps} steps each = {priced.steps:,} steps",
         ),
-        ("", f"{format_count(found.tokens)} tokens, {format_count(found.flops, 'FLOP')}"),
-        ("network", _network_line(found.update_bytes, found.checkpoint_bytes)),
+        ("", f"{format_count(priced.tokens)} tokens, {format_count(priced.flops, 'FLOP')}"),
+        ("network", _network_line(priced.update_bytes, priced.checkpoint_bytes)),
         (
             "checkpoints",
-            f"of every {found.checkpoint_every_steps:,} steps, and the last, outlive the job on {plan.job.checkpoint.redundancy} stores",
+            f"one every {priced.checkpoint_every_steps:,} steps and the last are kept after the job, on {plan.job.checkpoint.redundancy} stores",
         ),
         ("price", f"{money.format(prices.reserve)} to {money.format(prices.max_price)} a slot-round"),
         (
@@ -70,30 +70,30 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         ),
         (
             "escrow",
-            f"{money.format(found.escrow)} at worst, of which the treasury's fee is {money.format(found.fee)}",
+            f"{money.format(priced.escrow)} at worst, of which the treasury's fee is {money.format(priced.fee)}",
         ),
         (
             "expected",
-            f"{money.format(found.expected)}, where the market clears at the first reserve; what is not spent comes back",
+            f"{money.format(priced.expected)}, if the auction clears at the first reserve; unspent escrow comes back",
         ),
-        ("", f"{_about(found.per_gpu_hour, money)} a GPU-hour, of {_hours(found.gpu_hours)} on an {REFERENCE}"),
-        ("", f"{_about(found.per_million_tokens, money)} a million tokens"),
-        ("", f"{_about(found.per_pflop, money)} a PFLOP, {_about(found.per_pflop_day, money)} a PFLOP-day"),
-        ("budget", _budget_line(budget, covered, found.escrow, money)),
+        ("", f"{_about(priced.per_gpu_hour, money)} a GPU-hour, of {_hours(priced.gpu_hours)} on an {REFERENCE}"),
+        ("", f"{_about(priced.per_million_tokens, money)} a million tokens"),
+        ("", f"{_about(priced.per_pflop, money)} a PFLOP, {_about(priced.per_pflop_day, money)} a PFLOP-day"),
+        ("budget", _budget_line(budget, covered, priced.escrow, money)),
         (
             "locks",
-            f"{money.format(found.lock_slot)} a slot, {money.format(found.lock_aggregator)} for the aggregator, put up by operators",
+            f"{money.format(priced.lock_slot)} a slot, {money.format(priced.lock_aggregator)} for the aggregator, provided by operators",
         ),
         (
             "auction",
-            f"{format_seconds(found.auction_s)}; up to {found.attempts} auctions, {format_seconds(found.auction_longest_s)}, until the maximum price",
+            f"{format_seconds(priced.auction_s)}; up to {priced.attempts} auctions, {format_seconds(priced.auction_longest_s)}, until the maximum price",
         ),
         (
             "round",
-            f"{format_seconds(found.round_longest_s)} at most; final {format_seconds(found.window_s)} after its claims",
+            f"{format_seconds(priced.round_longest_s)} at most; final {format_seconds(priced.window_s)} after its claims",
         ),
-        ("all of it", f"{format_seconds(found.longest_s)} at most, on preset {preset_name}"),
-        *(("warning", text) for text in found.warnings),
+        ("total", f"{format_seconds(priced.longest_s)} at most, on preset {preset_name}"),
+        *(("warning", text) for text in priced.warnings),
     ]
     settings.emit(data, table(rows))
 
@@ -103,7 +103,7 @@ def _hours(hours: float) -> str:
 
 
 def _ask_chain(settings: Settings, job: ComputeJob) -> None:
-    """How many decimals the job's token has. Without a network file, `job.token` says what is missing."""
+    """Read the token's decimals from the chain. Without a network file, `job.token` raises an error that says what to do."""
     try:
         settings.network()
     except ConfigError:
@@ -114,7 +114,7 @@ def _ask_chain(settings: Settings, job: ComputeJob) -> None:
 
 
 def _about(units: int, money: Token) -> str:
-    """An amount to three significant digits: prices of a unit of work are ratios."""
+    """An amount to three significant digits: prices per unit of work are ratios."""
     places = max(0, len(str(units)) - 3)
     return "about " + money.format(round(units, -places), places=money.decimals)
 
@@ -123,14 +123,14 @@ def _network_line(update_bytes: int, checkpoint_bytes: int) -> str:
     from zoo_compute.spec.schedule import send_ms
 
     less = checkpoint_bytes / max(1, update_bytes)
-    told = f", {less:.0f} times less than float32" if less > 1 else ""
+    compared = f", {less:.0f} times less than float32" if less > 1 else ""
     sent_s = max(0.1, send_ms(update_bytes, 100_000) / 1_000)
-    return f"about {format_count(update_bytes, 'B')} a slot-round{told}: {format_seconds(sent_s)} at 100 Mbit/s"
+    return f"about {format_count(update_bytes, 'B')} a slot-round{compared}: {format_seconds(sent_s)} at 100 Mbit/s"
 
 
 def _budget_line(budget: int | None, covered: bool, escrow: int, money: Token) -> str:
     if budget is None:
-        return "none given; the prices are the file's"
+        return "none; the file's prices apply"
     return f"{money.format(budget)} {'covers it' if covered else f'does NOT cover it: {money.format(escrow - budget)} short'}"
 
 
@@ -140,5 +140,5 @@ def _preset_of(settings: Settings) -> str:
     except ConfigError:
         if settings.network_file:
             raise
-        settings.say("no network file: quoted for the production windows (choose with --preset)")
+        settings.say("no network file: the quote uses the production preset (choose with --preset)")
         return "production"

@@ -1,4 +1,4 @@
-"""`zoo store`: content by address."""
+"""`zoo store`: content-addressed files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add(settings: Settings, path: Path, location: str | None) -> None:
 
 @store.command()
 @click.argument("cid")
-@click.option("--out", type=click.Path(path_type=Path), help="Where to write it; ./CID by default.")
+@click.option("--out", type=click.Path(path_type=Path), help="File to write; ./CID by default.")
 @_location
 @_timeout
 @pass_settings
@@ -52,7 +52,7 @@ def get(settings: Settings, cid: str, out: Path | None, location: str | None, ti
 @_timeout
 @pass_settings
 def pin(settings: Settings, cid: str, location: str | None, timeout_s: float) -> None:
-    """Fetch content and keep it."""
+    """Fetch content and pin it."""
     settings.store(location).pin(cid, timeout_s=timeout_s)
     settings.emit({"cid": cid, "pinned": True}, f"pinned {cid}")
 
@@ -62,7 +62,7 @@ def pin(settings: Settings, cid: str, location: str | None, timeout_s: float) ->
 @_location
 @pass_settings
 def unpin(settings: Settings, cid: str, location: str | None) -> None:
-    """Let content go; the next collection removes it."""
+    """Unpin content. The next garbage collection removes it."""
     settings.store(location).unpin(cid)
     settings.emit({"cid": cid, "pinned": False}, f"unpinned {cid}")
 
@@ -71,7 +71,7 @@ def unpin(settings: Settings, cid: str, location: str | None) -> None:
 @_location
 @pass_settings
 def ls(settings: Settings, location: str | None) -> None:
-    """What is pinned."""
+    """List pinned content."""
     pins = sorted(settings.store(location).pins())
     settings.emit({"pins": pins}, pins or ["nothing is pinned"])
 
@@ -79,10 +79,10 @@ def ls(settings: Settings, location: str | None) -> None:
 @store.command()
 @_location
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", default=0, show_default=True, help="Port; 0 takes a free one.")
+@click.option("--port", default=0, show_default=True, help="Port to listen on; 0 for a free one.")
 @pass_settings
 def serve(settings: Settings, location: str | None, host: str, port: int) -> None:
-    """Serve the blocks of a folder to other hosts until Ctrl-C, as a trustless gateway."""
+    """Serve a folder's blocks to other hosts as a trustless gateway, until Ctrl-C."""
     from zoo_compute.store import BlockStore, Gateway
 
     opened = settings.store(location)

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 @click.option(
     "--data",
     type=click.Path(exists=True, path_type=Path),
-    help="Text to train on, a file or a folder, instead of FILE's.",
+    help="Text file or folder to train on, instead of FILE's data.",
 )
 @click.option(
     "--max-budget",
     metavar="AMOUNT",
-    help="The most to put in escrow (ZEN, or market.token), instead of FILE's budget_max.",
+    help="Maximum escrow (in ZEN, or market.token), instead of FILE's budget_max.",
 )
 @click.option(
     "--weights", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Initial weights (safetensors)."
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 @click.option(
     "--parents",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="What --weights were merged from, as `zoo job merge` wrote it.",
+    help="File that `zoo job merge` wrote beside the merged --weights.",
 )
-@click.option("--store", "location", metavar="LOCATION", help="Where the job's files go. [env ZOO_STORE; ~/.zoo/store]")
-@click.option("--serve", metavar="HOST:PORT", help="Serve the store there while this command runs.")
 @click.option(
-    "--anyway", is_flag=True, help="Post although no operator could train it, or nobody serves its files yet."
+    "--store", "location", metavar="LOCATION", help="Store for the job's files. [env ZOO_STORE; ~/.zoo/store]"
 )
-@click.option("--again", is_flag=True, help="Post this very job a second time.")
-@click.option("--watch/--no-watch", default=True, show_default=True, help="Follow it until it is over.")
+@click.option("--serve", metavar="HOST:PORT", help="Serve the store at this address while the command runs.")
+@click.option("--anyway", is_flag=True, help="Post even if no operator can train it yet, or nobody serves its files.")
+@click.option("--again", is_flag=True, help="Post (and pay for) the same job again.")
+@click.option("--watch/--no-watch", default=True, show_default=True, help="Follow the job until training ends.")
 @pass_settings
 def train(
     settings: Settings, file: Path, data: Path | None, max_budget: str | None, weights: Path | None, parents: Path | None,
@@ -53,8 +53,8 @@ def train(
 ) -> None:  # fmt: skip
     """Submit the training job in FILE and follow it.
 
-    The budget is held against the worst case before anything is sent; what is not spent comes back. Ctrl-C leaves the
-    job running. Run again after a crash, the command goes on where it was and never posts twice.
+    Before sending anything, the command checks your budget against the worst case. Unspent escrow comes back.
+    Ctrl-C leaves the job running. If interrupted, rerun the command: it resumes and never posts twice.
     """
     from zoo_compute.jobs.loading import plan_job
     from zoo_compute.training.merge import Merge
@@ -68,7 +68,7 @@ def train(
     plan.check_budget()
     if plan.budget is None:
         raise ConfigError(
-            "no budget given",
+            "no budget",
             hint=f"give --max-budget {token.exact(plan.job.escrow)} (the worst case), or budget_max in {file}",
         )
     merge = Merge.from_bytes(parents.read_bytes()) if parents else None
@@ -77,7 +77,7 @@ def train(
         try:
             job = client.train(plan.job, weights=weights, merge=merge, again=again, anyway=anyway)
         except KeyboardInterrupt:
-            settings.say("interrupted before the job was posted, or while it was: the same command goes on from there")
+            settings.say("interrupted before or while posting the job; rerun the same command to resume")
             raise
         token = client.pay_in_token_of(plan.job)
         settings.say(f"job {job.id} is posted; {token.format(plan.job.escrow)} in escrow")
@@ -91,25 +91,25 @@ def train(
             last = follow(settings, job)
         except KeyboardInterrupt:
             if served:
-                _tell_holders(settings, job.operators_with_files())
+                _report_holders(settings, job.operators_with_files())
             raise
         if settings.as_json:
             settings.emit({**data_out, "progress": last.to_dict() if last else None})
 
 
-def _tell_holders(settings: Settings, operators: list[int]) -> None:
-    """This command served the job's files until now: does the job still need it to?"""
+def _report_holders(settings: Settings, operators: list[int]) -> None:
+    """Say whether the job still needs this machine to serve its files, now that the command stops serving."""
     if operators:
-        settings.say(f"its files are held by operator{'s' * (len(operators) > 1)} {', '.join(map(str, operators))}")
+        settings.say(f"operator{'s' * (len(operators) > 1)} {', '.join(map(str, operators))} now store its files")
     else:
         settings.say(
-            "no operator holds its files yet: keep serving them with `zoo store serve`, or no node can train it"
+            "no operator stores its files yet: keep serving them with `zoo store serve`, or no node can train it"
         )
 
 
 @contextlib.contextmanager
 def _serving(settings: Settings, client: Client, address: str | None) -> Iterator[bool]:
-    """Whether this command serves the files. Serve the submitter's store at `address`, or at the network's own storage address when that is this machine and free."""
+    """Serve the submitter's store at `address`, or at a local, free address in the network file's `storage`. Yields whether it serves."""
     from zoo_compute.store import BlockStore, Gateway, StoreError
 
     if not isinstance(client.store, BlockStore):

@@ -1,4 +1,4 @@
-"""`zoo treasury`: the protocol's fees. Anyone may look and collect; only the timelock spends."""
+"""`zoo treasury`: the protocol's fees. Anyone can look and collect; only the timelock spends."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from zoo_compute.cli.node.options import token_option
 from zoo_compute.cli.output import table
 from zoo_compute.errors import UserError
 
-again_option = click.option("--again", is_flag=True, help="Although the very same was executed before.")
-wait_option = click.option("--wait", is_flag=True, help="Wait for the timelock's delay, and execute.")
+again_option = click.option("--again", is_flag=True, help="Send it even if the same call was executed before.")
+wait_option = click.option("--wait", is_flag=True, help="Wait for the timelock's delay, then execute.")
 
 
 @click.group("treasury", cls=Group)
@@ -23,23 +23,23 @@ def treasury() -> None:
 @token_option
 @pass_settings
 def show(settings: Settings, token: str | None) -> None:
-    """What each bucket holds, and what `collect` would take in."""
+    """Show the balance of each bucket, and what `collect` would add."""
     from zoo_compute.governance.treasury import treasury_balances
 
     chain, money = settings.chain(), settings.token(token)
-    found, governor, delay = (
+    balances, governor, delay = (
         treasury_balances(chain, money),
         chain.treasury.governor(),
         chain.timelock.get_minimum_delay(),
     )
     data = {
-        "buckets": {name: str(amount) for name, amount in found.buckets.items()}, "arrived": str(found.arrived),
-        "owed": str(found.owed), "governor": governor, "delay_s": delay, "token": money.to_dict(),
+        "buckets": {name: str(amount) for name, amount in balances.buckets.items()}, "arrived": str(balances.arrived),
+        "owed": str(balances.owed), "governor": governor, "delay_s": delay, "token": money.to_dict(),
     }  # fmt: skip
     rows = [
-        *((name, money.format(amount)) for name, amount in found.buckets.items()),
-        ("to collect", money.format(found.arrived + found.owed)),
-        ("spends", f"{governor}, {format_seconds(delay)} after it was scheduled"),
+        *((name, money.format(amount)) for name, amount in balances.buckets.items()),
+        ("to collect", money.format(balances.arrived + balances.owed)),
+        ("spends", f"{governor}, {format_seconds(delay)} after scheduling"),
     ]
     settings.emit(data, table(rows))
 
@@ -48,7 +48,7 @@ def show(settings: Settings, token: str | None) -> None:
 @token_option
 @pass_settings
 def collect(settings: Settings, token: str | None) -> None:
-    """Fetch the fees that the treasury is owed and split them among its buckets. Any account may."""
+    """Collect the fees owed to the treasury and split them among its buckets. Any account can do it."""
     from zoo_compute.governance.treasury import collect as collect_of
     from zoo_compute.governance.treasury import treasury_balances
 
@@ -58,14 +58,14 @@ def collect(settings: Settings, token: str | None) -> None:
     settings.emit(
         {"collected": str(took), "buckets": {k: str(v) for k, v in buckets.items()}, "token": money.to_dict()},
         [
-            f"{money.format(took)} came in" if took else "nothing was to be collected",
+            f"collected {money.format(took)}" if took else "there was nothing to collect",
             *table([(name, money.format(amount)) for name, amount in buckets.items()]),
         ],
     )
 
 
 @treasury.command()
-@click.option("--to", required=True, metavar="ADDRESS", help="Who is paid.")
+@click.option("--to", required=True, metavar="ADDRESS", help="Address to pay.")
 @click.option("--amount", required=True, metavar="AMOUNT", help="Whole tokens.")
 @click.option("--from", "bucket", required=True, type=click.Choice(["development", "audits", "grants"]))
 @token_option
@@ -73,7 +73,7 @@ def collect(settings: Settings, token: str | None) -> None:
 @again_option
 @pass_settings
 def spend(settings: Settings, to: str, amount: str, bucket: str, token: str | None, wait: bool, again: bool) -> None:
-    """Pay from a bucket, from an account that governs the timelock: schedules it; run again after the delay, executes it."""
+    """Pay from a bucket. Needs an account that governs the timelock: schedules the payment; run again after the delay to execute it."""
     from eth_utils.address import is_address, to_checksum_address
 
     from zoo_compute.governance.treasury import spend as spend_of
@@ -84,13 +84,13 @@ def spend(settings: Settings, to: str, amount: str, bucket: str, token: str | No
     units, payee = money.parse(amount, what="--amount"), str(to_checksum_address(to))
     step = spend_of(settings.sender(), money, bucket, payee, units, again=again, wait=wait, say=settings.say)
     data = {**step.to_dict(), "to": payee, "amount": str(units), "from": bucket, "token": money.to_dict()}
-    told = f"{money.format(units)} from {bucket} to {payee}"
+    message = f"{money.format(units)} from {bucket} to {payee}"
     settings.emit(
-        data, f"paid: {told}" if step.state == "executed" else scheduled_message(settings, told, step.ready_at)
+        data, f"paid: {message}" if step.state == "executed" else scheduled_message(settings, message, step.ready_at)
     )
 
 
 def scheduled_message(settings: Settings, what: str, ready_at: int) -> str:
-    """What is said of a call that the timelock does not make yet."""
+    """The message for a scheduled call whose delay is not over."""
     left = format_seconds(max(1, ready_at - settings.chain().now()))
     return f"scheduled: {what}; run this again in {left} to execute it"

@@ -1,4 +1,4 @@
-"""Branches of a partition, read from their chains and stores: merged, and a merged job's beginning computed again."""
+"""Branches of a network partition: read them from their chains and stores, merge them, and check a merge."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from zoo_compute.client.results import TIMEOUT_S, load_checkpoint, manifest_of, 
 from zoo_compute.errors import UserError
 from zoo_compute.formats.lineage import Branch, Parents
 from zoo_compute.formats.manifest import Manifest, ProgramFile
-from zoo_compute.jobs.files import initial_checkpoint, shape_mismatch
+from zoo_compute.jobs.files import initial_checkpoint
 from zoo_compute.store import ContentTampered, Store
 from zoo_compute.training.merge import Merge, count_examples, merge_tensors
+from zoo_compute.training.shapes import shape_mismatch
 
 if TYPE_CHECKING:
     from zoo_compute.chain.network import Network
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LoadedBranch:
-    """A branch with its tensors, every byte held against the chain's roots.
+    """A branch with its tensors, verified against the chain's roots.
 
-    base, end: the module's tensors. roots: of all checkpoints of its job.
+    base, end: the module's tensors at its first and last checkpoint. roots: of all checkpoints of its job.
     """
 
     branch: Branch
@@ -48,7 +49,7 @@ class LoadedBranch:
 
 @dataclass(frozen=True)
 class LineageReport:
-    """start: the root that the job must begin with, None where a branch cannot be read. differences: empty when all agrees."""
+    """start: the root that the job must start from, None if a branch cannot be read. differences: empty if all agrees."""
 
     start: str | None
     differences: tuple[str, ...]
@@ -63,7 +64,7 @@ def load_branch(
 ) -> LoadedBranch:
     """Read a job's rounds from checkpoint `since` to `round_`, by default the newest final one, as a branch.
 
-    Raises UserError for what is no branch, ContentTampered; the store's errors pass.
+    Raises UserError if the rounds are not a branch, ContentTampered; the store's errors pass.
     """
     end, final = view.final_rounds if round_ is None else round_, view.final_rounds
     if not since < end <= final:
@@ -71,13 +72,13 @@ def load_branch(
             f"no final checkpoint after {since}" if round_ is None else f"no rounds from {since} to {end}, all final"
         )
         raise UserError(
-            f"job {view.job} has {wanted}: {view.completed_rounds} are made, {final} are final",
-            hint="a checkpoint is final once every claim under it is past its window: `zoo job watch JOB --settled`",
+            f"job {view.job} has {wanted}: {view.completed_rounds} exist, {final} are final",
+            hint="a checkpoint is final when the challenge windows of its claims are over: `zoo job watch JOB --settled`",
         )
     manifest = manifest_of(view, store)
     examples = count_examples(view.slot_rounds(since, end), manifest)
     if examples == 0:
-        raise UserError(f"job {view.job}: nothing that it trained on since checkpoint {since} counts")
+        raise UserError(f"job {view.job}: no training since checkpoint {since} counts")
     step = _step(store, manifest)
     first, last = (_branch_tensors(view, store, number, manifest, step) for number in (since, end))
     tasks, root = network.contracts["tasks"], view.checkpoint_roots[end].hex()
@@ -89,26 +90,26 @@ def load_branch(
 def merge_branches(branches: Sequence[LoadedBranch], path: str | Path | None = None) -> tuple[Merge, dict[str, Array]]:
     """The merged start of these branches, and the module's tensors there; written to `path` as safetensors.
 
-    Raises UserError for branches that have not one program and one base.
+    Raises UserError for branches with different programs or bases.
     """
     ordered = sorted(branches, key=lambda each: each.branch.sort_key)
     if len(ordered) < 2:
-        raise UserError("a merge takes two or more branches")
+        raise UserError("a merge needs two or more branches")
     for one, other in itertools.combinations(ordered, 2):
         if (
             one.branch.job_address == other.branch.job_address
             and {one.branch.root, other.branch.root} & one.roots & other.roots
         ):
-            raise UserError(f"{one} is two of the branches: what it trained on would count twice")
+            raise UserError(f"two of the branches are {one}: its examples would count twice")
     first = ordered[0]
     for other in ordered[1:]:
         if other.program.root != first.program.root:
-            raise UserError(f"{other} runs another program than {first}: their tensors have no common meaning")
+            raise UserError(f"{other} runs another program than {first}: their tensors cannot be merged")
         if other.base_root != first.base_root:
             raise UserError(
-                f"checkpoint {other.branch.since} of {other} does not hold what checkpoint {first.branch.since} of {first} does: "
-                "they are no branches of one training",
-                hint="JOB:ROUND names the checkpoint at which a job left the others; without it, its initial state",
+                f"checkpoint {other.branch.since} of {other} differs from checkpoint {first.branch.since} of {first}: "
+                "they are not branches of one training",
+                hint="JOB:ROUND names the checkpoint where a job split off; the default is its initial state",
             )
     tensors = merge_tensors(
         first.base, [each.end for each in ordered], [each.branch.examples for each in ordered], first.step.exchanged
@@ -119,47 +120,45 @@ def merge_branches(branches: Sequence[LoadedBranch], path: str | Path | None = N
     return Merge(state_root(tensors).hex(), parents), tensors
 
 
-def check_lineage(manifest: Manifest, initial_root: bytes, find: Callable[[Branch], LoadedBranch]) -> LineageReport:
-    """Whether a job begins where its parents say, computed from the branches themselves.
+def check_lineage(manifest: Manifest, initial_root: bytes, load: Callable[[Branch], LoadedBranch]) -> LineageReport:
+    """Whether a job starts from the merge of its parents, recomputed from the branches.
 
-    begun: the chain's root of its initial state. find: reads a branch's rounds where it lives; its UserError is a difference, the store's errors pass.
+    initial_root: of its initial state, on chain. load: reads a branch from its network. Its UserError is a difference; the store's errors pass.
     """
     if manifest.parents is None:
-        raise UserError("the job has no parents: its manifest names none")
-    told, found, differences = manifest.parents, list[LoadedBranch](), list[str]()
+        raise UserError("the job has no parents in its manifest")
+    parents, loaded, differences = manifest.parents, list[LoadedBranch](), list[str]()
     if initial_root != manifest.state_root:
-        differences.append(
-            f"the chain has the job begin at {initial_root.hex()}, its manifest at {manifest.state.root}"
-        )
-    for branch in told.branches:
+        differences.append(f"the job starts at {initial_root.hex()} on chain, at {manifest.state.root} in its manifest")
+    for branch in parents.branches:
         try:
-            found.append(find(branch))
+            loaded.append(load(branch))
         except UserError as error:
             differences.append(f"job {branch.job} of chain {branch.chain}: {error}")
             continue
-        differences += _differences(told, branch, found[-1], manifest)
-    if len(found) < len(told.branches) or len({(each.program.root, each.base_root) for each in found}) > 1:
+        differences += _differences(parents, branch, loaded[-1], manifest)
+    if len(loaded) < len(parents.branches) or len({(each.program.root, each.base_root) for each in loaded}) > 1:
         return LineageReport(None, tuple(differences))
     try:
-        made, tensors = merge_branches(found)
+        made, tensors = merge_branches(loaded)
     except UserError as error:
         return LineageReport(None, (*differences, str(error)))
-    start = state_root(initial_checkpoint(found[0].step, tensors, manifest.aggregation_spec)).hex()
+    start = state_root(initial_checkpoint(loaded[0].step, tensors, manifest.aggregation_spec)).hex()
     if start != manifest.state.root:
-        differences.append(f"the job begins at {manifest.state.root}; its branches merge to {start}")
-    assert made.parents == told or differences, "what differs was told"
+        differences.append(f"the job starts at {manifest.state.root}; its branches merge to {start}")
+    assert made.parents == parents or differences, "each difference is reported"
     return LineageReport(start, tuple(differences))
 
 
-def _differences(told: Parents, branch: Branch, found: LoadedBranch, manifest: Manifest) -> list[str]:
-    """What of a branch is not as the manifest says."""
+def _differences(parents: Parents, branch: Branch, loaded: LoadedBranch, manifest: Manifest) -> list[str]:
+    """How a branch differs from the manifest."""
     pairs = (
-        ("checkpoint root", branch.root, found.branch.root),
-        ("examples", branch.examples, found.branch.examples),
-        ("base", told.base, found.base_root),
-        ("program", manifest.program.root, found.program.root),
+        ("checkpoint root", branch.root, loaded.branch.root),
+        ("examples", branch.examples, loaded.branch.examples),
+        ("base", parents.base, loaded.base_root),
+        ("program", manifest.program.root, loaded.program.root),
     )
-    return [f"{found}: {what} is {has}, the manifest says {says}" for what, says, has in pairs if says != has]
+    return [f"{loaded}: {what} is {has}, the manifest says {says}" for what, says, has in pairs if says != has]
 
 
 def _step(store: Store, manifest: Manifest) -> Graph:
@@ -167,7 +166,7 @@ def _step(store: Store, manifest: Manifest) -> Graph:
     try:
         step = encoding.decode(store.read(cid, max_bytes=encoding.MAX_BYTES, timeout_s=TIMEOUT_S))
     except BadProgram as error:
-        raise ContentTampered(f"the program {cid} is none: {error}") from error
+        raise ContentTampered(f"the program {cid} is invalid: {error}") from error
     if encoding.root(step) != manifest.program_root:
         raise ContentTampered(f"the program {cid} has another root than the manifest says")
     return step
@@ -175,7 +174,7 @@ def _step(store: Store, manifest: Manifest) -> Graph:
 
 def _branch_tensors(view: JobView, store: Store, round_: int, manifest: Manifest, step: Graph) -> dict[str, Array]:
     state = load_checkpoint(view, store, round_)
-    told = shape_mismatch(state, step, manifest.aggregation_spec)
-    if told:
-        raise ContentTampered(f"checkpoint {round_} of job {view.job} is none of its program: {told}")
+    mismatch = shape_mismatch(state, step, manifest.aggregation_spec)
+    if mismatch:
+        raise ContentTampered(f"checkpoint {round_} of job {view.job} does not fit its program: {mismatch}")
     return module_tensors(state)

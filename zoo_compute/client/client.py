@@ -1,112 +1,49 @@
-"""The SDK: submit jobs, follow them, fetch what they trained. Every method is blocking; `await` works where it is offered.
+"""The SDK: submit jobs, follow them, fetch trained models. Methods block, except the `async` ones.
 
 client = Client(network="network.json", account="me")
 job = client.train(config="training_config.yaml", max_budget=5000)
-await job.wait()              # may be left; client.job(job.id) takes it up again, also in another process
+await job.wait()              # you can stop waiting; client.job(job.id) resumes, also in another process
 job.result("model.safetensors")
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import time
-from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoo_compute import paths
 from zoo_compute.amounts import ZEN, Token
 from zoo_compute.arguments import check_names, checks_arguments, names_of
-from zoo_compute.chain import network as network_file
-from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.events import scan
-from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.tokens import address_of, token_at
 from zoo_compute.client.job import Job
+from zoo_compute.client.session import Session
 from zoo_compute.errors import ConfigError, UserError, ZooError
 from zoo_compute.jobs import shortfall
 from zoo_compute.jobs.loading import Amount, Config, Data, plan_job
 from zoo_compute.jobs.needs import check_capacity
 from zoo_compute.jobs.quote import Quote, quote
 from zoo_compute.jobs.sections import SECTIONS
-from zoo_compute.store import BlockStore, Store, confirmations, open_store
+from zoo_compute.store import BlockStore, confirmations
 
 if TYPE_CHECKING:
     from zoo_compute.jobs.config import ComputeJob
     from zoo_compute.jobs.submission import PreparedJob
     from zoo_compute.training.merge import Merge
 
-PEERS_KEPT_S = 30.0
 SERVED_TIMEOUT_S = 5.0
 
 
-def _silent(_: str) -> None:
-    """Says nothing."""
-
-
 @checks_arguments
-class Client:
+class Client(Session):
     """One account on one network.
 
-    network: a network file's path, or a Network; by default ZOO_NETWORK, ./network.json, ~/.zoo/network.json, or the devnet that runs.
-    account: a name in ~/.zoo/keystores, a key file, or anything that signs (eth-account's LocalAccount); unlocked when
-    first needed, with `passphrase`, ZOO_PASSPHRASE_FILE or ZOO_PASSPHRASE. api_key (or ZOO_API_KEY): authenticates to the hosted
-    RPC, and to the hosted signer when the network file names one and no account is given. store: a Store or its location.
+    network: a network file's path, or a Network; by default ZOO_NETWORK, ./network.json, ~/.zoo/network.json, or the running devnet.
+    account: a name in ~/.zoo/keystores, a key file, or a signer (eth-account's LocalAccount); unlocked when first needed,
+    with `passphrase`, ZOO_PASSPHRASE_FILE or ZOO_PASSPHRASE. api_key (or ZOO_API_KEY): authenticates to the hosted RPC, and
+    to the hosted signer if the network file names one and you give no account. store: a Store or its location.
     """
-
-    def __init__(
-        self,
-        network: str | Path | network_file.Network | None = None,
-        account: Any = None,
-        passphrase: str | None = None,
-        api_key: str | None = None,
-        store: Store | str | None = None,
-        *,
-        say: Callable[[str], None] = _silent,
-    ) -> None:
-        self._network_path: Path | None = None
-        if isinstance(network, network_file.Network):
-            self.description = network
-        else:
-            self._network_path = paths.find_network_file(network)
-            self.description = network_file.load(self._network_path)
-        self._account, self._passphrase, self._store = account, passphrase, store
-        self._api_key = api_key or os.environ.get("ZOO_API_KEY") or None
-        self.say = say
-        self._peers: tuple[float, tuple[str, ...]] = (0.0, ())
-
-    @cached_property
-    def chain(self) -> Chain:
-        return connect(self.description, self._api_key)
-
-    @cached_property
-    def signer(self) -> Any:
-        """Who signs. Raises ConfigError, WrongPassphrase, NoPassphrase."""
-        if self._account is not None and not isinstance(self._account, (str, Path)):
-            return self._account
-        if self._account is None and self._api_key and self.description.signer:
-            from zoo_compute.chain.signer import RemoteSigner
-
-            return RemoteSigner(self.description, self._api_key)
-        from zoo_compute.chain import keystore
-
-        path = paths.find_keystore(None if self._account is None else str(self._account), self._network_path)
-        passphrase = self._passphrase or keystore.find_passphrase(
-            f"the account {path.stem}", os.environ, file=paths.passphrase_file(path)
-        )
-        return keystore.unlock(path, passphrase)
-
-    @cached_property
-    def sender(self) -> Sender:
-        return Sender(self.chain, self.signer)
-
-    @cached_property
-    def store(self) -> Store:
-        if self._store is not None and not isinstance(self._store, str):
-            return self._store
-        return open_store(paths.store_location(self._store, self._network_path), tuple(self.description.storage))
 
     @cached_property
     def network(self) -> Network:
@@ -119,7 +56,7 @@ class Client:
         data: Data | None = None,
         **sections: Any,
     ) -> Quote:
-        """Work, prices, worst case, locks, durations. Asks the chain only for the decimals of a token other than ZEN."""
+        """Work, prices, worst case, locks, durations. Connects only to read the decimals of a token other than ZEN."""
         check_names("quote", sections, [*names_of(self.quote), *SECTIONS])
         job = plan_job(config, max_budget, data, **sections).job
         if job.market.token != ZEN.symbol:
@@ -138,12 +75,12 @@ class Client:
         anyway: bool = False,
         **sections: Any,
     ) -> Job:
-        """Submit a job and return at once. Interrupted, it goes on where it was when called again.
+        """Submit a job and return at once. If interrupted, call it again: it resumes.
 
         config: a job's file, its sections as a mapping, or a ComputeJob. max_budget (whole tokens), data (a path, or keys of the
-        section) and sections (`training={"rounds": 3}`) are put over it; without config they are the job.
-        anyway: post although no operator could train the job now, or no storage peer of the network serves its files yet.
-        merge: what made `weights` of branches (`zoo_compute.client.branches.merge`), which the manifest then names.
+        section) and sections (`training={"rounds": 3}`) override it; without config they are the job.
+        anyway: post even if no operator can train the job now, or no storage peer of the network serves its files yet.
+        merge: how `weights` were merged (`zoo_compute.client.branches.merge_branches`); the manifest names it.
         Raises JobError, BudgetTooSmall, NotFunded, UserError before anything is sent; AlreadyPosted unless `again`.
         """
         check_names("train", sections, [*names_of(self.train), *SECTIONS])
@@ -162,27 +99,27 @@ class Client:
 
         try:
             number = post(self.sender, prepared, again=again, say=self.say)
-        except AlreadyPosted as posted:  # perhaps interrupted before it cited
+        except AlreadyPosted as posted:  # the earlier run may have ended before citing
             self._cite(posted.job, dataset)
             raise
         self._cite(number, dataset)
         return Job(self, number)
 
     def bring(self, job: ComputeJob) -> int | None:
-        """Fetch the dataset that a job names, once, checked against its root on chain; its number. Raises UserError, StoreError."""
+        """Fetch a job's dataset once and check it against its root on chain; return its number. Raises UserError, StoreError."""
         if job.data.dataset is None:
             return None
         from zoo_compute.client.datasets import fetch, find_dataset
 
-        found = find_dataset(self.chain, job.data.dataset)
+        record = find_dataset(self.chain, job.data.dataset)
         if job.fetched is None:
-            if not self.store.has(found.cid):
+            if not self.store.has(record.cid):
                 self.use_peers()
-            job.bring(fetch(found, self.store, self.say))
-        return found.number
+            job.bring(fetch(record, self.store, self.say))
+        return record.number
 
     def _cite(self, job: int, dataset: int | None) -> None:
-        """Cite the dataset a job was posted with, unless it cites already. The job goes on whatever becomes of it."""
+        """Cite the job's dataset, unless it is cited already. A failure does not stop the job."""
         datasets = self.chain.datasets
         if dataset is None or datasets.citations(job).cited:
             return
@@ -193,11 +130,11 @@ class Client:
             self.say(f"job {job} does not cite dataset {dataset} yet ({error}): `zoo job cite {job} {dataset}`")
 
     def submit(self, config: Config | None = None, max_budget: Amount | None = None, **options: Any) -> int:
-        """As `train`; the job's number on chain."""
+        """As `train`, but return the job's number on chain."""
         return self.train(config, max_budget, **options).id
 
     def prepare(self, job: ComputeJob, *, weights: Path | None = None, merge: Merge | None = None) -> PreparedJob:
-        """Store and pin a job's files, after checking that the account can pay. Sends nothing."""
+        """Check that the account can pay, then store and pin the job's files. Sends nothing."""
         from zoo_compute.jobs.submission import check_funds, prepare
 
         self.pay_in_token_of(job)
@@ -205,78 +142,61 @@ class Client:
         return prepare(job, self.store, weights=weights, merge=merge, say=self.say)
 
     def pay_in_token_of(self, job: ComputeJob) -> Token:
-        """The job's payment token as the chain has it; from here on the job's prices are its units."""
+        """Read the job's payment token from the chain. From then on the job's prices are in its units."""
         token = token_at(self.chain, job.market.token, what="market.token")
         if job.known_token != token:
             job.use_token(token)
         return token
 
     def check_served(self, prepared: PreparedJob) -> None:
-        """Refuse to post what nobody could fetch. Raises UserError."""
+        """Refuse to post a job whose files nodes cannot fetch. Raises UserError."""
         peers = self.description.storage
         if not isinstance(self.store, BlockStore):
             return  # an IPFS daemon announces its content itself
         manifest = prepared.manifest
         cids = [prepared.cid, manifest.program.cid, manifest.state.cid, manifest.data.cid]
         if not all(confirmations(cid, peers, timeout_s=SERVED_TIMEOUT_S) for cid in cids):
-            told = ", ".join(peers) or "the network file names none"
+            names = ", ".join(peers) or "the network file names none"
             raise UserError(
-                f"no storage peer of the network serves this job's files ({told}): nodes could not fetch them",
+                f"no storage peer of the network serves this job's files ({names}): nodes could not fetch them",
                 hint="run `zoo store serve` at an address that the network file's `storage` names, "
-                "use an IPFS daemon (--store kubo:URL), or post anyway (--anyway, in Python anyway=True) if they will be served in time",
+                "use an IPFS daemon (--store kubo:URL), or post anyway (--anyway, in Python anyway=True) if you will serve them soon",
             )
 
     def job(self, number: int) -> Job:
-        """A job that was posted before, by anyone. Raises UserError for a number that does not exist."""
+        """A posted job, of any submitter. Raises UserError for a number that does not exist."""
         count = self.chain.tasks.job_count()
         if not 1 <= number <= count:
             newest = f"the newest is {count}" if count else "none has been posted yet"
             raise UserError(
-                f"there is no job {number} on {self.description.name}: {newest}", hint="`zoo job list` shows the jobs"
+                f"there is no job {number} on {self.description.name}: {newest}", hint="`zoo job list` lists the jobs"
             )
         return Job(self, number)
 
     def jobs(self, submitter: str | None = None) -> list[int]:
-        """Numbers of the jobs, of one submitter or of all, oldest first."""
+        """Job numbers, of one submitter or of all, oldest first."""
         events = scan(self.chain, self.description.first_block, self.chain.head().number, names=("JobPosted",))
         return [int(e.args["job"]) for e in events if submitter is None or e.args["submitter"] == submitter]
 
     def withdraw(self, token: str | None = None) -> int:
-        """Take what the task registry owes this account, such as the rest of a job's escrow; how much it was."""
+        """Withdraw what the task registry owes this account, such as the rest of a job's escrow. Returns the amount."""
         address = address_of(self.chain, token, what="token")
         owed = self.chain.tasks.owed(address, self.signer.address)
         if owed:
             self.sender.send(self.chain.tasks.withdraw(address, self.signer.address))
         return owed
 
-    def use_peers(self) -> None:
-        """Let the store ask the network's gateways and the operators' announced ones."""
-        if not isinstance(self.store, BlockStore):
-            return
-        at, peers = self._peers
-        if not peers or time.monotonic() - at > PEERS_KEPT_S:
-            peers = tuple(dict.fromkeys([*self.description.storage, *self.endpoints().values()]))
-            self._peers = (time.monotonic(), peers)
-            self.store.set_peers(peers)
-
-    def endpoints(self) -> dict[int, str]:
-        """Where each operator's store serves blocks, as last announced."""
-        names = ("OperatorRegistered", "EndpointAnnounced")
-        events = scan(self.chain, self.description.first_block, self.chain.head().number, names=names)
-        found = {int(e.args["operator"]): str(e.args["endpoint"]) for e in events}
-        return {operator: url for operator, url in found.items() if url}
-
 
 class Network:
-    """`await network.submit(job)`: the network as a place that takes jobs."""
+    """`await network.submit(job)`: jobs from async code."""
 
     def __init__(self, *args: Any, client: Client | None = None, **kwargs: Any) -> None:
         if client is not None and (args or kwargs):
-            raise ConfigError("give a client, or what a client is made of, not both")
+            raise ConfigError("give a client or the client's arguments, not both")
         self.client = client or Client(*args, **kwargs)
 
     async def submit(self, config: Config | None = None, max_budget: Amount | None = None, **options: Any) -> int:
-        """Post a ComputeJob, or whatever `Client.train` takes; its number. Runs in a thread, so that the event loop goes on."""
+        """Post a job, with the arguments of `Client.train`; return its number. Runs in a thread and does not block the event loop."""
         return await asyncio.to_thread(self.client.submit, config, max_budget, **options)
 
     def job(self, number: int) -> Job:

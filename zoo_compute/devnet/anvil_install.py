@@ -17,7 +17,7 @@ from zoo_compute.store.durable_files import locked
 
 PACKAGE = f"@foundry-rs/anvil@{anvil.VERSION}"
 INSTALL_S = 600
-TOLD_BYTES = 1_500
+ERROR_TAIL_BYTES = 1_500
 
 
 def ensure(say: Callable[[str], None], *, install: bool = True, environ: Mapping[str, str] = os.environ) -> Path:
@@ -66,9 +66,9 @@ def _install(npm: list[str], folder: Path, environ: Mapping[str, str]) -> None:
             command, env={**environ, "PATH": path}, capture_output=True, text=True, timeout=INSTALL_S, check=False
         )
         if done.returncode:
-            told = (done.stderr or done.stdout).strip()[-TOLD_BYTES:]
+            output = (done.stderr or done.stdout).strip()[-ERROR_TAIL_BYTES:]
             raise DevnetError(
-                f"npm could not install {PACKAGE}:\n{told}",
+                f"npm could not install {PACKAGE}:\n{output}",
                 hint="check the connection and run the same command again, or install Foundry, or set ZOO_ANVIL",
             )
         _check(anvil.native(parts / anvil.PROGRAM))

@@ -184,8 +184,8 @@ class Devnet:
 
     def _resume(self) -> Chain:
         assert self._anvil is not None
-        found = load(self.network_file)
-        network = Network(**{**vars(found), "rpcs": (self._anvil.url,)})
+        saved = load(self.network_file)
+        network = Network(**{**vars(saved), "rpcs": (self._anvil.url,)})
         if network.preset != self.preset:
             raise DevnetError(
                 f"{self.folder} holds a devnet of preset {network.preset!r}",

@@ -9,7 +9,7 @@ short clocks on any network, and a large one long clocks:
     transfer_s   the parameters, as float32, at 40 Mbit/s.
 
     reexecute_s  compute_s of `carry_rounds` slot-rounds: a verifier trains a slot again from where its private state began. It also is what a game's clock gains for the defence, so a keeper
-                 that needs longer does not bid (keepers/decisions/auction.py, `defensible`). The challenge window is three times this.
+                 that needs longer does not bid (keepers/decisions/bidding.py, `defensible`). The challenge window is three times this.
     slot_s       60 s + transfer_s + 3 compute_s: a worker fetches the checkpoint, trains up to three slots one after another
                  (two or three others may share its cores), and its keeper, killed in the middle, is back in seconds.
     aggregate_s  30 s + transfer_s for every slot: the aggregator fetches all updates, uncompressed at worst.

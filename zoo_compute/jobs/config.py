@@ -116,7 +116,7 @@ class ComputeJob:
             self.known_token: Token | None = self._token_from_file()
         self.outline()  # checks every range now, before any data is read
         if self.known_token is not None:
-            _ = self._given
+            _ = self._partial_prices
 
     @property
     def examples_wanted(self) -> int:
@@ -130,10 +130,10 @@ class ComputeJob:
     @property
     def context(self) -> int:
         """Tokens an example of text has. Raises JobError."""
-        found = self.data.context or self.model.context
-        if not found and self.model.program:
-            found = self.traced.batch[INPUTS].shape[-1]
-        if not found:
+        tokens = self.data.context or self.model.context
+        if not tokens and self.model.program:
+            tokens = self.traced.batch[INPUTS].shape[-1]
+        if not tokens:
             raise JobError(
                 "data.context: missing",
                 hint="how many tokens has an example of text? (data of other kinds comes as arrays"
@@ -143,7 +143,7 @@ class ComputeJob:
                     else ")"
                 ),
             )
-        return found
+        return tokens
 
     def bring(self, arrays: Examples) -> None:
         """Take what `data.dataset` names, once it was fetched and checked: it counts as a file of these arrays does."""
@@ -221,26 +221,26 @@ class ComputeJob:
                 f"market.decimals: {token.symbol} at {token.address} has {token.decimals}, not {self.market.decimals}"
             )
         self.known_token = token
-        self.__dict__.pop("_given", None)
+        self.__dict__.pop("_partial_prices", None)
         self.__dict__.pop("prices", None)
-        _ = self._given
+        _ = self._partial_prices
 
     @cached_property
     def prices(self) -> Prices:
         """In the smallest unit of `token`. A reserve that the file leaves away takes tracing the module. Raises JobError."""
         with as_job_errors():
-            return complete_prices(self._given, self.token, lambda: self.flops)
+            return complete_prices(self._partial_prices, self.token, lambda: self.flops)
 
     @cached_property
-    def _given(self) -> PartialPrices:
+    def _partial_prices(self) -> PartialPrices:
         with as_job_errors():
             return read_prices(self.market, self.budget_max, self.token, self.training.rounds, self.training.slots)
 
     @property
     def escrow(self) -> int:
         """What posting pulls. Traces nothing where the file or the budget says the maxima."""
-        training, given = self.training, self._given
-        prices = self.prices if None in (given.max_price, given.aggregator_max_price) else given
+        training, partial = self.training, self._partial_prices
+        prices = self.prices if None in (partial.max_price, partial.aggregator_max_price) else partial
         assert prices.max_price is not None
         assert prices.aggregator_max_price is not None
         return escrow_of(training.rounds, training.slots, prices.max_price, prices.aggregator_max_price)
@@ -325,26 +325,26 @@ class ComputeJob:
     def from_file(cls, path: str | Path) -> ComputeJob:
         """Read a YAML or JSON configuration. Raises JobError, naming the file."""
         path = Path(path)
-        given = read_config(path)
+        sections = read_config(path)
         try:
-            return cls.from_dict(given, directory=path.parent)
+            return cls.from_dict(sections, directory=path.parent)
         except UserError as error:
             raise JobError(f"{path}: {error}", hint=error.hint) from error
 
     @classmethod
-    def from_dict(cls, given: object, *, directory: Path | None = None) -> ComputeJob:
+    def from_dict(cls, sections: object, *, directory: Path | None = None) -> ComputeJob:
         """From the sections of a configuration file."""
         with as_job_errors():
-            if not isinstance(given, Mapping):
-                raise BadField(f"expected the sections {', '.join(SECTIONS)}, got {given!r}")
-            for key in given:
+            if not isinstance(sections, Mapping):
+                raise BadField(f"expected the sections {', '.join(SECTIONS)}, got {sections!r}")
+            for key in sections:
                 if key not in (*SECTIONS, BUDGET):
                     raise BadField(f"unknown section {key!r}; {nearest(str(key), [*SECTIONS, BUDGET])}")
             for key in ("model", "training"):
-                if key not in given:
+                if key not in sections:
                     raise BadField(f"missing section {key!r}")
-        sections: dict[str, Any] = {_field(name): given.get(name) for name in SECTIONS}
-        return cls(**sections, budget_max=given.get(BUDGET), directory=directory or Path())
+        arguments: dict[str, Any] = {_field(name): sections.get(name) for name in SECTIONS}
+        return cls(**arguments, budget_max=sections.get(BUDGET), directory=directory or Path())
 
     @property
     def sections(self) -> dict[str, Any]:
@@ -353,21 +353,21 @@ class ComputeJob:
         return {name: section for name, section in said.items() if section is not None}
 
     def _model(self) -> ModelSource:
-        given: Mapping[str, Any] = self.model_config
-        if not isinstance(given, Mapping) or not given.keys() & {"module", "program"}:
-            given = own_keys("model", given)
-        return read_model(given, self.training.rule)
+        section: Mapping[str, Any] = self.model_config
+        if not isinstance(section, Mapping) or not section.keys() & {"module", "program"}:
+            section = own_keys("model", section)
+        return read_model(section, self.training.rule)
 
     def _token_from_file(self) -> Token | None:
         """What the file alone says of the token; None where a chain must."""
-        given, decimals = self.market.token, self.market.decimals
-        if given == ZEN.symbol:
+        token, decimals = self.market.token, self.market.decimals
+        if token == ZEN.symbol:
             if decimals not in (None, ZEN.decimals):
                 raise BadField(f"market.decimals: ZEN has {ZEN.decimals}, not {decimals}")
             return ZEN
-        if not _ADDRESS.fullmatch(given):
-            raise BadField(f"market.token: expected 'ZEN' or an address, got {given!r}")
-        return None if decimals is None else Token(f"token@{given[:10]}", decimals, given)
+        if not _ADDRESS.fullmatch(token):
+            raise BadField(f"market.token: expected 'ZEN' or an address, got {token!r}")
+        return None if decimals is None else Token(f"token@{token[:10]}", decimals, token)
 
 
 def _field(section: str) -> str:

@@ -15,9 +15,10 @@ from zoo_compute.formats.lineage import Parents
 from zoo_compute.formats.manifest import AggregationSpec
 from zoo_compute.jobs.config import ComputeJob, DataFile, HeldoutFile, JobError, Manifest, ProgramFile, StateFile
 from zoo_compute.store.interface import Store
-from zoo_compute.training.examples import TOKENS, Dataset, Examples, batch_of
+from zoo_compute.training.examples import TOKENS, Dataset
 from zoo_compute.training.outer_optimizers import OUTER
-from zoo_compute.training.rounds import batch_nodes, checkpoint_nodes
+from zoo_compute.training.rounds import checkpoint_nodes
+from zoo_compute.training.shapes import batch_mismatch, shape_mismatch
 from zoo_compute.training.work_root import work_of
 
 
@@ -31,40 +32,10 @@ def initial_checkpoint(
     nodes = checkpoint_nodes(step, aggregation_spec)
     checkpoint = {n: np.zeros(node.shape, DTYPE[node.dtype]) for n, node in nodes.items() if n.startswith(OUTER)}
     checkpoint |= tensors
-    told = shape_mismatch(checkpoint, step, aggregation_spec)
-    if told:
-        raise JobError(f"the weights do not fit the module: {told}")
+    mismatch = shape_mismatch(checkpoint, step, aggregation_spec)
+    if mismatch:
+        raise JobError(f"the weights do not fit the module: {mismatch}")
     return checkpoint
-
-
-def shape_mismatch(checkpoint: Mapping[str, Array], step: Graph, aggregation_spec: AggregationSpec) -> str:
-    """In which way these are not the tensors of a checkpoint of this job; empty when they are."""
-    nodes = checkpoint_nodes(step, aggregation_spec)
-    if checkpoint.keys() != nodes.keys():
-        name = min(checkpoint.keys() ^ nodes.keys())
-        return f"{name!r} is {'missing' if name in nodes else 'not one of its tensors'}"
-    for name, node in nodes.items():
-        array = checkpoint[name]
-        if array.shape != node.shape or array.dtype != DTYPE[node.dtype]:
-            return f"{name!r} is {array.dtype.name} {array.shape}, it takes {DTYPE[node.dtype].name} {node.shape}"
-    return ""
-
-
-def batch_mismatch(examples: Examples, step: Graph, batch_size: int, accumulate: int) -> str:
-    """In which way batches of these examples are not what the program takes; empty when they are."""
-    ranks = {name: array.ndim for name, array in examples.items()}
-    if min(ranks.values(), default=0) < 1 or (TOKENS in ranks and (len(ranks) > 1 or ranks[TOKENS] != 2)):
-        return f"arrays of rank {ranks} make no examples"
-    batch, nodes = batch_of(examples, np.zeros(batch_size, np.int64), accumulate), batch_nodes(step)
-    if batch.keys() != nodes.keys():
-        return f"the data has {', '.join(sorted(batch))}, the program takes {', '.join(sorted(nodes))}"
-    for name, node in nodes.items():
-        array = batch[name]
-        if array.shape != node.shape or array.dtype != DTYPE[node.dtype]:
-            return (
-                f"{name} is {array.dtype.name} {array.shape}, the program takes {DTYPE[node.dtype].name} {node.shape}"
-            )
-    return ""
 
 
 def publish_files(
@@ -84,9 +55,9 @@ def publish_files(
     if tensors is None:
         raise JobError("a program's file has no weights", hint="give them with --weights FILE (safetensors)")
     for name, examples in dataset._asdict().items():
-        told = batch_mismatch(examples, traced.graph, job.training.batch_size, job.training.accumulate)
-        if told:
-            raise JobError(f"data ({name}): {told}")
+        mismatch = batch_mismatch(examples, traced.graph, job.training.batch_size, job.training.accumulate)
+        if mismatch:
+            raise JobError(f"data ({name}): {mismatch}")
     _check_tokens(job, dataset)
     counts = {name: len(next(iter(examples.values()))) for name, examples in dataset._asdict().items()}
     if counts["heldout"] < job.training.batch_size:

@@ -73,10 +73,10 @@ def plan_job(
         ) from error
 
 
-def _plan(given: Any, directory: Path, over: Mapping[str, Any]) -> JobPlan:
-    if not isinstance(given, Mapping):
-        ComputeJob.from_dict(given)  # raises: says what is expected
-    said = {**given, **{name: _merge_section(name, given.get(name), keys) for name, keys in over.items()}}
+def _plan(config: Any, directory: Path, over: Mapping[str, Any]) -> JobPlan:
+    if not isinstance(config, Mapping):
+        ComputeJob.from_dict(config)  # raises: says what is expected
+    said = {**config, **{name: _merge_section(name, config.get(name), keys) for name, keys in over.items()}}
     market, most = keys_of("market", said.get("market")), said.get(BUDGET)
     if most is not None and isinstance(market, Mapping) and market.get("max_price") is not None:
         del said[BUDGET]  # held against the prices by `Plan.check_budget`, so that a quote can say what is short
@@ -86,14 +86,14 @@ def _plan(given: Any, directory: Path, over: Mapping[str, Any]) -> JobPlan:
     return plan
 
 
-def _merge_section(name: str, given: Any, over: Any) -> Any:
+def _merge_section(name: str, section: Any, over: Any) -> Any:
     """A section with the keys of `over` in place of its own."""
-    given, over = (keys_of(name, section) for section in (given, over))
-    if name not in SECTIONS or name == "model" or not isinstance(given, Mapping) or not isinstance(over, Mapping):
+    section, over = keys_of(name, section), keys_of(name, over)
+    if name not in SECTIONS or name == "model" or not isinstance(section, Mapping) or not isinstance(over, Mapping):
         return over
     if name == "data" and over.keys() & SOURCE_KEYS:
-        given = {key: value for key, value in given.items() if key not in SOURCE_KEYS}
-    return {**given, **over}
+        section = {key: value for key, value in section.items() if key not in SOURCE_KEYS}
+    return {**section, **over}
 
 
 def _data(data: Data) -> Mapping[str, Any]:

@@ -53,52 +53,52 @@ class ModelSource:
     @property
     def context(self) -> int | None:
         """Tokens an example of text has, where the model's options say it."""
-        found = self.options.get("context")
-        return found if isinstance(found, int) else None
+        tokens = self.options.get("context")
+        return tokens if isinstance(tokens, int) else None
 
 
-def read_model(given: Mapping[str, Any], rule: Mapping[str, Any]) -> ModelSource:
+def read_model(section: Mapping[str, Any], rule: Mapping[str, Any]) -> ModelSource:
     """The `model:` section. rule: the keys of `training:` that make an optimiser, those that were given. Raises BadField."""
-    named = [key for key in ("architecture", "module", "program") if key in given]
+    named = [key for key in ("architecture", "module", "program") if key in section]
     if len(named) > 1:
         raise BadField(f"model: {' and '.join(named)} exclude each other")
-    if "module" not in given and "program" not in given:
-        return _built_in(given, rule)
+    if "module" not in section and "program" not in section:
+        return _built_in(section, rule)
     if rule:
         key = next(iter(rule))
         raise BadField(
             f"training.{key}: belongs to the module's own optimizer; set it there, or pass it to the function under `model:`"
         )
-    if "program" in given:
-        return ModelSource(program=_single_path(given, "program"))
-    module = given["module"]
+    if "program" in section:
+        return ModelSource(program=_single_path(section, "program"))
+    module = section["module"]
     if isinstance(module, str):
         if ":" not in module:
             raise BadField(f"model.module: expected FILE.py:FUNCTION, got {module!r}")
-        return ModelSource(function=module, options={key: value for key, value in given.items() if key != "module"})
-    missing = {"loss", "optimizer"} - given.keys()
-    if missing or len(given) > 3:
-        raise BadField(f"model: a live module needs exactly `loss` and `optimizer` beside it, got {sorted(given)}")
-    return ModelSource(parts=(module, given["loss"], given["optimizer"]))
+        return ModelSource(function=module, options={key: value for key, value in section.items() if key != "module"})
+    missing = {"loss", "optimizer"} - section.keys()
+    if missing or len(section) > 3:
+        raise BadField(f"model: a live module needs exactly `loss` and `optimizer` beside it, got {sorted(section)}")
+    return ModelSource(parts=(module, section["loss"], section["optimizer"]))
 
 
-def _built_in(given: Mapping[str, Any], rule: Mapping[str, Any]) -> ModelSource:
-    if "name" in given:
-        rule = {"learning_rate": preset(given["name"]).learning_rate, **rule}
-    given = sized(given)
-    name = given.get("architecture", "gpt")
+def _built_in(section: Mapping[str, Any], rule: Mapping[str, Any]) -> ModelSource:
+    if "name" in section:
+        rule = {"learning_rate": preset(section["name"]).learning_rate, **rule}
+    section = sized(section)
+    name = section.get("architecture", "gpt")
     if name not in ARCHITECTURES:
         raise BadField(f"model.architecture: unknown {name!r}; {nearest(str(name), ARCHITECTURES)}")
-    section = read(ARCHITECTURES[name], given, "model")
-    options = asdict(section) | asdict(read(RuleSection, rule, "training"))
+    sizes = read(ARCHITECTURES[name], section, "model")
+    options = asdict(sizes) | asdict(read(RuleSection, rule, "training"))
     del options["architecture"]
-    return ModelSource(f"zoo_compute.models.{name}:build", options, parameters=section.parameters)
+    return ModelSource(f"zoo_compute.models.{name}:build", options, parameters=sizes.parameters)
 
 
-def _single_path(given: Mapping[str, Any], key: str) -> str:
-    if len(given) > 1 or not isinstance(given[key], (str, Path)):
-        raise BadField(f"model: {key} names a file and stands alone, got {sorted(given)}")
-    return str(given[key])
+def _single_path(section: Mapping[str, Any], key: str) -> str:
+    if len(section) > 1 or not isinstance(section[key], (str, Path)):
+        raise BadField(f"model: {key} names a file and stands alone, got {sorted(section)}")
+    return str(section[key])
 
 
 @dataclass(frozen=True)
@@ -219,11 +219,11 @@ def load_function(reference: str, directory: Path) -> Callable[..., Any]:
         raise UserError(f"model.module: there is no file {error.filename}", hint="give FILE.py:FUNCTION") from error
     except Exception as error:
         raise UserError(f"model.module: {where}: {_describe_error(error)}") from error
-    found = getattr(module, name, None)
-    if not callable(found):
+    function = getattr(module, name, None)
+    if not callable(function):
         there = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         raise UserError(f"model.module: {where} has no function {name!r}; {nearest(name, there)}")
-    return found
+    return function
 
 
 def _run_file(path: Path) -> ModuleType:

@@ -42,28 +42,28 @@ def read_prices(
         amounts["max_price"] = limit // (rounds * (slots + 1))
     if amounts["aggregator_max_price"] is None:
         amounts["aggregator_max_price"] = amounts["max_price"]
-    given = PartialPrices(**amounts)
-    for name, low, high in _pairs(given):
+    partial = PartialPrices(**amounts)
+    for name, low, high in _pairs(partial):
         if (low is not None and low < 1) or (high is not None and not max(1, low or 1) <= high <= MAX_PRICE):
             raise JobError(f"market.{name}reserve: expected more than 0 and at most {name}max_price")
-    if limit is not None and given.max_price is not None and given.aggregator_max_price is not None:
-        escrow = escrow_of(rounds, slots, given.max_price, given.aggregator_max_price)
+    if limit is not None and partial.max_price is not None and partial.aggregator_max_price is not None:
+        escrow = escrow_of(rounds, slots, partial.max_price, partial.aggregator_max_price)
         if escrow > limit:
             raise JobError(
                 f"budget_max: the job needs {token.format(escrow)} in escrow, the budget is {token.format(limit)}",
                 hint="lower market.max_price, market.aggregator_max_price, training.rounds or training.slots",
             )
-    return given
+    return partial
 
 
-def complete_prices(given: PartialPrices, token: Token, flops: Callable[[], int]) -> Prices:
+def complete_prices(partial: PartialPrices, token: Token, flops: Callable[[], int]) -> Prices:
     """All prices. flops: of one slot-round; asked for (it takes tracing the module) only where a reserve follows from the work.
 
     The default reserve is what the work is worth (`params.default_reserve`), at most the maximum; the default maximum is
     MAXIMUM_MULTIPLE times the reserve. ZEN alone has a reference price: in another token the default reserve is half the
     maximum, from which four re-openings reach it. Raises JobError.
     """
-    reserve, most = given.reserve, given.max_price
+    reserve, most = partial.reserve, partial.max_price
     if reserve is None and token.symbol == ZEN.symbol:
         worth = min(default_reserve(flops()), MAX_PRICE // MAXIMUM_MULTIPLE)
         reserve = worth if most is None else min(worth, most)
@@ -75,8 +75,8 @@ def complete_prices(given: PartialPrices, token: Token, flops: Callable[[], int]
             hint="give a budget to derive it from (--max-budget, or budget_max in the file), or market.max_price",
         )
     most = reserve * MAXIMUM_MULTIPLE if most is None else most
-    most_a = most if given.aggregator_max_price is None else given.aggregator_max_price
-    reserve_a = min(reserve, most_a) if given.aggregator_reserve is None else given.aggregator_reserve
+    most_a = most if partial.aggregator_max_price is None else partial.aggregator_max_price
+    reserve_a = min(reserve, most_a) if partial.aggregator_reserve is None else partial.aggregator_reserve
     for name, low, high in _pairs(PartialPrices(reserve, most, reserve_a, most_a)):
         assert low is not None
         assert high is not None
@@ -85,8 +85,8 @@ def complete_prices(given: PartialPrices, token: Token, flops: Callable[[], int]
     return Prices(reserve, most, reserve_a, most_a)
 
 
-def _pairs(given: PartialPrices) -> tuple[tuple[str, int | None, int | None], ...]:
+def _pairs(partial: PartialPrices) -> tuple[tuple[str, int | None, int | None], ...]:
     return (
-        ("", given.reserve, given.max_price),
-        ("aggregator_", given.aggregator_reserve, given.aggregator_max_price),
+        ("", partial.reserve, partial.max_price),
+        ("aggregator_", partial.aggregator_reserve, partial.aggregator_max_price),
     )

@@ -110,8 +110,8 @@ class TrainingSection:
     @property
     def rule(self) -> dict[str, Any]:
         """The optimiser's keys that were given."""
-        given = {name: getattr(self, name) for name in RULE}
-        return {name: value for name, value in given.items() if value is not None}
+        keys = {name: getattr(self, name) for name in RULE}
+        return {name: value for name, value in keys.items() if value is not None}
 
     @property
     def rates(self) -> tuple[float, ...] | None:
@@ -175,8 +175,8 @@ class LimitsSection:
 
     def clocks(self, wanted: Clocks) -> Clocks:
         """What the file says, and else what is `wanted`."""
-        given = (self.slot_s, self.aggregate_s, self.reexecute_s)
-        return Clocks(*(want if own is None else own for own, want in zip(given, wanted, strict=True)))
+        own_values = (self.slot_s, self.aggregate_s, self.reexecute_s)
+        return Clocks(*(want if own is None else own for own, want in zip(own_values, wanted, strict=True)))
 
 
 @checks_arguments
@@ -239,26 +239,26 @@ SECTIONS: dict[str, type] = {
 BUDGET = "budget_max"  # beside the sections
 
 
-def read_section(name: str, given: object) -> Any:
+def read_section(name: str, section: object) -> Any:
     """Read one section; a key that belongs to another section is told so."""
-    return read(SECTIONS[name], own_keys(name, given), name)
+    return read(SECTIONS[name], own_keys(name, section), name)
 
 
-def keys_of(name: str, given: Any) -> Any:
+def keys_of(name: str, section: Any) -> Any:
     """A section's keys: none where it is absent, those of its class where it is an object."""
-    if given is None and name in SECTIONS:
+    if section is None and name in SECTIONS:
         return {}
-    return vars(given) if name in SECTIONS and isinstance(given, SECTIONS[name]) else given
+    return vars(section) if name in SECTIONS and isinstance(section, SECTIONS[name]) else section
 
 
-def own_keys(name: str, given: object) -> Mapping[str, Any]:
+def own_keys(name: str, section: object) -> Mapping[str, Any]:
     """The section's keys as they are, after refusing those that belong elsewhere."""
-    given = keys_of(name, given)
-    if not isinstance(given, Mapping):
-        raise BadField(f"{name}: expected a mapping, got {given!r}")
+    section = keys_of(name, section)
+    if not isinstance(section, Mapping):
+        raise BadField(f"{name}: expected a mapping, got {section!r}")
     own = {f.name for f in fields(SECTIONS[name])}
-    for key in given:
+    for key in section:
         homes = [other for other, cls in SECTIONS.items() if key in {f.name for f in fields(cls)}]
         if key not in own and homes:
             raise BadField(f"{name}: unknown key {key!r}; it belongs to {homes[0]!r}")
-    return given
+    return section

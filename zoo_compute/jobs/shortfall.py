@@ -54,14 +54,16 @@ def offers(chain: Chain, token: str | None = None, block: int | None = None) -> 
     token = token or chain.network.contracts["zen"]
     count = read_all(chain, at, [Read("registry", "operator_count", ())])[0]
     numbers = range(max(1, count - MOST + 1), count + 1)
-    found = read_all(chain, at, [Read("registry", "operators", (number,)) for number in numbers])
+    operators = read_all(chain, at, [Read("registry", "operators", (number,)) for number in numbers])
     eligible = read_all(
-        chain, at, [Read("registry", "is_eligible", (n, each["hot"])) for n, each in zip(numbers, found, strict=True)]
+        chain,
+        at,
+        [Read("registry", "is_eligible", (n, each["hot"])) for n, each in zip(numbers, operators, strict=True)],
     )
     collateral = read_all(chain, at, [Read("registry", "collateral", (number, token)) for number in numbers])
     return tuple(
         Offer(number, each["vram_gb"], each["gpu_class"], may_bid, money["balance"] - money["locked"])
-        for number, each, may_bid, money in zip(numbers, found, eligible, collateral, strict=True)
+        for number, each, may_bid, money in zip(numbers, operators, eligible, collateral, strict=True)
     )
 
 
@@ -89,7 +91,7 @@ def shortfall(needs: JobRequirements, offers: Sequence[Offer]) -> list[str]:
     return lacks or _too_few(needs, funded)
 
 
-def missing(view: JobView, found: Sequence[Offer], memory_bytes: int | None) -> list[str]:
+def missing(view: JobView, offered_by: Sequence[Offer], memory_bytes: int | None) -> list[str]:
     """What keeps an open job from being awarded, so far; empty for any other job, and once both lots have enough bids."""
     if view.state != JobState.OPEN or any(lot.phase != LotPhase.OPEN for lot in view.lots.values()):
         return []
@@ -105,7 +107,7 @@ def missing(view: JobView, found: Sequence[Offer], memory_bytes: int | None) -> 
     if offered[Kind.SLOTS] < slots.units:
         mine = {operator: bid.capacity for (kind, operator), bid in view.bids.items() if kind == Kind.SLOTS}
         free = [
-            replace(o, free_collateral=o.free_collateral + mine.get(o.operator, 0) * slots.lock) for o in found
+            replace(o, free_collateral=o.free_collateral + mine.get(o.operator, 0) * slots.lock) for o in offered_by
         ]  # what stands behind bids in this very job is not missing in it
         lacks += shortfall(JobRequirements(slots.units, memory_bytes, slots.lock, view.terms.flops), free)
     return lacks

@@ -82,23 +82,23 @@ def prepare(
     """
     say("preparing the data")
     dataset = _dataset(job, say)
-    shown = {name: f"{array.dtype.name} {array.shape[1:]}" for name, array in dataset.examples.items()}
+    shapes = {name: f"{array.dtype.name} {array.shape[1:]}" for name, array in dataset.examples.items()}
     counts = [len(next(iter(part.values()))) for part in dataset]
-    say(f"{counts[0]:,} examples of {', '.join(f'{n} {s}' for n, s in shown.items())}; {counts[1]:,} held out")
+    say(f"{counts[0]:,} examples of {', '.join(f'{n} {s}' for n, s in shapes.items())}; {counts[1]:,} held out")
     say("tracing the module" if not job.model.program else f"reading {job.model.program}")
     profile = job.profile
     say(
         f"{profile.parameters:,} parameters, {profile.nodes:,} operations and {format_count(profile.flops, 'FLOP')} a step"
     )
-    given = None if weights is None else _weights(weights, say)
-    if merge is not None and (given is None or state_root(given).hex() != merge.root):
+    tensors = None if weights is None else _weights(weights, say)
+    if merge is not None and (tensors is None or state_root(tensors).hex() != merge.root):
         raise UserError(
             "the initial weights are not what these parents were merged to",
             hint="give --weights the file that `zoo job merge` wrote beside its parents",
         )
     say("storing program, data and weights")
-    manifest = publish_files(job, dataset, store, weights=given, parents=merge.parents if merge else None)
-    _try_first_step(job, manifest, dataset, given or job.traced.initial or {})
+    manifest = publish_files(job, dataset, store, weights=tensors, parents=merge.parents if merge else None)
+    _try_first_step(job, manifest, dataset, tensors or job.traced.initial or {})
     cid = store.add(manifest.to_bytes(), pin=True)
     assert digest_of(cid) == manifest.digest, "a manifest is one raw block"
     work_root = work_of(manifest, job.traced.graph).root
@@ -209,8 +209,8 @@ def _post_permitted(
     sender recognises; and its permit counts once, whatever is mined when: a second post by mistake is impossible.
     """
     address, tasks = prepared.terms.token, sender.chain.network.contracts["tasks"]
-    given = known.get("permit")
-    if given is None:
+    recorded = known.get("permit")
+    if recorded is None:
         if sender.chain.token(address).allowance(sender.address, tasks) >= prepared.escrow:
             return None  # there already: a permit that fails would go unnoticed
         terms = permits.next_terms(sender, address)
@@ -221,7 +221,7 @@ def _post_permitted(
         known["permit"] = terms.to_dict()
         record.write(known)
     else:
-        terms = permits.PermitTerms(**given)
+        terms = permits.PermitTerms(**recorded)
     permit = permits.sign_permit(sender, address, tasks, prepared.escrow, terms)
     if permit is None:
         return None
@@ -262,9 +262,9 @@ def _active_job(sender: Sender, prepared: PreparedJob, known: dict[str, Any]) ->
     """The recorded job, if this chain knows it (a devnet may have started anew) and it was not cancelled."""
     if "job" not in known:
         return None
-    found = sender.chain.tasks.jobs(known["job"])
-    same = (found.submitter, bytes(found.manifest)) == (sender.address, prepared.manifest.digest)
-    return int(known["job"]) if same and found.state != JobState.CANCELLED else None
+    onchain = sender.chain.tasks.jobs(known["job"])
+    same = (onchain.submitter, bytes(onchain.manifest)) == (sender.address, prepared.manifest.digest)
+    return int(known["job"]) if same and onchain.state != JobState.CANCELLED else None
 
 
 def _find_posted(sender: Sender, prepared: PreparedJob, since: int) -> int | None:
@@ -296,8 +296,8 @@ class _Record:
 
     def read(self) -> dict[str, Any]:
         try:
-            found = json.loads(self._path.read_text())
-            return found if isinstance(found, dict) and "since" in found else {}
+            record = json.loads(self._path.read_text())
+            return record if isinstance(record, dict) and "since" in record else {}
         except (FileNotFoundError, ValueError):
             return {}
 

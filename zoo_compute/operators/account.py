@@ -77,8 +77,8 @@ class Operators:
     def operator_in(self, folder: Path) -> int | None:
         """The operator whose folder this is; None where there is none. Raises ConfigError for a broken file."""
         try:
-            found = json.loads((folder / CONFIG).read_text())
-            return int(found["operator"]) or None
+            config = json.loads((folder / CONFIG).read_text())
+            return int(config["operator"]) or None
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:
@@ -198,11 +198,11 @@ class Operators:
 
     def withdraw(self, number: int, token: str, collateral: int, *, say: Say) -> dict[str, int]:
         """Payments owed, network rewards of past epochs, and `collateral`; what of each was sent to the owner."""
-        standing = self.balances(number, token)
+        balances = self.balances(number, token)
         took = {"payments": 0, "rewards": 0, "collateral": 0}
-        if standing.owed:
-            self.sender.send(self.chain.tasks.withdraw(token, standing.view.owner))
-            took["payments"] = standing.owed
+        if balances.owed:
+            self.sender.send(self.chain.tasks.withdraw(token, balances.view.owner))
+            took["payments"] = balances.owed
         took["rewards"] = self.claim_rewards(number, say=say)
         if collateral:
             self.sender.send(self.chain.registry.withdraw(number, token, collateral))
@@ -230,8 +230,8 @@ class Operators:
             scan(self.chain, self.chain.network.first_block, head.number, names=("ComputeRecorded",), operator=number)
         )
         now = head.timestamp // self.chain.params.epoch_s
-        found = sorted({(int(e.args["epoch"]), int(e.args["job"])) for e in events})
-        due = [(epoch, job) for epoch, job in found if epoch < now <= epoch + CLAIM_EPOCHS]
+        recorded = sorted({(int(e.args["epoch"]), int(e.args["job"])) for e in events})
+        due = [(epoch, job) for epoch, job in recorded if epoch < now <= epoch + CLAIM_EPOCHS]
         shares = read_all(
             self.chain, head.number, [Read("rewards", "shares", (number, epoch, job)) for epoch, job in due]
         )

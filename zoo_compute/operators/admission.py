@@ -88,8 +88,8 @@ def pending_trial(chain: Chain, operator: int) -> TrialAnswer | None:
 def trial_answers(chain: Chain, operator: int) -> list[TrialAnswer]:
     """All that the operator ever answered."""
     head = chain.head("latest")
-    told = scan(chain, chain.network.first_block, head.number, ("TrialAnswered",), operator=operator)
-    return [_answered(event) for event in told]
+    events = scan(chain, chain.network.first_block, head.number, ("TrialAnswered",), operator=operator)
+    return [_answered(event) for event in events]
 
 
 def run_trial(chain: Chain, sender: Sender, operator: int, options: Sequence[str]) -> TrialAnswer:
@@ -141,8 +141,8 @@ def _send_seed(process: subprocess.Popen[str], seed: str) -> dict[str, Any]:
     line = process.stdout.readline()
     if not line:
         raise _failed(process)
-    found: dict[str, Any] = json.loads(line)
-    return found
+    answer: dict[str, Any] = json.loads(line)
+    return answer
 
 
 def _failed(process: subprocess.Popen[str]) -> TrialFailed:

@@ -79,17 +79,17 @@ class Consent:
             data = path.read_bytes()
             if len(data) > MOST_BYTES:
                 raise fields.BadField(f"{len(data)} bytes are more than a consent has")
-            found = fields.read(cls, fields.parse_json(data, "consent"), "consent")
-            if found.version != 1 or not found.stake.isdigit():
+            consent = fields.read(cls, fields.parse_json(data, "consent"), "consent")
+            if consent.version != 1 or not consent.stake.isdigit():
                 raise fields.BadField("expected version 1, and the stake in wei as decimal text")
-            bytes.fromhex(found.owner_signature + found.hot_signature)
+            bytes.fromhex(consent.owner_signature + consent.hot_signature)
         except OSError as error:
             raise ConfigError(
                 f"{path}: cannot be read ({error.strerror})", hint="make it with `zoo node consent`"
             ) from error
         except ValueError as error:
             raise ConfigError(f"{path}: no consent: {error}", hint="make it with `zoo node consent`") from error
-        return found
+        return consent
 
     def _sign(self, account: Any) -> str:
         if not hasattr(account, "sign_typed_data"):

@@ -46,8 +46,8 @@ class Card:
 def detect_cards() -> list[Card]:
     """The GPUs of this machine, as the first source that knows any lists them; empty where there is none."""
     for source in _SOURCES:
-        if found := source():
-            return found
+        if cards := source():
+            return cards
     return []
 
 
@@ -59,10 +59,10 @@ def memory_gb() -> int:
 def registration_class(card: Card) -> tuple[GpuClass, int] | None:
     """The class and memory a card registers with; None where it is too small for all classes. A card that nobody lists is a consumer's."""
     try:
-        found = gpus.class_of(card.name)
+        gpu_class = gpus.class_of(card.name)
     except UserError:
-        found = gpus.APPLE if card.maker == "apple" else gpus.CONSUMER
-    fitting = gpus.fitting(found, card.memory_gb)
+        gpu_class = gpus.APPLE if card.maker == "apple" else gpus.CONSUMER
+    fitting = gpus.fitting(gpu_class, card.memory_gb)
     return (fitting, min(card.memory_gb, MAX_VRAM_GB)) if fitting else None
 
 
@@ -83,13 +83,13 @@ def _nvidia_smi() -> list[Card]:
     program = shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=WSL)
     if not program:
         return []
-    told = _output_of([program, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"])
-    found: list[Card] = []
-    for line in told.splitlines():
+    output = _output_of([program, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"])
+    cards: list[Card] = []
+    for line in output.splitlines():
         name, _, mib = line.rpartition(",")
         if name.strip() and mib.strip().isdecimal():
-            found.append(Card(name.strip(), round(int(mib) / 1024), "nvidia", f"cuda:{len(found)}"))
-    return found
+            cards.append(Card(name.strip(), round(int(mib) / 1024), "nvidia", f"cuda:{len(cards)}"))
+    return cards
 
 
 def _apple() -> list[Card]:
@@ -119,7 +119,7 @@ def _torch() -> list[Card]:
 
 def _amd() -> list[Card]:
     """AMD cards as the Linux kernel lists them, for machines without ROCm: their memory, and no more of a name than that."""
-    found: list[Card] = []
+    cards: list[Card] = []
     for folder in sorted(CARDS.glob("card[0-9]*/device")):
         try:
             if (folder / "vendor").read_text().strip() != AMD_VENDOR:
@@ -130,8 +130,8 @@ def _amd() -> list[Card]:
         except (OSError, ValueError):
             continue
         if round(size / GIB) >= 1:
-            found.append(Card(name or "AMD GPU", round(size / GIB), "amd", ""))
-    return found
+            cards.append(Card(name or "AMD GPU", round(size / GIB), "amd", ""))
+    return cards
 
 
 def _output_of(command: Sequence[str]) -> str:

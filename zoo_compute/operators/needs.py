@@ -154,10 +154,10 @@ def _of_money(setup: NodeSetup, facts: ChainFacts, view: OperatorView) -> Iterat
 def _of_coin(setup: NodeSetup, facts: ChainFacts) -> Iterator[NodeProblem]:
     if not setup.hot or facts.hot_coin >= max(1, facts.least_coin):
         return
-    held = format_amount(facts.hot_coin, "", places=9) if facts.hot_coin else "no"
+    coin_text = format_amount(facts.hot_coin, "", places=9) if facts.hot_coin else "no"
     coin = "1" if facts.preset == "devnet" else "0.02"
     mend = f"zoo node register --hot-coin {coin} --deposit 0{setup.home}" if setup.takes_work else f"send it {coin}"
-    yield NodeProblem(f"{held} coin for gas on the hot key {setup.hot}", mend)
+    yield NodeProblem(f"{coin_text} coin for gas on the hot key {setup.hot}", mend)
 
 
 def _of_endpoint(setup: NodeSetup, facts: ChainFacts | None, reach: Reachability | None) -> Iterator[NodeProblem]:

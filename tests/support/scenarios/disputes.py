@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from tests.support.lockstep.stage import Offer, Stage
+from tests.support.job_driver import Offer
+from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
 from zoo_compute.spec.params import AGGREGATOR_SEAT, covering, lock_per_slot, restitution, round_price
 from zoo_compute.spec.state import ClaimStatus, JobState
@@ -360,7 +361,7 @@ def a_lock_is_free_once_nothing_it_stands_behind_can_be_convicted(s: Stage) -> N
     s.to(max(claim.deadline for claim in s.claims(job)) + 1)
     s.ok("settlement", "finalise", "stranger", job, early)
     s.no("settlement: claims not final", "settlement", "release", "stranger", job, alice)
-    s.finalise_all(job)
+    s.finalise(job)
     s.no("settlement: seat still occupied", "settlement", "release", "stranger", job, s.ids["bob"])
     s.ok("settlement", "release", "stranger", job, alice)
     assert s.operator("alice").locks == 0

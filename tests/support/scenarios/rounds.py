@@ -1,6 +1,7 @@
 """Directed sequences from the award to the end of the rounds; see `opening`, `paying` and `judging`."""
 
-from tests.support.lockstep.stage import Offer, Stage
+from tests.support.job_driver import Offer
+from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
 from zoo_compute.spec import seats
 from zoo_compute.spec.params import AGGREGATOR_SEAT, slash_of
@@ -28,7 +29,7 @@ def holders_say_that_they_are_ready(s: Stage) -> None:
         s.no("settlement: estimate out of range", "settlement", "ready", "alice hot", job, alice, estimate_s)
     for count in (0, 3, HUGE):
         s.no("settlement: count out of range", "settlement", "decline", "alice hot", job, alice, count)
-    s.ready(job, "alice", 30)
+    s.ready(job, "alice", estimate_s=30)
     s.no("settlement: nothing to ready", "settlement", "ready", "alice hot", job, alice, 30)
     s.no("settlement: already committed", "settlement", "decline", "alice hot", job, alice, 1)
     s.no("settlement: not running", "settlement", "commit", "alice hot", job, alice, 0, ROOT, b"b" * 32)
@@ -36,7 +37,7 @@ def holders_say_that_they_are_ready(s: Stage) -> None:
     s.no("settlement: not running", "settlement", "post_checkpoint", "dave hot", job, 0, 0, ROOT, CID)
     s.no("settlement: not running", "settlement", "abandon", "stranger", job)
     s.no("settlement: seat still occupied", "settlement", "release", "stranger", job, s.ids["alice"])
-    s.ready(job, "bob", 1)
+    s.ready(job, "bob", estimate_s=1)
     assert s.world.job(job).state == JobState.RUNNING
     s.no("settlement: not awarded", "settlement", "ready", "bob hot", job, bob, 10)
     s.no("settlement: not awarded", "settlement", "expire", "stranger", job, bob)
@@ -200,8 +201,8 @@ def a_holder_is_timed_out_after_its_own_deadline(s: Stage) -> None:
     s.register_all()
     job = s.awarded(SLOTS, AGGREGATORS)
     alice, bob = s.seat_of(job, "alice"), s.seat_of(job, "bob")
-    s.ready(job, "alice", 4)  # her deadline: twice her estimate
-    s.ready(job, "bob", 20)  # his: the slot's most seconds, below twice his estimate
+    s.ready(job, "alice", estimate_s=4)  # her deadline: twice her estimate
+    s.ready(job, "bob", estimate_s=20)  # his: the slot's most seconds, below twice his estimate
     opened = s.world.run(job).opened_at
     s.no("settlement: not running", "settlement", "time_out", "stranger", 99, alice)
     for seat in (2, 127, 129, HUGE):
@@ -438,7 +439,7 @@ def a_job_of_depth_one_waits_for_every_window(s: Stage) -> None:
         s.play_round(job)
         assert not s.world.run(job).is_open
         if turn < 2:
-            s.finalise_all(job)
+            s.finalise(job)
     s.settle(job)
     assert s.world.run(job).round == 3
 

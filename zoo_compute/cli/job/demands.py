@@ -1,4 +1,4 @@
-"""`zoo job demands`: who asked on chain for the data of a job's claims, and what came of it."""
+"""`zoo job demands`: on-chain demands for the data of a job's claims, and how they ended."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ ENDS = {
     "unanswered": "not answered",
     "void": "not answered: the claim is void",
 }
-LANES = {AGGREGATOR_SEAT: "the aggregator", SUBMITTER_LANE: "the submitter", STRANGERS_LANE: "anybody"}
+LANES = {AGGREGATOR_SEAT: "the aggregator", SUBMITTER_LANE: "the submitter", STRANGERS_LANE: "anyone"}
 
 
 @click.command(cls=Command)
 @click.argument("number", type=NUMBER, metavar="JOB")
 @pass_settings
 def demands(settings: Settings, number: int) -> None:
-    """What was asked on chain of the data that a job's operators committed: by whom, and when it was answered."""
+    """List on-chain demands for data that a job's operators committed: who asked, and when it was answered."""
     from zoo_compute.chain.snapshot import read_job
 
     chain = settings.chain()
     view = read_job(chain, number)
-    told = [_as_json(chain, demand) for demand in view.demands]
+    summaries = [_as_json(chain, demand) for demand in view.demands]
     rows = [
         (
             f"turn {each['turn']}",
@@ -41,12 +41,12 @@ def demands(settings: Settings, number: int) -> None:
             format_amount(int(each["deposit"]), "coin"),
             _end(each, view.now),
         )
-        for each in told
+        for each in summaries
     ]
     header = ("", "of", "asked by", "deposit", "")
     settings.emit(
-        {"job": number, "now": view.now, "demands": told},
-        table(rows, header=header) or [f"nobody asked for data of job {number} on chain"],
+        {"job": number, "now": view.now, "demands": summaries},
+        table(rows, header=header) or [f"nobody demanded data of job {number} on chain"],
     )
 
 
@@ -83,7 +83,7 @@ def _end(each: dict[str, Any], now: int) -> str:
     if each["end"]:
         return f"{ENDS[each['end']]} after {format_seconds(each['ended_at'] - each['asked_at'])}"
     left_s = each["due"] - now
-    return f"open, {format_seconds(left_s)} left" if left_s >= 0 else "open, its time is over: anybody may close it"
+    return f"open, {format_seconds(left_s)} left" if left_s >= 0 else "open, time is over: anyone can close it"
 
 
 COMMANDS = (demands,)

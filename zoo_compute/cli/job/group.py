@@ -32,11 +32,11 @@ def job() -> None:
 
 
 @job.command("list")
-@click.option("--mine", is_flag=True, help="Only those of --account.")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="The newest so many.")
+@click.option("--mine", is_flag=True, help="Only jobs of --account.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many jobs to list.")
 @pass_settings
 def list_(settings: Settings, mine: bool, limit: int) -> None:
-    """The newest jobs, with their state."""
+    """List the newest jobs with their state."""
     from zoo_compute.chain import keystore
     from zoo_compute.chain.tokens import token_at
     from zoo_compute.chain.views import JobState
@@ -46,16 +46,16 @@ def list_(settings: Settings, mine: bool, limit: int) -> None:
     block = client.chain.head().number
     rows: list[dict[str, Any]] = []
     for number in numbers:
-        found = client.chain.tasks.jobs(number, block=block)
+        record = client.chain.tasks.jobs(number, block=block)
         run = client.chain.settlement.runs(number, block=block)
         rows.append(
             {
-                "job": number, "state": JobState(found.state).name.lower(), "round": run.round, "rounds": run.rounds,
-                "submitter": found.submitter, "escrow": str(found.escrow),
-                "token": token_at(client.chain, found.token).to_dict(),
+                "job": number, "state": JobState(record.state).name.lower(), "round": run.round, "rounds": run.rounds,
+                "submitter": record.submitter, "escrow": str(record.escrow),
+                "token": token_at(client.chain, record.token).to_dict(),
             }
         )  # fmt: skip
-    shown = [
+    lines = [
         (
             r["job"],
             r["state"],
@@ -67,7 +67,7 @@ def list_(settings: Settings, mine: bool, limit: int) -> None:
     ]
     settings.emit(
         {"jobs": rows},
-        table(shown, header=("job", "state", "round", "in escrow", "submitter")) or ["no jobs have been posted"],
+        table(lines, header=("job", "state", "round", "in escrow", "submitter")) or ["no jobs have been posted"],
     )
 
 
@@ -76,14 +76,14 @@ def list_(settings: Settings, mine: bool, limit: int) -> None:
 @_store
 @pass_settings
 def show(settings: Settings, number: int, location: str | None) -> None:
-    """One job: what was accepted, what was refused or slashed, why, and how much."""
-    found = settings.client(store=location, with_account=False).job(number)
-    view = found.view()
-    progress, account, kept = found.progress(), found.account(), found.redundancy()
+    """Show one job: what was accepted, what was refused or slashed, why, and how much."""
+    job = settings.client(store=location, with_account=False).job(number)
+    view = job.view()
+    progress, account, kept = job.progress(), job.account(), job.redundancy()
     data = {
         **progress.to_dict(),
         "submitter": view.submitter,
-        "token": view.token,  # its address, as it always was; the rest of what `token` is elsewhere follows
+        "token": view.token,  # the address alone; other commands print an object here
         "symbol": progress.token.symbol,
         "decimals": progress.token.decimals,
         "checkpoints": {str(r): "0x" + root.hex() for r, root in sorted(view.checkpoint_roots.items())},
@@ -97,7 +97,7 @@ def show(settings: Settings, number: int, location: str | None) -> None:
             }
             for number, seat in sorted(view.seats.items())
         },
-        "locked": {str(operator): str(standing.locked) for operator, standing in sorted(view.stakes.items())},
+        "locked": {str(operator): str(stake.locked) for operator, stake in sorted(view.stakes.items())},
         "rolled_back": [vars(rollback) for rollback in view.rollbacks],
         "redundancy": {"wanted": kept.wanted, "confirmed": kept.confirmed} if kept else None,
         "account": account.to_dict(),
@@ -114,25 +114,25 @@ def show(settings: Settings, number: int, location: str | None) -> None:
     settings.emit(data, [*lines, *_money(account, view.now, progress.token)])
 
 
-def _kept(found: Redundancy | None) -> str:
-    if found is None:
+def _kept(redundancy: Redundancy | None) -> str:
+    if redundancy is None:
         return "newest checkpoint: nobody serves the job's manifest or the checkpoint's pointer"
-    short = "" if found.confirmed >= found.wanted else f", {found.wanted} wanted"
-    return f"newest checkpoint: kept by the stores of {found.confirmed} operator{'s' * (found.confirmed != 1)}{short}"
+    short = "" if redundancy.confirmed >= redundancy.wanted else f", {redundancy.wanted} wanted"
+    return f"newest checkpoint: stored by {redundancy.confirmed} operator{'s' * (redundancy.confirmed != 1)}{short}"
 
 
 def _line_of(view: JobView) -> list[str]:
-    """Which checkpoints are final, which are optimistic, and what was set back."""
+    """Which checkpoints are final, which are optimistic, and which rounds were rolled back."""
     from zoo_compute.chain.views import ClaimState
 
     lines = []
     if view.completed_rounds:
         final, done = view.final_rounds, view.completed_rounds
         optimistic = (
-            "" if final == done else f", {final + 1} to {done} optimistic: claims under them are open to challenge"
+            "" if final == done else f", {final + 1} to {done} optimistic: their claims can still be challenged"
         )
-        told = f"checkpoints 1 to {final} final" if final else "no checkpoint is final yet"
-        lines.append(told + optimistic)
+        final_part = f"checkpoints 1 to {final} final" if final else "no checkpoint is final yet"
+        lines.append(final_part + optimistic)
     disputed = [claim for claim in view.claims if claim.disputes]
     lines += [f"in dispute: {_claim(c)}, {c.disputes} challenge{'s' * (c.disputes > 1)}" for c in disputed]
     lines += [f"convicted: {_claim(c)}" for c in view.claims if c.state == ClaimState.CONVICTED]
@@ -147,7 +147,7 @@ def _claim(claim: Claim) -> str:
 
 
 def _seats(view: JobView, token: Token) -> list[str]:
-    """Who holds what, at which price."""
+    """Operator, slots and price of each seat."""
     from zoo_compute.chain.views import AGGREGATOR_SEAT
 
     rows = [
@@ -159,7 +159,7 @@ def _seats(view: JobView, token: Token) -> list[str]:
         )
         for number, seat in sorted(view.seats.items())
     ]
-    return ["", "seats:", *table(rows, header=("", "slots", "held by", "price"), indent="  ")] if rows else []
+    return ["", "seats:", *table(rows, header=("", "slots", "operator", "price"), indent="  ")] if rows else []
 
 
 def _run_of(slots: Sequence[int]) -> str:
@@ -168,7 +168,7 @@ def _run_of(slots: Sequence[int]) -> str:
 
 def _losses(progress: Progress) -> list[str]:
     known = [f"{r}: {loss:.4f}" for r, loss in enumerate(progress.losses) if loss is not None]
-    return [f"loss by round, as told by the nodes: {', '.join(known)}"] if known else []
+    return [f"loss by round, reported by nodes, unverified: {', '.join(known)}"] if known else []
 
 
 def _money(account: JobAccount, now: int, token: Token) -> list[str]:
@@ -178,7 +178,7 @@ def _money(account: JobAccount, now: int, token: Token) -> list[str]:
         ("paid to nodes", token.format(account.paid)),
         ("fee to treasury", token.format(account.fee)),
         ("refunded", token.format(account.refunded)),
-        ("still held", f"{token.format(account.held)}, of which {token.format(account.committed)} for accepted work"),
+        ("in escrow", f"{token.format(account.held)}, of which {token.format(account.committed)} for accepted work"),
         ("slashed", f"{token.format(account.slashed)}; {token.format(account.from_pot)} of it paid to standbys"),
     ]
     claims = [
@@ -207,24 +207,26 @@ def _money(account: JobAccount, now: int, token: Token) -> list[str]:
 @job.command()
 @_number
 @_store
-@click.option("--settled", is_flag=True, help="Until every claim is final and paid, not only until the training ends.")
+@click.option(
+    "--settled", is_flag=True, help="Follow until every claim is final and paid, not only until training ends."
+)
 @pass_settings
 def watch(settings: Settings, number: int, location: str | None, settled: bool) -> None:
-    """Follow a job; Ctrl-C leaves it running. With --json one object per change (JSON lines)."""
-    found = settings.client(store=location, with_account=False).job(number)
+    """Follow a job. Ctrl-C leaves it running. With --json, prints one object per change (JSON lines)."""
+    job = settings.client(store=location, with_account=False).job(number)
     if not settings.as_json:
-        follow(settings, found, until_settled=settled)
+        follow(settings, job, until_settled=settled)
         return
-    for progress in found.watch(until_settled=settled):
+    for progress in job.watch(until_settled=settled):
         settings.emit(progress.to_dict())
 
 
-def follow(settings: Settings, found: Job, *, until_settled: bool = False) -> Progress | None:
-    """Show progress on stderr until the job is over. Ctrl-C says how to take it up again."""
+def follow(settings: Settings, job: Job, *, until_settled: bool = False) -> Progress | None:
+    """Show progress on stderr until the job is over. On Ctrl-C, print how to resume."""
     status, last = StatusLine(), None
     advised: set[str] = set()
     try:
-        looks = found.poll if status.live else found.watch
+        looks = job.poll if status.live else job.watch
         for last in looks(poll_s=1.0, until_settled=until_settled):
             status.show(last.line())
             for text in last.advice if last.failed_attempts else ():
@@ -234,12 +236,12 @@ def follow(settings: Settings, found: Job, *, until_settled: bool = False) -> Pr
         status.end()
         if last is not None and last.state == "ended":
             settings.say(
-                f"job {found.id} is over; fetch the model with `zoo job result {found.id} --out model.safetensors`"
+                f"job {job.id} is over; fetch the model with `zoo job result {job.id} --out model.safetensors`"
             )
-            settings.say("what is left of its escrow comes back with `zoo account withdraw` once every claim is paid")
+            settings.say("once every claim is paid, `zoo account withdraw` returns the rest of the escrow")
     except KeyboardInterrupt:
         status.end()
-        settings.say(f"job {found.id} goes on without you; take it up again with `zoo job watch {found.id}`")
+        settings.say(f"job {job.id} keeps running; follow it again with `zoo job watch {job.id}`")
         raise
     return last
 
@@ -248,14 +250,14 @@ def follow(settings: Settings, found: Job, *, until_settled: bool = False) -> Pr
 @_number
 @pass_settings
 def cancel(settings: Settings, number: int) -> None:
-    """Cancel a job that was not awarded yet and take its escrow back."""
+    """Cancel a job that is not awarded yet and get its escrow back."""
     from zoo_compute.chain.tokens import token_at
 
     client = settings.client()
-    found = client.job(number)
-    view = found.view()
+    job = client.job(number)
+    view = job.view()
     escrow, token = view.escrow, token_at(client.chain, view.token)
-    receipt = found.cancel()
+    receipt = job.cancel()
     settings.emit(
         {
             "job": number,
@@ -273,22 +275,22 @@ def cancel(settings: Settings, number: int) -> None:
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write; ./job-JOB.safetensors by default."
 )
-@click.option("--whole", is_flag=True, help="With the outer optimiser's state, to go on training from it.")
+@click.option("--whole", is_flag=True, help="Include the outer optimiser's state, to continue training.")
 @_store
 @pass_settings
 def result(settings: Settings, number: int, out: Path | None, whole: bool, location: str | None) -> None:
-    """Fetch the newest checkpoint, verify it against the chain, write it as safetensors."""
+    """Fetch the newest checkpoint, verify it against the chain, and write it as safetensors."""
     started = time.monotonic()
-    found = settings.client(store=location, with_account=False).job(number)
+    job = settings.client(store=location, with_account=False).job(number)
     settings.say(f"fetching the newest checkpoint of job {number}")
-    got = found.result(out or Path(f"job-{number}.safetensors"), whole=whole)
+    got = job.result(out or Path(f"job-{number}.safetensors"), whole=whole)
     settings.emit(
         {**vars(got), "path": str(got.path)},
         [
             f"{got.path}: {got.parameters:,} parameters after {got.round} of {got.rounds} rounds, in {format_seconds(time.monotonic() - started)}",
             f"verified against the chain: root {got.root}",
-            "final: every claim under it stood its challenge window"
+            "final: the challenge window of every claim it depends on is over"
             if got.final
-            else "not final yet: it may still be challenged",
+            else "not final yet: it can still be challenged",
         ],
     )

@@ -1,4 +1,4 @@
-"""`zoo job merge` and `zoo job parents`: reconcile the branches of a partition, and compute again what was reconciled."""
+"""`zoo job merge` and `zoo job parents`: merge the branches of a network partition, and check a merge."""
 
 from __future__ import annotations
 
@@ -28,39 +28,39 @@ _store = click.option(
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("merged.safetensors"),
     show_default=True,
-    help="File for the merged weights; what they were merged from is written beside it, as .json.",
+    help="File for the merged weights; their parents are written beside it, as .json.",
 )
 @_store
 @pass_settings
 def merge_branches(settings: Settings, branches: tuple[str, ...], out: Path, location: str | None) -> None:
-    """Merge the branches of a partition, each weighing as much as the examples it trained on.
+    """Merge the branches of a network partition, weighted by the examples each trained on.
 
-    A branch is a job's newest final checkpoint. All must have begun with equal tensors: at their initial state, or at the
-    checkpoint of ROUND, where a job went on that others left. A branch on another chain names its network file.
-    The merged weights begin a new job: `zoo train FILE --weights merged.safetensors --parents merged.json`.
+    A branch is a job's newest final checkpoint. All branches must start from equal tensors: the job's initial state, or
+    its checkpoint ROUND if the others split off there. For a branch on another chain, add its network file.
+    Start a new job from the result: `zoo train FILE --weights merged.safetensors --parents merged.json`.
     """
     from zoo_compute.client.branches import merge_branches as merged
     from zoo_compute.client.job import Job
 
-    def read(given: str) -> tuple[Job, int]:
-        found = _BRANCH.fullmatch(given)
-        if found is None:
-            raise click.BadParameter(f"{given!r} is no JOB[:ROUND][@NETWORKFILE], such as 12, 12:3 or 1:0@far.json")
-        client = _client(settings, found["network"], location)
-        return client.job(int(found["job"])), int(found["since"] or 0)
+    def read(text: str) -> tuple[Job, int]:
+        match = _BRANCH.fullmatch(text)
+        if match is None:
+            raise click.BadParameter(f"{text!r} is not JOB[:ROUND][@NETWORKFILE], such as 12, 12:3 or 1:0@far.json")
+        client = _client(settings, match["network"], location)
+        return client.job(int(match["job"])), int(match["since"] or 0)
 
     beside = _beside(out)
-    grown = []
+    loaded = []
     for job, since in [read(each) for each in branches]:
         view = job.view()
         settings.say(f"fetching checkpoints {since} and {view.final_rounds} of job {job.id}")
         if view.completed_rounds > view.final_rounds:
             settings.say(
-                f"note: its newer ones, up to {view.completed_rounds}, are not final yet and stay out of the merge"
+                f"note: checkpoints up to {view.completed_rounds} are not final yet and are left out of the merge"
             )
-        grown.append(job.branch(since))
+        loaded.append(job.branch(since))
     out.parent.mkdir(parents=True, exist_ok=True)
-    made, _ = merged(grown, out)
+    made, _ = merged(loaded, out)
     beside.write_bytes(made.to_bytes())
     total = sum(branch.examples for branch in made.parents.branches)
     rows = [{**vars(branch), "share": branch.examples / total} for branch in made.parents.branches]
@@ -71,7 +71,7 @@ def merge_branches(settings: Settings, branches: tuple[str, ...], out: Path, loc
                 f"job {b.job} of chain {b.chain}, rounds {b.since} to {b.round}: {b.examples:,} examples, {b.examples / total:.1%}"
                 for b in made.parents.branches
             ),
-            f"{out}: the merged weights; begin a job there with `zoo train FILE --weights {out} --parents {beside}`",
+            f"{out}: the merged weights; start a job from them with `zoo train FILE --weights {out} --parents {beside}`",
         ],
     )
 
@@ -83,47 +83,47 @@ def merge_branches(settings: Settings, branches: tuple[str, ...], out: Path, loc
     "networks",
     multiple=True,
     metavar="FILE",
-    help="Network file of a branch on another chain; may be given again.",
+    help="Network file of a branch on another chain. Repeat for more.",
 )
 @_store
 @pass_settings
 def parents(settings: Settings, number: int, networks: tuple[str, ...], location: str | None) -> int:
-    """Compute again where a merged job begins, from the branches its manifest names.
+    """Recompute the initial weights of a merged job from the branches in its manifest, and compare.
 
-    Fetches their checkpoints, holds them against the roots on their chains, counts the claims that weigh them, and
-    compares. Exit code: 0 when all agrees, 3 when something differs.
+    Fetches the branches' checkpoints, checks them against the roots on their chains, and counts the claims that weigh
+    them. Exit code: 0 if all agrees, 3 if something differs.
     """
     job = _client(settings, None, location).job(number)
     settings.say(f"fetching the branches of job {number}")
-    found = job.check_parents(*(_client(settings, each, location) for each in networks))
+    report = job.check_parents(*(_client(settings, each, location) for each in networks))
     settings.emit(
-        {"job": number, "agrees": found.matches, "start": found.start, "differences": list(found.differences)},
-        list(found.differences) or [f"job {number} begins where its branches merge, at {found.start}"],
+        {"job": number, "agrees": report.matches, "start": report.start, "differences": list(report.differences)},
+        list(report.differences) or [f"job {number} starts from the merge of its branches, {report.start}"],
     )
-    return 0 if found.matches else DIFFERS
+    return 0 if report.matches else DIFFERS
 
 
 def _beside(out: Path) -> Path:
-    """Where the parents of the weights at `out` go; not over a file that tells no parents."""
+    """Path for the parents of the weights at `out`. Refuses to replace a file that is not a parents file."""
     from zoo_compute.training.merge import Merge
 
     beside = out.with_suffix(".json")
     if beside == out:
         raise click.BadParameter(
-            f"{out} is where the parents go; give the weights another ending, such as .safetensors"
+            f"{out} is the name of the parents file; give the weights another ending, such as .safetensors"
         )
     if beside.exists():
         try:
             Merge.from_bytes(beside.read_bytes())
         except UserError as error:
             raise UserError(
-                f"{beside} is there and tells no parents: it is not replaced", hint="choose another --out"
+                f"{beside} exists and is not a parents file, so it is not replaced", hint="choose another --out"
             ) from error
     return beside
 
 
 def _client(settings: Settings, network: str | None, location: str | None) -> Client:
-    """The client of the network file given, else the command's own."""
+    """A client of this network file, or of the command's own network."""
     if network is None:
         return settings.client(store=location, with_account=False)
     from zoo_compute.client.client import Client as OfNetwork

@@ -1,4 +1,4 @@
-"""`zoo node admit`: showing the machine that was registered."""
+"""`zoo node admit`: prove with a benchmark that the registered machine exists."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from zoo_compute.cli.node.options import folder_of, home_option
 @click.command(cls=Command)
 @click.option(
     "--program", type=click.Path(exists=True, dir_okay=False, path_type=Path, resolve_path=True),
-    help="The workload's program; that of this installation by default.",
+    help="The workload's program; by default this installation's.",
 )  # fmt: skip
-@click.option("--device", help="cpu, cuda, cuda:N or mps; the best there is by default.")
+@click.option("--device", help="cpu, cuda, cuda:N or mps; the best available by default.")
 @home_option
 @pass_settings
 def admit(settings: Settings, program: Path | None, device: str | None, home: Path | None) -> None:
-    """Run a trial, or settle the one that stood its window: then the operator's class counts for rewards.
+    """Run a trial, or settle one whose challenge window is over. Then the operator's class counts for rewards.
 
-    Signs with the hot key in --home. Nothing else may use the device meanwhile: the chain's clock runs.
+    Signs with the hot key in --home. Keep the device free meanwhile: the chain measures the time.
     """
     from zoo_compute.chain.sender import Sender
     from zoo_compute.operators import admission
@@ -32,17 +32,17 @@ def admit(settings: Settings, program: Path | None, device: str | None, home: Pa
     operator = Operators(chain).require_operator_in(folder)
     sender = Sender(chain, hot_account(folder), folder=folder)
     options = [*(["--program", str(program)] if program else []), *(["--device", device] if device else [])]
-    found = admission.advance_admission(chain, sender, operator, options)
-    if found.wait_s:
-        told = f"answered in {found.seconds} s; run this again in {format_seconds(found.wait_s)} to settle it"
+    progress = admission.advance_admission(chain, sender, operator, options)
+    if progress.wait_s:
+        message = f"answered in {progress.seconds} s; run this again in {format_seconds(progress.wait_s)} to settle it"
     else:
-        told = f"admitted with {found.score:,} FLOPs a second"
+        message = f"admitted with {progress.score:,} FLOPs a second"
     settings.emit(
         {
-            "operator": operator, "admitted": found.admitted, "score": found.score, "seconds": found.seconds,
-            "settles_in_s": found.wait_s,
+            "operator": operator, "admitted": progress.admitted, "score": progress.score, "seconds": progress.seconds,
+            "settles_in_s": progress.wait_s,
         },
-        f"operator {operator}: {told}",
+        f"operator {operator}: {message}",
     )  # fmt: skip
 
 

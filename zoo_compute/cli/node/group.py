@@ -1,4 +1,4 @@
-"""`zoo node`: an operator's standing. Running it (`init`, `start`, `worker`) comes with the `keeper` extra."""
+"""`zoo node`: an operator's registration and state. The `keeper` extra adds the commands that run it (`start`, `worker`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def node() -> None:
 @home_option
 @pass_settings
 def announce(settings: Settings, url: str, operator: int | None, home: Path | None) -> None:
-    """Tell the network where this operator's store serves blocks."""
+    """Announce the URL at which this operator's store serves blocks."""
     operators = operators_of(settings)
     number = number_of(settings, operators, operator, home)
     receipt = operators.announce(number, url)
@@ -47,22 +47,22 @@ def announce(settings: Settings, url: str, operator: int | None, home: Path | No
 @home_option
 @pass_settings
 def show(settings: Settings, token: str | None, operator: int | None, home: Path | None) -> None:
-    """An operator as the chain sees it; needs no passphrase."""
+    """Show an operator's state on chain. Needs no passphrase."""
     money, operators = settings.token(token), operators_of(settings, signing=False)
-    standing = operators.balances(number_of(settings, operators, operator, home), token)
-    data = {**standing.to_dict(), "symbol": money.symbol, "decimals": money.decimals}
-    settings.emit(data, table(_about(standing, money)))
+    balances = operators.balances(number_of(settings, operators, operator, home), token)
+    data = {**balances.to_dict(), "symbol": money.symbol, "decimals": money.decimals}
+    settings.emit(data, table(_about(balances, money)))
 
 
 @node.command()
-@click.option("--now", "at_once", is_flag=True, help="Request the exit at once, whatever is locked.")
+@click.option("--now", "at_once", is_flag=True, help="Request the exit now, even with locked collateral.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until nothing is locked.")
-@click.option("--undo", is_flag=True, help="Take work again. (A requested exit stays.)")
+@click.option("--undo", is_flag=True, help="Take work again. A requested exit is not undone.")
 @operator_option
 @home_option
 @pass_settings
 def drain(settings: Settings, at_once: bool, wait: bool, undo: bool, operator: int | None, home: Path | None) -> None:
-    """Stop taking work; when nothing is locked any more, request the exit. Ctrl-C keeps the node draining."""
+    """Stop taking work, wait until nothing is locked, then request the exit. After Ctrl-C the node keeps draining."""
     operators = operators_of(settings)
     number = number_of(settings, operators, operator, home)
     if undo:
@@ -81,12 +81,12 @@ def drain(settings: Settings, at_once: bool, wait: bool, undo: bool, operator: i
     if requested:
         operators.request_exit(number)
         view = operators.balances(number).view
-    told = (
-        f"exit requested; `zoo node unstake` takes the stake back in {format_seconds(max(0, view.exit_at - view.now))}"
+    message = (
+        f"exit requested; `zoo node unstake` returns the stake in {format_seconds(max(0, view.exit_at - view.now))}"
     )
     settings.emit(
         {"operator": number, "draining": True, "locks": view.locks, "exit_at": view.exit_at},
-        told if view.exit_at else f"draining; still locked in {view.locks} lots, run this again to request the exit",
+        message if view.exit_at else f"draining; still locked in {view.locks} lots; run this again to request the exit",
     )
 
 
@@ -95,8 +95,8 @@ def _promise(tier: int, hours: list[int]) -> str:
     return format_hours(hours) + (f", tier {names[tier]}" if tier else "") if hours else "none"
 
 
-def _about(standing: OperatorBalances, money: Token) -> list[tuple[str, str]]:
-    view = standing.view
+def _about(balances: OperatorBalances, money: Token) -> list[tuple[str, str]]:
+    view = balances.view
     gpu_class = GPU_CLASSES[view.gpu_class]
     exits = f"requested; stake free {'now' if view.now >= view.exit_at else 'in ' + format_seconds(view.exit_at - view.now)}"
     return [
@@ -109,9 +109,9 @@ def _about(standing: OperatorBalances, money: Token) -> list[tuple[str, str]]:
         ("may bid", "yes" if view.eligible else "no"),
         (
             "collateral",
-            f"{money.format(standing.collateral)}, {money.format(standing.locked)} locked in {view.locks} lots",
+            f"{money.format(balances.collateral)}, {money.format(balances.locked)} locked in {view.locks} lots",
         ),
-        ("owed", money.format(standing.owed)),
+        ("owed", money.format(balances.owed)),
         ("reputation", f"{view.reputation} (discount {view.discount_bps / 100:.2f} %)"),
         ("store", view.endpoint or "not announced"),
         ("promise", _promise(view.tier, list(slots_in(view.hours)))),

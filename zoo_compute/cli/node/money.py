@@ -1,4 +1,4 @@
-"""`zoo node`: an operator's money."""
+"""`zoo node`: an operator's stake, collateral and earnings."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def stake(settings: Settings, amount: str, operator: int | None, home: Path | No
     operators = operators_of(settings)
     number, units = number_of(settings, operators, operator, home), parse_amount(amount, what="the stake")
     receipt = operators.add_stake(number, units)
-    standing = operators.balances(number)
+    balances = operators.balances(number)
     settings.emit(
-        {"operator": number, "stake": str(standing.view.stake), "transaction": receipt.transaction_hash},
-        f"operator {number} has {format_amount(standing.view.stake)} at stake",
+        {"operator": number, "stake": str(balances.view.stake), "transaction": receipt.transaction_hash},
+        f"operator {number} has {format_amount(balances.view.stake)} at stake",
     )
 
 
@@ -35,7 +35,7 @@ def stake(settings: Settings, amount: str, operator: int | None, home: Path | No
 @home_option
 @pass_settings
 def unstake(settings: Settings, operator: int | None, home: Path | None) -> None:
-    """Leave: the first call requests the exit, a later one, after the delay, takes the stake back."""
+    """Leave the network: the first call requests the exit; run it again after the delay to get the stake back."""
     operators = operators_of(settings)
     number = number_of(settings, operators, operator, home)
     view = operators.balances(number).view
@@ -68,19 +68,19 @@ def unstake(settings: Settings, operator: int | None, home: Path | None) -> None
 @home_option
 @pass_settings
 def deposit(settings: Settings, amount: str, token: str | None, operator: int | None, home: Path | None) -> None:
-    """Add collateral: what stands behind the slots an operator bids for."""
+    """Add collateral. Bids lock part of it for every slot they offer."""
     money, operators = settings.token(token), operators_of(settings)
     number, units = number_of(settings, operators, operator, home), money.parse(amount, what="the deposit")
     operators.deposit(number, money.address, units)
-    standing = operators.balances(number, token)
+    balances = operators.balances(number, token)
     settings.emit(
         {
             "operator": number,
-            "collateral": str(standing.collateral),
-            "locked": str(standing.locked),
+            "collateral": str(balances.collateral),
+            "locked": str(balances.locked),
             "token": money.to_dict(),
         },
-        f"operator {number} has {money.format(standing.collateral)} of collateral, {money.format(standing.locked)} of it locked",
+        f"operator {number} has {money.format(balances.collateral)} of collateral, {money.format(balances.locked)} of it locked",
     )
 
 
@@ -90,21 +90,21 @@ def deposit(settings: Settings, amount: str, token: str | None, operator: int | 
 @home_option
 @pass_settings
 def earnings(settings: Settings, token: str | None, operator: int | None, home: Path | None) -> None:
-    """What was earned: paid, ready to withdraw, still in its challenge window, and what was slashed and why."""
+    """Show earnings: paid, ready to withdraw, in challenge windows; and what was slashed, with reasons."""
     money, operators = settings.token(token), operators_of(settings, signing=False)
     number = number_of(settings, operators, operator, home)
-    standing, found = operators.balances(number, token), operators.earnings(number, token)
-    claims = [(c.job, c.round, c.what, c.state, money.format(c.amount)) for c in found.claims]
+    balances, earned = operators.balances(number, token), operators.earnings(number, token)
+    claims = [(c.job, c.round, c.what, c.state, money.format(c.amount)) for c in earned.claims]
     settings.emit(
-        {"operator": number, **found.to_dict(), "owed": str(standing.owed), "token": money.to_dict()},
+        {"operator": number, **earned.to_dict(), "owed": str(balances.owed), "token": money.to_dict()},
         [
             *table(
                 [
-                    ("paid so far", money.format(found.paid)),
-                    ("ready to withdraw", f"{money.format(standing.owed)} (`zoo node withdraw`)"),
-                    ("in challenge windows", money.format(found.pending)),
-                    ("network rewards", f"{format_amount(found.rewards)} claimed"),
-                    ("slashed", money.format(found.slashed)),
+                    ("paid so far", money.format(earned.paid)),
+                    ("ready to withdraw", f"{money.format(balances.owed)} (`zoo node withdraw`)"),
+                    ("in challenge windows", money.format(earned.pending)),
+                    ("network rewards", f"{format_amount(earned.rewards)} claimed"),
+                    ("slashed", money.format(earned.slashed)),
                 ]
             ),
             *(["", *table(claims, header=("job", "round", "work", "state", "amount"))] if claims else []),
@@ -112,11 +112,11 @@ def earnings(settings: Settings, token: str | None, operator: int | None, home: 
                 [
                     "",
                     *table(
-                        [(p.why, money.format(p.amount)) for p in found.penalties],
+                        [(p.why, money.format(p.amount)) for p in earned.penalties],
                         header=("slashed because it", "amount"),
                     ),
                 ]
-                if found.penalties
+                if earned.penalties
                 else []
             ),
         ],
@@ -124,7 +124,7 @@ def earnings(settings: Settings, token: str | None, operator: int | None, home: 
 
 
 @click.command(cls=Command)
-@click.option("--collateral", metavar="AMOUNT|all", help="Take free collateral back, too.")
+@click.option("--collateral", metavar="AMOUNT|all", help="Also withdraw free collateral.")
 @token_option
 @operator_option
 @home_option
@@ -132,22 +132,22 @@ def earnings(settings: Settings, token: str | None, operator: int | None, home: 
 def withdraw(
     settings: Settings, collateral: str | None, token: str | None, operator: int | None, home: Path | None
 ) -> None:
-    """Send what is owed to the owner: payments, network rewards and, with --collateral, free collateral."""
+    """Withdraw to the owner: payments, network rewards and, with --collateral, free collateral."""
     money, operators = settings.token(token), operators_of(settings)
     number = number_of(settings, operators, operator, home)
-    standing = operators.balances(number, token)
+    balances = operators.balances(number, token)
     units = 0
     if collateral is not None:
-        units = standing.free if collateral == "all" else money.parse(collateral, what="--collateral")
+        units = balances.free if collateral == "all" else money.parse(collateral, what="--collateral")
     took = operators.withdraw(number, money.address, units, say=settings.say)
     settings.emit(
         {"operator": number, **{key: str(value) for key, value in took.items()}, "token": money.to_dict()},
         [
-            f"{(ZEN if key == 'rewards' else money).format(value)} of {key} went to {standing.view.owner}"
+            f"{(ZEN if key == 'rewards' else money).format(value)} of {key} went to {balances.view.owner}"
             for key, value in took.items()
             if value
         ]
-        or ["nothing is owed and no collateral was asked for"],
+        or ["nothing is owed, and you asked for no collateral"],
     )
 
 

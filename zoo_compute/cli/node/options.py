@@ -1,4 +1,4 @@
-"""Which operator a `zoo node` command is about: shared options, and how they are read."""
+"""Options that `zoo node` commands share, and how they name an operator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ home_option = click.option(
     "--home", type=click.Path(file_okay=False, path_type=Path), help="The operator's folder; ~/.zoo/node by default."
 )
 operator_option = click.option(
-    "--operator", type=NUMBER, help="Its number; by default that of --home, or of --account."
+    "--operator", type=NUMBER, help="The operator's number; by default that of --home, or of --account."
 )
 token_option = click.option("--token", metavar="ADDRESS", help="Payment token; ZEN by default.")
 
@@ -34,7 +34,7 @@ def operators_of(settings: Settings, *, signing: bool = True) -> Operators:
 
 
 def number_of(settings: Settings, operators: Operators, operator: int | None, home: Path | None) -> int:
-    """Which operator is meant. Raises UserError."""
+    """The operator that the options name. Raises UserError."""
     from zoo_compute.chain import keystore
 
     if operator is not None:
@@ -42,9 +42,9 @@ def number_of(settings: Settings, operators: Operators, operator: int | None, ho
     known = operators.operator_in(folder_of(home))
     if known is not None:
         return operators.check(known)
-    found = operators.owned_by(keystore.address_of(settings.keystore()))
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    owned = operators.owned_by(keystore.address_of(settings.keystore()))
+    if len(owned) == 1:
+        return owned[0]
+    if not owned:
         raise UserError("this account has no operator", hint="register one: zoo node register")
-    raise UserError(f"this account owns several operators: {', '.join(map(str, found))}", hint="choose with --operator")
+    raise UserError(f"this account owns several operators: {', '.join(map(str, owned))}", hint="choose with --operator")

@@ -13,7 +13,13 @@ from zoo_compute import paths as places
 from zoo_compute.amounts import format_amount, parse_amount
 from zoo_compute.cli.context import Command, Settings, pass_settings
 from zoo_compute.cli.node.options import folder_of, home_option, operators_of
-from zoo_compute.cli.node.register_choices import Choices, Machine, check_ready, detected_machine, machine_from_options
+from zoo_compute.cli.node.register_questions import (
+    Choices,
+    Machine,
+    check_ready,
+    detected_machine,
+    machine_from_options,
+)
 from zoo_compute.errors import UserError
 from zoo_compute.spec.params import GPU_CLASSES
 
@@ -23,28 +29,32 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=Command)
-@click.option("--gpu-type", metavar="NAME", help="Such as rtx4090, a100, m2; read from the driver by default.")
+@click.option(
+    "--gpu-type", metavar="NAME", help="GPU name, such as rtx4090, a100, m2; read from the driver by default."
+)
 @click.option(
     "--gpu-class", metavar="CLASS", help="For a card that is not listed: consumer, professional, datacenter, apple."
 )
-@click.option("--memory", metavar="SIZE", help="Of the GPU, such as 24GB; read from the driver by default.")
-@click.option("--stake", metavar="ZEN", help="The network's least stake by default.")
+@click.option("--memory", metavar="SIZE", help="Memory of the GPU, such as 24GB; read from the driver by default.")
+@click.option("--stake", metavar="ZEN", help="Stake; the network's minimum by default.")
+@click.option("--deposit", metavar="ZEN", help="Collateral for bids. [500 on a devnet, with --yes, or in a terminal]")
+@click.option("--price", metavar="ZEN", help="Price to ask per slot-round: your cost. [1]")
 @click.option(
-    "--deposit", metavar="ZEN", help="Collateral to have behind bids. [500 on a devnet, with --yes, or in a terminal]"
+    "--endpoint", metavar="URL", help="URL at which others reach this operator's gateway; can be announced later."
 )
-@click.option("--price", metavar="ZEN", help="Asked per slot-round, your cost. [1]")
-@click.option("--endpoint", metavar="URL", help="Where others reach this operator's gateway; may be announced later.")
 @click.option("--gateway-host", metavar="HOST", help="Address the gateway listens on; 0.0.0.0 for all. [127.0.0.1]")
 @click.option("--hot", metavar="ADDRESS", help="An existing hot key; by default one is made in --home.")
-@click.option("--hot-coin", metavar="AMOUNT", help="Coin for gas to top the hot key up to. [1 on a devnet, else 0.02]")
-@click.option("--yes", is_flag=True, help="Ask nothing: take every default, and send.")
+@click.option(
+    "--hot-coin", metavar="AMOUNT", help="Top up the hot key to this much coin for gas. [1 on a devnet, else 0.02]"
+)
+@click.option("--yes", is_flag=True, help="Ask nothing: use all defaults and send.")
 @home_option
 @pass_settings
 def register(settings: Settings, /, home: Path | None, yes: bool, **options: str | None) -> None:
-    """Register this machine as an operator: provider, and aggregator where its memory suffices.
+    """Register this machine as an operator: provider, and aggregator if it has enough memory.
 
-    Without options it detects the card, and in a terminal asks for the rest. --account is the cold key: it pays, owns the
-    stake and receives the payments. If interrupted, run it again: it goes on where it was and never registers twice.
+    Without options it detects the card and, in a terminal, asks for the rest. --account is the cold key: it pays, owns the
+    stake and receives the payments. If interrupted, rerun it: it resumes and never registers twice.
     """
     choices = Choices({key: value for key, value in options.items() if value is not None}, settings, yes=yes)
     card = machine_from_options(choices)
@@ -73,7 +83,7 @@ def _registration_plan(
     settings: Settings, choices: Choices, enrolment: Registration, card: Machine, folder: Path
 ) -> RegistrationPlan:
     from zoo_compute.operators import machine
-    from zoo_compute.operators.condition import read_operator_config
+    from zoo_compute.operators.readiness import read_operator_config
     from zoo_compute.operators.registration import RegistrationPlan
 
     network = settings.network()
@@ -115,11 +125,11 @@ def _registration_plan(
 
 def _price(text: str) -> None:
     if parse_amount(text, what="--price") <= 0:
-        raise UserError("the price is above zero", hint="such as 0.8")
+        raise UserError("the price must be above zero", hint="for example 0.8")
 
 
 def _collateral(settings: Settings, choices: Choices, enrolment: Registration) -> int:
-    """What to have behind bids. Without anybody to ask, money beyond the stake moves on a devnet only."""
+    """Collateral for bids. If nobody can confirm it, nothing beyond the stake is sent except on a devnet."""
     from zoo_compute.operators.needs import COLLATERAL
 
     view = enrolment.view
@@ -144,7 +154,7 @@ def _amount(text: str, what: str) -> int:
 
 
 def _endpoint(settings: Settings, choices: Choices, known: Mapping[str, Any]) -> str:
-    """A free loopback address on a devnet, where all is one machine; elsewhere only the operator knows its own."""
+    """A free loopback address on a devnet, which is one machine. Elsewhere the operator must name it."""
     from zoo_compute.operators.account import check_url
     from zoo_compute.subprocesses import free_port
 
@@ -156,16 +166,16 @@ def _endpoint(settings: Settings, choices: Choices, known: Mapping[str, Any]) ->
     if settings.network().preset == "devnet":
         return "" if "hot" in choices.options else f"http://127.0.0.1:{free_port()}"
     question = "URL at which others reach this machine, such as http://203.0.113.7:8600 (empty: later)"
-    found = choices.text("endpoint", question, "", lambda url: check_url(url) if url else None)
-    if not found:
+    url = choices.text("endpoint", question, "", lambda url: check_url(url) if url else None)
+    if not url:
         settings.say(
             "no --endpoint: others cannot fetch this node's results until you set one (docs/operating.md, Opening a port)"
         )
-    return found
+    return url
 
 
 def _gateway_host(choices: Choices, endpoint: str) -> str | None:
-    """Other addresses than the loopback's are listened on only where the operator says so."""
+    """Listen beyond loopback only if the operator agrees."""
     from zoo_compute.store.probe import is_loopback
 
     if "gateway_host" in choices.options:
@@ -180,7 +190,7 @@ def _gateway_host(choices: Choices, endpoint: str) -> str | None:
 
 
 def _summary(settings: Settings, enrolment: Registration, wanted: RegistrationPlan, cost: RegistrationCost) -> str:
-    """One line: what is sent, and where it goes."""
+    """One line: what is sent, and to whom."""
     registry, account = settings.network().contracts["registry"], settings.account().address
     parts = []
     if cost.stake:
@@ -190,8 +200,8 @@ def _summary(settings: Settings, enrolment: Registration, wanted: RegistrationPl
     money = f"{' and '.join(parts)} to the registry {registry}" if parts else ""
     coin = f"{format_amount(cost.coin, '')} coin to this node's hot key {enrolment.hot}" if cost.coin else ""
     if not money and not coin:
-        return "nothing is left to send"
-    return f"to be sent from {account}: {', '.join(filter(None, (money, coin)))}, and gas; stake and collateral stay yours, less what is slashed"
+        return "nothing left to send"
+    return f"to send from {account}: {', '.join(filter(None, (money, coin)))}, and gas; stake and collateral stay yours unless slashed"
 
 
 def _emit(
@@ -202,19 +212,19 @@ def _emit(
 
     view = enrolment.view
     assert view is not None, "a completed enrolment has an operator"
-    found = GPU_CLASSES[view.gpu_class]
+    gpu_class = GPU_CLASSES[view.gpu_class]
     balance = view.collateral.get(settings.network().contracts["zen"], (0, 0))[0]
     usual = "" if folder == places.home() / "node" else f" --home {folder}"
     mend = [] if balance else [f"no collateral yet, so it cannot bid: zoo node deposit {COLLATERAL}{usual}"]
     roles = values_of(folder, wanted)["roles"]
     settings.emit(
         {
-            "operator": done.operator, "owner": done.owner, "hot": done.hot, "gpu_class": found.id, "class": found.name,
-            "multiplier_percent": found.multiplier_percent, "vram_gb": view.vram_gb, "stake": str(done.stake),
+            "operator": done.operator, "owner": done.owner, "hot": done.hot, "gpu_class": gpu_class.id, "class": gpu_class.name,
+            "multiplier_percent": gpu_class.multiplier_percent, "vram_gb": view.vram_gb, "stake": str(done.stake),
             "home": str(folder), "new": done.new, "collateral": str(balance), "endpoint": view.endpoint, "roles": roles,
         },
         [
-            f"operator {done.operator}: class {found.name}, multiplier {found.multiplier_percent / 100:.1f}x once admitted, "
+            f"operator {done.operator}: class {gpu_class.name}, multiplier {gpu_class.multiplier_percent / 100:.1f}x once admitted, "
             f"{view.vram_gb} GB, stake {format_amount(done.stake)}, collateral {format_amount(balance)}"
             + ("" if done.new else " (was registered before)"),
             f"owner {done.owner}, hot key {done.hot}, folder {folder}",

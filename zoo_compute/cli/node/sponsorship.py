@@ -1,4 +1,4 @@
-"""`zoo node consent`, `register-for` and `declare`: registering with a sponsor, and promising to be there."""
+"""`zoo node consent`, `register-for` and `declare`: register with a sponsor, and promise availability."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ DAY_S = 86_400
 
 
 @click.command(cls=Command)
-@click.option("--gpu-type", metavar="NAME", help="Such as rtx4090, a100, m2; decides the class.")
+@click.option("--gpu-type", metavar="NAME", help="GPU name, such as rtx4090, a100, m2. Decides the class.")
 @click.option(
     "--gpu-class", metavar="CLASS", help="For a card that is not listed: consumer, professional, datacenter, apple."
 )
-@click.option("--memory", required=True, metavar="SIZE", help="Of the GPU, such as 24GB.")
-@click.option("--stake", metavar="ZEN", help="What the sponsor pays; the network's least stake by default.")
-@click.option("--endpoint", default="", metavar="URL", help="Where this operator's store serves blocks.")
-@click.option("--days", default=7, show_default=True, type=click.IntRange(1, 365), help="How long the consent holds.")
+@click.option("--memory", required=True, metavar="SIZE", help="Memory of the GPU, such as 24GB.")
+@click.option("--stake", metavar="ZEN", help="Stake that the sponsor pays; the network's minimum by default.")
+@click.option("--endpoint", default="", metavar="URL", help="URL at which this operator's store serves blocks.")
+@click.option(
+    "--days", default=7, show_default=True, type=click.IntRange(1, 365), help="Days until the consent expires."
+)
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), default=Path("consent.json"), show_default=True,
-    help="File for the sponsor; holds no keys.",
+    help="File for the sponsor. Contains no keys.",
 )  # fmt: skip
 @home_option
 @pass_settings
@@ -35,19 +37,19 @@ def consent(
     settings: Settings, gpu_type: str | None, gpu_class: str | None, memory: str, stake: str | None, endpoint: str,
     days: int, out: Path, home: Path | None,
 ) -> None:  # fmt: skip
-    """Agree to be registered by a sponsor, who pays stake and gas. --account is the cold key, which will own the stake."""
+    """Consent to registration by a sponsor, who pays stake and gas. --account is the cold key; it will own the stake."""
     from zoo_compute import gpus
 
-    found, vram_gb = gpus.registered_card(gpu_type, gpu_class, memory)
+    registered, vram_gb = gpus.registered_card(gpu_type, gpu_class, memory)
     amount = settings.network().params.min_stake if stake is None else parse_amount(stake, what="--stake")
-    made = operators_of(settings).consent(folder_of(home), found, vram_gb, amount, endpoint, days * DAY_S)
+    made = operators_of(settings).consent(folder_of(home), registered, vram_gb, amount, endpoint, days * DAY_S)
     made.save(out)
     settings.emit(
         {**vars(made), "file": str(out)},
         [
-            f"{out}: {made.owner} agrees to be registered as class {found.name}, {vram_gb} GB, with {format_amount(amount)} at stake",
-            f"it holds for {format_seconds(days * DAY_S)}; the sponsor sends it with `zoo node register-for {out}`",
-            "then run `zoo node register` with the same options here: it finds the registration and writes operator.json",
+            f"{out}: {made.owner} agrees to be registered as class {registered.name}, {vram_gb} GB, with {format_amount(amount)} at stake",
+            f"valid for {format_seconds(days * DAY_S)}; the sponsor sends it with `zoo node register-for {out}`",
+            "then run `zoo node register` here with the same options: it detects the registration and writes operator.json",
         ],
     )
 
@@ -55,11 +57,11 @@ def consent(
 @click.command("register-for", cls=Command)
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
-    "--hot-coin", metavar="AMOUNT", default="0", show_default=True, help="Coin for gas to top its hot key up to."
+    "--hot-coin", metavar="AMOUNT", default="0", show_default=True, help="Top up its hot key to this much coin for gas."
 )
 @pass_settings
 def register_for(settings: Settings, file: Path, hot_coin: str) -> None:
-    """Register an operator that agreed to it in FILE. --account is the sponsor's; the stake becomes the operator's."""
+    """Register the operator that consented in FILE. --account is the sponsor, who pays; the stake belongs to the operator."""
     from zoo_compute.operators.consent import Consent
 
     agreed = Consent.load(file)
@@ -74,22 +76,26 @@ def register_for(settings: Settings, file: Path, hot_coin: str) -> None:
 
 @click.command(cls=Command)
 @click.option(
-    "--tier", type=click.Choice(list(TIERS)), default="none", show_default=True, help="A machine and its SLA."
+    "--tier",
+    type=click.Choice(list(TIERS)),
+    default="none",
+    show_default=True,
+    help="Service level, with its own limit of missed hours.",
 )
-@click.option("--hours", default="", metavar="LIST", help="Periods of an epoch, 24 in all, such as 0-23 or 8-17,22.")
+@click.option("--hours", default="", metavar="LIST", help="Periods of an epoch (0 to 23), such as 0-23 or 8-17,22.")
 @operator_option
 @home_option
 @pass_settings
 def declare(settings: Settings, tier: str, hours: str, operator: int | None, home: Path | None) -> None:
-    """Promise to be there in these hours from the next epoch on; without options: promise nothing any more.
+    """Promise availability in these hours, from the next epoch on. Without options, end the promise.
 
-    The keeper of --home then sends a heartbeat in each of them. Who misses more than its tier allows loses 1 % of its stake.
+    The keeper of --home then sends a heartbeat in each hour. An operator that misses more than its tier allows loses 1 % of its stake.
     """
     operators = operators_of(settings)
     number, known = number_of(settings, operators, operator, home), operators.operator_in(folder_of(home))
     if known not in (None, number):
         raise UserError(
-            f"{folder_of(home)} is operator {known}'s, not {number}'s: its keeper would send the heartbeats",
+            f"{folder_of(home)} belongs to operator {known}, not {number}: its keeper would send the heartbeats",
             hint=f"give --home of operator {number}",
         )
     periods = parse_hours(hours)

@@ -1,4 +1,4 @@
-"""`zoo node status`: the keeper's last look at the chain, and what needs the operator."""
+"""`zoo node status`: the keeper's last reading of the chain, and what needs you."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ if TYPE_CHECKING:
 @home_option
 @pass_settings
 def status(settings: Settings, home: Path | None) -> None:
-    """What the keeper saw at its last look at the chain, and what needs you, each with the command that mends it."""
-    from zoo_compute.operators.condition import inspect_node
+    """Show the keeper's last reading of the chain, and what needs you, each with a command that fixes it."""
+    from zoo_compute.operators.readiness import inspect_node
 
     folder = folder_of(home)
-    found = inspect_node(folder, settings.network_file)
-    if found.setup.running:
-        found.try_endpoint()
+    inspection = inspect_node(folder, settings.network_file)
+    if inspection.setup.running:
+        inspection.try_endpoint()
     seen, lines = _last_look(folder)
-    if found.reach is not None:
-        lines.append(f"endpoint: {found.reach}")
+    if inspection.reach is not None:
+        lines.append(f"endpoint: {inspection.reach}")
     settings.emit(
-        seen | {"needs": [need.to_dict() for need in found.needs]}, [*lines, *(str(need) for need in found.needs)]
+        seen | {"needs": [need.to_dict() for need in inspection.needs]},
+        [*lines, *(str(need) for need in inspection.needs)],
     )
 
 
 def _last_look(folder: Path) -> tuple[dict[str, Any], list[str]]:
     path = folder / STATUS
     if not path.exists():
-        return {"block": None, "jobs": {}, "trouble": []}, ["the keeper has not looked at the chain yet"]
+        return {"block": None, "jobs": {}, "trouble": []}, ["the keeper has not read the chain yet"]
     seen = json.loads(path.read_text())
     lines = [f"block {seen['block']}, {time.time() - path.stat().st_mtime:.0f} s ago"]
     lines += [f"job {job}: {state}" for job, state in seen["jobs"].items()]
@@ -48,7 +49,7 @@ def _last_look(folder: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def say_needs(needs: list[NodeProblem]) -> None:
-    """Each once, on stderr."""
+    """Print each problem on stderr."""
     for need in needs:
         click.echo(str(need), err=True)
 
