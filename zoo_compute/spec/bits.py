@@ -1,4 +1,4 @@
-"""Bitmaps: bit `i` stands for seat `i`, or for another item (docs/protocol.md, "Conventions")."""
+"""Bitmaps: bit `i` is seat `i`, or another item (docs/protocol.md, "Conventions")."""
 
 from collections.abc import Iterator
 
