@@ -162,7 +162,7 @@ def _usable_here(key_file: Path, network: Path | None) -> Path:
     if chain_id != CHAIN_ID:
         raise ConfigError(
             f"{key_file} is a key of a devnet, chain {CHAIN_ID}, and {network} is of chain {chain_id}",
-            hint="choose an account of your own with --account, or make one with `zoo account create`",
+            hint="choose an account of your own with --account, or create one with `zoo account create`",
         )
     return key_file
 

@@ -1,8 +1,8 @@
-"""What a challenger shows at the end of a game: one record a kind of evidence, and the bytes that `Evidence` reads.
+"""A challenger's proof at the end of a game: one record for each kind of evidence, and the bytes that `Evidence` reads.
 
-The kinds, and what each shows, are docs/referee.md's. Every record is the ABI of one Vyper struct, field for field.
-Whatever a record does not hold the contract knows: from the game's frame and position, from the job, from Settlement.
-All paths lead upwards, from a leaf's sibling to the root's child; a path of a tree is as long as the tree is high.
+docs/referee.md defines the kinds. Every record is the ABI of one Vyper struct, field for field. The contract knows all other
+values: from the game's frame and position, from the job, from Settlement.
+Paths lead upwards, from a leaf's sibling to the root's child; a path is as long as its tree is high.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from zoo_compute.spec.state import Claim
 
 LEAF_BYTES = 4 * WORDS_A_LEAF
 LEAST_PART_BYTES = 2048 + 11 * 32
-PARTS_OPERAND = 32  # stands for the parts' results where an operand is named: operands are numbered below it
+PARTS_OPERAND = 32  # in place of an operand: the parts' results. Operands are numbered below it
 
 _HASHES = "bytes32[]"
 _PROGRAM = "(bytes20,bytes32,bytes32)"
@@ -133,7 +133,7 @@ class End:
 
 @dataclass(frozen=True)
 class Begin:
-    """2: the entry of STATE that the game stands at is not what the slot-round begins with.
+    """2: the game's current entry of STATE is not the start of the slot-round.
 
     tensor: of the entry's name in `start_root`, or in what the claim before left of it. descriptor, path: the node
     `entry.before`, of one that begins at zero or is the seed. claim and what follows, where the round is no restart: the disputed
@@ -154,7 +154,7 @@ class Begin:
 
 @dataclass(frozen=True)
 class Output:
-    """3: the entry of STATE that the game stands at is not what its node is in the trace.
+    """3: the game's current entry of STATE differs from its node in the trace.
 
     root: the tensor root of node `entry.after`; path: of its leaf under `trace_root`.
     """
@@ -283,7 +283,7 @@ def entry_of(graph: Graph, number: int) -> Entry:
 
 
 class TensorTree(Protocol):
-    """The tree of a tensor's words, as the challenger knows it: its own, and what was revealed."""
+    """The tree of a tensor's words: the challenger's own, or the revealed part of the committer's."""
 
     @property
     def head(self) -> bytes: ...
@@ -331,7 +331,7 @@ class WholeTensor:
 
 
 def siblings(tree: TensorTree, numbers: Sequence[int]) -> Hashes:
-    """What is missing to climb from these leaves, ascending, to the root: level by level, from the left."""
+    """The siblings needed to compute the root from these leaves (ascending): level by level, from the left."""
     hashes: list[bytes] = []
     for level in range(tree.height):
         known = set(numbers)
@@ -341,12 +341,12 @@ def siblings(tree: TensorTree, numbers: Sequence[int]) -> Hashes:
 
 
 def path_of(tree: TensorTree, number: int) -> Hashes:
-    """Of one leaf."""
+    """The path of one leaf."""
     return siblings(tree, [number])
 
 
 def words_of(tree: TensorTree, at: int, index: int, path: Hashes) -> Words:
-    """The leaf that holds word `at` of a tensor, which is number `index` in its state, `path` its path there."""
+    """The leaf with word `at` of a tensor. index: the tensor's number in its state; path: its path there."""
     number = at // WORDS_A_LEAF
     return Words(tree.head, tree.leaf(number), path_of(tree, number), index, path)
 
@@ -391,7 +391,7 @@ def part_of(
 
 
 def _hashes(data: bytes, count: int) -> Hashes:
-    """Bytes in pieces of 32, with zeros at the end."""
+    """Bytes in pieces of 32, padded with zeros."""
     data = data.ljust(32 * count, b"\0")
     return tuple(data[at : at + 32] for at in range(0, len(data), 32))
 

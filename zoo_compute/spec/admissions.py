@@ -1,4 +1,4 @@
-"""Admissions: a class earns more once its machine was shown (docs/protocol.md, "Admissions")."""
+"""Admissions: a class earns more once its machine passed a trial (docs/protocol.md, "Admissions")."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from zoo_compute.spec.trials import Entry, Recall, Trial, Workload
 
 
 def window_s(w: World) -> int:
-    """How long an answered trial stands open to dispute."""
+    """How long an answered trial can be disputed."""
     return params.window_s(w.config.preset, w.config.preset.benchmark_s, 1)
 
 

@@ -82,7 +82,7 @@ def bid(w: World, msg: Message, job: int, kind: int, operator: int, seal: Seal, 
 
 
 def reveal(w: World, msg: Message, job: int, kind: int, operator: int, price: int, salt: bytes) -> None:
-    """Opens a bid, and fixes its discount as of now."""
+    """Reveals a bid, and fixes its current discount."""
     lot, sealed = w.lot(job, kind), w.bid(job, kind, operator)
     require(_is_open(w, job, lot) and lot.bid_end <= msg.now < lot.reveal_end, "auction: not revealing")
     require(sealed.attempt == lot.attempt and not sealed.revealed, "auction: no bid")
@@ -100,7 +100,7 @@ def reveal(w: World, msg: Message, job: int, kind: int, operator: int, price: in
 
 
 def reopen(w: World, msg: Message, job: int, kind: int) -> None:
-    """Both lots go to their next attempt; the reserve grows where too few units were offered."""
+    """Both lots start their next attempt; the reserve grows if too few units were offered."""
     lot = w.lot(job, kind)
     require(_is_open(w, job, lot) and msg.now >= lot.reveal_end, "auction: not due")
     require(not _is_filled(w, job), "auction: enough bids")
@@ -111,7 +111,7 @@ def reopen(w: World, msg: Message, job: int, kind: int) -> None:
 
 
 def clear(w: World, msg: Message, job: int, kind: int, operators: tuple[int, ...]) -> None:
-    """Takes the next revealed bids in order; restarts where an earlier caller skipped one (section "Clearing")."""
+    """Takes the next revealed bids in order; restarts if an earlier caller skipped one (section "Clearing")."""
     lot = w.lot(job, kind)
     is_due = lot.phase in (Phase.OPEN, Phase.CLEARING) and w.job(job).state == JobState.OPEN
     require(is_due and msg.now >= lot.reveal_end, "auction: not due")
@@ -150,7 +150,7 @@ def award(w: World, msg: Message, job: int, kind: int, operators: tuple[int, ...
 
 
 def reclaim(w: World, msg: Message, job: int, kind: int, operator: int) -> None:
-    """Ends a bid that can no longer win; one that was not opened in time forfeits a reserve for every unit."""
+    """Ends a bid that can no longer win; if it was not revealed in time, it forfeits the reserve for every unit."""
     lot, ended = w.lot(job, kind), w.bid(job, kind, operator)
     require(ended.attempt > 0, "auction: no bid")
     is_cancelled = w.job(job).state == JobState.CANCELLED
@@ -168,7 +168,7 @@ def reclaim(w: World, msg: Message, job: int, kind: int, operator: int) -> None:
 
 
 def retire(w: World, msg: Message, job: int, kind: int, operator: int) -> None:
-    """Frees the place of a standby's bid whose job ended."""
+    """Frees the ring place of a standby's bid after its job ended."""
     lot, ended = w.lot(job, kind), w.bid(job, kind, operator)
     require(ended.attempt > 0, "auction: no bid")
     is_last = ended.revealed and ended.attempt == lot.attempt
@@ -186,20 +186,20 @@ def take(w: World, job: int, kind: int, operator: int, count: int) -> int:
 
 
 def cancelled(w: World, job: int, *, now: int) -> None:
-    """For TaskRegistry: remembers when, since bids sealed then owe no reveal."""
+    """For TaskRegistry: records the time of cancellation, because bids sealed by then need no reveal."""
     for kind in KINDS:
         w.lots[job, kind] = replace(w.lot(job, kind), cancelled_at=now)
 
 
 def _take_place(w: World, job: int, kind: int, operator: int) -> None:
-    """The ring place that the bid will stand in; a spent bid of another job makes room."""
+    """The ring place for the bid; a spent bid of another job is removed."""
     for of, which, who in [key for key in w.bids if key[1:] == (kind, operator) and key[0] % RING == job % RING]:
         require(of != job and _is_spent(w, of, which, who), "auction: already bid")
         del w.bids[of, which, who]
 
 
 def _is_spent(w: World, job: int, kind: int, operator: int) -> bool:
-    """Nothing of the bid is locked, and it can win or take nothing any more."""
+    """Whether the bid has nothing locked, and can no longer win or take over anything."""
     lot, bid = w.lot(job, kind), w.bid(job, kind, operator)
     if bid.standby or not bid.revealed:
         return False
@@ -242,7 +242,7 @@ def _restarted(lot: Lot) -> Lot:
 
 
 def _clear_one(w: World, job: int, kind: int, operator: int, lot: Lot) -> Lot:
-    """One bid's share of the lot; the lock of what it did not win is freed."""
+    """Clears one bid, and unlocks the collateral of units that it did not win."""
     bid = w.bid(job, kind, operator)
     cap = cap_of(lot.units, lot.revealed)
     room = room_left(cap, lot.losing_units, len(lot.losing))

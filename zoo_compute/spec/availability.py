@@ -112,7 +112,7 @@ def _open_demand(w: World, job: int, claim: Claim, lane: int) -> Demand:
 
 
 def _end(w: World, msg: Message, job: int, claim: Claim, lane: int, payee: str) -> None:
-    """The deposit is the payee's; what the demand held goes on."""
+    """Pays the deposit to the payee; clocks that the demand stopped run again."""
     asked = w.demands[job, claim, lane]
     w.demands[job, claim, lane] = replace(asked, demander=NOBODY, deposit=0)
     w.coin_owed[payee] = w.coin_owed.get(payee, 0) + asked.deposit

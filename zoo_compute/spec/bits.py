@@ -1,4 +1,4 @@
-"""Bitmaps: bit `i` is seat `i`, or what else is counted (docs/protocol.md, "Conventions")."""
+"""Bitmaps: bit `i` is seat `i`, or another item (docs/protocol.md, "Conventions")."""
 
 from collections.abc import Iterator
 
@@ -12,12 +12,12 @@ def full(count: int) -> int:
 
 
 def bit(index: int) -> int:
-    """The bitmap of one; 0 past the word, as the EVM's shift gives."""
+    """The bitmap with one bit; 0 beyond the word, like the EVM's shift."""
     return 1 << index if index < WORD_BITS else 0
 
 
 def popcount(bitmap: int) -> int:
-    """How many bits are set."""
+    """The number of set bits."""
     return bitmap.bit_count()
 
 

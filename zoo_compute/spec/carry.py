@@ -1,4 +1,4 @@
-"""What a slot's private state is carried over from (docs/referee.md, "What is computed")."""
+"""The claim from which a slot's private state is carried over (docs/referee.md, "What is computed")."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 
 def is_restart(round: int, carry: int) -> bool:
-    """Whether the private state of every slot begins at zero in this round."""
+    """Whether every slot's private state starts at zero in this round."""
     return carry <= 1 or round % carry == 0
 
 
 def ends_previous_turn(claim: ClaimLike, aggregation: ClaimLike) -> bool:
-    """Whether an aggregation ended the turn and the round before a claim's; after a rollback none did."""
+    """Whether an aggregation closed the turn and the round before a claim's; false after a rollback."""
     return (aggregation.turn, aggregation.round) == (claim.turn - 1, claim.round - 1)
 
 
 def claim_before(claim: ClaimLike, slot: int, aggregation: ClaimLike | None, present: Iterable[Of]) -> Of | None:
-    """The claim that a slot of `claim` goes on from, where its round is no restart; None where it begins at zero all the same.
+    """The claim whose private state a slot of `claim` continues, if its round is no restart; None if it starts at zero anyway.
 
-    aggregation: what Settlement keeps in the aggregation's place of the turn before; present: the claims in its mask.
+    aggregation: the aggregation that Settlement stores for the turn before; present: the claims in its mask.
     """
     if aggregation is None or not ends_previous_turn(claim, aggregation):
         return None

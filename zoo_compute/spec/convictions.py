@@ -1,4 +1,4 @@
-"""Settlement's disputes: what the referee and the availability say of claims, and what follows (docs/protocol.md)."""
+"""Settlement's disputes: verdicts of Referee and Availability on claims, and their consequences (docs/protocol.md)."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from zoo_compute.spec.state import Claim, ClaimStatus, JobState, Message, Posted
 
 
 def open_dispute(w: World, msg: Message, job: int, claim: Claim) -> None:
-    """One more dispute of a pending claim."""
+    """For Referee: a pending claim has one more open dispute."""
     require(msg.sender == w.config.referee, "settlement: not the referee")
     posted = known(w, job, claim)
     require(posted is not None, "settlement: unknown claim")
@@ -31,7 +31,7 @@ def open_dispute(w: World, msg: Message, job: int, claim: Claim) -> None:
 def close_dispute(
     w: World, msg: Message, job: int, claim: Claim, convicted: bool, challengers: tuple[str, ...]
 ) -> None:
-    """One dispute less. Of a claim that was convicted meanwhile nothing is left to decide."""
+    """One open dispute less. If the claim was convicted meanwhile, nothing else changes."""
     require(msg.sender == w.config.referee, "settlement: not the referee")
     posted = known(w, job, claim)
     if posted is None:
@@ -43,21 +43,21 @@ def close_dispute(
 
 
 def void(w: World, msg: Message, job: int, claim: Claim) -> None:
-    """Nobody can have the claim's data: convicted, and no challenger shares in it."""
+    """The claim's data is unavailable: convicts it, without a reward for challengers."""
     require(msg.sender == w.config.availability, "settlement: not the availability")
     require(known(w, job, claim) is not None, "settlement: unknown claim")
     _convict(w, job, claim, (), msg.now)
 
 
 def hold(w: World, msg: Message, job: int) -> None:
-    """Nobody is late until `resume`."""
+    """Stops the open turn's clocks until `resume`."""
     require(msg.sender == w.config.availability, "settlement: not the availability")
     run = w.run(job)
     w.runs[job] = replace(run, holds=run.holds + 1)
 
 
 def resume(w: World, msg: Message, job: int, seconds: int) -> None:
-    """The open turn has its time back."""
+    """Gives the open turn the lost time back."""
     require(msg.sender == w.config.availability, "settlement: not the availability")
     run = w.run(job)
     assert run.holds > 0, "holds underflow"
@@ -70,7 +70,7 @@ def resume(w: World, msg: Message, job: int, seconds: int) -> None:
 
 
 def _convict(w: World, job: int, claim: Claim, challengers: tuple[str, ...], now: int) -> None:
-    """The claim is never paid, its operator loses seat and lock, and what rested on it is done again."""
+    """The claim is never paid, its operator loses seat and lock, and rounds that depend on it are repeated."""
     w.claims[place_of(w, job, claim)] = Posted(claim, status=ClaimStatus.CONVICTED)
     lock = seats.lock_of(w.runs[job], claim.seat, claim.count)
     slashed = seats.take_lock(w, job, claim.operator, lock, convicted=True)
@@ -87,7 +87,7 @@ def _convict(w: World, job: int, claim: Claim, challengers: tuple[str, ...], now
     restored = _divide(w, job, claim, slashed, cost, challengers)
     if cost and restored == cost:
         _roll_back(w, job, claim)
-    elif cost and run.state == JobState.RUNNING:  # the lock cannot pay for it any more
+    elif cost and run.state == JobState.RUNNING:  # the lock can no longer pay for it
         seats.close_turn(w, job, more=0)
         seats.end(w, job, now)
         return
@@ -99,7 +99,7 @@ def _can_roll_back(run: Run, claim: Claim) -> bool:
 
 
 def _cost_of_doing_again(w: World, job: int, claim: Claim) -> int:
-    """The rounds that rest on the claim, at their highest prices; 0 when nothing does."""
+    """The highest price of the rounds that depend on the claim; 0 if there are none."""
     run = w.runs[job]
     is_closed = claim.turn < run.turn and claim.round < run.round
     can_go_on = run.state == JobState.RUNNING or run.round == run.rounds
@@ -112,7 +112,7 @@ def _cost_of_doing_again(w: World, job: int, claim: Claim) -> int:
 
 
 def _divide(w: World, job: int, claim: Claim, slashed: int, cost: int, challengers: tuple[str, ...]) -> int:
-    """Restitution first, then what is kept for more of it, then challengers and audits; the last is burned."""
+    """Divides a slash: restitution, a reserve for more of it, challengers and audits; burns the rest."""
     run = w.runs[job]
     most = restitution(w.terms[job]) if _can_roll_back(run, claim) else 0
     from_slash = min(slashed, cost)
@@ -124,7 +124,7 @@ def _divide(w: World, job: int, claim: Claim, slashed: int, cost: int, challenge
     restored, to_challengers = from_slash + from_reserve, share * len(challengers)
     paid_out = restored + to_challengers + to_audits
     w.runs[job] = replace(run, reserve=run.reserve - from_reserve + kept, pot=run.pot - paid_out)
-    if paid_out:  # some tokens refuse a transfer of nothing
+    if paid_out:  # some tokens reject a transfer of 0
         node_registry.pay_out(w, run.token, paid_out)
         jobs.restore(w, job, restored, w.config.audit_pool, to_audits, challengers, share)
     seats.burn_from_pot(w, job, rest - to_challengers - to_audits)
@@ -132,7 +132,7 @@ def _divide(w: World, job: int, claim: Claim, slashed: int, cost: int, challenge
 
 
 def _roll_back(w: World, job: int, claim: Claim) -> None:
-    """The claim's round is done again from the state it started from."""
+    """Repeats the claim's round from its start state."""
     seats.close_turn(w, job, more=0)
     run = w.runs[job]
     for turn in range(claim.turn, run.turn):

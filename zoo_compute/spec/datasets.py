@@ -1,4 +1,4 @@
-"""Datasets: who contributed which data, and what a submitter says it was worth (docs/protocol.md, "Datasets")."""
+"""Datasets: who contributed which data, and how submitters score it (docs/protocol.md, "Datasets")."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def cite(w: World, msg: Message, job: int, cited: tuple[int, ...]) -> None:
 
 
 def score(w: World, msg: Message, job: int, qualities: tuple[int, ...]) -> None:
-    """What each cited dataset was worth, once, when all of the job is paid."""
+    """Scores each cited dataset, once, after the whole job is paid."""
     record, citation = w.job(job), w.citations.get(job, Citation())
     require(msg.sender == record.submitter, "datasets: not the submitter")
     require(citation.cited != (), "datasets: nothing cited")

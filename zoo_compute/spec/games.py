@@ -195,7 +195,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The disputed subtree, as Evidence is told. open_leaf: the leaf whose bytes were shown, or zero."""
+    """The disputed subtree, as passed to Evidence. open_leaf: the leaf whose bytes were revealed, or zero."""
 
     phase: int
     height: int
@@ -266,7 +266,7 @@ class Game:
 
 
 def phase_of(frame: Frame) -> Phase:
-    """The tree that a game stands in when this frame was fixed; a state that is disputed later fixes none."""
+    """The tree of a game after this frame was fixed; disputing a state later fixes no frame."""
     if frame.parts_root != EMPTY:
         return Phase.PARTS
     if frame.descriptor != EMPTY:

@@ -13,7 +13,7 @@ def advance(w: World, job: int, state: JobState) -> None:
 
 
 def pay(w: World, job: int, account: str, amount: int) -> int:
-    """For Settlement: from escrow, less the treasury's fee, which is returned."""
+    """For Settlement: pays from escrow, minus the treasury's fee. Returns the fee."""
     record, fee = w.jobs[job], fee_of(amount)
     assert record.escrow >= amount, "escrow underflows"
     w.jobs[job] = replace(record, escrow=record.escrow - amount)
@@ -27,7 +27,7 @@ def pay(w: World, job: int, account: str, amount: int) -> int:
 def restore(
     w: World, job: int, restored: int, audit_pool: str, to_audits: int, challengers: Sequence[str], share: int
 ) -> None:
-    """For Settlement: what of a slash it had the registry pay in: restitution, the audits' part, each challenger's."""
+    """For Settlement: books a slash that NodeRegistry paid in: restitution, the audits' part, each challenger's part."""
     record = w.jobs[job]
     w.jobs[job] = replace(record, escrow=record.escrow + restored)
     w.job_ledgers[job] = replace(w.job_ledgers[job], restored=w.job_ledgers[job].restored + restored)
@@ -37,7 +37,7 @@ def restore(
 
 
 def close(w: World, job: int) -> None:
-    """For Settlement, and at a cancellation: what is left of the escrow is the submitter's."""
+    """For Settlement, and at a cancellation: the rest of the escrow is owed to the submitter."""
     record = w.jobs[job]
     w.jobs[job] = replace(record, escrow=0)
     _owe(w, record.token, record.submitter, record.escrow)

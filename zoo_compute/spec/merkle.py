@@ -1,4 +1,4 @@
-"""The roots that openings lead to (docs/protocol.md, "Commitment bytes"), from the text alone: SHA-256 and nothing else."""
+"""The Merkle roots of openings, in plain SHA-256, written from the text of docs/protocol.md ("Commitment bytes")."""
 
 from hashlib import sha256
 
@@ -17,7 +17,7 @@ def climb(leaf: bytes, index: int, path: tuple[bytes, ...]) -> bytes:
 
 
 def root_of(leaves: list[bytes]) -> bytes:
-    """Of a power of two of leaves."""
+    """The root of a power of two of leaves."""
     level = leaves
     while len(level) > 1:
         pairs = zip(level[::2], level[1::2], strict=True)
@@ -26,7 +26,7 @@ def root_of(leaves: list[bytes]) -> bytes:
 
 
 def group_root(chunk: bytes, *, below: bool) -> bytes:
-    """Of up to eight leaves: a tree of its own, or `below` a larger one and then padded to eight."""
+    """The root of up to eight leaves: a whole tree, or with `below` a subtree of a larger one, padded to eight."""
     level = [sha256(b"\x00" + chunk[at : at + LEAF_BYTES]).digest() for at in range(0, len(chunk), LEAF_BYTES)]
     width = GROUP_LEAVES if below else 1
     while width < len(level):

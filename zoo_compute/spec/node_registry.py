@@ -25,7 +25,7 @@ def is_eligible(w: World, operator: int, hot: str) -> bool:
 
 
 def multiplier_of(w: World, operator: int) -> int:
-    """What verified compute of the operator weighs, in percent: its class's once it is admitted."""
+    """The weight of the operator's verified compute, in percent: its class's, once it is admitted."""
     record = w.operators[operator]
     percent = GPU_CLASSES[record.gpu_class].multiplier_percent
     return percent if record.is_admitted else min(percent, UNSHOWN_PERCENT)
@@ -63,7 +63,7 @@ def register_for(
 
 
 def announce(w: World, msg: Message, operator: int, endpoint: str) -> None:
-    """Where the operator's store serves blocks: an event, no state."""
+    """Announces the URL of the operator's store: an event, without state."""
     record = w.operator(operator)
     require(msg.sender in (record.owner, record.hot), "registry: not the operator")
 
@@ -91,7 +91,7 @@ def request_exit(w: World, msg: Message, operator: int) -> None:
 
 
 def withdraw_stake(w: World, msg: Message, operator: int) -> None:
-    """The whole stake to the owner; the operator stays and may stake again."""
+    """Pays the whole stake to the owner; the operator stays registered and can stake again."""
     _require_owner(w, msg, operator)
     record = w.operators[operator]
     require(record.exit_at != 0, "registry: exit not requested")
@@ -109,7 +109,7 @@ def deposit(w: World, msg: Message, operator: int, token: str, amount: int) -> N
 
 
 def withdraw(w: World, msg: Message, operator: int, token: str, amount: int) -> None:
-    """Free collateral to the owner."""
+    """Pays free collateral to the owner."""
     _require_owner(w, msg, operator)
     require(amount > 0, "registry: zero amount")
     require(amount <= w.deposit_of(operator, token).free, "registry: amount exceeds free collateral")
@@ -118,7 +118,7 @@ def withdraw(w: World, msg: Message, operator: int, token: str, amount: int) -> 
 
 
 def breach(w: World, msg: Message, operator: int, epoch: int) -> None:
-    """A past epoch in which too few promised hours were kept costs a hundredth of the stake, and the tier."""
+    """If too many declared periods of a past epoch were missed, slashes a hundredth of the stake and removes the tier."""
     slash_stake(w, operator, breached(w, operator, epoch, msg.now))
 
 
@@ -131,7 +131,7 @@ def lock(w: World, operator: int, token: str, amount: int, *, new: bool) -> None
 
 
 def lock_bid(w: World, operator: int, hot: str, token: str, amount: int) -> bool:
-    """For Auction: `lock` for who may bid; False when it may not, or bids are paused."""
+    """For Auction: `lock` if the key may bid; False if it may not, or if bidding is paused."""
     if w.paused.get("auction", False) or not is_eligible(w, operator, hot):
         return False
     lock(w, operator, token, amount, new=True)
@@ -155,7 +155,7 @@ def slash(w: World, operator: int, token: str, amount: int, *, convicted: bool) 
 
 
 def slash_stake(w: World, operator: int, bps: int) -> int:
-    """For Rewards and Admissions: part of a stake, in whole units, goes where nothing can spend it."""
+    """For Rewards and Admissions: burns part of a stake, in whole units."""
     record, zen = w.operators[operator], w.config.zen
     slashed = record.stake // STAKE_UNIT * bps // BPS * STAKE_UNIT
     w.operators[operator] = replace(record, stake=record.stake - slashed)
@@ -178,7 +178,7 @@ def credit(w: World, operator: int, token: str, amount: int) -> None:
 
 
 def pay_out(w: World, token: str, amount: int) -> None:
-    """For Settlement: from the pot to TaskRegistry, which is told whom it is owed to."""
+    """For Settlement: from the pot to TaskRegistry, which books to whom it is owed."""
     _take_from_pot(w, token, amount)
     ledger = w.slash_ledgers.get(token, SlashLedger())
     w.slash_ledgers[token] = replace(ledger, paid_out=ledger.paid_out + amount)
@@ -186,13 +186,13 @@ def pay_out(w: World, token: str, amount: int) -> None:
 
 
 def burn(w: World, token: str, amount: int) -> None:
-    """For Auction and Settlement: from the pot to what nothing can spend."""
+    """For Auction and Settlement: burns from the pot."""
     _take_from_pot(w, token, amount)
     w.burned[token] = w.burned.get(token, 0) + amount
 
 
 def reward_outcome(w: World, operator: int, count: int) -> str:
-    """For Settlement: a point of reputation for every final slot-round; returns who is paid."""
+    """For Settlement: one point of reputation for every final slot-round; returns the owner, who is paid."""
     record = w.operators[operator]
     w.operators[operator] = replace(record, reputation=min(MAX_REPUTATION, record.reputation + count))
     return record.owner

@@ -8,7 +8,7 @@ ZEN: int = 10**18  # smallest units of one ZEN: 18 decimals
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """The numbers that shrink on a devnet so that a whole job fits a test; all else is equal everywhere."""
+    """The numbers that are smaller on a devnet, so that a whole job fits in a test; all others are equal everywhere."""
 
     name: str
     bid_window_s: int  # sealed bids are accepted
@@ -97,7 +97,7 @@ RING: int = 256  # places an operator has for bids of a kind; job n uses place n
 STAKE_UNIT: int = 10**12  # smallest units of ZEN: stake is counted in these, so that it fits beside the hot key
 PERIODS: int = 24  # of an epoch: a heartbeat counts once in each
 BREACH_BPS: int = 100  # of the stake, for an epoch in which more promised periods were missed than the SLA allows
-MAX_LONGER_WINDOWS: int = 3  # usual windows that a claim stands open beyond the first, for what a round may cost
+MAX_LONGER_WINDOWS: int = 3  # usual windows by which a claim's window can be longer, for the cost of a round
 MAX_DISPUTES: int = 255  # open ones of a claim: 8 bits of its word
 MAX_CHALLENGERS: int = 16  # that share in one conviction: bounds its gas
 ANSWER_GAS: int = 300_000  # an answer's transaction: measured below it
@@ -114,7 +114,7 @@ MAX_WORKLOADS: int = 16  # VRAM sizes that have one: bounds the search for an op
 MAX_STEPS: int = 65_536  # of a workload
 FALSE_TRIAL_BPS: int = 2_000  # of the stake: the least stake is no longer enough to bid
 RECALL_BPS: int = 1_000  # of the admitted, in an epoch: each is shown again every ten epochs
-COIN: str = "0x" + 40 * "0"  # stands for the chain's coin where a token's address is asked for
+COIN: str = "0x" + 40 * "0"  # the native coin, in place of a token's address
 WORD_BYTES: int = 4  # of a tensor's element
 WORDS_A_LEAF: int = 128  # of a committed tensor
 MAX_SPAN: int = 6  # levels that one move goes down at most: 64 children
@@ -135,7 +135,7 @@ POLICY_DELAYED: int = 2  # a bit: slots start from what the turn before started 
 
 
 class Flow(IntEnum):
-    """What network rewards are paid for."""
+    """The work that network rewards pay for."""
 
     COMPUTE = 0
     UPTIME = 1
@@ -167,7 +167,7 @@ BEST_SCORE: int = 100  # of a dataset
 
 @dataclass(frozen=True, slots=True)
 class GpuClass:
-    """A class of machine: what it must have, and what its verified compute weighs."""
+    """A class of machine: its minimum memory, and the weight of its verified compute."""
 
     id: int
     name: str
@@ -185,7 +185,7 @@ GPU_CLASSES: dict[int, GpuClass] = {
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """A machine and an availability. GPUs, RAM and bandwidth are declared by the operator; nobody checks them."""
+    """A tier: machine and availability. The operator declares GPUs, RAM and bandwidth; nobody checks them."""
 
     id: int
     name: str
@@ -204,7 +204,7 @@ TIERS: dict[int, Tier] = {
     3: Tier(3, "gold", "8x H100-80", 80, 1_024, 400, 50, 8 * ZEN),
 }
 DATACENTER: int = 3  # the class that a tier needs
-# The reference GPU, with which work is turned into GPU-hours and GPU-hours into a price. Binds nobody, and no contract knows it.
+# The reference GPU converts work to GPU-hours, and GPU-hours to a price. It is a guide only; no contract knows it.
 # A quarter of the 19.5 TFLOP/s float32 peak of its data sheet, rounded: benchmarks/network/cost.py says how a share of a peak is measured.
 REFERENCE_GPU: str = "A100-40"
 REFERENCE_FLOPS: int = 5 * 10**12  # FLOP/s that it sustains in the network's programs
@@ -215,7 +215,7 @@ UNSHOWN_PERCENT: int = 100  # the most that compute weighs of an operator that i
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a submitter posts (docs/protocol.md, "TaskRegistry"); roots and token are opaque to the arithmetic."""
+    """The terms that a submitter posts (docs/protocol.md, "TaskRegistry"); the arithmetic does not interpret roots and token."""
 
     token: str
     work_root: bytes
@@ -238,78 +238,78 @@ class Terms:
 
 
 def escrow(terms: Terms) -> int:
-    """What the submitter pays in: every round at the highest prices."""
+    """The escrow that the submitter pays in: every round at the highest prices."""
     return escrow_of(terms.rounds, terms.slots, terms.max_price, terms.aggregator_max_price)
 
 
 def escrow_of(rounds: int, slots: int, max_price: int, aggregator_max_price: int) -> int:
-    """`escrow`, before there are terms."""
+    """`escrow`, from its parts, before there are terms."""
     return (max_price * slots + aggregator_max_price) * rounds
 
 
 def turns_at_risk(terms: Terms) -> int:
-    """Turns that may rest on a claim that is not final."""
+    """Turns that may depend on a claim that is not final."""
     return min(terms.rounds, terms.depth)
 
 
 def round_price(terms: Terms) -> int:
-    """What one round costs at most."""
+    """The most that one round can cost."""
     return terms.slots * terms.max_price + terms.aggregator_max_price
 
 
 def restitution(terms: Terms) -> int:
-    """What doing again all that may rest on an operator's lies costs at most."""
+    """The most that it can cost to repeat all rounds that depend on an operator's false claims."""
     return turns_at_risk(terms) * round_price(terms)
 
 
 def covering(terms: Terms) -> int:
-    """The part of a lock that is for restitution: what a timeout's slash leaves of it is enough still."""
+    """The part of a lock for restitution; it suffices even after a timeout's slash."""
     return -(-restitution(terms) * BPS // (BPS - SLASH_BPS))
 
 
 def lock_per_slot(terms: Terms) -> int:
-    """Collateral behind one slot: twice the price at risk, and where a lie is rolled back what that costs."""
+    """Collateral for one slot: twice the price at risk, plus the cost of a rollback if the job rolls back."""
     own = LOCK_MULTIPLE * terms.max_price * turns_at_risk(terms)
     return own + (covering(terms) if terms.policy & POLICY_ROLL_BACK else 0)
 
 
 def aggregator_lock(terms: Terms) -> int:
-    """Collateral behind the aggregator's seat: twice its own price at risk, and what a rollback costs."""
+    """Collateral for the aggregator's seat: twice its price at risk, plus the cost of a rollback."""
     return LOCK_MULTIPLE * terms.aggregator_max_price * turns_at_risk(terms) + covering(terms)
 
 
 def windows(terms: Terms, window_value: int) -> int:
-    """How many times the usual window a job's claims stand open; `window_value` is its token's, 0 lengthens nothing."""
+    """The challenge window in multiples of the usual one; `window_value` is the token's, 0 for no extension."""
     return 1 + (min(MAX_LONGER_WINDOWS, round_price(terms) // window_value) if window_value else 0)
 
 
 def window_s(preset: Preset, reexecute_s: int, windows: int) -> int:
-    """How long a claim of a job stands open to challenge."""
+    """The challenge window of a job's claims, in seconds."""
     return windows * max(preset.min_window_s, 3 * reexecute_s)
 
 
 def fee_of(amount: int) -> int:
-    """The treasury's part of a payment: what is left of it after the payee's `amount * 9,500 // 10,000`."""
+    """The treasury's fee of a payment: the rest after the payee's `amount * 9,500 // 10,000`."""
     return amount - amount * (BPS - FEE_BPS) // BPS
 
 
 def slash_of(lock: int) -> int:
-    """What a timeout or a decline takes of a lock."""
+    """The part of a lock that a timeout or a decline costs."""
     return lock * SLASH_BPS // BPS
 
 
 def gpu_seconds(flops: int) -> float:
-    """How long the reference GPU takes for so much work."""
+    """Seconds that the reference GPU takes for this much work."""
     return flops / REFERENCE_FLOPS
 
 
 def reference_price(flops: int) -> int:
-    """What work is worth in ZEN at Bronze's price of a GPU-hour: about 0.139 ZEN a PFLOP. At least 1 unit."""
+    """The value of work in ZEN at Bronze's price of a GPU-hour: about 0.139 ZEN per PFLOP. At least 1 unit."""
     return -(-TIERS[1].reference_price * flops // (3_600 * REFERENCE_FLOPS))
 
 
 def default_reserve(flops: int) -> int:
-    """Of a slot-round of so much work, in ZEN: what it is worth, and at least LEAST_PRICE.
+    """The default reserve of a slot-round in ZEN: the value of its work, and at least LEAST_PRICE.
 
     A small job is worth next to nothing, but nobody works for that: operators ask a price per slot-round, 1 ZEN unless they
     decide otherwise. From a reserve of its worth the auction would have to be re-opened dozens of times (+25 % each) before the
@@ -319,5 +319,5 @@ def default_reserve(flops: int) -> int:
 
 
 def grown_reserve(reserve: int, max_reserve: int) -> int:
-    """The reserve of the next attempt of a lot that found too few bids."""
+    """The reserve of the next attempt of a lot with too few bids."""
     return min(max_reserve, reserve * (BPS + RESERVE_GROWTH_BPS) // BPS)

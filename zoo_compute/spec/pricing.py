@@ -11,7 +11,7 @@ from zoo_compute.spec.params import BPS, MAX_LOSING_RUNS, MAX_WINNERS, STANDARD_
 
 @dataclass(frozen=True, slots=True)
 class RevealedBid:
-    """One operator's opened bid: smallest units per slot-round, and the discount its reputation gave it."""
+    """An operator's revealed bid: smallest units per slot-round, and the discount from its reputation."""
 
     operator: int
     price: int
@@ -43,7 +43,7 @@ class Win:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Who won what, in order of the bids, and the losing runs that price it."""
+    """The winners in order of the bids, and the losing runs that set their prices."""
 
     sold: int
     wins: tuple[Win, ...]
@@ -51,7 +51,7 @@ class Allocation:
 
 
 def score(price: int, discount_bps: int) -> int:
-    """What bids are ordered by: the price after the discount, in ten-thousandths."""
+    """The sort key of bids: the price after the discount, in ten-thousandths."""
     return price * (BPS - discount_bps)
 
 
@@ -66,12 +66,12 @@ def cap_of(units: int, revealed: int) -> int:
 
 
 def least_capacity(units: int) -> int:
-    """What a bid must offer: a 64th of the lot, rounded up, so that seats suffice for its winners."""
+    """The least units of a bid: a 64th of the lot, rounded up, so that there are enough seats for all winners."""
     return -(-units // MAX_WINNERS)
 
 
 def least_taken(units: int, vacant: int) -> int:
-    """What a standby must take of a vacant seat: as much as a bid must offer, or all of it. Seats then suffice as well."""
+    """The least units that a standby takes of a vacant seat: as in a bid, or the whole seat. So there are always enough seats."""
     return min(vacant, least_capacity(units))
 
 
@@ -97,12 +97,12 @@ def split(usable: int, unsold: int, room: int, *, limit: int | None = None) -> t
 
 
 def room_left(cap: int, losing_units: int, losing_runs: int) -> int:
-    """Losing units that still price winners: a cap's worth, in so many runs at most."""
+    """Losing units that still set prices: at most one cap, in a limited number of runs."""
     return cap - losing_units if losing_runs < MAX_LOSING_RUNS else 0
 
 
 def allocate(ordered: Sequence[RevealedBid], units: int, *, revealed: int | None = None) -> Allocation:
-    """Fill `units` from bids in clearing order; `revealed` (default: all given) decides the cap."""
+    """Fill `units` from bids in clearing order; `revealed` (default: all bids) decides the cap."""
     cap = cap_of(units, len(ordered) if revealed is None else revealed)
     sold = losing_units = 0
     wins: list[Win] = []
@@ -131,7 +131,7 @@ def critical_price(operator: int, discount_bps: int, won: int, losing: Iterable[
 
 
 def takeover_prices(price: int, pot: int, bid: int, slot_rounds: int) -> tuple[int, int]:
-    """What escrow and pot pay a taker per slot-round: its bid, or what there is; `price` is what escrow paid before.
+    """What escrow and pot pay a standby per slot-round: its bid, or less if they have less; `price` is the previous price from escrow.
 
     pot: of what is taken, for the `slot_rounds` that remain of it. What escrow pays for a seat never rises.
     """

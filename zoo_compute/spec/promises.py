@@ -8,7 +8,7 @@ from zoo_compute.spec.state import Declaration, Message, Operator, Promise, Worl
 
 
 def declare(w: World, msg: Message, operator: int, tier: int, hours: int) -> None:
-    """From the next epoch on; the running epoch's promise stays as it is."""
+    """Applies from the next epoch on; the current epoch's declaration does not change."""
     record = w.operators.get(operator)
     require(record is not None and msg.sender == record.owner, "registry: not the owner")
     require(tier in TIERS, "registry: unknown tier")
@@ -26,7 +26,7 @@ def declare(w: World, msg: Message, operator: int, tier: int, hours: int) -> Non
 
 
 def promised(w: World, operator: int, epoch: int) -> Promise:
-    """What binds in an epoch; nothing where nothing does, or where it is no longer known."""
+    """The declaration for an epoch; empty if there is none, or if it is no longer stored."""
     known = w.declarations.get(operator, Declaration())
     if 0 < known.since <= epoch:
         return Promise(known.tier, known.hours)
@@ -36,7 +36,7 @@ def promised(w: World, operator: int, epoch: int) -> Promise:
 
 
 def heartbeat(w: World, msg: Message, operator: int) -> None:
-    """A sign of life counts once in each period."""
+    """A heartbeat; counts once in each period."""
     record = w.operators.get(operator, Operator())
     require(msg.sender == record.hot, "registry: not the hot key")
     require(record.stake > 0, "registry: nothing staked")
@@ -49,7 +49,7 @@ def heartbeat(w: World, msg: Message, operator: int) -> None:
 
 
 def beats(w: World, operator: int, epoch: int) -> int:
-    """Bitmap of the periods in which the operator gave a sign of life."""
+    """Bitmap of the periods with a heartbeat of the operator."""
     return w.beats.get((operator, epoch), 0)
 
 
@@ -59,7 +59,7 @@ def total_beats(w: World, epoch: int) -> int:
 
 
 def breached(w: World, operator: int, epoch: int, now: int) -> int:
-    """Judge a past epoch; returns what part of the stake its breach costs, in basis points."""
+    """Judge a past epoch; returns the part of the stake that a breach costs, in basis points."""
     require(epoch < now // w.config.preset.epoch_s, "registry: epoch not over")
     promise = promised(w, operator, epoch)
     require(promise.hours > 0, "registry: nothing declared")

@@ -373,7 +373,7 @@ def _step_of(game: Game, leaf: int) -> int:
 
 
 def _require_states(game: Game, states: States) -> None:
-    """The leaf that the game stands at, and the one before it."""
+    """The game's current leaf, and the one before it."""
     at = game.index
     before = merkle.segment_leaf(_step_of(game, at - 1), states.before)
     are_states = (

@@ -1,4 +1,4 @@
-"""The one way a rule of the protocol says no (docs/protocol.md, "Conventions")."""
+"""How a rule of the protocol refuses a call (docs/protocol.md, "Conventions")."""
 
 
 class Refused(Exception):

@@ -1,7 +1,7 @@
 """Rewards: network rewards by epochs, from a funded pool (docs/protocol.md, "Rewards").
 
-Five flows share an epoch's budget. What a job's rewards come to is bounded by its own fee in three parts: the worker's
-room, the verification's and the data's allowance.
+Five flows share an epoch's budget. A job's fee limits the rewards for it, in three parts: the workers' room, and allowances for
+verification and for data.
 """
 
 from dataclasses import replace
@@ -48,7 +48,7 @@ def fund(w: World, msg: Message, amount: int) -> None:
 
 
 def record(w: World, job: int, operator: int, weight: int, fee: int, *, now: int) -> None:
-    """For Settlement: verified compute of a job, and the fee that it paid; absurd declared work weighs no more than its fee."""
+    """For Settlement: verified compute of a job, and its fee, which limits the weight of declared work."""
     epoch, weight = epoch_of(w, now), min(weight, w.config.preset.weight_per_fee * fee)
     total, share = w.epoch(epoch), w.share(operator, epoch, job)
     w.epochs[epoch] = replace(total, weight=total.weight + weight, fees=total.fees + fee)
@@ -58,7 +58,7 @@ def record(w: World, job: int, operator: int, weight: int, fee: int, *, now: int
 
 
 def record_verification(w: World, auditor: int, job: int, weight: int, *, now: int) -> None:
-    """For Audits: an auditor's work on a job."""
+    """For Audits: records an auditor's work on a job."""
     fees = w.fees_of(job)
     fresh = fees.fees * REWARD_CAP_BPS[Flow.VERIFICATION] // BPS - fees.verification
     w.job_fees[job] = replace(fees, verification=fees.verification + fresh)
@@ -66,7 +66,7 @@ def record_verification(w: World, auditor: int, job: int, weight: int, *, now: i
 
 
 def record_data(w: World, contributor: str, job: int, weight: int, most: int, *, now: int) -> None:
-    """For Datasets: what a contributor's data was worth to a job, of the most it could have been."""
+    """For Datasets: records the score of a contributor's data in a job."""
     fees = w.fees_of(job)
     fresh = fees.fees * REWARD_CAP_BPS[Flow.DATA] // BPS - fees.data
     w.job_fees[job] = replace(fees, data=fees.data + fresh)
@@ -74,7 +74,7 @@ def record_data(w: World, contributor: str, job: int, weight: int, most: int, *,
 
 
 def _call(w: World, flow: Flow, who: int | str, job: int, weight: int, most: int, fresh: int, *, now: int) -> None:
-    """What is left of a job's allowance is called into the current epoch, for those who have weight in it."""
+    """Calls the rest of a job's allowance into the current epoch, for accounts with weight in it."""
     epoch = epoch_of(w, now)
     call = w.reward_calls.get((flow, job, epoch), CalledFees())
     w.reward_calls[flow, job, epoch] = CalledFees(call.called + fresh, call.weight + most)
@@ -86,12 +86,12 @@ def _call(w: World, flow: Flow, who: int | str, job: int, weight: int, most: int
 
 
 def link_bytes(w: World, operator: int, epoch: int) -> int:
-    """What an operator's link carries in an epoch, by the tier it promised."""
+    """The bytes that an operator's link carries in an epoch, by its declared tier."""
     return LINK_GBPS[promises.promised(w, operator, epoch).tier] * BYTES_PER_GBPS * w.config.preset.epoch_s
 
 
 def redeem(w: World, msg: Message, server: int, client: int, epoch: int, total: int, receipt: Receipt) -> int:
-    """What a client signed that a server sent it so far in this epoch; returns the bytes that count now."""
+    """Redeems a client's receipt for the bytes that a server sent it in this epoch; returns the bytes that newly count."""
     require(msg.sender == w.operator(server).hot, "rewards: not the hot key")
     require(epoch == epoch_of(w, msg.now), "rewards: not the current epoch")
     require(server != client, "rewards: own receipt")
@@ -123,7 +123,7 @@ def redeem(w: World, msg: Message, server: int, client: int, epoch: int, total: 
 
 
 def budget_of(w: World, epoch: int) -> int:
-    """What an epoch pays at most: fixed at its first claim, which no later claim changes."""
+    """The most that an epoch pays, fixed at its first claim."""
     return w.epoch(epoch).budget or min(w.config.preset.emission_per_epoch, w.pool)
 
 
@@ -132,12 +132,12 @@ def flow_budget(w: World, flow: Flow, epoch: int) -> int:
 
 
 def room_of(share: Share) -> int:
-    """What a job's fee lets its operator be paid."""
+    """The most that a job's fee allows its operator."""
     return share.fees * REWARD_CAP_BPS[Flow.COMPUTE] // BPS
 
 
 def compute_of(w: World, operator: int, epoch: int, job: int) -> int:
-    """An operator's part of the compute flow for one job, within the job's room."""
+    """An operator's part of the compute flow for one job, limited by the job's room."""
     share = w.share(operator, epoch, job)
     if share.weight == 0:
         return 0
@@ -146,7 +146,7 @@ def compute_of(w: World, operator: int, epoch: int, job: int) -> int:
 
 
 def extra_of(w: World, operator: int, epoch: int) -> int:
-    """What uptime and bandwidth of an epoch earned an operator, before any room."""
+    """An operator's reward for uptime and bandwidth in an epoch, before limits."""
     beats, counted = promises.beats(w, operator, epoch), w.served.get((operator, epoch), Traffic()).counted
     extra = 0
     if beats:
@@ -158,7 +158,7 @@ def extra_of(w: World, operator: int, epoch: int) -> int:
 
 
 def claim(w: World, msg: Message, operator: int, epoch: int, jobs: tuple[int, ...]) -> int:
-    """Compute for these jobs, and uptime and bandwidth as far as their rooms go; each job once."""
+    """Pays compute for these jobs, plus uptime and bandwidth within their rooms; each job once."""
     _require_claimable(w, epoch, now=msg.now)
     earned = w.earned.get((operator, epoch), Earned())
     due, amount, filled = extra_of(w, operator, epoch) - earned.extra, 0, 0
@@ -175,7 +175,7 @@ def claim(w: World, msg: Message, operator: int, epoch: int, jobs: tuple[int, ..
 
 
 def claim_verification(w: World, msg: Message, auditor: int, job: int, epoch: int) -> int:
-    """An auditor's part of what its job's fees allow."""
+    """Pays an auditor's part of the job's allowance."""
     _require_claimable(w, epoch, now=msg.now)
     amount = _granted(w, Flow.VERIFICATION, auditor, job, epoch)
     earned = w.earned.get((auditor, epoch), Earned())
@@ -185,7 +185,7 @@ def claim_verification(w: World, msg: Message, auditor: int, job: int, epoch: in
 
 
 def claim_data(w: World, msg: Message, contributor: str, job: int, epoch: int) -> int:
-    """A contributor's part of what its job's fees allow."""
+    """Pays a contributor's part of the job's allowance."""
     _require_claimable(w, epoch, now=msg.now)
     amount = _granted(w, Flow.DATA, contributor, job, epoch)
     w.move(w.config.zen, w.config.rewards, contributor, amount, by="rewards")
@@ -193,7 +193,7 @@ def claim_data(w: World, msg: Message, contributor: str, job: int, epoch: int) -
 
 
 def _granted(w: World, flow: Flow, who: int | str, job: int, epoch: int) -> int:
-    """Takes a weight, and spends what it earned."""
+    """Consumes a weight, and returns its reward."""
     call, total = w.reward_calls.get((flow, job, epoch), CalledFees()), w.called.get((flow, epoch), 0)
     weight = w.works.get((flow, who, job, epoch), 0)
     amount = 0
@@ -211,7 +211,7 @@ def _require_claimable(w: World, epoch: int, *, now: int) -> None:
 
 
 def _spend(w: World, epoch: int, amount: int) -> None:
-    """A reward leaves the epoch's budget, which leaves the pool at the first one."""
+    """Pays a reward from the epoch's budget; the first payment moves the budget out of the pool."""
     require(amount > 0, "rewards: nothing to claim")
     total, budget = w.epoch(epoch), budget_of(w, epoch)
     if total.budget == 0:
@@ -220,7 +220,7 @@ def _spend(w: World, epoch: int, amount: int) -> None:
 
 
 def recycle(w: World, msg: Message, epoch: int) -> int:
-    """What an expired epoch did not pay returns to the pool."""
+    """Returns an expired epoch's unpaid budget to the pool."""
     require(epoch_of(w, msg.now) > epoch + CLAIM_EPOCHS, "rewards: claims still open")
     total = w.epoch(epoch)
     unspent = total.budget - total.paid
@@ -231,7 +231,7 @@ def recycle(w: World, msg: Message, epoch: int) -> int:
 
 
 def return_bps(w: World, operator: int, epoch: int) -> int:
-    """What an operator claimed of an epoch, annualised over its stake."""
+    """An operator's claimed rewards of an epoch, as a yearly rate on its stake."""
     stake = w.operator(operator).stake
     if stake == 0:
         return 0

@@ -1,7 +1,7 @@
-"""Who trains which slots: a pure function of what was measured, declared and won (docs/scaling.md).
+"""Decides which worker trains which slots: a pure function of measurements, declarations and auction results (docs/scaling.md).
 
-The auction decides who wins which slots, at which price, and nothing here changes that.
-A slot's data is fixed by arithmetic, so which worker trains it changes no result; it changes when the round is over and what is fetched.
+The auction decides which operator wins which slots at which price; the schedule does not change that.
+A slot's data is fixed by arithmetic, so the choice of worker changes no result, only the time of the round and what is fetched.
 All slots of a job are equal work. A worker that trains one and sends the one before has finished `n` of them after
 `n * max(train, send) + min(train, send)`, exactly: two machines in a row.
 """
@@ -19,7 +19,7 @@ LIGHT_FLOPS: int = 10**15  # of a slot-round: minutes on a laptop's GPU; up to h
 
 
 class Size(IntEnum):
-    """Of a job, by what one of its steps needs; and of a class, the largest that it is meant for."""
+    """The size of a job, by the needs of one step; and the largest size that a class is meant for."""
 
     LIGHT = 0
     SMALL = 1
@@ -38,24 +38,24 @@ MEANT_FOR: dict[int, Size] = {
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One GPU of an operator: measured speed and link, and what its operator declared of it."""
+    """One GPU of an operator: its measured speed and link, and its operator's declarations."""
 
     number: int  # among all workers of the job
     operator: int
     gpu_class: int
     vram_gb: int
     step_us: int  # measured: one inner step
-    kbps: int  # measured: its way out
+    kbps: int  # measured: upload
     cost: int = 0  # of one slot-round, to its operator
-    domain: int = 0  # what fails together: a building, a provider
-    hours: int = 0  # periods of a day in which it is there, a bitmap; 0: nothing is declared, so always
+    domain: int = 0  # failure domain: a building, a provider
+    hours: int = 0  # bitmap of the periods of a day in which it is available; 0: not declared, so always
     rtt_ms: tuple[int, ...] = ()  # measured, to each of the network's landmarks
     holds: frozenset[int] = frozenset()  # chunks of the job's data
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a schedule must know of a job."""
+    """The facts of a job that a schedule needs."""
 
     slots: int
     inner_steps: int
@@ -63,7 +63,7 @@ class Work:
     update_bytes: int  # that one slot-round sends
     vram_gb: int  # that one step needs
     flops: int  # of one slot-round
-    hours: int = 0  # periods of a day over which its next rounds go, a bitmap
+    hours: int = 0  # bitmap of the periods of a day in which its next rounds run
     slots_a_chunk: int = 1  # consecutive slots whose examples lie in one chunk of the data
 
     def chunk(self, slot: int) -> int:
@@ -72,7 +72,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """`n` slots are finished after `each * n + once`; at most `most` of them. rank, cost: which of equals works first."""
+    """`n` slots are finished after `each * n + once`; at most `most` of them. rank, cost: the order among equals."""
 
     number: int
     each: int
@@ -91,7 +91,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class Schedule:
-    """slots: of each worker that has any, in the order in which it trains them. finish_ms: of each operator, its last worker's."""
+    """slots: worker -> its slots, in training order. finish_ms: operator -> when its last worker finishes."""
 
     slots: Mapping[int, tuple[int, ...]]
     finish_ms: Mapping[int, int]
@@ -108,7 +108,7 @@ class Schedule:
 
 
 def makespan(slots: int, paces: Sequence[Pace]) -> int:
-    """The least time in which these workers finish `slots` slots. Exact: equal slots need no search but for the time."""
+    """The least time in which these workers finish `slots` slots. Exact, by binary search: all slots are equal."""
     require(slots <= sum(pace.most for pace in paces), "schedule: too few workers")
     low, high = 0, max((pace.finish(min(slots, pace.most)) for pace in paces), default=0)
     while low < high:
@@ -121,9 +121,9 @@ def makespan(slots: int, paces: Sequence[Pace]) -> int:
 
 
 def shares(slots: int, paces: Sequence[Pace], *, within: int = 0) -> dict[int, int]:
-    """Worker -> slots: finished as early as can be, or by `within` if that is later, by the cheapest who can.
+    """Worker -> number of slots: finished as early as possible, or by `within` if later, with the cheapest workers.
 
-    Unequal workers get unequal counts; one whose first slot would end after all the others' last gets none.
+    Faster workers get more; a worker whose first slot would end after all others' last gets none.
     """
     time = max(within, makespan(slots, paces))
     counts: dict[int, int] = {}
@@ -136,20 +136,20 @@ def shares(slots: int, paces: Sequence[Pace], *, within: int = 0) -> dict[int, i
 
 
 def leaves(waiting: int, mine: Pace, others: Iterable[Pace]) -> bool:
-    """Should I leave the next of `waiting` equal slots to the others? `once`: until when each is busy.
+    """Whether to leave the next of `waiting` equal slots to the other workers. `once`: until when each is busy.
 
-    If they finish all of them before I finished one, I should only be late; else the round cannot end before I do, and my taking one
-    helps. So a queue whose takers follow this ends as early as can be.
+    If they finish all slots before this worker finishes one, it would only delay the round; otherwise taking one helps. A queue
+    whose workers follow this rule ends as early as possible.
     """
     return sum(other.within(mine.finish(1) - 1) for other in others) >= waiting
 
 
 def capacity(work: Work, workers: Iterable[Worker]) -> int:
-    """The slots that these workers can train in a round's slot time: what their operator should bid for."""
+    """How many slots these workers can train in a round's slot time: the number to bid for."""
     return sum(pace_of(work, each).within(1_000 * work.slot_s) for each in workers if suits(work, each))
 
 
-# Who may, and who should ---------------------------------------------------------------------------------------------
+# Eligibility and preference ---------------------------------------------------------------------------------------------
 
 
 def size_of(work: Work) -> Size:
@@ -159,20 +159,20 @@ def size_of(work: Work) -> Size:
 
 
 def periods(start: int, length: int, epoch_s: int) -> int:
-    """A bitmap of the periods of an epoch that so many seconds from `start` on touch."""
+    """A bitmap of the periods of an epoch that the `length` seconds from `start` on touch."""
     first, last = (second * PERIODS // epoch_s for second in (start, start + length))
     return sum(1 << period % PERIODS for period in range(first, min(last + 1, first + PERIODS)))
 
 
 def suits(work: Work, worker: Worker) -> bool:
-    """Can it hold a step, is it there while the rounds go, and is the job no more than its class may be asked for?"""
+    """Whether the worker has enough memory, is available during the rounds, and its class may train a job of this size."""
     away = worker.hours and work.hours & ~worker.hours
     validates = MEANT_FOR[worker.gpu_class] == Size.LIGHT and size_of(work) > Size.LIGHT
     return worker.vram_gb >= work.vram_gb and not away and not validates
 
 
 def rank(work: Work, worker: Worker) -> int:
-    """0 for a class that is meant for the job's size; more for who is wanted elsewhere, or meant for less."""
+    """0 for a class meant for the job's size; more for a class needed elsewhere, or meant for smaller jobs."""
     return abs(MEANT_FOR[worker.gpu_class] - size_of(work))
 
 
@@ -186,15 +186,15 @@ def send_ms(size: int, kbps: int) -> int:
     return -(-8 * size // kbps)
 
 
-# Places --------------------------------------------------------------------------------------------------------------
+# Assignment --------------------------------------------------------------------------------------------------------------
 
 
 def place(
     slots: Sequence[int], counts: Mapping[int, int], holds: Mapping[int, Iterable[int]], work: Work
 ) -> dict[int, tuple[int, ...]]:
-    """Who -> which slots, as many as it counts: first those whose data it holds, then runs of what is left.
+    """Worker -> its slots, as many as `counts` says: first those whose data it has, then runs of the rest.
 
-    No slot is left whose chunk somebody with room holds: at least half as many slots are local as could be.
+    No slot remains whose chunk a worker with room has, so at least half of the possible slots are local.
     """
     room = {who: counts[who] for who in sorted(counts)}
     require(sum(room.values()) == len(slots), "schedule: counts differ from slots")
@@ -223,9 +223,9 @@ def place(
 def schedule(
     work: Work, slots: Mapping[int, Sequence[int]], workers: Iterable[Worker], *, within_s: int = 0
 ) -> Schedule:
-    """Every winner's slots among its own workers. slots: of each operator, as the auction seated them.
+    """Divide every winner's slots among its own workers. slots: operator -> the slots that it won.
 
-    within_s: when it is early enough, so that cheaper workers may take longer; by default as early as can be.
+    within_s: finishing by then is early enough, so that cheaper workers may take longer; by default as early as possible.
     """
     allowed = 1_000 * min(within_s, work.slot_s)
     owned: dict[int, list[Worker]] = defaultdict(list)

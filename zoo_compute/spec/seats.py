@@ -17,7 +17,7 @@ from zoo_compute.spec.state import JobState, PendingCount, Run, Seat, World
 
 
 def award(w: World, job: int, kind: int, operator: int, first: int, won: int, price: int, lock: int) -> None:
-    """For Auction (`Settlement.seat`): what an operator won, at its critical price, with its whole lock."""
+    """For Auction (`Settlement.seat`): an operator's winnings, at its critical price, with its whole lock."""
     run, stake = w.run(job), w.stake_of(job, operator)
     number = AGGREGATOR_SEAT if kind == KIND_AGGREGATOR else run.seats
     if kind == KIND_AGGREGATOR:
@@ -56,12 +56,12 @@ def begin(w: World, job: int, lock: int, *, now: int) -> None:
 
 
 def inputs_closed(run: Run, now: int) -> bool:
-    """Is it too late to commit in the open turn?"""
+    """Whether it is too late to commit in the open turn."""
     return run.holds == 0 and now >= run.inputs_close
 
 
 def inputs_complete(w: World, job: int, now: int) -> bool:
-    """May the open turn be closed, or found short of its quorum? With a quorum it waits for no seat that nobody holds."""
+    """Whether the open turn can be closed, or abandoned without a quorum. Once it has a quorum, it does not wait for vacant seats."""
     run = w.runs[job]
     occupied = [seat for seat in range(run.seats) if is_missing(run, seat) and w.seats[job, seat].operator]
     return inputs_closed(run, now) or run.missing == 0 or (run.committed >= run.quorum and not occupied)
@@ -77,17 +77,17 @@ def is_missing(run: Run, seat: int) -> bool:
 
 
 def deadline_of(run: Run, seat: Seat) -> int:
-    """The last second at which the seat may not be timed out."""
+    """The last second in which the seat cannot be timed out."""
     return max(run.opened_at, seat.since + run.held_s) + min(2 * seat.estimate_s, run.slot_s)
 
 
 def since(run: Run, now: int) -> int:
-    """Now, less what the open turn was held: a later hold is given back to who starts now as to the others."""
+    """Now, minus the time that holds have stopped the open turn, so that a later `resume` treats all operators alike."""
     return now - run.held_s
 
 
 def slots_root(w: World, job: int) -> bytes:
-    """What the slots of the newest turn start from: in a delayed job what the turn before started from, where that stands."""
+    """The state that the newest turn's slots start from: in a delayed job the start of the turn before, unless it was rolled back."""
     run = w.runs[job]
     before = w.pending_counts.get((job, run.turn - 1))
     is_behind = run.policy & POLICY_DELAYED and before is not None and not before.is_rolled_back
@@ -98,7 +98,7 @@ def slots_root(w: World, job: int) -> bytes:
 
 
 def start_if_ready(w: World, job: int, now: int) -> None:
-    """Turn 0 opens once no seat is missing its holder's word."""
+    """Turn 0 opens once every seat's operator is ready."""
     run = w.runs[job]
     if run.missing == 0:
         w.runs[job] = replace(run, opened_at=0, missing=bits.full(run.seats))
@@ -107,7 +107,7 @@ def start_if_ready(w: World, job: int, now: int) -> None:
 
 
 def close_turn(w: World, job: int, *, more: int) -> None:
-    """What was committed in the open turn, if one is open, becomes pending; the turn after it waits."""
+    """Closes the open turn, if there is one: its claims become pending, and the next turn waits."""
     run = w.runs[job]
     if run.is_open:
         w.pending_counts[job, run.turn] = PendingCount(bits.popcount(present(run)) + more, start_root=run.start_root)
@@ -115,7 +115,7 @@ def close_turn(w: World, job: int, *, more: int) -> None:
 
 
 def open_next_turn(w: World, job: int, now: int) -> None:
-    """A turn that waits opens when its count is 0; an ended job is closed when nothing is pending."""
+    """Opens a waiting turn when its count is 0; closes an ended job when nothing is pending."""
     run = w.runs[job]
     if run.state == JobState.RUNNING and not run.is_open and w.pending_count(job, run.turn - run.depth).pending == 0:
         due = now + 2 * run.slot_s + run.aggregate_s
@@ -144,7 +144,7 @@ def advance(w: World, job: int, state: JobState) -> None:
 
 
 def end(w: World, job: int, now: int) -> None:
-    """No turn is open; money follows once nothing is pending."""
+    """Ends the job: no turn is open. The escrow is paid out once no claim is pending."""
     advance(w, job, JobState.ENDED)
     open_next_turn(w, job, now)
 
@@ -153,12 +153,12 @@ def end(w: World, job: int, now: int) -> None:
 
 
 def lock_of(run: Run, seat: int, count: int) -> int:
-    """What stands behind `count` slots, or behind the aggregator's seat."""
+    """The lock for `count` slots, or for the aggregator's seat."""
     return run.aggregator_lock if seat == AGGREGATOR_SEAT else run.lock * count
 
 
 def split(w: World, job: int, seat: int, count: int) -> int:
-    """The last `count` slots of a seat become one of their own, unless they are all of it; the number of theirs."""
+    """Splits the last `count` slots off a seat, unless they are the whole seat; returns the number of their seat."""
     run, whole = w.runs[job], w.seats[job, seat]
     if count == whole.count:
         return seat
@@ -175,7 +175,7 @@ def split(w: World, job: int, seat: int, count: int) -> int:
 
 
 def vacate(w: World, job: int, seat: int, now: int) -> None:
-    """A seat loses its holder: a tenth of its lock is set aside for who takes it over; the aggregator's is burned."""
+    """Vacates a seat: a tenth of its lock is set aside for the operator that takes it over; the aggregator's is burned."""
     run, left = w.runs[job], w.seats[job, seat]
     slashed = take_lock(w, job, left.operator, slash_of(lock_of(run, seat, left.count)), convicted=False)
     remove_operator(w, job, seat, left.operator)
@@ -192,7 +192,7 @@ def vacate(w: World, job: int, seat: int, now: int) -> None:
 
 
 def take_lock(w: World, job: int, operator: int, amount: int, *, convicted: bool) -> int:
-    """Moves `amount`, or what is left, of an operator's lock in the job to the job's pot; how much that was."""
+    """Moves up to `amount` of an operator's lock in the job to the job's pot; returns how much."""
     run, stake = w.runs[job], w.standings[job, operator]
     slashed = min(stake.locked, amount)
     w.standings[job, operator] = replace(stake, locked=stake.locked - slashed)
@@ -202,7 +202,7 @@ def take_lock(w: World, job: int, operator: int, amount: int, *, convicted: bool
 
 
 def remove_operator(w: World, job: int, seat: int, operator: int) -> None:
-    """The seat is vacant, if the operator still holds it."""
+    """Vacates the seat if it is still the operator's."""
     run, current = w.runs[job], w.seats[job, seat]
     if current.operator == operator:
         w.seats[job, seat] = replace(current, operator=0, pot_price=0)
@@ -212,13 +212,13 @@ def remove_operator(w: World, job: int, seat: int, operator: int) -> None:
 
 
 def give_time(w: World, job: int, now: int) -> None:
-    """Whoever aggregates has `aggregate_s` from now on."""
+    """The aggregator's deadline is `aggregate_s` from now."""
     run = w.runs[job]
     w.runs[job] = replace(run, aggregator_due=max(run.aggregator_due, now + run.aggregate_s))
 
 
 def burn_from_pot(w: World, job: int, amount: int) -> None:
-    """Part of a job's pot goes where nothing can spend it."""
+    """Burns part of a job's pot."""
     run = w.runs[job]
     w.runs[job] = replace(run, pot=run.pot - amount)
     node_registry.burn(w, run.token, amount)

@@ -14,7 +14,7 @@ from zoo_compute.spec.state import Claim, ClaimStatus, JobState, Message, Posted
 
 
 def ready(w: World, msg: Message, job: int, seat: int, estimate_s: int) -> None:
-    """The holder has the inputs and timed a step."""
+    """The operator has the seat's inputs and has timed a step."""
     run, seat_state = w.run(job), w.seat(job, seat)
     require(run.state == JobState.AWARDED, "settlement: not awarded")
     _require_hot(w, msg, seat_state.operator)
@@ -26,7 +26,7 @@ def ready(w: World, msg: Message, job: int, seat: int, estimate_s: int) -> None:
 
 
 def decline(w: World, msg: Message, job: int, seat: int, count: int) -> None:
-    """The holder gives its last `count` slots back, and pays for it."""
+    """The operator returns the seat's last `count` slots, and is slashed for it."""
     run, seat_state = w.run(job), w.seat(job, seat)
     require(run.state in (JobState.AWARDED, JobState.RUNNING), "settlement: not running")
     _require_hot(w, msg, seat_state.operator)
@@ -36,7 +36,7 @@ def decline(w: World, msg: Message, job: int, seat: int, count: int) -> None:
 
 
 def expire(w: World, msg: Message, job: int, seat: int) -> None:
-    """Silence past the ready window counts as a decline."""
+    """An operator that is not ready in time counts as having declined."""
     run = w.run(job)
     require(run.state == JobState.AWARDED, "settlement: not awarded")
     require(msg.now > run.opened_at + w.config.preset.ready_window_s, "settlement: ready window open")
@@ -45,14 +45,14 @@ def expire(w: World, msg: Message, job: int, seat: int) -> None:
 
 
 def commit(w: World, msg: Message, job: int, seat: int, turn: int, root: bytes, bundle: bytes) -> None:
-    """One claim for all slots of a seat, which its holder trained this turn."""
+    """Posts one claim for all slots of a seat, trained in this turn."""
     run, seat_state = w.run(job), w.seat(job, seat)
     _require_open(run, turn)
     require(not seats.inputs_closed(run, msg.now), "settlement: inputs closed")
     _require_hot(w, msg, seat_state.operator)
     require(seats.is_missing(run, seat), "settlement: already committed")
     price, pot_price = seat_state.count * seat_state.price, seat_state.count * seat_state.pot_price
-    if pot_price > seat_state.pot:  # spent on rounds that are done again: restitution has paid for them
+    if pot_price > seat_state.pot:  # spent on rounds that are repeated: restitution paid for them
         price, pot_price = price + pot_price, 0
     w.seats[job, seat] = replace(seat_state, pot=seat_state.pot - pot_price)
     scope = seat_state.first << 16 | seat_state.count
@@ -63,7 +63,7 @@ def commit(w: World, msg: Message, job: int, seat: int, turn: int, root: bytes, 
 
 
 def time_out(w: World, msg: Message, job: int, seat: int) -> None:
-    """A holder, or the aggregator, that is late loses its seat; who could not act in time is spared."""
+    """A late operator or aggregator loses its seat, unless it could not have acted in time."""
     run, seat_state = w.run(job), w.seat(job, seat)
     require(run.state == JobState.RUNNING, "settlement: not running")
     require(seat_state.operator != 0, "settlement: seat vacant")
@@ -78,7 +78,7 @@ def time_out(w: World, msg: Message, job: int, seat: int) -> None:
 
 
 def take_over(w: World, msg: Message, job: int, seat: int, operator: int, count: int, estimate_s: int) -> None:
-    """A standby takes the last `count` slots of a vacant seat at its bid, or what escrow paid before and slashes add."""
+    """A standby takes the last `count` slots of a vacant seat, for its bid, or at most the previous price plus slashes."""
     run, vacant = w.run(job), w.seat(job, seat)
     require(run.state in (JobState.AWARDED, JobState.RUNNING), "settlement: not running")
     _require_hot(w, msg, operator)
@@ -114,7 +114,7 @@ def take_over(w: World, msg: Message, job: int, seat: int, operator: int, count:
 
 
 def post_checkpoint(w: World, msg: Message, job: int, turn: int, mask: int, root: bytes, cid: bytes) -> None:
-    """The aggregator closes the turn over exactly the seats that committed."""
+    """The aggregator closes the turn with exactly the seats that committed."""
     run, seat_state = w.run(job), w.seat(job, AGGREGATOR_SEAT)
     _require_open(run, turn)
     _require_hot(w, msg, seat_state.operator)
@@ -146,7 +146,7 @@ def post_checkpoint(w: World, msg: Message, job: int, turn: int, mask: int, root
 
 
 def abandon(w: World, msg: Message, job: int) -> None:
-    """Ends a job that cannot go on; what was committed in the open turn stays payable."""
+    """Ends a job that cannot continue; claims of the open turn stay payable."""
     run = w.run(job)
     require(run.state == JobState.RUNNING, "settlement: not running")
     is_short = seats.inputs_complete(w, job, msg.now) and run.committed < run.quorum
@@ -173,7 +173,7 @@ def finalise(w: World, msg: Message, job: int, claims: tuple[Claim, ...]) -> Non
 
 
 def release(w: World, msg: Message, job: int, operator: int) -> None:
-    """An operator's lock in a job is free once nothing that it stands behind can be convicted any more."""
+    """Frees an operator's lock in a job once none of its claims can be convicted."""
     run, stake = w.run(job), w.stake_of(job, operator)
     require(stake.lots > 0, "settlement: nothing locked")
     require(stake.held == 0 or run.state == JobState.ENDED, "settlement: seat still occupied")
@@ -187,19 +187,19 @@ def release(w: World, msg: Message, job: int, operator: int) -> None:
 
 
 def place_of(w: World, job: int, claim: Claim) -> tuple[int, int, int]:
-    """Where in the ring a claim is kept: one turn longer than claims can be pending, for what a slot carries over."""
+    """The ring place of a claim. Claims stay one turn longer than they can be pending, for state that slots carry over."""
     return job, claim.seat, claim.turn % (w.run(job).depth + 1)
 
 
 def known(w: World, job: int, claim: Claim) -> Posted | None:
-    """The posted claim, where it is this one and pending."""
+    """The posted claim, if it is this one and pending."""
     posted = w.claims.get(place_of(w, job, claim))
     is_known = posted is not None and posted.claim == claim and posted.status == ClaimStatus.PENDING
     return posted if is_known else None
 
 
 def _post(w: World, job: int, claim: Claim) -> None:
-    """`claim.deadline` is given as now."""
+    """Posts a claim; its `deadline` must be now, and the window is added."""
     claim = replace(claim, deadline=claim.deadline + w.runs[job].window_s)
     w.claims[place_of(w, job, claim)] = Posted(claim)
 

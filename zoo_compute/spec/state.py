@@ -43,7 +43,7 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Who calls, and when; `value` of the chain's coin, in a block of this number and base fee."""
+    """The caller, the time, the `value` in native coin, and the block's number and base fee."""
 
     sender: str
     now: int
@@ -62,7 +62,7 @@ def _one_part(descriptor: bytes, element: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What a deployment fixes. The names stand for addresses where nobody gives any."""
+    """The constants of a deployment. Names stand for addresses by default."""
 
     preset: Preset = DEVNET
     zen: str = "zen"
@@ -79,7 +79,7 @@ class Config:
     audit_pool: str = "audit pool"
     audits: str = "audits"
     admissions: str = "admissions"
-    # What the referee asks of Evidence and of OpExecutor.
+    # The functions of Evidence and OpExecutor that the referee calls.
     judge: Callable[[int, Frame, Position, bytes], None] = _nothing_holds
     part_count: Callable[[bytes, int], int] = _one_part
 
@@ -92,7 +92,7 @@ class Operator:
     gpu_class: int = 0
     vram_gb: int = 0
     reputation: int = 0
-    locks: int = 0  # lots it is locked in, over all tokens
+    locks: int = 0  # lots in which it has collateral locked, over all tokens
     exit_at: int = 0  # 0: no exit requested
     is_admitted: bool = False
 
@@ -105,7 +105,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """An operator's last two: the newest binds from epoch `since` on, the other until then from `last_since` on."""
+    """An operator's last two declarations: the newest applies from epoch `since` on, the one before from `last_since` until then."""
 
     tier: int = 0
     hours: int = 0
@@ -117,7 +117,7 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """What a key signs so that a sponsor may register it. Contract: its EIP-712 signature by the key `signer`."""
+    """The message that a key signs so that a sponsor can register it. Contract: its EIP-712 signature by the key `signer`."""
 
     signer: str
     owner: str
@@ -145,7 +145,7 @@ class Job:
     submitter: str = ZERO_ADDRESS
     token: str = ZERO_ADDRESS
     state: JobState = JobState.NONE
-    escrow: int = 0  # what is left of it
+    escrow: int = 0  # what remains
     work_root: bytes = EMPTY_BYTES32
     state_root: bytes = EMPTY_BYTES32
     data_root: bytes = EMPTY_BYTES32
@@ -180,7 +180,7 @@ class Lot:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """What a seal hashes. Contract: keccak256(abi_encode(...)), upper 160 bits."""
+    """The fields that a seal hashes. Contract: keccak256(abi_encode(...)), upper 160 bits."""
 
     job: int
     kind: int
@@ -229,7 +229,7 @@ class Run:
     missing: int = 0  # bitmap of seats
     committed: int = 0  # slots
     holds: int = 0
-    held_s: int = 0  # for how long holds that are over moved the open turn
+    held_s: int = 0  # seconds by which ended holds have moved the open turn
     pot: int = 0
     start_root: bytes = EMPTY_BYTES32
     reserve: int = 0  # of the pot; a view of its own
@@ -253,7 +253,7 @@ class Seat:
     pot_price: int = 0  # per slot-round, from the pot
     estimate_s: int = 0
     since: int = 0
-    pot: int = 0  # what of the job's pot is this seat's
+    pot: int = 0  # this seat's part of the job's pot
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,20 +261,20 @@ class JobStake:
     """What an operator has at stake in a job."""
 
     locked: int = 0
-    lots: int = 0  # that the registry counts it as locked in
+    lots: int = 0  # in which the registry counts it as locked
     held: int = 0  # seats
-    left_turn: int = 0  # the first turn it has surely no claim in, once it holds nothing
+    left_turn: int = 0  # the first turn in which it surely has no claim, once it has no seat
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """All that a claim is judged by and paid; what the contract hashes."""
+    """A claim. The contract stores only the hash of these fields."""
 
     turn: int
     round: int
     seat: int
     operator: int
-    scope: int  # of slots first << 16 | count, of an aggregation the seats that were present
+    scope: int  # for slots: first << 16 | count; for an aggregation: the present seats
     price: int
     pot_price: int
     start_root: bytes
@@ -287,12 +287,12 @@ class Claim:
 
     @property
     def count(self) -> int:
-        """Slots it stands for; 0 of an aggregation."""
+        """How many slots it covers; 0 for an aggregation."""
         return 0 if self.is_aggregation else self.scope & 0xFFFF
 
     @property
     def slots(self) -> range:
-        """Those it stands for; none of an aggregation."""
+        """The slots it covers; none for an aggregation."""
         first = self.scope >> 16
         return range(first, first + self.count)
 
@@ -307,7 +307,7 @@ class ClaimStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """A claim in its ring place. Contract: hash | disputes | status."""
+    """A stored claim. Contract: hash | disputes | status."""
 
     claim: Claim
     disputes: int = 0
@@ -320,7 +320,7 @@ class PendingCount:
 
     pending: int = 0
     is_rolled_back: bool = False
-    start_root: bytes = EMPTY_BYTES32  # what it started from
+    start_root: bytes = EMPTY_BYTES32  # its start state
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +372,7 @@ class Signed:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a client signs. Contract: an EIP-712 signature of these by the key `signer`."""
+    """The receipt that a client signs. Contract: an EIP-712 signature of these by the key `signer`."""
 
     signer: str
     server: int
@@ -508,7 +508,7 @@ class World:
     donations: dict[tuple[str, str], int] = field(default_factory=dict)  # (token, account): plain transfers to it
 
     def fork(self) -> "World":
-        """A copy whose writes the original does not see: records are frozen, so dictionaries are copied shallowly."""
+        """A copy that does not share writes with the original. Records are frozen, so shallow copies of dictionaries suffice."""
         new = copy(self)
         for item in fields(self):
             value = getattr(self, item.name)
@@ -538,7 +538,7 @@ class World:
         return self.seats.get((job, seat), Seat())
 
     def open_against(self, operator: int) -> int:
-        """How many games are open against an operator, whatever they are about."""
+        """How many games are open against an operator, over all claims."""
         return sum(len(games) for (_, claim), games in self.open_games.items() if claim.operator == operator)
 
     def stake_of(self, job: int, operator: int) -> JobStake:
@@ -557,7 +557,7 @@ class World:
         return self.job_fees.get(job, JobFees())
 
     def move(self, token: str, source: str, target: str, amount: int, *, by: str) -> None:
-        """An ERC-20 transfer made by contract `by`; allowances are taken as unlimited."""
+        """An ERC-20 transfer by contract `by`; allowances are unlimited."""
         balance = self.balances.get((token, source), 0)
         require(not self.false_tokens.get(token, False), f"{by}: transfer failed")
         require(balance >= amount, "erc20: transfer amount exceeds balance")

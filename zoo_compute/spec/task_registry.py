@@ -1,4 +1,4 @@
-"""TaskRegistry as accounts call it (docs/protocol.md, "TaskRegistry"); what contracts call is in `jobs`."""
+"""TaskRegistry's functions for accounts (docs/protocol.md, "TaskRegistry"); those for contracts are in `jobs`."""
 
 from zoo_compute.spec import auction, jobs
 from zoo_compute.spec.params import (
@@ -19,7 +19,7 @@ from zoo_compute.spec.state import Job, JobLedger, JobState, Message, Phase, Wor
 
 
 def allow(w: World, msg: Message, token: str, allowed: bool, window_value: int) -> None:
-    """Which tokens jobs may be paid in, and from which cost of a round on their windows are longer."""
+    """Allows a payment token, and sets from which cost per round on its jobs have longer windows."""
     require(msg.sender == w.config.governor, "tasks: not the governor")
     w.allowed[token] = allowed
     w.window_values[token] = window_value
@@ -50,12 +50,12 @@ def post(w: World, msg: Message, terms: Terms) -> int:
 
 
 def post_permitted(w: World, msg: Message, terms: Terms, deadline: int, v: int, r: bytes, s: bytes) -> int:
-    """As `post`. What is signed lets the registry pull the escrow, where nobody let it before: allowances are the token's."""
+    """Like `post`, with a signed permit that lets the registry pull the escrow without a prior approval."""
     return post(w, msg, terms)
 
 
 def check_terms(terms: Terms) -> None:
-    """Refuse terms that the arithmetic does not cover; clients ask this before they pay gas."""
+    """Refuse terms that the arithmetic does not cover; clients check this before they pay gas."""
     require(1 <= terms.rounds <= MAX_ROUNDS, "tasks: rounds out of range")
     require(1 <= terms.slots <= MAX_SLOTS, "tasks: slots out of range")
     require(1 <= terms.quorum <= terms.slots, "tasks: quorum out of range")
@@ -69,7 +69,7 @@ def check_terms(terms: Terms) -> None:
 
 
 def cancel(w: World, msg: Message, job: int) -> None:
-    """The submitter withdraws a job that no auction has begun to clear."""
+    """The submitter cancels a job before its auction starts clearing."""
     record = w.job(job)
     require(job in w.jobs and msg.sender == record.submitter, "tasks: not the submitter")
     require(record.state == JobState.OPEN, "tasks: not open")
@@ -80,7 +80,7 @@ def cancel(w: World, msg: Message, job: int) -> None:
 
 
 def withdraw(w: World, msg: Message, token: str, account: str) -> int:
-    """Sends an account what it is owed, whoever asks."""
+    """Pays an account what it is owed; anyone may call it."""
     amount = w.owed.get((token, account), 0)
     require(amount > 0, "tasks: nothing owed")
     w.owed[token, account] = 0

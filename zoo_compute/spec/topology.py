@@ -1,6 +1,6 @@
-"""Who is near whom, and who fails with whom: groups for tree aggregation, places for standbys and replicas.
+"""Network distance and failure domains: groups for tree aggregation, locations for standbys and replicas.
 
-Pure functions of measured times to the network's landmarks (its storage gateways, say) and of declared failure domains.
+Pure functions of measured times to the network's landmarks (such as storage gateways) and of declared failure domains.
 """
 
 from collections import Counter
@@ -10,12 +10,12 @@ from itertools import pairwise
 
 from zoo_compute.spec.schedule import Worker
 
-NEARBY: int = 3  # landmarks whose order tells where a worker is
+NEARBY: int = 3  # landmarks whose order locates a worker
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Workers near each other, and the one of them with the widest link, which combines what they send."""
+    """Workers near each other. The head has the fastest link and combines their updates."""
 
     head: int
     members: tuple[int, ...]
@@ -23,7 +23,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Of a tree: so many send `size` bytes each to so many others; ingress: of who receives most."""
+    """A level of the tree: `senders` send `size` bytes each to `receivers`; ingress: the most bytes that one receives."""
 
     senders: int
     receivers: int
@@ -36,13 +36,13 @@ class Level:
 
 
 def place_of(worker: Worker) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The nearest landmarks, nearest first, and how far they are: who orders them alike is near (Ratnasamy et al. 2002)."""
+    """The nearest landmarks, in order, and their distances. Workers with the same order are near each other (Ratnasamy et al. 2002)."""
     nearest = sorted(range(len(worker.rtt_ms)), key=lambda each: (worker.rtt_ms[each], each))[:NEARBY]
     return tuple(nearest), tuple(worker.rtt_ms[each] for each in nearest)
 
 
 def groups(workers: Sequence[Worker], fan_in: int) -> list[Group]:
-    """All workers in as few groups as `fan_in` allows, their sizes at most one apart, so that no robust rule gets a handful."""
+    """All workers in the fewest groups that `fan_in` allows. Sizes differ by at most one, so that robust rules never get too few rows."""
     if fan_in < 1:
         raise ValueError(f"a group has at least one member, got fan_in = {fan_in}")
     ordered = sorted(workers, key=lambda each: (place_of(each), each.number))
@@ -57,7 +57,7 @@ def groups(workers: Sequence[Worker], fan_in: int) -> list[Group]:
 
 
 def tree(leaves: int, fan_in: int, leaf_bytes: int, dense_bytes: int) -> list[Level]:
-    """What goes up in a round: packed updates from the leaves, combined ones, which are dense, above them.
+    """The uploads of a round: compressed updates from the leaves, dense combined ones above them.
 
     The last level's receiver is the aggregator. A fan-in of `leaves` or more is the flat aggregation.
     """
@@ -72,9 +72,9 @@ def tree(leaves: int, fan_in: int, leaf_bytes: int, dense_bytes: int) -> list[Le
 
 
 def spread(wanted: int, domains: Mapping[int, int], taken: Sequence[int] = ()) -> tuple[int, ...]:
-    """The candidates that share failure domains least with each other and with those `taken`; lower numbers first.
+    """The candidates that share the fewest failure domains with each other and with `taken`; lower numbers first.
 
-    domains: candidate -> domain. taken: domains in use already. Fewer than `wanted` where there are fewer candidates.
+    domains: candidate -> domain. taken: domains in use already. Returns fewer than `wanted` if there are fewer candidates.
     """
     used = Counter(taken)
     waiting: dict[int, list[int]] = {}

@@ -10,7 +10,7 @@ GRANTS_BPS: int = 2_000  # development takes the rest: 5,000 bps and the dust
 
 
 def collect(w: World, msg: Message, token: str) -> int:
-    """Splits what arrived since the last time."""
+    """Splits new income among the buckets."""
     bucketed = sum(w.buckets.get((token, bucket), 0) for bucket in (DEVELOPMENT, AUDITS, GRANTS))
     arrived = w.balances.get((token, w.config.treasury), 0) - bucketed
     require(arrived > 0, "treasury: nothing to collect")

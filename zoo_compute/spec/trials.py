@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from zoo_compute.spec.state import Claim
 
-TRIALS = 0  # stands for a job where a claim is a trial: no job has this number
+TRIALS = 0  # the job number of claims that are trials: no job has it
 
 
 @dataclass(frozen=True, slots=True)

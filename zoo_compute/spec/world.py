@@ -1,6 +1,6 @@
 """One step of the protocol: a call by an account, applied to the whole state (docs/protocol.md).
 
-`apply` is a pure function: the world given is never changed, and a refused call raises `Refused`.
+`apply` is a pure function: it never changes its argument, and raises `Refused` for a refused call.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ __all__ = ["EXTERNAL", "PROTOCOL_ONLY", "WIRED", "Call", "World", "apply"]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A transaction: `args` in the order of docs/protocol.md, structs as records of `state` or `params.Terms`."""
+    """A transaction: `args` in the order of docs/protocol.md; structs are records of `state` or `params.Terms`."""
 
     contract: str
     function: str
@@ -45,7 +45,7 @@ class Call:
 
 
 def set_paused(contract: str) -> Callable[[World, Message, bool], None]:
-    """The guardian's only power: intake of one contract."""
+    """The guardian's only power: to pause the intake of one contract."""
 
     def function(w: World, msg: Message, paused: bool) -> None:
         require(msg.sender == w.config.guardian, f"{contract}: not the guardian")
@@ -61,7 +61,7 @@ def transfer(w: World, msg: Message, token: str, to: str, amount: int) -> None:
 
 
 def refuse(w: World, msg: Message, token: str, refuses: bool) -> None:
-    """A mock token turns hostile, or back: its transfers answer `false` and move nothing."""
+    """Makes a mock token hostile, or normal again: a hostile one's transfers return `false` and move nothing."""
     w.false_tokens[token] = refuses
 
 
@@ -182,7 +182,7 @@ EXTERNAL: dict[str, dict[str, Callable[..., Any]]] = {
     "token": _named(transfer, refuse),
 }
 
-# What only the protocol's own contracts may call; an account is refused whatever it passes.
+# Functions that only the protocol's own contracts may call.
 PROTOCOL_ONLY: dict[str, dict[str, str]] = {
     "registry": dict.fromkeys(
         (
@@ -217,12 +217,12 @@ PROTOCOL_ONLY: dict[str, dict[str, str]] = {
     },
 }
 
-# Contracts that were wired at deployment to those deployed after them.
+# Contracts that are wired at deployment to contracts deployed after them.
 WIRED: tuple[str, ...] = ("registry", "tasks", "auction", "settlement", "rewards", "audits", "admissions")
 
 
 def apply(world: World, call: Call) -> tuple[World, Any]:
-    """The world after the call, and what it returned. Raises Refused, leaving `world` as it was."""
+    """The world after the call, and the return value. Raises Refused; `world` never changes."""
     _check_encodable(call.args)
     if call.function in PROTOCOL_ONLY.get(call.contract, {}):
         raise Refused(PROTOCOL_ONLY[call.contract][call.function])
@@ -236,7 +236,7 @@ def apply(world: World, call: Call) -> tuple[World, Any]:
 
 
 def _check_encodable(args: tuple[Any, ...]) -> None:
-    """Arguments that no contract could be given are the caller's mistake, not the protocol's refusal."""
+    """Arguments that the ABI cannot encode are the caller's mistake, not a refusal by the protocol."""
     for arg in args:
         if isinstance(arg, tuple):
             if len(arg) > LIST_LIMIT:
