@@ -1,4 +1,4 @@
-"""The files of a job, from its configuration, its data and its initial weights: stored, rooted, named by a manifest."""
+"""Makes and stores a job's files: program, initial weights, data, and the manifest that names them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from zoo_compute.training.work_root import work_of
 def initial_checkpoint(
     step: Graph, tensors: Mapping[str, Array], aggregation_spec: AggregationSpec
 ) -> dict[str, Array]:
-    """Checkpoint 0: the module's tensors; what the outer optimiser keeps, and the scores, at zero.
+    """Checkpoint 0: the module's tensors, with the outer optimiser's state and the scores at zero.
 
-    Raises JobError when these are not the tensors of the job's module.
+    Raises JobError if `tensors` are not those of the job's module.
     """
     nodes = checkpoint_nodes(step, aggregation_spec)
     checkpoint = {n: np.zeros(node.shape, DTYPE[node.dtype]) for n, node in nodes.items() if n.startswith(OUTER)}
@@ -38,7 +38,7 @@ def initial_checkpoint(
 
 
 def shape_mismatch(checkpoint: Mapping[str, Array], step: Graph, aggregation_spec: AggregationSpec) -> str:
-    """In which way these are not the tensors of a checkpoint of this job; empty when they are."""
+    """How these tensors differ from a checkpoint of this job; empty if they fit."""
     nodes = checkpoint_nodes(step, aggregation_spec)
     if checkpoint.keys() != nodes.keys():
         name = min(checkpoint.keys() ^ nodes.keys())
@@ -51,10 +51,10 @@ def shape_mismatch(checkpoint: Mapping[str, Array], step: Graph, aggregation_spe
 
 
 def batch_mismatch(examples: Examples, step: Graph, batch_size: int, accumulate: int) -> str:
-    """In which way batches of these examples are not what the program takes; empty when they are."""
+    """How batches of these examples differ from the program's inputs; empty if they fit."""
     ranks = {name: array.ndim for name, array in examples.items()}
     if min(ranks.values(), default=0) < 1 or (TOKENS in ranks and (len(ranks) > 1 or ranks[TOKENS] != 2)):
-        return f"arrays of rank {ranks} make no examples"
+        return f"arrays of rank {ranks} are not examples"
     batch, nodes = batch_of(examples, np.zeros(batch_size, np.int64), accumulate), batch_nodes(step)
     if batch.keys() != nodes.keys():
         return f"the data has {', '.join(sorted(batch))}, the program takes {', '.join(sorted(nodes))}"
@@ -75,14 +75,14 @@ def publish_files(
     weights: Mapping[str, Array] | None = None,
     parents: Parents | None = None,
 ) -> Manifest:
-    """Store and pin a job's program, initial checkpoint, examples and held-out examples; return its manifest (not stored yet).
+    """Store a job's program, initial checkpoint, examples and held-out examples; return its manifest, not stored yet.
 
-    weights: the module's tensors, in place of those it was made with. parents: what these were merged from.
+    weights: replace the module's initial tensors. parents: the branches that they were merged from.
     """
     traced = job.traced
     tensors = traced.initial if weights is None else weights
     if tensors is None:
-        raise JobError("a program's file has no weights", hint="give them with --weights FILE (safetensors)")
+        raise JobError("a program file has no weights", hint="give them with --weights FILE (safetensors)")
     for name, examples in dataset._asdict().items():
         mismatch = batch_mismatch(examples, traced.graph, job.training.batch_size, job.training.accumulate)
         if mismatch:
@@ -92,13 +92,13 @@ def publish_files(
     if counts["heldout"] < job.training.batch_size:
         raise JobError(
             f"data.heldout: {counts['heldout']} examples make no batch of {job.training.batch_size}",
-            hint="hold out at least training.batch_size examples",
+            hint="set data.heldout to at least training.batch_size",
         )
     outline = job.outline()
     checkpoint = initial_checkpoint(traced.graph, tensors, outline.aggregation_spec)
     broken = next((name for name in traced.graph.exchanged if not np.isfinite(checkpoint[name]).all()), None)
-    if broken is not None:  # every update of it would be so too, and count for nothing
-        raise JobError(f"the weights hold a NaN or an infinity in {broken!r}", hint="begin with finite weights")
+    if broken is not None:  # every update would be non-finite too and be discarded
+        raise JobError(f"the weights contain a NaN or an infinity in {broken!r}", hint="use finite weights")
     work_of(outline, traced.graph)  # refused here, before anything is stored
     return job.manifest(
         ProgramFile(store.add(encoding.encode(traced.graph)), traced.root.hex(), traced.profile.flops),
@@ -111,9 +111,9 @@ def publish_files(
 
 
 def _check_tokens(job: ComputeJob, dataset: Dataset) -> None:
-    """A built-in model says how many tokens it knows; a step that meets another is skipped, which nobody wants to pay for."""
+    """Refuse tokens beyond a built-in model's vocabulary: such steps would be skipped but still paid."""
     vocabulary = job.model.options["vocab"] if job.model.built_in else None
     for examples in dataset:
         highest = int(examples[TOKENS].max()) if TOKENS in examples else -1
         if vocabulary is not None and highest >= vocabulary:
-            raise JobError(f"data: holds token {highest}, model.vocab is {vocabulary}; bytes need 256")
+            raise JobError(f"data: contains token {highest}, but model.vocab is {vocabulary}; bytes need 256")
