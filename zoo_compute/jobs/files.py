@@ -75,7 +75,7 @@ def publish_files(
     weights: Mapping[str, Array] | None = None,
     parents: Parents | None = None,
 ) -> Manifest:
-    """Store a job's program, initial checkpoint, examples and held-out examples; return its manifest, not stored yet.
+    """Store and pin a job's program, initial checkpoint, examples and held-out examples; return its manifest, not stored yet.
 
     weights: replace the module's initial tensors. parents: the branches that they were merged from.
     """

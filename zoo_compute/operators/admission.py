@@ -1,6 +1,6 @@
-"""Showing one's machine: a trial is entered, run under its seed, answered, and settled after its window.
+"""Admission of a machine: enter a trial, run it with its seed, answer, and settle after the challenge window.
 
-The run itself is `node.admission.trial`'s, a process of the torch side that is started before the trial is entered and holds no key.
+The run itself is a process of `node.admission.trial`. It starts before the trial is entered and has no key.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TrialFailed(NeedsOperator):
 
 @dataclass(frozen=True)
 class AdmissionStatus:
-    """Where an operator's admission stands after a step. wait_s: until the trial can be settled; 0 when nothing is open."""
+    """The state of an operator's admission. wait_s: until the trial can be settled; 0 if none is open."""
 
     operator: int
     admitted: bool
@@ -49,7 +49,7 @@ class AdmissionStatus:
 
 
 class TrialAnswer(NamedTuple):
-    """An answered trial, as it was told. seconds: that it took."""
+    """An answered trial, from its event. seconds: that it took."""
 
     claim: Claim
     workload: Workload
