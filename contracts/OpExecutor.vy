@@ -10,7 +10,7 @@
 
 from .modules import descriptors
 from .modules import element_parts
-from .modules import recipe_table as table
+from .modules.generated import recipe_table as table
 from .modules import recipes
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from eth_utils.address import is_address, to_checksum_address
 
-from keepers.queue.broker import EMBEDDED, URLS
 from repops import fields
 from zoo_compute.amounts import ZEN, Token, parse_amount
 from zoo_compute.atomic import write_atomically
@@ -20,6 +19,8 @@ from zoo_compute.gpus import PERIODS
 from zoo_compute.paths import CONFIG, HOT_KEY, PASSPHRASE
 
 MAX_SLOTS = 512  # of a seat: their results must fit a bundle of one block
+EMBEDDED = "embedded"  # broker: the daemon runs a Redis of its own
+BROKER_URLS = ("redis://", "rediss://")
 ROLES = ("provider", "aggregator", "verifier")
 FILE = CONFIG
 PRICE_KEYS = ("price", "aggregator_price")  # by kind of lot
@@ -172,8 +173,8 @@ def _check(settings: Settings) -> None:
     for hour in settings.availability_hours:
         if isinstance(hour, bool) or not isinstance(hour, int) or not 0 <= hour < PERIODS:
             raise fields.BadField(f"{FILE}.availability_hours: expected periods 0 to {PERIODS - 1}, got {hour!r}")
-    if settings.broker != EMBEDDED and not settings.broker.startswith(URLS):
-        expected = f"expected {EMBEDDED!r}, or a URL that begins with {' or '.join(URLS)}"
+    if settings.broker != EMBEDDED and not settings.broker.startswith(BROKER_URLS):
+        expected = f"expected {EMBEDDED!r}, or a URL that begins with {' or '.join(BROKER_URLS)}"
         raise fields.BadField(f"{FILE}.broker: {expected}, got {settings.broker!r}")
     if settings.operator == 0 and set(settings.roles) != {"verifier"}:
         raise fields.BadField(f"{FILE}.operator is 0: register first (`zoo node register`) and write its number here")

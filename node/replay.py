@@ -9,7 +9,7 @@ from node.compute.aggregation import aggregate
 from node.compute.programs import Programs, State
 from node.compute.training import ShardResult, heldout_loss, root_of, train_shard
 from node.errors import BadInputs
-from node.inputs import syncer
+from node.inputs.job_files import fetch_job
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.store.interface import Store
 from zoo_compute.training.examples import Examples
@@ -38,7 +38,7 @@ def replay(
 
     progress: called with a checkpoint's number and its held-out loss.
     """
-    job = syncer.fetch_job(store, manifest)
+    job = fetch_job(store, manifest)
     return simulate(manifest, job.programs, job.checkpoint, job.examples, job.heldout, masks, progress=progress)
 
 

@@ -1,14 +1,14 @@
-"""What a worker does for its keeper: prepare, train, fetch, aggregate, verify. Requests and answers are plain JSON objects.
+"""The work of a node for its keeper: prepare, train, fetch, aggregate, verify. Requests and answers are plain JSON objects.
 
-A request names content and roots; nothing in it is believed before it is checked against them. Roots are hex, `checkpoint`
+A request names content and roots. All content is checked against its root before use. Roots are hex, `checkpoint`
 is the CID of the pointer to the checkpoint a round starts from (null for round 0), `start_root` the chain's root of it:
 
     every request   job, manifest (CID), round, checkpoint, start_root, [work_root, data_root, flops, terms, device]
-    run_shard       + slot, [before, private] (node.compute.carried_state)
+    run_shard       + slot, [before, private] (node.inputs.carried_state)
     run_aggregation + mask, bundles [{bundle (CID), root, operator, slots, start_root}]
     run_advance     as run_aggregation
     run_aggregation_check + root, operator, bundles
-    run_verification  + slot, operator, bundle (CID), root, shown (the result that an answer on chain told, or null), [slots of the bundle, before]
+    run_verification  + slot, operator, bundle (CID), root, shown (the result that an answer on chain revealed, or null), [slots of the bundle, before]
     run_fetching      + slots, operator, bundle (CID), root, timeout_s
     run_keeping     job, manifest, checkpoint only
 """
@@ -20,8 +20,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from node.compute import carried_state
-from node.compute.aggregation import aggregate
+from node.compute.aggregation import aggregate, should_precompute
 from node.compute.cache import put_async
 from node.compute.programs import State
 from node.compute.reexecution import Mismatch, verify_slot
@@ -30,9 +29,16 @@ from node.compute.training import Progress, ShardResult, probe_losses, root_of, 
 from node.device import as_node_memory_errors, memory
 from node.disputes.player import aggregation_dispute, dispute_of, result_in
 from node.errors import BadInputs, NodeOutOfMemory, TensorChunk, Withheld
-from node.inputs import syncer
+from node.inputs import carried_state
 from node.inputs.bundles import SlotResult
-from node.inputs.fetching import UNAVAILABLE, missing_update_chunk
+from node.inputs.checkpoints import checkpoint_cids, fetch_pointer
+from node.inputs.examples import fetch_heldout
+from node.inputs.fetching import TIMEOUT_S, UNAVAILABLE, missing_update_chunk, root_from_hex
+from node.inputs.job_files import Inputs, fetch_inputs, fetch_manifest
+from node.inputs.programs import fetch_programs
+from node.inputs.states import put_state
+from node.inputs.updates import fetch_results, get_update, get_updates, put_update
+from zoo_compute.formats.bundles import Pointer
 from zoo_compute.formats.tags import round_tag
 from zoo_compute.json_codec import decode, finite_or_none
 from zoo_compute.spec.games import Result
@@ -44,14 +50,14 @@ from zoo_compute.training.rounds import tokens_of
 
 log = logging.getLogger("zoo.worker")
 
-Tamper = Callable[[syncer.Inputs, ShardResult], ShardResult]
+Tamper = Callable[[Inputs, ShardResult], ShardResult]
 TIMED_STEPS = 2
 TIMING_MARGIN = 1.5  # of the timed estimate: a machine shared with other work is slower at times
 
 
 def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """Fetch and check a job's inputs, see that it fits, and time its step. Answers `slot_s`, seconds of a slot-round."""
-    inputs = syncer.fetch_inputs(store, request)
+    inputs = fetch_inputs(store, request)
     manifest, programs = inputs.manifest, inputs.programs
     profile, device = programs.profile, programs.device
     needed, (free, total) = needed_bytes(profile), memory(device)
@@ -74,7 +80,7 @@ def prepare(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     slot_s = TIMING_MARGIN * (step_s * manifest.inner_steps + root_s * (len(manifest.segments()) + 4))
     return {
         "job": request["job"],
-        "advances": syncer.should_precompute(manifest, programs.graph),
+        "advances": should_precompute(manifest, programs.graph),
         "step_s": step_s,
         "slot_s": slot_s,
         "device": str(device),
@@ -97,7 +103,7 @@ def run_shard(
     Raises BadInputs, NodeOutOfMemory and the store's errors; nothing is stored then.
     """
     began = time.perf_counter()
-    inputs = syncer.fetch_inputs(store, request)
+    inputs = fetch_inputs(store, request)
     programs = inputs.programs
     if not 0 <= request["slot"] < inputs.manifest.slots:
         raise BadInputs(f"slot {request['slot']}: the job has {inputs.manifest.slots} slots")
@@ -111,29 +117,29 @@ def run_shard(
             request["slot"],
             progress=progress,
             carried=carried_state.load(request, inputs, store),
-            start_root=syncer.root_from_hex(request["start_root"]),
+            start_root=root_from_hex(request["start_root"]),
         )
     if tamper is not None:
         result = tamper(inputs, result)
     tag = round_tag(request["job"], request["round"])
-    update = syncer.put_update(store, result.update, inputs.manifest, programs.graph, tag=tag)
+    update = put_update(store, result.update, inputs.manifest, programs.graph, tag=tag)
     kept = carried_state.save(store, result.private, tag=tag)
     return _report(request, inputs, result, update, kept, time.perf_counter() - began).to_dict()
 
 
 def run_fetching(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """Fetch what one commitment promises, long before it is combined. Raises Withheld: that can be demanded only for a while."""
-    manifest = syncer.fetch_manifest(store, request["manifest"])
-    graph = syncer.fetch_programs(store, manifest, request.get("device")).graph
-    start, timeout_s = syncer.root_from_hex(request["start_root"]), request["timeout_s"]
+    manifest = fetch_manifest(store, request["manifest"])
+    graph = fetch_programs(store, manifest, request.get("device")).graph
+    start, timeout_s = root_from_hex(request["start_root"]), request["timeout_s"]
     try:
-        entries = syncer.fetch_results(store, request, request, start, timeout_s)
+        entries = fetch_results(store, request, request, start, timeout_s)
     except UNAVAILABLE as error:
         raise Withheld(f"bundle {request['bundle']}: {error}", dict.fromkeys(request["slots"])) from error
     missing, why, tag = dict[int, TensorChunk | None](), "", round_tag(request["job"], request["round"])
     for slot, entry in entries.items():
         try:
-            syncer.get_update(store, entry, manifest, graph, timeout_s=timeout_s, tag=tag)
+            get_update(store, entry, manifest, graph, timeout_s=timeout_s, tag=tag)
         except UNAVAILABLE as error:
             missing[slot], why = missing_update_chunk(store, entry.update), str(error)
     if missing:
@@ -146,14 +152,14 @@ def run_aggregation(request: Mapping[str, Any], store: Store, *, must_last: bool
 
     must_last: the checkpoint is on the disk when this returns, since others will ask for it."""
     began = time.perf_counter()
-    inputs = syncer.fetch_inputs(store, request)
+    inputs = fetch_inputs(store, request)
     entries, updates = _received(request, store, inputs)
     checkpoint = aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates)
     mask = sum(1 << slot for slot in entries)
     root = root_of(checkpoint)
     tag = round_tag(request["job"], request["round"] + 1)  # a checkpoint belongs to the round that starts from it
-    cid = syncer.put_state(store, checkpoint, tag=tag) if must_last else put_async(store, checkpoint, root, tag=tag)
-    pointer = syncer.Pointer(request["job"], request["round"], cid, root, mask)
+    cid = put_state(store, checkpoint, tag=tag) if must_last else put_async(store, checkpoint, root, tag=tag)
+    pointer = Pointer(request["job"], request["round"], cid, root, mask)
     return {
         "job": request["job"],
         "round": request["round"],
@@ -179,10 +185,10 @@ def run_aggregation_check(request: Mapping[str, Any], store: Store) -> dict[str,
     """Combine again what an aggregator did, and compare the root that it posted. Answers `agrees`, and what opens a game; where
     it agrees, what a probe of the updates says."""
     began = time.perf_counter()
-    inputs = syncer.fetch_inputs(store, request)
+    inputs = fetch_inputs(store, request)
     updates = _received(request, store, inputs)[1]
     root = root_of(aggregate(inputs.manifest, inputs.programs, inputs.checkpoint, updates))
-    posted = syncer.root_from_hex(request["root"])
+    posted = root_from_hex(request["root"])
     answer: dict[str, Any] = {name: request[name] for name in ("job", "round", "operator")}
     answer |= {"agrees": root == posted, "segments": 0}
     if root == posted:
@@ -193,14 +199,12 @@ def run_aggregation_check(request: Mapping[str, Any], store: Store) -> dict[str,
     return {**answer, "seconds": time.perf_counter() - began}
 
 
-def _probed(
-    request: Mapping[str, Any], store: Store, inputs: syncer.Inputs, updates: Mapping[int, State]
-) -> dict[str, Any]:
+def _probed(request: Mapping[str, Any], store: Store, inputs: Inputs, updates: Mapping[int, State]) -> dict[str, Any]:
     """`odd`: [round, slot] of each update that by itself makes the loss worse; `probe`: the losses that say so. Nothing where the
     probe cannot be taken: no verdict waits for files that a submitter may withhold."""
     manifest, programs, round_ = inputs.manifest, inputs.programs, request["round"]
     try:
-        heldout = syncer.fetch_heldout(store, manifest, programs.graph)
+        heldout = fetch_heldout(store, manifest, programs.graph)
         with as_node_memory_errors(programs.profile, programs.device):
             before, after = probe_losses(manifest, programs, inputs.checkpoint, heldout, round_, updates)
     except (*UNAVAILABLE, NodeOutOfMemory) as error:
@@ -212,14 +216,14 @@ def _probed(
 
 
 def _received(
-    request: Mapping[str, Any], store: Store, inputs: syncer.Inputs
+    request: Mapping[str, Any], store: Store, inputs: Inputs
 ) -> tuple[dict[int, SlotResult], dict[int, State]]:
     """The results that a checkpoint is made of, and their updates, by slot."""
     entries: dict[int, SlotResult] = {}
     for commit in request["bundles"]:
-        entries |= syncer.fetch_results(store, request, commit, syncer.root_from_hex(commit["start_root"]))
+        entries |= fetch_results(store, request, commit, root_from_hex(commit["start_root"]))
     tag = round_tag(request["job"], request["round"])
-    received = syncer.get_updates(store, entries, inputs.manifest, inputs.programs.graph, tag=tag)
+    received = get_updates(store, entries, inputs.manifest, inputs.programs.graph, tag=tag)
     return entries, {slot: each.state for slot, each in received.items()}
 
 
@@ -228,22 +232,22 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
     `odd`, [round, slot] of each update that the checkpoint it starts from has an odd score of."""
     began = time.perf_counter()
     answer = {name: request[name] for name in ("job", "round", "slot", "operator")}
-    start = syncer.root_from_hex(request["start_root"])
+    start = root_from_hex(request["start_root"])
     try:
         entry, result = _result(request, store, start)
     except (BadInputs, KeyError) as error:
         # Content that hashes to the committed CID, and is not the bundle the root promises: the commitment itself is wrong.
         return {**answer, "agrees": False, "segments": 0, "field": "bundle", "message": str(error)}
-    inputs = syncer.fetch_inputs(store, request)
+    inputs = fetch_inputs(store, request)
     programs = inputs.programs
     rounds = carried_state.rounds_since_restart(request, inputs.manifest.carry)
-    update, told = None, ""
+    update, problem = None, ""
     try:
         tag = round_tag(request["job"], request["round"])
-        update = syncer.get_update(store, entry, inputs.manifest, programs.graph, tag=tag).state
+        update = get_update(store, entry, inputs.manifest, programs.graph, tag=tag).state
     except UNAVAILABLE as error:
         # The roots are judged without it: whoever withheld it would else never be found out.
-        told = str(error) if isinstance(error, BadInputs) else ""
+        problem = str(error) if isinstance(error, BadInputs) else ""
     with as_node_memory_errors(programs.profile, programs.device):
         last = carried_state.replay(request, rounds, inputs, store) if rounds else None
         outcome = verify_slot(
@@ -263,10 +267,10 @@ def run_verification(request: Mapping[str, Any], store: Store) -> dict[str, Any]
             answer |= {"message": f"{outcome}, after a claim that is false, or cannot be had", "dispute": None}
     states = [root.hex() for root in outcome.states]
     odd = [score.slot for score in scores_of(inputs.checkpoint) if score.is_outlier]
-    answer["odd"] = [[syncer.fetch_pointer(store, request["checkpoint"]).round, slot] for slot in odd]
+    answer["odd"] = [[fetch_pointer(store, request["checkpoint"]).round, slot] for slot in odd]
     answer |= {**outcome.to_dict(), "states": states, "seconds": time.perf_counter() - began}
-    if told and answer["agrees"]:
-        answer |= {"agrees": False, "field": "update", "message": told}
+    if problem and answer["agrees"]:
+        answer |= {"agrees": False, "field": "update", "message": problem}
     return answer
 
 
@@ -274,7 +278,7 @@ def _result(request: Mapping[str, Any], store: Store, start: bytes) -> tuple[Slo
     """A slot's result, and the same with its path to the claim's root: from the bundle, else as an answer on chain showed it."""
     slot = request["slot"]
     try:
-        entries = syncer.fetch_results(store, request, request, start)
+        entries = fetch_results(store, request, request, start)
         return entries[slot], result_in(list(entries.values()), entries[slot])
     except (*UNAVAILABLE, KeyError):
         if request.get("shown") is None:
@@ -287,16 +291,16 @@ def _result(request: Mapping[str, Any], store: Store, start: bytes) -> tuple[Slo
 
 def run_pinning(request: Mapping[str, Any], store: Store) -> dict[str, Any]:
     """Fetch and pin a checkpoint nobody trains on any more: the last one of a job."""
-    manifest = syncer.fetch_manifest(store, request["manifest"])
-    kept = syncer.checkpoint_cids(store, manifest, request["checkpoint"])
+    manifest = fetch_manifest(store, request["manifest"])
+    kept = checkpoint_cids(store, manifest, request["checkpoint"])
     for cid in kept:
-        store.pin(cid, timeout_s=syncer.TIMEOUT_S)
+        store.pin(cid, timeout_s=TIMEOUT_S)
     return {"job": request["job"], "pinned": list(kept)}
 
 
 def _report(
     request: Mapping[str, Any],
-    inputs: syncer.Inputs,
+    inputs: Inputs,
     result: ShardResult,
     update: str,
     private: str | None,

@@ -33,35 +33,35 @@ class BadField(ValueError):
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str:
-    """`did you mean 'x'?`, or the list of what is allowed when nothing is near."""
+    """`did you mean 'x'?`, or the list of allowed words when none is similar."""
     words = sorted(allowed)
     close = difflib.get_close_matches(str(word), words, n=1, cutoff=0.55)
     return f"did you mean {close[0]!r}?" if close else f"expected one of {', '.join(words)}"
 
 
-def check_keys(given: Mapping[str, Any], allowed: Iterable[str], required: Iterable[str], where: str) -> None:
+def check_keys(mapping: Mapping[str, Any], allowed: Iterable[str], required: Iterable[str], where: str) -> None:
     """Refuse unknown keys first (a typo explains the missing one), then missing keys."""
     names = set(allowed)
-    for key in given:
+    for key in mapping:
         if key not in names:
             raise BadField(f"{where}: unknown key {key!r}; {nearest(str(key), names)}")
     for key in required:
-        if key not in given:
+        if key not in mapping:
             raise BadField(f"{where}: missing key {key!r}")
 
 
-def read(cls: type[T], given: object, where: str) -> T:
+def read(cls: type[T], raw: object, where: str) -> T:
     """Build the dataclass `cls` from a mapping: keys and types exactly, nested dataclasses too.
 
     An int is accepted where a float is declared (and becomes one); nothing else is converted.
     """
-    if not isinstance(given, Mapping):
-        raise BadField(f"{where}: expected a mapping, got {given!r}")
+    if not isinstance(raw, Mapping):
+        raise BadField(f"{where}: expected a mapping, got {raw!r}")
     hints = get_type_hints(cls)
     declared = fields(cls)  # type: ignore[arg-type]
     required = [f.name for f in declared if f.default is MISSING and f.default_factory is MISSING]
-    check_keys(given, [f.name for f in declared], required, where)
-    values = {key: value_of(hints[key], value, f"{where}.{key}") for key, value in given.items()}
+    check_keys(raw, [f.name for f in declared], required, where)
+    values = {key: value_of(hints[key], value, f"{where}.{key}") for key, value in raw.items()}
     try:
         return cls(**values)
     except BadField:
@@ -131,7 +131,7 @@ def canonical_json(value: object) -> bytes:
 
 
 def _depth(data: bytes) -> int:
-    """No less than how deep `data` nests as JSON: the steepest climb of brackets, those inside strings included."""
+    """An upper bound on how deep `data` nests as JSON: it counts brackets inside strings too."""
     import numpy as np  # late: the kernels' build imports this module where there is no numpy
 
     table = np.zeros(256, dtype=np.int64)
@@ -141,7 +141,7 @@ def _depth(data: bytes) -> int:
 
 
 def parse_json(data: bytes, where: str) -> Any:
-    """JSON that strangers wrote: deep nesting, duplicate keys and non-finite numbers are refused.
+    """Read untrusted JSON. Raises BadField for deep nesting, duplicate keys and non-finite numbers.
 
     Nesting is bounded here because the C decoder overflows its stack where a library has raised the recursion limit.
     """

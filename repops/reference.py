@@ -1,6 +1,6 @@
-"""The reference executor: every element by its parts, one scalar operation after another. Slow, and obviously right.
+"""The reference executor: computes every element part by part, one scalar operation at a time. Slow, and obviously right.
 
-It reads nothing but the operator table. It holds every node's words as a Python list.
+It uses nothing but the operator table, and keeps every node's words in a Python list.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ def _value(
     if node.op == "input":
         role, position = node.attributes
         name = graph.batch[position][0] if role == BATCH_ROLE else graph.state[position].name
-        given = list((batch if role == BATCH_ROLE else state)[name])
-        if len(given) != node.elements:
-            raise ValueError(f"{name}: {len(given)} words given, {node.elements} expected")
+        words = list((batch if role == BATCH_ROLE else state)[name])
+        if len(words) != node.elements:
+            raise ValueError(f"{name}: {len(words)} words given, {node.elements} expected")
     elif node.op == "constant":
         data = graph.constants[at]
-        given = [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)]
+        words = [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)]
     else:
-        given = [element(node, number, values) for number in range(node.elements)]
-    return [canonical(word) for word in given] if node.dtype == F32 else given
+        words = [element(node, number, values) for number in range(node.elements)]
+    return [canonical(word) for word in words] if node.dtype == F32 else words
 
 
 def element(node: Node, number: int, values: list[Words]) -> int:
-    """One element of a computed node, from the words of the nodes before it."""
+    """One element of a computed node, from the words of earlier nodes."""
     return results(node, number, lambda operand, index: values[node.operands[operand].node][index])[-1]
 
 
 def results(node: Node, number: int, read: Read) -> Words:
-    """The word of each part of one element; the last is the element's. read: gives an operand's word."""
-    found: Words = []
+    """The word of each part of one element; the last is the element's. read: returns an operand's word."""
+    made: Words = []
     for part in parts(node, number, read):
-        words = [found[at] for at in part.carried] + [read(*place) for place in part.reads]
-        found.append(part.recipe.run(*words))
-    return found
+        words = [made[at] for at in part.carried] + [read(*place) for place in part.reads]
+        made.append(part.recipe.run(*words))
+    return made
 
 
 class ReferenceRunner:
-    """The reference behind the interface of `backend.Runner`."""
+    """The reference executor as a `backend.Runner`."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -75,7 +75,7 @@ class ReferenceRunner:
     def step(self, batch: Mapping[str, Array], *, threads: int = 1) -> float:
         values = self.trace(batch)
         for entry in self.graph.state:
-            if entry.after != entry.before:  # what no step changes may be read-only
+            if entry.after != entry.before:  # unchanged tensors may be read-only
                 self.state[entry.name][...] = values[entry.after]
         return float(values[self.graph.loss])
 
@@ -83,10 +83,10 @@ class ReferenceRunner:
         return float(self.trace(batch)[self.graph.loss])
 
     def trace(self, batch: Mapping[str, Array], *, threads: int = 1) -> list[Array]:
-        given = run(self.graph, _words(self.state), _words(check_batch(self.graph, batch)))
+        values = run(self.graph, _words(self.state), _words(check_batch(self.graph, batch)))
         return [
             np.array(words, np.uint32).view(DTYPE[node.dtype]).reshape(node.shape)
-            for node, words in zip(self.graph.nodes, given, strict=True)
+            for node, words in zip(self.graph.nodes, values, strict=True)
         ]
 
 

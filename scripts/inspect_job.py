@@ -40,30 +40,30 @@ def cli(provider: ProviderAPI, job: int, block: int | None, network_file: Path) 
 
 def lines(job: JobView) -> list[str]:
     """A job in words."""
-    told = [f"job {job.job} is {job.state.name} at block {job.block} ({_time(job.now)}), posted in {job.posted_block}"]
-    told.append(f"  submitter {job.submitter}, escrow {job.escrow} of token {job.token}")
+    out = [f"job {job.job} is {job.state.name} at block {job.block} ({_time(job.now)}), posted in {job.posted_block}"]
+    out.append(f"  submitter {job.submitter}, escrow {job.escrow} of token {job.token}")
     for kind, lot in job.lots.items():
         phase = LotPhase(lot.phase).name.lower()
-        told.append(
+        out.append(
             f"  lot {kind}: {phase}, attempt {lot.attempt}, {lot.revealed} revealed, {lot.sold} of {lot.units} sold,"
             f" bids until {_time(lot.bid_end)}, reveals until {_time(lot.reveal_end)}"
         )
     for number, seat in sorted(job.seats.items()):
-        told.append(
+        out.append(
             f"  seat {number}: slots {seat.first} to {seat.first + seat.count - 1} of operator {seat.operator} at {seat.price}"
         )
-    for operator, standing in sorted(job.stakes.items()):
-        told.append(f"  operator {operator} has {standing.locked} locked")
+    for operator, stake in sorted(job.stakes.items()):
+        out.append(f"  operator {operator} has {stake.locked} locked")
     if job.run is not None:
         run = job.run
-        told.append(
+        out.append(
             f"  turn {run.turn}, round {run.round} of {run.rounds}: missing seats {run.missing:#x},"
             f" {run.committed} slots committed, aggregator {run.aggregator or 'vacant'}, final rounds {job.final_rounds}"
         )
     for claim in job.claims:
         state = "pending until " + _time(claim.deadline) if not claim.final else claim.state.name.lower()
-        told.append(f"  claim of operator {claim.operator}: turn {claim.turn}, seat {claim.seat}, {state}")
-    return told
+        out.append(f"  claim of operator {claim.operator}: turn {claim.turn}, seat {claim.seat}, {state}")
+    return out
 
 
 def _time(timestamp: int) -> str:

@@ -1,8 +1,8 @@
-"""Zoo Compute: train a torch model on strangers' GPUs, with nobody to trust.
+"""Zoo Compute: train a torch model on other people's GPUs without having to trust them.
 
     from zoo_compute import Client, ComputeJob, DistributedTrainer
 
-Names are loaded when they are first used, so that importing the package costs nothing and needs no torch.
+Names are imported on first use, so that importing the package is fast and needs no torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Amounts of money: read from people, shown to people, passed as integers of the token's smallest unit."""
+"""Amounts of money: parsed from text, formatted for people, and passed as integers of the token's smallest unit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zoo_compute.errors import UserError
 
 DECIMALS = 18
 WEI = 10**DECIMALS
-MAX_DECIMALS = 36  # of a token: one whole of it still fits 128 bits
+MAX_DECIMALS = 36  # the most a token may have: one whole token still fits in 128 bits
 MAX_UNITS = 2**128 - 1  # of any amount in the protocol
 _WHOLE = re.compile(r"^(?:\d{1,60}(?:_\d{1,60})*)(?:\.\d{1,60})?(?:[eE]\+?\d{1,3})?$|^\.\d{1,60}$", re.ASCII)
 _SMALLEST = re.compile(r"^(\d{1,60})\s*(?:wei|units?)$", re.ASCII)
@@ -20,9 +20,9 @@ _EXACT = Context(prec=200)
 
 @dataclass(frozen=True)
 class Token:
-    """What an amount is of. ZEN is one; others are read from the chain (zoo_compute/chain/tokens.py).
+    """A token that amounts are counted in. ZEN is built in; others are read from the chain (zoo_compute/chain/tokens.py).
 
-    decimals: one whole token is 10**decimals of the smallest unit. address: empty where no chain was asked.
+    decimals: one whole token is 10**decimals of the smallest unit. address: empty when the token was not read from a chain.
     """
 
     symbol: str
@@ -32,7 +32,7 @@ class Token:
     def parse(self, text: str | int | float | Decimal, *, what: str = "amount") -> int:
         """The smallest units in `text`: whole tokens such as `12.5` or `1_000 ZEN`; `7wei` or `7 units` are smallest units.
 
-        Raises UserError. Numbers are taken as written: 0.1 is a tenth, not the nearest binary fraction.
+        Raises UserError. Numbers are exact: 0.1 is one tenth, not the nearest binary fraction.
         """
         raw = str(text).strip()
         lowered = raw.lower().removesuffix(self.symbol.lower()).strip()
@@ -51,17 +51,17 @@ class Token:
         return self._within(int(units), raw, what)
 
     def format(self, units: int, *, places: int = 6, symbol: bool = True) -> str:
-        """`units` as whole tokens, exact up to `places` decimals (`~` in front when digits were left off)."""
+        """`units` as whole tokens, exact up to `places` decimals (a leading `~` marks omitted digits)."""
         sign, magnitude = ("-", -units) if units < 0 else ("", units)
         whole, fraction = divmod(magnitude, 10**self.decimals)
         digits = f"{fraction:0{self.decimals}d}" if self.decimals else ""
-        shown = digits[:places].rstrip("0")
+        decimals = digits[:places].rstrip("0")
         cut = "~" if digits[places:].strip("0") else ""
-        if cut and not whole and not shown:
+        if cut and not whole and not decimals:
             smallest = "wei" if self.decimals == DECIMALS else f"smallest units of {self.symbol}"
             return f"{sign}{magnitude} {smallest}"
         named = f" {self.symbol}" if symbol and self.symbol else ""
-        return f"{cut}{sign}{whole:,}{'.' + shown if shown else ''}{named}"
+        return f"{cut}{sign}{whole:,}{'.' + decimals if decimals else ''}{named}"
 
     def exact(self, units: int) -> str:
         """An amount as `parse` reads it back, without loss."""
@@ -76,7 +76,7 @@ class Token:
 
     def _within(self, units: int, raw: str, what: str) -> int:
         if units > MAX_UNITS:
-            raise UserError(f"{what} is larger than the protocol can hold: {raw!r}")
+            raise UserError(f"{what} is larger than the protocol's maximum: {raw!r}")
         return units
 
 
@@ -94,7 +94,7 @@ def format_amount(units: int, symbol: str = "ZEN", *, places: int = 6) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """A duration as people read it: `8 s`, `2 min 5 s`, `3 h 10 min`, `2 d 4 h`."""
+    """A duration for people: `8 s`, `2 min 5 s`, `3 h 10 min`, `2 d 4 h`."""
     if seconds < 60:
         return f"{seconds:g} s" if seconds == int(seconds) else f"{seconds:.1f} s"
     units = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))

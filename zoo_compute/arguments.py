@@ -1,4 +1,4 @@
-"""Python arguments by name: a mistyped one is refused with the nearest right one, as a key of a file is."""
+"""Checks Python arguments by name: an unknown name raises UserError and suggests the nearest valid one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ C = TypeVar("C", bound=type)
 
 
 def checks_arguments(cls: C) -> C:
-    """A class that refuses wrong arguments with a UserError, where Python raises a TypeError."""
+    """Decorate a class so that wrong arguments raise UserError instead of TypeError."""
     init: Callable[..., None] = cls.__init__  # type: ignore[misc]
     signature = inspect.signature(init)
 
@@ -38,8 +38,8 @@ def names_of(function: Callable[..., Any]) -> list[str]:
     return [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
 
 
-def check_names(where: str, given: Iterable[str], allowed: Collection[str]) -> None:
+def check_names(where: str, names: Iterable[str], allowed: Collection[str]) -> None:
     """Raises UserError for the first name that is not allowed."""
-    for name in given:
+    for name in names:
         if name not in allowed:
             raise UserError(f"{where}: unknown argument {name!r}; {nearest(name, allowed)}")

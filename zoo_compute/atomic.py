@@ -1,4 +1,4 @@
-"""Small files that are replaced in one step: settings, keys, records. (The store's, which many processes write: store/atomic.py)"""
+"""Replaces small files atomically: settings, keys, records. For the store's files see store/durable_files.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes, *, mode: int) -> None:
-    """Replace `path` in one step; on failure the old file is untouched."""
+    """Replace `path` atomically; on failure the old file stays unchanged."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -1,4 +1,4 @@
-"""Where a devnet keeps its files, and whether it runs: how other commands find it by themselves. Needs no chain."""
+"""A devnet's folder: where its files are, and whether it is running. Other commands use this to find it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHAIN_ID = 31337
 
 @dataclass(frozen=True)
 class DevnetFiles:
-    """A devnet's folder. `lock` is locked (flock) while it runs; `ready.json` is there from when it takes work."""
+    """A devnet's folder. `lock` is locked (flock) while it runs; `ready.json` exists once it accepts work."""
 
     folder: Path
 
@@ -33,12 +33,12 @@ class DevnetFiles:
 
     @property
     def nodes(self) -> Path:
-        """Its operators' folders."""
+        """The operators' folders."""
         return self.folder / "nodes"
 
     @property
     def passphrase_file(self) -> Path:
-        """Of every key file in the folder."""
+        """The passphrase of every key file in the folder."""
         return self.folder / "passphrase"
 
     @property
@@ -56,10 +56,10 @@ class DevnetFiles:
         """Name -> key file."""
         return {path.stem: path for path in sorted((self.folder / "keys").glob("*.json"))}
 
-    # -- who runs it says so, the others look
+    # -- written by the process that runs the devnet, read by all others
 
     def mark_ready(self, account: str) -> None:
-        """account: whose key other commands sign with."""
+        """account: the name of the key that other commands sign with."""
         write_atomically(self._ready, json.dumps({"account": account}).encode(), mode=0o600)
 
     def clear_ready(self) -> None:
@@ -71,7 +71,7 @@ class DevnetFiles:
 
     @property
     def is_running(self) -> bool:
-        """Whether a process holds the folder, ready or not."""
+        """Whether a process has locked the folder; it may not be ready yet."""
         try:
             with self.lock.open("rb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -83,12 +83,12 @@ class DevnetFiles:
 
     @property
     def account(self) -> Path | None:
-        """The key file other commands sign with; None unless the devnet runs and takes work."""
+        """The key file that other commands sign with; None unless the devnet is running and ready."""
         try:
-            told: Any = json.loads(self._ready.read_text())
+            ready: Any = json.loads(self._ready.read_text())
         except FileNotFoundError:
             return None
-        return self.key_file(told["account"]) if self.is_running else None
+        return self.key_file(ready["account"]) if self.is_running else None
 
 
 def devnet_of(network_file: Path) -> DevnetFiles | None:

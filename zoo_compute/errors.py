@@ -1,13 +1,13 @@
 """Every exception the package raises on purpose.
 
     ZooError                    .hint says what to do
-    ├── UserError               what was asked cannot be: wrong input, wrong file
+    ├── UserError               the request is wrong: bad input, bad file
     │   └── ConfigError         a file or a setting (network file, environment, options)
     ├── KeystoreError           a key file
     │   ├── WrongPassphrase
-    │   ├── NoPassphrase        none given, and nobody to ask
+    │   ├── NoPassphrase        none is set, and there is no terminal to ask
     │   └── KeystoreExists
-    ├── DevnetError             the local chain: anvil absent, not starting, port taken
+    ├── DevnetError             the local chain: anvil is missing, does not start, or the port is taken
     ├── StoreError              content (zoo_compute/store/errors.py)
     └── ChainError
         ├── Unreachable         no RPC answers                                Retryable
@@ -16,7 +16,7 @@
         ├── WrongChain          another chain id
         ├── WrongDeployment     no code, or other code, at an address
         ├── NotFunded           the account has no coin for gas
-        └── Refusal             a contract said no: .reason, .hint
+        └── Refusal             a contract reverted: .reason, .hint
             ├── RegistryRefusal    "registry: ..."
             ├── TasksRefusal       "tasks: ..."
             ├── AuctionRefusal     "auction: ..."
@@ -32,14 +32,14 @@
             ├── TreasuryRefusal    "treasury: ..."
             ├── TimelockRefusal    "timelock_controller: ...", "access_control: ..."
             ├── TokenRefusal       "erc20: ...", "ownable: ..."
-            └── BareRevert         no reason, or one that is not in docs/protocol.md
+            └── BareRevert         no reason, or one that docs/protocol.md does not list
 
-Across the tree, two markers say who must act: `Retryable` (try again later) and `NeedsOperator` (a person must act).
+Two marker classes say who must act: `Retryable` (try again later) and `NeedsOperator` (a person must act).
 """
 
 
 class ZooError(Exception):
-    """Something that can be told to a user; `hint` is the next thing to do, or empty."""
+    """An error for users to read; `hint` says what to do next, or is empty."""
 
     hint: str = ""
 
@@ -47,23 +47,23 @@ class ZooError(Exception):
         super().__init__(message)
         if hint:
             self.hint = hint
-            self.add_note(hint)  # a traceback shows it too
+            self.add_note(hint)  # tracebacks print it too
 
 
 class Retryable(ZooError):
-    """Transient: the same call may succeed later; a task is retried."""
+    """Transient: the same call may succeed later; tasks are retried."""
 
 
 class NeedsOperator(ZooError):
-    """A person must act; a lane stops and says why."""
+    """A person must act; the lane stops and says why."""
 
 
 class UserError(ZooError):
-    """What was asked cannot be done as asked."""
+    """The request is wrong; the message says what to change."""
 
 
 class ConfigError(UserError, NeedsOperator):
-    """A file or a setting is wrong; the message names it, says what was found and what was expected."""
+    """A file or a setting is wrong; the message names it and says what was expected."""
 
 
 class KeystoreError(NeedsOperator):
@@ -75,7 +75,7 @@ class WrongPassphrase(KeystoreError):
 
 
 class NoPassphrase(KeystoreError):
-    hint = "run in a terminal, or set ZOO_PASSPHRASE_FILE (a file) or ZOO_PASSPHRASE"
+    hint = "run this in a terminal, or set ZOO_PASSPHRASE_FILE (a path) or ZOO_PASSPHRASE"
 
 
 class KeystoreExists(KeystoreError):
@@ -87,7 +87,7 @@ class DevnetError(NeedsOperator):
 
 
 class ChainError(ZooError):
-    """Anything between us and the contracts."""
+    """Base of all errors between this machine and the contracts."""
 
 
 class Unreachable(ChainError, Retryable):
@@ -95,10 +95,10 @@ class Unreachable(ChainError, Retryable):
 
 
 class TransactionPending(ChainError, Retryable):
-    """Sent, and not mined in time; sending the same call again waits for it or replaces it."""
+    """Sent but not mined in time; sending the same call again waits for it or replaces it."""
 
     def __init__(self, message: str, transaction_hash: str) -> None:
-        super().__init__(message, hint="wait; sending again replaces it at a higher fee")
+        super().__init__(message, hint="wait, or run it again: that replaces the transaction at a higher fee")
         self.transaction_hash = transaction_hash
 
 
@@ -107,11 +107,11 @@ class FeeTooHigh(ChainError, Retryable):
 
 
 class WrongChain(ChainError, NeedsOperator):
-    hint = "use the RPC of the chain that the network file names, or another network file"
+    hint = "use an RPC of the chain that the network file names, or another network file"
 
 
 class WrongDeployment(ChainError, NeedsOperator):
-    hint = "the network file is of another deployment or another chain; get the current one from the network's maker"
+    hint = "the network file describes another deployment or chain; get the current one from whoever runs the network"
 
 
 class NotFunded(ChainError, NeedsOperator):
@@ -119,7 +119,7 @@ class NotFunded(ChainError, NeedsOperator):
 
 
 class Refusal(ChainError):
-    """A contract refused: `reason` is its string, word for word, as docs/protocol.md lists it."""
+    """A contract reverted: `reason` is its exact string, as listed in docs/protocol.md."""
 
     def __init__(self, reason: str, *, operation: str = "", hint: str = "") -> None:
         super().__init__(f"{operation}: {reason}" if operation else reason, hint=hint)
@@ -171,15 +171,15 @@ class AdmissionsRefusal(Refusal):
 
 
 class RefereeRefusal(Refusal):
-    """A move of a dispute game was refused."""
+    """Referee: a move in a dispute game."""
 
 
 class EvidenceRefusal(Refusal):
-    """The evidence does not show that a claim is false."""
+    """Evidence: it does not prove that the claim is false."""
 
 
 class ExecutorRefusal(Refusal):
-    """What was to be executed is no part of that node."""
+    """OpExecutor: the part is not one of that node."""
 
 
 class TreasuryRefusal(Refusal):

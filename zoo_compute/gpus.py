@@ -1,5 +1,5 @@
-"""Names of GPUs, and the class each registers as (docs/protocol.md, "Numbers"). The only place that knows them:
-an operator who registers by hand and a node that reads its own device's name ask here."""
+"""GPU names and the class each registers as (docs/protocol.md, "Numbers"). Used both for an operator's `--gpu-type` and for the
+name that a node reads from its own device."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ CONSUMER, PROFESSIONAL, DATACENTER, APPLE = CLASSES
 TIERS = {"none": 0, "bronze": 1, "silver": 2, "gold": 3}  # numbers of a declared machine and its SLA
 PERIODS = 24  # of an epoch: hours, where an epoch is a day
 
-# Said of a card by drivers and shops, and no part of its model: makers, memory, bus, edition.
+# Words in product names that are not part of the model: makers, memory, bus, edition.
 _NOISE_WORDS = re.compile(
     r"nvidia|amd|intel|geforce|radeon|instinct|tesla|apple|\d+(g|gb|gib)|hbm\d?e?|pcie|sxm\d?|nvl|oam|gpu|laptop|mobile"
     r"|generation|ada|blackwell|workstation|server|edition|max|q|sff|lp|mig"
 )
-# The model that is left, without spaces; a card of the datacenter that has less memory than its class is not listed there.
+# The rest of the name, without spaces. A datacenter card with less memory than the class requires is not listed as datacenter.
 _FAMILIES: tuple[tuple[str, GpuClass], ...] = (
     (r"m[1-9](pro|max|ultra)?|silicon", APPLE),
     (
@@ -44,14 +44,14 @@ def class_of(gpu: str) -> GpuClass:
     words = re.sub(r"[^a-z0-9]+", " ", gpu.lower()).split()
     model = "".join(word for word in words if not _NOISE_WORDS.fullmatch(word))
     for plain in (model, *_shortened(model)):
-        for pattern, found in _FAMILIES:
+        for pattern, family in _FAMILIES:
             if re.fullmatch(pattern, plain):
-                return found
+                return family
     near = difflib.get_close_matches(model, EXAMPLES, 1, cutoff=0.5)
     raise UserError(
         f"unknown GPU {gpu!r}",
         hint=(f"did you mean {near[0]!r}? " if near else f"known are for example {', '.join(EXAMPLES[:6])}; ")
-        + "a card that is not listed is given by class: --gpu-class consumer|professional|datacenter|apple",
+        + "for any other card choose a class: --gpu-class consumer|professional|datacenter|apple",
     )
 
 
@@ -62,40 +62,40 @@ def _shortened(model: str) -> list[str]:
     return [plain, re.sub(r"(16|24|32|40|48|64|80|94|96|141|192)gb$", "", plain)]
 
 
-def fitting(found: GpuClass, vram_gb: int) -> GpuClass | None:
-    """`found`, or with too little memory for it the best class below that the memory allows; None: too small for all."""
-    if found is APPLE:
+def fitting(gpu_class: GpuClass, vram_gb: int) -> GpuClass | None:
+    """`gpu_class`, or the best lower class that this much memory allows; None if it is too small for all."""
+    if gpu_class is APPLE:
         return APPLE if vram_gb >= APPLE.least_vram_gb else None
-    below = [c for c in (DATACENTER, PROFESSIONAL, CONSUMER) if c.id <= found.id]
+    below = [c for c in (DATACENTER, PROFESSIONAL, CONSUMER) if c.id <= gpu_class.id]
     return next((c for c in below if vram_gb >= c.least_vram_gb), None)
 
 
 def class_named(name: str) -> GpuClass:
     """`consumer`, `professional`, `datacenter` or `apple`. Raises UserError."""
-    for found in CLASSES:
-        if name.lower() in (found.name, found.name.partition(" ")[0], str(found.id)):
-            return found
+    for gpu_class in CLASSES:
+        if name.lower() in (gpu_class.name, gpu_class.name.partition(" ")[0], str(gpu_class.id)):
+            return gpu_class
     raise UserError(f"unknown class {name!r}", hint="classes are consumer, professional, datacenter, apple")
 
 
 def parse_memory(text: str) -> int:
     """Whole gigabytes in `24GB`, `24`, `24GiB` or `16384MB`, rounded down. Raises UserError."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(gb|gib|g|mb|mib|m|tb|tib)?\s*", text.lower())
-    if not found:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(gb|gib|g|mb|mib|m|tb|tib)?\s*", text.lower())
+    if not match:
         raise UserError(f"memory should be a size such as 24GB, not {text!r}")
-    scale = {"m": 1 / 1024, "t": 1024}.get((found[2] or "g")[0], 1)
-    gigabytes = int(float(found[1]) * scale)
+    scale = {"m": 1 / 1024, "t": 1024}.get((match[2] or "g")[0], 1)
+    gigabytes = int(float(match[1]) * scale)
     if not 1 <= gigabytes <= MAX_VRAM_GB:
         raise UserError(f"memory should be between 1 GB and {MAX_VRAM_GB} GB, not {text!r}")
     return gigabytes
 
 
-def check_memory(found: GpuClass, vram_gb: int) -> None:
-    """Refuse too little memory for the class before the contract does. Raises UserError."""
-    if vram_gb < found.least_vram_gb:
+def check_memory(gpu_class: GpuClass, vram_gb: int) -> None:
+    """Raise UserError if the class needs more memory, before the contract reverts."""
+    if vram_gb < gpu_class.least_vram_gb:
         fitting = [c.name for c in CLASSES if c.least_vram_gb <= vram_gb and c is not APPLE]
         raise UserError(
-            f"a {found.name} node needs at least {found.least_vram_gb} GB of memory, not {vram_gb} GB",
+            f"a {gpu_class.name} node needs at least {gpu_class.least_vram_gb} GB of memory, not {vram_gb} GB",
             hint=f"with {vram_gb} GB it can register as {' or '.join(fitting)}"
             if fitting
             else "this GPU is too small for the network",
@@ -103,34 +103,34 @@ def check_memory(found: GpuClass, vram_gb: int) -> None:
 
 
 def registered_card(gpu_type: str | None, gpu_class: str | None, memory: str) -> tuple[GpuClass, int]:
-    """The class and the memory in GB of a card given by its name or by its class. Raises UserError."""
+    """The class and the memory in GB of a card named by its model or by its class. Raises UserError."""
     if (gpu_type is None) == (gpu_class is None):
         raise UserError("give --gpu-type NAME, or --gpu-class CLASS for a card that is not listed")
-    found = class_of(gpu_type) if gpu_type else class_named(gpu_class or "")
+    card_class = class_of(gpu_type) if gpu_type else class_named(gpu_class or "")
     vram_gb = parse_memory(memory)
-    check_memory(found, vram_gb)
-    return found, vram_gb
+    check_memory(card_class, vram_gb)
+    return card_class, vram_gb
 
 
 def parse_hours(text: str) -> list[int]:
-    """The periods of `8-17,22`, ascending, each once; none of empty text. Raises UserError."""
-    found: set[int] = set()
+    """The periods in text such as `8-17,22`, ascending, without duplicates. Empty text has none. Raises UserError."""
+    hours: set[int] = set()
     for part in filter(None, (part.strip() for part in text.split(","))):
         span = re.fullmatch(r"(\d{1,2})(?:-(\d{1,2}))?", part)
         first, last = (int(span[1]), int(span[2] or span[1])) if span else (1, 0)
         if not first <= last < PERIODS:
-            raise UserError(f"--hours: {part!r} is no hour or span of hours", hint="such as 0-23, or 8-17,22")
-        found |= set(range(first, last + 1))
-    return sorted(found)
+            raise UserError(f"--hours: {part!r} is not an hour or a range of hours", hint="write 0-23, or 8-17,22")
+        hours |= set(range(first, last + 1))
+    return sorted(hours)
 
 
 def format_hours(hours: list[int]) -> str:
-    """Periods in words, spans together: `hours 8-17, 22`."""
+    """Periods as text, with ranges: `hours 8-17, 22`."""
     spans: list[list[int]] = []
     for hour in hours:
         if spans and spans[-1][1] == hour - 1:
             spans[-1][1] = hour
         else:
             spans.append([hour, hour])
-    told = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
-    return f"hours {told}" if told else "no hours"
+    text = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+    return f"hours {text}" if text else "no hours"

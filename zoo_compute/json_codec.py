@@ -9,7 +9,7 @@ from typing import Any
 
 
 def encode(value: Any) -> Any:
-    """What JSON can hold. Numbers that name a mapping's keys become text."""
+    """A value that JSON can represent. A mapping's integer keys become text."""
     if isinstance(value, bytes):
         return "0x" + value.hex()
     if isinstance(value, Mapping):
@@ -22,7 +22,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """What `plain` was given, with tuples for lists and for records. No text but bytes may begin with `0x`."""
+    """The inverse of `encode`, except that lists and records become tuples. Only bytes may begin with `0x`."""
     if isinstance(value, str) and value.startswith("0x"):
         return bytes.fromhex(value[2:])
     if isinstance(value, Mapping):
@@ -31,5 +31,5 @@ def decode(value: Any) -> Any:
 
 
 def finite_or_none(value: float) -> float | None:
-    """None for NaN and infinities, which JSON has not."""
+    """None for NaN and infinities, which JSON cannot represent."""
     return value if math.isfinite(value) else None

@@ -1,8 +1,8 @@
-"""Where this person's files lie: `~/.zoo` (or `ZOO_HOME`) with keystores, the network file, the store and the submissions.
+"""The user's files: `~/.zoo` (or `ZOO_HOME`) contains keystores, the network file, the store and submissions.
 
-What a command works with is found in one order: the option, the environment, ./network.json, ~/.zoo/network.json, and last the
-devnet that runs under ~/.zoo/devnet. A devnet's network file brings its account, passphrase and store along, wherever it lies;
-its keys sign for no other chain.
+Commands look for a network file in this order: the option, the environment, ./network.json, ~/.zoo/network.json, and the devnet
+running in ~/.zoo/devnet. A devnet's network file implies its account, passphrase and store. A devnet's keys never sign for
+another chain.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ NETWORK_FILE = "network.json"
 # In an operator's folder:
 CONFIG = "operator.json"  # keepers.config reads it
 DRAINING = "draining"  # while this file is there, the operator's keeper takes no new work
-STATUS = "status.json"  # of a keeper's newest look, in its folder
+STATUS = "status.json"  # the keeper's latest status, in the operator's folder
 HOT_KEY = "hot.json"
 PASSPHRASE = "passphrase"
 
 
 def home() -> Path:
-    """The folder; made when something is first written into it."""
+    """The user's folder; created on the first write."""
     return Path(os.environ.get("ZOO_HOME") or "~/.zoo").expanduser()
 
 
@@ -35,27 +35,29 @@ def keystores() -> Path:
 
 
 def devnet() -> DevnetFiles:
-    """Where `zoo devnet` keeps its files unless it is given a folder."""
+    """The default folder of `zoo devnet`."""
     return DevnetFiles(home() / "devnet")
 
 
-def store_location(given: str | None = None, network: Path | None = None) -> str:
-    """What `zoo_compute.store.open_store` takes: `given`, ZOO_STORE, the devnet's where `network` is its file, or the home's own."""
-    named = given or os.environ.get("ZOO_STORE")
+def store_location(location: str | None = None, network: Path | None = None) -> str:
+    """The location for `zoo_compute.store.open_store`: `location`, else ZOO_STORE, else the store of the running devnet that
+    `network` belongs to, else the store in the user's folder.
+    """
+    named = location or os.environ.get("ZOO_STORE")
     if named:
         return named
     running = _running(network)
     return str(running.store if running else home() / "store")
 
 
-def find_network_file(given: str | Path | None = None) -> Path:
-    """`given`, else ZOO_NETWORK, else ./network.json, else the home's, else that of the home's devnet, if it runs. Raises ConfigError."""
-    named = given or os.environ.get("ZOO_NETWORK")
+def find_network_file(option: str | Path | None = None) -> Path:
+    """`option`, else ZOO_NETWORK, else ./network.json, else ~/.zoo/network.json, else the running devnet's. Raises ConfigError."""
+    named = option or os.environ.get("ZOO_NETWORK")
     if named:
         path = Path(named).expanduser()
         if not path.is_file():
             raise ConfigError(
-                f"no network file at {path}", hint="check --network and ZOO_NETWORK; `zoo devnet` makes one"
+                f"no network file at {path}", hint="check --network and ZOO_NETWORK; `zoo devnet` creates one"
             )
         return _of_a_running_network(path)
     places = (Path(NETWORK_FILE), home() / NETWORK_FILE)
@@ -72,16 +74,16 @@ def find_network_file(given: str | Path | None = None) -> Path:
     if files.exists:
         raise _not_running(files)
     raise ConfigError(
-        f"no network file: looked for {places[0].resolve()} and {places[1]}, and no devnet runs",
+        f"no network file at {places[0].resolve()} or {places[1]}, and no devnet is running",
         hint="to try it on this machine, run `zoo devnet --nodes 3` in another terminal; "
-        "else pass --network FILE or set ZOO_NETWORK",
+        "otherwise pass --network FILE or set ZOO_NETWORK",
     )
 
 
-def known_network_file(given: str | Path | None = None) -> Path | None:
-    """As `find_network_file`, or None: for what can be looked up without a network, too."""
+def known_network_file(path: str | Path | None = None) -> Path | None:
+    """Like `find_network_file`, but None if there is none, for commands that also work without a network."""
     try:
-        return find_network_file(given)
+        return find_network_file(path)
     except ConfigError:
         return None
 
@@ -94,7 +96,7 @@ def _of_a_running_network(path: Path) -> Path:
 
 
 def _running(network: Path | None) -> DevnetFiles | None:
-    """The devnet whose network file this is, if it takes work."""
+    """The devnet that this network file belongs to, if it is running and ready."""
     files = devnet_of(network) if network else None
     return files if files is not None and files.account is not None else None
 
@@ -108,26 +110,26 @@ def _not_running(files: DevnetFiles) -> ConfigError:
 
 
 def accounts() -> dict[str, Path]:
-    """Name -> keystore file, of the home."""
+    """Name -> keystore file, in the user's folder."""
     return {path.stem: path for path in sorted(keystores().glob("*.json"))}
 
 
-def find_keystore(given: str | None = None, network: Path | None = None) -> Path:
-    """The key file of `given`, a name or a path; else ZOO_ACCOUNT; else the devnet's own account; else the home's only one.
+def find_keystore(name: str | None = None, network: Path | None = None) -> Path:
+    """The key file that `name` (a name or a path) means; else ZOO_ACCOUNT, the devnet's account, or your only account.
 
-    network: the network file, where there is one; on a devnet, its accounts are known by name. Raises ConfigError.
+    network: the network file, if there is one; accounts of its devnet can be named too. Raises ConfigError.
     """
     running = _running(network)
     known = (running.accounts() if running else {}) | accounts()
-    named = given or os.environ.get("ZOO_ACCOUNT")
+    named = name or os.environ.get("ZOO_ACCOUNT")
     if named:
         path = known.get(named) or Path(named).expanduser()
         if path.is_file():
             return _usable_here(path, network)
         near = difflib.get_close_matches(named, known, 1)
-        there = f"there are: {', '.join(known)}" if known else "make one with `zoo account create`"
+        there = f"there are: {', '.join(known)}" if known else "create one with `zoo account create`"
         raise ConfigError(
-            f"no account {named!r}: neither a name in {keystores()} nor a key file",
+            f"no account {named!r}: it is neither a name in {keystores()} nor a key file",
             hint=f"did you mean {near[0]!r}?" if near else there,
         )
     if running and running.account:
@@ -136,13 +138,15 @@ def find_keystore(given: str | None = None, network: Path | None = None) -> Path
         return next(iter(known.values()))
     if not known:
         raise ConfigError(
-            f"no account in {keystores()}", hint="make one with `zoo account create`, or pass --account FILE"
+            f"no account in {keystores()}", hint="create one with `zoo account create`, or pass --account FILE"
         )
-    raise ConfigError("several accounts, and none chosen", hint=f"pass --account with one of: {', '.join(known)}")
+    raise ConfigError(
+        "there are several accounts and none is chosen", hint=f"pass --account with one of: {', '.join(known)}"
+    )
 
 
 def passphrase_file(key_file: Path) -> Path | None:
-    """Where the passphrase of a devnet's key file lies: beside it, for everybody to read. None for any other key."""
+    """The passphrase file of a devnet's key, which is not secret. None for any other key."""
     files = devnet_of_key(key_file)
     return files.passphrase_file if files else None
 

@@ -1,4 +1,4 @@
-"""Child processes that do not outlive us, and ports to give them."""
+"""Child processes that end with their parent, and free ports for them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tied_to_parent() -> Callable[[], None]:
 
 
 def is_free(port: int) -> bool:
-    """Nobody listens on this port of the loopback."""
+    """Whether no process listens on this loopback port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -39,7 +39,7 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody listens on right now."""
+    """A loopback port that no process listens on right now."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])

@@ -106,7 +106,7 @@ def matmul(n: int) -> Figures:
     memory = {at: device.memory(n * n) for _, at in graph.batch}
     for name, at in graph.batch:
         device.write(memory[at].address, batch[name].reshape(-1).view(np.uint32))
-    loaded = Loaded(graph, device, plan, {at: held.address for at, held in memory.items()})
+    loaded = Loaded(graph, device, plan, {at: buffer.address for at, buffer in memory.items()})
     timed: dict[str, Callable[[], object]] = {"own": loaded.run}
     if torch.cuda.is_available():
         x, y = (torch.from_numpy(batch[name][0]).cuda() for name in ("a", "b"))
@@ -183,13 +183,13 @@ def eager(task: Task) -> Callable[[], object]:
 def step(name: str, size: Size) -> Figures:
     task = language(name, size)
     program, state, batch = traced(task)
-    ours, given = filled(prepare_cuda(program.graph), state), batch(0)
-    timed: dict[str, Callable[[], object]] = {"own": lambda: ours.step(given)}
+    ours, examples = filled(prepare_cuda(program.graph), state), batch(0)
+    timed: dict[str, Callable[[], object]] = {"own": lambda: ours.step(examples)}
     if torch.cuda.is_available():
         timed["torch"] = eager(task)
     taken = interleaved(timed, 20, 3)
     theirs = filled(cpu(program)[1], state)
-    cpu_s = on_cpu(lambda: theirs.step(given, threads=CORES))
+    cpu_s = on_cpu(lambda: theirs.step(examples, threads=CORES))
     figures = {f"step_{name}_ms": 1e3 * taken["own"], f"step_{name}_over_cpu": taken["own"] / cpu_s}
     return figures | ({f"step_{name}": taken["own"] / taken["torch"]} if "torch" in taken else {})
 

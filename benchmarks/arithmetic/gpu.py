@@ -106,11 +106,11 @@ def without_paths(text: str) -> str:
 def last_object(out: str) -> Figures:
     for line in reversed(out.splitlines()):
         try:
-            found = json.loads(line)
+            parsed = json.loads(line)
         except ValueError:
             continue
-        if isinstance(found, dict):
-            return found
+        if isinstance(parsed, dict):
+            return parsed
     raise PartFailed("printed no JSON object")
 
 
@@ -125,8 +125,8 @@ def kernels(tools: Tools) -> Figures:
 
 def conformance(tools: Tools) -> Figures:
     command = ["-m", "repops.conformance", "--device", "cuda:0", "--training", "node/generated/benchmark.repops"]
-    found = last_object(tools.python(*command, most_s=200))
-    return {"conformance": {key: found[key] for key in ("cases", "differing")}}
+    report = last_object(tools.python(*command, most_s=200))
+    return {"conformance": {key: report[key] for key in ("cases", "differing")}}
 
 
 def tests(tools: Tools) -> Figures:
@@ -157,8 +157,8 @@ def counted(report: str) -> Figures:
 
 def cuda(part: str, most_s: float) -> Callable[[Tools], Figures]:
     def measured(tools: Tools) -> Figures:
-        found = last_object(tools.python("benchmarks/arithmetic/cuda.py", part, "--json", most_s=most_s))
-        return {"figures": {key: value for key, value in found.items() if key not in ("device", "target", "torch")}}
+        report = last_object(tools.python("benchmarks/arithmetic/cuda.py", part, "--json", most_s=most_s))
+        return {"figures": {key: value for key, value in report.items() if key not in ("device", "target", "torch")}}
 
     return measured
 
@@ -210,14 +210,14 @@ def measure(
         try:
             if tools.left() < LEAST_S:
                 raise PartFailed("not begun: no time was left")
-            found = part(tools)
+            outcome = part(tools)
         except (PartFailed, OSError, KeyError, ValueError, TypeError, ElementTree.ParseError) as error:
             text = str(error) if isinstance(error, PartFailed) else f"{type(error).__name__}: {error}"
             result["failed"][name] = without_paths(text)
             print(f"  failed: {result['failed'][name]}", file=sys.stderr, flush=True)
         else:
-            result["figures"] |= found.pop("figures", {})
-            result |= found
+            result["figures"] |= outcome.pop("figures", {})
+            result |= outcome
         result["seconds"][name] = round(tools.clock() - began, 1)
         write(result)
     return agrees(result)
@@ -232,13 +232,13 @@ def agrees(result: Figures) -> bool:
 
 
 def versions() -> Figures:
-    found = {"python": platform.python_version(), "source": source_digest()}
+    installed = {"python": platform.python_version(), "source": source_digest()}
     for name in ("torch", "numpy", "zoo-compute"):
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = None
-    return found
+            installed[name] = None
+    return installed
 
 
 def about() -> Figures:
@@ -274,9 +274,9 @@ def main() -> int:
         print(f"NOTHING WAS MEASURED: {error}.\nNo result was written; run `make gpu` on a machine with an NVIDIA GPU.")
         return int(options.required)
 
-    def write(found: Figures) -> None:
+    def write(figures: Figures) -> None:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(found, indent=1) + "\n")
+        options.out.write_text(json.dumps(figures, indent=1) + "\n")
 
     write(result)
     wanted = {name: part for name, part in PARTS.items() if name in (options.parts or PARTS)}

@@ -192,9 +192,9 @@ def language(name: str, size: Size) -> Task:
 def digits() -> Task:
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    images = torch.tensor(found.images, dtype=torch.float32)[:, None] / 16
-    labels = torch.tensor(found.target)
+    dataset = load_digits()
+    images = torch.tensor(dataset.images, dtype=torch.float32)[:, None] / 16
+    labels = torch.tensor(dataset.target)
 
     def batch(step: int) -> Batch:
         generator = torch.Generator().manual_seed(1000 + step)

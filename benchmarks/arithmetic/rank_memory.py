@@ -39,19 +39,19 @@ def measure(options: argparse.Namespace, parts: int) -> list[dict[str, Any]]:
 
 
 def _of(graph: Any, layout: RankLayout, parts: int) -> dict[str, Any]:
-    told = rank_parts(placed_on(graph, layout, parts))
-    held = [RankRunner(part, Gloo()).memory for part in told]
+    programs = rank_parts(placed_on(graph, layout, parts))
+    memories = [RankRunner(part, Gloo()).memory for part in programs]
     words = sum(
         message.words
-        for part in told
+        for part in programs
         for sends in (part.step.first_sends, *(stage.sends for stage in part.step.stages))
         for message in sends
     )
     return {
         "layout": f"{layout.kind}:{layout.ranks}",
         "parts": parts,
-        "state": [each["state"] / MB for each in held],
-        "rest": [(each["values"] + each["workspace"]) / MB for each in held],
+        "state": [each["state"] / MB for each in memories],
+        "rest": [(each["values"] + each["workspace"]) / MB for each in memories],
         "sent": 4 * words / MB,
     }
 

@@ -61,13 +61,13 @@ def product(a: torch.Tensor, b: torch.Tensor, threads: int) -> Callable[[], obje
     from repops.plan.items import Gemm
 
     n, c = len(a), torch.empty_like(a)
-    given = Gemm(batches=1, M=n, N=n, K=n, a=a.data_ptr(), b=b.data_ptr(), c=c.data_ptr())
+    gemm = Gemm(batches=1, M=n, N=n, K=n, a=a.data_ptr(), b=b.data_ptr(), c=c.data_ptr())
     for side in "abc":
-        setattr(given, f"{side}_row_stride", n)
-        setattr(given, f"{side}_col_stride", 1)
+        setattr(gemm, f"{side}_row_stride", n)
+        setattr(gemm, f"{side}_col_stride", 1)
     run = native.load().repops_gemm
-    held = (a, b, c)
-    return lambda: (run(ctypes.byref(given), threads), held)
+    operands = (a, b, c)
+    return lambda: (run(ctypes.byref(gemm), threads), operands)
 
 
 def matmuls(threads: int) -> Figures:
@@ -114,10 +114,10 @@ def traced(task: Task, seed: int = 0) -> tuple[repops.Program, repops.State]:
 
 def own(task: Task) -> Callable[[], object]:
     program, state = traced(task)
-    batch, held = task.batch(0), [state]
+    batch, current = task.batch(0), [state]
 
     def step() -> None:
-        held[0], _ = program.step(held[0], batch)
+        current[0], _ = program.step(current[0], batch)
 
     return step
 
@@ -246,16 +246,16 @@ def resident() -> int:
 
 
 def child(*arguments: str, **environment: str) -> str:
-    found = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, str(SCRIPT), *arguments],
         env=os.environ | environment,
         capture_output=True,
         text=True,
         check=False,
     )
-    if found.returncode:
-        raise RuntimeError(f"{' '.join(arguments)} with {environment} failed:\n{found.stderr}")
-    return found.stdout.strip()
+    if completed.returncode:
+        raise RuntimeError(f"{' '.join(arguments)} with {environment} failed:\n{completed.stderr}")
+    return completed.stdout.strip()
 
 
 def bits() -> Figures:
@@ -299,15 +299,15 @@ def measure(parts: list[str], options: argparse.Namespace) -> Figures:
     for threads in (1, 2):
         torch.set_num_threads(threads)
         suffix = "" if threads == 1 else "_2t"
-        found: Figures = {}
+        results: Figures = {}
         if "matmul" in parts:
-            found |= matmuls(threads)
+            results |= matmuls(threads)
         if "step" in parts:
-            found |= steps("gpt_small", SMALL, 20, 5, not options.no_compile)
-            found |= steps("gpt_13m", MEDIUM, 5, 2, not options.no_compile)
+            results |= steps("gpt_small", SMALL, 20, 5, not options.no_compile)
+            results |= steps("gpt_13m", MEDIUM, 5, 2, not options.no_compile)
         if "commit" in parts:
-            found |= commit_overhead(threads)
-        figures |= {key + suffix: value for key, value in found.items()}
+            results |= commit_overhead(threads)
+        figures |= {key + suffix: value for key, value in results.items()}
     torch.set_num_threads(1)
     if "loss" in parts:
         figures |= loss_gaps(options.steps, options.seeds)

@@ -16,19 +16,19 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from eth_account.signers.local import LocalAccount
+from eth_utils.crypto import keccak
 
-from keepers.services.bidding import BidSealer
-from zoo_compute.chain.generated.bindings.task_registry import Terms
+from tests.support.devnet_driver import DevnetDriver
+from tests.support.job_driver import AGGREGATOR, Offer
 from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.spec.params import ZEN
-from zoo_compute.spec.pricing import RevealedBid, order_bids
+from zoo_compute.spec.state import JobState
 
 ROOT = b"\x11" * 32
 SLOTS = 1_024
@@ -45,139 +45,113 @@ PUBLISHED = {
 }
 
 
-@dataclass
+@dataclass(frozen=True)
 class Operator:
-    """A registered operator: its owner's and its hot key's senders."""
+    """A registered operator: its owner's and its hot key's senders, and its price."""
 
-    number: int
+    id: int
     owner: Sender
     hot: Sender
     price: int
 
 
-@dataclass
-class Bench:
+class Bench(DevnetDriver):
     """Walks jobs on a devnet and keeps the gas of each operation under a name."""
 
-    devnet: Devnet
-    folder: Path
-    gas: dict[str, int] = field(default_factory=dict)
+    TERMS: ClassVar[dict[str, Any]] = {
+        **dict.fromkeys(("reserve", "max_price", "aggregator_reserve", "aggregator_max_price"), PRICE),
+        "rounds": ROUNDS,
+        "slots": SLOTS,
+        "quorum": 1,
+        "slot_s": 600,
+        "aggregate_s": 600,
+        "reexecute_s": 3,
+        "depth": DEPTH,
+    }
 
-    def sender(self, account: LocalAccount) -> Sender:
-        return Sender(self.devnet.chain, account, folder=self.folder)
+    def __init__(self, devnet: Devnet, folder: Path) -> None:
+        self.folder, self.gas, self.spent, self.bidding = folder, dict[str, int](), 0, 0
+        chain = devnet.chain
+        submitter = Sender(chain, devnet.account("submitter", zen=10_000 * ZEN), folder=folder)
+        submitter.send(chain.zen.approve(chain.tasks.address, 10_000 * ZEN))
+        super().__init__(devnet, submitter)
 
-    def note(self, name: str, receipt: Receipt) -> Receipt:
-        """Keep the first measurement of `name`, and the last."""
+    def send(self, contract: str, function: str, sender: Sender, *args: Any) -> Receipt:
+        """Keep the first measurement of an operation, and the last."""
+        receipt, name = super().send(contract, function, sender, *args), self._name(function, args)
         self.gas.setdefault(f"{name}_first", receipt.gas_used)
         self.gas[name] = receipt.gas_used
+        self.spent += receipt.gas_used
         return receipt
 
+    def _name(self, function: str, args: Sequence[Any]) -> str:
+        if function in ("clear", "award"):
+            return f"{function}{'_aggregator' if args[1] == AGGREGATOR else ''}_{self.bidding}"
+        return f"finalise_{len(args[1])}_claims" if function == "finalise" else function
+
     def operator(self, name: str, price: int) -> Operator:
-        chain = self.devnet.chain
-        owner = self.sender(self.devnet.account(f"{name}-owner", zen=200_000 * ZEN))
-        hot = self.sender(self.devnet.account(name))
+        chain = self.chain
+        owner = Sender(chain, self.devnet.account(f"{name}-owner", zen=200_000 * ZEN), folder=self.folder)
+        hot = Sender(chain, self.devnet.account(name), folder=self.folder)
         owner.send(chain.zen.approve(chain.registry.address, 200_000 * ZEN))
-        call = chain.registry.register(hot.address, 1, 24, 1_000 * ZEN, "http://127.0.0.1:4001")
-        number = int(self.note("register", owner.send(call)).event("OperatorRegistered").args["operator"])
-        self.note("deposit", owner.send(chain.registry.deposit(number, chain.zen.address, 100_000 * ZEN)))
-        return Operator(number, owner, hot, price)
+        args = (hot.address, 1, 24, 1_000 * ZEN, "http://127.0.0.1:4001")
+        number = int(self.send("registry", "register", owner, *args).event("OperatorRegistered").args["operator"])
+        self.send("registry", "deposit", owner, number, chain.zen.address, 100_000 * ZEN)
+        self.operators[number] = Operator(number, owner, hot, price)
+        return self.operators[number]
 
-    def post(self, submitter: Sender, *, slots: int = SLOTS, rounds: int = ROUNDS) -> int:
-        chain = self.devnet.chain
-        terms = Terms(
-            token=chain.zen.address, work_root=ROOT, state_root=ROOT, data_root=ROOT, manifest=ROOT, rounds=rounds,
-            slots=slots, quorum=1, reserve=PRICE, max_price=PRICE, aggregator_reserve=PRICE, aggregator_max_price=PRICE,
-            slot_s=600, aggregate_s=600, reexecute_s=3, flops=10**12, depth=DEPTH, policy=0,
-        )  # fmt: skip
-        return int(self.note("post", submitter.send(chain.tasks.post(terms))).event("JobPosted").args["job"])
+    def salt(self, party: Operator) -> bytes:
+        return bytes(keccak(party.id.to_bytes(32, "big")))  # few zero bytes, as a keeper's
 
-    def job(self, submitter: Sender, operators: Sequence[Operator], aggregator: Operator) -> int:
+    def results(self, job: int, turn: int, seat: Any) -> tuple[bytes, bytes]:
+        return ROOT, ROOT
+
+    def checkpoint(self, job: int, turn: int) -> tuple[bytes, bytes]:
+        return ROOT, ROOT
+
+    def auction(self, operators: Sequence[Operator], aggregator: Operator, **terms: Any) -> int:
+        """A job at its first turn; the operators bid for equal parts of the slots."""
+        self.bidding = len(operators)
+        capacity = terms.get("slots", SLOTS) // len(operators)
+        offers = {operator: Offer(operator.price, capacity) for operator in operators}
+        return self.running(offers, {aggregator: Offer(aggregator.price)}, **terms)
+
+    def job(self, operators: Sequence[Operator], aggregator: Operator) -> int:
         """One job from post to withdrawal; gas of all transactions of a turn in the steady state, over its slots."""
-        job = self.post(submitter)
-        self.auction(job, submitter, operators, aggregator)
-        chain = self.devnet.chain
-        for seat, operator in self._holders(job, operators):
-            self.note("ready", operator.hot.send(chain.settlement.ready(job, seat, 60)))
-        per_shard = self._turns(job, submitter, operators, aggregator)
+        job = self.auction(operators, aggregator)
+        per_shard = self._turns(job)
+        self.release(job, *operators, aggregator)
         for operator in [*operators, aggregator]:
-            self.note("release", submitter.send(chain.settlement.release(job, operator.number)))
-            self.note("retire", submitter.send(chain.auction.retire(job, int(operator is aggregator), operator.number)))
+            self.send("auction", "retire", self.anyone, job, int(operator is aggregator), operator.id)
         owner = operators[0].owner
-        self.note("withdraw", owner.send(chain.tasks.withdraw(chain.zen.address, owner.address)))
+        self.send("tasks", "withdraw", owner, self.chain.zen.address, owner.address)
         return per_shard
 
-    def auction(
-        self, job: int, submitter: Sender, operators: Sequence[Operator], aggregator: Operator, *, slots: int = SLOTS
-    ) -> None:
-        """Both lots of a job, the slots' in equal parts."""
-        chain = self.devnet.chain
-        bidders = [(0, o) for o in operators] + [(1, aggregator)]
-        for kind, operator in bidders:
-            capacity = 1 if kind else slots // len(operators)
-            seal = self._sealer.seal(job, kind, 1, operator.number, operator.price, capacity)
-            call = chain.auction.bid(job, kind, operator.number, seal, capacity, False)
-            self.note("bid", operator.hot.send(call))
-        self.devnet.warp_to(chain.auction.lots(job, 0).bid_end)
-        for kind, operator in bidders:
-            salt = self._sealer.salt(job, kind, 1)
-            call = chain.auction.reveal(job, kind, operator.number, operator.price, salt)
-            self.note("reveal", operator.hot.send(call))
-        self.devnet.warp_to(chain.auction.lots(job, 0).reveal_end)
-        for kind, found in ((0, operators), (1, [aggregator])):
-            order = [b.operator for b in order_bids(RevealedBid(o.number, o.price, 0, slots) for o in found)]
-            label = f"_aggregator_{len(operators)}" if kind else f"_{len(operators)}"
-            self.note("clear" + label, submitter.send(chain.auction.clear(job, kind, order)))
-            self.note("award" + label, submitter.send(chain.auction.award(job, kind, order)))
+    def pending(self, job: int) -> list[tuple[Any, ...]]:
+        """Claims of closed turns; consecutive claims of one operator are paid at once."""
+        run, claims = self.run(job), self.refs[job]
+        closed = [claim for claim in claims if claim[0] < run.turn or run.state == JobState.ENDED]
+        self.refs[job] = [claim for claim in claims if claim not in closed]
+        return sorted(closed, key=lambda claim: (claim[2], claim[0]))
 
-    def _holders(self, job: int, operators: Sequence[Operator]) -> Iterator[tuple[int, Operator]]:
-        by_number = {operator.number: operator for operator in operators}
-        for seat in range(self.devnet.chain.settlement.runs(job).seats):
-            yield seat, by_number[self.devnet.chain.settlement.seats(job, seat).operator]
-
-    def _turns(self, job: int, submitter: Sender, operators: Sequence[Operator], aggregator: Operator) -> int:
+    def _turns(self, job: int) -> int:
         """All turns; pays when the next turn needs the place of the oldest, and when all are over."""
-        chain, holders = self.devnet.chain, list(self._holders(job, operators))
-        unpaid: list[tuple[Any, ...]] = []
-        spent: list[int] = []  # gas of all transactions, of the turns in `unpaid` at first, of each batch once paid
         batches: list[tuple[int, int]] = []  # (turns, gas of all transactions of these)
-        turn_gas = 0
-        for turn in range(ROUNDS):
-            for seat, operator in holders:
-                done = self.note("commit", operator.hot.send(chain.settlement.commit(job, seat, turn, ROOT, ROOT)))
-                turn_gas += done.gas_used
-                unpaid.append(_claim(done.event("ResultsCommitted").args))
-            closed = len(spent)
+        start = closed = 0
+        for _ in range(ROUNDS):
+            opened = self.spent
+            start = start or opened
+            self.commit_all(job)
+            committed = self.spent - opened  # which the next batch counts
             if closed == PAID_AT_ONCE:
-                paid = self._finalise(job, submitter, [claim for claim in unpaid if claim[0] < turn])
-                batches.append((closed, sum(spent) + paid.gas_used))
-                unpaid, spent = [claim for claim in unpaid if claim[0] == turn], []
-            mask = (1 << len(holders)) - 1
-            call = chain.settlement.post_checkpoint(job, turn, mask, ROOT, ROOT)
-            posted = self.note("post_checkpoint", aggregator.hot.send(call))
-            unpaid.append(_claim(posted.event("CheckpointPosted").args))
-            spent.append(turn_gas + posted.gas_used)
-            turn_gas = 0
-        self._finalise(job, submitter, unpaid)
+                self.finalise(job)
+                batches.append((closed, self.spent - committed - start))
+                start, closed = self.spent - committed, 0
+            self.post_checkpoint(job)
+            closed += 1
+        self.finalise(job)
         warm = batches[2:]  # every place of the ring of turns was written before
         return round(sum(gas for _, gas in warm) / sum(turns for turns, _ in warm) / SLOTS)
-
-    def _finalise(self, job: int, submitter: Sender, claims: Sequence[tuple[Any, ...]]) -> Receipt:
-        chain = self.devnet.chain
-        now, last = chain.now(), max(claim[-1] for claim in claims)
-        if now <= last:
-            self.devnet.warp_to(last + 1)
-        # Consecutive claims of one operator are paid at once.
-        by_seat = sorted(claims, key=lambda claim: (claim[2], claim[0]))
-        found = submitter.send(chain.settlement.finalise(job, by_seat))  # type: ignore[arg-type]
-        return self.note(f"finalise_{len(claims)}_claims", found)
-
-    @property
-    def _sealer(self) -> BidSealer:
-        return BidSealer(b"benchmark")
-
-
-def _claim(args: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(args["claim"].values())
 
 
 def measure() -> dict[str, Any]:
@@ -187,16 +161,13 @@ def measure() -> dict[str, Any]:
         Devnet(Path(name) / "chain", preset="production", block_time=1) as devnet,
     ):
         bench = Bench(devnet, Path(name))
-        chain = devnet.chain
-        submitter = bench.sender(devnet.account("submitter", zen=10_000 * ZEN))
-        submitter.send(chain.zen.approve(chain.tasks.address, 10_000 * ZEN))
         providers = [bench.operator(f"provider-{i}", PRICE * (5 + i) // 10) for i in range(4)]
         aggregator = bench.operator("aggregator", PRICE // 2)
-        bench.job(submitter, providers[:1], aggregator)
-        four = bench.job(submitter, providers, aggregator)
+        bench.job(providers[:1], aggregator)
+        four = bench.job(providers, aggregator)
         for _ in range(RING - 2):  # until the next job's bids lie where those of the first one lay
-            bench.post(submitter, slots=1, rounds=1)
-        one = bench.job(submitter, providers[:1], aggregator)
+            bench.post(slots=1, rounds=1)
+        one = bench.job(providers[:1], aggregator)
         return {
             "parameters": {
                 "slots": SLOTS,
@@ -218,14 +189,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object: operation -> gas")
     arguments = parser.parse_args()
-    found = measure()
+    measured = measure()
     if arguments.json:
-        print(json.dumps(found))
+        print(json.dumps(measured))
         return 0
-    for key, value in found.items():
+    for key, value in measured.items():
         if key != "parameters":
             print(f"{key:<32}{value:>10,}   {PUBLISHED.get(key, '')}")
-    print(f"\n{found['parameters']}")
+    print(f"\n{measured['parameters']}")
     return 0
 
 

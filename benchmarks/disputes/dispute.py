@@ -63,22 +63,22 @@ EACH = 20  # lies told of an operator, and of each other kind
 LIES = 2_000  # about the first program
 BLOCK_S = 1_000_000  # between empty blocks: a game's block holds all of it and nothing comes between
 HOSTILE = 60  # challenges of honest work, a program
-SHOWN = ("move_pairs", "gas_committer", "gas_challenger", "gas_total", "gas_judge_max", "gas_judge_median", "wall_s")
+PRINTED = ("move_pairs", "gas_committer", "gas_challenger", "gas_total", "gas_judge_max", "gas_judge_median", "wall_s")
 
 
 @dataclass
 class Tally:
     """What came of the games about one program."""
 
-    told: int = 0
+    lies: int = 0
     convicted: int = 0
     pairs: int = 0
     worst: GasUsed | None = None
     judged: list[int] = field(default_factory=list)
     gas_of: dict[str, int] = field(default_factory=dict)  # by what a lie is about, the most in all
     judge_of: dict[str, int] = field(default_factory=dict)  # by operator
-    told_of: Counter[str] = field(default_factory=Counter)
-    told_in: Counter[str] = field(default_factory=Counter)  # by what kind of committed number is false
+    lies_by_kind: Counter[str] = field(default_factory=Counter)
+    lies_by_place: Counter[str] = field(default_factory=Counter)  # by what kind of committed number is false
     moves: dict[str, int] = field(default_factory=dict)
     hostile: int = 0
     attempts: Counter[int] = field(default_factory=Counter)
@@ -99,10 +99,10 @@ class Tally:
             "gas_total_by_lie": dict(sorted(self.gas_of.items())),
             "gas_judge_max_by_operator": dict(sorted(self.judge_of.items())),
             "gas_max_by_move": dict(sorted(self.moves.items())),
-            "lies_told": self.told,
+            "lies_told": self.lies,
             "lies_convicted": self.convicted,
-            "lies_by_kind": dict(sorted(self.told_of.items())),
-            "lies_by_place": dict(sorted(self.told_in.items())),
+            "lies_by_kind": dict(sorted(self.lies_by_kind.items())),
+            "lies_by_place": dict(sorted(self.lies_by_place.items())),
             "hostile_challenges": self.hostile,
             "hostile_evidence": dict(sorted(self.attempts.items())),
             "honest_convictions": self.honest_convictions,
@@ -167,17 +167,17 @@ class ProgramGames:
         result = self.result(lie, theirs)
         claim, game = self.opened_game(lie.kind, result, theirs)
         on_paper = self._judge(lie.kind)
-        shown: list[tuple[Move, Position]] = []
+        convictions: list[tuple[Move, Position]] = []
 
         def judge(number: int, frame: Frame, position: Position, data: bytes) -> None:
             on_paper(number, frame, position, data)
-            shown.append((Move("convict", (claim, frame, number, data)), position))
+            convictions.append((Move("convict", (claim, frame, number, data)), position))
 
         played = play(GameBoard(game), Defender(theirs), Challenger(mine), judge)
-        self.tally.told += 1
+        self.tally.lies += 1
         if played.is_convicted:
             silence = Move("time_out", (claim, played.game.frame)), None
-            end, position = shown[0] if shown else silence
+            end, position = convictions[0] if convictions else silence
             args = (self.case.work, result, [*played.moves, end], position)
             least = self.tally.worst.total if self.tally.worst else 0
             over = self.seated.claim if lie.kind == Kind.AGGREGATION else None
@@ -210,8 +210,8 @@ class ProgramGames:
         what = graph.nodes[lie.node].op if lie.what == "training" else lie.what
         tally.wall_s = time.monotonic() - tally.began
         tally.convicted += spent.is_convicted
-        tally.told_of[what] += 1
-        tally.told_in[lie.place(graph)] += 1
+        tally.lies_by_kind[what] += 1
+        tally.lies_by_place[lie.place(graph)] += 1
         tally.pairs = max(tally.pairs, played.pairs)
         if spent.judge:
             tally.judged.append(spent.judge)
@@ -243,8 +243,8 @@ class ProgramGames:
         self.tally.honest_convictions += taken + played.is_convicted
 
 
-def _most(found: dict[str, int], name: str, value: int) -> None:
-    found[name] = max(found.get(name, 0), value)
+def _most(most: dict[str, int], name: str, value: int) -> None:
+    most[name] = max(most.get(name, 0), value)
 
 
 def _play_first(court: GameChain, folder: Path) -> None:
@@ -255,7 +255,7 @@ def _play_first(court: GameChain, folder: Path) -> None:
 
 def measure(names: Sequence[str], *, lies: int, hostile: int, seed: int, each: int = EACH) -> dict[str, Any]:
     """Of the first program the figures themselves, of all of them under `programs`. lies: about the first."""
-    told: Counter[str] = Counter()
+    covered: Counter[str] = Counter()
     tallies: dict[str, Tally] = {}
     with (
         tempfile.TemporaryDirectory(prefix="zoo-dispute-") as name,
@@ -266,7 +266,7 @@ def measure(names: Sequence[str], *, lies: int, hostile: int, seed: int, each: i
         for number, program in enumerate(PROGRAMS[each] for each in names):
             rng = random.Random(f"{seed} {program.name}")
             trial = ProgramGames(court, program, Path(name) / str(number), rng)
-            lacking = frozenset(op for op in TABLE if told[op] < each)
+            lacking = frozenset(op for op in TABLE if covered[op] < each)
             planned = lies_of(
                 {kind: trees.computation.graph for kind, trees in trial.honest.items()},
                 Plan(
@@ -288,21 +288,21 @@ def measure(names: Sequence[str], *, lies: int, hostile: int, seed: int, each: i
                 print("\nstopped: what was found until now", file=sys.stderr)
                 break
             finally:
-                told += trial.tally.told_of
-    return _report(tallies, told, each)
+                covered += trial.tally.lies_by_kind
+    return _report(tallies, covered, each)
 
 
-def _report(tallies: dict[str, Tally], told: Counter[str], each: int) -> dict[str, Any]:
+def _report(tallies: dict[str, Tally], covered: Counter[str], each: int) -> dict[str, Any]:
     programs = {name: tally.report() for name, tally in tallies.items()}
     every = tallies.values()
-    places = sum((tally.told_in for tally in every), Counter[str]())
+    places = sum((tally.lies_by_place for tally in every), Counter[str]())
     return next(iter(programs.values())) | {
-        "lies_told": sum(tally.told for tally in every),
+        "lies_told": sum(tally.lies for tally in every),
         "lies_convicted": sum(tally.convicted for tally in every),
         "lies_by_place": dict(sorted(places.items())),
         "hostile_challenges": sum(tally.hostile for tally in every),
         "honest_convictions": sum(tally.honest_convictions for tally in every),
-        "operators_covered": sum(told[op] >= each for op in TABLE),
+        "operators_covered": sum(covered[op] >= each for op in TABLE),
         "operators": len(TABLE),
         "estimate_7b": {"move_pairs": seven_billion().pairs},
         "parameters": {"gas": "receipts of every move of every game, on anvil", "preset": "production", "token": "ZEN"},
@@ -311,10 +311,10 @@ def _report(tallies: dict[str, Tally], told: Counter[str], each: int) -> dict[st
 
 
 def _progress(name: str, lies: int, tally: Tally) -> None:
-    if tally.told % 50 == 0 or tally.told == lies:
-        told = f"{tally.told:,} of {lies:,} lies, {tally.convicted:,} convicted"
-        print(f"\r{name}: {told}, {tally.hostile} hostile challenges   ", end="", file=sys.stderr, flush=True)
-        if tally.told == lies and tally.hostile == 0:
+    if tally.lies % 50 == 0 or tally.lies == lies:
+        counts = f"{tally.lies:,} of {lies:,} lies, {tally.convicted:,} convicted"
+        print(f"\r{name}: {counts}, {tally.hostile} hostile challenges   ", end="", file=sys.stderr, flush=True)
+        if tally.lies == lies and tally.hostile == 0:
             print(file=sys.stderr)
 
 
@@ -330,16 +330,16 @@ def main() -> int:
     if unknown:
         parser.error(f"no program {unknown[0]!r}: choose of {', '.join(PROGRAMS)}")
     try:
-        found = measure(names, lies=arguments.lies, hostile=HOSTILE, seed=arguments.seed)
+        figures = measure(names, lies=arguments.lies, hostile=HOSTILE, seed=arguments.seed)
     except KeyboardInterrupt:
         print("\nstopped", file=sys.stderr)
         return 130
     if arguments.json:
-        print(json.dumps(found))
+        print(json.dumps(figures))
         return 0
-    for name, report in found["programs"].items():
-        print(f"{name:20}", *(f"{key} {report[key]:,}" for key in SHOWN), sep="  ")
-    print({key: value for key, value in found.items() if not isinstance(value, dict) and key not in SHOWN})
+    for name, report in figures["programs"].items():
+        print(f"{name:20}", *(f"{key} {report[key]:,}" for key in PRINTED), sep="  ")
+    print({key: value for key, value in figures.items() if not isinstance(value, dict) and key not in PRINTED})
     return 0
 
 

@@ -40,12 +40,17 @@ class Bench:
         return self.w3.eth.contract(address=receipt["contractAddress"], abi=made["abi"])
 
     def measure(self, form: tuple[Node, int, int]) -> dict[str, int]:
-        frame, position, shown = part_game(form)
-        data = encode(shown)
-        call = self.judge.functions.judge(shown.KIND, astuple(frame), astuple(position), data)
+        frame, position, evidence = part_game(form)
+        data = encode(evidence)
+        call = self.judge.functions.judge(evidence.KIND, astuple(frame), astuple(position), data)
         receipt = self.w3.eth.wait_for_transaction_receipt(call.transact({"from": self.me, "gas": 10_000_000}))
         assert receipt["status"] == 1, "judge reverted"
-        return {"gas": receipt["gasUsed"], "leaves": len(shown.leaves), "hashes": len(shown.hashes), "bytes": len(data)}
+        return {
+            "gas": receipt["gasUsed"],
+            "leaves": len(evidence.leaves),
+            "hashes": len(evidence.hashes),
+            "bytes": len(data),
+        }
 
 
 def main() -> int:
@@ -57,14 +62,14 @@ def main() -> int:
         anvil = Anvil.start(chain_id=CHAIN_ID, block_time=1, port=0, state=folder / "s.json", log=folder / "log")
         try:
             bench = Bench(anvil.url)
-            found = {label: bench.measure(form) for label, form in FORMS.items()}
+            figures = {label: bench.measure(form) for label, form in FORMS.items()}
         finally:
             anvil.stop()
     if wants_json:
-        print(json.dumps(found))
+        print(json.dumps(figures))
         return 0
     print(f"{'part':25} {'gas':>8} {'leaves':>7} {'hashes':>7} {'bytes':>7}")
-    for label, row in found.items():
+    for label, row in figures.items():
         print(f"{label:25} {row['gas']:8,} {row['leaves']:7} {row['hashes']:7} {row['bytes']:7,}")
     return 0
 

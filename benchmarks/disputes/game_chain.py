@@ -15,7 +15,7 @@ from benchmarks.chain.gas import Bench
 from node.disputes.moves import Move
 from tests.support.games.hashed_computation import plain
 from zoo_compute.chain.call import Call, functions_of
-from zoo_compute.chain.generated.bindings.task_registry import Terms
+from zoo_compute.chain.sender import Sender
 from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.formats.manifest import Manifest
 from zoo_compute.spec.games import Frame, Kind, Outcome, Position, Result, Work
@@ -64,11 +64,9 @@ class GameChain:
         self._session = Session()
         self._session.trust_env = False  # to look for proxies takes longer than to be answered
         self._bench = Bench(devnet, folder)
-        self._submitter = self._bench.sender(devnet.account("submitter", zen=10_000 * ZEN))
-        self._submitter.send(self.chain.zen.approve(self.chain.tasks.address, 10_000 * ZEN))
         self.provider = self._bench.operator("provider", PRICE // 2)
         self.aggregator = self._bench.operator("aggregator", PRICE // 2)
-        challenger = self._bench.sender(devnet.account("challenger", zen=ZEN))
+        challenger = Sender(self.chain, devnet.account("challenger", zen=ZEN), folder=folder)
         challenger.send(self.chain.zen.approve(self.chain.referee.address, ZEN))
         self.challenger = challenger.account.address
         self.job, self._number, self._now = 0, 0, 0
@@ -80,17 +78,10 @@ class GameChain:
     def open(self, manifest: Manifest, work: Work) -> None:
         """A job of one slot, up to its first turn."""
         chain = self.chain
-        terms = Terms(
-            token=chain.zen.address, work_root=work.root, state_root=manifest.state_root, data_root=manifest.data_root,
-            manifest=manifest.digest, rounds=2, slots=1, quorum=1, reserve=PRICE, max_price=PRICE,
-            aggregator_reserve=PRICE, aggregator_max_price=PRICE, slot_s=600, aggregate_s=600, reexecute_s=3,
-            flops=10**12, depth=2, policy=0,
-        )  # fmt: skip
+        roots = {"state_root": manifest.state_root, "data_root": manifest.data_root, "manifest": manifest.digest}
+        terms = {**roots, "work_root": work.root, "rounds": 2, "slots": 1, "depth": 2}
         self._rpc("evm_setAutomine", True)
-        posted = self._submitter.send(chain.tasks.post(terms))
-        self.job = int(posted.event("JobPosted").args["job"])
-        self._bench.auction(self.job, self._submitter, [self.provider], self.aggregator, slots=1)
-        self.provider.hot.send(chain.settlement.ready(self.job, 0, 60))
+        self.job = self._bench.auction([self.provider], self.aggregator, **terms)
         self._number = chain.referee.game_count() + 1
         self._now = chain.now() + AHEAD_S
         senders = (self.provider.hot.account.address, self.aggregator.hot.account.address, self.challenger)
@@ -149,11 +140,11 @@ class GameChain:
             judged = None
         spent = tuple((move.name, _gas(receipt)) for move, receipt in zip(moves, moved, strict=True))
         is_convicted = _outcome(moved[-1]) == Outcome.CONVICTED
-        found = GasUsed(_gas(opened), spent, _gas(judged) if judged else 0, 0, is_convicted)
-        if found.total <= traced_above:
-            return found
+        used = GasUsed(_gas(opened), spent, _gas(judged) if judged else 0, 0, is_convicted)
+        if used.total <= traced_above:
+            return used
         shares = (self._settlements(each["transactionHash"]) for each in (opened, moved[-1]))
-        return replace(found, settlement=sum(shares))
+        return replace(used, settlement=sum(shares))
 
     def judge(self, kind: int, frame: Frame, position: Position, data: bytes) -> None:
         """What `Evidence` says; raises Refused where it does not hold."""
@@ -178,7 +169,7 @@ class GameChain:
 
     def _mined(self, *blocks: Sequence[tuple[str, Call, int]]) -> list[Any]:
         """The receipts of transactions of blocks, LATE_S apart; a block takes those first that pay more."""
-        nonces, found = dict(self._nonces), []
+        nonces, mined = dict(self._nonces), []
         for number, sent in enumerate(blocks):
             questions = []
             for at, (sender, call, value) in enumerate(sent):
@@ -193,8 +184,8 @@ class GameChain:
             receipts = self._batch([("eth_getTransactionReceipt", [each]) for each in hashes])
             for (_, call, _), receipt in zip(sent, receipts, strict=True):
                 assert int(receipt["status"], 16) == 1, f"{call.function} reverted"
-            found += receipts
-        return found
+            mined += receipts
+        return mined
 
     def _settlements(self, transaction: str) -> int:
         """What of a transaction's gas was used inside Settlement."""

@@ -75,9 +75,9 @@ class CachedAggregation(CachedComputation):
     claim: Claim
 
     def word_evidence(self, step: int, name: str, asked: DisputedWord) -> Evidence:
-        found = super().word_evidence(step, name, asked)
-        assert isinstance(found, UpdateEvidence)
-        return replace(found, claim=self.claim)
+        evidence = super().word_evidence(step, name, asked)
+        assert isinstance(evidence, UpdateEvidence)
+        return replace(evidence, claim=self.claim)
 
 
 @dataclass(frozen=True)
@@ -110,17 +110,17 @@ class Lie:
         if self.what == "end":
             return "state"
         if self.entry is not None:
-            return _held(graph, self.entry, "checkpoint" if self.what == "begin" else "state")
+            return _place_of_entry(graph, self.entry, "checkpoint" if self.what == "begin" else "state")
         node = graph.nodes[self.node]
         if node.op == "constant":
             return "table"
         if node.op == "input":
             role, at = node.attributes
-            return "data" if role == BATCH_ROLE else _held(graph, at, "state")
+            return "data" if role == BATCH_ROLE else _place_of_entry(graph, at, "state")
         return "node output" if self.part is None else "partial sum"
 
 
-def _held(graph: Graph, entry: int, place: str) -> str:
+def _place_of_entry(graph: Graph, entry: int, place: str) -> str:
     """The optimiser's moments, counters and the seed leave a worker as hashes alone."""
     return "private state" if graph.state[entry].kind == OPTIMIZER else place
 
@@ -155,8 +155,8 @@ class LyingComputation(Computation):
         return [*roots[:at], tensor_roots({"": false})[""], *roots[at + 1 :]]
 
     def tensors(self, step: int, node: int) -> dict[int, Array]:
-        found = self.honest.tensors(step, node)
-        return found if self.lie.entry is not None or node != self.lie.node else found | {node: self._value()}
+        values = self.honest.tensors(step, node)
+        return values if self.lie.entry is not None or node != self.lie.node else values | {node: self._value()}
 
     def parts(self, step: int, node: int, element: int) -> Array:
         """The last is what was committed."""
@@ -215,24 +215,24 @@ def lies_of(graphs: Mapping[Kind, Graph], plan: Plan, rng: random.Random) -> lis
     """As planned, about a job's three programs; every node before one a second time, so that layouts are covered as evenly as their number allows."""
     graph = graphs[Kind.TRAINING]
     wanted = [at for at, node in enumerate(graph.nodes) if node.elements and _is_wanted(graph, at, plan)]
-    found = []
+    lies = []
     for op in sorted({graph.nodes[at].op for at in wanted}):
-        found += [_lie("training", graph, at, plan, rng) for at in _spread(wanted, plan.each, rng, graph, op)]
-    found += [lie for _ in range(plan.states) for lie in _states(graphs, plan, rng)]
+        lies += [_lie("training", graph, at, plan, rng) for at in _spread(wanted, plan.each, rng, graph, op)]
+    lies += [lie for _ in range(plan.states) for lie in _states(graphs, plan, rng)]
     if plan.states:
         for kind in (Kind.UPDATE, Kind.AGGREGATION):
             other = graphs[kind]
             nodes = [at for at, node in enumerate(other.nodes) if node.elements and node.op != "scalar"]
-            found += [_lie(kind.name.lower(), other, at, plan, rng) for at in _spread(nodes, plan.states, rng)]
+            lies += [_lie(kind.name.lower(), other, at, plan, rng) for at in _spread(nodes, plan.states, rng)]
         shaped = [at for at in wanted if len(graph.nodes[at].shape) < MAX_RANK]
-        found += [Lie("descriptor", rng.choice(plan.steps), at) for at in _spread(shaped, plan.states, rng)]
+        lies += [Lie("descriptor", rng.choice(plan.steps), at) for at in _spread(shaped, plan.states, rng)]
         data = [at for at in wanted if _is_data(graph, at)]
-        found += [_lie("training", graph, at, plan, rng) for at in _spread(data, plan.states, rng)]
+        lies += [_lie("training", graph, at, plan, rng) for at in _spread(data, plan.states, rng)]
         summed = [at for at in wanted if _parts(graph, at) > 1]
-        told = [_lie("training", graph, at, plan, rng) for at in _spread(summed, plan.states, rng)]
-        found += [replace(lie, part=rng.randrange(_parts(graph, lie.node))) for lie in told]
-    missing = plan.total - len(found)
-    return found + [_lie("training", graph, at, plan, rng) for at in _spread(wanted, max(0, missing), rng)]
+        extra = [_lie("training", graph, at, plan, rng) for at in _spread(summed, plan.states, rng)]
+        lies += [replace(lie, part=rng.randrange(_parts(graph, lie.node))) for lie in extra]
+    missing = plan.total - len(lies)
+    return lies + [_lie("training", graph, at, plan, rng) for at in _spread(wanted, max(0, missing), rng)]
 
 
 def _states(graphs: Mapping[Kind, Graph], plan: Plan, rng: random.Random) -> Iterator[Lie]:
@@ -290,13 +290,13 @@ class Nearby(Hostile):
         super().__init__(trees, rng, judge, tried)
         self.step = step
 
-    def next(self, game: Game, shown: RevealedState) -> Move | None:
-        move = super().next(game, shown)
+    def next(self, game: Game, revealed: RevealedState) -> Move | None:
+        move = super().next(game, revealed)
         if move and move.name == "pick" and game.phase in (Phase.SEGMENTS, Phase.STEPS):
-            return self._towards(game, shown)
+            return self._towards(game, revealed)
         return move
 
-    def _towards(self, game: Game, shown: RevealedState) -> Move:
+    def _towards(self, game: Game, revealed: RevealedState) -> Move:
         steps = self.trees.steps(game.frame, game.phase)
         leaf = next(at for at, each in enumerate(steps) if each > self.step)
         if game.phase == Phase.SEGMENTS and self.rng.random() < 0.1:
@@ -305,4 +305,4 @@ class Nearby(Hostile):
             leaf = game.index << game.height
         depth = span_of(game.height)
         place = leaf >> game.height - depth & (1 << depth) - 1
-        return Move("pick", (place, shown.last[place], Tree(shown.last).path(place)))
+        return Move("pick", (place, revealed.last[place], Tree(revealed.last).path(place)))

@@ -57,9 +57,9 @@ def slot_round(case: Case, folder: Path) -> SlotRound:
 
 def demo_gpt() -> Case:
     """The demo's model, data and optimiser, with more inner steps and the segments that follow from these."""
-    given = read_config(CONFIG)
-    given["training"] = given["training"] | {"inner_steps": GPT_STEPS, "segment_steps": None}
-    job = ComputeJob.from_dict(given)
+    config = read_config(CONFIG)
+    config["training"] = config["training"] | {"inner_steps": GPT_STEPS, "segment_steps": None}
+    job = ComputeJob.from_dict(config)
     training = job.training
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RepeatedData)

@@ -61,12 +61,12 @@ class Faults:
         self._links("duplicate").order("repeat", host, value=count)
 
     def fired(self) -> Counter[str]:
-        found = Counter(self._fired)
+        totals = Counter(self._fired)
         if self.lab is not None:
             counts = self.lab.counts().values()
             for fault, counted in OF_THE_LINK.items():
-                found[fault] += sum(count.get(counted, 0) for count in counts)
-        return +found
+                totals[fault] += sum(count.get(counted, 0) for count in counts)
+        return +totals
 
     def assert_fired(self) -> None:
         """Everything asked for happened. Raises AssertionError with the faults that did not."""

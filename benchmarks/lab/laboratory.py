@@ -72,8 +72,8 @@ class Laboratory:
 
     def counts(self) -> dict[str, dict[str, int]]:
         """What the links counted, by host: bytes and packets that arrived, dropped, cut, corrupted, duplicated."""
-        found = self._ask({"do": "count"})
-        return {host: found[self._name(host)] for host in self.links}
+        answer = self._ask({"do": "count"})
+        return {host: answer[self._name(host)] for host in self.links}
 
     def measured(self, server: str, client: str, size: int = 4_000_000) -> dict[str, float]:
         """What a download of `size` bytes from one host to another really gets: `rtt_s`, `mbit`."""
@@ -86,12 +86,12 @@ class Laboratory:
             deadline = time.monotonic() + 30
             while True:
                 asking = self.start(client, command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-                out, told = asking.communicate(timeout=120)
+                out, errors = asking.communicate(timeout=120)
                 self._processes.remove(asking)
                 if asking.returncode == 0:
                     return dict(json.loads(out))
                 if time.monotonic() > deadline:
-                    raise RuntimeError(f"no measurement between {server} and {client}: {told.decode()[-300:]}")
+                    raise RuntimeError(f"no measurement between {server} and {client}: {errors.decode()[-300:]}")
                 time.sleep(0.1)
         finally:
             serving.kill()
@@ -203,8 +203,8 @@ def tun_missing() -> str:
 def remove_abandoned() -> list[str]:
     """End and remove what laboratories left whose runner is gone; their namespaces."""
     named = re.compile(rf"{PREFIX}-(\d+)-")
-    found = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.splitlines()
-    names = [line.split()[0] for line in found if line.strip()]
+    listing = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.splitlines()
+    names = [line.split()[0] for line in listing if line.strip()]
     mine = {name: match for name in names if (match := named.match(name))}
     gone = [name for name, match in mine.items() if not os.path.exists(f"/proc/{match[1]}")]
     for name in gone:

@@ -287,7 +287,7 @@ def reckon(run: Run, options: argparse.Namespace) -> dict[str, Any]:
 
 def rejoined(run: Run) -> list[dict[str, float]]:
     """Of every restart, seconds from the launch to each part of it, and (launched) from the kill to the launch."""
-    found = []
+    rejoins = []
     for killed_at, name in run.kills:
         launch = next((at for at, launched in run.launches if launched == name and at >= killed_at), None)
         if launch is None:
@@ -298,8 +298,8 @@ def rejoined(run: Run) -> list[dict[str, float]]:
             if at is not None:
                 parts[part] = at - launch
         if "ready" in parts:
-            found.append(parts)
-    return found
+            rejoins.append(parts)
+    return rejoins
 
 
 def main() -> int:

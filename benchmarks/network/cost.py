@@ -58,9 +58,9 @@ def share_of_peak(job: ComputeJob, times: int = 4) -> float:
 
 def costs(share: float, utilisation: float) -> dict[str, Any]:
     """By GPU: what a PFLOP-day costs. share: of its peak that a GPU reaches in a step."""
-    found = {}
+    table = {}
     for tier, (gpu, peak) in PEAK_TFLOPS.items():
         pflops = peak / 1_000 * share * utilisation
         zen = TIERS[tier].reference_price / ZEN * 24 / pflops
-        found[gpu] = {"zen": zen, "dollars": zen * DOLLARS_A_ZEN, "tflops": pflops * 1_000}
-    return found
+        table[gpu] = {"zen": zen, "dollars": zen * DOLLARS_A_ZEN, "tflops": pflops * 1_000}
+    return table

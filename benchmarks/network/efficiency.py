@@ -39,7 +39,7 @@ from benchmarks.network.cost import CLAIMED, costs
 from benchmarks.training.loss_gap import loss_gap
 from node.compute.programs import Programs
 from node.compute.training import heldout_loss, root_of, train_shard
-from node.inputs import syncer
+from node.inputs.job_files import JobFiles, fetch_job
 from node.replay import Replay, simulate
 from repops.commitments import Array
 from zoo_compute.jobs.config import ComputeJob, Manifest
@@ -57,13 +57,13 @@ class Job:
 
     config: ComputeJob
     manifest: Manifest
-    files: syncer.JobFiles
+    files: JobFiles
 
 
 def load(config: ComputeJob, manifest: Manifest, store: Any) -> Job:
     if config.traced.root != manifest.program_root:
         raise SystemExit("the run trained another program than this configuration makes: give its own with --config")
-    return Job(config, manifest, syncer.fetch_job(store, manifest))
+    return Job(config, manifest, fetch_job(store, manifest))
 
 
 def publish(config: Path, text: list[Path]) -> Job:
@@ -109,7 +109,7 @@ def measure(job: Job, run: Replay, shards: Iterable[Mapping[str, Any]], *, seque
     manifest = job.manifest
     steps, batch = manifest.rounds * manifest.inner_steps, manifest.slots * manifest.batch_size
     central = centralised(job, batch, steps, network_order(manifest))
-    found = {
+    figures = {
         "loss_initial": run.losses[0],
         "loss_first": run.losses[1],
         "loss_last": run.losses[-1],
@@ -121,10 +121,10 @@ def measure(job: Job, run: Replay, shards: Iterable[Mapping[str, Any]], *, seque
     }
     if sequential:
         strong = centralised(job, manifest.batch_size, steps * manifest.slots, np.arange(manifest.data.examples))
-        found |= {"loss_sequential": strong, "loss_gap_sequential": run.losses[-1] / strong - 1}
+        figures |= {"loss_sequential": strong, "loss_gap_sequential": run.losses[-1] / strong - 1}
     shards = list(shards)
     inner, wall = (sum(shard[key] for shard in shards) for key in ("seconds", "wall_s"))
-    return found | {
+    return figures | {
         "tokens": steps * manifest.slots * tokens_of(job.files.programs.graph, manifest.batch_size),
         "utilisation": inner / wall if wall else math.nan,
         "seconds_inner": inner,
@@ -225,14 +225,14 @@ def store_of(folder: Path, manifest: Manifest) -> BlockStore:
 def network_efficiency(options: argparse.Namespace) -> dict[str, Any]:
     """Both figures of the network, and what they mean in money."""
     network = utilisation.measured(options)
-    found = {
+    figures = {
         "utilisation": network["utilisation"],
         "claimed": CLAIMED,
         "cost_of_a_pflop_day": costs(network["gpu_share_of_peak"], network["utilisation"]),
         "network": network,
     }
     loss = loss_gap(options.seeds)
-    return found | {"loss_gap": loss["loss_gap"], "loss": loss}
+    return figures | {"loss_gap": loss["loss_gap"], "loss": loss}
 
 
 def table(result: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
     """The bodies of training and of what leads to it: as they are, told and with steps of that time."""
     from node import tasks
     from node.compute import programs
-    from node.inputs import syncer
+    from node.inputs.job_files import fetch_manifest
 
     advance = programs.Programs.advance
     steps = {"began": 0.0, "inner_s": 0.0, "paced": 0.0}
@@ -35,14 +35,14 @@ def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
     def paced(self: Any, batch: Any) -> Any:
         began = time.time()
         steps["began"] = steps["began"] or began
-        found = advance(self, batch)
+        result = advance(self, batch)
         steps["inner_s"] += time.time() - began
         time.sleep(max(0.0, began + steps["paced"] * step_s - time.time()))
-        return found
+        return result
 
     programs.Programs.advance = paced  # type: ignore[method-assign]
 
-    def told(name: str, body: Any) -> Any:
+    def logged(name: str, body: Any) -> Any:
         @functools.wraps(body)
         def do(request: dict[str, Any], store: Any, **options: Any) -> Any:
             began = time.time()
@@ -71,15 +71,15 @@ def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
     def prepare(request: dict[str, Any], store: Any) -> Any:
         """Not paced: auctions do not wait for it."""
         steps["paced"] = 0.0
-        answer, manifest = tasks.prepare(request, store), syncer.fetch_manifest(store, request["manifest"])
+        answer, manifest = tasks.prepare(request, store), fetch_manifest(store, request["manifest"])
         return {**answer, "slot_s": answer["slot_s"] + tasks.TIMING_MARGIN * step_s * manifest.inner_steps}
 
     return {
         "work.prepare": prepare,
         "work.train": train,
-        "work.advance": told("advance", tasks.run_precompute),
-        "work.aggregate": told("aggregate", tasks.run_aggregation),
-        "work.fetch": told("fetch", tasks.run_fetching),
+        "work.advance": logged("advance", tasks.run_precompute),
+        "work.aggregate": logged("aggregate", tasks.run_aggregation),
+        "work.fetch": logged("fetch", tasks.run_fetching),
     }
 
 

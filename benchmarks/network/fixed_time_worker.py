@@ -20,7 +20,7 @@ from celery.signals import worker_ready
 
 from benchmarks.network.event_log import event_writer
 from keepers.processes import run
-from node.inputs import syncer
+from node.inputs.job_files import fetch_inputs
 from node.tasks import prepare, run_shard
 from zoo_compute.store import Store
 
@@ -42,18 +42,18 @@ class PacedTasks:
         place = {"job": request["job"], "round": request["round"], "slot": request["slot"]}
         began = time.time()
         self._tell("began", **place)
-        syncer.fetch_inputs(store, request)
+        fetch_inputs(store, request)
         self._tell("fetched", **place)
         first = True
 
-        def told(step: int, loss: float) -> None:
+        def log_step(step: int, loss: float) -> None:
             nonlocal first
             if first:
                 self._tell("first_step", **place)
             first = False
             progress(step, loss)
 
-        answer = run_shard(request, store, progress=told)
+        answer = run_shard(request, store, progress=log_step)
         worked_s = time.time() - began
         time.sleep(max(0.0, self._slot_s - worked_s))
         self._tell("ended", **place, worked_s=worked_s, tokens=answer["tokens"])

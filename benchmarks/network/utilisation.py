@@ -162,20 +162,20 @@ def run(options: argparse.Namespace, folder: Path) -> Run:
         laboratory(dict.fromkeys([*names, SUBMITTER], link), "relay") as lab,
         ShapedNetwork(folder, plans(options.nodes), lab=lab, step_s=options.step_s) as network,
     ):
-        found = lab.measured(names[0], names[1])
+        speeds = lab.measured(names[0], names[1])
         submit(network, job(options))
         watching = ClaimTimes(network)
         watching.start()
-        before, shown = dict[str, dict[str, int]](), 0
+        before, printed = dict[str, dict[str, int]](), 0
         deadline = time.time() + 240 + 2 * options.rounds * (options.inner_steps * options.step_s + 10)
         while len(watching.checkpoints) < options.rounds:
             if time.time() > deadline:
                 raise SystemExit(f"{len(watching.checkpoints)} rounds were closed in time; see {folder}/*/logs")
             if watching.checkpoints and not before:
                 before = lab.counts()
-            if len(watching.checkpoints) > shown:
-                shown = len(watching.checkpoints)
-                print(f"{shown} of {options.rounds} rounds are closed", file=sys.stderr, flush=True)
+            if len(watching.checkpoints) > printed:
+                printed = len(watching.checkpoints)
+                print(f"{printed} of {options.rounds} rounds are closed", file=sys.stderr, flush=True)
             network.poll()
             time.sleep(LOOK_S)
         watching.stopped.set()
@@ -192,7 +192,7 @@ def run(options: argparse.Namespace, folder: Path) -> Run:
             commits=dict(watching.commits),
             checkpoints=watching.checkpoints,
             moved=moved,
-            link={"kind": lab.kind, **found},
+            link={"kind": lab.kind, **speeds},
             update_bytes=size,
             profile=traced(options).profile,
         )
@@ -200,20 +200,20 @@ def run(options: argparse.Namespace, folder: Path) -> Run:
 
 def traced(options: argparse.Namespace, batch_size: int = 1) -> ComputeJob:
     """The benchmark's module as a job of its own, with this batch."""
-    given = job(options)
-    return ComputeJob(given["model"], {}, given["training"] | {"batch_size": batch_size}, "1")
+    config = job(options)
+    return ComputeJob(config["model"], {}, config["training"] | {"batch_size": batch_size}, "1")
 
 
-def lost(found: Run, options: argparse.Namespace) -> list[dict[str, float]]:
+def lost(result: Run, options: argparse.Namespace) -> list[dict[str, float]]:
     """Of each node and round but the first and last, the parts of the time in which it did not train."""
     inner_s, parts = options.inner_steps * options.step_s, []
-    for worker_events, number in zip(found.worker_events, found.numbers, strict=True):
+    for worker_events, number in zip(result.worker_events, result.numbers, strict=True):
         trains = {event["round"]: event for event in worker_events if event["event"] == "train"}
         advances = {event["round"]: event for event in worker_events if event["event"] == "advance"}
         for round_ in range(1, options.rounds - 1):
             this, following, made = trains[round_], trains[round_ + 1], advances.get(round_)
-            committed = found.commits[round_]
-            known = made["began"] if made else found.checkpoints[round_]
+            committed = result.commits[round_]
+            known = made["began"] if made else result.checkpoints[round_]
             combined = made["ended"] if made else known
             parts.append(
                 {
@@ -234,20 +234,20 @@ def mean(values: Iterable[float]) -> float:
     return statistics.mean(values)
 
 
-def reckon(found: Run, options: argparse.Namespace) -> dict[str, Any]:
-    parts = lost(found, options)
+def reckon(result: Run, options: argparse.Namespace) -> dict[str, Any]:
+    parts = lost(result, options)
     inner_s = options.inner_steps * options.step_s
     wall_s = mean(part["whole"] for part in parts) + inner_s
     trains = [
         event
-        for worker_events in found.worker_events
+        for worker_events in result.worker_events
         for event in worker_events
         if event["event"] == "train" and event["round"] > 0
     ]
     computed_s = mean(event["computed_s"] for event in trains) / options.inner_steps
     share = share_of_peak(traced(options, batch_size=16))
     advanced = [
-        event for worker_events in found.worker_events for event in worker_events if event["event"] == "advance"
+        event for worker_events in result.worker_events for event in worker_events if event["event"] == "advance"
     ]
     return {
         "utilisation": inner_s / wall_s,
@@ -256,11 +256,11 @@ def reckon(found: Run, options: argparse.Namespace) -> dict[str, Any]:
         "computed_step_s": computed_s,
         "made_here": len(advanced) / max(1, options.nodes * (options.rounds - 1)),
         "gpu_share_of_peak": share,
-        "gpu_step_tokens": int(options.step_s * share * A100_FLOPS / (found.profile.flops / CONTEXT)),
-        "model_parameters": found.profile.parameters,
-        "update_bytes": found.update_bytes,
-        "bytes_in_a_round": {host: count // max(1, options.rounds - 1) for host, count in found.moved.items()},
-        "link": found.link,
+        "gpu_step_tokens": int(options.step_s * share * A100_FLOPS / (result.profile.flops / CONTEXT)),
+        "model_parameters": result.profile.parameters,
+        "update_bytes": result.update_bytes,
+        "bytes_in_a_round": {host: count // max(1, options.rounds - 1) for host, count in result.moved.items()},
+        "link": result.link,
         "chain": "a transaction is mined at once; the RPC is on this machine",
     }
 

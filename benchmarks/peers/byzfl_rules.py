@@ -26,10 +26,10 @@ def load() -> Any | None:
     package = types.ModuleType("byzfl")
     package.__path__ = list(spec.submodule_search_locations)
     sys.modules["byzfl"] = package
-    found = {}
+    names = {}
     for name in ("aggregators.aggregators", "aggregators.preaggregators", "attacks.attacks"):
-        found |= vars(importlib.import_module(f"byzfl.{name}"))
-    return types.SimpleNamespace(**found)
+        names |= vars(importlib.import_module(f"byzfl.{name}"))
+    return types.SimpleNamespace(**names)
 
 
 def rules(byzfl: Any, hostile: int) -> dict[str, Callable[[Any], Any]]:

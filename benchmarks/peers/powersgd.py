@@ -30,10 +30,10 @@ def run(
 ) -> dict[str, Any]:
     """kind: allreduce or powersgd, of this rank after `synced` steps. What one process sent, and the held-out loss."""
     with tempfile.TemporaryDirectory() as folder:
-        given = (job, data, weights, Path(folder), kind, rank, synced)
-        multiprocessing.spawn(_process, args=given, nprocs=PROCESSES, join=True)  # type: ignore[attr-defined]
-        found: dict[str, Any] = torch.load(Path(folder) / "found")
-    return found
+        arguments = (job, data, weights, Path(folder), kind, rank, synced)
+        multiprocessing.spawn(_process, args=arguments, nprocs=PROCESSES, join=True)  # type: ignore[attr-defined]
+        result: dict[str, Any] = torch.load(Path(folder) / "result")
+    return result
 
 
 def _process(
@@ -66,12 +66,12 @@ def _process(
         loss_of(parallel(inputs), targets).backward()
         optimizer.step()
     if number == 0:
-        told = {"loss": _heldout(job, data, module, loss_of), "bytes": 4.0 * steps * numbers}
+        result = {"loss": _heldout(job, data, module, loss_of), "bytes": 4.0 * steps * numbers}
         if sent is not None:
             plain = max(synced, 2) * numbers
-            told["bytes"] = 4.0 * (plain + sent.total_numel_after_compression)
-            told["compression"] = sent.compression_stats()[0]
-        torch.save(told, folder / "found")
+            result["bytes"] = 4.0 * (plain + sent.total_numel_after_compression)
+            result["compression"] = sent.compression_stats()[0]
+        torch.save(result, folder / "result")
     dist.destroy_process_group()
 
 

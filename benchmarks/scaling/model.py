@@ -41,9 +41,9 @@ def packed_ratio() -> tuple[float, str]:
     """fp32 bytes over packed ones, and where that comes from."""
     file = RESULTS / "compression.json"
     if file.exists():
-        found = json.loads(file.read_text()).get("compression_ratio")
-        if found:
-            return float(found), "measured by benchmarks/training/compression.py"
+        ratio = json.loads(file.read_text()).get("compression_ratio")
+        if ratio:
+            return float(ratio), "measured by benchmarks/training/compression.py"
     return float(MARK_RATIO), "the entropy of top 64 of 4096 at 2 bits; not measured"
 
 
@@ -87,8 +87,8 @@ def trees(leaves: int, parameters: int, ratio: float, fan_ins: Iterable[int]) ->
     """Fan-in -> levels, for packed leaves and dense results above them; `flat` has one level."""
     dense = 4 * parameters
     packed = round(dense / ratio)
-    found = {"flat": tree(leaves, leaves, packed, dense)}
-    return found | {str(fan_in): tree(leaves, fan_in, packed, dense) for fan_in in fan_ins}
+    table = {"flat": tree(leaves, leaves, packed, dense)}
+    return table | {str(fan_in): tree(leaves, fan_in, packed, dense) for fan_in in fan_ins}
 
 
 def most_slots(largest_tensor: int) -> int:
@@ -142,7 +142,7 @@ def falling(region: int, regions: int, least: int) -> int:
     return total
 
 
-def shown(chance: Fraction) -> str:
+def format_chance(chance: Fraction) -> str:
     """A chance in words that fit a table."""
     if chance in (0, 1):
         return str(int(chance))

@@ -129,8 +129,8 @@ class Market:
         self.now += PRODUCTION.reveal_window_s
         for kind in (0, 1):
             for job in jobs:
-                found = [(price, o) for of, k, o, price, _ in bids if (of, k) == (job, kind)]
-                order = tuple(operator for _, operator in sorted(found))
+                ranked = [(price, o) for of, k, o, price, _ in bids if (of, k) == (job, kind)]
+                order = tuple(operator for _, operator in sorted(ranked))
                 self.listed("auction", "clear", job, kind, order)
                 won = tuple(operator for operator in order if self.world.bid(job, kind, operator).won)
                 self.listed("auction", "award", job, kind, won)
@@ -139,20 +139,20 @@ class Market:
         return {seat: self.world.seats[job, seat] for seat in range(self.world.run(job).seats)}
 
     def ready(self, job: int, finish_ms: Mapping[int, int]) -> None:
-        for seat, held in self.seats(job).items():
-            estimate = -(-finish_ms[held.operator] // 1_000)
-            self.call("settlement", "ready", f"hot {held.operator}", job, seat, max(1, estimate))
+        for seat, record in self.seats(job).items():
+            estimate = -(-finish_ms[record.operator] // 1_000)
+            self.call("settlement", "ready", f"hot {record.operator}", job, seat, max(1, estimate))
 
     def turn(self, job: int, finish_ms: Mapping[int, int]) -> None:
         """Every seat commits when its slots are done, the aggregator when all have."""
         opened, turn = self.world.run(job).opened_at, self.world.run(job).turn
-        held = sorted(self.seats(job).items(), key=lambda item: finish_ms[item[1].operator])
-        for seat, record in held:
+        by_finish = sorted(self.seats(job).items(), key=lambda item: finish_ms[item[1].operator])
+        for seat, record in by_finish:
             self.now = opened + -(-finish_ms[record.operator] // 1_000)
             assert self.now <= seats.deadline_of(self.world.run(job), record), "a seat would be timed out"
             self.call("settlement", "commit", f"hot {record.operator}", job, seat, turn, b"r" * 32, b"b" * 32)
         operator = self._aggregator(job)
-        mask = (1 << len(held)) - 1
+        mask = (1 << len(by_finish)) - 1
         self.call("settlement", "post_checkpoint", f"hot {operator}", job, turn, mask, b"c" * 32, b"c" * 32)
 
     def _aggregator(self, job: int) -> int:
@@ -172,7 +172,7 @@ class Market:
             for start in range(0, len(ordered), batch):
                 self.call("settlement", "finalise", "submitter", job, tuple(ordered[start : start + batch]))
             assert self.world.job(job).state == JobState.ENDED
-            operators = {held.operator for held in self.seats(job).values()}
+            operators = {seat.operator for seat in self.seats(job).values()}
             for operator in sorted({*operators, self._aggregator(job)}):
                 self.call("settlement", "release", "submitter", job, operator)
         for token, account in [key for key, amount in self.world.owed.items() if amount and key[1].startswith("owner")]:
@@ -242,10 +242,10 @@ def play(
             dear = sum(worker.cost for worker in owned[operator]) // len(owned[operator])
             offers[job][operator] = (ZEN // 1_000 * dear // 200, capacity)
     market.auction(offers, aggregator)
-    held = {
+    owners = {
         job: {s.operator: tuple(range(s.first, s.first + s.count)) for s in market.seats(job).values()} for job in jobs
     }
-    schedules = {job: schedule.schedule(work, held[job], of(owned, held[job])) for job, work in jobs.items()}
+    schedules = {job: schedule.schedule(work, owners[job], of(owned, owners[job])) for job, work in jobs.items()}
     for job, made in schedules.items():
         assert not made.unplaced, "an operator won more than its nodes train"
         market.ready(job, made.finish_ms)
@@ -253,7 +253,7 @@ def play(
         for _ in range(rounds):
             market.turn(job, made.finish_ms)
     market.pay(list(jobs))
-    return NetworkRun(schedules, jobs, held, barred, market)
+    return NetworkRun(schedules, jobs, owners, barred, market)
 
 
 def queued_ms(work: Work, count: int, workers: Sequence[Worker]) -> int:

@@ -46,8 +46,8 @@ HOMES = Point(10_000, 10_000, 65_536, jobs=256)  # one GPU each: a bid is for a 
 
 def timed(work: Callable[[], T]) -> tuple[T, float]:
     began = time.perf_counter()
-    found = work()
-    return found, time.perf_counter() - began
+    result = work()
+    return result, time.perf_counter() - began
 
 
 def measure(point: Point, seed: int, update_bytes: int) -> dict[str, Any]:
@@ -84,8 +84,8 @@ def measure(point: Point, seed: int, update_bytes: int) -> dict[str, Any]:
         "jobs": len(played.works),
         "seats": played.seats,
         "barred_operators": played.barred,
-        "round_s": {name: max(found) / 1_000 for name, found in makespan.items()},
-        "mean_finish_s": {name: statistics.mean(found) / 1_000 for name, found in makespan.items()},
+        "round_s": {name: max(times) / 1_000 for name, times in makespan.items()},
+        "mean_finish_s": {name: statistics.mean(times) / 1_000 for name, times in makespan.items()},
         "local_share": seated / point.shards,
         "gas_per_shard": gas["rounds"] / shard_rounds,
         "gas_around_per_seat": gas["around"] / played.seats,
@@ -117,13 +117,13 @@ def bytes_of(leaves: int, ratio: float) -> dict[str, Any]:
 def run(seeds: int, points: tuple[Point, ...]) -> dict[str, Any]:
     ratio, source = model.packed_ratio()
     update_bytes = round(4 * PARAMETERS / ratio)
-    found = []
+    rows = []
     for point in points:
         runs = [measure(point, seed, update_bytes) for seed in range(1, seeds + 1)]
         worst = max(each["schedule_s"] for each in runs)
-        found.append({**asdict(point), **summary(runs), "schedule_s_worst": worst})
+        rows.append({**asdict(point), **summary(runs), "schedule_s_worst": worst})
     largest = max(points, key=lambda point: (point.shards, -point.operators))
-    best = next(each for each in found if each["shards"] == largest.shards and each["operators"] == largest.operators)
+    best = next(each for each in rows if each["shards"] == largest.shards and each["operators"] == largest.operators)
     return {
         "parameters": {
             "seeds": seeds,
@@ -139,22 +139,22 @@ def run(seeds: int, points: tuple[Point, ...]) -> dict[str, Any]:
         },
         "schedule_s": best["schedule_s"],
         "gas_per_shard": best["gas_per_shard"],
-        "points": found,
+        "points": rows,
         "tree": bytes_of(largest.shards, ratio),
     }
 
 
-def show(found: dict[str, Any]) -> None:
-    print("parameters:", json.dumps(found["parameters"]))
+def show(result: dict[str, Any]) -> None:
+    print("parameters:", json.dumps(result["parameters"]))
     print(f"{'nodes':>7} {'operators':>9} {'shards':>7} {'jobs':>5} {'seats':>6} {'barred':>7} {'schedule s':>11} "
           f"{'round s':>8} {'queue':>7} {'equal':>7} {'local':>6} {'gas/shard':>10} {'blocks':>7}")  # fmt: skip
-    for each in found["points"]:
+    for each in result["points"]:
         rounds = each["round_s"]
         print(f"{each['nodes']:7,} {each['operators']:9,} {each['shards']:7,} {each['jobs']:5.0f} {each['seats']:6,.0f} "
               f"{each['barred_operators']:7,.0f} {each['schedule_s']:11.3f} {rounds['schedule']:8.1f} {rounds['shared queue']:7.1f} "
               f"{rounds['equal shares']:7.1f} {each['local_share']:6.1%} {each['gas_per_shard']:10,.0f} "
               f"{each['blocks_a_round']:7.2f}")  # fmt: skip
-    for leaf, shapes in found["tree"].items():
+    for leaf, shapes in result["tree"].items():
         for name, levels in shapes.items():
             totals = ", ".join(
                 f"{level['senders']:,} to {level['receivers']:,}: {level['total']:,} B" for level in levels
@@ -168,11 +168,11 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--small", action="store_true", help="the smallest network alone")
     arguments = parser.parse_args()
-    found = run(arguments.seeds, FARMS[:1] if arguments.small else (*FARMS, HOMES))
+    result = run(arguments.seeds, FARMS[:1] if arguments.small else (*FARMS, HOMES))
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(result, indent=2))
     else:
-        show(found)
+        show(result)
     return 0
 
 

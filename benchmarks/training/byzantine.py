@@ -33,7 +33,7 @@ from node.compute.aggregation import aggregate
 from node.compute.programs import Programs, State
 from node.compute.training import heldout_loss
 from node.device import use_threads
-from node.inputs import syncer
+from node.inputs.job_files import fetch_job
 from repops.backend import Runner
 from repops.commitments import Array
 from zoo_compute.formats.manifest import Aggregation, AggregationSpec, Manifest
@@ -91,8 +91,8 @@ class Lab:
         if not self.accuracy:
             return heldout_loss(self.manifest, self.programs, checkpoint, self.data.heldout)
         hidden = np.maximum(self.data.heldout["inputs"] @ checkpoint["0.weight"].T + checkpoint["0.bias"], 0)
-        found = (hidden @ checkpoint["2.weight"].T + checkpoint["2.bias"]).argmax(1)
-        return 100 * float((found != self.data.heldout["targets"]).mean())
+        predicted = (hidden @ checkpoint["2.weight"].T + checkpoint["2.bias"]).argmax(1)
+        return 100 * float((predicted != self.data.heldout["targets"]).mean())
 
     def finite(self, checkpoint: State) -> bool:
         return all(np.isfinite(checkpoint[name]).all() for name in self.programs.graph.exchanged)
@@ -170,8 +170,8 @@ def classifier(seed: int) -> tuple[torch.nn.Module, Any, Any]:
 
 
 def digits(seed: int, rounds: int, inner_steps: int) -> Lab:
-    found = load_digits()
-    arrays = {"inputs": (found.data / 16).astype(np.float32), "targets": found.target.astype(np.int32)}
+    dataset = load_digits()
+    arrays = {"inputs": (dataset.data / 16).astype(np.float32), "targets": dataset.target.astype(np.int32)}
     training = {"batch_size": 32, "inner_steps": inner_steps, "rounds": rounds, "slots": SLOTS, "seed": seed}
     job = ComputeJob(
         {"module": "benchmarks.training.byzantine:classifier", "seed": seed}, {"arrays": arrays}, training, "1"
@@ -194,7 +194,7 @@ def laboratory(job: ComputeJob, data: Dataset, *, accuracy: bool) -> Lab:
     with tempfile.TemporaryDirectory() as folder:
         store = BlockStore(Path(folder))
         manifest = publish_files(job, data, store)
-        files = syncer.fetch_job(store, manifest)
+        files = fetch_job(store, manifest)
     programs = CachedPrograms(files.programs.graph)
     tensors = {name: files.checkpoint[name] for name in programs.names}
     return Lab(manifest, programs, tensors, data, accuracy)
@@ -225,8 +225,8 @@ def table_of(
             else:
                 joined = rule_times.rule_of(rule, SLOTS, lab.values)
             for attack, rows in {"none": None, **attacks}.items():
-                found = lab.run(Aggregation() if peer else rule, rows, seed, joined, peer)
-                gaps[name][attack].append(found - clean[-1] if lab.accuracy else found / clean[-1] - 1)
+                score = lab.run(Aggregation() if peer else rule, rows, seed, joined, peer)
+                gaps[name][attack].append(score - clean[-1] if lab.accuracy else score / clean[-1] - 1)
             say(f"seed {seed}, {name}: " + ", ".join(f"{a} {g[-1]:.3g}" for a, g in gaps[name].items()))
     worst = {n: [max(by[a][s] for a in attacks) for s in range(len(seeds))] for n, by in gaps.items()}
     return {
@@ -235,7 +235,7 @@ def table_of(
     }  # fmt: skip
 
 
-def shown(result: dict[str, Any]) -> str:
+def as_text(result: dict[str, Any]) -> str:
     lines = [f"{result['hostile']} of {result['slots']} hostile, seeds {result['seeds']}, {result['threads']} threads"]
     for job, unit in (("digits", "points of accuracy"), ("gpt", "of the loss")):
         lines += [
@@ -299,7 +299,7 @@ def main() -> int:
         "digits_gap_points_of_mean": by_digits["worst"]["mean"]["mean"], "gpt_loss_gap_of_mean": by_gpt["worst"]["mean"]["mean"],
         "benchmark_s": time.perf_counter() - began,
     }  # fmt: skip
-    print(json.dumps(result) if options.json else shown(result))
+    print(json.dumps(result) if options.json else as_text(result))
     return 0
 
 

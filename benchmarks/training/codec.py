@@ -42,14 +42,14 @@ def codec_figures(state: Mapping[str, Array], *, repeats: int = 3) -> dict[str, 
     back, decode_s = _timed(lambda: codec.decode(data, shapes), repeats)
     words = b"".join(np.ascontiguousarray(array).tobytes() for array in state.values())
     fixed = fixed_packing(state)
-    found = {"ours": _row(raw, len(data), encode_s, decode_s)}
-    for name, given in (("", words), (" of fixed", fixed)):
-        found["zlib" + name] = _peer(raw, given, lambda x: zlib.compress(x, 9), zlib.decompress, repeats)
-        found["lzma" + name] = _peer(raw, given, lambda x: lzma.compress(x, preset=6), lzma.decompress, 1)
-    found["fixed"] = {"bytes": len(fixed), "ratio": raw / len(fixed)}
-    found["entropy"] = {"bytes": entropy(state) / 8, "ratio": raw / max(entropy(state) / 8, 1)}
+    figures = {"ours": _row(raw, len(data), encode_s, decode_s)}
+    for name, source in (("", words), (" of fixed", fixed)):
+        figures["zlib" + name] = _peer(raw, source, lambda x: zlib.compress(x, 9), zlib.decompress, repeats)
+        figures["lzma" + name] = _peer(raw, source, lambda x: lzma.compress(x, preset=6), lzma.decompress, 1)
+    figures["fixed"] = {"bytes": len(fixed), "ratio": raw / len(fixed)}
+    figures["entropy"] = {"bytes": entropy(state) / 8, "ratio": raw / max(entropy(state) / 8, 1)}
     exact = all(back[name].tobytes() == np.asarray(state[name]).tobytes() for name in state)
-    return {"float32_bytes": raw, "exact": exact, "packings": found}
+    return {"float32_bytes": raw, "exact": exact, "packings": figures}
 
 
 def fixed_packing(state: Mapping[str, Array]) -> bytes:
@@ -82,9 +82,9 @@ def _chunks(state: Mapping[str, Array]) -> list[Array]:
 
 
 def _peer(
-    raw: int, given: bytes, pack: Callable[[bytes], bytes], unpack: Callable[[bytes], bytes], repeats: int
+    raw: int, plain: bytes, pack: Callable[[bytes], bytes], unpack: Callable[[bytes], bytes], repeats: int
 ) -> dict[str, float]:
-    packed, pack_s = _timed(lambda: pack(given), repeats)
+    packed, pack_s = _timed(lambda: pack(plain), repeats)
     _, unpack_s = _timed(lambda: unpack(packed), repeats)
     return _row(raw, len(packed), pack_s, unpack_s)
 
@@ -157,9 +157,9 @@ def main() -> int:
 
 def table(result: Mapping[str, Any]) -> str:
     lines = [f"{'':<16}{'bytes':>12}{'ratio':>9}{'encode MB/s':>13}{'decode MB/s':>13}"]
-    for name, found in result["runs"][0].items():
-        lines.append(f"{name}: {found['float32_bytes']:,} bytes of float32, back to the bit: {found['exact']}")
-        for packing, row in found["packings"].items():
+    for name, figures in result["runs"][0].items():
+        lines.append(f"{name}: {figures['float32_bytes']:,} bytes of float32, back to the bit: {figures['exact']}")
+        for packing, row in figures["packings"].items():
             speeds = "".join(
                 f"{row[key]:>13.0f}" if key in row else f"{'':>13}" for key in ("encode_mb_s", "decode_mb_s")
             )

@@ -36,7 +36,7 @@ from benchmarks.peers import powersgd
 from node.compute.aggregation import aggregate
 from node.compute.programs import Programs, State
 from node.compute.training import heldout_loss, train_shard
-from node.inputs import syncer
+from node.inputs.job_files import JobFiles, fetch_job
 from repops.commitments import tensor_roots
 from zoo_compute import codec
 from zoo_compute.codec.files import UpdateLayout
@@ -67,11 +67,11 @@ class Run:
     decode_s: list[float] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"loss": self.losses[-1], "losses": self.losses, "bytes": self.sent}
+        figures: dict[str, Any] = {"loss": self.losses[-1], "losses": self.losses, "bytes": self.sent}
         if self.encode_s:
             seconds = max(np.median(self.encode_s), np.median(self.decode_s))
-            found |= {"codec_mb_s": self.update / 1e6 / seconds, "float32_bytes_an_update": self.update}
-        return found
+            figures |= {"codec_mb_s": self.update / 1e6 / seconds, "float32_bytes_an_update": self.update}
+        return figures
 
 
 def job_of(options: argparse.Namespace, seed: int, kind: Mapping[str, Any]) -> ComputeJob:
@@ -117,7 +117,7 @@ def pretrained(options: argparse.Namespace, seed: int, data: Dataset) -> State:
     return {name: state[name].copy() for name in programs.names}
 
 
-def network(manifest: Manifest, files: syncer.JobFiles, weights: State) -> Run:
+def network(manifest: Manifest, files: JobFiles, weights: State) -> Run:
     """Every round of every slot; private state goes on from round to round."""
     run, checkpoint, programs = Run(), {**files.checkpoint, **weights}, files.programs
     private: dict[int, State] = {}
@@ -159,7 +159,7 @@ def through_codec(run: Run, update: State, parts: UpdateLayout, *, check: bool) 
 
 def seeded(options: argparse.Namespace, seed: int) -> dict[str, dict[str, Any]]:
     """What each kind gave under one seed."""
-    found = {}
+    figures = {}
     data, weights = None, State()
     for name in options.kinds:
         began = time.process_time()
@@ -168,18 +168,18 @@ def seeded(options: argparse.Namespace, seed: int) -> dict[str, dict[str, Any]]:
             data = data_of(job, options.data)
             weights = pretrained(options, seed, data)
         if name in TORCH:
-            found[name] = powersgd.run(job, data, weights, name, rank=options.rank, synced=options.synced)
+            figures[name] = powersgd.run(job, data, weights, name, rank=options.rank, synced=options.synced)
         else:
             with tempfile.TemporaryDirectory() as folder:
                 store = BlockStore(Path(folder))
                 manifest = publish_files(job, data, store)
-                found[name] = network(manifest, syncer.fetch_job(store, manifest), weights).to_dict()
-        found[name]["cpu_s"] = time.process_time() - began
+                figures[name] = network(manifest, fetch_job(store, manifest), weights).to_dict()
+        figures[name]["cpu_s"] = time.process_time() - began
         print(
-            f"seed {seed} {name}: held-out loss {found[name]['loss']:.4f}, {found[name]['bytes']:,.0f} bytes",
+            f"seed {seed} {name}: held-out loss {figures[name]['loss']:.4f}, {figures[name]['bytes']:,.0f} bytes",
             file=sys.stderr,
         )
-    return found
+    return figures
 
 
 def summary(options: argparse.Namespace, seeds: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
@@ -203,14 +203,14 @@ def summary(options: argparse.Namespace, seeds: Mapping[int, Mapping[str, Any]])
         "loss_gap": sparse.get("loss_gap"),
         "codec_mb_s": sparse.get("codec_mb_s"),
         "kinds": table,
-        "seeds": {str(seed): found for seed, found in seeds.items()},
+        "seeds": {str(seed): runs for seed, runs in seeds.items()},
         "settings": {name: KINDS[name] for name in first if name in KINDS},
         "parameters": parameters_of(options, leave_out=("data",)),
         "parameters_of_the_model": job_of(options, 0, KINDS["dense"]).profile.parameters,
     }
 
 
-def shown(result: Mapping[str, Any]) -> str:
+def as_text(result: Mapping[str, Any]) -> str:
     lines = [
         f"{'kind':<10} {'held-out loss':>13} {'gap to dense':>13} {'bytes sent':>16} {'x float32':>10} {'MB/s':>7}"
     ]
@@ -240,7 +240,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
     result = summary(options, {seed: seeded(options, seed) for seed in options.seeds})
-    print(json.dumps(result) if options.json else shown(result))
+    print(json.dumps(result) if options.json else as_text(result))
     return 0
 
 

@@ -29,7 +29,7 @@ import numpy as np
 from node.compute.programs import Programs, State
 from node.compute.training import heldout_loss
 from node.device import use_threads
-from node.inputs import syncer
+from node.inputs.job_files import JobFiles, fetch_job
 from node.replay import simulate
 from zoo_compute.jobs.config import ComputeJob, Manifest
 from zoo_compute.jobs.files import publish_files
@@ -98,11 +98,11 @@ def data_of(job: ComputeJob, pretrained: int, text: Sequence[Path]) -> Dataset:
     )
 
 
-def published(job: ComputeJob, data: Dataset) -> tuple[Manifest, syncer.JobFiles]:
+def published(job: ComputeJob, data: Dataset) -> tuple[Manifest, JobFiles]:
     with tempfile.TemporaryDirectory() as folder:
         store = BlockStore(Path(folder))
         manifest = publish_files(job, data, store)
-        return manifest, syncer.fetch_job(store, manifest)
+        return manifest, fetch_job(store, manifest)
 
 
 def weights_of(job: ComputeJob, data: Dataset, pretrained: int) -> State:
@@ -156,13 +156,13 @@ def compared(
     losses = {str(rate): central(first, data, weights, rate) for rate in rates}
     best = min(losses.values())
     print(f"seed {seed} central: {losses}", file=sys.stderr, flush=True)
-    found: dict[str, Any] = {"central": best, "central_by_rate": losses, "networks": {}}
+    result: dict[str, Any] = {"central": best, "central_by_rate": losses, "networks": {}}
     for kind in kinds:
         curve = network(job_of(seed, rounds, NETWORKS[kind]), data, weights)
         gap = curve[-1] / best - 1
-        found["networks"][kind] = {"loss": curve[-1], "loss_gap": gap, "losses": curve[:: max(1, rounds // 10)]}
+        result["networks"][kind] = {"loss": curve[-1], "loss_gap": gap, "losses": curve[:: max(1, rounds // 10)]}
         print(f"seed {seed} {kind}: {curve[0]:.4f} to {curve[-1]:.4f}, gap {100 * gap:+.2f} %", file=sys.stderr)
-    return found
+    return result
 
 
 def seeded(
@@ -171,10 +171,10 @@ def seeded(
     """What one seed gave, and what it gave from the module's first weights."""
     job = job_of(seed, rounds, NETWORKS[DECLARED])
     data = data_of(job, pretrained, text)
-    found = compared(seed, rounds, kinds, rates, data, weights_of(job, data, pretrained))
+    result = compared(seed, rounds, kinds, rates, data, weights_of(job, data, pretrained))
     if pretrained:
-        found["first_weights"] = compared(seed, rounds, [DECLARED], rates, data, weights_of(job, data, 0))
-    return found
+        result["first_weights"] = compared(seed, rounds, [DECLARED], rates, data, weights_of(job, data, 0))
+    return result
 
 
 def loss_gap(
@@ -188,9 +188,9 @@ def loss_gap(
     text: Sequence[Path] = TEXT,
 ) -> dict[str, Any]:
     """The table of `seeds` seeds from `first` on. loss_gap: mean of the kind DECLARED, relative to the best central run."""
-    found = {seed: seeded(seed, rounds, pretrained, kinds, rates, text) for seed in range(first, first + seeds)}
-    table = {kind: row_of([each["networks"][kind] for each in found.values()]) for kind in kinds}
-    cold = [each["first_weights"]["networks"][DECLARED] for each in found.values() if "first_weights" in each]
+    by_seed = {seed: seeded(seed, rounds, pretrained, kinds, rates, text) for seed in range(first, first + seeds)}
+    table = {kind: row_of([each["networks"][kind] for each in by_seed.values()]) for kind in kinds}
+    cold = [each["first_weights"]["networks"][DECLARED] for each in by_seed.values() if "first_weights" in each]
     job = job_of(first, rounds, NETWORKS[DECLARED])
     step = tokens_of(job.traced.graph, job.training.batch_size)
     return {
@@ -198,9 +198,9 @@ def loss_gap(
         "loss_gap_worst": table.get(DECLARED, {}).get("loss_gap_worst"),
         "loss_gap_from_first_weights": row_of(cold)["loss_gap"] if cold else None,
         "declared": DECLARED,
-        "central": float(np.mean([each["central"] for each in found.values()])),
+        "central": float(np.mean([each["central"] for each in by_seed.values()])),
         "networks": table,
-        "seeds": {str(seed): each for seed, each in found.items()},
+        "seeds": {str(seed): each for seed, each in by_seed.items()},
         "settings": {kind: NETWORKS[kind] for kind in kinds},
         "model": MODEL,
         "training": TRAINING,
@@ -218,13 +218,22 @@ def row_of(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {"loss": loss, "loss_gap": gap, "loss_gap_worst": max(run["loss_gap"] for run in runs)}
 
 
-def shown(result: Mapping[str, Any]) -> str:
+def as_text(result: Mapping[str, Any]) -> str:
     lines = [f"{'run':<8} {'held-out loss':>13} {'gap':>8} {'worst':>8}", f"{'central':<8} {result['central']:>13.4f}"]
     for kind, row in result["networks"].items():
         gaps = f"{100 * row['loss_gap']:>7.2f}% {100 * row['loss_gap_worst']:>7.2f}%"
         lines.append(f"{kind:<8} {row['loss']:>13.4f} {gaps}")
-    told = ("loss_gap_from_first_weights", "declared", "settings", "model", "training", "rounds", "pretrained", "rates")
-    kept = (*told, "tokens", "parameters_of_the_model")
+    plain_keys = (
+        "loss_gap_from_first_weights",
+        "declared",
+        "settings",
+        "model",
+        "training",
+        "rounds",
+        "pretrained",
+        "rates",
+    )
+    kept = (*plain_keys, "tokens", "parameters_of_the_model")
     return "\n".join([*lines, *(f"{key}: {json.dumps(result[key])}" for key in kept)])
 
 
@@ -242,18 +251,18 @@ def main() -> int:
     )
     parser.add_argument("--data", type=Path, nargs="*", default=list(TEXT))
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    given = parser.parse_args()
+    options = parser.parse_args()
     use_threads(1)
     result = loss_gap(
-        given.seeds,
-        rounds=given.rounds,
-        kinds=given.kinds,
-        rates=given.rates,
-        first=given.first,
-        pretrained=given.pretrained,
-        text=given.data,
+        options.seeds,
+        rounds=options.rounds,
+        kinds=options.kinds,
+        rates=options.rates,
+        first=options.first,
+        pretrained=options.pretrained,
+        text=options.data,
     )
-    print(json.dumps(result) if given.json else shown(result))
+    print(json.dumps(result) if options.json else as_text(result))
     return 0
 
 

@@ -32,15 +32,15 @@ class Named:
 
     def __init__(self) -> None:
         self.hostile = self.honest = 0
-        self.found, self.wronged = dict.fromkeys(BY, 0), dict.fromkeys(BY, 0)
+        self.caught, self.wronged = dict.fromkeys(BY, 0), dict.fromkeys(BY, 0)
 
     def count(self, by: str, slots: set[int], hostile: list[int]) -> None:
-        self.found[by] += len(slots.intersection(hostile))
+        self.caught[by] += len(slots.intersection(hostile))
         self.wronged[by] += len(slots.difference(hostile))
 
     def shares(self) -> dict[str, dict[str, float]]:
-        found = {by: self.found[by] / self.hostile for by in BY} if self.hostile else {}
-        return {"hostile": found, "honest": {by: self.wronged[by] / self.honest for by in BY}}
+        caught = {by: self.caught[by] / self.hostile for by in BY} if self.hostile else {}
+        return {"hostile": caught, "honest": {by: self.wronged[by] / self.honest for by in BY}}
 
 
 def watched(lab: Lab, rule: str, attack: str, seed: int, named: Named) -> None:
@@ -73,7 +73,7 @@ def table_of(made: Callable[[int], Lab], rules: list[str], seeds: range, say: Ca
     return {rule: {attack: each.shares() for attack, each in by.items()} for rule, by in counts.items()}
 
 
-def shown(result: dict) -> str:
+def as_text(result: dict) -> str:
     lines = [f"{HOSTILE} of {SLOTS} hostile, seeds {result['seeds']}: % of slot-rounds named by scores, probe, either"]
     for job in ("digits", "gpt"):
         for rule, by in result[job].items():
@@ -108,7 +108,7 @@ def main() -> int:
         "digits": table_of(lambda seed: digits(seed, options.digits_rounds, 20), options.rules, seeds, say),
         "gpt": table_of(lambda seed: gpt(seed, options.gpt_rounds, 10), options.rules, seeds, say),
     }  # fmt: skip
-    print(json.dumps(result) if options.json else shown(result))
+    print(json.dumps(result) if options.json else as_text(result))
     return 0
 
 

@@ -65,31 +65,31 @@ def seeded(seed: int, cut_off: int, rounds: int, after: int, pretrained: int) ->
     }
     curves = {name: trained(later, data, rest, start)[1] for name, start in begun.items()}
     undivided = trained(whole, data, 0, base)[1]
-    found = {
+    last = {
         "base": undivided[0],
         "branches": [losses[-1] for _, losses in pair],
         "undivided": undivided[rounds],
         "undivided_after": undivided[-1],
     }
-    found |= {name: curve[0] for name, curve in curves.items()}
-    found |= {f"{name}_after": curve[-1] for name, curve in curves.items()}
-    print(f"seed {seed}, {cut_off} of {SLOTS} cut off: {found}", file=sys.stderr, flush=True)
-    return found
+    last |= {name: curve[0] for name, curve in curves.items()}
+    last |= {f"{name}_after": curve[-1] for name, curve in curves.items()}
+    print(f"seed {seed}, {cut_off} of {SLOTS} cut off: {last}", file=sys.stderr, flush=True)
+    return last
 
 
-def row(found: list[dict[str, Any]]) -> dict[str, Any]:
+def row(results: list[dict[str, Any]]) -> dict[str, Any]:
     """Means over seeds. loss_gap: of the training after the merge, to the undivided one; worst: of a single seed."""
-    names = [name for name in found[0] if name != "branches"]
-    gaps = [each["merged_after"] / each["undivided_after"] - 1 for each in found]
-    means = {name: float(np.mean([each[name] for each in found])) for name in names}
-    branches = np.mean([each["branches"] for each in found], axis=0).tolist()
-    ok = sum(each["merged"] <= max(each["branches"]) for each in found)
+    names = [name for name in results[0] if name != "branches"]
+    gaps = [each["merged_after"] / each["undivided_after"] - 1 for each in results]
+    means = {name: float(np.mean([each[name] for each in results])) for name in names}
+    branches = np.mean([each["branches"] for each in results], axis=0).tolist()
+    ok = sum(each["merged"] <= max(each["branches"]) for each in results)
     return means | {
         "branches": branches,
         "loss_gap": float(np.mean(gaps)),
         "loss_gap_worst": max(gaps),
-        "no_worse_than_worse_branch": f"{ok} of {len(found)}",
-        "no_worse_than_better_branch": f"{sum(each['merged'] <= min(each['branches']) for each in found)} of {len(found)}",
+        "no_worse_than_worse_branch": f"{ok} of {len(results)}",
+        "no_worse_than_better_branch": f"{sum(each['merged'] <= min(each['branches']) for each in results)} of {len(results)}",
     }
 
 
@@ -114,16 +114,20 @@ def main() -> None:
     parser.add_argument("--after", type=int, default=AFTER)
     parser.add_argument("--pretrained", type=int, default=PRETRAINED)
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+    options = parser.parse_args()
     use_threads(1)
-    found = partition(
-        given.seeds, rounds=given.rounds, after=given.after, pretrained=given.pretrained, first=given.first_seed
+    result = partition(
+        options.seeds,
+        rounds=options.rounds,
+        after=options.after,
+        pretrained=options.pretrained,
+        first=options.first_seed,
     )
-    if given.json:
-        print(json.dumps(found))
+    if options.json:
+        print(json.dumps(result))
         return
-    print(f"parameters: {found['parameters']}")
-    for name, each in found["cut_off"].items():
+    print(f"parameters: {result['parameters']}")
+    for name, each in result["cut_off"].items():
         print(f"{name} cut off:")
         for key, value in each.items():
             print(f"  {key:28} {value}")

@@ -55,13 +55,13 @@ def best(*calls: Callable[[], Any]) -> list[float]:
     """Seconds of each, by turns, so that what else the machine does meets all alike."""
     for call in calls:
         call()
-    found: list[list[float]] = [[] for _ in calls]
-    while min(sum(took) for took in found) < LEAST_S or len(found[0]) < TIMED:
-        for call, took in zip(calls, found, strict=True):
+    durations: list[list[float]] = [[] for _ in calls]
+    while min(sum(took) for took in durations) < LEAST_S or len(durations[0]) < TIMED:
+        for call, took in zip(calls, durations, strict=True):
             began = time.perf_counter()
             call()
             took.append(time.perf_counter() - began)
-    return [min(took) for took in found]
+    return [min(took) for took in durations]
 
 
 def times(names: list[str], slots: int, values: int, hostile: int, byzfl: Any | None) -> dict[str, dict[str, float]]:
@@ -69,7 +69,7 @@ def times(names: list[str], slots: int, values: int, hostile: int, byzfl: Any | 
     rows = np.random.default_rng(0).standard_normal((slots, values)).astype(np.float32)
     tensor = torch.from_numpy(rows)
     peers = byzfl_rules.rules(byzfl, hostile) if byzfl else {}
-    found = {}
+    table = {}
     for name in names:
         runner = prepare(program(named(name, hostile), slots, values))
         runner.batch["rows"][...] = rows
@@ -77,7 +77,7 @@ def times(names: list[str], slots: int, values: int, hostile: int, byzfl: Any | 
         if name in peers:
             calls.append(lambda: peers[name](tensor))  # noqa: B023
         took = best(*calls)
-        found[name] = dict(zip(("s", "byzfl_s"), took, strict=False))
+        table[name] = dict(zip(("s", "byzfl_s"), took, strict=False))
         if name in peers:
-            found[name]["times_faster"] = took[1] / took[0]
-    return found
+            table[name]["times_faster"] = took[1] / took[0]
+    return table

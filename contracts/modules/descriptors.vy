@@ -11,7 +11,7 @@
 """
 
 
-from . import recipe_table as table
+from .generated import recipe_table as table
 
 
 # 6 words, 8 extents, 32 operands of 10 words, 33 attributes.

@@ -10,7 +10,7 @@
 
 
 from . import descriptors
-from . import recipe_table as table
+from .generated import recipe_table as table
 
 
 # Results of parts that one part may join: a sum so far, and 32 blocks' sums.

@@ -9,7 +9,7 @@
 
 from . import bits
 from . import openings
-from . import recipe_table as table
+from .generated import recipe_table as table
 
 
 REDUCED_AT: constant(uint256) = 12

@@ -9,7 +9,7 @@
 
 
 from . import float32
-from . import recipe_table as table
+from .generated import recipe_table as table
 
 
 # A carried word, and one operand of 64 terms or two of 32.

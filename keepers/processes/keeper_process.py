@@ -17,7 +17,7 @@ from keepers.config import OperatorConfig
 from keepers.keeper import Keeper
 from keepers.queue import broker
 from keepers.queue.app import KEEPER_QUEUE, WATCH_TASK, make_app, print_ready
-from keepers.queue.work import WorkQueue
+from keepers.queue.work_queue import WorkQueue
 from keepers.services.demand_responder import DemandResponder
 from zoo_compute.atomic import write_atomically
 from zoo_compute.chain import keystore
@@ -50,7 +50,7 @@ def run_keeper(config: OperatorConfig) -> None:
         ticks += 1
         try:
             if ticks % PEERS_EVERY_TICKS == 1:
-                keeper.refresh_peers()
+                keeper.peers.refresh()
         except (ZooError, ValueError) as error:  # old peers serve as well
             log.warning("the announced endpoints could not be read: %s", error)
         try:
@@ -77,7 +77,7 @@ def run_keeper(config: OperatorConfig) -> None:
         if config.operator:
             answering = DemandResponder(config.operator, keeper.chain, keeper.sender, keeper.store)
             threading.Thread(target=answering.run, name="answering", daemon=True).start()
-        threading.Thread(target=keeper.retaining.run, name="retaining", daemon=True).start()
+        threading.Thread(target=keeper.retention.run, name="retention", daemon=True).start()
         disputing = keeper.dispute_player()
         threading.Thread(target=disputing.run, args=(config.poll_s,), name="disputing", daemon=True).start()
 

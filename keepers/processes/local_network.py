@@ -8,9 +8,8 @@ from __future__ import annotations
 import dataclasses
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -48,9 +47,7 @@ class OperatorPlan:
     sample_rate: float = 0.25
     demand_after_s: float = 2  # a local network's windows are short
     bonds: int = 0  # ZEN of the hot key, to challenge with
-    lie: Mapping[str, object] = field(
-        default_factory=dict
-    )  # options of tests.support.liars.lying_worker, which then are its workers
+    worker_command: tuple[str, ...] = ()  # starts its workers, which get a worker's options; empty: as any operator's
     stake: int = 1_000 * ZEN
     collateral: int = 2_000 * ZEN
 
@@ -101,7 +98,12 @@ class LocalOperators:
 
     def command_overrides(self, plan: OperatorPlan, config: OperatorConfig) -> dict[str, list[str]]:
         """Command lines that differ from an operator's own, by process."""
-        return _liar(plan, config)
+        if not plan.worker_command:
+            return {}
+        usual = {name: command for name, command in commands(config).items() if name.startswith("worker-")}
+        return {
+            name: [*plan.worker_command, *command[command.index("worker") + 1 :]] for name, command in usual.items()
+        }
 
     def _registered(self, plan: OperatorPlan, hot: str, endpoint: str) -> int:
         """The operator with this hot key: of an earlier run, its endpoint announced anew where that changed, or a new one."""
@@ -216,16 +218,6 @@ def _port_of(home: Path) -> int:
     """The gateway's port of the last run if it is free, so that what was announced stays true; else any."""
     last = int((read_unchecked(home) or {}).get("gateway_port", 0))
     return last if last and is_free(last) else free_port()
-
-
-def _liar(plan: OperatorPlan, config: OperatorConfig) -> dict[str, list[str]]:
-    """The workers of an operator that lies: `tests.support.liars.lying_worker` with the plan's options, else as any other's."""
-    if not plan.lie:
-        return {}
-    options = [item for key, value in plan.lie.items() for item in (f"--{key}", str(value))]
-    liar = [sys.executable, "-m", "tests.support.liars.lying_worker", *options]
-    honest = {name: command for name, command in commands(config).items() if name.startswith("worker-")}
-    return {name: [*liar, *command[command.index("worker") + 1 :]] for name, command in honest.items()}
 
 
 def is_ready(child: SupervisedProcess) -> bool:

@@ -36,7 +36,7 @@ def make_app(config: OperatorConfig) -> Celery:
         accept_content=["json"],
         result_accept_content=["json"],
         # A message is taken once. A shard lost with its worker is found by its missing lease and sent again
-        # (keepers/queue/work.py), which is quicker than the broker's visibility timeout and never doubles long work.
+        # (keepers/queue/work_queue.py), which is quicker than the broker's visibility timeout and never doubles long work.
         task_acks_late=False,
         worker_prefetch_multiplier=1,
         task_track_started=True,

@@ -14,10 +14,9 @@ import redis
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
+from keepers.config import EMBEDDED
 from zoo_compute.errors import NeedsOperator
 
-EMBEDDED = "embedded"
-URLS = ("redis://", "rediss://")
 START_TIMEOUT_S = 10.0
 RETRIES = 15  # at most a second apart: longer than the daemon takes to start a killed server again
 

@@ -2,7 +2,7 @@
 
 A holder of a seat fetches the turn's claims as they are committed, has its worker combine them as the aggregator does, and trains
 the next round from the result. The chain still decides: work is named by the root that it starts from, so nothing is committed
-from another root than the chain's, and training from one is abandoned (keepers/queue/work.py). What cannot be made here is downloaded.
+from another root than the chain's, and training from one is abandoned (keepers/queue/work_queue.py). What cannot be made here is downloaded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from keepers.decisions.orders import NEWEST_CHECKPOINT, Progress
 from keepers.decisions.requests import aggregate_name, precompute_name, present_claims, present_mask
-from keepers.queue.work import WorkQueue
+from keepers.queue.work_queue import WorkQueue
 from keepers.services.progress import parse_missing, trained
 from node.errors import BadInputs
 from node.inputs import bundles
@@ -117,30 +117,30 @@ class Prefetcher:
 
     def observe(self, view: JobView) -> frozenset[int]:
         """Begin to fetch what is new of the open turn; the seats whose claims are here whole."""
-        found = set()
+        seats = set()
         for commit in present_claims(view):
             with self._lock:
                 known = self._here.get(commit.bundle)
                 failed, again_at = self._tried.get(commit.bundle, (0, 0.0))
                 if known:
-                    found.add(commit.seat)
+                    seats.add(commit.seat)
                 if known is not None or failed >= ATTEMPTS or time.monotonic() < again_at:
                     continue
                 self._here[commit.bundle] = False
             source = self._store if failed else self._of(commit.operator)
             self._pool.submit(self._fetch, raw_cid(view.terms.manifest), view.job, commit, source)
-        return frozenset(found)
+        return frozenset(seats)
 
     def wait(self, view: JobView, wait_s: float) -> frozenset[int]:
         """As `look_at`, once what is being fetched is here or not to be had, or after so long."""
         deadline = time.monotonic() + wait_s
-        found = self.observe(view)
+        seats = self.observe(view)
         while time.monotonic() < deadline and any(
             self._here.get(each.bundle) is False for each in present_claims(view)
         ):
             time.sleep(POLL_S)
-            found = self.observe(view)
-        return found
+            seats = self.observe(view)
+        return seats
 
     def _fetch(self, manifest: str, job: int, commit: Commit, source: Store) -> None:
         try:
@@ -209,8 +209,10 @@ class Speculation:
         if begun is not None and run.round >= begun[0]:
             del self._begun[view.job]
             if run.round == begun[0] and run.start_root != begun[1]:
-                posted, found = run.start_root.hex(), begun[1].hex()
-                log.error("job %d: checkpoint %d is %s on chain, %s as made here", view.job, run.round, posted, found)
+                posted, computed = run.start_root.hex(), begun[1].hex()
+                log.error(
+                    "job %d: checkpoint %d is %s on chain, %s as made here", view.job, run.round, posted, computed
+                )
         if view.delay and not run.is_waiting:
             progress = self._with_missing(view, operator, progress)
         if not progress.should_precompute or not view.seats_of(operator):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from node.compute.programs import Programs, State, run_step
 from node.errors import BadInputs
+from repops.graph import Graph
 from zoo_compute.formats.manifest import AggregationSpec, Manifest
-from zoo_compute.jobs.files import shape_mismatch
-from zoo_compute.training.rounds import PRODUCTS, SCORES, aggregation_batch
+from zoo_compute.training.rounds import PRODUCTS, SCORES, aggregation_batch, checkpoint_nodes
+from zoo_compute.training.shapes import shape_mismatch
 
 
 def aggregate(manifest: Manifest, programs: Programs, checkpoint: State, updates: Mapping[int, State]) -> State:
@@ -21,9 +23,9 @@ def aggregate(manifest: Manifest, programs: Programs, checkpoint: State, updates
     """
     if not updates:
         raise BadInputs("aggregate: a round without updates has no next checkpoint")
-    told = shape_mismatch(checkpoint, programs.graph, manifest.aggregation_spec)
-    if told:
-        raise BadInputs(f"aggregate: the checkpoint does not fit the program: {told}")
+    mismatch = shape_mismatch(checkpoint, programs.graph, manifest.aggregation_spec)
+    if mismatch:
+        raise BadInputs(f"aggregate: the checkpoint does not fit the program: {mismatch}")
     exchanged = programs.graph.exchanged
     for slot, update in updates.items():
         if not 0 <= slot < manifest.slots:
@@ -58,3 +60,14 @@ def _check_same(parameters: State, update: State, slot: int) -> None:
     for name, value in parameters.items():
         if update[name].shape != value.shape or update[name].dtype != value.dtype:
             raise BadInputs(f"aggregate: the update of slot {slot} has {name!r} of another shape or dtype")
+
+
+def should_precompute(manifest: Manifest, step: Graph) -> bool:
+    """Whether all updates of a round have fewer bytes than the checkpoint that is made of them."""
+    compression = manifest.compression
+    share = compression.bits / 32
+    if compression.keep is not None:
+        share = (compression.bits + math.log2(compression.chunk)) / 32 * compression.keep / compression.chunk
+    update = sum(4 * step.nodes[entry.before].elements for entry in step.state if entry.name in step.exchanged)
+    checkpoint = sum(4 * node.elements for node in checkpoint_nodes(step, manifest.aggregation_spec).values())
+    return manifest.slots * share * update < checkpoint

@@ -31,7 +31,7 @@ class Programs:
     def __init__(self, graph: Graph, device: torch.device = CPU) -> None:
         self.graph = graph
         self.device = device
-        self.checked: set[Manifest] = set()  # by the syncer: manifests that say of the program what is so
+        self.checked: set[Manifest] = set()  # manifests that the program was checked against
         self._hasher = StateHasher(graph)
         self._updates: dict[Compression, Runner] = {}
         self._aggregations: dict[

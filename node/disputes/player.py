@@ -1,7 +1,7 @@
 """What a worker does for a dispute game: the next move of one side, from the job's files and the game's record.
 
     run_move   + slot, kind, side (committer, challenger), game, shown, claim, folder, bundles (of an aggregation, each with its claim),
-                 before (node.compute.carried_state), aggregated (the claim that is kept in the aggregation's place of the turn before, or null),
+                 before (node.inputs.carried_state), aggregated (the claim that is kept in the aggregation's place of the turn before, or null),
                  bundles_before (of the turn before, as bundles)
 
 Of a trial `trial` (its program's root, its start's, its seed) is in the place of slot, bundles and what names a job's files.
@@ -22,7 +22,6 @@ import torch
 
 from node.admission import benchmark
 from node.admission.trial import LoadedWorkload
-from node.compute import carried_state
 from node.compute.programs import Programs, State
 from node.device import CPU, computes_on, pick_device
 from node.disputes.challenger import Challenger
@@ -32,7 +31,10 @@ from node.disputes.previous_turn import PreviousTurn, SeatClaim
 from node.disputes.rounds import Aggregation, Update
 from node.disputes.trees import Trees
 from node.disputes.trials import Trial
-from node.inputs import syncer
+from node.inputs import carried_state
+from node.inputs.fetching import root_from_hex
+from node.inputs.job_files import Inputs, fetch_inputs
+from node.inputs.updates import fetch_results, get_updates
 from repops.commitments import tensor_roots
 from repops.cuda import driver
 from repops.merkle import Tree
@@ -50,7 +52,7 @@ log = logging.getLogger("zoo.disputes")
 
 SlotRoundFactory = Callable[..., SlotRound]
 OUT_OF_MEMORY = (torch.OutOfMemoryError, driver.OutOfMemory)
-KEPT = 2  # computations held at a time, each with a state of the job
+KEPT = 2  # computations kept in memory, each with a state of the job
 
 _trees: OrderedDict[tuple[Any, ...], Trees] = OrderedDict()
 
@@ -70,16 +72,16 @@ def run_move(request: Mapping[str, Any], store: Store, *, made: SlotRoundFactory
 def _move(request: Mapping[str, Any], store: Store, made: SlotRoundFactory) -> dict[str, Any]:
     trees = _trees_of(request, store, made)
     game = _game(request)
-    shown = RevealedState(Phase(request["shown"][0]), *map(_by_phase, request["shown"][1:]))
+    revealed = RevealedState(Phase(request["shown"][0]), *map(_by_phase, request["shown"][1:]))
     try:
-        move = Defender(trees).answer(game) if request["side"] == COMMITTER else Challenger(trees).next(game, shown)
+        move = Defender(trees).answer(game) if request["side"] == COMMITTER else Challenger(trees).next(game, revealed)
     except BaseException:
         _trees.clear()  # a step that memory did not suffice for may be done by half: it must not be gone on from
         raise
     return {"name": move and move.name, "args": encode(move.args) if move else []}
 
 
-def dispute_of(inputs: syncer.Inputs, slot: int, result: Result, field: str) -> dict[str, Any] | None:
+def dispute_of(inputs: Inputs, slot: int, result: Result, field: str) -> dict[str, Any] | None:
     """What opens a game about a slot's result, whose `field` is false; None where that is no question of arithmetic."""
     if field not in ("segment_root", "end_root", "update_root"):
         return None
@@ -92,7 +94,7 @@ def dispute_of(inputs: syncer.Inputs, slot: int, result: Result, field: str) -> 
     }
 
 
-def aggregation_dispute(inputs: syncer.Inputs) -> dict[str, Any]:
+def aggregation_dispute(inputs: Inputs) -> dict[str, Any]:
     """As `dispute_of`, about an aggregation."""
     work = work_of(inputs.manifest, inputs.programs.graph)
     return {"kind": int(Kind.AGGREGATION), "slot": 0, "work": encode(work), "result": encode(Result())}
@@ -124,20 +126,20 @@ def _computation(request: Mapping[str, Any], store: Store, made: SlotRoundFactor
     folder = Path(request["folder"])
     if "trial" in request:
         return _trial(request, folder)
-    inputs = syncer.fetch_inputs(store, request)
+    inputs = fetch_inputs(store, request)
     if request["kind"] == Kind.AGGREGATION:
         return _aggregation(request, store, inputs, folder)
     # Of its own: the programs that are kept for training hold the state of another slot-round.
     programs = Programs(inputs.programs.graph, inputs.programs.device)
     place = (request["round"], request["slot"])
-    given: dict[str, Any] = {"carried": None, "before": None}
+    begins: dict[str, Any] = {"carried": None, "before": None}
     if not is_restart(request["round"], inputs.manifest.carry):
-        given = _going_on(request, store, inputs)
-    computed = made(inputs.manifest, programs, inputs.checkpoint, inputs.examples, *place, folder=folder, **given)
+        begins = _going_on(request, store, inputs)
+    computed = made(inputs.manifest, programs, inputs.checkpoint, inputs.examples, *place, folder=folder, **begins)
     return Update(computed, folder=folder / "update") if request["kind"] == Kind.UPDATE else computed
 
 
-def _going_on(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs) -> dict[str, Any]:
+def _going_on(request: Mapping[str, Any], store: Store, inputs: Inputs) -> dict[str, Any]:
     """What a slot-round goes on from, done again, and what shows it: claims are the chain's, of one the results too."""
     rounds, kept = carried_state.rounds_since_restart(request, inputs.manifest.carry), request["aggregated"]
     last = carried_state.replay(request, rounds, inputs, store) if rounds else None
@@ -147,7 +149,7 @@ def _going_on(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs) -
         claim = Claim(*decode(commit["claim"]))
         entries = {}
         if rounds and slot in claim.slots:
-            entries = syncer.fetch_results(store, {**request, "round": claim.round}, commit, claim.start_root)
+            entries = fetch_results(store, {**request, "round": claim.round}, commit, claim.start_root)
         results = {slot: result_in(list(entries.values()), entries[slot])} if entries else {}
         seated.append(SeatClaim(claim, results))
     before = PreviousTurn(
@@ -163,13 +165,13 @@ def _trial(request: Mapping[str, Any], folder: Path) -> Trial:
     return Trial(LoadedWorkload(programs, program_root, state_root), seed, folder=folder)
 
 
-def _aggregation(request: Mapping[str, Any], store: Store, inputs: syncer.Inputs, folder: Path) -> Aggregation:
+def _aggregation(request: Mapping[str, Any], store: Store, inputs: Inputs, folder: Path) -> Aggregation:
     """From what the present seats committed, fetched and checked."""
     step = inputs.programs.graph
     updates, trees, seated = dict[int, State](), dict[int, PrunedTree](), []
     for commit in request["bundles"]:
-        entries = syncer.fetch_results(store, request, commit, syncer.root_from_hex(commit["start_root"]))
-        for slot, received in syncer.get_updates(store, entries, inputs.manifest, step).items():
+        entries = fetch_results(store, request, commit, root_from_hex(commit["start_root"]))
+        for slot, received in get_updates(store, entries, inputs.manifest, step).items():
             updates[slot], trees[slot] = received.state, received.tree
         results = {slot: result_in(list(entries.values()), entry) for slot, entry in entries.items()}
         seated.append(SeatClaim(Claim(*decode(commit["claim"])), results))

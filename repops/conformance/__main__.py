@@ -1,10 +1,10 @@
-"""`python -m repops.conformance --device cuda:0`: run the programs there and on the CPU, and answer in JSON lines.
+"""`python -m repops.conformance --device cuda:0`: run the programs on the device and on the CPU, and print JSON lines.
 
-    {"done": 3, "of": 24, "program": "chains"}      as it goes
+    {"done": 3, "of": 24, "program": "chains"}      progress
     {"cases": 212, "differing": ["sweep: exp"]}     at the end
-    {"error": "...", "out_of_memory": false}        or this, where the device refuses
+    {"error": "...", "out_of_memory": false}        instead, if the device fails
 
-The CPU's own kernels are compared with the reference executor first, on the small programs.
+First it compares the CPU's kernels with the reference executor, on the small programs.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def answers(made: list[Check]) -> Iterator[dict[str, object]]:
     cases, differing = 0, list[str]()
     for number, (name, check) in enumerate(made):
         yield {"done": number, "of": len(made), "program": name}
-        found = check()
-        cases += len(found)
-        differing += [f"{name}: {case}" for case, agrees in found.items() if not agrees]
+        outcomes = check()
+        cases += len(outcomes)
+        differing += [f"{name}: {case}" for case, agrees in outcomes.items() if not agrees]
     yield {"cases": cases, "differing": differing}
 
 
@@ -65,8 +65,8 @@ def prepare_on(device: str) -> Prepare:
     from repops.cuda.driver import gpu
     from repops.cuda.runner import CudaRunner
 
-    found = gpu(int(ordinal or 0))
-    return lambda graph: CudaRunner(graph, found, fused=True)
+    accelerator = gpu(int(ordinal or 0))
+    return lambda graph: CudaRunner(graph, accelerator, fused=True)
 
 
 def main() -> int:

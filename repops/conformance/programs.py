@@ -1,6 +1,6 @@
-"""The programs. Between them they hold every operator, reach every kernel, and meet the words that arithmetic dislikes.
+"""The conformance programs. Together they use every operator and every kernel, on many special values.
 
-`small` ones are for the reference executor too, `large` ones have the sizes at which a GPU's kernels differ.
+The `small` ones also run on the reference executor; the `large` ones have the sizes at which a GPU's kernels differ.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ EDGE_CASE_WORDS += [
 
 
 def words(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
-    """Random values of all sizes; one in three is odd: a NaN, a zero, an infinity, a subnormal, an end of a range."""
+    """Random values of all sizes; one in three is special: NaN, zero, infinity, subnormal or the end of a range."""
     count = int(np.prod(shape))
     if dtype == F32:
         scale = 2.0 ** rng.integers(-12, 12, count)
@@ -83,11 +83,11 @@ def elementwise() -> Sample:
             continue
         for turn in range(2):
             letters = row.operands.replace("w", "fi"[turn])
-            given = [pools[letter][(at + turn) % 3].expand(shape) for at, letter in enumerate(letters)]
-            results[f"{row.name}/{turn}"] = b.map(row.name, *given)
-    given_batch = {f"b{at}": view for at, view in enumerate(inputs)}
-    graph = program_returning(b, results, given_batch)
-    batch = {name: words(rng, view.dtype, view.shape) for name, view in given_batch.items()}
+            operands = [pools[letter][(at + turn) % 3].expand(shape) for at, letter in enumerate(letters)]
+            results[f"{row.name}/{turn}"] = b.map(row.name, *operands)
+    views = {f"b{at}": view for at, view in enumerate(inputs)}
+    graph = program_returning(b, results, views)
+    batch = {name: words(rng, view.dtype, view.shape) for name, view in views.items()}
     return graph, {}, batch
 
 
@@ -212,7 +212,7 @@ def chains() -> Sample:
     """Long runs of elementwise operators, which backends join into one pass: views of all kinds, some results kept."""
     rng, b, shape = np.random.default_rng(8), Builder(), (3, 10, 35)
     extents = [(F32, shape), (F32, (35, 10)), (F32, (3, 1, 70)), (I32, shape), (I32, (35,)), (I32, (3, 10, 1))]
-    inputs = [b.input(dtype, given, BATCH_ROLE, at) for at, (dtype, given) in enumerate(extents)]
+    inputs = [b.input(dtype, extent, BATCH_ROLE, at) for at, (dtype, extent) in enumerate(extents)]
     table = b.constant(ordinary(rng, (10, 35)))
     known = {
         F32: [inputs[0], inputs[1].transpose(0, 1), inputs[2].slice(2, 1, 70, 2), table],
@@ -248,8 +248,8 @@ def sweep() -> Sample:
     for row in TABLE.values():
         if row.is_map:
             letters = row.operands.replace("w", "f")
-            given = [inputs[f"{F32 if letter == 'f' else I32}{at}"] for at, letter in enumerate(letters)]
-            results[row.name] = b.map(row.name, *given)
+            operands = [inputs[f"{F32 if letter == 'f' else I32}{at}"] for at, letter in enumerate(letters)]
+            results[row.name] = b.map(row.name, *operands)
     batch = {}
     for at, (name, view) in enumerate(inputs.items()):
         drawn = rng.integers(0, 1 << 32, count, np.uint32)
@@ -299,9 +299,9 @@ def large_indexed() -> Sample:
     return program_returning(b, results, inputs), {}, batch
 
 
-def products(*given: tuple[int, int, int, str]) -> dict[str, Callable[[], Sample]]:
+def products(*sizes: tuple[int, int, int, str]) -> dict[str, Callable[[], Sample]]:
     """rows, columns, terms, layout."""
-    return {f"product {m}x{n}x{k} {how}": partial(product, m, n, k, how) for m, n, k, how in given}
+    return {f"product {m}x{n}x{k} {how}": partial(product, m, n, k, how) for m, n, k, how in sizes}
 
 
 # By name; each is made when it is wanted.

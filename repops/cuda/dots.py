@@ -56,8 +56,10 @@ def product(node: Node) -> Product:
 
 def dot_kernels(node: Node, at: int, home: Home) -> tuple[list[Kernel], list[int]]:
     """The kernels, and the words of scratch -1, where blocks of terms are summed side by side and added up after."""
-    found = product(node)
-    batches, rows, columns = sizes = tuple(_size(node, axes) for axes in (found.batches, found.rows, found.columns))
+    contraction = product(node)
+    batches, rows, columns = sizes = tuple(
+        _size(node, axes) for axes in (contraction.batches, contraction.rows, contraction.columns)
+    )
     blocks = max(1, -(-terms(node) // BLOCK))
     splittable = blocks > 1 and blocks * node.elements <= MAX_SCRATCH
     # A tile is written where a block of terms ends: without terms it would never be.
@@ -72,12 +74,12 @@ def dot_kernels(node: Node, at: int, home: Home) -> tuple[list[Kernel], list[int
         split = splittable and units < ENOUGH_UNITS
         threads, count = height // 32 * (width // 64) * 32, units * (blocks if split else 1)
         call, resident = f"gemm<{NAME}_is, {height}u, {width}u>", 2 if threads == THREADS else 1
-    struct = _struct(node, found, sizes, split)
+    struct = _struct(node, contraction, sizes, split)
     text = kernel_text(
         [*reads(2), "u32* q"], [f"{call}(p0, p1, q);"], threads=threads, resident=resident, before=struct
     )
     target = -1 if split else home(at)
-    kernels = [Kernel(text, count, threads, (home(found.left.node), home(found.right.node), target))]
+    kernels = [Kernel(text, count, threads, (home(contraction.left.node), home(contraction.right.node), target))]
     if not split:
         return kernels, []
     add = kernel_text([*reads(1), "u32* q"], [f"add_blocks(p0, q, {node.elements}u, {blocks}u);"])
@@ -101,16 +103,16 @@ def _tile(rows: int, columns: int, times: int) -> tuple[int, int] | None:
     return next(enough, TILES[-1])
 
 
-def _struct(node: Node, found: Product, sizes: tuple[int, ...], split: bool) -> str:
+def _struct(node: Node, contraction: Product, sizes: tuple[int, ...], split: bool) -> str:
     batches, rows, columns = sizes
     own = contiguous(node.shape)
     numbers = constants(BATCHES=batches, ROWS=rows, COLUMNS=columns, TERMS=terms(node), SPLIT=split)
     out = [
         index_function(f"out_{name}", _shape(node, axes), _pick(own, axes))
-        for name, axes in (("batch", found.batches), ("row", found.rows), ("column", found.columns))
+        for name, axes in (("batch", contraction.batches), ("row", contraction.rows), ("column", contraction.columns))
     ]
     # Where the columns end in a run of a multiple of four words, every other stride of the output is a multiple too.
-    last = Domain(_shape(node, found.columns), [_pick(own, found.columns)])
+    last = Domain(_shape(node, contraction.columns), [_pick(own, contraction.columns)])
     vector = bool(last.extents) and last.strides[0][-1] == 1 and last.extents[-1] % 4 == 0
     return "\n".join(
         [
@@ -118,8 +120,8 @@ def _struct(node: Node, found: Product, sizes: tuple[int, ...], split: bool) -> 
             numbers,
             *out,
             constants(OUT_VECTOR=vector),
-            _side("Left", node, found.left, found.batches, found.rows),
-            _side("Right", node, found.right, found.batches, found.columns),
+            _side("Left", node, contraction.left, contraction.batches, contraction.rows),
+            _side("Right", node, contraction.right, contraction.batches, contraction.columns),
             "};",
         ]
     )

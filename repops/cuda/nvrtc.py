@@ -1,6 +1,6 @@
-"""CUDA C++ to machine code at run time by NVRTC, through ctypes; what was compiled once is kept on disk.
+"""Compiles CUDA C++ at run time by NVRTC, through ctypes, and caches the result on disk.
 
-The cache folder is $REPOPS_CACHE, else `repops` in the user's cache folder. A damaged file is compiled anew.
+The cache folder is $REPOPS_CACHE, else `repops` in the user's cache folder. A damaged file is compiled again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DIGEST = 32
 
 
 class CompileError(RuntimeError):
-    """NVRTC refused generated source; the text is its log. A bug of ours, or an NVRTC too old."""
+    """NVRTC refused generated source; the message is its log. A bug in repops, or NVRTC is too old."""
 
 
 class Compiler:
@@ -43,12 +43,12 @@ class Compiler:
         """Compute capabilities it knows, as 10 * major + minor, ascending."""
         count = ctypes.c_int()
         self._call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
-        found = (ctypes.c_int * count.value)()
-        self._call("nvrtcGetSupportedArchs", found)
-        return sorted(found)
+        targets = (ctypes.c_int * count.value)()
+        self._call("nvrtcGetSupportedArchs", targets)
+        return sorted(targets)
 
     def target(self, capability: int) -> str:
-        """Machine code for the device where NVRTC knows it; else PTX of the newest it knows, for the driver to compile."""
+        """Machine code for the device if NVRTC supports it; else PTX of the newest architecture, for the driver to compile."""
         known = self.architectures()
         if capability in known:
             return f"sm_{capability}"
@@ -62,8 +62,8 @@ class Compiler:
         program, options = ctypes.c_void_p(), [f"--gpu-architecture={target}", *OPTIONS]
         self._call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), b"repops.cu", 0, None, None)
         try:
-            given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
-            if self._library.nvrtcCompileProgram(program, len(options), given):
+            encoded = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+            if self._library.nvrtcCompileProgram(program, len(options), encoded):
                 raise CompileError(self._read("nvrtcGetProgramLog", program).rstrip(b"\0").decode(errors="replace"))
             return self._read("nvrtcGetCUBIN" if target.startswith("sm_") else "nvrtcGetPTX", program)
         finally:
@@ -104,12 +104,12 @@ def compiler(driver_major: int) -> Compiler:
     newer = []
     for name in _candidates():
         try:
-            found = Compiler(ctypes.CDLL(name))
+            candidate = Compiler(ctypes.CDLL(name))
         except (OSError, AttributeError, CompileError):
             continue
-        if found.version[0] <= driver_major:
-            return found
-        newer.append(found.version[0])
+        if candidate.version[0] <= driver_major:
+            return candidate
+        newer.append(candidate.version[0])
     if newer:
         raise NoBackend(f"NVRTC {newer[0]} is newer than the driver, which is of CUDA {driver_major}; {HINT}")
     raise NoBackend(f"NVRTC, which compiles the CUDA kernels, is not on this machine; {HINT}")
@@ -123,7 +123,7 @@ def cache_folder() -> Path:
 
 
 def compiled(tool: Compiler, source: str, target: str) -> bytes:
-    """From the cache, else compiled and kept. A cache that cannot be written only costs time."""
+    """From the cache, else compiled and cached. If the cache is not writable, that only costs time."""
     key = hashlib.sha256("\0".join([str(tool.version), target, *OPTIONS, source]).encode()).hexdigest()
     path = cache_folder() / f"{key}.{target}"
     with contextlib.suppress(OSError):
@@ -137,7 +137,7 @@ def compiled(tool: Compiler, source: str, target: str) -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """All or nothing: other processes may read and write the same file."""
+    """Write atomically: other processes may read and write the same file."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent)
     try:

@@ -40,7 +40,7 @@ class CudaRunner:
         self._plans: dict[str, Loaded] = {}
 
     def _load_constants(self) -> None:
-        """Everything known before the first step, in one piece."""
+        """All memory whose size is known before the first step, in one allocation."""
         nodes = self.graph.nodes
         known = [at for at, node in enumerate(nodes) if node.op in ("scalar", "constant", "iota")]
         places, words = _places([nodes[at].elements for at in known])
@@ -61,7 +61,7 @@ class CudaRunner:
         return self._run("loss", [self.graph.loss], batch, updates=False)
 
     def trace(self, batch: Mapping[str, Array], *, threads: int = 1) -> list[Array]:
-        given = self._start(batch)
+        inputs = self._start(batch)
         if "trace" not in self._plans:
             wanted = range(len(self.graph.nodes))
             plan = plans.make(self.graph, wanted, fused=False, updates=False, kept=False)
@@ -75,7 +75,7 @@ class CudaRunner:
             elif node.op == "input":
                 role, position = node.attributes
                 name = self.graph.batch[position][0] if role == BATCH_ROLE else self.graph.state[position].name
-                source = given[name] if role == BATCH_ROLE else self.state[name].copy()
+                source = inputs[name] if role == BATCH_ROLE else self.state[name].copy()
                 words = source.reshape(-1).view(np.uint32)
             else:
                 words = _known_words(self.graph, at)
@@ -83,11 +83,11 @@ class CudaRunner:
         return values
 
     def _start(self, batch: Mapping[str, Array]) -> dict[str, Array]:
-        given = check_batch(self.graph, batch)
-        for array, memory in zip(given.values(), self._memory, strict=True):
+        inputs = check_batch(self.graph, batch)
+        for array, memory in zip(inputs.values(), self._memory, strict=True):
             self._device.write(memory.address, array.reshape(-1).view(np.uint32))
         self._device.to_device(self._state_address, self._state_words)
-        return given
+        return inputs
 
     def _run(self, name: str, wanted: Sequence[int], batch: Mapping[str, Array], *, updates: bool) -> float:
         self._start(batch)
@@ -127,7 +127,7 @@ class Loaded:
         return self._arena.address + 4 * place
 
     def address(self, at: int) -> Address:
-        """Where a node's words lie when all has run."""
+        """The address of a node's words after the run."""
         if at in self.plan.saved:
             return self._arena_address(self.plan.saved[at])
         return self._buffer(0, self.plan.home.get(at, at))
@@ -156,7 +156,7 @@ def _places(sizes: Sequence[int]) -> tuple[list[int], int]:
 
 
 def _known_words(graph: Graph, at: int) -> Words:
-    """A node's words that no input changes."""
+    """The words of a node that depends on no input."""
     node: Node = graph.nodes[at]
     if node.op == "scalar":
         return np.array(node.attributes, np.uint32)

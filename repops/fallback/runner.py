@@ -14,7 +14,7 @@ import numpy as np
 from repops import recipes
 from repops.backend import DTYPE, check_batch, room_for_batch
 from repops.commitments import Array
-from repops.fallback import generated, kernels
+from repops.fallback import kernels, recipe_kernels
 from repops.graph import BATCH_ROLE, F32, Graph, Node, Operand, Shape, needed
 from repops.operators import TABLE, domain
 
@@ -62,8 +62,8 @@ class NumbaRunner:
         return [canonical(values[at]) for at in every]
 
     def _run(self, batch: Mapping[str, Array], kept: list[int], threads: int) -> dict[int, Array]:
-        """The values of the nodes `kept`; others live until their last reader is done."""
-        given = check_batch(self.graph, batch)
+        """The values of the nodes `kept`; others are freed after their last reader."""
+        inputs = check_batch(self.graph, batch)
         wanted = needed(self.graph.nodes, kept)
         last = {operand.node: at for at, node in enumerate(self.graph.nodes) if wanted[at] for operand in node.operands}
         last |= dict.fromkeys(kept, len(self.graph.nodes))
@@ -72,19 +72,19 @@ class NumbaRunner:
             if not wanted[at]:
                 continue
             values[at] = (
-                self._source(at, node, given) if node.op in ("input", "constant") else compute(node, values, threads)
+                self._source(at, node, inputs) if node.op in ("input", "constant") else compute(node, values, threads)
             )
             for source in {operand.node for operand in node.operands}:
                 if last[source] == at:
                     del values[source]
         return values
 
-    def _source(self, at: int, node: Node, given: Mapping[str, Array]) -> Array:
+    def _source(self, at: int, node: Node, inputs: Mapping[str, Array]) -> Array:
         if node.op == "constant":
             return self._constants[at]
         role, position = node.attributes
         return (
-            given[self.graph.batch[position][0]] if role == BATCH_ROLE else self.state[self.graph.state[position].name]
+            inputs[self.graph.batch[position][0]] if role == BATCH_ROLE else self.state[self.graph.state[position].name]
         )
 
 
@@ -94,12 +94,12 @@ def canonical(value: Array) -> Array:
         return value.copy()
     words = _flat(value, WORD)
     out = np.empty_like(words)
-    generated.map_kernel(recipes.bits)(0, words.size, out, words)
+    recipe_kernels.map_kernel(recipes.bits)(0, words.size, out, words)
     return out.view(np.float32).reshape(value.shape)
 
 
 def compute(node: Node, values: Mapping[int, Array], threads: int) -> Array:
-    """The node's value, row-major, from those of its operands."""
+    """The node's value, row-major, from its operands' values."""
     row = TABLE[node.op]
     kind = _map if row.is_map else _fold if row.is_fold else _KINDS[node.op]
     out: Array = kind(node, values, threads)
@@ -130,7 +130,7 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, "repops")
 
 
-def _share(threads: int, kernel: generated.Kernel, count: int, cost: int, *arguments: object) -> None:
+def _share(threads: int, kernel: recipe_kernels.Kernel, count: int, cost: int, *arguments: object) -> None:
     """kernel(first, last, *arguments) over 0 to `count`, each costing `cost` scalar operations."""
     threads = max(1, min(threads, count, count * cost // SHARE))
     if threads == 1:
@@ -145,22 +145,22 @@ def _share(threads: int, kernel: generated.Kernel, count: int, cost: int, *argum
 def _map(node: Node, values: Mapping[int, Array], threads: int) -> Array:
     recipe = TABLE[node.op].recipe
     assert recipe is not None
-    given = [_packed(node, at, values, WORD).reshape(-1) for at in range(len(node.operands))]
+    operands = [_packed(node, at, values, WORD).reshape(-1) for at in range(len(node.operands))]
     if not recipe.steps:  # copy and from_bits: packing was all
         return (
-            (given[0].copy() if _owned(given[0], node, values) else given[0])
+            (operands[0].copy() if _owned(operands[0], node, values) else operands[0])
             .view(DTYPE[node.dtype])
             .reshape(node.shape)
         )
     out = np.empty(node.elements, WORD)
-    kernel = generated.map_kernel(recipe)
-    _share(threads, kernel, node.elements, len(recipe.steps), out, *given)
+    kernel = recipe_kernels.map_kernel(recipe)
+    _share(threads, kernel, node.elements, len(recipe.steps), out, *operands)
     return out.view(DTYPE[node.dtype]).reshape(node.shape)
 
 
-def _owned(given: Array, node: Node, values: Mapping[int, Array]) -> bool:
-    """Whether packing gave the source's own memory, which a step may overwrite."""
-    return np.shares_memory(given, values[node.operands[0].node])
+def _owned(operand: Array, node: Node, values: Mapping[int, Array]) -> bool:
+    """Whether the packed operand is the source's own memory, which a step may overwrite."""
+    return np.shares_memory(operand, values[node.operands[0].node])
 
 
 def _fold(node: Node, values: Mapping[int, Array], threads: int) -> Array:
@@ -172,7 +172,7 @@ def _fold(node: Node, values: Mapping[int, Array], threads: int) -> Array:
     rank = len(node.shape)
     x = np.ascontiguousarray(x.transpose(*range(rank, x.ndim), *range(rank))).reshape(terms, node.elements)
     out = np.empty(node.elements, WORD)
-    kernel = generated.fold_kernel(row.recipe, row.start)
+    kernel = recipe_kernels.fold_kernel(row.recipe, row.start)
     _share(threads, kernel, node.elements, terms, out, x)
     return out.view(DTYPE[node.dtype]).reshape(node.shape)
 
@@ -261,9 +261,9 @@ def _scatter(node: Node, values: Mapping[int, Array], threads: int) -> Array:
     lined = [*range(rank, rank + len(node.reduced)), *rest]
     places = out[0].size
     index = _part(_view(node, 1, values, np.dtype(np.int32)), lined).reshape(terms, places)
-    given = _part(_view(node, 2, values, dtype), lined).reshape(terms, places)
+    updates = _part(_view(node, 2, values, dtype), lined).reshape(terms, places)
     kernel = kernels.scatter_add if adds else kernels.scatter
-    _share(threads, kernel, places, terms, out.reshape(node.shape[axis], places), index, given)
+    _share(threads, kernel, places, terms, out.reshape(node.shape[axis], places), index, updates)
     back = out.transpose(np.argsort([axis, *rest]))
     return np.ascontiguousarray(back).view(DTYPE[node.dtype])
 

@@ -43,7 +43,7 @@ def _library() -> ctypes.CDLL:
 
 
 class Sources:
-    """Memory of what a plan is given: state, batch and constants. Its addresses never change.
+    """Memory of a plan's sources: state, batch and constants. The addresses never change.
 
     memory: arrays of inputs that lie elsewhere, by node: row-major, at multiples of ALIGNMENT.
     """
@@ -72,24 +72,24 @@ class Sources:
 
 
 class Plan:
-    """Items for one purpose, with the memory of what they compute. kept: nodes whose values can be read afterwards."""
+    """Items for one purpose, and the memory of their results. kept: nodes whose values can be read afterwards."""
 
     def __init__(
         self, sources: Sources, items: Sequence[ir.Item], kept: Sequence[int], in_place: Mapping[int, int] | None = None
     ) -> None:
         self.graph, self.sources, self.items = sources.graph, sources, items
-        self.given = {at: at for at in sources.addresses} | dict(in_place or {})  # node -> the source it lies in
-        self.offsets, self.size = place(items, self._bytes, self.given, kept)
+        self.source_of = {at: at for at in sources.addresses} | dict(in_place or {})  # node -> the source it lies in
+        self.offsets, self.size = place(items, self._bytes, self.source_of, kept)
         self.library = _library()
 
     @cached_property
     def arena(self) -> Arena:
-        """Of what is computed. Another of at least `size` bytes may be put in its place before the first run."""
+        """Memory of the results. It may be replaced by another arena of at least `size` bytes before the first run."""
         return Arena(self.size)
 
     @cached_property
     def _encoded(self) -> tuple[ctypes.Array[Item], Encoder]:
-        """The structs, and what keeps alive that they point to."""
+        """The structs, and the objects that they point to."""
         encoder = Encoder(self.address)
         return encoder.encode(self.items, barriers(self.items, self._span)), encoder
 
@@ -100,15 +100,15 @@ class Plan:
         return self.address(node), self.address(node) + rounded(self._bytes(node))
 
     def address(self, node: int) -> int:
-        source = self.given.get(node)
+        source = self.source_of.get(node)
         return self.arena.address + self.offsets[node] if source is None else self.sources.addresses[source]
 
     def value(self, node: int) -> Array:
         """The memory of a kept node, live."""
-        given = self.graph.nodes[node]
-        if node in self.given:
-            return self.sources.arrays[self.given[node]].view(DTYPE[given.dtype]).reshape(given.shape)
-        return self.arena.array(self.offsets.get(node, 0), DTYPE[given.dtype], given.shape)
+        definition = self.graph.nodes[node]
+        if node in self.source_of:
+            return self.sources.arrays[self.source_of[node]].view(DTYPE[definition.dtype]).reshape(definition.shape)
+        return self.arena.array(self.offsets.get(node, 0), DTYPE[definition.dtype], definition.shape)
 
     def run(self, threads: int, seconds: npt.NDArray[np.float64] | None = None) -> None:
         """seconds: one entry per item, to which the time of the first thread is added."""
@@ -117,15 +117,15 @@ class Plan:
 
 
 class NativeRunner:
-    """See `backend.Runner`. Plans are made when they are first needed.
+    """See `backend.Runner`. Plans are made on first use.
 
-    memory: for entries of the state that lie in memory of the caller's, their arrays (see `Sources`).
+    memory: arrays of state entries that live in the caller's memory (see `Sources`).
     """
 
     def __init__(self, graph: Graph, *, fused: bool, memory: Mapping[str, Array] | None = None) -> None:
         self.graph, self.fused = graph, fused
-        given = memory or {}
-        self._sources = Sources(graph, {e.before: given[e.name] for e in graph.state if e.name in given})
+        arrays = memory or {}
+        self._sources = Sources(graph, {e.before: arrays[e.name] for e in graph.state if e.name in arrays})
         self.state: dict[str, Array] = {entry.name: self._sources.arrays[entry.before] for entry in graph.state}
         self.batch: dict[str, Array] = {name: self._sources.arrays[at] for name, at in graph.batch}
 
@@ -149,8 +149,8 @@ class NativeRunner:
         self._load(batch)
         plan = self.plan
         # A loss that is itself a part of the state is the one before the step.
-        given = self._sources.arrays.get(self.graph.loss)
-        before = None if given is None else float(given)
+        source = self._sources.arrays.get(self.graph.loss)
+        before = None if source is None else float(source)
         plan.run(threads)
         return float(plan.value(self.graph.loss)) if before is None else before
 
@@ -171,7 +171,7 @@ class NativeRunner:
         return out
 
     def profile(self, batch: Mapping[str, Array], *, threads: int = 1, steps: int = 1) -> list[tuple[ir.Item, float]]:
-        """The step's items with the seconds each took in the mean, over `steps` steps that change the state."""
+        """The step's items with their mean seconds over `steps` steps. Changes the state."""
         self._load(batch)
         seconds = np.zeros(len(self.plan.items))
         for _ in range(steps):
@@ -179,10 +179,10 @@ class NativeRunner:
         return [(item, float(time) / steps) for item, time in zip(self.plan.items, seconds, strict=True)]
 
     def _load(self, batch: Mapping[str, Array]) -> None:
-        given = check_batch(self.graph, batch)
+        inputs = check_batch(self.graph, batch)
         for name, at in self.graph.batch:
-            if given[name] is not self.batch[name]:
-                self._sources.arrays[at][...] = given[name]
+            if inputs[name] is not self.batch[name]:
+                self._sources.arrays[at][...] = inputs[name]
 
 
 def prepare(graph: Graph, *, fused: bool = True) -> NativeRunner:
@@ -190,5 +190,5 @@ def prepare(graph: Graph, *, fused: bool = True) -> NativeRunner:
 
 
 def check() -> None:
-    """Raises where there is no native library for this machine and none can be built."""
+    """Raises if there is no native library for this machine and none can be built."""
     _library()

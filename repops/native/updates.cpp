@@ -17,7 +17,7 @@ constexpr int64_t BUCKETS = 12, DENSITIES = 14;
 constexpr int64_t SAME = 0, KIND = 2, SAME_SIZE = 6, COARSE = 8, FIRST = 10, NEXT = 28, STEP = 46, SIGNS = 64;
 constexpr int64_t PLACES = SIGNS + 5 * 5 * 3, LEVELS = PLACES + DENSITIES * BUCKETS * BUCKETS;
 constexpr int TREE = 5;
-constexpr int64_t COUNT = 0, SIZE = 1, STEPPED = 2, HELD = 3;
+constexpr int64_t COUNT = 0, SIZE = 1, STEPPED = 2, LAST = 3;
 constexpr int BAD_COUNT = 1, BAD_PALETTE = 2, OVERFLOWS = 3;
 constexpr int64_t UNIT = 4096, WINDOW = 32, QUARTER = UNIT / 4;
 constexpr int64_t ONE = 1 << 22, SEEN = 1023, LEAST = ONE >> 12;
@@ -97,8 +97,8 @@ struct Coder {
     const int64_t state = contexts[at];
     int64_t likely = state >> 10;
     const int64_t seen = state & SEEN;
-    const uint32_t told = static_cast<uint32_t>(std::min(std::max(likely, LEAST), ONE - LEAST) >> 6);
-    const uint32_t middle = (width >> 16) * told;
+    const uint32_t chance = static_cast<uint32_t>(std::min(std::max(likely, LEAST), ONE - LEAST) >> 6);
+    const uint32_t middle = (width >> 16) * chance;
     if (READS) bit = value < middle;
     narrow(bit ? 0 : middle, bit ? middle : width - middle);
     likely += ((bit << 22) - bit - likely) * TABLES.pace[seen] >> 16;
@@ -226,8 +226,8 @@ struct Traversal {
   int64_t expected = 0;
   Palette palette;
 
-  Traversal(uint8_t* buffer, int64_t size, int64_t* contexts, int64_t* held, int64_t row)
-    : coder(buffer, size, contexts), memory(held), columns(row), filled(row), leaning(row) {}
+  Traversal(uint8_t* buffer, int64_t size, int64_t* contexts, int64_t* palettes, int64_t row)
+    : coder(buffer, size, contexts), memory(palettes), columns(row), filled(row), leaning(row) {}
 
   int run(uint32_t* words, int64_t total, int64_t most) {
     const int64_t chunks = (total + most - 1) / most, whole = chunks ? (total + chunks - 1) / chunks : 0;
@@ -271,28 +271,28 @@ struct Traversal {
     size = coder.code(SAME_SIZE, size == before) ? before : coder.plain(size, 8);
     if (size <= 0 || size > (kind == STEPS ? PALETTE : std::min(count, PALETTE))) return 0;
     memory[SIZE] = size;
-    int64_t* const held = memory + HELD;
+    int64_t* const last = memory + LAST;
     int64_t* const each = palette.of;
-    each[0] = code_word(FIRST, each[0], held[0] >> 16);
+    each[0] = code_word(FIRST, each[0], last[0] >> 16);
     if (kind == STEPS) {
       each[1] = code_word(STEP, each[1], memory[STEPPED] >> 16);
-      held[0] = each[0];
+      last[0] = each[0];
       memory[STEPPED] = each[1];
       return palette.stepped(size);
     }
     for (int64_t i = 1; i < size; ++i) {
-      const int64_t apart = size == before ? (held[i] >> 16) - (held[i - 1] >> 16) : 1;
+      const int64_t apart = size == before ? (last[i] >> 16) - (last[i - 1] >> 16) : 1;
       each[i] = code_word(NEXT, each[i], (each[i - 1] >> 16) + apart);
-      held[i - 1] = each[i - 1];
+      last[i - 1] = each[i - 1];
     }
-    held[size - 1] = each[size - 1];
+    last[size - 1] = each[size - 1];
     return size;
   }
 
-  // A magnitude whose upper half was told to be near `told`.
-  int64_t code_word(int64_t at, int64_t word, int64_t told) {
-    told = std::min<int64_t>(std::max<int64_t>(told, 0), 0x7FFF);
-    const int64_t high = (told + coder.near_zero(at, (word >> 16) - told)) & 0x7FFF;
+  // A magnitude whose upper half is predicted.
+  int64_t code_word(int64_t at, int64_t word, int64_t predicted) {
+    predicted = std::min<int64_t>(std::max<int64_t>(predicted, 0), 0x7FFF);
+    const int64_t high = (predicted + coder.near_zero(at, (word >> 16) - predicted)) & 0x7FFF;
     if (coder.code(COARSE, (word & 0xFFFF) == 0)) return high << 16;
     return high << 16 | coder.plain(word & 0xFFFF, 16);
   }

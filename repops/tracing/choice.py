@@ -16,8 +16,8 @@ from repops.tracing.value import Value
 
 def compared(c: Context, node: Any, a: Argument, b: Argument) -> tuple[bool, list[Argument]]:
     """Both arguments in the type they promote to, and whether that is float32."""
-    given = [n.meta["val"] if hasattr(n, "meta") else n for n in node.args[:2]]
-    dtype = dtype_of(torch.result_type(*given))
+    operands = [n.meta["val"] if hasattr(n, "meta") else n for n in node.args[:2]]
+    dtype = dtype_of(torch.result_type(*operands))
     return dtype == F32, [c.number(a, dtype), c.number(b, dtype)]
 
 
@@ -122,8 +122,8 @@ def extreme(c: Context, op: str, dtype: str, a: Argument, b: Argument) -> Value:
 
 @lowers("maximum", "minimum")
 def maximum(c: Context, node: Any, a: Value, b: Value) -> Value:
-    dtype, given = joint(c, node, a, b)
-    return extreme(c, node.target._schema.name[6:9], dtype, *given)
+    dtype, values = joint(c, node, a, b)
+    return extreme(c, node.target._schema.name[6:9], dtype, *values)
 
 
 @lowers("clamp", "hardtanh")

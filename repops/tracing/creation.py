@@ -1,4 +1,4 @@
-"""Tensors made from nothing: constants, which are scalars expanded, and counting, which is a node of the table."""
+"""Tensors without a source: constants (expanded scalars) and ranges (`iota` nodes)."""
 
 from __future__ import annotations
 
@@ -73,5 +73,5 @@ def triangle(c: Context, node: Any, x: Value, diagonal: int = 0) -> Value:
 @lowers("tril_indices", "triu_indices")
 def triangle_indices(c: Context, node: Any, rows: int, columns: int, offset: int = 0, **named: Any) -> Value:
     lower = node.target._schema.name == "aten::tril_indices"
-    found = np.tril_indices(rows, offset, columns) if lower else np.triu_indices(rows, offset, columns)
-    return Value.of(c.builder.constant(np.stack(found).astype(np.int32)))
+    indices = np.tril_indices(rows, offset, columns) if lower else np.triu_indices(rows, offset, columns)
+    return Value.of(c.builder.constant(np.stack(indices).astype(np.int32)))

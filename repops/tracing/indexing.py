@@ -18,7 +18,7 @@ from repops.words import signed
 
 
 def bounds_of(c: Context, index: Value) -> tuple[int, int] | None:
-    """Least and greatest element of an index that no data decides, else None."""
+    """Least and greatest element of an index that depends on no data, else None."""
     node = c.builder.nodes[index.node]
     if node.op == "scalar":
         value = signed(node.attributes[0])
@@ -30,7 +30,7 @@ def bounds_of(c: Context, index: Value) -> tuple[int, int] | None:
 
 
 def positions(c: Context, index: Value) -> tuple[int, int] | None:
-    """Least and greatest element when the index merely counts (a view of `iota`), else None."""
+    """Least and greatest element if the index is a view of `iota`, else None."""
     node = c.builder.nodes[index.node]
     if node.op != "iota" or not index.elements:
         return None
@@ -39,7 +39,7 @@ def positions(c: Context, index: Value) -> tuple[int, int] | None:
 
 
 def checked(c: Context, index: Value, extent: int, legal: Value | None = None) -> None:
-    """Index checks cost nodes only where data decides."""
+    """Check indices in the program only if they depend on data."""
     known = bounds_of(c, index)
     if known is None or legal is not None:
         c.check(index, extent, legal)
@@ -75,8 +75,8 @@ def take(c: Context, table: Value, index: Value) -> Value:
     shape = np.broadcast_shapes(table.shape[:-1], index.shape)
     if len(shape) >= MAX_RANK:
         flat, wide = math.prod(shape), table.expand((*shape, table.shape[-1]))
-        found = take(c, c.reshape(wide, [flat, table.shape[-1]]), c.reshape(index.expand(shape), [flat]))
-        return c.reshape(found, shape)
+        rows = take(c, c.reshape(wide, [flat, table.shape[-1]]), c.reshape(index.expand(shape), [flat]))
+        return c.reshape(rows, shape)
     table, index = c.plain(table), c.plain(index)
     return Value.of(c.builder.take(table.expand((*shape, table.shape[-1])).view, index.expand(shape).view))
 
@@ -141,7 +141,7 @@ def _class_weights(c: Context, target: Value, weight: Any) -> Value | None:
 
 
 def _picked(c: Context, x: Value, target: Value, axis: int) -> Value:
-    """The logarithm at the target; where a log_softmax made it, without making all the others."""
+    """The logarithm at the target. After a log_softmax only that one logarithm is computed."""
     order = [*(a for a in range(x.rank) if a != axis), axis]
     known = c.facts.get(("log_softmax", x))
     if known is None or known[0] != axis:
@@ -188,8 +188,8 @@ def gather(c: Context, node: Any, x: Value, dim: int, index: Value, *rest: Any, 
 def index_select(c: Context, node: Any, x: Value, dim: int, index: Value) -> Value:
     axis = dim % x.rank
     front = x.permute([axis, *(a for a in range(x.rank) if a != axis)])
-    found = rows(c, front, index)
-    return found.permute([*range(1, axis + 1), 0, *range(axis + 1, x.rank)])
+    taken = rows(c, front, index)
+    return taken.permute([*range(1, axis + 1), 0, *range(axis + 1, x.rank)])
 
 
 # --- tensors as indices
@@ -222,9 +222,9 @@ def joined(c: Context, x: Value, indices: Sequence[Any]) -> tuple[Value, Value, 
 @lowers("index", "_unsafe_index")
 def index(c: Context, node: Any, x: Value, indices: Sequence[Any]) -> Value:
     flat, linear, _, first = joined(c, x, indices)
-    found = rows(c, flat, linear)
+    taken = rows(c, flat, linear)
     before = range(linear.rank, linear.rank + first)
-    return found.permute([*before, *range(linear.rank), *range(linear.rank + first, found.rank)])
+    return taken.permute([*before, *range(linear.rank), *range(linear.rank + first, taken.rank)])
 
 
 @lowers("take")

@@ -26,6 +26,7 @@ from keepers.queue import broker
 from scripts.demo import report
 from scripts.demo.narration import Narrator
 from scripts.demo.replay import Replaying
+from tests.support.liars.commands import lying_worker
 from zoo_compute import Client
 from zoo_compute.chain.events import Event, scan
 from zoo_compute.chain.snapshot import read_job, read_operator
@@ -72,9 +73,9 @@ class Demo:
         self.kill = kill
         self.with_replay = with_replay
         self.last_round = ComputeJob.from_file(config).training.rounds - 1
-        lie = {"round": self.last_round, "step": LIE_IN_STEP} if cheat else {}
         # It takes no seat over, since it would lie there again when the round is done again.
-        plans = tuple(replace(plan, lie=lie, capacity=2) if lie and plan.name == LIAR else plan for plan in PLANS)
+        liar = {"worker_command": lying_worker(round=self.last_round, step=LIE_IN_STEP), "capacity": 2}
+        plans = tuple(replace(plan, **liar) if cheat and plan.name == LIAR else plan for plan in PLANS)
         self.network = LocalNetwork(folder, plans)
         self.cheat = cheat
         self.witness: subprocess.Popen[bytes] | None = None
@@ -190,11 +191,11 @@ class Demo:
         say("reading the books and comparing with the replay of the job in a single process")
         began_reading = time.monotonic()
         config = ComputeJob.from_file(self.config)
-        found = report.collect(self.network, job, config, self.folder, self.replaying)
-        found.report["books_s"] = round(time.monotonic() - began_reading, 1)
-        found.report["wall_s"] = round(time.monotonic() - began, 1)
-        found.save(self.folder)
-        return found.report | {"text": found.text()}
+        result = report.collect(self.network, job, config, self.folder, self.replaying)
+        result.report["books_s"] = round(time.monotonic() - began_reading, 1)
+        result.report["wall_s"] = round(time.monotonic() - began, 1)
+        result.save(self.folder)
+        return result.report | {"text": result.text()}
 
 
 def default_data() -> Path:
@@ -226,16 +227,16 @@ def main() -> int:
             cheat=not arguments.no_cheat,
             with_replay=not arguments.no_replay,
         )
-        found = demo.run()
+        result = demo.run()
     except KeyboardInterrupt:
         say("interrupted; every process was ended")
         return 130
     except ZooError as error:
         say(f"error: {error}" + (f"\n  {error.hint}" if error.hint else ""))
         return 1
-    text = found.pop("text")
+    text = result.pop("text")
     if arguments.json:
-        print(json.dumps(found))
+        print(json.dumps(result))
     else:
         print(text)
         print(folder / "report.json")

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from node.device import use_threads
-from node.inputs import syncer
+from node.inputs.job_files import fetch_manifest
 from node.replay import replay
 from zoo_compute.store import BlockStore
 from zoo_compute.subprocesses import tied_to_parent
@@ -26,7 +26,7 @@ class Replaying:
     """A replay under way. `follow` it with the masks so far; `roots` of the checkpoints are those of the masks at the end."""
 
     def __init__(self, folder: Path, peers: Sequence[str], manifest: str) -> None:
-        self._told: list[int] = []
+        self._masks: list[int] = []
         urls = [part for url in peers for part in ("--peer", url)]
         command = [sys.executable, "-m", "scripts.demo.replay", "--store", str(folder / "replay"), *urls, manifest]
         with (folder / "replay.log").open("wb") as log:
@@ -41,17 +41,17 @@ class Replaying:
 
     def follow(self, masks: Sequence[int]) -> None:
         """Tell of rounds that closed. A round done again with the same slots present gives the same checkpoint."""
-        for mask in masks[len(self._told) :]:
+        for mask in masks[len(self._masks) :]:
             assert self._process.stdin is not None
             self._process.stdin.write(f"{mask:x}\n")
             self._process.stdin.flush()
-            self._told.append(mask)
+            self._masks.append(mask)
 
     def roots(self, masks: Sequence[int]) -> list[bytes] | None:
         """Of every checkpoint, the initial one first; None where the rounds that stand had other slots than those told."""
         self.follow(masks)
         output, _ = self._process.communicate()
-        if self._process.returncode or self._told != list(masks):
+        if self._process.returncode or self._masks != list(masks):
             return None
         return [bytes.fromhex(root) for root in json.loads(output)]
 
@@ -65,7 +65,7 @@ def main() -> None:
     os.nice(NICENESS)
     use_threads(1)
     store = BlockStore(arguments.store, arguments.peer)
-    manifest = syncer.fetch_manifest(store, arguments.manifest)
+    manifest = fetch_manifest(store, arguments.manifest)
     run = replay(manifest, store, (int(line, 16) for line in sys.stdin))
     print(json.dumps([root.hex() for root in run.roots]))
 

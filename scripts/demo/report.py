@@ -16,7 +16,9 @@ from keepers.processes.local_network import LocalNetwork
 from keepers.queue import broker
 from node.compute.programs import State
 from node.compute.training import heldout_loss
-from node.inputs import syncer
+from node.inputs.checkpoints import fetch_checkpoint, fetch_pointer
+from node.inputs.job_files import fetch_job, fetch_manifest
+from node.inputs.programs import fetch_programs
 from node.replay import replay
 from repops.files import save_state
 from scripts.demo.replay import Replaying
@@ -51,8 +53,8 @@ class Money:
     def check(self) -> None:
         """Raises AssertionError when a wei is missing."""
         out = self.paid_nodes + self.fee_treasury + self.refunded
-        held = self.escrowed + self.restored
-        assert held == out, f"escrowed {self.escrowed} wei, restored {self.restored}, paid out {out}"
+        funded = self.escrowed + self.restored
+        assert funded == out, f"escrowed {self.escrowed} wei, restored {self.restored}, paid out {out}"
         received = sum(self.slashed_to.values())
         assert self.slashed == received, f"slashed {self.slashed} wei, received {received}"
 
@@ -103,14 +105,14 @@ def masks_of(view: JobView) -> list[int]:
 
 def _made(view: JobView) -> list[Checkpoint]:
     """The aggregations that made the checkpoints of the line that stands."""
-    found = [view.checkpoint_of(round_) for round_ in range(1, view.completed_rounds + 1)]
-    return [made for made in found if made is not None]
+    aggregations = [view.checkpoint_of(round_) for round_ in range(1, view.completed_rounds + 1)]
+    return [made for made in aggregations if made is not None]
 
 
 def gas_of(chain: Chain, from_block: int, to_block: int) -> dict[str, dict[str, int]]:
     """operation -> {count, total, mean} of every transaction to the contracts in these blocks, whoever sent it."""
     names = {address: name for name, address in chain.network.contracts.items()}
-    found: dict[str, list[int]] = defaultdict(list)
+    spent: dict[str, list[int]] = defaultdict(list)
     eth = chain.w3.eth
     blocks = _asked(chain, [partial(eth.get_block, number, True) for number in range(from_block, to_block + 1)])
     sent = [each for block in blocks for each in block["transactions"] if each["to"] in names]
@@ -119,10 +121,10 @@ def gas_of(chain: Chain, from_block: int, to_block: int) -> dict[str, dict[str, 
         contract = names[transaction["to"]]
         function = chain.contracts[contract].get_function_by_selector(bytes(transaction["input"][:4]))
         failed = "" if receipt["status"] else " (reverted)"
-        found[f"{contract}.{function.fn_name}{failed}"].append(receipt["gasUsed"])
+        spent[f"{contract}.{function.fn_name}{failed}"].append(receipt["gasUsed"])
     return {
         operation: {"count": len(gas), "total": sum(gas), "mean": round(sum(gas) / len(gas))}
-        for operation, gas in sorted(found.items())
+        for operation, gas in sorted(spent.items())
     }
 
 
@@ -178,8 +180,8 @@ def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, r
     events = list(scan(chain, first, view.block))
     names = network.operators
     store = BlockStore(folder / "reader", peers_of(network))
-    manifest = syncer.fetch_manifest(store, raw_cid(view.terms.manifest))
-    files = syncer.fetch_job(store, manifest)
+    manifest = fetch_manifest(store, raw_cid(view.terms.manifest))
+    files = fetch_job(store, manifest)
     states = [_checkpoint(store, manifest, view, round_) for round_ in range(view.completed_rounds + 1)]
     losses = [heldout_loss(manifest, files.programs, state, files.heldout) for state in states]
     money = money_of(events, names)
@@ -196,7 +198,7 @@ def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, r
     save_state(folder / "model.safetensors", parameters)
     sample = sampled(config, parameters)
     (folder / "manifest.json").write_bytes(manifest.to_bytes())
-    found = {
+    figures = {
         "job": job,
         "rounds": view.completed_rounds,
         "turns": len(view.checkpoints),
@@ -216,7 +218,7 @@ def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, r
         "gas_total": sum(entry["total"] for entry in gas.values()),
         "gas_by_operation": gas,
         "checkpoint_cid": pointer,
-        "state_cid": syncer.fetch_pointer(store, pointer).state,
+        "state_cid": fetch_pointer(store, pointer).state,
         "verified_segments": segments,
         "mismatches": mismatches,
         "reassigned": slots_taken_over(view, events),
@@ -226,17 +228,17 @@ def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, r
         "masks": [hex(mask) for mask in masks_of(view)],
         "shard_reports": shard_reports(network, job),
     }
-    return Report(found, who_trained(events, names), losses, sample)
+    return Report(figures, who_trained(events, names), losses, sample)
 
 
 def disputes_of(chain: Chain, job: int, events: Sequence[Event]) -> list[dict[str, Any]]:
     """Every game: its transcript, what it cost, and the money of its conviction."""
-    found = []
+    disputes = []
     for game in read_games(chain, chain.head(), job=job):
         transcript = Transcript(chain, game)
         convicted = [e.args for e in events if e.name == "ClaimConvicted" and e.tx == game.events[-1].tx]
         amounts = ("slashed", "restored", "to_challengers", "to_audits")
-        found.append(
+        disputes.append(
             {
                 "game": game.number,
                 "operator": game.operator,
@@ -247,7 +249,7 @@ def disputes_of(chain: Chain, job: int, events: Sequence[Event]) -> list[dict[st
                 "money": {name: str(args[name]) for args in convicted for name in amounts},
             }
         )
-    return found
+    return disputes
 
 
 def slots_taken_over(view: JobView, events: Iterable[Event]) -> int:
@@ -258,15 +260,15 @@ def slots_taken_over(view: JobView, events: Iterable[Event]) -> int:
 
 def shard_reports(network: LocalNetwork, job: int) -> list[dict[str, Any]]:
     """What the workers reported of each shard that was committed, without its step-by-step losses."""
-    found = []
+    reports = []
     for daemon in network.daemons.values():
         client = broker.connect(daemon.config.broker, daemon.config.folder)
         for key in sorted(client.scan_iter(match=f"zoo:done:train-{job}-*", count=1000)):
             report = json.loads(client.get(key))
-            found.append(
+            reports.append(
                 {k: v for k, v in report.items() if k not in ("losses", "segments")} | {"by": daemon.config.name}
             )
-    return sorted(found, key=lambda report: (report["round"], report["slot"], report["by"]))
+    return sorted(reports, key=lambda report: (report["round"], report["slot"], report["by"]))
 
 
 def peers_of(network: LocalNetwork) -> list[str]:
@@ -277,8 +279,8 @@ def peers_of(network: LocalNetwork) -> list[str]:
 
 def _checkpoint(store: BlockStore, manifest: Manifest, view: JobView, round_: int) -> State:
     pointer = raw_cid(view.checkpoint_cids[round_]) if round_ else None
-    step = syncer.fetch_programs(store, manifest).graph
-    return syncer.fetch_checkpoint(store, manifest, step, view.job, round_, pointer, view.checkpoint_roots[round_])
+    step = fetch_programs(store, manifest).graph
+    return fetch_checkpoint(store, manifest, step, view.job, round_, pointer, view.checkpoint_roots[round_])
 
 
 _EQUAL = {True: "yes", False: "NO", None: "not replayed"}
@@ -306,8 +308,8 @@ def as_text(
     ]
     for game in report["disputes"]:
         lines += ["", f"Dispute {game['game']} ({game['gas']:,} gas)", *("  " + line for line in game["transcript"])]
-        told = {key: format_amount(int(amount), places=4) for key, amount in game["money"].items()}
-        lines += [f"  {key:<16}{amount:>20}" for key, amount in told.items()]
+        amounts = {key: format_amount(int(amount), places=4) for key, amount in game["money"].items()}
+        lines += [f"  {key:<16}{amount:>20}" for key, amount in amounts.items()]
     lines += ["", f"Gas ({report['transactions']} transactions, {report['gas_total']:,} gas)"]
     lines += [
         f"  {operation:<34}{entry['count']:>4} x {entry['mean']:>9,}"

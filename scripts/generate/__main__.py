@@ -12,9 +12,9 @@ GENERATORS = {
     "artifacts": "the compiled contracts and their typed bindings",
     "benchmark_program": "the program of the admission benchmark",
     "reference": "reference pages and tables of the docs",
-    "economics": "tables and plots of docs/economics.md",
-    "scaling": "tables and plots of docs/scaling.md",
-    "figures.pictures": "drawings of the dispute games",
+    "economics": "tables and plots of docs/design/economics.md",
+    "scaling": "tables and plots of docs/design/scaling.md",
+    "figures.pictures": "drawings: the life of a job, the parties, the dispute games",
     "vectors": "portable vectors of the specification",
 }
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+FIGURES = Path(__file__).resolve().parents[2] / "docs" / "figures"
 COLOURS = ("#1f5fa8", "#c8553d", "#3d8b5f", "#7a5195")
-Tables = Mapping[str, Callable[[], str]]  # mark -> what stands there
+Tables = Mapping[str, Callable[[], str]]  # mark -> its table
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -27,8 +28,8 @@ def filled(path: Path, tables: Tables) -> str:
     text = path.read_text()
     for name, made in tables.items():
         begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-        before, found, rest = text.partition(begin)
-        if not found or end not in rest:
+        before, mark, rest = text.partition(begin)
+        if not mark or end not in rest:
             raise SystemExit(f"{path.name} lacks the marks {begin} and {end}")
         text = f"{before}{begin}\n{made()}\n{end}{rest.partition(end)[2]}"
     return text
@@ -51,7 +52,7 @@ def axes() -> tuple[Any, Any]:
 def save(figure: Any, path: Path) -> None:
     from matplotlib import pyplot
 
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Date": None, "Creator": None})
     pyplot.close(figure)
     # Some viewers stumble over the trailing spaces that the writer leaves.
@@ -59,15 +60,16 @@ def save(figure: Any, path: Path) -> None:
 
 
 def build(page: Path, tables: Tables, plots: Mapping[str, Callable[[Path], None]], about: str | None) -> int:
-    """Writes a page and its plots, NAME.svg in the folder of the page's name; with --check says whether they are what they would be."""
+    """Write a page and its plots (docs/figures/PAGE/NAME.svg), or with --check report which are stale."""
     parser = argparse.ArgumentParser(description=(about or "").split("\n")[0])
     parser.add_argument("--check", action="store_true", help="exit 1 when a table is stale or a plot missing")
     check = parser.parse_args().check
-    made, files = filled(page, tables), {page.with_suffix("") / f"{name}.svg": plot for name, plot in plots.items()}
+    made, folder = filled(page, tables), FIGURES / page.stem
+    files = {folder / f"{name}.svg": plot for name, plot in plots.items()}
     if check:
         stale = made != page.read_text() or not all(file.exists() for file in files)
         if stale:
-            print(f"docs/{page.name} is stale: run `make generate`", file=sys.stderr)
+            print(f"docs/design/{page.name} is stale: run `make generate`", file=sys.stderr)
         return int(stale)
     page.write_text(made)
     for file, plot in files.items():

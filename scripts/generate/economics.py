@@ -1,4 +1,4 @@
-"""Writes the numbers and plots of docs/economics.md: tables between its marks, and docs/economics/*.svg.
+"""Writes the numbers and plots of docs/design/economics.md: tables between its marks, and docs/figures/economics/*.svg.
 
     python -m scripts.generate economics [--check]
 
@@ -18,7 +18,7 @@ from zoo_compute.spec import params
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PAGE = ROOT / "docs" / "economics.md"
+PAGE = ROOT / "docs" / "design" / "economics.md"
 LOCK = params.LOCK_MULTIPLE  # of the price at risk
 LOST = 0.6  # of a convicted lock, at least: a cheat that challenges itself gets 40 % of the slash back
 GPU_HOUR = {tier.name: tier.reference_price / params.ZEN for tier in params.TIERS.values() if tier.id}  # ZEN

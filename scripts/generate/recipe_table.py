@@ -1,4 +1,4 @@
-"""Generate contracts/modules/recipe_table.vy, the operator table as the contract reads it, from `repops`.
+"""Generate contracts/modules/generated/recipe_table.vy, the operator table as the contract reads it, from `repops`.
 
 python -m scripts.generate recipe_table            write it
 python -m scripts.generate recipe_table --check    exit 1 when what is committed is stale
@@ -18,9 +18,9 @@ from repops.parts import JOINED, LEAF, MAX_LEAVES, MAX_WORDS, _multiply_accumula
 from repops.recipes import MAX_STEPS, Recipe, Value, Writer, primitive, recipe
 from repops.words import PRIMITIVES
 
-PATH = Path(__file__).resolve().parents[2] / "contracts" / "modules" / "recipe_table.vy"
+PATH = Path(__file__).resolve().parents[2] / "contracts" / "modules" / "generated" / "recipe_table.vy"
 TREE = 0  # no operator's code: what joins the lanes of a `sum`
-GIVEN = ("input", "constant")
+SOURCES = ("input", "constant")
 NAMED = ("iota", "scalar", "copy", "sum_sequential", "sum", "dot", "rank", "take", "scatter", "scatter_add", "concat")
 
 HEAD = '''\
@@ -51,7 +51,7 @@ def _scatter_term(adds: bool) -> Recipe:
 
 def listed() -> dict[int, Recipe]:
     """Recipes by code."""
-    found = {row.code: row.recipe for row in TABLE.values() if row.recipe is not None}
+    mapped = {row.code: row.recipe for row in TABLE.values() if row.recipe is not None}
     own = {
         "sum": primitive("add"),
         "dot": _multiply_accumulate(1),
@@ -60,7 +60,7 @@ def listed() -> dict[int, Recipe]:
         "scatter_add": _scatter_term(True),
         "concat": recipes.copy,
     }
-    return found | {TABLE[name].code: each for name, each in own.items()}
+    return mapped | {TABLE[name].code: each for name, each in own.items()}
 
 
 def numbered(every: dict[int, Recipe]) -> dict[str, int]:
@@ -115,7 +115,7 @@ def text() -> str:
     ]
     out += [_constant(name.upper(), TABLE[name].code) for name in NAMED]
     out += [_constant("TREE", TREE, "No operator: what joins the lanes of a sum."), "\n"]
-    computed = sum(1 << row.code for row in rows if row.name not in GIVEN)
+    computed = sum(1 << row.code for row in rows if row.name not in SOURCES)
     out += [_constant("COMPUTED", computed, "Bit `code`: its words are computed.")]
     out += [
         _constant(
@@ -145,7 +145,7 @@ def main() -> int:
     if parser.parse_args().check:
         if not PATH.exists() or PATH.read_text() != text():
             print(
-                "contracts/modules/recipe_table.vy is stale: run python -m scripts.generate recipe_table",
+                "contracts/modules/generated/recipe_table.vy is stale: run python -m scripts.generate recipe_table",
                 file=sys.stderr,
             )
             return 1

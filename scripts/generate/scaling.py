@@ -1,4 +1,4 @@
-"""Writes the numbers and plots of docs/scaling.md: tables between its marks, and docs/scaling/*.svg.
+"""Writes the numbers and plots of docs/design/scaling.md: tables between its marks, and docs/figures/scaling/*.svg.
 
     python -m scripts.generate scaling [--check]
 
@@ -20,7 +20,7 @@ from zoo_compute.spec import params, pricing
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PAGE = ROOT / "docs" / "scaling.md"
+PAGE = ROOT / "docs" / "design" / "scaling.md"
 RESULTS = ROOT / "benchmarks" / "results" / "scale.json"
 LINK = 10**9 // 8  # bytes a second of an aggregator's link: 1 Gbit/s
 ROUND_S = 600
@@ -126,7 +126,10 @@ def capture_table() -> str:
                     f"{hostile} ({percent(hostile / leaves)})",
                     flat,
                     worst,
-                    *(model.shown(chance) for chance in (model.region_captured(leaves, region, hostile), one, whole)),
+                    *(
+                        model.format_chance(chance)
+                        for chance in (model.region_captured(leaves, region, hostile), one, whole)
+                    ),
                 ]
             )
     head = ["leaves", "hostile", "flat rule", "tree, places chosen", "a given region falls", "any region falls"]
@@ -166,12 +169,12 @@ def plot_gas(path: Path) -> None:
 def plot_bytes(path: Path) -> None:
     """What the busiest receiver takes in a round, against the leaves, for each fan-in."""
     figure, drawn = axes()
-    told = results()["parameters"]
+    parameters = results()["parameters"]
     leaves = [2**i for i in range(4, 17)]
     for (name, fan_ins), colour in zip((("flat", ()), ("16", (16,)), ("256", (256,))), COLOURS, strict=False):
-        for ratio, style in ((told["ratio"], "-"), (1.0, "--")):
+        for ratio, style in ((parameters["ratio"], "-"), (1.0, "--")):
             busiest = [
-                max(level.ingress for level in model.trees(n, told["model_parameters"], ratio, fan_ins)[name])
+                max(level.ingress for level in model.trees(n, parameters["model_parameters"], ratio, fan_ins)[name])
                 for n in leaves
             ]
             label = ("flat" if name == "flat" else f"fan-in {name}") + (

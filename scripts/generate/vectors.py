@@ -21,15 +21,15 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="exit 1 when a file is stale")
     check = parser.parse_args().check
     wanted = build()
-    found = {str(path.relative_to(FOLDER)): path for path in FOLDER.rglob("*.json")}
-    stale = [name for name, text in wanted.items() if name not in found or found[name].read_text() != text]
-    left_over = sorted(found.keys() - wanted.keys())
+    committed = {str(path.relative_to(FOLDER)): path for path in FOLDER.rglob("*.json")}
+    stale = [name for name, text in wanted.items() if name not in committed or committed[name].read_text() != text]
+    left_over = sorted(committed.keys() - wanted.keys())
     if not check:
         (FOLDER / "stories").mkdir(parents=True, exist_ok=True)
         for name in stale:
             (FOLDER / name).write_text(wanted[name])
         for name in left_over:
-            found[name].unlink()
+            committed[name].unlink()
     for name in sorted(stale) + left_over:
         print(f"tests/vectors/{name} is stale: run `make generate`" if check else name, file=sys.stderr)
     return int(check and bool(stale or left_over))

@@ -7,11 +7,13 @@ from pathlib import Path
 if Path(sys.argv[0]).name != "ape":
     collect_ignore_glob = ["test_*.py"]
 else:
+    from dataclasses import dataclass
     from types import SimpleNamespace
+    from typing import ClassVar
 
     import pytest
-    from eth_abi.abi import encode
-    from eth_utils.crypto import keccak
+
+    from tests.support.job_driver import JobDriver, Offer
 
     ZEN = 10**18
     UNLIMITED = 2**256 - 1
@@ -20,6 +22,12 @@ else:
     EXIT_DELAY_S, EPOCH_S, TIMELOCK_S = 30, 60, 10
     MIN_STAKE, EMISSION, WEIGHT_PER_FEE = 100 * ZEN, 1_000 * ZEN, 10**12
     AUDIT_BOND, DRAW_BLOCKS, ANSWER_S, BENCHMARK_S = 10 * ZEN, 2, 3, 10
+
+    @dataclass(frozen=True)
+    class Operator:
+        id: int
+        owner: object
+        hot: object
 
     @pytest.fixture(scope="session")
     def deployer(accounts):
@@ -80,7 +88,7 @@ else:
             kit.registry.register(hot, 1, 24, MIN_STAKE, "http://here", sender=owner)
             operator = kit.registry.operator_count()  # eth-tester has no traces, so receipts know no return value
             kit.registry.deposit(operator, kit.zen, 100 * ZEN, sender=owner)
-            return SimpleNamespace(id=operator, owner=owner, hot=hot)
+            return Operator(operator, owner, hot)
 
         return _register
 
@@ -98,67 +106,46 @@ else:
 
         return _to
 
-    @pytest.fixture
-    def terms(kit):
-        """Terms of a job of one slot a holder and two rounds."""
-        return {
-            "token": kit.zen.address,
-            "work_root": b"\x01" * 32,
-            "state_root": b"\x02" * 32,
-            "data_root": b"\x03" * 32,
-            "manifest": b"\x04" * 32,
-            "rounds": 2,
-            "slots": 3,
-            "quorum": 2,
-            "reserve": 1_000,
-            "max_price": 2_000,
-            "aggregator_reserve": 500,
-            "aggregator_max_price": 1_000,
-            "slot_s": 60,
-            "aggregate_s": 30,
-            "reexecute_s": 20,
-            "flops": 10**12,
-            "depth": 4,
-            "policy": 0,
-        }
+    class ApeDriver(JobDriver):
+        """Jobs of two rounds on ape's chain."""
+
+        TERMS: ClassVar = {"rounds": 2}
+
+        def __init__(self, kit, chain, submitter, anyone):
+            super().__init__(kit, kit.zen, submitter, anyone)
+            self.chain = chain
+
+        @property
+        def now(self):
+            return self.chain.pending_timestamp
+
+        @property
+        def sent_at(self):
+            return self.chain.blocks.head.timestamp
+
+        def to(self, now):
+            self.chain.pending_timestamp = now
+
+        def posted(self, result):
+            return self.kit.tasks.job_count()
+
+        def turn(self, job):
+            """Everyone commits, the aggregator closes the turn; the claims."""
+            self.refs[job] = []
+            self.commit_all(job)
+            self.post_checkpoint(job)
+            return self.refs[job]
 
     @pytest.fixture
-    def post(kit, terms, deployer, submitter):
-        def _post(**changes):
-            kit.zen.transfer(submitter, 10 * ZEN, sender=deployer)
-            kit.zen.approve(kit.tasks, UNLIMITED, sender=submitter)
-            kit.tasks.post({**terms, **changes}, sender=submitter)
-            return kit.tasks.job_count()
-
-        return _post
+    def play(kit, chain, deployer, submitter, anyone):
+        kit.zen.transfer(submitter, 10 * ZEN, sender=deployer)
+        kit.zen.approve(kit.tasks, UNLIMITED, sender=submitter)
+        return ApeDriver(kit, chain, submitter, anyone)
 
     @pytest.fixture
-    def bid(kit):
-        def _bid(job, kind, operator, price):
-            attempt = kit.auction.lots(job, kind).attempt
-            values = (job, kind, attempt, operator.id, price, 1, b"\x07" * 32)
-            seal = keccak(encode(["uint256"] * 6 + ["bytes32"], values))
-            kit.auction.bid(job, kind, operator.id, seal, 1, False, sender=operator.hot)
-
-        return _bid
-
-    @pytest.fixture
-    def running(kit, post, bid, to, operators, anyone):
-        """A job in turn 0, seat `i` held by operator `i`: three holders bid 100, 200 and 300, the aggregator 400."""
-        job = post()
+    def running(play, operators):
+        """A job in turn 0, seat `i` of operator `i`: three bid 100, 200 and 300, the aggregator 400."""
+        play.operators = {each.id: each for each in operators}
         *holders, aggregator = operators
-        offers = [(0, each, 100 * (index + 1)) for index, each in enumerate(holders)] + [(1, aggregator, 400)]
-        for kind, operator, price in offers:
-            bid(job, kind, operator, price)
-        lot = kit.auction.lots(job, 0)
-        to(lot.bid_end)
-        for kind, operator, price in offers:
-            kit.auction.reveal(job, kind, operator.id, price, b"\x07" * 32, sender=anyone)
-        to(lot.reveal_end)
-        for kind, members in ((0, holders), (1, [aggregator])):
-            kit.auction.clear(job, kind, [each.id for each in members], sender=anyone)
-        for kind, members in ((0, holders), (1, [aggregator])):
-            kit.auction.award(job, kind, [each.id for each in members], sender=anyone)
-        for seat, each in enumerate(holders):
-            kit.settlement.ready(job, seat, 10, sender=each.hot)
-        return job
+        offers = {each: Offer(100 * (index + 1)) for index, each in enumerate(holders)}
+        return play.running(offers, {aggregator: Offer(400)})

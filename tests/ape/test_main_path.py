@@ -5,26 +5,15 @@ import ape
 ZEN = 10**18
 
 
-DEADLINE = -1  # of a claim: its last field
+ROOT, DEADLINE = -2, -1  # of a claim: its last fields
 
 
-def play_turn(kit, job, holders, aggregator):
-    """Everyone commits its seat, the aggregator closes the turn; returns the claims."""
-    turn, claims = kit.settlement.runs(job).turn, []
-    for seat, holder in enumerate(holders):
-        receipt = kit.settlement.commit(job, seat, turn, bytes([seat + 1]) * 32, b"\x05" * 32, sender=holder.hot)
-        claims += [event.claim for event in kit.settlement.ResultsCommitted.from_receipt(receipt)]
-    mask, root = 2 ** len(holders) - 1, bytes([100 + turn]) * 32
-    receipt = kit.settlement.post_checkpoint(job, turn, mask, root, b"\x06" * 32, sender=aggregator.hot)
-    return claims + [event.claim for event in kit.settlement.CheckpointPosted.from_receipt(receipt)]
-
-
-def test_a_job_pays_everyone_and_refunds_the_rest(kit, chain, running, operators, submitter, anyone, to):
-    job, (*holders, aggregator) = running, operators
+def test_a_job_pays_everyone_and_refunds_the_rest(kit, chain, running, play, operators, submitter, anyone, to):
+    job, aggregator = running, operators[-1]
     assert kit.tasks.jobs(job).state == 3
-    claims = [ref for _ in range(2) for ref in play_turn(kit, job, holders, aggregator)]
+    claims = [ref for _ in range(2) for ref in play.turn(job)]
     assert kit.tasks.jobs(job).state == 4
-    assert kit.settlement.runs(job).start_root == b"\x65" * 32
+    assert kit.settlement.runs(job).start_root == claims[-1][ROOT]
 
     with ape.reverts("settlement: window open"):
         kit.settlement.finalise(job, claims, sender=anyone)
@@ -54,10 +43,10 @@ def test_a_job_pays_everyone_and_refunds_the_rest(kit, chain, running, operators
 
 
 def test_fees_are_split_and_spent_only_through_the_timelock(
-    kit, chain, running, operators, deployer, anyone, accounts, to
+    kit, chain, running, play, operators, deployer, anyone, accounts, to
 ):
-    job, (*holders, aggregator) = running, operators
-    claims = play_turn(kit, job, holders, aggregator)
+    job = running
+    claims = play.turn(job)
     to(claims[-1][DEADLINE] + 1)
     kit.settlement.finalise(job, claims, sender=anyone)
     kit.tasks.withdraw(kit.zen, kit.treasury, sender=anyone)
@@ -79,11 +68,11 @@ def test_fees_are_split_and_spent_only_through_the_timelock(
     assert kit.treasury.buckets(kit.zen, 1) == 2
 
 
-def test_rewards_are_capped_by_the_fees_of_the_epoch(kit, chain, running, operators, deployer, anyone, to):
+def test_rewards_are_capped_by_the_fees_of_the_epoch(kit, chain, running, play, operators, deployer, anyone, to):
     job, (*holders, aggregator) = running, operators
     kit.zen.approve(kit.rewards, 10_000 * ZEN, sender=deployer)
     kit.rewards.fund(10_000 * ZEN, sender=deployer)
-    claims = play_turn(kit, job, holders, aggregator)
+    claims = play.turn(job)
     epoch = claims[-1][DEADLINE] // 60 + 1
     to(epoch * 60)  # at its first second: the next calls are in the same epoch
     kit.settlement.finalise(job, claims, sender=anyone)
@@ -102,10 +91,10 @@ def test_rewards_are_capped_by_the_fees_of_the_epoch(kit, chain, running, operat
 
 
 def test_a_convicted_worker_is_never_paid_and_its_lock_is_divided(
-    kit, running, operators, submitter, anyone, referee, to
+    kit, running, play, operators, submitter, anyone, referee, to
 ):
-    job, (*holders, aggregator) = running, operators
-    claims = play_turn(kit, job, holders, aggregator)
+    job, holders = running, operators[:-1]
+    claims = play.turn(job)
     kit.settlement.open_dispute(job, claims[0], sender=referee)
     to(claims[-1][DEADLINE] + 1)
     with ape.reverts("settlement: in dispute"):

@@ -59,8 +59,8 @@ def test_only_the_protocol_moves_locks_jobs_and_seats(kit, deployer):
         kit.registry.wire(*[deployer] * 5, sender=deployer)
 
 
-def test_a_job_is_cancelled_with_its_whole_escrow_before_it_clears(kit, post, submitter, anyone):
-    job = post()
+def test_a_job_is_cancelled_with_its_whole_escrow_before_it_clears(kit, play, submitter, anyone):
+    job = play.post()
     with ape.reverts("tasks: not the submitter"):
         kit.tasks.cancel(job, sender=anyone)
     kit.tasks.cancel(job, sender=submitter)

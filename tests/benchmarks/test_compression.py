@@ -43,7 +43,7 @@ def test_compression__of_two_seeds__tells_what_each_kind_sent_and_lost(options: 
     assert result["loss_gap"] == kinds["sparse"]["loss_gap"] > 0
     assert result["codec_mb_s"] > 0
     assert json.loads(json.dumps(result))["parameters"]["rounds"] == 3
-    assert "sparse" in compression.shown(result)
+    assert "sparse" in compression.as_text(result)
 
 
 def test_the_peers_examples__are_those_of_all_slots_at_the_step(options: Namespace) -> None:

@@ -44,7 +44,7 @@ def test_the_gap__is_to_the_best_of_the_central_rates(text: list[Path]) -> None:
         assert seed["networks"]["int8"]["loss_gap"] == seed["networks"]["int8"]["loss"] / seed["central"] - 1
     assert result["loss_gap_from_first_weights"] is None
     assert json.loads(json.dumps(result))["tokens"] == 2 * 2 * 3 * 4 * 8
-    assert "int8" in loss_gap.shown(result)
+    assert "int8" in loss_gap.as_text(result)
 
 
 def test_the_steps_before_the_run__take_examples_that_the_run_does_not(text: list[Path]) -> None:

@@ -14,40 +14,40 @@ OTHER = replace(FIRST, seat=1, operator=2, block=11)
 AGAIN = replace(FIRST, operator=3, root=b"\2" * 32, block=20)  # after the first was convicted
 
 
-def told(name: str, block: int, claim: Commit, lane: int = 130, **args: Any) -> Event:
+def event(name: str, block: int, claim: Commit, lane: int = 130, **args: Any) -> Event:
     of = {"turn": claim.turn, "seat": claim.seat, "operator": claim.operator, "lane": lane}
     return Event(name, "availability", block, 0, "0x0", b"", of | args)
 
 
 def demanded(block: int, claim: Commit, lane: int = 130, tensor: int = 4) -> Event:
     place = {"slot": 1, "tensor": tensor, "group": 5, "deposit": 7, "holds": False}
-    return told("ChunkDemanded", block, claim, lane, **place)
+    return event("ChunkDemanded", block, claim, lane, **place)
 
 
 def test_demands__end_lane_by_lane_and_claim_by_claim():
     events = [
         demanded(12, FIRST), demanded(13, FIRST, 128), demanded(13, OTHER),
-        told("DemandAnswered", 14, FIRST), demanded(15, FIRST, tensor=9),
-        told("DemandUnanswered", 18, FIRST, 128, voided=True), demanded(22, AGAIN),
-        told("DemandUnanswered", 23, FIRST, voided=False), told("DemandAnswered", 24, OTHER),
+        event("DemandAnswered", 14, FIRST), demanded(15, FIRST, tensor=9),
+        event("DemandUnanswered", 18, FIRST, 128, voided=True), demanded(22, AGAIN),
+        event("DemandUnanswered", 23, FIRST, voided=False), event("DemandAnswered", 24, OTHER),
     ]  # fmt: skip
-    found = demands_of(events, [FIRST, OTHER, AGAIN])
-    assert [(d.claim, d.lane, d.tensor, d.end, d.end_block) for d in found] == [
+    demands = demands_of(events, [FIRST, OTHER, AGAIN])
+    assert [(d.claim, d.lane, d.tensor, d.end, d.end_block) for d in demands] == [
         (FIRST, 130, 4, "bytes", 14),
         (FIRST, 128, 4, "void", 18),
         (OTHER, 130, 4, "bytes", 24),
         (FIRST, 130, 9, "unanswered", 23),
         (AGAIN, 130, 4, "", 0),
     ]
-    assert [d.refunded for d in found] == [False, True, False, True, False]
+    assert [d.refunded for d in demands] == [False, True, False, True, False]
 
 
 def test_the_contract__is_asked_for_what_can_still_matter_and_tells_of_the_newest():
     over = replace(OTHER, state=ClaimState.PAID)
-    answered = told("DemandAnswered", 13, FIRST)
+    answered = event("DemandAnswered", 13, FIRST)
     events = [demanded(12, FIRST), answered, demanded(14, FIRST, tensor=9), demanded(14, OTHER), demanded(14, AGAIN)]
     lost = replace(AGAIN, block=14, state=ClaimState.CONVICTED)
-    found = demands_of([*events, told("DemandAnswered", 15, OTHER)], [FIRST, over, lost])
-    assert demands_to_read(found) == sorted([(claim_hash(FIRST), 130), (claim_hash(AGAIN), 130)])
+    demands = demands_of([*events, event("DemandAnswered", 15, OTHER)], [FIRST, over, lost])
+    assert demands_to_read(demands) == sorted([(claim_hash(FIRST), 130), (claim_hash(AGAIN), 130)])
     kept = {(claim_hash(FIRST), 130): {"demander": "0xD", "opened_at": 40}}
-    assert [(d.demander[:3], d.opened_at) for d in with_contract_state(found, kept)][:2] == [("0x0", 0), ("0xD", 40)]
+    assert [(d.demander[:3], d.opened_at) for d in with_contract_state(demands, kept)][:2] == [("0x0", 0), ("0xD", 40)]

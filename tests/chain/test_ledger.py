@@ -24,8 +24,11 @@ class Chain:
         self.w3 = self
         self.eth = self
         self.contracts = {"settlement": self}
-        self.causes: dict[str, str] = {}
+        self.memory: dict[str, Any] = {}
         self.down = False
+
+    def cached(self, key: str, make: Any) -> Any:
+        return self.memory.setdefault(key, make())
 
     def get_transaction(self, tx: str) -> dict[str, bytes]:
         if self.down:
@@ -61,24 +64,24 @@ def test_job_account__balances_and_says_why_somebody_was_slashed(monkeypatch: py
     commits = (
         commit(0, state=ClaimState.PAID), commit(0, 1, disputes=2), commit(1), commit(1, 1, state=ClaimState.CONVICTED),
     )  # fmt: skip
-    found = job_account(Chain(), view(commits=commits, checkpoints=(aggregation(0),)))  # type: ignore[arg-type]
-    assert found.escrowed + found.restored == found.paid + found.fee + found.refunded + found.held
-    assert (found.paid, found.fee, found.held, found.from_pot, found.slashed) == (19, 1, 86, 1, 26)
-    assert [(c.round, c.kind, c.state, c.amount) for c in found.claims] == [
+    account = job_account(Chain(), view(commits=commits, checkpoints=(aggregation(0),)))  # type: ignore[arg-type]
+    assert account.escrowed + account.restored == account.paid + account.fee + account.refunded + account.held
+    assert (account.paid, account.fee, account.held, account.from_pot, account.slashed) == (19, 1, 86, 1, 26)
+    assert [(c.round, c.kind, c.state, c.amount) for c in account.claims] == [
         (0, "slots", "paid", 20),
         (0, "slots", "in dispute", 11),
         (0, "aggregation", "challenge window", 7),
         (1, "slots", "in turn", 20),
         (1, "slots", "convicted", 11),
     ]
-    assert found.committed == 38
-    assert [(p.operator, p.why, p.amount) for p in found.penalties] == [
+    assert account.committed == 38
+    assert [(p.operator, p.why, p.amount) for p in account.penalties] == [
         (2, "did not commit in time", 3),
         (3, "did not open its bid", 5),
         (2, "was convicted", 16),
         (9, "did not aggregate in time", 2),
     ]
-    assert found.to_dict()["claims"][0]["amount"] == "20"
+    assert account.to_dict()["claims"][0]["amount"] == "20"
 
 
 def test_cause_of_a_penalty__is_never_guessed_from_an_rpc_that_is_down() -> None:
@@ -94,7 +97,9 @@ def test_cause_of_a_penalty__is_never_guessed_from_an_rpc_that_is_down() -> None
     chain.down = False
     assert why("0xb") == "declined its slots"
     assert why("0xc") == why("0xpruned") == "left its seat"
-    assert chain.causes == {"0xb": "declined its slots", "0xc": "left its seat"}  # what a node forgot is asked again
+    assert chain.memory["causes"] == {
+        "0xb": "declined its slots",
+        "0xc": "left its seat",
+    }  # what a node forgot is asked again
     chain.down = True
     assert why("0xb") == "declined its slots"
-    assert Chain().causes == {}, "another chain's transactions are not this one's"

@@ -42,10 +42,10 @@ def document() -> dict:
 
 
 def test_a_saved_network__loads_equal(tmp_path: Path):
-    found = parse(document())
-    found.save(tmp_path / "network.json")
-    assert load(tmp_path / "network.json") == found
-    assert found.params is PRESETS["devnet"]
+    parsed = parse(document())
+    parsed.save(tmp_path / "network.json")
+    assert load(tmp_path / "network.json") == parsed
+    assert parsed.params is PRESETS["devnet"]
 
 
 @pytest.mark.parametrize(
@@ -158,8 +158,8 @@ def test_a_forked_process__opens_connections_of_its_own(monkeypatch: pytest.Monk
 
 
 def test_the_file__is_what_the_docstring_shows():
-    shown = network.__doc__ or ""
-    assert all(f'"{key}"' in shown for key in document())
+    doc = network.__doc__ or ""
+    assert all(f'"{key}"' in doc for key in document())
     assert Network.__dataclass_fields__.keys() == document().keys() - {"version"}
 
 

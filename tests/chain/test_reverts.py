@@ -1,4 +1,4 @@
-"""Every reason a contract can give has one hint, and every hint has a reason that docs/protocol.md lists."""
+"""Every reason a contract can give has one hint, and every hint has a reason that docs/protocol lists."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONTRACTS = (
     *("referee", "evidence", "executor"),
 )
 WIRED = ("registry", "tasks", "auction", "settlement", "rewards", "audits", "admissions")
-GENERAL = {  # what docs/protocol.md writes as `CONTRACT: ...` -> where it applies
+GENERAL = {  # what docs/protocol writes as `CONTRACT: ...` -> where it applies
     "not the guardian": ("registry", "tasks", "auction"),
     "not the deployer": WIRED,
     "already wired": WIRED,
@@ -29,8 +29,8 @@ GENERAL = {  # what docs/protocol.md writes as `CONTRACT: ...` -> where it appli
 
 
 def listed() -> set[str]:
-    """The reasons of docs/protocol.md and docs/referee.md; those it writes with CONTRACT once stand for each contract they apply to."""
-    text = "".join((ROOT / "docs" / name).read_text() for name in ("protocol.md", "referee.md"))
+    """The reasons of docs/protocol; one written with CONTRACT counts for each contract it applies to."""
+    text = "".join(page.read_text() for page in (ROOT / "docs" / "protocol").glob("*.md"))
     reasons = set(re.findall(rf"`((?:{'|'.join(CONTRACTS)}): [^`.]+)`", text))
     for general in re.findall(r"`CONTRACT: ([^`]+)`", text):
         reasons |= {f"{name}: {general}" for name in GENERAL[general]}
@@ -52,10 +52,10 @@ def test_no_hint__is_for_a_reason_that_is_gone():
 
 def test_every_reason_in_the_contracts__is_in_the_protocol():
     sources = [path for path in (ROOT / "contracts").rglob("*.vy") if "mocks" not in path.parts]
-    found = {
+    reasons = {
         reason for path in sources for reason in re.findall(rf'"((?:{"|".join(CONTRACTS)}): [^"]+)"', path.read_text())
     }
-    assert sorted(found - listed()) == []
+    assert sorted(reasons - listed()) == []
 
 
 @pytest.mark.parametrize(

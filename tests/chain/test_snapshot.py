@@ -11,18 +11,18 @@ from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState
 START = b"\0" * 32
 
 
-def told(name: str, **args: Any) -> Event:
+def event(name: str, **args: Any) -> Event:
     return Event(name, "settlement", 1, 0, "0x0", b"", args)
 
 
 def committed(turn: int, seat: int = 0, operator: int = 1, root: int = 1) -> Event:
     claim = _claim(turn, turn, seat, operator, seat << 16 | 1, START, bytes([root]) * 32)
-    return told("ResultsCommitted", operator=operator, claim=claim, bundle=bytes([root]) * 32)
+    return event("ResultsCommitted", operator=operator, claim=claim, bundle=bytes([root]) * 32)
 
 
 def posted(turn: int, round_: int, start: bytes, root: int) -> Event:
     claim = _claim(turn, round_, AGGREGATOR_SEAT, 9, 0b11, start, bytes([root]) * 32)
-    return told("CheckpointPosted", operator=9, claim=claim, cid=bytes([root + 100]) * 32)
+    return event("CheckpointPosted", operator=9, claim=claim, cid=bytes([root + 100]) * 32)
 
 
 def _claim(turn: int, round_: int, seat: int, operator: int, scope: int, start: bytes, root: bytes) -> dict[str, Any]:
@@ -39,8 +39,8 @@ def of(turn: int, seat: int = 0) -> dict[str, int]:
 def test_claims__are_pending_until_they_are_paid_or_convicted():
     events = [
         committed(0), committed(0, 1, operator=2), posted(0, 0, START, 5), committed(1),
-        told("ClaimFinalised", **of(0)), told("ClaimFinalised", **of(0, AGGREGATOR_SEAT)),
-        told("DisputeOpened", **of(0, 1)), told("DisputeOpened", **of(0, 1)), told("DisputeClosed", **of(0, 1)),
+        event("ClaimFinalised", **of(0)), event("ClaimFinalised", **of(0, AGGREGATOR_SEAT)),
+        event("DisputeOpened", **of(0, 1)), event("DisputeOpened", **of(0, 1)), event("DisputeClosed", **of(0, 1)),
     ]  # fmt: skip
     commits, checkpoints = snapshot._claims(events)
     assert [(c.turn, c.seat, c.state, c.disputes) for c in commits] == [
@@ -49,16 +49,16 @@ def test_claims__are_pending_until_they_are_paid_or_convicted():
         (1, 0, ClaimState.PENDING, 0),
     ]
     assert [c.state for c in checkpoints] == [ClaimState.PAID]
-    convicted, _ = snapshot._claims([*events, told("DisputeClosed", **of(0, 1)), told("ClaimConvicted", **of(0, 1))])
+    convicted, _ = snapshot._claims([*events, event("DisputeClosed", **of(0, 1)), event("ClaimConvicted", **of(0, 1))])
     assert (convicted[1].state, convicted[1].disputes) == (ClaimState.CONVICTED, 0)
 
 
 def test_a_seat_whose_claim_was_convicted_in_the_open_turn__claims_it_again():
     events = [
         committed(0),
-        told("ClaimConvicted", **of(0)),
+        event("ClaimConvicted", **of(0)),
         committed(0, operator=2, root=2),
-        told("ClaimFinalised", **of(0)),
+        event("ClaimFinalised", **of(0)),
     ]
     commits, _ = snapshot._claims(events)
     assert [(c.operator, c.state) for c in commits] == [(1, ClaimState.CONVICTED), (2, ClaimState.PAID)]
@@ -69,7 +69,7 @@ def test_a_rollback__forgets_the_checkpoints_that_rested_on_the_lie_and_keeps_th
     events = [posted(0, 0, START, 1), posted(1, 1, first, 2), posted(2, 2, lie, 3)]
     roots, cids = snapshot._line(START, events)
     assert (max(roots), roots[2], cids[3]) == (3, lie, bytes([103]) * 32)
-    undone = [*events, told("RolledBack", turn=4, round=1)]
+    undone = [*events, event("RolledBack", turn=4, round=1)]
     roots, cids = snapshot._line(START, undone)
     assert roots == {0: START, 1: first}
     assert cids == {1: bytes([101]) * 32}
@@ -80,14 +80,14 @@ def test_a_rollback__forgets_the_checkpoints_that_rested_on_the_lie_and_keeps_th
 
 def test_lost_slots__are_those_of_the_seat_as_it_was_when_it_was_vacated():
     events = [
-        told("SeatTaken", operator=1, seat=0, first=0, count=4, price=1),
-        told("SeatTaken", operator=9, seat=AGGREGATOR_SEAT, first=0, count=1, price=1),
-        told("SeatSplit", seat=0, kept=3, new_seat=1, first=3, count=1),
-        told("SeatVacated", operator=1, seat=1, turn=0, slashed=1),
-        told("SeatVacated", operator=9, seat=AGGREGATOR_SEAT, turn=0, slashed=1),
-        told("SeatVacated", operator=1, seat=0, turn=1, slashed=1),
-        told("SeatSplit", seat=0, kept=1, new_seat=2, first=1, count=2),
-        told("SeatVacated", operator=2, seat=2, turn=2, slashed=1),
+        event("SeatTaken", operator=1, seat=0, first=0, count=4, price=1),
+        event("SeatTaken", operator=9, seat=AGGREGATOR_SEAT, first=0, count=1, price=1),
+        event("SeatSplit", seat=0, kept=3, new_seat=1, first=3, count=1),
+        event("SeatVacated", operator=1, seat=1, turn=0, slashed=1),
+        event("SeatVacated", operator=9, seat=AGGREGATOR_SEAT, turn=0, slashed=1),
+        event("SeatVacated", operator=1, seat=0, turn=1, slashed=1),
+        event("SeatSplit", seat=0, kept=1, new_seat=2, first=1, count=2),
+        event("SeatVacated", operator=2, seat=2, turn=2, slashed=1),
     ]
     assert snapshot._lost(events[:5]) == {1: 0b1000}
     assert snapshot._lost(events) == {1: 0b1111, 2: 0b0110}

@@ -37,9 +37,15 @@ def chain_with(symbol: Any, decimals: Any) -> Chain:
         return answer
 
     network = SimpleNamespace(contracts={"zen": "0x" + "11" * 20})
+    memory: dict[str, Any] = {}
     return cast(
         Chain,
-        SimpleNamespace(w3=SimpleNamespace(eth=SimpleNamespace(call=call)), network=network, tokens={}, asked=asked),
+        SimpleNamespace(
+            w3=SimpleNamespace(eth=SimpleNamespace(call=call)),
+            network=network,
+            cached=lambda key, make: memory.setdefault(key, make()),
+            asked=asked,
+        ),
     )
 
 
@@ -64,10 +70,10 @@ def test_two_of_a_coin_with_six_decimals__are_two_million_units_not_2e18() -> No
     assert Token("WBTC", 8).format(1) == "1 smallest units of WBTC"
 
 
-@pytest.mark.parametrize("given", ["2 ZEN", "0.0000001", "-1", "1e70", "٣"])
-def test_an_amount_that_is_none__is_refused_with_the_token_and_its_decimals(given: str) -> None:
+@pytest.mark.parametrize("amount", ["2 ZEN", "0.0000001", "-1", "1e70", "٣"])
+def test_an_amount_that_is_none__is_refused_with_the_token_and_its_decimals(amount: str) -> None:
     with pytest.raises(UserError, match=r"6 decimals|larger than the protocol"):
-        USDC.parse(given, what="the deposit")
+        USDC.parse(amount, what="the deposit")
 
 
 def test_a_token__is_read_once() -> None:
@@ -78,7 +84,7 @@ def test_a_token__is_read_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("symbol", "shown"),
+    ("symbol", "printed"),
     [
         (text("USDC.e"), "USDC.e"),
         (b"MKR".ljust(32, b"\0"), "MKR"),
@@ -94,8 +100,8 @@ def test_a_token__is_read_once() -> None:
         (ContractLogicError("reverted"), "token@0x00000000"),
     ],
 )
-def test_a_hostile_symbol__is_never_shown_as_another_token_nor_to_the_terminal(symbol: Any, shown: str) -> None:
-    assert token_at(chain_with(symbol, word(18)), COIN).symbol == shown
+def test_a_hostile_symbol__is_never_shown_as_another_token_nor_to_the_terminal(symbol: Any, printed: str) -> None:
+    assert token_at(chain_with(symbol, word(18)), COIN).symbol == printed
 
 
 @pytest.mark.parametrize("decimals", [b"", ContractLogicError("reverted"), word(256), word(2**255)])
@@ -120,9 +126,9 @@ def test_a_job_in_another_token__waits_for_its_decimals() -> None:
 
 
 def test_a_job_whose_file_says_the_decimals__is_quoted_without_a_chain() -> None:
-    found = quote(ComputeJob.from_dict(job_in(COIN, reserve=1, max_price=2, decimals=6)), PRODUCTION)
-    assert (found.escrow, found.token.decimals) == (32 * 10**6, 6)
-    assert found.to_dict()["token"] == {"symbol": found.token.symbol, "decimals": 6, "address": COIN}
+    quoted = quote(ComputeJob.from_dict(job_in(COIN, reserve=1, max_price=2, decimals=6)), PRODUCTION)
+    assert (quoted.escrow, quoted.token.decimals) == (32 * 10**6, 6)
+    assert quoted.to_dict()["token"] == {"symbol": quoted.token.symbol, "decimals": 6, "address": COIN}
 
 
 def test_a_job_whose_file_says_other_decimals_than_the_chain__is_refused() -> None:

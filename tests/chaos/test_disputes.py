@@ -21,10 +21,12 @@ from node.disputes.computation import SlotRound
 from node.disputes.defender import Defender
 from node.disputes.player import dispute_of, result_in
 from node.disputes.trees import Trees
-from node.inputs import syncer
+from node.inputs.job_files import fetch_inputs, fetch_manifest
+from node.inputs.updates import fetch_results
 from node.replay import replay
 from tests.support.games.game_board import GameBoard, play
 from tests.support.games.hostile_challenger import Hostile
+from tests.support.liars.commands import lying_worker
 from tests.support.local_jobs import TINY, submit
 from zoo_compute.chain.games import GameView, read_games
 from zoo_compute.chain.network import load as load_network
@@ -119,7 +121,7 @@ def watch(network: LocalNetwork, job: int, done: Callable[[JobView, list[GameVie
 
 def test_a_challenger_that_is_killed_at_every_move__has_the_liar_convicted(tmp_path: Path) -> None:
     plans = (
-        OperatorPlan("alpha", price="0.80", lie={"round": ROUND, "slot": SLOT, "step": STEP}),
+        OperatorPlan("alpha", price="0.80", worker_command=lying_worker(round=ROUND, slot=SLOT, step=STEP)),
         OperatorPlan("beta", price="0.90"),
         OperatorPlan("delta", roles=("aggregator",), aggregator_price="0.50"),
         OperatorPlan("epsilon", roles=("verifier",), sample_rate=1.0, bonds=100 * ZEN),
@@ -166,7 +168,7 @@ def _store(network: LocalNetwork, folder: Path) -> BlockStore:
 def _honest(network: LocalNetwork, view: JobView, folder: Path) -> bytes:
     """The checkpoint that honest work gives."""
     store = _store(network, folder)
-    return replay(syncer.fetch_manifest(store, raw_cid(view.terms.manifest)), store, [0b11]).roots[1]
+    return replay(fetch_manifest(store, raw_cid(view.terms.manifest)), store, [0b11]).roots[1]
 
 
 # --- the other side
@@ -181,8 +183,8 @@ class Attack:
         self.claim = view.commits[0]
         request = verify_request(view, self.claim, SLOT, None)
         store = _store(network, folder)
-        inputs = syncer.fetch_inputs(store, request)
-        entries = syncer.fetch_results(store, request, request, self.claim.start_root)
+        inputs = fetch_inputs(store, request)
+        entries = fetch_results(store, request, request, self.claim.start_root)
         dispute = dispute_of(inputs, SLOT, result_in(list(entries.values()), entries[SLOT]), "end_root")
         assert dispute is not None
         programs = Programs(inputs.programs.graph)

@@ -13,7 +13,7 @@ from tests.support.zoo_command import Zoo, zoo_fixture  # noqa: F401
 from zoo_compute.chain.network import CONTRACTS, load
 from zoo_compute.cli import main as cli
 from zoo_compute.cli.context import Settings
-from zoo_compute.cli.node.register_choices import Choices, Machine, detected_machine
+from zoo_compute.cli.node.register_questions import Choices, Machine, detected_machine
 from zoo_compute.gpus import APPLE, CONSUMER, DATACENTER
 from zoo_compute.operators import machine
 from zoo_compute.operators.machine import Card

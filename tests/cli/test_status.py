@@ -17,9 +17,9 @@ from keepers.cli import node as keepers_cli
 from keepers.config import from_dict, save
 from tests.operators.test_needs import FACTS, SERVED, SETUP, seen
 from tests.support.zoo_command import Zoo, zoo_fixture  # noqa: F401
-from zoo_compute.operators import condition as conditions
-from zoo_compute.operators.condition import NodeInspection
+from zoo_compute.operators import readiness as conditions
 from zoo_compute.operators.needs import Reachability
+from zoo_compute.operators.readiness import NodeInspection
 from zoo_compute.store.durable_files import locked
 
 NO_COLLATERAL = {"what": "no collateral", "do": "zoo node deposit 500"}

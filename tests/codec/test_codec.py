@@ -248,13 +248,13 @@ def test_a_code_of_another_length__is_refused(library: str) -> None:
 
 def test_codes_that_say_what_cannot_be__are_refused_for_each_reason(library: str) -> None:
     """Random codes: each reason that a reader can stop for is met."""
-    draw, told = np.random.default_rng(0), set()
+    draw, causes = np.random.default_rng(0), set()
     for _ in range(300):
         try:
             codec.decode(with_code(draw.bytes(int(draw.integers(0, 100)))), {"a": (50, 10)})
         except BadUpdateFile as refused:
-            told.add(str(refused).rpartition(": ")[2])
-    assert told == {
+            causes.add(str(refused).rpartition(": ")[2])
+    assert causes == {
         "a chunk holds more words than it has",
         "a palette that cannot be",
         "its words end before the bytes do, or behind",

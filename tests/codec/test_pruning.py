@@ -15,7 +15,7 @@ def roots_of(count: int) -> dict[str, bytes]:
     return {f"n{at:02}": hashlib.sha256(bytes([at])).digest() for at in range(count)}
 
 
-def shown_of(roots: dict[str, bytes], hidden: list[str]) -> dict[str, bytes]:
+def kept_roots(roots: dict[str, bytes], hidden: list[str]) -> dict[str, bytes]:
     return {name: root for name, root in roots.items() if name not in hidden}
 
 
@@ -27,7 +27,7 @@ def test_every_run_of_every_state__leaves_root_and_paths_as_they_are(count: int)
         for end in range(first, count + 1):
             hidden = sorted(roots)[first:end]
             hashes = prune(roots, hidden)
-            tree = PrunedTree(shown_of(roots, hidden), hidden, hashes)
+            tree = PrunedTree(kept_roots(roots, hidden), hidden, hashes)
             assert tree.root == state_root_of(roots)
             assert len(hashes) <= 2 * count.bit_length(), "of each height two at most"
             for at, name in enumerate(sorted(roots)):
@@ -37,14 +37,14 @@ def test_every_run_of_every_state__leaves_root_and_paths_as_they_are(count: int)
 def test_a_hash_or_a_tensor_that_is_another__makes_another_root() -> None:
     roots = roots_of(11)
     hidden = sorted(roots)[3:9]
-    hashes, shown = prune(roots, hidden), shown_of(roots, hidden)
+    hashes, kept = prune(roots, hidden), kept_roots(roots, hidden)
     for at in range(len(hashes)):
         changed = [*hashes[:at], bytes(32), *hashes[at + 1 :]]
-        assert PrunedTree(shown, hidden, changed).root != state_root_of(roots)
-    for name in shown:
-        assert PrunedTree(shown | {name: bytes(32)}, hidden, hashes).root != state_root_of(roots)
+        assert PrunedTree(kept, hidden, changed).root != state_root_of(roots)
+    for name in kept:
+        assert PrunedTree(kept | {name: bytes(32)}, hidden, hashes).root != state_root_of(roots)
     with pytest.raises(ValueError, match="zip"):
-        PrunedTree(shown, hidden, hashes[1:])
+        PrunedTree(kept, hidden, hashes[1:])
 
 
 def test_a_state_without_tensors__has_the_root_of_none() -> None:

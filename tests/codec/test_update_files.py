@@ -11,7 +11,9 @@ from node import tasks
 from node.disputes.computation import tensor_in
 from node.disputes.rounds import Aggregation
 from node.errors import BadInputs
-from node.inputs import bundles, syncer
+from node.inputs import bundles
+from node.inputs.job_files import fetch_inputs
+from node.inputs.updates import get_update
 from repops.commitments import state_root, tensor_root, tensor_roots
 from tests.support.small_job import SmallJob, publish
 from zoo_compute import codec
@@ -63,8 +65,8 @@ def changed(job: SmallJob, **changes: object) -> bundles.SlotResult:
     parts = parts_of(job)
     data = job.store.read(job.reports[1]["update"], max_bytes=2**20)
     head, state = codec.unpack(io.BytesIO(data), parts.shapes, parts.hashes)
-    told = codec.FileHeader(**{**head.__dict__, **changes})
-    return bundles.result_of(job.reports[1] | {"update": job.store.add(codec.encode(state, told))})
+    header = codec.FileHeader(**{**head.__dict__, **changes})
+    return bundles.result_of(job.reports[1] | {"update": job.store.add(codec.encode(state, header))})
 
 
 def test_a_file_with_another_hash_or_none__is_not_what_was_committed(job: SmallJob) -> None:
@@ -72,11 +74,11 @@ def test_a_file_with_another_hash_or_none__is_not_what_was_committed(job: SmallJ
     assert count > 1
     for hashes, why in (((bytes(32),) * count, "its root is"), ((), "0 hashes")):
         with pytest.raises(BadInputs, match=why):
-            syncer.get_update(job.store, changed(job, hashes=hashes), job.manifest, job.programs.graph)
+            get_update(job.store, changed(job, hashes=hashes), job.manifest, job.programs.graph)
 
 
 def test_a_file_with_another_note__is_as_good_to_others(job: SmallJob) -> None:
-    received = syncer.get_update(job.store, changed(job, note=b"nowhere"), job.manifest, job.programs.graph)
+    received = get_update(job.store, changed(job, note=b"nowhere"), job.manifest, job.programs.graph)
     assert received.tree.root.hex() == job.reports[1]["update_root"]
 
 
@@ -89,11 +91,11 @@ def test_a_nan_of_any_bits__is_read_as_it_is_committed(job: SmallJob) -> None:
 
 
 def test_evidence_of_an_update__leads_to_its_root_past_what_is_kept(job: SmallJob) -> None:
-    inputs, received = syncer.fetch_inputs(job.store, job.base), job.sent(1)
+    inputs, received = fetch_inputs(job.store, job.base), job.sent(1)
     whole = files.whole(job.store, job.reports[1]["update"], parts_of(job), timeout_s=5)
     sent = {1: received.state}
     combined = Aggregation(inputs.manifest, inputs.programs.graph, inputs.checkpoint, sent, trees={1: received.tree})
     for name in sent[1]:
-        shown, place = combined._word(1, name, 0), tensor_in(tensor_roots(whole), name)
-        assert (shown.index, tuple(shown.path)) == (place.index, tuple(place.path))
+        words, place = combined._word(1, name, 0), tensor_in(tensor_roots(whole), name)
+        assert (words.index, tuple(words.path)) == (place.index, tuple(place.path))
         assert tensor_root(sent[1][name]) == place.root

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.support.evm import chain
-from tests.support.protocol_driver import DEVNET, Offer
+from tests.support.job_driver import Offer
+from tests.support.protocol_driver import DEVNET
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
 ZEN_REFUSES = "erc20: transfer amount exceeds balance"
@@ -42,17 +43,6 @@ def test_bid__locks_for_all_its_units(kit, play):
     assert kit.registry.operators(ada.id).locks == 1
 
 
-def test_bid__at_the_last_second__is_accepted_and_refused_after(kit, play):
-    ada, bob = play.register_all(2)
-    job = play.post()
-    bid_end = kit.auction.lots(job, 0).bid_end
-    play.to(bid_end - 1)
-    play.bid(job, 0, ada, Offer(1))
-    play.to(bid_end)
-    with play.refused("auction: not bidding"):
-        play.bid(job, 0, bob, Offer(1))
-
-
 def test_bid__out_of_range__is_refused_in_order(kit, play):
     ada = play.register("ada")
     poor = play.register("poor", deposit=LOCK - 1)
@@ -77,14 +67,6 @@ def test_bid__out_of_range__is_refused_in_order(kit, play):
         auction.bid(job, 0, ada.id, seal, 1, False, sender=ada.owner)
     with play.refused("registry: amount exceeds free collateral"):
         play.bid(job, 0, poor, Offer(1))
-
-
-def test_bid__exiting_or_understaked_operator__is_refused(kit, play):
-    ada = play.register("ada")
-    job = play.post()
-    kit.registry.request_exit(ada.id, sender=ada.owner)
-    with play.refused("auction: operator not eligible"):
-        play.bid(job, 0, ada, Offer(1))
 
 
 def test_bid__paused__is_refused_but_reveal_and_reclaim_are_not(kit, play, agg):
@@ -230,22 +212,6 @@ def test_ring__standby__keeps_its_place_until_its_job_ended_and_it_is_retired(ki
 # --- reveal
 
 
-def test_reveal__outside_its_window__is_refused(kit, play):
-    ada = play.register("ada")
-    job = play.post()
-    play.bid(job, 0, ada, Offer(1))
-    lot = kit.auction.lots(job, 0)
-    for second in (lot.bid_end - 1, lot.reveal_end):
-        with chain.anchor():
-            play.to(second)
-            with play.refused("auction: not revealing"):
-                play.reveal(job, 0, ada)
-    for second in (lot.bid_end, lot.reveal_end - 1):
-        with chain.anchor():
-            play.to(second)
-            play.reveal(job, 0, ada)
-
-
 def test_reveal__snapshots_the_discount_and_counts_capped_units(kit, play):
     ada, bob = play.register_all(2)
     job = play.post(slots=7)
@@ -261,47 +227,6 @@ def test_reveal__snapshots_the_discount_and_counts_capped_units(kit, play):
     assert (bid.revealed, bid.price, bid.discount_bps, bid.seal) == (True, 900, 50, bytes(32))
     lot = kit.auction.lots(job, 0)
     assert (lot.revealed, lot.units_capped, lot.units_uncapped) == (2, 3 + 2, 7)
-
-
-def test_reveal__wrong_or_twice__is_refused(kit, play):
-    ada, bob = play.register_all(2)
-    job = play.post()
-    play.bid(job, 0, ada, Offer(1_001))
-    play.to(kit.auction.lots(job, 0).bid_end)
-    auction, salt = kit.auction, play.salt(ada)
-    with play.refused("auction: no bid"):
-        auction.reveal(job, 0, bob.id, 1, salt, sender=play.anyone)
-    for price, wrong in ((1_000, salt), (1_001, bytes(32))):
-        with play.refused("auction: seal does not match"):
-            auction.reveal(job, 0, ada.id, price, wrong, sender=play.anyone)
-    with play.refused("auction: price out of range"):
-        auction.reveal(job, 0, ada.id, 1_001, salt, sender=play.anyone)
-
-
-@pytest.mark.parametrize("price", [0, 1, 1_000, 1_001])
-def test_reveal__price__is_in_1_to_reserve(kit, play, price):
-    ada = play.register("ada")
-    job = play.post()
-    play.bid(job, 0, ada, Offer(price))
-    play.to(kit.auction.lots(job, 0).bid_end)
-    if price in (0, 1_001):
-        with play.refused("auction: price out of range"):
-            play.reveal(job, 0, ada)
-        return
-    play.reveal(job, 0, ada)
-    with play.refused("auction: no bid"):
-        play.reveal(job, 0, ada)
-
-
-def test_reveal__of_an_earlier_attempt__is_refused(kit, play):
-    ada = play.register("ada")
-    job = play.post()
-    play.bid(job, 0, ada, Offer(1))
-    play.to(kit.auction.lots(job, 0).reveal_end)
-    kit.auction.reopen(job, 0, sender=play.anyone)
-    play.to(kit.auction.lots(job, 0).bid_end)
-    with play.refused("auction: no bid"):
-        play.reveal(job, 0, ada)
 
 
 # --- reopen
@@ -337,41 +262,6 @@ def test_reopen__one_lot_short__takes_both_to_the_next_attempt(kit, play, agg):
     kit.auction.reclaim(job, 0, ada.id, sender=play.anyone)
     assert tuple(kit.registry.collateral(ada.id, kit.zen)) == (10**9, 0)
     play.bid(job, 0, ada, Offer(10))
-
-
-def test_reopen__three_bids__count_each_up_to_a_third_of_the_lot(kit, play, agg):
-    ada, bob, cy = play.register_all(3)
-    offers = {ada: Offer(10, 5), bob: Offer(20, 2)}
-    job = revealed(play, offers, {agg: Offer(1)}, slots=7)
-    with play.refused("auction: enough bids"):
-        kit.auction.reopen(job, 0, sender=play.anyone)
-    offers = {ada: Offer(10, 5), bob: Offer(20, 1), cy: Offer(30, 1)}
-    job = revealed(play, offers, {agg: Offer(1)}, slots=7)  # 3 + 1 + 1
-    with play.refused("auction: too few bids"):
-        play.clear(job, 0, offers)
-    kit.auction.reopen(job, 0, sender=play.anyone)
-
-
-def test_reopen__both_lots_full__is_refused(kit, play, agg):
-    ada = play.register("ada")
-    job = revealed(play, {ada: Offer(10, 3)}, {agg: Offer(1)})
-    for kind in (0, 1):
-        with play.refused("auction: enough bids"):
-            kit.auction.reopen(job, kind, sender=play.anyone)
-
-
-def test_reopen__cancelled_or_clearing__is_refused(kit, play, agg):
-    ada = play.register("ada")
-    offers = ({ada: Offer(10, 3)}, {agg: Offer(1)})
-    job = revealed(play, *offers)
-    play.clear(job, 0, offers[0])
-    with play.refused("auction: not due"):
-        kit.auction.reopen(job, 0, sender=play.anyone)
-    other = play.post()
-    kit.tasks.cancel(other, sender=play.submitter)
-    play.to(kit.auction.lots(other, 0).reveal_end)
-    with play.refused("auction: not due"):
-        kit.auction.reopen(other, 0, sender=play.anyone)
 
 
 # --- reclaim

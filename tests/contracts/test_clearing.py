@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.protocol_driver import ZEN, Offer
+from tests.support.job_driver import Offer
+from tests.support.protocol_driver import ZEN
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
 SEAT_LOCK = -(-3 * (3 * 2_000 + 1_000) * 10 // 9) + 2 * 1_000 * 3  # of the aggregator
@@ -34,46 +35,6 @@ def rate(kit, operator, points):
 
 
 # --- clear
-
-
-def test_clear__too_few_bids_in_either_lot__is_refused(kit, play, agg):
-    ada = play.register("ada")
-    job = revealed(play, {ada: Offer(10, 3)}, {})
-    for kind in (0, 1):
-        with play.refused("auction: too few bids"):
-            kit.auction.clear(job, kind, [], sender=play.anyone)
-
-
-def test_clear__out_of_turn__is_refused(kit, play, agg):
-    ada, bob = play.register_all(2)
-    cy = play.register("cy")
-    job = play.post()
-    offers = ({ada: Offer(10, 2), bob: Offer(20, 1)}, {agg: Offer(1)})
-    play.bid_all(job, *offers)
-    clear = kit.auction.clear
-    play.reveal_all(job, *offers)
-    play.to(kit.auction.lots(job, 0).reveal_end - 1)
-    with play.refused("auction: not due"):
-        clear(job, 0, [ada.id, bob.id], sender=play.anyone)
-    play.to(play.now + 1)
-    with play.refused("auction: no operators"):
-        clear(job, 0, [], sender=play.anyone)
-    with play.refused("auction: no bid"):
-        clear(job, 0, [ada.id, cy.id], sender=play.anyone)
-    with play.refused("auction: out of order"):
-        clear(job, 0, [bob.id, ada.id], sender=play.anyone)
-    with play.refused("auction: out of order"):
-        clear(job, 0, [ada.id, ada.id], sender=play.anyone)
-    clear(job, 0, [ada.id], sender=play.anyone)
-    assert kit.auction.lots(job, 0).phase == 2
-    with play.refused("auction: out of order"):
-        clear(job, 0, [ada.id, bob.id], sender=play.anyone)
-    with play.refused("auction: not cleared"):
-        kit.auction.award(job, 0, [ada.id], sender=play.anyone)
-    clear(job, 0, [bob.id], sender=play.anyone)
-    assert kit.auction.lots(job, 0).phase == 3
-    with play.refused("auction: not due"):
-        clear(job, 0, [bob.id], sender=play.anyone)
 
 
 def test_clear__equal_scores__go_by_operator_number(kit, play, agg):
@@ -144,7 +105,7 @@ def test_clear__more_bids_than_a_call_takes__resumes(kit, play, agg):
     operators = play.register_all(70)
     offers = {each: Offer(100 + (index * 37) % 70) for index, each in enumerate(operators)}
     job = revealed(play, offers, {agg: Offer(1)}, slots=60, quorum=1)
-    order = play.ordered(job, 0, offers)
+    order = play.order(job, 0, offers)
     kit.auction.clear(job, 0, order[:64], sender=play.anyone)
     lot = kit.auction.lots(job, 0)
     assert (lot.phase, lot.cleared, lot.sold, lot.winners) == (2, 64, 60, 60)

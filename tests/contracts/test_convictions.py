@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.protocol_driver import AGGREGATION, Offer, Play, load
+from tests.support.job_driver import Offer
+from tests.support.protocol_driver import AGGREGATION, Play, load
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
 ROUND = 3 * 2_000 + 1_000  # what a round costs at most
@@ -132,27 +133,6 @@ def test_close_dispute__of_a_convicted_claim_whose_place_is_used_again__changes_
     kit.settlement.close_dispute(running, claim, True, [play.anyone], sender=kit.referee)
     assert kit.settlement.claims(running, claim[2], 0) == word
     assert kit.tasks.owed(kit.zen, play.anyone) == owed
-
-
-def test_disputes__are_the_referees_while_the_window_is_open(kit, play, cast, running):
-    settlement = kit.settlement
-    claim = play.commit(running, cast[0])
-    other = (*claim[:8], bytes(32), claim[9])
-    for call in (
-        lambda: settlement.open_dispute(running, claim, sender=play.anyone),
-        lambda: settlement.close_dispute(running, claim, True, [], sender=kit.availability.address),
-    ):
-        with play.refused("settlement: not the referee"):
-            call()
-    with play.refused("settlement: unknown claim"):
-        settlement.open_dispute(running, other, sender=kit.referee)
-    with play.refused("settlement: not in dispute"):
-        settlement.close_dispute(running, claim, True, [], sender=kit.referee)
-    play.to(claim[9])
-    settlement.open_dispute(running, claim, sender=kit.referee)
-    play.to(claim[9] + 1)
-    with play.refused("settlement: window closed"):
-        settlement.open_dispute(running, claim, sender=kit.referee)
 
 
 def test_finalise__of_a_disputed_claim__waits_for_the_last_verdict(kit, play, cast, running):

@@ -2,9 +2,10 @@
 
 import pytest
 
-from tests.support.protocol_driver import AGGREGATION, Offer
+from tests.support.job_driver import Offer
+from tests.support.protocol_driver import AGGREGATION
 
-FIRST = b"\x02" * 32  # the initial state, in the kit's default terms
+FIRST = b"s" * 32  # the initial state, in the kit's default terms
 RUNNING, ENDED = 3, 4
 
 

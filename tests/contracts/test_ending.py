@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.protocol_driver import Offer
+from tests.support.job_driver import Offer
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
 
@@ -59,15 +59,6 @@ def test_abandon__inputs_complete_without_quorum__keeps_what_was_committed_payab
         kit.settlement.abandon(running, sender=play.anyone)
 
 
-def test_abandon__with_quorum__is_refused(kit, play, cast, running):
-    ada, bob, _, _ = cast
-    play.commit(running, ada)
-    play.commit(running, bob)
-    play.to(kit.settlement.runs(running).opened_at + 2 * 60)
-    with play.refused("settlement: job can go on"):
-        kit.settlement.abandon(running, sender=play.anyone)
-
-
 def test_abandon__nothing_committed__closes_at_once(kit, play, cast, running):
     play.to(kit.settlement.runs(running).opened_at + 2 * 60)
     escrow = kit.tasks.jobs(running).escrow
@@ -90,21 +81,6 @@ def test_abandon__all_declined__returns_everything(kit, play, cast, awarded):
 
 
 # --- release
-
-
-def test_release__before_the_end_or_twice__is_refused(kit, play, cast, running):
-    ada, bob, cy, agg = cast
-    with play.refused("settlement: seat still occupied"):
-        kit.settlement.release(running, ada.id, sender=play.anyone)
-    rounds_played(play, running, cast, 3)
-    with play.refused("settlement: claims not final"):
-        kit.settlement.release(running, ada.id, sender=play.anyone)
-    play.finalise(running)
-    play.release(running, ada)
-    for each in (ada.id, 99):
-        with play.refused("settlement: nothing locked"):
-            kit.settlement.release(running, each, sender=play.anyone)
-    play.release(running, bob, cy, agg)
 
 
 def test_release__holder_that_is_aggregator_too__frees_both_locks(kit, play):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.evm import chain
-from tests.support.protocol_driver import AGGREGATOR, DEVNET, SLOTS, Offer, events_of
+from tests.support.job_driver import AGGREGATOR, SLOTS, Offer
+from tests.support.protocol_driver import DEVNET, events_of
 from tests.support.rewards_driver import ZEN, RewardsStage
 from zoo_compute.spec.params import STAKE_UNIT
 
@@ -162,7 +163,7 @@ def test_tasks__tell_of_a_job_and_of_its_money(kit, play):
     job = tasks.post(terms, sender=play.submitter)
     ((name, posted),) = events_of(tasks)
     assert (name, tuple(posted.pop("terms"))) == ("JobPosted", terms)
-    assert posted == {"job": job, "submitter": play.submitter, "manifest": b"\x04" * 32, "escrow": escrow}
+    assert posted == {"job": job, "submitter": play.submitter, "manifest": b"m" * 32, "escrow": escrow}
     protocol = kit.settlement.address
     tasks.advance(job, 3, sender=protocol)
     assert events_of(tasks) == [("JobAdvanced", {"job": job, "state": 3})]

@@ -3,7 +3,8 @@
 import pytest
 
 from tests.support.evm import chain
-from tests.support.protocol_driver import START, Offer, Play, deploy_all
+from tests.support.job_driver import Offer
+from tests.support.protocol_driver import START, Play, deploy_all
 
 
 @pytest.fixture

@@ -134,19 +134,6 @@ def test_heartbeat__of_several_operators__is_counted_together_and_apart(kit, pla
     assert kit.registry.total_beats(FIRST) == 3
 
 
-def test_heartbeat__by_others_or_with_nothing_staked__is_refused(kit, play, ada):
-    registry = kit.registry
-    for operator, sender in ((ada.id, ada.owner), (99, play.anyone), (0, play.anyone)):
-        with play.refused("registry: not the hot key"):
-            registry.heartbeat(operator, sender=sender)
-    registry.request_exit(ada.id, sender=ada.owner)
-    registry.heartbeat(ada.id, sender=ada.hot)  # who exits keeps its promises
-    play.to(play.now + DEVNET.exit_delay_s)
-    registry.withdraw_stake(ada.id, sender=ada.owner)
-    with play.refused("registry: nothing staked"):
-        registry.heartbeat(ada.id, sender=ada.hot)
-
-
 # --- breaches
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.consent import HALF_ORDER, ORDER, Signer, signature_of
 from tests.support.evm import chain, reverts
-from tests.support.protocol_driver import DEVNET, UNLIMITED, ZEN, Offer, load
+from tests.support.protocol_driver import DEVNET, UNLIMITED, ZEN, load
 from zoo_compute.spec.params import STAKE_UNIT
 
 ZERO = "0x" + 40 * "0"
@@ -58,31 +58,6 @@ def test_register__tells_all_in_its_event(kit, newcomer):
     (event,) = [each for each in kit.registry.get_logs() if type(each).__name__ == "OperatorRegistered"]
     assert (event.operator, event.owner, event.gpu_class, event.vram_gb) == (operator, newcomer, 3, 80)
     assert (event.stake, event.endpoint) == (DEVNET.min_stake, "http://here")
-
-
-@pytest.mark.parametrize(
-    ("reason", "changes"),
-    [
-        ("registry: zero hot key", {"hot": ZERO}),
-        ("registry: unknown class", {"gpu_class": 0}),
-        ("registry: unknown class", {"gpu_class": 5}),
-        ("registry: too little VRAM for the class", {"gpu_class": 1, "vram_gb": 7}),
-        ("registry: too little VRAM for the class", {"gpu_class": 2, "vram_gb": 15}),
-        ("registry: too little VRAM for the class", {"gpu_class": 3, "vram_gb": 39}),
-        ("registry: too little VRAM for the class", {"gpu_class": 4, "vram_gb": 7}),
-        ("registry: VRAM out of range", {"vram_gb": 65_536}),
-        ("registry: stake below the minimum", {"stake": DEVNET.min_stake - 1}),
-        ("registry: stake below the minimum", {"stake": DEVNET.min_stake - STAKE_UNIT}),
-        ("registry: stake has dust", {"stake": DEVNET.min_stake + 1}),
-        ("registry: stake has dust", {"stake": DEVNET.min_stake + STAKE_UNIT - 1}),
-        # Several causes: the first in the order of the text.
-        ("registry: zero hot key", {"hot": ZERO, "gpu_class": 9, "stake": 0}),
-        ("registry: unknown class", {"gpu_class": 9, "vram_gb": 0, "stake": 0}),
-    ],
-)
-def test_register__out_of_range__is_refused(kit, play, newcomer, reason, changes):
-    with play.refused(reason):
-        register(kit, newcomer, **changes)
 
 
 @pytest.mark.parametrize(("gpu_class", "vram_gb", "percent"), [(1, 8, 100), (2, 16, 150), (3, 40, 300), (4, 8, 80)])
@@ -294,13 +269,6 @@ def test_register_for__refuses_what_register_refuses(kit, play, newcomer, owner,
 # --- keys
 
 
-def test_announce__by_owner_or_hot_key__is_accepted(kit, play, ada):
-    for sender in (ada.owner, ada.hot):
-        kit.registry.announce(ada.id, "http://there", sender=sender)
-    with play.refused("registry: not the operator"):
-        kit.registry.announce(ada.id, "http://there", sender=play.anyone)
-
-
 def test_set_hot__by_the_owner__takes_the_old_key_its_rights(kit, play, ada):
     new = chain.account("new hot")
     with play.refused("registry: not the owner"):
@@ -370,17 +338,6 @@ def test_exit__walks_to_the_last_second_and_lets_stake_again(kit, play, ada):
     play.fund(ada.owner, DEVNET.min_stake, registry)
     registry.add_stake(ada.id, DEVNET.min_stake, sender=ada.owner)
     assert registry.is_eligible(ada.id, ada.hot)
-
-
-def test_withdraw_stake__while_a_bid_stands__is_refused(kit, play, ada):
-    job = play.post()
-    play.bid(job, 0, ada, Offer(10))
-    kit.registry.request_exit(ada.id, sender=ada.owner)
-    play.to(play.now + DEVNET.exit_delay_s)
-    with play.refused("registry: collateral is locked"):
-        kit.registry.withdraw_stake(ada.id, sender=ada.owner)
-    kit.auction.reclaim(job, 0, ada.id, sender=play.anyone)
-    kit.registry.withdraw_stake(ada.id, sender=ada.owner)
 
 
 def test_withdraw_stake__while_anything_is_locked_in_any_token__is_refused(kit, play, ada, as_protocol):

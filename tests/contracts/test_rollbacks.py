@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.protocol_driver import AGGREGATION, Offer
+from tests.support.job_driver import Offer
+from tests.support.protocol_driver import AGGREGATION
 
 ROUND = 3 * 2_000 + 1_000  # what a round costs at most
 WORST = 3 * ROUND  # of the kit's three rounds: what a claim's conviction may cost at most

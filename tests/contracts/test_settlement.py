@@ -4,7 +4,8 @@ import pytest
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
-from tests.support.protocol_driver import DEVNET, ZEN, Offer, Play, load
+from tests.support.job_driver import Offer
+from tests.support.protocol_driver import DEVNET, ZEN, Play, load
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
 
@@ -58,7 +59,7 @@ def test_ready__of_all__opens_turn_zero(kit, play, cast, awarded):
     assert (run.state, run.round, run.turn, run.missing, run.opened_at) == (3, 0, 0, 0b111, play.now)
     assert run.aggregator_due == play.now + 2 * 60 + 30
     assert (run.window_s, run.slot_s, run.aggregate_s, run.quorum, run.rounds) == (60, 60, 30, 2, 3)
-    assert (run.depth, run.policy, run.start_root) == (3, 0, b"\x02" * 32)
+    assert (run.depth, run.policy, run.start_root) == (3, 0, b"s" * 32)
     assert kit.tasks.jobs(awarded).state == 3
 
 
@@ -123,7 +124,7 @@ def test_commit__keeps_the_claims_hash_its_disputes_and_its_status(kit, play, ca
     digest = keccak(encode(["uint256"] * 7 + ["bytes32"] * 2 + ["uint256"], claim))
     assert kit.settlement.claims(running, seat, 0) == digest[:30] + b"\x00\x01"
     assert tuple(event.claim) == claim
-    assert (event.operator, event.bundle) == (ada.id, b"\x05" * 32)
+    assert (event.operator, event.bundle) == (ada.id, b"b" * 32)
     kit.settlement.open_dispute(running, claim, sender=kit.referee)
     assert kit.settlement.claims(running, seat, 0) == digest[:30] + b"\x01\x01"
     run = kit.settlement.runs(running)
@@ -154,7 +155,7 @@ def test_post_checkpoint__closes_the_turn_and_opens_the_next(kit, play, cast, ru
     play.to(play.now + 7)
     claim = play.post_checkpoint(running, agg)
     posted, opened = kit.settlement.get_logs()
-    assert (tuple(posted.claim), posted.cid) == (claim, b"\x06" * 32)
+    assert (tuple(posted.claim), posted.cid) == (claim, b"c" * 32)
     assert (opened.turn, opened.round, opened.start_root, opened.inputs_close) == (1, 1, claim[8], play.now + 120)
     run = kit.settlement.runs(running)
     assert (run.round, run.turn, run.missing, run.committed) == (1, 1, 0b111, 0)

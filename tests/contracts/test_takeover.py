@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.protocol_driver import AGGREGATION, Offer
+from tests.support.job_driver import Offer
+from tests.support.protocol_driver import AGGREGATION
 
 LOCK = 2 * 2_000 * 3  # of a slot, in the kit's default terms
 SLASH = LOCK // 10
@@ -259,13 +260,6 @@ def test_time_out__aggregator_when_due__is_refused_and_after_it_accepted(kit, pl
     assert (kit.registry.pot(kit.zen), kit.registry.burned(kit.zen)) == (0, SEAT_LOCK // 10)
     with play.refused("settlement: not the hot key"):
         play.post_checkpoint(running, agg)
-
-
-def test_time_out__aggregator_without_quorum__is_refused(kit, play, cast, running):
-    play.to(kit.settlement.runs(running).aggregator_due + 1)
-    with play.refused("settlement: deadline not passed"):
-        kit.settlement.time_out(running, AGGREGATION, sender=play.anyone)
-    kit.settlement.abandon(running, sender=play.anyone)
 
 
 def test_take_over__aggregator__at_its_own_bid_with_the_whole_lock(kit, play, cast, running):

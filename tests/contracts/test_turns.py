@@ -3,7 +3,8 @@
 import pytest
 
 from tests.support.evm import chain
-from tests.support.protocol_driver import AGGREGATION, Offer
+from tests.support.job_driver import Offer
+from tests.support.protocol_driver import AGGREGATION
 
 ROOT = b"\x07" * 32
 CLOSES = 2 * 60  # seconds from the opening of a turn to its inputs' close
@@ -42,35 +43,6 @@ def close(kit, play, job):
 
 
 # --- the phases of a job
-
-
-def test_job__that_does_not_run__takes_nothing_but_readiness(kit, play, cast, awarded):
-    ada, bob, agg = cast
-    settlement = kit.settlement
-    for call in (
-        lambda: settlement.commit(awarded, 0, 0, ROOT, ROOT, sender=ada.hot),
-        lambda: settlement.post_checkpoint(awarded, 0, 0, ROOT, ROOT, sender=agg.hot),
-        lambda: settlement.time_out(awarded, 0, sender=play.anyone),
-        lambda: settlement.abandon(awarded, sender=play.anyone),
-        lambda: settlement.decline(99, 0, 1, sender=ada.hot),
-        lambda: settlement.take_over(99, 0, bob.id, 1, 10, sender=bob.hot),
-    ):
-        with play.refused("settlement: not running"):
-            call()
-    with play.refused("settlement: not the hot key"):
-        settlement.decline(awarded, 0, 1, sender=bob.hot)
-
-
-def test_job__that_runs__has_no_readiness_left_to_confirm(kit, play, cast, running):
-    play.to(play.now + 1_000)
-    for call in (
-        lambda: kit.settlement.ready(running, 0, 10, sender=cast[0].hot),
-        lambda: kit.settlement.expire(running, 0, sender=play.anyone),
-        lambda: kit.settlement.ready(99, 0, 10, sender=cast[0].hot),
-        lambda: kit.settlement.expire(99, 0, sender=play.anyone),
-    ):
-        with play.refused("settlement: not awarded"):
-            call()
 
 
 def test_job__that_ended__takes_no_more_of_a_turn(kit, play, cast, running):
@@ -142,30 +114,6 @@ def test_commit__in_a_turn_that_waits_for_its_depth__is_refused_until_the_lane_i
 # --- post_checkpoint
 
 
-def test_post_checkpoint__is_the_aggregators_over_exactly_who_is_present(kit, play, cast, running):
-    ada, bob, agg = cast
-    play.commit(running, bob)
-    mask = 1 << play.seat_of(running, bob)
-
-    def post(turn=0, mask=mask, sender=agg.hot):
-        kit.settlement.post_checkpoint(running, turn, mask, ROOT, ROOT, sender=sender)
-
-    with play.refused("settlement: not the current turn"):
-        post(turn=1)
-    with play.refused("settlement: not the hot key"):
-        post(sender=ada.hot)
-    close(kit, play, running)
-    play.to(play.now - 1)
-    with play.refused("settlement: inputs open"):
-        post()
-    play.to(play.now + 1)
-    for other in (0, 0b11, mask | 1 << 2, mask ^ 0b11):
-        with play.refused("settlement: mask differs"):
-            post(mask=other)
-    with play.refused("settlement: quorum not reached"):  # two of three slots
-        post()
-
-
 def test_post_checkpoint__with_the_quorum__closes_without_who_is_missing(kit, play, cast, running):
     ada, _, agg = cast
     play.commit(running, ada)
@@ -191,19 +139,6 @@ def test_decline__is_of_a_seat_that_is_missing_and_at_most_all_of_it(kit, play, 
     decline(running, seat, 2, sender=ada.hot)
     held = kit.settlement.seats(running, seat)
     assert (held.operator, held.count, kit.settlement.runs(running).seats) == (0, 2, 2)
-
-
-def test_time_out__of_a_vacant_or_committed_seat__is_refused(kit, play, cast, running):
-    ada, bob, _ = cast
-    seats = play.seat_of(running, ada), play.seat_of(running, bob)
-    play.commit(running, bob)
-    play.to(play.now + 21)
-    with play.refused("settlement: already committed"):
-        kit.settlement.time_out(running, seats[1], sender=play.anyone)
-    kit.settlement.time_out(running, seats[0], sender=play.anyone)
-    for seat in (seats[0], 2):
-        with play.refused("settlement: seat vacant"):
-            kit.settlement.time_out(running, seat, sender=play.anyone)
 
 
 # --- take_over

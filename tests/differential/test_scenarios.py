@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from tests.support.evm import chain, reverts
+from tests.support.job_driver import Offer
 from tests.support.lockstep.contract_mirror import Disagreement, fresh_mirror
 from tests.support.lockstep.contract_views import seal_bytes
 from tests.support.lockstep.coverage import Coverage, functions_of, listed_functions, listed_reasons
-from tests.support.lockstep.stage import Offer, Stage
+from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.catalogue import SCENARIOS
 from zoo_compute.spec.params import PRESETS
 from zoo_compute.spec.world import EXTERNAL, PROTOCOL_ONLY
@@ -93,7 +94,7 @@ def test_a_seal_is_compared_by_its_upper_160_bits() -> None:
         stage.register("alice")
         job = stage.post()
         auction, hot = mirror.contracts["auction"], stage.accounts["alice hot"]
-        seal = seal_bytes(stage.seal(job, 0, "alice", 50, 1))
+        seal = seal_bytes(stage.seal(job, 0, "alice", Offer(50)))
         reveal = (job, 0, 1, 50, stage.salt("alice"))
         for kept, reason in ((20, None), (19, "auction: seal does not match")):
             flipped = seal[:kept] + bytes(byte ^ 0xFF for byte in seal[kept:])

@@ -140,10 +140,10 @@ def test_from_bytes__mistake__is_refused_with_its_reason(name: str) -> None:
 
 def test_from_bytes__each_key_missing__is_refused() -> None:
     for key in raw():
-        given = raw()
-        del given[key]
+        document = raw()
+        del document[key]
         with pytest.raises(JobError, match=r"missing key|not canonical"):
-            Manifest.from_bytes(encode(given))
+            Manifest.from_bytes(encode(document))
 
 
 def test_from_bytes__bytes_that_are_not_canonical__are_refused() -> None:

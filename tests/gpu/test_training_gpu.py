@@ -11,7 +11,7 @@ from node.admission import benchmark
 from node.compute.programs import Programs
 from node.compute.training import train_shard
 from node.device import CPU
-from node.inputs import syncer
+from node.inputs.job_files import fetch_inputs
 from tests.node.test_benchmark import AFTER_THREE_STEPS
 from tests.support.small_job import publish
 
@@ -21,7 +21,7 @@ GPU = torch.device("cuda:0")
 def test_train_shard__on_a_gpu__has_the_roots_of_the_cpu(tmp_path: Path) -> None:
     job = publish(tmp_path)
     graph = job.programs.graph
-    inputs = syncer.fetch_inputs(job.store, job.base)
+    inputs = fetch_inputs(job.store, job.base)
     runs = [
         train_shard(job.manifest, Programs(graph, device), inputs.checkpoint, inputs.examples, 0, 1)
         for device in (GPU, GPU, CPU)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.manual_operators import ManualOperator
+from tests.support.devnet_driver import DevnetOperator
 from zoo_compute.cli import main as cli
 from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.spec.params import ZEN
@@ -70,7 +70,7 @@ def cli_network(folder: Path, preset: str = "devnet") -> Iterator[CliNetwork]:
         gateway.start()
         try:
             dataclasses.replace(devnet.network, storage=(gateway.url,)).save(devnet.network_file)
-            ManualOperator(devnet, "somebody", price=1)  # a network without operators takes no job
+            DevnetOperator(devnet, "somebody", price=1)  # a network without operators takes no job
             yield CliNetwork(devnet, gateway, folder)
         finally:
             gateway.stop()

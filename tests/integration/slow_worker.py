@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from keepers.processes import run
-from keepers.queue.work import MOVE_TASK
+from keepers.queue.work_queue import MOVE_TASK
 
 SLOT_ROUND_S = 3_600
 

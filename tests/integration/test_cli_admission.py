@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from keepers.services.disputing import DisputePlayer
 from node.disputes.player import run_move
 from tests.integration.cli_network import CliNetwork, Zoo, cli_network

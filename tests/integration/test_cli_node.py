@@ -317,7 +317,7 @@ def test_declare__promises_hours_and_tells_the_keeper(zoo: Zoo, place: CliNetwor
     from keepers.config import load
 
     assert load(tmp_path / "home" / "node").availability_hours == [8, 9, 10, 22]
-    assert "no hour or span" in zoo.refused("node", "declare", "--hours", "24")
+    assert "not an hour or a range" in zoo.refused("node", "declare", "--hours", "24")
     other = ("node", "register", *CARD, "--deposit", "0", "--home", tmp_path / "other")
     number = str(zoo.json(*other)["operator"])
     assert f"not {number}'s" in zoo.refused("node", "declare", "--operator", number, "--hours", "3")

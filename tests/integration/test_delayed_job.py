@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from keepers.processes.local_network import LocalNetwork
-from node.inputs import syncer
+from node.inputs.job_files import fetch_manifest
 from node.replay import replay
 from tests.support.local_jobs import PLANS, TINY, follow, submit
 from zoo_compute.chain.network import load as load_network
@@ -26,7 +26,7 @@ def test_a_delayed_job__is_trained_and_verified_one_checkpoint_behind(tmp_path: 
         finished = follow(network, submit(network, DELAYED))
         peers = [f"http://127.0.0.1:{daemon.config.gateway_port}" for daemon in network.daemons.values()]
         store = BlockStore(tmp_path / "store", [*peers, *load_network(network.network_path).storage])
-        manifest = syncer.fetch_manifest(store, raw_cid(finished.view.terms.manifest))
+        manifest = fetch_manifest(store, raw_cid(finished.view.terms.manifest))
         own = replay(manifest, store, [0b111] * ROUNDS)
     view = finished.view
     assert [view.checkpoint_roots[round_] for round_ in range(ROUNDS + 1)] == own.roots

@@ -13,7 +13,7 @@ import pytest
 import requests
 from web3 import Web3
 
-from tests.support.manual_operators import post
+from tests.support.devnet_driver import DevnetDriver
 from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.deployment import Web3Deployer, deploy
 from zoo_compute.chain.event_log import History
@@ -120,7 +120,7 @@ def test_a_hosted_signer__signs_for_the_sender(devnet: Devnet, relay: Relay):
 
 
 def test_another_chain_id__is_refused(devnet: Devnet):
-    with pytest.raises(WrongChain, match="is of chain 31337, the network file says 1"):
+    with pytest.raises(WrongChain, match="serves chain 31337; the network file says 1"):
         connect(replace(devnet.network, chain_id=1))
 
 
@@ -129,7 +129,7 @@ def test_a_fallback_of_another_chain__is_refused_when_it_is_reached(devnet: Devn
     try:
         chain = connect(replace(devnet.network, rpcs=(relay.url, other.url)))
         relay.status = 503
-        with pytest.raises(WrongChain, match="is of chain 7"):
+        with pytest.raises(WrongChain, match="serves chain 7"):
             chain.head()
     finally:
         other.stop()
@@ -147,7 +147,7 @@ def test_contracts_of_another_deployment__are_refused(devnet: Devnet):
     w3 = Web3(Web3.HTTPProvider(devnet.url))
     second = deploy(Web3Deployer(w3, account), PRESETS["production"], devnet=True)
     network = replace(devnet.network, contracts={**devnet.network.contracts, "auction": second.contracts["auction"]})
-    with pytest.raises(WrongDeployment, match="other code than the network file's: Auction"):
+    with pytest.raises(WrongDeployment, match="the code differs from the network file's: Auction"):
         connect(network)
     theirs = second.describe("second", PRESETS["production"], CHAIN_ID, [devnet.url])
     assert connect(theirs).auction.registry() == second.contracts["registry"]
@@ -328,7 +328,7 @@ def test_a_node_that_lags__makes_a_history_forget_nothing(devnet: Devnet, monkey
 
 
 def test_a_job__is_read_once_a_block__and_again_where_that_is_replaced(devnet: Devnet, monkeypatch: pytest.MonkeyPatch):
-    chain, job = devnet.chain, post(devnet)
+    chain, job = devnet.chain, DevnetDriver(devnet).post()
     pay(devnet, 71)
     head = chain.head()
     view = read_job(chain, job, head)

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import pytest
 
 from repops.merkle import merkle_proof
-from tests.support.manual_operators import AGGREGATION, STATES, TRAINING, WORK, Dispute
+from tests.support.disputed_job import AGGREGATION, STATES, TRAINING, WORK, Dispute
 from zoo_compute.chain.generated.bindings.referee import Frame
 from zoo_compute.chain.sender import Receipt
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.manual_operators import SALT, ManualOperator, post
+from tests.support.devnet_driver import DevnetDriver, DevnetOperator
+from tests.support.job_driver import Offer
 from zoo_compute.chain.snapshot import read_job, read_operator
 from zoo_compute.chain.views import AGGREGATOR_SEAT, ClaimState, JobState, JobView, Kind, LotPhase
 from zoo_compute.devnet.devnet import Devnet
@@ -22,7 +23,7 @@ def devnet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Devnet]:
         yield running
 
 
-def refused(party: ManualOperator, call: object, reason: str) -> None:
+def refused(party: DevnetOperator, call: object, reason: str) -> None:
     with pytest.raises(Refusal) as caught:
         party.send(call)
     assert caught.value.reason == reason
@@ -30,8 +31,11 @@ def refused(party: ManualOperator, call: object, reason: str) -> None:
 
 def test_a_production_job__passes_through_every_window(devnet: Devnet):
     chain, params = devnet.chain, PRODUCTION
-    one, two, three = (ManualOperator(devnet, name, price) for name, price in (("one", 5), ("two", 6), ("three", 7)))
-    job = post(devnet)
+    driver = DevnetDriver(devnet)
+    prices = {"one": 5, "two": 6, "three": 7}
+    one, two, three = parties = [driver.operator(name, price) for name, price in prices.items()]
+    offers = [{party: Offer(party.price, standby=True) for party in parties}, {two: Offer(4, standby=True)}]
+    job = driver.post()
     slots, aggregator = int(Kind.SLOTS), int(Kind.AGGREGATOR)
     auction, settlement = chain.auction, chain.settlement
 
@@ -40,22 +44,20 @@ def test_a_production_job__passes_through_every_window(devnet: Devnet):
 
     # -- bids, for an hour
     assert view().lots[slots].bid_end - view().now == params.bid_window_s
-    for party in (one, two, three):
-        party.bid(job, slots, party.price)
-    two.bid(job, aggregator, 4)
+    driver.bid_all(job, *offers)
     refused(one, auction.bid(job, slots, one.id, bytes(32), 1, False), "auction: already bid")
-    refused(one, auction.reveal(job, slots, one.id, 5, SALT), "auction: not revealing")
+    refused(one, auction.reveal(job, slots, one.id, 5, driver.salt(one)), "auction: not revealing")
     lot = view().lots[slots]
     assert lot.bidding(lot.bid_end - 1)
-    assert view().bids[slots, one.id].seal == one.seal(job, slots, 5)[:20] + bytes(12)
+    assert view().bids[slots, one.id].seal == driver.seal(job, slots, one, Offer(5))[:20] + bytes(12)
 
     # -- reveals, for half an hour
     devnet.warp_to(lot.bid_end)
     refused(one, auction.bid(job, aggregator, one.id, bytes(32), 1, False), "auction: not bidding")
-    refused(one, auction.reveal(job, slots, one.id, 4, SALT), "auction: seal does not match")
-    for party in (one, two, three):
-        party.reveal(job, slots, party.price)
-    two.reveal(job, aggregator, 4)
+    refused(one, auction.reveal(job, slots, one.id, 4, driver.salt(one)), "auction: seal does not match")
+    for kind, lot_offers in enumerate(offers):
+        for party in lot_offers:
+            driver.reveal(job, kind, party)
     refused(one, auction.clear(job, slots, [one.id, two.id, three.id]), "auction: not due")
     assert view().lots[slots].enough_bids
     assert view().bids[slots, two.id].price == 6

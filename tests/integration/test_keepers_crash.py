@@ -16,23 +16,24 @@ import pytest
 from eth_account.signers.local import LocalAccount
 
 from keepers.decisions.requests import train_request, verify_request
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from keepers.services.challenging import challenge
 from keepers.services.disputing import FOLDER, DisputePlayer
 from node.disputes import player
 from node.disputes.computation import SlotRound
 from node.inputs import bundles
 from node.tasks import run_shard, run_verification
+from tests.support.devnet_driver import DevnetDriver
+from tests.support.job_driver import Offer
 from tests.support.liars.faults import Lie
 from tests.support.local_jobs import TINY, text
-from tests.support.manual_operators import ManualOperator
 from zoo_compute import Client
 from zoo_compute.chain.call import Call
 from zoo_compute.chain.connection import Chain, connect
 from zoo_compute.chain.games import GameView, read_games
 from zoo_compute.chain.sender import Receipt, Sender
 from zoo_compute.chain.snapshot import read_job
-from zoo_compute.chain.views import AGGREGATOR_SEAT, JobView, Kind
+from zoo_compute.chain.views import JobView
 from zoo_compute.client.dispute_transcript import Transcript
 from zoo_compute.devnet.devnet import Devnet
 from zoo_compute.errors import Refusal
@@ -146,8 +147,13 @@ class Trial:
         path.write_text(json.dumps(CONFIG))
         self.job = client.train(config=path, data=text(folder), max_budget=200, anyway=True).id
         self.store = BlockStore(folder / "store")
-        self.liar, other = ManualOperator(devnet, "liar", ZEN // 2), ManualOperator(devnet, "other", ZEN * 9 // 10)
-        self._award(other)
+        driver = DevnetDriver(devnet)
+        self.liar, other = driver.operator("liar", ZEN // 2), driver.operator("other", ZEN * 9 // 10)
+        offers = [{party: Offer(party.price, standby=True)} for party in (self.liar, other)]
+        driver.bid_all(self.job, *offers)
+        driver.reveal_all(self.job, *offers)
+        driver.award_all(self.job)
+        driver.ready(self.job, self.liar, estimate_s=60)
         self._commit()
         self.witness = devnet.account("witness", zen=100 * ZEN)
         self._challenge()
@@ -155,22 +161,6 @@ class Trial:
     @property
     def view(self) -> JobView:
         return read_job(self.chain, self.job)
-
-    def _award(self, other: ManualOperator) -> None:
-        job, auction = self.job, self.chain.auction
-        bids = ((Kind.SLOTS, self.liar), (Kind.AGGREGATOR, other))
-        for kind, party in bids:
-            party.bid(job, int(kind), party.price)
-        lot = self.view.lots[Kind.SLOTS]
-        self.devnet.warp_to(lot.bid_end)
-        for kind, party in bids:
-            party.reveal(job, int(kind), party.price)
-        self.devnet.warp_to(lot.reveal_end)
-        for kind, party in bids:
-            party.send(auction.clear(job, int(kind), [party.id]))
-            party.send(auction.award(job, int(kind), [party.id]))
-        (seat,) = (number for number in self.view.seats if number != AGGREGATOR_SEAT)
-        self.liar.send(self.chain.settlement.ready(job, seat, 60))
 
     def _commit(self) -> None:
         view = self.view

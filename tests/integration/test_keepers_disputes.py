@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from keepers.processes.local_network import LocalNetwork, OperatorPlan
-from node.inputs import syncer
+from node.inputs.job_files import fetch_manifest
 from node.replay import replay
+from tests.support.liars.commands import lying_worker
 from tests.support.local_jobs import TINY, Finished, follow, submit
 from zoo_compute.chain.games import GameView, read_games
 from zoo_compute.chain.network import load as load_network
@@ -27,7 +28,7 @@ CONFIG = TINY | {
     "limits": TINY["limits"] | {"policy": "roll back", "reexecute_s": 5},
 }
 PLANS = (
-    OperatorPlan("alpha", price="0.80", capacity=3, lie={"round": ROUND, "slot": SLOT, "step": STEP}),
+    OperatorPlan("alpha", price="0.80", capacity=3, worker_command=lying_worker(round=ROUND, slot=SLOT, step=STEP)),
     OperatorPlan("beta", price="0.90", capacity=3),
     OperatorPlan("gamma", price="1.00", capacity=3),
     OperatorPlan("delta", roles=("aggregator",), aggregator_price="0.50"),
@@ -70,7 +71,7 @@ def test_what_rested_on_the_lie__is_done_again_and_the_result_is_the_honest_one(
     assert ClaimState.CONVICTED in states
     peers = [f"http://127.0.0.1:{d.config.gateway_port}" for d in network.daemons.values()]
     store = BlockStore(tmp_path / "store", [*peers, *load_network(network.network_path).storage])
-    manifest = syncer.fetch_manifest(store, raw_cid(finished.view.terms.manifest))
+    manifest = fetch_manifest(store, raw_cid(finished.view.terms.manifest))
     own = replay(manifest, store, [0b111] * 2)
     assert own.roots == [finished.view.checkpoint_roots[made] for made in range(3)]
 

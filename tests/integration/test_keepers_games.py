@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from keepers.services.challenging import MismatchReports, challenge
 from keepers.services.disputing import DisputePlayer
 from tests.integration.cli_network import CliNetwork, Zoo, cli_network, zoo_fixture  # noqa: F401
-from tests.support.manual_operators import RESULT, WORK, Dispute
+from tests.support.disputed_job import RESULT, WORK, Dispute
 from zoo_compute.chain.games import GameView, read_games
 from zoo_compute.chain.sender import Sender
 from zoo_compute.chain.snapshot import read_job

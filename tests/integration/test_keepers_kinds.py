@@ -14,11 +14,11 @@ from web3.types import RPCEndpoint
 
 from keepers.cli.verify import LIES_FOUND
 from keepers.decisions.requests import aggregation_check_request, verify_request
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from keepers.services.challenging import challenge
 from keepers.services.disputing import DisputePlayer
 from node.disputes import player
-from tests.support.manual_operators import SALT, Dispute
+from tests.support.disputed_job import Dispute
 from tests.support.trained_claims import SLOT, LyingAggregation, LyingUpdate, Trained, computed, lying
 from zoo_compute.chain.games import read_games
 from zoo_compute.chain.sender import Sender
@@ -87,7 +87,7 @@ def test_verify__names_the_auditor_who_attested_another_state(
 ):
     work = Trained(tmp_path / "work", None)
     dispute, chain, audits = Dispute(devnet, work), devnet.chain, devnet.chain.audits
-    auditor, claim = dispute.parties[2], dispute.claim(0)
+    auditor, claim, salt = dispute.parties[2], dispute.claim(0), b"\x05" * 32
     segments = len(work.job.manifest.segments()) - 1
     states = [bytes.fromhex(root) for _, root in work.job.reports[SLOT]["segments"]]
     submitter = Sender(chain, devnet.account("submitter"), folder=devnet.folder)
@@ -102,13 +102,13 @@ def test_verify__names_the_auditor_who_attested_another_state(
     auditor.send(audits.draw(dispute.job, 0))
     attested = {SLOT * segments: states[1], SLOT * segments + 1: b"\x66" * 32}  # by unit: the second is a lie
     for unit, root in attested.items():
-        values = (dispute.job, 0, unit, auditor.id, auditor.account.address, root, SALT)
+        values = (dispute.job, 0, unit, auditor.id, auditor.account.address, root, salt)
         seal = keccak(encode(["uint256"] * 4 + ["address"] + ["bytes32"] * 2, values))
         auditor.send(audits.attest(dispute.job, claim.fields, unit, auditor.id, seal))  # type: ignore[arg-type]
     draw: Any = audits.draws(dispute.job, 0)
     devnet.warp_to(draw.drawn_at + draw.window_s // 3 + 1)
     for unit, root in attested.items():
-        auditor.send(audits.reveal(dispute.job, 0, unit, auditor.id, root, SALT))
+        auditor.send(audits.reveal(dispute.job, 0, unit, auditor.id, root, salt))
     command = ["verify", str(dispute.job), "--slot", str(SLOT), "--store", str(tmp_path / "work" / "store")]
     assert cli.run([*command, "--network", str(devnet.network_file), "--json"]) == LIES_FOUND
     told = json.loads(capsys.readouterr().out)

@@ -13,7 +13,7 @@ from keepers.config import OperatorConfig, from_dict, save
 from keepers.processes.daemon import Daemon, commands
 from keepers.queue import broker
 from keepers.queue.app import make_app
-from keepers.queue.work import MOVE_TASK, WorkQueue
+from keepers.queue.work_queue import MOVE_TASK, WorkQueue
 
 pytestmark = pytest.mark.integration
 

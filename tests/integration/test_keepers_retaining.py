@@ -15,7 +15,8 @@ from keepers.config import from_dict
 from keepers.decisions.requests import pin_request
 from keepers.services.retention import CheckpointRetention
 from node import tasks
-from tests.support.manual_operators import Dispute, ManualOperator
+from tests.support.devnet_driver import DevnetOperator
+from tests.support.disputed_job import Dispute
 from tests.support.small_job import SmallJob, publish
 from zoo_compute.chain.snapshot import read_job
 from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind
@@ -123,8 +124,10 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     with Devnet(folder / "chain") as devnet, ExitStack() as stack:
         trained = Trained(folder)
         dispute = Dispute(devnet, trained)
-        for turn in range(1, ROUNDS):
-            _turn(devnet, dispute, trained, turn)
+        for _ in range(1, ROUNDS):
+            devnet.warp_to(devnet.chain.head().timestamp + APART_S)
+            dispute.commit_all(dispute.job)
+            dispute.post_checkpoint(dispute.job)
         third = BlockStore(folder / "three", [gateway.url for gateway in trained.gateways])
         stores = [*(job.store for job in trained.jobs), third]
         gateways = [*trained.gateways, Gateway(third).start()]
@@ -135,15 +138,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield Stage(devnet, dispute, trained, stores, gateways, lanes)
 
 
-def _turn(devnet: Devnet, dispute: Dispute, trained: Trained, turn: int) -> None:
-    settlement, job = devnet.chain.settlement, dispute.job
-    devnet.warp_to(devnet.chain.head().timestamp + APART_S)
-    for seat, party in enumerate(dispute.parties[:SLOTS]):
-        party.send(settlement.commit(job, seat, turn, *trained.commit(seat, party.id)))
-    dispute.parties[1].send(settlement.post_checkpoint(job, turn, 0b11, *trained.aggregate()))
-
-
-def _lane(devnet: Devnet, party: ManualOperator, store: BlockStore, endpoints: dict[int, str]) -> CheckpointRetention:
+def _lane(devnet: Devnet, party: DevnetOperator, store: BlockStore, endpoints: dict[int, str]) -> CheckpointRetention:
     folder = store.root.parent / f"keeper-{party.id}"
     folder.mkdir()
     config = from_dict({"name": "keeper", "network": "n", "operator": party.id}, folder)

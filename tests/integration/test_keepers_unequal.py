@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from keepers.config import from_dict, save
+from keepers.config import EMBEDDED, from_dict, save
 from keepers.queue import broker
 from keepers.queue.app import make_app
 from keepers.queue.presence import Presence, speeds_of
-from keepers.queue.work import WorkQueue
+from keepers.queue.work_queue import WorkQueue
 
 pytestmark = pytest.mark.integration
 
@@ -36,7 +36,7 @@ def operator(tmp_path: Path):
     save(config)
     processes = [subprocess.Popen(broker.server_command(tmp_path), stdout=subprocess.DEVNULL)]
     try:
-        client = broker.wait_ready(broker.EMBEDDED, tmp_path, processes[0])
+        client = broker.wait_ready(EMBEDDED, tmp_path, processes[0])
         for name, seconds in (("fast", 0.4), ("slow", 4.0)):
             command = [sys.executable, "-c", WORKER, str(seconds), "--home", str(tmp_path), "--name", name]
             processes.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))

@@ -12,11 +12,11 @@ import pytest
 from hexbytes import HexBytes
 
 from keepers.config import from_dict
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from keepers.services.challenging import MismatchReports
 from keepers.services.demand_responder import DemandResponder, opening_of
 from keepers.services.verification import REPORTS, Verifier, read_reports
-from tests.support.manual_operators import Dispute
+from tests.support.disputed_job import Dispute
 from tests.support.trained_claims import SLOT, Trained, computed
 from zoo_compute.chain.answered_results import published_result
 from zoo_compute.chain.demands import Demand

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from keepers.config import from_dict
+from keepers.config import EMBEDDED, from_dict
 from keepers.processes.worker import run
-from keepers.queue import broker, work
+from keepers.queue import broker, work_queue, worker_leases
 from keepers.queue.app import KEEPER_QUEUE, WORK_QUEUE, make_app
 from keepers.queue.broker import BrokerUnreachable
-from keepers.queue.work import WorkLog, WorkQueue
+from keepers.queue.work_queue import WorkQueue
+from keepers.queue.worker_leases import WorkLog
 from node.errors import Withheld
 from zoo_compute.store import BlockStore
 from zoo_compute.store.errors import ContentMissing
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.integration
 def server(tmp_path: Path):
     process = subprocess.Popen(broker.server_command(tmp_path), stdout=subprocess.DEVNULL)
     try:
-        yield process, broker.wait_ready(broker.EMBEDDED, tmp_path, process)
+        yield process, broker.wait_ready(EMBEDDED, tmp_path, process)
     finally:
         process.kill()
         process.wait()
@@ -61,7 +62,7 @@ def test_finished_work__is_remembered_and_not_done_again(server, queue, tmp_path
 
 
 def test_work_lost_with_its_worker__is_sent_again(server, queue, monkeypatch):
-    monkeypatch.setattr(work, "RESEND_AFTER_S", 0.0)
+    monkeypatch.setattr(work_queue, "RESEND_AFTER_S", 0.0)
     queue.submit("work.train", "shard", {})
     server[1].delete(WORK_QUEUE)  # a worker took the message and died
     assert queue.submit("work.train", "shard", {}).state == "queued"
@@ -71,7 +72,7 @@ def test_work_lost_with_its_worker__is_sent_again(server, queue, monkeypatch):
 def taken(client) -> str:
     """Of the message that a worker takes next."""
     _, message = client.brpop(WORK_QUEUE, timeout=5)
-    return work._name_in(message)
+    return worker_leases._name_in(message)
 
 
 def test_work_that_was_begun_and_lost__is_taken_before_what_waits(server, queue):
@@ -129,7 +130,7 @@ def test_the_keeper_is_called__when_nothing_of_the_round_is_taken_next_and_it_wo
 
 
 def test_work_under_way__is_not_sent_again(server, queue, monkeypatch):
-    monkeypatch.setattr(work, "RESEND_AFTER_S", 0.0)
+    monkeypatch.setattr(work_queue, "RESEND_AFTER_S", 0.0)
     queue.submit("work.train", "shard", {})
     server[1].delete(WORK_QUEUE)
     with WorkLog(server[1]).lease("shard") as mine:
@@ -141,8 +142,8 @@ def test_work_under_way__is_not_sent_again(server, queue, monkeypatch):
 
 
 def test_a_lease__outlives_its_first_seconds_while_work_goes_on(server, monkeypatch):
-    monkeypatch.setattr(work, "LEASE_S", 1)
-    monkeypatch.setattr(work, "LEASE_RENEWAL_S", 0.2)
+    monkeypatch.setattr(worker_leases, "LEASE_S", 1)
+    monkeypatch.setattr(worker_leases, "LEASE_RENEWAL_S", 0.2)
     with WorkLog(server[1]).lease("shard"):
         time.sleep(1.5)
         assert server[1].exists("zoo:lease:shard")
@@ -150,12 +151,12 @@ def test_a_lease__outlives_its_first_seconds_while_work_goes_on(server, monkeypa
 
 
 def test_work_that_fails__is_tried_three_times_then_says_why(server, queue, tmp_path, monkeypatch):
-    monkeypatch.setattr(work, "RESEND_AFTER_S", 0.0)
+    monkeypatch.setattr(work_queue, "RESEND_AFTER_S", 0.0)
 
     def fail(request, store):
         raise ValueError("the data root differs")
 
-    for attempt in range(work.ATTEMPTS):
+    for attempt in range(work_queue.ATTEMPTS):
         assert queue.submit("work.train", "shard", {}).state == "queued", attempt
         do(server[1], tmp_path, fail)
     status = queue.submit("work.train", "shard", {})
@@ -164,24 +165,24 @@ def test_work_that_fails__is_tried_three_times_then_says_why(server, queue, tmp_
 
 
 def test_content_that_is_not_there_yet__is_no_failure(server, queue, tmp_path, monkeypatch):
-    monkeypatch.setattr(work, "RESEND_AFTER_S", 0.0)
+    monkeypatch.setattr(work_queue, "RESEND_AFTER_S", 0.0)
 
     def missing(request, store):
         raise ContentMissing("nobody has it yet")
 
-    for _ in range(work.ATTEMPTS + 2):
+    for _ in range(work_queue.ATTEMPTS + 2):
         queue.submit("work.train", "shard", {})
         do(server[1], tmp_path, missing)
     assert queue.submit("work.train", "shard", {}).state == "queued"
 
 
 def test_what_others_withhold__is_told_until_the_work_is_done(server, queue, tmp_path, monkeypatch):
-    monkeypatch.setattr(work, "RESEND_AFTER_S", 0.0)
+    monkeypatch.setattr(work_queue, "RESEND_AFTER_S", 0.0)
 
     def withheld(request, store):
         raise Withheld("nobody serves it", {4: None, 5: (1, 2)})
 
-    for _ in range(work.ATTEMPTS + 1):
+    for _ in range(work_queue.ATTEMPTS + 1):
         assert queue.submit("work.fetch", "shard", {}).state == "queued"
         do(server[1], tmp_path, withheld)
     told = queue.status("shard").missing
@@ -199,10 +200,10 @@ def test_a_killed_broker__brings_back_finished_work(server, queue, tmp_path):
     process.kill()
     process.wait()
     with pytest.raises(BrokerUnreachable, match="no Redis answers"):
-        broker.connect(broker.EMBEDDED, tmp_path)
+        broker.connect(EMBEDDED, tmp_path)
     again = subprocess.Popen(broker.server_command(tmp_path), stdout=subprocess.DEVNULL)
     try:
-        broker.wait_ready(broker.EMBEDDED, tmp_path, again)
+        broker.wait_ready(EMBEDDED, tmp_path, again)
         assert queue.status("shard").result == {"ok": 1}
     finally:
         again.kill()

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from keepers.processes.local_network import LocalNetwork
-from node.inputs import syncer
+from node.inputs.job_files import fetch_manifest
 from node.replay import replay
+from tests.support.liars.commands import lying_worker
 from tests.support.local_jobs import PLANS, Finished, follow, submit
 from zoo_compute.chain.network import load as load_network
 from zoo_compute.chain.views import ClaimState
@@ -22,7 +23,9 @@ CHEAT = {"round": 1, "slot": 0, "tensor": "norm.weight"}
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory):
-    with LocalNetwork(tmp_path_factory.mktemp("net"), (replace(PLANS[0], lie=CHEAT), *PLANS[1:])) as network:
+    with LocalNetwork(
+        tmp_path_factory.mktemp("net"), (replace(PLANS[0], worker_command=lying_worker(**CHEAT)), *PLANS[1:])
+    ) as network:
         yield network
 
 
@@ -66,7 +69,7 @@ def test_the_final_weights__are_the_single_process_replay_but_for_the_lie(
     """Round 1's checkpoint (index 1) is honest and bit-equal; what follows carries the flipped bit."""
     peers = [f"http://127.0.0.1:{d.config.gateway_port}" for d in network.daemons.values()]
     store = BlockStore(tmp_path / "store", [*peers, *load_network(network.network_path).storage])
-    manifest = syncer.fetch_manifest(store, raw_cid(finished.view.terms.manifest))
+    manifest = fetch_manifest(store, raw_cid(finished.view.terms.manifest))
     own = replay(manifest, store, [0b111] * 3)
     roots = finished.view.checkpoint_roots
     assert own.roots[:2] == [roots[0], roots[1]]

@@ -12,7 +12,7 @@ import pytest
 from keepers.decisions.duties import duties
 from keepers.decisions.orders import NEWEST_CHECKPOINT, Aggregate, DemandChunk, MissingData, Progress, Train
 from keepers.decisions.requests import aggregate_name, aggregate_request, train_name, train_request, verify_request
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from keepers.services.precompute import UNKNOWN_CHECKPOINT, Speculation, with_checkpoint
 from keepers.services.progress import progress_of
 from node import tasks

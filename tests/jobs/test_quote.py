@@ -242,5 +242,5 @@ def test_hours__as_written__are_periods_of_an_epoch(text: str, hours: list[int],
 
 @pytest.mark.parametrize("text", ["24", "9-8", "x", "1-", "-1", "1-2-3"])
 def test_hours__that_are_none__are_refused(text: str) -> None:
-    with pytest.raises(UserError, match="no hour or span of hours"):
+    with pytest.raises(UserError, match="not an hour or a range of hours"):
         parse_hours(text)

@@ -11,7 +11,7 @@ import pytest
 
 from keepers.config import Settings
 from tests.support.auction_simulation import ATTEMPT_S, AuctionSimulation
-from tests.support.protocol_driver import Offer as Bid
+from tests.support.job_driver import Offer as Bid
 from zoo_compute.chain.batch import Read
 from zoo_compute.client.progress import progress_of
 from zoo_compute.jobs import shortfall as module

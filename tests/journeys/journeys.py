@@ -9,8 +9,9 @@ from typing import Any
 
 from tests.journeys.walk import Walk, wait_until
 
-README, CLI, SEEDS = "README.md", "docs/cli.md", "tests/journeys/seeds.md"
-PAGES = (README, CLI, SEEDS)
+README, TRAIN, SEEDS = "README.md", "docs/guides/train.md", "tests/journeys/seeds.md"
+JOB_FILE, PYTHON = "docs/reference/job-file.md", "docs/reference/python.md"
+PAGES = (README, TRAIN, JOB_FILE, PYTHON, SEEDS)
 
 # Blocks that no journey runs, by a text in them, and why.
 UNTRIED: dict[str, tuple[str, ...]] = {
@@ -19,14 +20,14 @@ UNTRIED: dict[str, tuple[str, ...]] = {
 
 
 def train(walk: Walk) -> None:
-    """Install, start a network, train a module of one's own, use it (README)."""
+    """Install, start a network, train a module of one's own, use it (README, guides/train.md)."""
     walk.do(README, "zoo devnet --nodes 3")
     walk.do(README, "class Bytes")
     walk.do(README, 'module: "model.py:build", width: 192')
     walk.do(README, "zoo train job.yaml")
-    walk.do(README, "load_state_dict")
-    walk.do(README, "python use.py")
-    walk.do(README, "client = Client()")
+    walk.do(TRAIN, "load_state_dict")
+    walk.do(TRAIN, "python use.py")
+    walk.do(TRAIN, "client = Client()")
 
 
 def verify(walk: Walk) -> None:
@@ -73,13 +74,13 @@ def seeds(walk: Walk) -> None:
 
 
 def manual(walk: Walk) -> None:
-    """The examples of docs/cli.md, on the other machine."""
+    """The examples of the reference, on the other machine."""
     walk.do(README, "class Bytes")
     walk.do(README, 'module: "model.py:build", width: 192')
-    walk.do(CLI, "budget_max: 60 ")
+    walk.do(JOB_FILE, "budget_max: 60 ")
     walk.type("zoo quote full.yaml")
     walk.type("cp ~/.zoo/network.json .")
-    walk.do(CLI, "CheckpointConfig")
+    walk.do(PYTHON, "CheckpointConfig")
 
 
 def _arrive(walk: Walk) -> None:

@@ -11,9 +11,10 @@ import pytest
 from eth_account import Account
 
 from keepers import keeper as keeper_module
+from keepers import operator_money
 from keepers.config import from_dict
 from keepers.keeper import Keeper
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from tests.keepers.test_duties import BID, LOT, ME, SEAT, awarded, opening
 from zoo_compute.amounts import Token
 from zoo_compute.chain.views import JobView
@@ -71,7 +72,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
 
     monkeypatch.setattr(keeper_module, "read_job", read)
     monkeypatch.setattr(keeper_module, "read_operator", lambda *_: operator)
-    monkeypatch.setattr(keeper_module, "Operators", lambda *_: SimpleNamespace(claim_rewards=lambda *a, **k: 0))
+    monkeypatch.setattr(operator_money, "Operators", lambda *_: SimpleNamespace(claim_rewards=lambda *a, **k: 0))
     chain = SimpleNamespace(
         clock=clock,
         head=lambda: SimpleNamespace(number=5, timestamp=clock["now"]),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from keepers.config import from_dict
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from keepers.services.verification import REPORTS, Verifier, read_reports
 from tests.keepers.test_duties import ME, OTHER, ROOT, view
 from zoo_compute.chain.views import AGGREGATOR_SEAT, Checkpoint, ClaimState, Commit, JobView
@@ -17,8 +17,8 @@ from zoo_compute.store.cid import raw_cid
 
 
 def commits(turns: int = 40, slots: int = 6) -> JobView:
-    found = tuple(Commit(t, t, 0, ME if t % 2 else OTHER, slots, 9, 0, ROOT, ROOT, 9) for t in range(turns))
-    return view(1_000, commits=found, checkpoint_roots={t: ROOT for t in range(turns + 1)})
+    claims = tuple(Commit(t, t, 0, ME if t % 2 else OTHER, slots, 9, 0, ROOT, ROOT, 9) for t in range(turns))
+    return view(1_000, commits=claims, checkpoint_roots={t: ROOT for t in range(turns + 1)})
 
 
 def verifier(

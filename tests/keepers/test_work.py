@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from keepers.queue import work
+from keepers.queue import work_queue
 from keepers.queue.app import KEEPER_QUEUE, MOVE_QUEUE, WORK_QUEUE
-from keepers.queue.work import MOVE_TASK, RESEND_AFTER_S, WorkLog, WorkQueue
+from keepers.queue.work_queue import MOVE_TASK, RESEND_AFTER_S, WorkQueue
+from keepers.queue.worker_leases import WorkLog
 
 
 class Redis:
@@ -78,7 +79,7 @@ def test_work_that_was_lost__is_sent_again(
     monkeypatch: pytest.MonkeyPatch, task: str, changes: dict[str, Any], sent: int
 ):
     clock = SimpleNamespace(now=1_000.0)
-    monkeypatch.setattr(work, "time", SimpleNamespace(time=lambda: clock.now))
+    monkeypatch.setattr(work_queue, "time", SimpleNamespace(time=lambda: clock.now))
     messages: list[str] = []
     app: Any = SimpleNamespace(send_task=lambda task, args, queue: messages.append(queue))
     redis = Redis()
@@ -113,5 +114,5 @@ def test_work_whose_worker_died__is_sent_again_at_once_though_other_work_waits()
 def test_a_worker__loads_nothing_of_the_chain():
     # It has no keys and no chain, and web3 costs a restarted worker seconds.
     code = "import sys, keepers.processes.run, node.tasks; print([name for name in ('web3', 'eth_account') if name in sys.modules])"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert told.stdout.strip() == "[]", told.stderr
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert output.stdout.strip() == "[]", output.stderr

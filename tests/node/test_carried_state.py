@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from node import tasks
-from node.compute import carried_state
 from node.disputes import player
 from node.disputes.computation import SlotRound
 from node.disputes.previous_turn import PreviousTurn
 from node.errors import BadInputs
-from node.inputs import bundles, syncer
+from node.inputs import bundles, carried_state
+from node.inputs.job_files import fetch_inputs
+from node.inputs.programs import check_program
 from repops.commitments import state_root_of
 from repops.files import state_bytes
 from tests.support.small_job import SmallJob, publish
@@ -47,8 +48,8 @@ def job(tmp_path: Path) -> GoingOn:
 
 
 def going_on(job: GoingOn, **changes: Any) -> dict[str, Any]:
-    given = {"slot": SLOT, "before": [job.first], "private": job.first_reports[SLOT]["private"]}
-    report = tasks.run_shard(job.base | given | changes, job.store)
+    request = {"slot": SLOT, "before": [job.first], "private": job.first_reports[SLOT]["private"]}
+    report = tasks.run_shard(job.base | request | changes, job.store)
     return {name: report[name] for name in ("segment_root", "end_root", "update_root", "update")}
 
 
@@ -58,13 +59,13 @@ def test_a_slot__goes_on_from_what_it_kept__or_computes_that_again(job: GoingOn)
     assert kept == going_on(job, private=None)
     lost = job.store.add(b"no private state")
     assert kept == going_on(job, private=lost)
-    other = job.store.add(state_bytes(syncer.fetch_inputs(job.store, job.base).checkpoint))
+    other = job.store.add(state_bytes(fetch_inputs(job.store, job.base).checkpoint))
     assert kept == going_on(job, private=other)
 
 
 def test_what_was_kept__is_used_as_it_is(job: GoingOn) -> None:
     """It is one's own: nobody else could check it."""
-    inputs = syncer.fetch_inputs(job.store, job.base)
+    inputs = fetch_inputs(job.store, job.base)
     mine = carried_state.load(job.base | {"slot": SLOT, "before": [job.first]}, inputs, job.store)
     assert mine is not None
     changed = {name: array + array.dtype.type(1) for name, array in mine.items()}
@@ -107,11 +108,11 @@ def test_a_lie_after_an_honest_claim__is_disputed__one_after_a_false_claim_is_no
 
 def test_a_program_that_calls_something_else_a_residual__is_refused(job: GoingOn) -> None:
     """Of such a name the contracts look in the update for what is carried."""
-    syncer._check_program(job.manifest, job.programs)
+    check_program(job.manifest, job.programs)
     whole = replace(job.manifest, compression=Compression())
     with pytest.raises(BadInputs, match="no residual of an update"):
-        syncer._check_program(whole, job.programs)
-    syncer._check_program(replace(whole, carry=1), job.programs)
+        check_program(whole, job.programs)
+    check_program(replace(whole, carry=1), job.programs)
 
 
 def test_a_challengers_computation__has_what_the_claim_before_left(job: GoingOn, tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ import pytest
 from node import tasks
 from node.compute.training import root_of
 from node.errors import BadInputs, FalseCheckpoint
-from node.inputs import syncer
+from node.inputs.checkpoints import fetch_pointer
 from repops.files import parse_state, state_bytes
 from tests.support.small_job import SmallJob, publish
 from zoo_compute.errors import Retryable
+from zoo_compute.formats.bundles import Pointer
 from zoo_compute.formats.manifest import JobError
 from zoo_compute.training.outer_optimizers import OUTER
 
@@ -30,8 +31,8 @@ def test_run_shard__checkpoint_of_another_round_or_root__is_refused(job: SmallJo
         tasks.run_shard(good | {"start_root": "44" * 32}, job.store)
     with pytest.raises(BadInputs, match="expected job 2"):
         tasks.run_shard(good | {"job": 2}, job.store)
-    honest = syncer.fetch_pointer(job.store, made["pointer"])
-    lie = syncer.Pointer(1, 0, job.manifest.state.cid, honest.root, 0b111)  # another file under the same root
+    honest = fetch_pointer(job.store, made["pointer"])
+    lie = Pointer(1, 0, job.manifest.state.cid, honest.root, 0b111)  # another file under the same root
     with pytest.raises(BadInputs, match="its root is"):
         tasks.run_shard(good | {"checkpoint": job.store.add(lie.to_bytes())}, job.store)
     for junk in (b"", b"{}", b"[1]", honest.to_bytes() + b" "):
@@ -41,15 +42,15 @@ def test_run_shard__checkpoint_of_another_round_or_root__is_refused(job: SmallJo
 
 def test_run_shard__checkpoint_of_other_tensors__is_its_authors_lie_and_tried_again(job: SmallJob) -> None:
     made = job.advance()
-    honest = syncer.fetch_pointer(job.store, made["pointer"])
+    honest = fetch_pointer(job.store, made["pointer"])
     state = parse_state(job.store.read(honest.state, max_bytes=2**30))
     name = min(state)
     for other in ({name: state[name]}, state | {name: state[name].reshape(-1)[:1].copy()}, {}):
         root = root_of(other)
-        pointer = syncer.Pointer(1, 0, job.store.add(state_bytes(other)), root, 0b111)
-        given = {"checkpoint": job.store.add(pointer.to_bytes()), "start_root": root.hex(), "slot": 0}
+        pointer = Pointer(1, 0, job.store.add(state_bytes(other)), root, 0b111)
+        changes = {"checkpoint": job.store.add(pointer.to_bytes()), "start_root": root.hex(), "slot": 0}
         with pytest.raises(FalseCheckpoint, match="this program's tensors") as refused:
-            tasks.run_shard(job.base | given, job.store)
+            tasks.run_shard(job.base | changes, job.store)
         assert isinstance(refused.value, Retryable)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from node.admission import conformance_process
+from node import conformance_process
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 from node import tasks
 from node.device import CPU, RankLayout, parse_layout, pick_device
 from node.errors import BadInputs, NoDevice, RankLost
-from node.inputs import syncer
+from node.inputs.programs import _ready
 from node.parallel.programs import RankedPrograms, placed_on
 from tests.support.small_job import publish, small_job
 
@@ -26,8 +26,8 @@ ROOTS = ("start_root", "segment_root", "end_root", "update_root", "update")
 def no_ranks_kept() -> Iterator[None]:
     """The last job's programs stay ready in this process: here their ranks would outlive the test."""
     yield
-    while syncer._programs:
-        syncer._programs.popitem()[1].close()
+    while _ready:
+        _ready.popitem()[1].close()
 
 
 @pytest.fixture
@@ -106,11 +106,11 @@ def test_ended_ranks__leave_no_process_and_no_file(programs: RankedPrograms):
 
 LEADER = """
 import sys
-from node.device import Layout
+from node.device import RankLayout
 from node.parallel.programs import RankedPrograms
 from tests.support.small_job import small_job
 
-programs = RankedPrograms(small_job().traced.graph, Layout("pipeline", 2), 1)
+programs = RankedPrograms(small_job().traced.graph, RankLayout("pipeline", 2), 1)
 print(*programs.step.ranks.pids, flush=True)
 sys.stdin.read() if sys.argv[1] == "idle" else None
 while True:

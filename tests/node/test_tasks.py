@@ -16,7 +16,11 @@ from node import tasks
 from node.compute.programs import Programs
 from node.compute.training import ShardResult, root_of
 from node.errors import BadInputs, NodeOutOfMemory
-from node.inputs import bundles, syncer
+from node.inputs import bundles
+from node.inputs.checkpoints import fetch_pointer
+from node.inputs.examples import fetch_examples
+from node.inputs.programs import fetch_programs
+from node.inputs.updates import get_updates
 from repops import encoding
 from repops.builder import Builder
 from repops.files import state_bytes
@@ -63,7 +67,7 @@ def test_two_rounds__verified_and_aggregated__follow_each_other(job: SmallJob) -
     for slot in range(3):
         job.train(slot)
         assert job.reports[slot]["start_root"] == first["root"]
-    pointer = syncer.fetch_pointer(job.store, first["pointer"])
+    pointer = fetch_pointer(job.store, first["pointer"])
     assert (pointer.job, pointer.round, pointer.mask, pointer.root.hex()) == (1, 0, 0b111, first["root"])
     assert pointer.state == first["state"]
 
@@ -88,13 +92,13 @@ def test_verification__of_one_flipped_bit__finds_that_slot_alone_and_where(
     job.commit(9, [1])
     answers = [job.verify(slot) for slot in range(3)]
     assert [answer["agrees"] for answer in answers] == [True, True, False]
-    found = answers[2]
-    assert (found["field"], found["steps"]) == ("update_root", [5, 5])
-    assert (found["tensor"], found["element"]) == (tensor, element)
-    expected, lied = (int(found[key].split("(")[1].rstrip(")"), 16) for key in ("expected", "found"))
+    answer = answers[2]
+    assert (answer["field"], answer["steps"]) == ("update_root", [5, 5])
+    assert (answer["tensor"], answer["element"]) == (tensor, element)
+    expected, lied = (int(answer[key].split("(")[1].rstrip(")"), 16) for key in ("expected", "found"))
     assert expected ^ lied == 1 << bit
-    assert f"{tensor}[{element}]" in found["message"]
-    json.dumps(found)
+    assert f"{tensor}[{element}]" in answer["message"]
+    json.dumps(answer)
 
 
 def test_verification__of_training_that_went_another_way__names_the_root(job: SmallJob) -> None:
@@ -111,8 +115,8 @@ def test_verification__of_training_that_went_another_way__names_the_root(job: Sm
     for slot in range(3):
         job.train(slot, tamper=wrong if slot == 0 else None)
     job.commit(7, [0, 1, 2])
-    found = job.verify(0)
-    assert (found["field"], found["steps"], found["tensor"]) == ("segment_root", [0, 5], None)
+    answer = job.verify(0)
+    assert (answer["field"], answer["steps"], answer["tensor"]) == ("segment_root", [0, 5], None)
     assert job.verify(1)["agrees"]
 
 
@@ -140,8 +144,8 @@ def test_verification__a_lie_is_found_though_its_update_cannot_be_had(job: Small
     job.reports[0]["update"] = job.reports[1]["update"] if update == "another" else cid_of(b"nobody has this")
     job.reports[2]["update"] = cid_of(b"nor this")
     job.commit(7, [0, 1, 2])
-    found = job.verify(0)
-    assert (found["agrees"], found["field"], found["dispute"]["kind"]) == (False, "update_root", 1)
+    answer = job.verify(0)
+    assert (answer["agrees"], answer["field"], answer["dispute"]["kind"]) == (False, "update_root", 1)
     assert job.verify(2)["agrees"], "what is withheld is not false"
 
 
@@ -199,7 +203,7 @@ def test_inputs__data_that_is_not_what_the_manifest_says__is_refused(tmp_path: P
 
     job = publish(tmp_path)
     step = job.programs.graph
-    right = syncer.fetch_examples(job.store, job.manifest, step)["tokens"]
+    right = fetch_examples(job.store, job.manifest, step)["tokens"]
     contents = {
         "shape": {"tokens": right[:, :9].copy()},
         "dtype": {"tokens": right.astype(np.float32)},
@@ -215,7 +219,7 @@ def test_inputs__data_that_is_not_what_the_manifest_says__is_refused(tmp_path: P
     root = job.manifest.data.root if content in ("junk", "other") else state_root(contents[content]).hex()
     manifest = replace(job.manifest, data=replace(job.manifest.data, cid=job.store.add(data), root=root))
     with pytest.raises(BadInputs, match=r"data|examples"):
-        syncer.fetch_examples(job.store, manifest, step)
+        fetch_examples(job.store, manifest, step)
 
 
 @pytest.mark.parametrize("content", ["junk", "another root", "flops", "batch", "nothing exchanged", "a name of ours"])
@@ -228,9 +232,9 @@ def test_inputs__program_that_is_not_what_the_manifest_says__is_refused(job: Sma
     data = b"junk" if content == "junk" else encoding.encode(graph)
     root = b"\1" * 32 if content == "another root" else encoding.root(graph)
     file = ProgramFile(job.store.add(data), root.hex(), profile(graph).flops + (content == "flops"))
-    told = {"flops": "flops, the manifest says", "batch": "the manifest's steps have", "another root": "its root is"}
-    with pytest.raises(BadInputs, match=told.get(content, "program")):
-        syncer.fetch_programs(job.store, replace(job.manifest, program=file, batch_size=batch_size))
+    message = {"flops": "flops, the manifest says", "batch": "the manifest's steps have", "another root": "its root is"}
+    with pytest.raises(BadInputs, match=message.get(content, "program")):
+        fetch_programs(job.store, replace(job.manifest, program=file, batch_size=batch_size))
 
 
 def test_prepare__a_round_that_no_program_can_aggregate__is_refused(
@@ -244,7 +248,7 @@ def test_prepare__a_round_that_no_program_can_aggregate__is_refused(
     manifest = replace(job.manifest, slots=256)
     terms = {"rounds": manifest.rounds, "slots": manifest.slots}
     request = job.base | {"manifest": job.store.add(manifest.to_bytes()), "terms": terms}
-    with pytest.raises(JobError, match="tensors of 256 slots make no aggregation"):
+    with pytest.raises(JobError, match="tensors of 256 slots cannot be aggregated"):
         tasks.prepare(request, job.store)
 
 
@@ -347,8 +351,8 @@ def test_parse_bundle__hostile_bytes__are_refused(data: bytes) -> None:
 
 def test_parse_bundle__a_slot_twice_or_a_wrong_root__is_refused(round_of_three: SmallJob) -> None:
     commit = round_of_three.bundles[0]
-    given = json.loads(round_of_three.store.read(commit["bundle"], max_bytes=10**6))
-    entry = given["results"][0]
+    fields = json.loads(round_of_three.store.read(commit["bundle"], max_bytes=10**6))
+    entry = fields["results"][0]
     for results in (
         [entry, entry],
         [entry | {"start_root": "AB" * 32}],
@@ -356,7 +360,7 @@ def test_parse_bundle__a_slot_twice_or_a_wrong_root__is_refused(round_of_three: 
         [entry | {"slot": 1.0}],
     ):
         with pytest.raises(BadInputs):
-            bundles.parse_bundle(json.dumps(given | {"results": results}).encode())
+            bundles.parse_bundle(json.dumps(fields | {"results": results}).encode())
 
 
 def test_updates__are_fetched_side_by_side_and_each_is_checked(round_of_three: SmallJob) -> None:
@@ -371,8 +375,8 @@ def test_updates__are_fetched_side_by_side_and_each_is_checked(round_of_three: S
             return store.open(cid, **options)
 
     manifest = round_of_three.manifest
-    updates = syncer.get_updates(cast(Any, Waiting()), results, manifest, graph)
+    updates = get_updates(cast(Any, Waiting()), results, manifest, graph)
     assert [root_of(updates[slot].state) for slot in range(3)] == [results[slot].update_root for slot in range(3)]
     results[1] = dataclasses.replace(results[1], update_root=results[2].update_root)
     with pytest.raises(BadInputs, match="its root is"):
-        syncer.get_updates(store, results, manifest, graph)
+        get_updates(store, results, manifest, graph)

@@ -18,7 +18,7 @@ from node.compute.programs import Programs, State, run_step
 from node.compute.training import ShardResult, heldout_loss, root_of, train_shard
 from node.device import CPU, runner, use_threads
 from node.errors import BadInputs
-from node.inputs import syncer
+from node.inputs.job_files import fetch_inputs, fetch_job
 from node.replay import replay
 from repops import commitments, encoding
 from repops.builder import Builder
@@ -38,7 +38,7 @@ def job(tmp_path: Path) -> SmallJob:
 
 
 def shard(job: SmallJob, slot: int = 1, **options: object) -> ShardResult:
-    inputs = syncer.fetch_inputs(job.store, job.base)
+    inputs = fetch_inputs(job.store, job.base)
     return train_shard(job.manifest, inputs.programs, inputs.checkpoint, inputs.examples, 0, slot, **options)
 
 
@@ -82,7 +82,7 @@ def test_train_shard__on_one_thread_or_two__gives_the_same_roots(job: SmallJob) 
 
 def test_train_shard__roots__are_those_of_the_states_that_the_library_goes_through(job: SmallJob) -> None:
     result = shard(job)
-    inputs = syncer.fetch_inputs(job.store, job.base)
+    inputs = fetch_inputs(job.store, job.base)
     program = Program(inputs.programs.graph)
     started = {name: torch.from_numpy(inputs.checkpoint[name]) for name in inputs.programs.names}
     state = program.begin(started, seed=job.manifest.draw_seed(0, 1))
@@ -104,14 +104,14 @@ def test_train_shard__roots__are_those_of_the_states_that_the_library_goes_throu
 
 
 def test_train_shard__tells_its_progress_and_learns(job: SmallJob) -> None:
-    told: list[tuple[int, float]] = []
-    result = shard(job, progress=lambda step, loss: told.append((step, loss)))
-    assert told == list(zip(range(1, 6), result.losses, strict=True))
+    calls: list[tuple[int, float]] = []
+    result = shard(job, progress=lambda step, loss: calls.append((step, loss)))
+    assert calls == list(zip(range(1, 6), result.losses, strict=True))
     assert result.losses[-1] < result.losses[0]
 
 
 def test_train_shard__a_step_that_turns_non_finite__leaves_the_state_as_it_was_and_is_counted(job: SmallJob) -> None:
-    inputs = syncer.fetch_inputs(job.store, job.base)
+    inputs = fetch_inputs(job.store, job.base)
     examples = {name: array.copy() for name, array in inputs.examples.items()}
     examples["tokens"][job.manifest.examples_for(0, 1, 2)] = 256  # no such token: outside the embedding
     roots: list[bytes] = []
@@ -188,8 +188,8 @@ def test_aggregate__order_of_slots__is_part_of_the_result(job: SmallJob) -> None
     turned = {5 - slot: update for slot, update in updates.items()}
     made = root_of(aggregate(manifest, PROGRAMS, checkpoint, updates))
     assert made != root_of(aggregate(manifest, PROGRAMS, checkpoint, turned))
-    given_backwards = dict(reversed(updates.items()))
-    assert made == root_of(aggregate(manifest, PROGRAMS, checkpoint, given_backwards))
+    reverse_order = dict(reversed(updates.items()))
+    assert made == root_of(aggregate(manifest, PROGRAMS, checkpoint, reverse_order))
 
 
 def in_numpy(outer: OuterOptimizer, checkpoint: State, updates: dict[int, State]) -> State:
@@ -288,10 +288,10 @@ def test_aggregate__what_does_not_fit__is_refused(job: SmallJob) -> None:
 
 def test_replay__of_a_run_through_the_workers__gives_the_same_checkpoints(job: SmallJob) -> None:
     roots = [job.advance()["root"], job.advance()["root"]]
-    told: list[int] = []
-    again = replay(job.manifest, job.store, [0b111, 0b111], progress=lambda number, _: told.append(number))
+    calls: list[int] = []
+    again = replay(job.manifest, job.store, [0b111, 0b111], progress=lambda number, _: calls.append(number))
     assert [root.hex() for root in again.roots] == [job.manifest.state.root, *roots]
-    assert told == [0, 1, 2]
+    assert calls == [0, 1, 2]
     assert again.losses[2] < again.losses[1] < again.losses[0]
 
 
@@ -306,7 +306,7 @@ def test_replay__with_a_slot_absent__gives_another_checkpoint(job: SmallJob) -> 
 
 
 def test_heldout_loss__is_the_mean_over_whole_batches(job: SmallJob) -> None:
-    files = syncer.fetch_job(job.store, job.manifest)
+    files = fetch_job(job.store, job.manifest)
     loss = lambda heldout: heldout_loss(job.manifest, files.programs, files.checkpoint, heldout)  # noqa: E731
     whole = loss(files.heldout)
     parts = [{name: array[at : at + 4] for name, array in files.heldout.items()} for at in range(0, 32, 4)]

@@ -16,9 +16,10 @@ from tests.referee.expected_events import expected_events
 from tests.support.contract import Contract
 from tests.support.evm import chain
 from tests.support.games.hashed_computation import WORK, HashedComputation, Tree, plain
+from tests.support.job_driver import Offer
 from tests.support.lockstep.contract_mirror import UNLIMITED, ContractMirror, Disagreement, deployed
 from tests.support.lockstep.coverage import Coverage
-from tests.support.lockstep.stage import DEPOSIT, Offer, Stage
+from tests.support.lockstep.stage import DEPOSIT, Stage
 from tests.support.protocol_driver import load
 from zoo_compute.spec.games import Frame, Game, Kind, Position, Result, Work, claim_hash, span_of
 from zoo_compute.spec.params import COIN, PRESETS, Preset
@@ -247,7 +248,7 @@ class GameDriver(Stage):
     def committer(self, number: int) -> HashedComputation:
         game = self.game(number)
         assert game.claim is not None
-        return self.side(self.name_of(game.claim.operator), game.frame.slot)
+        return self.side(self.party(game.claim.operator), game.frame.slot)
 
     def answer(self, number: int) -> str:
         """The committer's next move; its name."""
@@ -256,7 +257,7 @@ class GameDriver(Stage):
         assert move, "the committer has no move here"
         assert game.claim
         name, args = move
-        self.ok("referee", name, f"{self.name_of(game.claim.operator)} hot", number, *args)
+        self.ok("referee", name, f"{self.party(game.claim.operator)} hot", number, *args)
         return name
 
     def pick_args(self, number: int, place: int) -> tuple[Any, ...]:

@@ -39,7 +39,7 @@ class GoingOn(Hearing):
         right = replace(case.last.result(Trees(case.last.honest)), update_root=state_root(case.ended[1]))
         seated = (self.commits(ALICE, MADE_UP, MADE_UP), self.commits(BOB, right))
         aggregation = self.aggregates(case.manifest.state_root)
-        self.finalise_all(JOB)
+        self.finalise(JOB)
         judged(self, *seated)
         judge = self.world.config.judge
         judge.job.aggregation = aggregation  # type: ignore[union-attr]

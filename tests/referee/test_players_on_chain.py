@@ -26,9 +26,9 @@ from tests.support.evm import chain
 from tests.support.games.evidence_oracle import EvidenceOracle, JobFacts
 from tests.support.games.hostile_challenger import Hostile
 from tests.support.games.lying_jobs import Case, LyingAggregation, LyingUpdate, mlp
+from tests.support.job_driver import Offer
 from tests.support.lockstep.contract_mirror import deployed
 from tests.support.lockstep.coverage import Coverage
-from tests.support.lockstep.stage import Offer
 from zoo_compute.spec.games import Kind, Result
 from zoo_compute.spec.params import AGGREGATOR_SEAT, PRESETS
 from zoo_compute.spec.state import Claim, ClaimStatus

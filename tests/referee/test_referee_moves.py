@@ -1,4 +1,4 @@
-"""The referee's moves, specification and contract in step: every way down, and every refusal of docs/referee.md."""
+"""The referee's moves, specification and contract in step: every way down, and every refusal of docs/protocol/referee.md."""
 
 import re
 from dataclasses import replace
@@ -15,7 +15,7 @@ from zoo_compute.spec.params import COIN
 from zoo_compute.spec.state import ClaimStatus
 from zoo_compute.spec.world import EXTERNAL
 
-TEXT = Path(__file__).parents[2] / "docs" / "referee.md"
+TEXT = Path(__file__).parents[2] / "docs" / "protocol" / "referee.md"
 BOB, DAVE = "bob hot", "dave owner"
 
 

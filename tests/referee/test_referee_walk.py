@@ -64,7 +64,7 @@ def proposal(court: Any, rng: random.Random, number: int) -> tuple[str, str, tup
     if move is None:
         return "time_out", "stranger", (number, game.claim, game.frame)
     assert game.claim
-    return move[0], f"{court.name_of(game.claim.operator)} hot", (number, *move[1])
+    return move[0], f"{court.party(game.claim.operator)} hot", (number, *move[1])
 
 
 @pytest.mark.parametrize("seed", range(2))

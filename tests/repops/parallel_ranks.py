@@ -66,8 +66,8 @@ class Together:
         for rank, part in zip(self.ranks, self.parts, strict=True):
             for name, pieces in part.pieces.items():
                 for piece in pieces:
-                    given = state[name]
-                    rank.state[piece.entry][...] = given[piece.start : piece.stop] if given.ndim else given
+                    values = state[name]
+                    rank.state[piece.entry][...] = values[piece.start : piece.stop] if values.ndim else values
 
     def run(self, what: str, batch: Mapping[str, Array]) -> float:
         with ThreadPoolExecutor(len(self.ranks)) as pool:
@@ -76,9 +76,9 @@ class Together:
         return float(loss)
 
     def state(self) -> dict[str, Array]:
-        held = {entry: array for rank in self.ranks for entry, array in rank.state.items()}
+        arrays = {entry: array for rank in self.ranks for entry, array in rank.state.items()}
         return {
-            name: np.concatenate([held[p.entry] for p in pieces]) if len(pieces) > 1 else held[pieces[0].entry]
+            name: np.concatenate([arrays[p.entry] for p in pieces]) if len(pieces) > 1 else arrays[pieces[0].entry]
             for name, pieces in self.placed.pieces.items()
         }
 

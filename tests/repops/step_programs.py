@@ -8,7 +8,7 @@ from repops.builder import Builder, View
 from repops.commitments import Array
 from repops.graph import BATCH_ROLE, F32, I32, OPTIMIZER, PARAMETER, STATE_ROLE, Graph
 
-Given = tuple[Graph, dict[str, Array], dict[str, Array]]  # the program, its state, its batch
+StepProgram = tuple[Graph, dict[str, Array], dict[str, Array]]  # the program, its state, its batch
 
 
 def softmax(b: Builder, x: View) -> View:
@@ -26,7 +26,7 @@ def adamw(b: Builder, p: View, m: View, v: View, gradient: View, scale: View) ->
     return b.map("sub", b.map("mul", p, 0.99), b.map("mul", moved, 0.01)), m1, v1
 
 
-def attention_step() -> Given:
+def attention_step() -> StepProgram:
     """Two heads of attention over an embedding, its loss, gradients of one matrix, AdamW. B 2, T 5, H 2, D 4."""
     b, rng = Builder(), np.random.default_rng(1)
     table, w = b.input(F32, (11, 8), STATE_ROLE, 0), b.input(F32, (8, 24), STATE_ROLE, 1)
@@ -63,7 +63,7 @@ def attention_step() -> Given:
     )
 
 
-def norm_step() -> Given:
+def norm_step() -> StepProgram:
     """LayerNorm with its backward pass over rows and down columns. R 12, C 40."""
     b, rng = Builder(), np.random.default_rng(2)
     w, bias = b.input(F32, (40,), STATE_ROLE, 0), b.input(F32, (40,), STATE_ROLE, 1)
@@ -82,7 +82,7 @@ def norm_step() -> Given:
     return graph, {"w": np.ones(40, np.float32), "bias": np.zeros(40, np.float32)}, arrays
 
 
-def exchange_step() -> Given:
+def exchange_step() -> StepProgram:
     """State that trades places, stays, or becomes a transposed view; a loss that is state itself."""
     b = Builder()
     first, second = b.input(F32, (3, 3), STATE_ROLE, 0), b.input(F32, (3, 3), STATE_ROLE, 1)
@@ -96,8 +96,8 @@ def exchange_step() -> Given:
     ]
     graph = b.finish(state, [("x", x)], last)
     numbers = np.arange(9, dtype=np.float32).reshape(3, 3)
-    given = {"first": numbers, "second": numbers + 10, "turned": numbers + 20, "last": np.array(7, np.float32)}
-    return graph, given, {"x": numbers + 1}
+    before = {"first": numbers, "second": numbers + 10, "turned": numbers + 20, "last": np.array(7, np.float32)}
+    return graph, before, {"x": numbers + 1}
 
 
 STEPS = {"attention": attention_step, "norm": norm_step, "exchange": exchange_step}

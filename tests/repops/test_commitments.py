@@ -54,9 +54,9 @@ def test_tensor_root__native__is_what_python_makes(dtype: str, threads: int, mon
     needs_native()
     assert commitments._native() is not None
     arrays = [random_array(dtype, (size,), size) for size in SIZES]
-    found = [tensor_root(array, threads=threads) for array in arrays]
+    roots = [tensor_root(array, threads=threads) for array in arrays]
     monkeypatch.setattr(commitments, "_native", lambda: None)
-    assert found == [tensor_root(array) for array in arrays]
+    assert roots == [tensor_root(array) for array in arrays]
 
 
 def test_tensor_root__native__of_strided_reversed_and_big_endian_arrays__is_that_of_their_values() -> None:

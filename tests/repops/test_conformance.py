@@ -49,9 +49,9 @@ def test_programs__between_them__reach_every_kernel_of_a_gpu() -> None:
         plan = plans.make(graph, wanted, fused=True, updates=True)
         texts |= {kernel.text for unit in plan.units for kernel in unit.kernels}
     products = {
-        (found[1], "SPLIT = true" in text)
+        (match[1], "SPLIT = true" in text)
         for text in texts
-        if (found := re.search(r"(gemm<KERNEL_NAME_is, \d+u, \d+u>|dot_alone)", text))
+        if (match := re.search(r"(gemm<KERNEL_NAME_is, \d+u, \d+u>|dot_alone)", text))
     }
     tiles = [f"gemm<KERNEL_NAME_is, {height}u, {width}u>" for height, width in ((128, 128), (64, 64), (32, 64))]
     assert products == {(how, splits) for how in [*tiles, "dot_alone"] for splits in (False, True)}

@@ -196,15 +196,15 @@ ROUNDED = re.compile(r"\b(?:add|sub|mul|div|fma|mad|sqrt|rcp|rsqrt|ex2|lg2|sin|c
 @needs_nvrtc
 def test_source__compiled__rounds_to_nearest_and_neither_flushes_nor_approximates() -> None:
     """What -fmad, -ftz, -prec-div and -prec-sqrt could spoil, read off the machine-independent code."""
-    tool, found = nvrtc_here(), set[str]()
+    tool, rounded = nvrtc_here(), set[str]()
     assert tool is not None
     for graph, _, _ in [*SAMPLES.values(), product(256, 256, 512, "tl")]:
         plan = plans.make(graph, [graph.loss, *(e.after for e in graph.state)], fused=True, updates=True)
         texts, _ = distinct([*(kernel for unit in plan.units for kernel in unit.kernels), *plan.copies])
         image = tool.compile("\n".join([templates(), *texts.values()]), f"compute_{tool.architectures()[0]}")
-        found |= set(ROUNDED.findall(image.decode()))
+        rounded |= set(ROUNDED.findall(image.decode()))
         assert b".ftz" not in image
-    assert found == {f"{name}.rn.f32" for name in ("add", "sub", "mul", "div", "fma", "sqrt")}
+    assert rounded == {f"{name}.rn.f32" for name in ("add", "sub", "mul", "div", "fma", "sqrt")}
 
 
 def test_compiler__where_there_is_none_the_driver_takes__says_what_to_install() -> None:

@@ -323,11 +323,11 @@ def test_decode__a_tiny_file_of_a_huge_tensor__is_read_without_making_it() -> No
     )
     graph = Graph(nodes, (), (("x", 0),), 2)
     tracemalloc.start()
-    found = profile(decode(encode(graph)))
+    profiled = profile(decode(encode(graph)))
     assert tracemalloc.get_traced_memory()[1] < 1 << 20
     tracemalloc.stop()
-    assert found.activation_bytes >= 4 * (2**31 - 1)
-    assert found.flops > 2**31
+    assert profiled.activation_bytes >= 4 * (2**31 - 1)
+    assert profiled.flops > 2**31
 
 
 def test_decode__garbage_of_any_length__costs_time_and_memory_in_proportion() -> None:

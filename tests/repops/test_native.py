@@ -69,8 +69,8 @@ def test_two_steps__fused_or_not_on_any_threads__have_the_references_bits(
 def test_trace__of_a_step__gives_every_node_and_leaves_the_state(isa: str, name: str):
     graph, state, batch = STEPS[name]()
     made = _loaded(graph, state)
-    for at, (given, wanted) in enumerate(zip(made.trace(batch, threads=2), _wanted(name)[0], strict=True)):
-        np.testing.assert_array_equal(given.view(np.uint32), wanted.view(np.uint32), f"node {at} {graph.nodes[at].op}")
+    for at, (actual, wanted) in enumerate(zip(made.trace(batch, threads=2), _wanted(name)[0], strict=True)):
+        np.testing.assert_array_equal(actual.view(np.uint32), wanted.view(np.uint32), f"node {at} {graph.nodes[at].op}")
     for entry, array in state.items():
         np.testing.assert_array_equal(made.state[entry], array)
 
@@ -80,16 +80,16 @@ def test_trace__of_a_step__gives_every_node_and_leaves_the_state(isa: str, name:
 def test_rank__down_columns__counts_the_larger_and_the_earlier_equals(isa: str, extent: int, columns: int):
     rng = np.random.default_rng(extent)
     odd = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1e-42, 1.0], np.float32)
-    given = np.where(
+    column = np.where(
         rng.random((extent, columns)) < 0.5, rng.choice(odd, (extent, columns)), rng.normal(size=(extent, columns))
     )
-    given = given.astype(np.float32)
+    column = column.astype(np.float32)
     b = Builder()
-    rows = b.input(F32, given.shape, BATCH_ROLE, 0)
-    before = b.input(I32, given.shape, STATE_ROLE, 0)
+    rows = b.input(F32, column.shape, BATCH_ROLE, 0)
+    before = b.input(I32, column.shape, STATE_ROLE, 0)
     made = runner.prepare(b.finish([("place", BUFFER, before, b.rank(rows, 0))], [("rows", rows)], b.scalar(0.0, F32)))
-    made.step({"rows": given}, threads=2)
-    words = _bits(given).astype(np.int64)
+    made.step({"rows": column}, threads=2)
+    words = _bits(column).astype(np.int64)
     keys = np.where(words >> 31, -(words & 0x7FFFFFFF) - 1, words)  # ascending as the table orders them
     order = np.argsort(-keys, axis=0, kind="stable")
     expected = np.empty_like(order)

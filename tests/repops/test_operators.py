@@ -28,7 +28,7 @@ LONG = (*(((5,), (k,)) for k in (1, 31, 32, 64, 255, 256, 257, 600)), ((33, 18),
 
 def _usable() -> list[tuple[str, str]]:
     """(backend, instruction set) of all that run here; the reference is what they are compared with."""
-    found = []
+    kernels = []
     for name, path in BACKENDS.items():
         if name == "reference":
             continue
@@ -37,8 +37,8 @@ def _usable() -> list[tuple[str, str]]:
         except (ImportError, RuntimeError) as error:
             print(f"backend {name} is not tested here: {error}")
             continue
-        found += [(name, isa) for isa in (native.available() if name == "native" else [""])]
-    return found
+        kernels += [(name, isa) for isa in (native.available() if name == "native" else [""])]
+    return kernels
 
 
 USABLE = _usable()
@@ -94,23 +94,23 @@ def check_bits(kernels: ModuleType, wanted: Expected) -> None:
     """Every node's value, the loss, and the state after a step."""
     for fused, threads in ((True, 1), (False, 2)):
         where = f"fused={fused}, {threads} threads"
-        given = _loaded(kernels.prepare(wanted.graph, fused=fused), wanted.state)
-        _same_values(wanted.graph, given.trace(wanted.batch, threads=threads), wanted.values, where)
+        prepared = _loaded(kernels.prepare(wanted.graph, fused=fused), wanted.state)
+        _same_values(wanted.graph, prepared.trace(wanted.batch, threads=threads), wanted.values, where)
         for name, value in wanted.state.items():
-            assert np.array_equal(_bits(given.state[name]), _bits(value)), f"trace changed state {name}; {where}"
-        assert _same_float(given.loss(wanted.batch, threads=threads), wanted.loss), f"loss; {where}"
-        assert _same_float(given.step(wanted.batch, threads=threads), wanted.loss), f"loss of a step; {where}"
+            assert np.array_equal(_bits(prepared.state[name]), _bits(value)), f"trace changed state {name}; {where}"
+        assert _same_float(prepared.loss(wanted.batch, threads=threads), wanted.loss), f"loss; {where}"
+        assert _same_float(prepared.step(wanted.batch, threads=threads), wanted.loss), f"loss of a step; {where}"
         for name, value in wanted.after.items():
-            assert np.array_equal(_committed(given.state[name]), _bits(value)), f"state {name} after a step; {where}"
+            assert np.array_equal(_committed(prepared.state[name]), _bits(value)), f"state {name} after a step; {where}"
 
 
-def _same_float(given: float, expected: float) -> bool:
-    return struct.pack("<d", given) == struct.pack("<d", expected) or (given != given and expected != expected)
+def _same_float(actual: float, expected: float) -> bool:
+    return struct.pack("<d", actual) == struct.pack("<d", expected) or (actual != actual and expected != expected)
 
 
-def _same_values(graph: Graph, given: list[Array], expected: list[Array], where: str) -> None:
-    assert len(given) == len(expected)
-    for at, (value, wanted) in enumerate(zip(given, expected, strict=True)):
+def _same_values(graph: Graph, actual: list[Array], expected: list[Array], where: str) -> None:
+    assert len(actual) == len(expected)
+    for at, (value, wanted) in enumerate(zip(actual, expected, strict=True)):
         node = graph.nodes[at]
         assert (value.shape, value.dtype) == (wanted.shape, wanted.dtype), f"node {at} ({node.op}); {where}"
         odd = np.flatnonzero(_bits(value) != _bits(wanted))

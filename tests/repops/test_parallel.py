@@ -91,14 +91,14 @@ def test_kernels_with_memory_of_their_own__have_the_same_bits(kernels):
 
 
 @pytest.mark.parametrize("placement", ["pipeline", "data", "tensor"])
-def test_the_state__is_shared_out_and_nothing_of_it_is_held_twice(placement: str):
+def test_the_state__is_shared_out_and_no_part_of_it_lies_on_two_ranks(placement: str):
     case = model_case("gpt", 3)
     together = case.check(PLACEMENTS[placement](case.graph, 3, 3))
-    held = [rank.memory["state"] for rank in together.ranks]
+    sizes = [rank.memory["state"] for rank in together.ranks]
     pieces = [array for rank in together.ranks for array in rank.state.values()]
     assert sum(array.nbytes for array in pieces) == sum(array.nbytes for array in case.state.values())
-    assert sum(held) == sum(rounded(array.nbytes) for array in pieces)
-    assert max(held) < 0.5 * sum(held)
+    assert sum(sizes) == sum(rounded(array.nbytes) for array in pieces)
+    assert max(sizes) < 0.5 * sum(sizes)
 
 
 def test_a_pipeline__sends_activations_and_their_gradients_and_no_weights():

@@ -78,11 +78,11 @@ def test_a_fold_of_rows__is_written_over_a_state_that_it_does_not_read(reads_old
     assert (len(step.in_place), len(step.items)) == ((0, 2) if reads_old else (1, 1))
     runner = prepare(graph)
     rng = np.random.default_rng(0)
-    before, given = rng.standard_normal(300).astype(np.float32), rng.standard_normal((5, 300)).astype(np.float32)
+    before, summed = rng.standard_normal(300).astype(np.float32), rng.standard_normal((5, 300)).astype(np.float32)
     runner.state["x"][...] = before
-    runner.step({"rows": given})
+    runner.step({"rows": summed})
     expected = np.zeros(300, np.float32)
-    for row in given:
+    for row in summed:
         expected = expected + (row - before if reads_old else row)
     assert np.array_equal(runner.state["x"], expected)
 

@@ -21,8 +21,8 @@ def test_profile__of_a_matmul_step__is_what_one_counts_by_hand() -> None:
     y = b.matmul(x, w)  # (5, 3): 4 terms
     loss = b.sum(y, [0, 1])  # 15 terms in lanes
     after = b.map("sub", w, b.map("mul", w, 0.5))
-    found = profile(b.finish([("w", PARAMETER, w, after)], [("x", x)], loss))
-    assert found == Profile(
+    result = profile(b.finish([("w", PARAMETER, w, after)], [("x", x)], loss))
+    assert result == Profile(
         flops=2 * 15 * 4 + 15 + 12 + 12,
         depth=(4 + 1) + (1 + 5),
         # dot, sum, the scalar 0.5, mul, sub
@@ -39,9 +39,9 @@ def test_profile__counts_parameters_alone_as_parameters_and_everything_as_state(
     b = Builder()
     views = [b.input(dtype, (size,), 0, at) for at, (dtype, size) in enumerate([(F32, 3), (F32, 5), (I32, 7)])]
     state = [(name, kind, v, v) for name, kind, v in zip("abc", (PARAMETER, OPTIMIZER, BUFFER), views, strict=True)]
-    found = profile(b.finish(state, [], b.sum(views[0], [0])))
-    assert (found.parameters, found.state_bytes) == (3, 60)
-    assert found.activation_bytes == 4, "what is in the state already was counted twice"
+    result = profile(b.finish(state, [], b.sum(views[0], [0])))
+    assert (result.parameters, result.state_bytes) == (3, 60)
+    assert result.activation_bytes == 4, "what is in the state already was counted twice"
 
 
 def slow_peak(graph: Graph) -> int:
@@ -75,15 +75,15 @@ def test_bytes__agree_with_the_words_that_the_parts_read(name: str) -> None:
     for node in graph.nodes:
         if node.op in ("input", "constant"):
             continue
-        found = {
+        words = {
             (operand, index)
             for e in range(node.elements)
             for p in parts(node, e, lambda *_: 0)
             for operand, index in p.reads
         }
         if node.op == "take":  # with index 0 everywhere, fewer words than elements; counted is one an element
-            found |= {(0, -1 - extra) for extra in range(node.elements - len({i for o, i in found if o == 0}))}
-        total += node.elements + len(found)
+            words |= {(0, -1 - extra) for extra in range(node.elements - len({i for o, i in words if o == 0}))}
+        total += node.elements + len(words)
     assert profile(graph).bytes == 4 * total
 
 
@@ -91,8 +91,8 @@ def test_bytes__of_windows_that_overlap__are_counted_once() -> None:
     b = Builder()
     x = b.input(F32, (100,), 1, 0)
     windows = b.copy(x.window(0, 10))
-    found = profile(b.finish([], [("x", x)], b.sum(windows, [0, 1])))
-    assert found.bytes == 4 * ((100 + 910) + (910 + 1))
+    result = profile(b.finish([], [("x", x)], b.sum(windows, [0, 1])))
+    assert result.bytes == 4 * ((100 + 910) + (910 + 1))
 
 
 def test_depth__is_the_longest_path_not_the_sum() -> None:
@@ -100,8 +100,8 @@ def test_depth__is_the_longest_path_not_the_sum() -> None:
     x = b.input(F32, (2,), 1, 0)
     short = b.map("add", x, x)
     long = b.map("mul", b.map("mul", b.map("mul", x, x), x), x)
-    found = profile(b.finish([], [("x", x)], b.sum(b.map("add", short, long), [0])))
-    assert found.depth == 3 + 1 + (1 + 5)
+    result = profile(b.finish([], [("x", x)], b.sum(b.map("add", short, long), [0])))
+    assert result.depth == 3 + 1 + (1 + 5)
     assert profile(long_chain(50)).depth == 50 + 6
 
 
@@ -111,25 +111,25 @@ def test_depth_and_work__of_nothing__are_nothing() -> None:
         Node("exp", F32, (0,), (), (Operand(0, 0, (0,)),)),
         Node("scalar", F32, (), attributes=(0,)),
     )
-    found = profile(Graph(nodes, (), (("x", 0),), 2))
-    assert (found.flops, found.depth, found.bytes, found.activation_bytes) == (0, 0, 4, 4)
+    result = profile(Graph(nodes, (), (("x", 0),), 2))
+    assert (result.flops, result.depth, result.bytes, result.activation_bytes) == (0, 0, 4, 4)
 
 
 def test_profile__of_many_nodes__takes_time_in_proportion() -> None:
     graph = long_chain(20_000)
     start = time.process_time()
-    found = profile(graph)
+    result = profile(graph)
     assert time.process_time() - start < 4, "0.3 s on an idle machine"
-    assert found.nodes == 20_002
-    assert found.flops == 2 * 20_000 + 2
+    assert result.nodes == 20_002
+    assert result.flops == 2 * 20_000 + 2
 
 
 def test_profile__needs_no_memory_for_what_it_describes() -> None:
     b = Builder()
     x = b.input(F32, (), 1, 0)
     wide = b.map("exp", x.expand((1 << 15, 1 << 15)))
-    found = profile(b.finish([], [("x", x)], b.sum(wide, [0, 1])))
-    assert found.activation_bytes == 4 * ((1 << 30) + 2)
-    assert found.flops > 1 << 30
-    assert isinstance(found.flops, int)
-    assert not isinstance(found.flops, np.integer)
+    result = profile(b.finish([], [("x", x)], b.sum(wide, [0, 1])))
+    assert result.activation_bytes == 4 * ((1 << 30) + 2)
+    assert result.flops > 1 << 30
+    assert isinstance(result.flops, int)
+    assert not isinstance(result.flops, np.integer)

@@ -102,8 +102,8 @@ def sample(name: str, count: int) -> np.ndarray:
     return np.concatenate([np.array(near) % 2**32, usual, rng.integers(0, 1 << 32, count // 2)]).astype(np.uint32)
 
 
-def _worst(name: str, given: np.ndarray, results: np.ndarray) -> float:
-    exact = [INEXACT[name](x) if x == x else math.nan for x in given.view(np.float32).tolist()]
+def _worst(name: str, words: np.ndarray, results: np.ndarray) -> float:
+    exact = [INEXACT[name](x) if x == x else math.nan for x in words.view(np.float32).tolist()]
     return max(map(error_in_ulp, results.tolist(), exact))
 
 
@@ -111,8 +111,8 @@ def _worst(name: str, given: np.ndarray, results: np.ndarray) -> float:
 def test_recipe__sample__is_within_the_stated_bound(name: str):
     recipe = TABLE[name].recipe
     assert recipe is not None
-    given = sample(name, 1000)
-    assert _worst(name, given, np.array([recipe.run(bits) for bits in given.tolist()], np.uint32)) <= stated_bound(
+    words = sample(name, 1000)
+    assert _worst(name, words, np.array([recipe.run(bits) for bits in words.tolist()], np.uint32)) <= stated_bound(
         TABLE[name]
     )
 
@@ -122,20 +122,20 @@ def test_recipe__sample_of_exact_operator__is_exact(name: str):
     recipe = TABLE[name].recipe
     assert recipe is not None
     for bits in sample(name, 1000).tolist():
-        given, wanted = recipe.run(bits), EXACT[name](bits)
-        assert given == wanted or (TABLE[name].result == "f" and is_nan(given) and is_nan(wanted)), hex(bits)
+        actual, wanted = recipe.run(bits), EXACT[name](bits)
+        assert actual == wanted or (TABLE[name].result == "f" and is_nan(actual) and is_nan(wanted)), hex(bits)
 
 
 @pytest.mark.parametrize("name", INEXACT)
 def test_kernels__200_000_words__are_within_the_stated_bound(name: str):
-    given = sample(name, 200_000)
+    words = sample(name, 200_000)
     builder = Builder()
-    x = builder.input(F32, given.shape, BATCH_ROLE, 0)
-    held = builder.input(F32, given.shape, STATE_ROLE, 0)
-    graph = builder.finish([("y", PARAMETER, held, builder.map(name, x))], [("x", x)], builder.scalar(0.0, F32))
+    x = builder.input(F32, words.shape, BATCH_ROLE, 0)
+    before = builder.input(F32, words.shape, STATE_ROLE, 0)
+    graph = builder.finish([("y", PARAMETER, before, builder.map(name, x))], [("x", x)], builder.scalar(0.0, F32))
     runner = prepare(graph)
-    runner.step({"x": given.view(np.float32)})
-    assert _worst(name, given, runner.state["y"].view(np.uint32)) <= stated_bound(TABLE[name])
+    runner.step({"x": words.view(np.float32)})
+    assert _worst(name, words, runner.state["y"].view(np.uint32)) <= stated_bound(TABLE[name])
 
 
 def test_unary_operators__all__have_an_oracle():
@@ -167,9 +167,9 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", unary())
 def test_oracle__every_4099th_word__finds_what_the_table_states(oracle: Path, name: str):
-    found = measure(oracle, name, stride=4099)
-    assert found.tried > 1_000_000
-    assert found.refusal() is None
+    result = measure(oracle, name, stride=4099)
+    assert result.tried > 1_000_000
+    assert result.refusal() is None
 
 
 def test_oracle__a_wrong_figure__is_refused():

@@ -24,9 +24,9 @@ def test_values__in_pieces_of_any_size__are_those_of_the_whole_trace(name, piece
     for entry, array in state.items():
         runner.state[entry][...] = array
     expected = runner.trace(batch)
-    found = list(streaming.values(graph, runner.state, batch, piece_bytes=piece_bytes))
-    assert [at for at, _ in found] == list(range(len(graph.nodes)))
-    assert all((bits(expected[at]) == bits(value)).all() and expected[at].shape == value.shape for at, value in found)
+    values = list(streaming.values(graph, runner.state, batch, piece_bytes=piece_bytes))
+    assert [at for at, _ in values] == list(range(len(graph.nodes)))
+    assert all((bits(expected[at]) == bits(value)).all() and expected[at].shape == value.shape for at, value in values)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -37,25 +37,25 @@ def test_values__of_some_nodes__need_only_what_these_read(name):
         runner.state[entry][...] = array
     expected, rng = runner.trace(batch), random.Random(name)
     for node in rng.sample(range(len(graph.nodes)), min(6, len(graph.nodes))):
-        found = dict(streaming.values(graph, runner.state, batch, wanted=[node], piece_bytes=2000))
-        assert max(found) == node
-        assert (bits(found[node]) == bits(expected[node])).all()
+        values = dict(streaming.values(graph, runner.state, batch, wanted=[node], piece_bytes=2000))
+        assert max(values) == node
+        assert (bits(values[node]) == bits(expected[node])).all()
 
 
 def test_values__hold_no_more_than_what_is_still_read(monkeypatch):
     """What nobody reads any more is dropped."""
     graph, _, batch = PROGRAMS["elementwise"]
-    given = []
+    sizes = []
     compute = streaming.compute
 
     def counted(graph, piece, live, **options):
-        given.append(sum(np.asarray(value).nbytes for value in live.values()))
+        sizes.append(sum(np.asarray(value).nbytes for value in live.values()))
         return compute(graph, piece, live, **options)
 
     monkeypatch.setattr(streaming, "compute", counted)
     runner = backend.prepare(graph)
     total = sum(value.nbytes for _, value in streaming.values(graph, runner.state, batch, piece_bytes=0))
-    assert max(given) < total / 4
+    assert max(sizes) < total / 4
 
 
 @pytest.mark.parametrize("leaves", [0, 1, 2, 3, 5, 8, 19])

@@ -108,16 +108,16 @@ def torch_step(case: Case, module: nn.Module, optimizer: torch.optim.Optimizer, 
 
 def agree(state: Any, module: nn.Module, optimizer: torch.optim.Optimizer, *, atol: float = 2e-6) -> None:
     """Every tensor of the state is the module's, or the optimizer's."""
-    held = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     slots = {"m": ("exp_avg", "momentum_buffer"), "v": ("exp_avg_sq",)}
     for name, tensor in state.items():
         if name in ("step", "seed"):
             continue
-        if name in held:
-            expected = held[name].detach()
+        if name in tensors:
+            expected = tensors[name].detach()
         else:
             slot, parameter = name.split("/", 1)
-            own = optimizer.state[held[parameter]]
+            own = optimizer.state[tensors[parameter]]
             expected = next(own[key] for key in slots[slot] if key in own)
         np.testing.assert_allclose(
             tensor.numpy(), expected.numpy().astype(tensor.numpy().dtype), rtol=2e-4, atol=atol, err_msg=name

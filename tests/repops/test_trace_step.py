@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOTS = """
 import torch
 import repops
-from tests.repops import models
+from tests.support.programs import models
 from tests.repops.test_trace_models import CASES
 for name in ("convolutional", "llama_style"):
     case = CASES[name]
@@ -85,16 +85,16 @@ def test_guard__a_number_that_is_not_finite__leaves_the_state(where: str) -> Non
         module, functional.cross_entropy, torch.optim.AdamW(module.parameters()), models.images(0), clip_norm=1.0
     )
     state, _ = program.step(program.initial_state(module), models.images(1))
-    held = state.clone()
+    changed = state.clone()
     inputs, targets = models.images(2)
     if where == "input":
         inputs[1, 0, 3, 3] = float("nan")
     else:
-        held = type(held)({**dict(held), "head.weight": torch.full_like(held["head.weight"], 3e38)})
-        state = held.clone()
+        changed = type(changed)({**dict(changed), "head.weight": torch.full_like(changed["head.weight"], 3e38)})
+        state = changed.clone()
     after, loss = program.step(state, (inputs, targets))
     assert not np.isfinite(float(loss)) or where == "parameter"
-    for name, tensor in held.items():
+    for name, tensor in changed.items():
         assert torch.equal(after[name], tensor), name
     sound, _ = program.step(program.initial_state(module), models.images(2))
     assert int(sound["step"]) == 1

@@ -30,7 +30,7 @@ def test_every_test_that_a_page_names__is_there(page: Path):
 
 
 def test_every_attack_in_the_referees_table__names_a_test():
-    text = (ROOT / "docs" / "referee.md").read_text()
+    text = (ROOT / "docs" / "design" / "referee.md").read_text()
     rows = text.partition("## Attacks")[2].split("|---|---|---|---|\n")[1].partition("\n\n")[0].splitlines()
     assert len(rows) >= 19
     assert [row for row in rows if not named(row.split(" | ")[-1])] == []

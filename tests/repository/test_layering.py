@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import importlib.util
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,14 +17,43 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("repops", "zoo_compute", "node", "keepers")
 SPEC = "zoo_compute.spec"
+BASE = "zoo_compute"  # its modules that lie in no package: errors, amounts, paths, ...
 
-# What a package may import of ours; the most specific entry counts.
-MAY_IMPORT = {
-    "repops": {"repops"},
-    SPEC: {SPEC},
-    "zoo_compute": {"zoo_compute", "repops"},
-    "node": {"node", "zoo_compute", "repops"},
-    "keepers": {"keepers", "node", "zoo_compute", "repops"},
+# What each package may import of ours, beside itself. Higher ones follow lower ones.
+MAY_IMPORT: dict[str, set[str]] = {
+    "repops": set(),
+    SPEC: set(),
+    BASE: {"repops", SPEC},
+    "zoo_compute.store": {BASE},
+    "zoo_compute.formats": {"repops", SPEC, BASE},
+    "zoo_compute.models": {"repops"},
+    "zoo_compute.training": {"repops", SPEC, BASE, "zoo_compute.formats"},
+}
+_FILES = {"zoo_compute.store", "zoo_compute.formats", "zoo_compute.training"}
+_SHARED = {"repops", SPEC, BASE, *_FILES}
+MAY_IMPORT |= {
+    "zoo_compute.codec": _SHARED,
+    "zoo_compute.disputes": {"repops", SPEC, BASE, "zoo_compute.formats"},
+}
+_NODE = {*_SHARED, "zoo_compute.codec", "zoo_compute.disputes"}
+MAY_IMPORT["zoo_compute.chain"] = {SPEC, BASE, "zoo_compute.disputes"}
+_CHAIN = {*_NODE, "zoo_compute.chain"}
+MAY_IMPORT |= {
+    "zoo_compute.operators": _CHAIN,
+    "zoo_compute.governance": _CHAIN,
+    "zoo_compute.devnet": _CHAIN,
+    "zoo_compute.jobs": {*_CHAIN, "zoo_compute.models"},
+    "zoo_compute.client": {*_CHAIN, "zoo_compute.models", "zoo_compute.jobs"},
+}
+MAY_IMPORT["zoo_compute.cli"] = set(MAY_IMPORT)
+MAY_IMPORT |= {
+    "node": _NODE,
+    "node.cli": {*_NODE, "node", "zoo_compute.cli"},
+    "keepers": {*MAY_IMPORT, "node"},
+}
+# Modules that import each other, and why that is better than what would part them.
+CIRCLES: dict[frozenset[str], str] = {
+    frozenset({"repops.graph", "repops.validation", "repops.operators"}): "a Graph that was constructed is valid",
 }
 # A file longer than this says why here.
 LONGEST = 400
@@ -36,13 +69,13 @@ LONG_FOR_A_REASON = {
     "contracts/Referee.vy": _ONE_MACHINE,
     "contracts/Rewards.vy": _ONE_MACHINE,
     "contracts/TaskRegistry.vy": _ONE_MACHINE,
-    "tests/support/attacks.py": "the attacks of one table, each told as a story",
+    "tests/support/attacks.py": "the attacks of one table, each as a story",
     "tests/referee/test_referee_moves.py": "one contract, function by function",
     "tests/contracts/test_admissions.py": "one contract, function by function",
-    "tests/contracts/test_auction.py": "one contract, function by function",
     "tests/contracts/test_registry.py": "one contract, function by function",
+    "zoo_compute/chain/views.py": "a job and an operator as read at one block, one frozen record each",
     "zoo_compute/spec/state.py": "every record of the protocol's state, and nothing else",
-    "tests/support/scenarios/rounds.py": "scenarios of one phase of a job, each a few lines, told in order",
+    "tests/support/scenarios/rounds.py": "scenarios of one phase of a job, each a few lines, in order",
 }
 
 
@@ -50,38 +83,113 @@ def python_files() -> list[Path]:
     return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
 
-def imports_of(path: Path, *, module_level_only: bool = False) -> set[str]:
-    tree = ast.parse(path.read_text())
-    nodes = tree.body if module_level_only else list(ast.walk(tree))
-    found: set[str] = set()
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            found |= {node.module}
-            if node.module in PACKAGES:
-                found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
-
-
 def module_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def allowed_for(module: str) -> set[str]:
-    owner = max((name for name in MAY_IMPORT if module == name or module.startswith(name + ".")), key=len)
-    return MAY_IMPORT[owner]
+MODULES = {module_of(path): path for path in python_files()}
 
 
-def is_within(name: str, packages: set[str]) -> bool:
-    return any(name == package or name.startswith(package + ".") for package in packages)
+def imports_of(path: Path, *, at_run_time: bool = False, module_level_only: bool = False) -> set[str]:
+    """The names a file imports; at_run_time: without those for type checkers alone."""
+    tree = ast.parse(path.read_text())
+    names: set[str] = set()
+    for node in tree.body if module_level_only else _walk(tree, at_run_time):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names} if _is_ours(node.module) else {node.module}
+    return names
 
 
-@pytest.mark.parametrize("path", python_files(), ids=lambda p: str(p.relative_to(ROOT)))
+def _walk(node: ast.AST, at_run_time: bool) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        if at_run_time and isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        yield child
+        yield from _walk(child, at_run_time)
+
+
+def _is_ours(name: str) -> bool:
+    return name.partition(".")[0] in PACKAGES
+
+
+def our_imports(path: Path, *, at_run_time: bool = False) -> set[str]:
+    """The modules of ours that a file imports."""
+    names = {name for name in imports_of(path, at_run_time=at_run_time) if _is_ours(name)}
+    return {name if name in MODULES else name.rpartition(".")[0] for name in names} - {module_of(path)}
+
+
+def package_of(module: str) -> str:
+    """The most specific entry of MAY_IMPORT that a module belongs to."""
+    return max((name for name in MAY_IMPORT if module == name or module.startswith(name + ".")), key=len)
+
+
+@pytest.mark.parametrize("path", [p for p in python_files() if p != ROOT / BASE / "__init__.py"], ids=module_of)
 def test_imports__point_one_way(path: Path):
-    allowed = allowed_for(module_of(path))
-    ours = {name for name in imports_of(path) if name.partition(".")[0] in PACKAGES}
-    assert {name for name in ours if not is_within(name, allowed)} == set()
+    """`zoo_compute/__init__.py` alone names what lies above it: it loads the public classes when they are used."""
+    package = package_of(module_of(path))
+    foreign = {name for name in our_imports(path) if package_of(name) not in {package, *MAY_IMPORT[package]}}
+    assert not foreign, f"{package} may not import {sorted(foreign)}"
+
+
+def test_packages__import_each_other_in_no_circle():
+    assert _circles({package: imported - {package} for package, imported in MAY_IMPORT.items()}) == set()
+
+
+def test_modules__import_each_other_in_no_circle_without_a_reason():
+    graph = {module: our_imports(path, at_run_time=True) for module, path in MODULES.items() if module != BASE}
+    faces = {module for module, path in MODULES.items() if path.name == "__init__.py"}
+    graph = {module: imported - faces for module, imported in graph.items() if module not in faces}
+    assert _circles(graph) == set(CIRCLES)
+
+
+def _circles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
+    @cache
+    def reached(start: str) -> frozenset[str]:
+        seen: set[str] = set()
+        left = [start]
+        while left:
+            new = graph.get(left.pop(), set()) - seen
+            seen |= new
+            left += new
+        return frozenset(seen)
+
+    looped = [name for name in graph if name in reached(name)]
+    return {
+        frozenset(other for other in looped if other in reached(name) and name in reached(other)) for name in looped
+    }
+
+
+# A whole process of each, as it starts: what it loads by way of others counts too.
+NEVER_LOADED = {
+    "node.tasks": ("zoo_compute.chain", "zoo_compute.jobs", "zoo_compute.client", "zoo_compute.cli", "keepers", "web3"),
+    "zoo_compute.spec.world": ("repops", "zoo_compute.formats", "zoo_compute.chain", "torch", "numpy"),
+    "zoo_compute.store": ("zoo_compute.formats", "zoo_compute.chain", "repops", "torch"),
+    "zoo_compute.cli.main": ("node", "keepers", "torch"),
+    "keepers.keeper": ("zoo_compute.cli", "torch"),
+    "repops": ("zoo_compute", "node", "keepers"),
+}
+
+
+@pytest.mark.parametrize("module", NEVER_LOADED)
+def test_a_process__loads_nothing_of_what_lies_above_it(module: str):
+    code = f"import json, sys, {module}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    loaded = json.loads(done.stdout)
+    wrong = [
+        name for name in loaded for banned in NEVER_LOADED[module] if name == banned or name.startswith(banned + ".")
+    ]
+    assert wrong == []
+
+
+OUTSIDE_TESTS = [path for folder in ("scripts", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+@pytest.mark.parametrize("path", OUTSIDE_TESTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_benchmarks_and_scripts__import_no_tests_but_their_support(path: Path):
+    names = {name for name in imports_of(path) if name.partition(".")[0] == "tests"}
+    assert {name for name in names if not name.startswith("tests.support")} == set()
 
 
 # Built-in models are modules like a submitter's own: loaded where a job is traced, never by what a client imports.
@@ -164,11 +272,13 @@ def _is_of_the_language(node: ast.Import | ast.ImportFrom) -> bool:
     return all(name.partition(".")[0] in sys.stdlib_module_names for name in names)
 
 
-def test_the_rule__would_notice_a_wrong_import(tmp_path: Path):
+def test_the_rules__would_notice_a_wrong_import_and_a_circle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(globals(), "module_of", lambda path: "zoo_compute.spec.wrong")
     file = tmp_path / "wrong.py"
-    file.write_text("from keepers.processes import daemon\nimport repops.files\n")
-    wrong = {n for n in imports_of(file) if n.partition(".")[0] in PACKAGES and not is_within(n, allowed_for(SPEC))}
-    assert wrong == {"keepers.processes", "repops.files"}
+    file.write_text("def f():\n    from keepers.processes import daemon\nimport repops.files\n")
+    assert our_imports(file) == {"keepers.processes.daemon", "repops.files"}
+    assert not our_imports(file) & (MAY_IMPORT[SPEC] | {SPEC})
+    assert _circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == {frozenset("abc")}
 
 
 def tracked_files() -> list[str]:

@@ -91,7 +91,7 @@ def test_sampled__is_the_same_for_a_seed_and_begins_with_every_function():
 def test_suites__name_tests_that_exist_for_every_contract():
     assert {path.stem for path in CONTRACTS.glob("*.vy")} <= set(SUITES)
     every = "".join((ROOT / name).read_text() for name in files(list(SUITES), whole=True))
-    scenarios = "".join(path.read_text() for path in (ROOT / "tests" / "differential").glob("*.py"))
+    scenarios = "".join(path.read_text() for path in (ROOT / "tests" / "support" / "scenarios").glob("*.py"))
     assert [name for name in LEFT_OUT if name not in every + scenarios] == []
 
 

@@ -1,4 +1,4 @@
-"""The numbers of the specification are those of docs/protocol.md, read from its table."""
+"""The numbers of the specification are those of docs/protocol/numbers.md, read from its table."""
 
 import re
 from dataclasses import fields, replace
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from zoo_compute.spec import params
 from zoo_compute.spec.params import DEVNET, GPU_CLASSES, PRESETS, PRODUCTION, ZEN, Preset, Terms
 
-TEXT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "protocol" / "numbers.md").read_text(encoding="utf-8")
 TERMS = Terms("zen", b"", b"", b"", b"", 3, 4, 2, 100, 160, 50, 80, 30, 15, 5, 1, 4, 0)
 
 
@@ -23,7 +23,7 @@ def amount(cell: str) -> int:
 @pytest.mark.parametrize("field", [field.name for field in fields(Preset) if field.name != "name"])
 def test_presets_are_those_of_the_text(field: str) -> None:
     row = re.search(rf"^\| `{field}` \| ([^|]*) \| ([^|]*) \|", TEXT, re.MULTILINE)
-    assert row, f"docs/protocol.md has no row for {field}"
+    assert row, f"docs/protocol/numbers.md has no row for {field}"
     assert (getattr(DEVNET, field), getattr(PRODUCTION, field)) == (amount(row[1]), amount(row[2]))
 
 

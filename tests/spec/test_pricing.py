@@ -148,14 +148,14 @@ def gains_of_lying(
     pricing: Pricing = auction.critical_prices,
 ) -> list[tuple[int, int]]:
     """For every profile of costs and every misreport of operator 1: (gain, units it wins when truthful)."""
-    reserve, found = 5 * step, []
+    reserve, gains = 5 * step, []
     for costs in product(range(step, reserve + 1, step), repeat=len(capacities)):
         truthful = bids(*zip(costs, capacities, strict=True), discounts=discounts)
         honest, won = earnings(truthful, units, reserve, costs[0], pricing)
         for lie in range(1, reserve + 1):
-            told = [RevealedBid(1, lie, discounts[0], capacities[0]), *truthful[1:]]
-            found.append((earnings(told, units, reserve, costs[0], pricing)[0] - honest, won))
-    return found
+            reported = [RevealedBid(1, lie, discounts[0], capacities[0]), *truthful[1:]]
+            gains.append((earnings(reported, units, reserve, costs[0], pricing)[0] - honest, won))
+    return gains
 
 
 @pytest.mark.parametrize(

@@ -225,8 +225,8 @@ def test_what_an_operator_cannot_train_in_time__is_said():
 
 def test_an_operator_with_time__has_its_cheapest_worker_train():
     workers = [worker(0, cost=9, step_us=500_000), worker(1, cost=1)]
-    held = {1: range(6)}
-    hurried, patient = (s.schedule(WORK, held, workers, within_s=seconds) for seconds in (0, 10**6))
+    stored = {1: range(6)}
+    hurried, patient = (s.schedule(WORK, stored, workers, within_s=seconds) for seconds in (0, 10**6))
     assert {number: len(mine) for number, mine in hurried.slots.items()} == {0: 4, 1: 2}
     assert {number: len(mine) for number, mine in patient.slots.items()} == {1: 6}
     assert hurried.makespan_ms < patient.makespan_ms <= 1_000 * WORK.slot_s

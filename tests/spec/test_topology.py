@@ -17,21 +17,21 @@ def worker(number: int, rtt_ms: tuple[int, ...] = (), kbps: int = 1_000) -> Work
 def test_near_workers__are_grouped_and_the_widest_link_leads():
     west, east = [(10, 90), (12, 88), (14, 95)], [(95, 11), (90, 9), (99, 12)]
     rtt = [each for pair in zip(west, east, strict=True) for each in pair]
-    found = topology.groups([worker(n, each, kbps=100 + n) for n, each in enumerate(rtt)], 3)
-    assert [(g.head, sorted(g.members)) for g in found] == [(4, [0, 2, 4]), (5, [1, 3, 5])]
+    groups = topology.groups([worker(n, each, kbps=100 + n) for n, each in enumerate(rtt)], 3)
+    assert [(g.head, sorted(g.members)) for g in groups] == [(4, [0, 2, 4]), (5, [1, 3, 5])]
 
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=60), st.integers(1, 20), st.randoms())
 def test_groups__hold_everyone_once_in_equal_parts(rtt: list[tuple[int, int]], fan_in: int, chance):
     workers = [worker(number, each) for number, each in enumerate(rtt)]
-    found = topology.groups(workers, fan_in)
-    sizes = [len(group.members) for group in found]
-    assert sorted(n for group in found for n in group.members) == list(range(len(workers)))
-    assert len(found) == -(-len(workers) // fan_in)
+    groups = topology.groups(workers, fan_in)
+    sizes = [len(group.members) for group in groups]
+    assert sorted(n for group in groups for n in group.members) == list(range(len(workers)))
+    assert len(groups) == -(-len(workers) // fan_in)
     assert not sizes or max(sizes) - min(sizes) <= 1
-    assert all(group.head in group.members for group in found)
+    assert all(group.head in group.members for group in groups)
     chance.shuffle(workers)
-    assert topology.groups(workers, fan_in) == found
+    assert topology.groups(workers, fan_in) == groups
 
 
 def test_a_group__of_nobody_is_the_callers_mistake():

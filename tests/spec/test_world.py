@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.job_driver import Offer
 from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.invariants import check_invariants
-from tests.support.lockstep.stage import OPERATORS, Offer, Stage
+from tests.support.lockstep.stage import OPERATORS, Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS
 from tests.support.scenarios.catalogue import SCENARIOS
 from zoo_compute.spec import auction, pricing
@@ -186,6 +187,6 @@ def test_however_clearing_was_disturbed_it_ends_as_the_pure_allocation(
     }
     assert stage.world.lot(job, 0).losing == allocation.losing
     stage.ok("auction", "award", "stranger", job, 0, stage.winners(job, 0))
-    held = (seat for (of, number), seat in stage.world.seats.items() if of == job and number != AGGREGATOR_SEAT)
-    paid = {seat.operator: seat.price for seat in held}
+    seats = (seat for (of, number), seat in stage.world.seats.items() if of == job and number != AGGREGATOR_SEAT)
+    paid = {seat.operator: seat.price for seat in seats}
     assert paid == auction.critical_prices(every, slots, 100)

@@ -18,6 +18,7 @@ from tests.stateful.walk import (
     is_revealable,
     when,
 )
+from tests.support.job_driver import Offer
 from tests.support.lockstep.stage import OPERATORS, Stage
 
 
@@ -49,7 +50,7 @@ class Auctions(Walk):
     def place(self, job: int, kind: int, name: str, price: int, capacity: int, standby: bool) -> None:
         """Bids, and remembers the price for the reveal."""
         attempt = self.s.world.lot(job, kind).attempt
-        seal = self.s.seal(job, kind, name, price, capacity)
+        seal = self.s.seal(job, kind, name, Offer(price, capacity))
         args = (job, kind, self.s.ids[name], seal, capacity, standby)
         if self.s.attempt("auction", "bid", f"{name} hot", *args) is None:
             self.prices[job, kind, name, attempt] = price

@@ -126,7 +126,7 @@ class Audits(Walk):
                 self.s.to(max(self.s.now, draw.drawn_at + 3 * draw.phase_s + offset))
             if final and not self.s.world.run(key[0]).holds:
                 self.judge_all(key[0], convicted=False)
-                self.s.finalise_all(key[0])
+                self.s.finalise(key[0])
             self.s.attempt("audits", "settle", "stranger", *key)
         for job in self.able(is_ended):
             self.s.attempt("audits", "refund", "stranger", job)

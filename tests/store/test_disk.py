@@ -245,7 +245,7 @@ def test_read__block_grown_to_gigabytes__is_not_loaded(tmp_path):
 
 def test_garbage__waits_for_an_add_that_is_under_way(tmp_path):
     store = BlockStore(tmp_path)
-    held = threading.Event()
+    lock_taken = threading.Event()
 
     class Slow:
         def __init__(self):
@@ -253,7 +253,7 @@ def test_garbage__waits_for_an_add_that_is_under_way(tmp_path):
 
         def read(self, size):
             if len(self.parts) == 2:
-                held.wait(10)
+                lock_taken.wait(10)
             return self.parts.pop(0)
 
     cids: list[str] = []
@@ -265,7 +265,7 @@ def test_garbage__waits_for_an_add_that_is_under_way(tmp_path):
     collector.start()
     collector.join(0.3)
     assert collector.is_alive()
-    held.set()
+    lock_taken.set()
     adder.join()
     collector.join()
     assert removed == [0]
@@ -369,5 +369,5 @@ def test_letting_go__killed_at_any_block__is_done_by_the_next_one(tmp_path, monk
 
 
 def test_a_tag_that_is_no_name__is_refused(tmp_path):
-    with pytest.raises(ValueError, match="small letters"):
+    with pytest.raises(ValueError, match="lower-case letters"):
         BlockStore(tmp_path).add(b"content", tag="../x")

@@ -186,10 +186,10 @@ def test_gateway__client_that_drips_its_request__is_hung_up_on(store, monkeypatc
 def test_gateway__more_connections_than_allowed__are_told_to_come_back(store, monkeypatch):
     monkeypatch.setattr(gateway, "MAX_CONNECTIONS", 3)
     with Gateway(store) as served:
-        held = [socket.create_connection(("127.0.0.1", port_of(served)), timeout=5) for _ in range(3)]
+        connections = [socket.create_connection(("127.0.0.1", port_of(served)), timeout=5) for _ in range(3)]
         time.sleep(0.3)
         assert tell(served, b"").startswith(b"HTTP/1.1 503")
-        for connection in held:
+        for connection in connections:
             connection.close()
         deadline = time.monotonic() + 5
         while time.monotonic() < deadline:
@@ -204,7 +204,7 @@ def test_gateway__more_connections_than_allowed__are_told_to_come_back(store, mo
 def test_stop__with_connections_open__ends_soon_and_leaves_no_thread(store):
     before = set(threading.enumerate())
     served = Gateway(store).start()
-    held = [socket.create_connection(("127.0.0.1", port_of(served))) for _ in range(5)]
+    connections = [socket.create_connection(("127.0.0.1", port_of(served))) for _ in range(5)]
     assert ask(served, "/health")[0].status == 200
     began = time.monotonic()
     served.stop()
@@ -214,7 +214,7 @@ def test_stop__with_connections_open__ends_soon_and_leaves_no_thread(store):
     assert set(threading.enumerate()) <= before
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port_of(served)))
-    for connection in held:
+    for connection in connections:
         connection.close()
 
 

@@ -173,15 +173,15 @@ def test_read__peer_that_damages_one_block__is_found_out(tmp_path_factory, data)
     """Whatever the change to whichever block, the reader gets the true content or an error."""
     true = BlockStore(tmp_path_factory.mktemp("true"))
     true.add(CONTENT)
-    held = {path.name: path.read_bytes() for path in (true.root / "blocks").rglob("baf*")}
-    victim = data.draw(st.sampled_from(sorted(held)))
-    at = data.draw(st.integers(0, len(held[victim])))
+    blocks = {path.name: path.read_bytes() for path in (true.root / "blocks").rglob("baf*")}
+    victim = data.draw(st.sampled_from(sorted(blocks)))
+    at = data.draw(st.integers(0, len(blocks[victim])))
     junk = data.draw(st.binary(max_size=8))
-    held[victim] = held[victim][:at] + junk + held[victim][at + len(junk) :] + data.draw(st.binary(max_size=3))
-    changed = cid_of(CONTENT) != CID or held[victim] != (next((true.root / "blocks").rglob(victim))).read_bytes()
+    blocks[victim] = blocks[victim][:at] + junk + blocks[victim][at + len(junk) :] + data.draw(st.binary(max_size=3))
+    changed = cid_of(CONTENT) != CID or blocks[victim] != (next((true.root / "blocks").rglob(victim))).read_bytes()
 
     def answer(connection: socket.socket, request: bytes) -> None:
-        block = held[request.split(b"/ipfs/")[1].split(b"?")[0].decode()]
+        block = blocks[request.split(b"/ipfs/")[1].split(b"?")[0].decode()]
         connection.sendall(OK % len(block) + block)
 
     with hostile(answer) as peer:

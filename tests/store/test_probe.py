@@ -201,7 +201,7 @@ def test_probes__are_rare_by_endpoint_few_by_minute_and_few_at_once(
     busy = Prober(tmp_path, local=False)
     for _ in range(probe.CONCURRENT_PROBES):
         busy._busy.acquire()
-    with pytest.raises(ProbeRefused, match="being tried"):
+    with pytest.raises(ProbeRefused, match="being tested"):
         busy.serves(urls[0], cid)
 
 
@@ -224,9 +224,9 @@ def test_a_peer_that_fetched_it__is_counted_and_the_block_goes_again(
     announced(tmp_path, mine.url)
     store = BlockStore(tmp_path / "mine")
     pins = set(store.pins())
-    found = reach(mine.url, store, [peer.url, mine.url, "not a url"])
-    assert (found.served, found.peers) == (True, 1)
-    assert str(found) == f"1 peer fetched a block from {mine.url}"
+    result = reach(mine.url, store, [peer.url, mine.url, "not a url"])
+    assert (result.served, result.peers) == (True, 1)
+    assert str(result) == f"1 peer fetched a block from {mine.url}"
     assert set(store.pins()) == pins
 
 
@@ -234,11 +234,11 @@ def test_an_endpoint_that_peers_cannot_fetch_from__is_unreachable_whatever_this_
     mine: Gateway, peer: Gateway, tmp_path: Path
 ) -> None:
     announced(tmp_path, "http://127.0.0.1:9")
-    found = reach("http://127.0.0.1:9", BlockStore(tmp_path / "mine"), [peer.url])
-    assert (found.served, found.peers) == (False, 1)
+    result = reach("http://127.0.0.1:9", BlockStore(tmp_path / "mine"), [peer.url])
+    assert (result.served, result.peers) == (False, 1)
     with answering(json.dumps({"served": False}).encode()) as doubting:
-        found = reach(mine.url, BlockStore(tmp_path / "mine"), [url_of(doubting)])
-        assert (found.served, found.peers) == (False, 1)
+        result = reach(mine.url, BlockStore(tmp_path / "mine"), [url_of(doubting)])
+        assert (result.served, result.peers) == (False, 1)
 
 
 def test_where_no_peer_can_say__this_machine_tries_and_says_that_it_was_alone(
@@ -246,9 +246,9 @@ def test_where_no_peer_can_say__this_machine_tries_and_says_that_it_was_alone(
 ) -> None:
     store = BlockStore(tmp_path / "mine")
     with answering(b"[" * 5_000) as raving, answering(b'{"served": "yes"}') as vague:
-        found = reach(mine.url, store, [peer.url, url_of(raving), url_of(vague), "http://127.0.0.1:9"])
-    assert (found.served, found.peers) == (True, 0)
-    assert "no peer tried" in str(found)
+        result = reach(mine.url, store, [peer.url, url_of(raving), url_of(vague), "http://127.0.0.1:9"])
+    assert (result.served, result.peers) == (True, 0)
+    assert "no peer tried" in str(result)
     assert reach("http://127.0.0.1:9", store, []).served is False
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from tests.support.job_driver import Offer
 from tests.support.lockstep.coverage import Coverage
-from tests.support.lockstep.stage import Offer, Stage
+from tests.support.lockstep.stage import Stage
 from zoo_compute.spec import admissions, audits, pricing, promises, rewards, seats
 from zoo_compute.spec.params import AGGREGATOR_SEAT, BPS, FALSE_TRIAL_BPS, ZEN
 from zoo_compute.spec.state import Claim, Message
@@ -333,7 +334,7 @@ def copied_seal() -> Outcome:
     s = new_stage()
     job = s.post()
     watched = ProfitMeter(s, "bob")
-    seal = s.seal(job, 0, "alice", 60, 2)
+    seal = s.seal(job, 0, "alice", Offer(60, 2))
     s.ok("auction", "bid", "alice hot", job, 0, s.ids["alice"], seal, 2, False)
     s.ok("auction", "bid", "bob hot", job, 0, s.ids["bob"], seal, 2, False)
     s.to(s.world.lot(job, 0).bid_end)
@@ -348,9 +349,9 @@ def open_bids(s: Stage, job: int, *, silent: Sequence[str]) -> None:
     """All bids are opened but those of the silent; the reveal phase is over."""
     s.to(s.world.lot(job, 0).bid_end)
     for (of, kind, operator), bid in list(s.world.bids.items()):
-        name = s.name_of(operator)
+        name = s.party(operator)
         if of == job and name not in silent and bid.seal is not None:
-            s.reveal(job, kind, name, bid.seal.price)
+            s.reveal(job, kind, name, Offer(bid.seal.price))
     s.to(s.world.lot(job, 0).reveal_end)
 
 

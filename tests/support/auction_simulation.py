@@ -9,7 +9,8 @@ from typing import Any
 from keepers.decisions.duties import duties
 from keepers.decisions.orders import OpenBid, OperatorContext, Progress, SealBid, Send
 from tests.support.evm import Reverted
-from tests.support.protocol_driver import Offer, Operator, Play
+from tests.support.job_driver import Offer
+from tests.support.protocol_driver import Operator, Play
 from zoo_compute.chain import snapshot
 from zoo_compute.chain.auction_attempts import attempts_of
 from zoo_compute.chain.events import Event

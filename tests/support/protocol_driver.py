@@ -1,28 +1,22 @@
-"""The contracts in one process: deployed, wired, and played by named operators. For unit, stateful and differential tests.
-
-`deploy_all` takes a preset and gives the contracts; `Play` drives jobs through them, so that a test says only what matters.
-"""
+"""The contracts in one process: `deploy_all` deploys and wires them, `Play` drives jobs through them on revm."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
-
-from eth_abi.abi import encode
-from eth_utils.crypto import keccak
 
 from tests.support import sources
 from tests.support.contract import Contract
 from tests.support.evm import Reverted, chain
-from zoo_compute.spec.params import DEVNET, POLICY_DELAYED, ZEN, Preset
+from tests.support.job_driver import JobDriver
+from zoo_compute.spec.params import DEVNET, ZEN, Preset
 
 START = 1_800_000_000  # Unix seconds
 SUPPLY = 10**9 * ZEN
 UNLIMITED = 2**256 - 1
-SLOTS, AGGREGATOR = 0, 1  # kinds of lots
 AGGREGATION = 128  # the aggregator's seat, and its claims'
 
 
@@ -112,35 +106,12 @@ class Operator:
     hot: Any
 
 
-@dataclass(frozen=True)
-class Offer:
-    """What an operator bids."""
+class Play(JobDriver):
+    """Jobs, operators and the clock on revm. Sends as whoever the protocol expects."""
 
-    price: int
-    capacity: int = 1
-    standby: bool = False
-
-
-Offers = Mapping[Operator, Offer]
-
-
-@dataclass
-class Play:
-    """Moves operators, jobs and the clock. Sends as whoever the protocol expects."""
-
-    kit: SimpleNamespace
-    preset: Preset = DEVNET
-    token: Any = None
-    submitter: Any = None
-    anyone: Any = None
-    sealed: dict[tuple[int, int, int], Offer] = field(default_factory=dict)
-    refs: dict[int, list[tuple[Any, ...]]] = field(default_factory=dict)
-    made: dict[int, tuple[Any, ...]] = field(default_factory=dict)  # the newest aggregation's claim
-
-    def __post_init__(self) -> None:
-        self.token = self.token or self.kit.zen
-        self.submitter = chain.account("submitter")
-        self.anyone = chain.account("anyone")
+    def __init__(self, kit: SimpleNamespace, preset: Preset = DEVNET, token: Any = None) -> None:
+        super().__init__(kit, token or kit.zen, chain.account("submitter"), chain.account("anyone"))
+        self.preset = preset
         self.fund(self.submitter, 10**6 * ZEN, self.kit.tasks)
 
     # --- accounts and clock
@@ -149,9 +120,8 @@ class Play:
     def now(self) -> int:
         return int(chain.timestamp)
 
-    def to(self, second: int) -> None:
-        """Jump to a second."""
-        chain.timestamp = second
+    def to(self, now: int) -> None:
+        chain.timestamp = now
 
     def fund(self, account: Any, amount: int, spender: Any, token: Any = None) -> None:
         """Give tokens to an account, which lets `spender` pull them."""
@@ -168,169 +138,19 @@ class Play:
         if deposit:
             self.fund(owner, deposit, registry)
             registry.deposit(operator, self.token, deposit, sender=owner)
-        return Operator(operator, owner, hot)
+        self.operators[operator] = Operator(operator, owner, hot)
+        return self.operators[operator]
 
     def register_all(self, count: int) -> list[Operator]:
         return [self.register(f"operator {index}") for index in range(count)]
 
-    # --- a job's auctions
-
-    def terms(self, **changes: Any) -> tuple[Any, ...]:
-        """Terms of a small job, in the order of the struct."""
-        terms = {
-            "token": self.token.address,
-            "work_root": b"\x01" * 32,
-            "state_root": b"\x02" * 32,
-            "data_root": b"\x03" * 32,
-            "manifest": b"\x04" * 32,
-            "rounds": 3,
-            "slots": 3,
-            "quorum": 2,
-            "reserve": 1_000,
-            "max_price": 2_000,
-            "aggregator_reserve": 500,
-            "aggregator_max_price": 1_000,
-            "slot_s": 60,
-            "aggregate_s": 30,
-            "reexecute_s": 20,
-            "flops": 10**12,
-            "depth": 4,
-            "policy": 0,
-        }
-        unknown = changes.keys() - terms.keys()
-        assert not unknown, f"no such terms: {unknown}"
-        return tuple({**terms, **changes}.values())
-
-    def post(self, **changes: Any) -> int:
-        return int(self.kit.tasks.post(self.terms(**changes), sender=self.submitter))
-
-    def seal(self, job: int, kind: int, operator: Operator, offer: Offer, attempt: int = 1) -> bytes:
-        values = (job, kind, attempt, operator.id, offer.price, offer.capacity, self.salt(operator))
-        return keccak(encode(["uint256"] * 6 + ["bytes32"], values))
-
-    def salt(self, operator: Operator) -> bytes:
-        return operator.id.to_bytes(32, "big")
-
-    def bid(self, job: int, kind: int, operator: Operator, offer: Offer) -> None:
-        attempt = self.kit.auction.lots(job, kind).attempt
-        seal = self.seal(job, kind, operator, offer, attempt)
-        self.kit.auction.bid(job, kind, operator.id, seal, offer.capacity, offer.standby, sender=operator.hot)
-        self.sealed[job, kind, operator.id] = offer
-
-    def reveal(self, job: int, kind: int, operator: Operator) -> None:
-        offer = self.sealed[job, kind, operator.id]
-        self.kit.auction.reveal(job, kind, operator.id, offer.price, self.salt(operator), sender=self.anyone)
-
-    def bid_all(self, job: int, slots: Offers, aggregator: Offers) -> None:
-        for kind, offers in ((SLOTS, slots), (AGGREGATOR, aggregator)):
-            for operator, offer in offers.items():
-                self.bid(job, kind, operator, offer)
-
-    def reveal_all(self, job: int, slots: Offers, aggregator: Offers) -> None:
-        """All bids revealed at the first second of the phase; the clock then stands at its end."""
-        lot = self.kit.auction.lots(job, SLOTS)
-        self.to(lot.bid_end)
-        for kind, offers in ((SLOTS, slots), (AGGREGATOR, aggregator)):
-            for operator in offers:
-                self.reveal(job, kind, operator)
-        self.to(lot.reveal_end)
-
-    def ordered(self, job: int, kind: int, operators: Sequence[Operator] | Offers) -> list[int]:
-        """Operators' numbers in the order of (score, operator)."""
-        bids = {operator.id: self.kit.auction.bids(job, kind, operator.id) for operator in operators}
-        return sorted(bids, key=lambda each: (bids[each].price * (10_000 - bids[each].discount_bps), each))
-
-    def clear(self, job: int, kind: int, offers: Offers) -> None:
-        order = self.ordered(job, kind, offers)
-        for index in range(0, len(order), 64):
-            self.kit.auction.clear(job, kind, order[index : index + 64], sender=self.anyone)
-
-    def award(self, job: int, kind: int, offers: Offers) -> None:
-        winners = [each.id for each in offers if self.kit.auction.bids(job, kind, each.id).won]
-        for index in range(0, len(winners), 64):
-            self.kit.auction.award(job, kind, winners[index : index + 64], sender=self.anyone)
-
-    def awarded(self, slots: Offers, aggregator: Offers, /, **changes: Any) -> int:
-        """A job through its auctions."""
-        job = self.post(**changes)
-        self.bid_all(job, slots, aggregator)
-        self.reveal_all(job, slots, aggregator)
-        for kind, offers in ((SLOTS, slots), (AGGREGATOR, aggregator)):
-            self.clear(job, kind, offers)
-        for kind, offers in ((SLOTS, slots), (AGGREGATOR, aggregator)):
-            self.award(job, kind, offers)
-        return job
-
-    # --- a job's rounds
-
-    def seats_of(self, job: int, operator: Operator) -> list[int]:
-        """The seats of slots that an operator holds."""
-        count = self.kit.settlement.runs(job).seats
-        return [seat for seat in range(count) if self.kit.settlement.seats(job, seat).operator == operator.id]
-
-    def seat_of(self, job: int, operator: Operator) -> int:
-        (seat,) = self.seats_of(job, operator)
-        return seat
-
-    def ready(self, job: int, *operators: Operator, estimate_s: int = 10) -> None:
-        """For every seat of theirs that is missing."""
-        for operator in operators:
-            for seat in self.seats_of(job, operator):
-                if self.kit.settlement.runs(job).missing >> seat & 1:
-                    self.kit.settlement.ready(job, seat, estimate_s, sender=operator.hot)
-
-    def running(self, slots: Offers, aggregator: Offers, /, **changes: Any) -> int:
-        """A job whose holders are all ready: turn 0 is open."""
-        job = self.awarded(slots, aggregator, **changes)
-        self.ready(job, *slots)
-        return job
-
-    def commit(self, job: int, operator: Operator, seat: int | None = None) -> tuple[Any, ...]:
-        """Commits the operator's only seat, or `seat`; returns the claim."""
-        seat = self.seat_of(job, operator) if seat is None else seat
-        run, held = self.kit.settlement.runs(job), self.kit.settlement.seats(job, seat)
-        root = keccak(encode(["uint256"] * 3, (job, run.turn, seat)))
-        self.kit.settlement.commit(job, seat, run.turn, root, b"\x05" * 32, sender=operator.hot)
-        scope = held.first << 16 | held.count
-        prices = (held.count * held.price, held.count * held.pot_price)
-        fixed = (run.turn, run.round, seat, operator.id, scope, *prices, self._slots_root(job, run), root)
-        return self._remember(job, (*fixed, self.now + run.window_s))
-
-    def post_checkpoint(self, job: int, operator: Operator) -> tuple[Any, ...]:
-        """Closes the turn with what was committed; returns the claim."""
-        run, held = self.kit.settlement.runs(job), self.kit.settlement.seats(job, AGGREGATION)
-        mask = (2**run.seats - 1) & ~run.missing
-        root = keccak(encode(["uint256"] * 2, (job, run.turn + 1)))
-        self.kit.settlement.post_checkpoint(job, run.turn, mask, root, b"\x06" * 32, sender=operator.hot)
-        fixed = (run.turn, run.round, AGGREGATION, operator.id, mask, held.price, 0, run.start_root, root)
-        self.made[job] = (*fixed, self.now + run.window_s)
-        return self._remember(job, self.made[job])
-
-    def _slots_root(self, job: int, run: Any) -> bytes:
-        """What slots start from: in a delayed job what the aggregation of the turn before did, where that stands."""
-        made = self.made.get(job)
-        follows = made is not None and (made[0] + 1, made[1] + 1) == (run.turn, run.round)
-        return bytes(made[7]) if made and follows and run.policy & POLICY_DELAYED else bytes(run.start_root)
-
-    def _remember(self, job: int, ref: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.refs.setdefault(job, []).append(ref)
-        return ref
+    def ready(self, job: int, *parties: Operator, estimate_s: int | None = 10) -> None:
+        super().ready(job, *parties, estimate_s=estimate_s)
 
     def round(self, job: int, holders: Sequence[Operator], aggregator: Operator) -> None:
         for holder in holders:
             self.commit(job, holder)
         self.post_checkpoint(job, aggregator)
-
-    def finalise(self, job: int) -> None:
-        """Pays all claims that were committed and not yet paid, after the last of their windows."""
-        refs = self.refs.pop(job)
-        self.to(max(self.now, max(ref[9] for ref in refs) + 1))
-        for index in range(0, len(refs), 64):
-            self.kit.settlement.finalise(job, refs[index : index + 64], sender=self.anyone)
-
-    def release(self, job: int, *operators: Operator) -> None:
-        for operator in operators:
-            self.kit.settlement.release(job, operator.id, sender=self.anyone)
 
     @contextmanager
     def refused(self, reason: str) -> Iterator[None]:
@@ -338,7 +158,7 @@ class Play:
         try:
             yield
         except Reverted as error:
-            given = error.reason
-            assert given == reason, f"refused with {given!r}, expected {reason!r}"
+            refusal = error.reason
+            assert refusal == reason, f"refused with {refusal!r}, expected {reason!r}"
         else:
             raise AssertionError(f"accepted, expected {reason!r}")

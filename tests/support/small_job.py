@@ -12,7 +12,7 @@ from typing import Any
 from node import tasks
 from node.compute.programs import Programs
 from node.inputs import bundles as prover
-from node.inputs import syncer
+from node.inputs.updates import get_update
 from repops.commitments import Array
 from zoo_compute.codec.files import ReceivedUpdate
 from zoo_compute.formats.lineage import Parents
@@ -71,7 +71,7 @@ class SmallJob:
     def sent(self, slot: int) -> ReceivedUpdate:
         """What others have of a slot's update."""
         entry = prover.result_of(self.reports[slot])
-        return syncer.get_update(self.store, entry, self.manifest, self.programs.graph)
+        return get_update(self.store, entry, self.manifest, self.programs.graph)
 
     def aggregate(self) -> dict[str, Any]:
         request = self.base | {"bundles": self.bundles}

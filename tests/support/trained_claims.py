@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from node import tasks
 from node.compute.programs import Programs
 from node.disputes import player
@@ -79,7 +79,7 @@ class Trained:
 
     @property
     def _inputs(self) -> Any:
-        return tasks.syncer.fetch_inputs(self.store, self.job.base)
+        return tasks.fetch_inputs(self.store, self.job.base)
 
     def _slot_round(self) -> SlotRound:
         inputs = self._inputs

@@ -14,7 +14,8 @@ import pytest
 from node.compute.programs import Programs, State
 from node.compute.training import ShardResult, root_of, train_shard
 from node.errors import BadInputs
-from node.inputs import syncer
+from node.inputs.job_files import JobFiles, fetch_job
+from node.inputs.programs import fetch_programs
 from node.replay import simulate
 from repops import backend, encoding
 from repops.backend import Runner
@@ -242,7 +243,7 @@ def test_with_residuals__twice__is_once_and_their_names_are_private() -> None:
 
 
 def test_with_residuals__a_name_that_is_taken__is_refused() -> None:
-    with pytest.raises(BadProgram, match="'residual/x' is no residual of 'x'"):
+    with pytest.raises(BadProgram, match="'residual/x' is not a residual of 'x'"):
         with_residuals(step_of({"residual/x": (3,), "x": (3,)}))
 
 
@@ -262,11 +263,11 @@ def job_of(**training: object) -> ComputeJob:
     return ComputeJob(MODEL, {}, TRAINING | {"rounds": 4} | training, "100", compression_config=compression)
 
 
-def files_of(folder: Path, job: ComputeJob) -> tuple[syncer.JobFiles, Manifest]:
+def files_of(folder: Path, job: ComputeJob) -> tuple[JobFiles, Manifest]:
     data = prepare_text(TEXT, 16, 0, wanted=job.examples_wanted, minimum=job.examples_per_round, heldout=32)
     store = BlockStore(folder)
     manifest = publish_files(job, data, store)
-    return syncer.fetch_job(store, manifest), manifest
+    return fetch_job(store, manifest), manifest
 
 
 def test_simulate__with_private_state_carried__is_every_slot_going_on_until_the_restart(tmp_path: Path) -> None:
@@ -303,7 +304,7 @@ def test_private_state__of_a_slot__is_residuals_of_its_update_and_the_rest_of_it
     assert root_of(first.private) == root_of(again.private), "a slot that goes on leaves what it was given"
 
 
-def _begins_afresh(manifest: Manifest, files: syncer.JobFiles, checkpoint: State, result: ShardResult) -> bool:
+def _begins_afresh(manifest: Manifest, files: JobFiles, checkpoint: State, result: ShardResult) -> bool:
     """The first segment's root is that of the checkpoint with everything private at zero."""
     programs = Programs(files.programs.graph)
     programs.begin(checkpoint, manifest.draw_seed(result.round, result.slot))
@@ -327,14 +328,14 @@ def test_a_program_without_residuals__for_a_manifest_that_needs_them__is_refused
     job.traced = replace(job.traced, graph=job_of().traced.graph)
     manifest = publish_files(job, data, store)
     with pytest.raises(BadInputs, match="its state lacks 'residual/'"):
-        syncer.fetch_programs(store, manifest)
+        fetch_programs(store, manifest)
 
 
 WRONG = {
     "a chunk of more than a key tells apart": ({"chunk": 4097}, "compression.chunk: expected 16 to 4096, got 4097"),
     "more than a chunk": ({"chunk": 64, "keep": 65}, "compression.keep: expected 1 to 64, got 65"),
-    "one bit": ({"bits": 1}, "compression.bits: expected 2 to 8, or 32 for float32 as it is, got 1"),
-    "nine bits": ({"bits": 9}, "compression.bits: expected 2 to 8, or 32 for float32 as it is, got 9"),
+    "one bit": ({"bits": 1}, "compression.bits: expected 2 to 8, or 32 for plain float32, got 1"),
+    "nine bits": ({"bits": 9}, "compression.bits: expected 2 to 8, or 32 for plain float32, got 9"),
     "a residual that grows": ({"decay": 1.5}, "compression.decay: expected 0 to 1, got 1.5"),
     "a typo": ({"kep": 3}, "compression: unknown key 'kep'; did you mean 'keep'?"),
 }
@@ -342,10 +343,10 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_compression__of_a_wrong_configuration__is_refused(name: str) -> None:
-    given, told = WRONG[name]
+    config, message = WRONG[name]
     with pytest.raises(JobError) as refused:
-        ComputeJob(MODEL, {}, TRAINING, "100", compression_config=given)
-    assert told in str(refused.value)
+        ComputeJob(MODEL, {}, TRAINING, "100", compression_config=config)
+    assert message in str(refused.value)
 
 
 def test_carry_rounds__beyond_what_is_kept__is_refused() -> None:

@@ -11,8 +11,8 @@ import pytest
 from repops.builder import Builder
 from repops.files import save_state
 from repops.graph import BATCH_ROLE, I32
-from zoo_compute.jobs.files import batch_mismatch
 from zoo_compute.training.examples import RepeatedData, batch_of, prepare_arrays, prepare_text, read_arrays, read_text
+from zoo_compute.training.shapes import batch_mismatch
 
 TEXT = bytes(range(250)) * 40  # 10,000 bytes: 1,000 windows of 10
 
@@ -86,17 +86,17 @@ def test_prepare_arrays__keeps_inputs_and_targets_together_and_makes_words() -> 
 
 
 @pytest.mark.parametrize(
-    ("arrays", "told"),
+    ("arrays", "message"),
     [
         ({"x": np.zeros((9, 2), np.float32)}, "expected the arrays `inputs` and `targets`, or `tokens`, got 'x'"),
         ({**IMAGES, "tokens": np.zeros((10, 2), np.int32)}, "expected the arrays"),
         ({**IMAGES, "targets": np.arange(9)}, "the first axis counts the examples, and differs"),
         ({**IMAGES, "inputs": np.zeros((10, 2))}, "inputs: expected float32 or integers, got float64"),
-        ({**IMAGES, "targets": np.full(10, 2**31)}, "targets: holds an integer beyond 32 bits"),
+        ({**IMAGES, "targets": np.full(10, 2**31)}, "targets: contains an integer beyond 32 bits"),
     ],
 )
-def test_prepare_arrays__what_is_no_data__is_refused(arrays: dict[str, np.ndarray], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_prepare_arrays__what_is_no_data__is_refused(arrays: dict[str, np.ndarray], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         prepare_arrays(arrays, seed=0, heldout=1)
 
 
@@ -125,8 +125,8 @@ def test_read_arrays__npz_and_safetensors__and_nothing_else(tmp_path: Path) -> N
         }
     np.savez(tmp_path / "b.npz", inputs=np.array([{}], dtype=object))
     (tmp_path / "c.npz").write_bytes(b"no archive")
-    for name, told in {"b.npz": "cannot be read", "c.npz": "cannot be read", "d.npz": "no such file"}.items():
-        with pytest.raises(ValueError, match=told):
+    for name, message in {"b.npz": "cannot be read", "c.npz": "cannot be read", "d.npz": "no such file"}.items():
+        with pytest.raises(ValueError, match=message):
             read_arrays(tmp_path / name)
 
 

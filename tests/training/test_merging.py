@@ -46,14 +46,14 @@ def neighbours(value: float) -> tuple[Fraction, Fraction]:
     [(1, 3), (2, 3), (1, 1), (1, 10), (2**24 + 1, 2**25), (2**24 + 3, 2**25), (2**55 + 2**31 + 1, 2**56), (1, 2**90), (2**60 - 1, 2**60)],
 )  # fmt: skip
 def test_share__is_the_nearest_float32_of_the_exact_fraction__ties_to_even(part: int, whole: int) -> None:
-    found, exact = example_share(part, whole), Fraction(part, whole)
-    assert float(np.float32(found)) == found
-    below, above = neighbours(found)
-    off = abs(Fraction(found) - exact)
+    share, exact = example_share(part, whole), Fraction(part, whole)
+    assert float(np.float32(share)) == share
+    below, above = neighbours(share)
+    off = abs(Fraction(share) - exact)
     for other in (below, above):
         assert off <= abs(other - exact)
         if off == abs(other - exact):
-            assert np.float32(found).view(np.uint32) & 1 == 0
+            assert np.float32(share).view(np.uint32) & 1 == 0
 
 
 def test_share__is_rounded_once() -> None:
@@ -70,15 +70,15 @@ def test_merged__has_the_bits_that_numpy_makes_of_the_same_operations() -> None:
     )
     steps = {"count": np.asarray(4, np.int32)}
     examples = [100, 1, 37]
-    found = merge_tensors(base | steps, [branch | steps for branch in branches], examples, names)
-    assert found["count"] == 4
+    merged = merge_tensors(base | steps, [branch | steps for branch in branches], examples, names)
+    assert merged["count"] == 4
     for name in names:
         total = None
         for branch, count in zip(branches, examples, strict=True):
             weight = np.float32(count / sum(examples))  # such small numbers round alike through a double
             term = weight * (branch[name] - base[name])
             total = term if total is None else total + term
-        assert np.array_equal(found[name].view(np.uint32), np.asarray(base[name] + total).view(np.uint32)), name
+        assert np.array_equal(merged[name].view(np.uint32), np.asarray(base[name] + total).view(np.uint32)), name
 
 
 # -- what a manifest says
@@ -104,24 +104,24 @@ def test_manifest__with_parents_round_trips__and_without_has_no_such_key() -> No
 
 
 @pytest.mark.parametrize(
-    ("branches", "told"),
+    ("branches", "message"),
     [
         ((branch(),), "expected 2 to 16"),
         ((branch(job=2), branch()), "ascend"),
         ((branch(), branch()), "each once"),
     ],
 )
-def test_parents__that_are_not_two_or_more_in_order__are_refused(branches: tuple[Branch, ...], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_parents__that_are_not_two_or_more_in_order__are_refused(branches: tuple[Branch, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Parents(ROOT, branches)
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [({"round": 0}, "round"), ({"examples": 0}, "examples"), ({"root": "x"}, "root"), ({"tasks": "0x"}, "tasks")],
 )
-def test_branch__of_nonsense__is_refused(changes: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=f"branch.{told}"):
+def test_branch__of_nonsense__is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"branch.{message}"):
         branch(**changes)
 
 
@@ -129,7 +129,6 @@ def test_branch__of_nonsense__is_refused(changes: dict[str, Any], told: str) -> 
 
 
 def test_examples__count_slots_that_were_aggregated_and_not_convicted() -> None:
-    manifest = Manifest(**fields())  # 7 inner steps of 4 examples
     roots = {number: bytes([number]) * 32 for number in range(4)}
     checkpoints = (
         aggregation(0, roots[1], scope=0b11, state=PAID),
@@ -141,7 +140,7 @@ def test_examples__count_slots_that_were_aggregated_and_not_convicted() -> None:
         commit(2, state=PAID), commit(2, 1, state=CONVICTED),
     )  # fmt: skip
     job = view(checkpoint_roots=roots, checkpoints=checkpoints, commits=commits)
-    slots = [count_examples(job, manifest, *rounds) // 28 for rounds in ((0, 1), (0, 2), (0, 3), (1, 3), (2, 3))]
+    slots = [job.slot_rounds(*rounds) for rounds in ((0, 1), (0, 2), (0, 3), (1, 3), (2, 3))]
     assert slots == [3, 5, 7, 4, 2]
 
 
@@ -153,7 +152,7 @@ def test_examples__of_a_round_done_again__are_of_the_line_that_stands() -> None:
     )
     commits = (commit(0, state=PAID), commit(1, 1, round=0, state=PAID))
     job = view(checkpoint_roots=roots, checkpoints=checkpoints, commits=commits)
-    assert count_examples(job, Manifest(**fields()), 0, 1) == 28
+    assert count_examples(job.slot_rounds(0, 1), Manifest(**fields())) == 28
 
 
 # -- branches of real training
@@ -168,10 +167,10 @@ def seen(job: SmallJob, number: int, rounds: int) -> tuple[JobView, Any]:
     claims = tuple(commit(turn, seat, state=PAID) for turn in range(rounds) for seat in (0, 1))
     made_by = tuple(aggregation(turn, roots[turn + 1], state=PAID) for turn in range(rounds))
     terms = replace(TERMS, manifest=job.manifest.digest, rounds=2)
-    found = view(
+    job_view = view(
         job=number, terms=terms, checkpoint_roots=roots, checkpoint_cids=cids, commits=claims, checkpoints=made_by
     )
-    return found, job.store
+    return job_view, job.store
 
 
 @pytest.fixture(scope="module")
@@ -186,9 +185,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     return [seen(first, 1, 2), seen(second, 2, 1), (first, second)]
 
 
-def read(trained: list[Any], told: Branch) -> LoadedBranch:
-    found, store = trained[told.job - 1]
-    return load_branch(NETWORK, found, store, told.since, told.round)
+def read(trained: list[Any], branch: Branch) -> LoadedBranch:
+    job_view, store = trained[branch.job - 1]
+    return load_branch(NETWORK, job_view, store, branch.since, branch.round)
 
 
 @pytest.fixture(scope="module")
@@ -204,8 +203,8 @@ def posted(trained: list[Any], tmp_path_factory: pytest.TempPathFactory) -> Smal
 
 
 def test_check__of_an_honest_merge__agrees(trained: list[Any], posted: SmallJob) -> None:
-    found = check_lineage(posted.manifest, posted.manifest.state_root, lambda told: read(trained, told))
-    assert (found.matches, found.start) == (True, posted.manifest.state.root)
+    lineage = check_lineage(posted.manifest, posted.manifest.state_root, lambda branch: read(trained, branch))
+    assert (lineage.matches, lineage.start) == (True, posted.manifest.state.root)
 
 
 def lie(manifest: Manifest, **changes: Any) -> Manifest:
@@ -215,7 +214,7 @@ def lie(manifest: Manifest, **changes: Any) -> Manifest:
 
 
 @pytest.mark.parametrize(
-    ("tell", "told"),
+    ("tell", "message"),
     [
         (lambda m: lie(m, examples=121), "examples is 120, the manifest says 121"),
         (lambda m: lie(m, root="00" * 32), "checkpoint root is"),
@@ -227,11 +226,13 @@ def lie(manifest: Manifest, **changes: Any) -> Manifest:
     ],
 )
 def test_check__of_a_false_word_about_a_parent__says_which(
-    trained: list[Any], posted: SmallJob, tell: Callable[[Manifest], Manifest], told: str
+    trained: list[Any], posted: SmallJob, tell: Callable[[Manifest], Manifest], message: str
 ) -> None:
-    found = check_lineage(tell(posted.manifest), tell(posted.manifest).state_root, lambda branch: read(trained, branch))
-    assert not found.matches
-    assert told in " | ".join(found.differences)
+    lineage = check_lineage(
+        tell(posted.manifest), tell(posted.manifest).state_root, lambda branch: read(trained, branch)
+    )
+    assert not lineage.matches
+    assert message in " | ".join(lineage.differences)
 
 
 def test_check__of_equal_weights_for_unequal_branches__finds_another_start(
@@ -241,13 +242,13 @@ def test_check__of_equal_weights_for_unequal_branches__finds_another_start(
     pair = [load_branch(NETWORK, *each) for each in trained[:2]]
     tensors = merge_tensors(pair[0].base, [each.end for each in pair], [1, 1], pair[0].step.exchanged)
     false = publish(tmp_path, weights=tensors, parents=posted.manifest.parents)
-    found = check_lineage(false.manifest, false.manifest.state_root, lambda told: read(trained, told))
-    assert [each.split(";")[0] for each in found.differences] == [f"the job starts at {false.manifest.state.root}"]
+    lineage = check_lineage(false.manifest, false.manifest.state_root, lambda branch: read(trained, branch))
+    assert [each.split(";")[0] for each in lineage.differences] == [f"the job starts at {false.manifest.state.root}"]
 
 
 def test_check__of_a_job_that_the_chain_begins_elsewhere__says_so(trained: list[Any], posted: SmallJob) -> None:
-    found = check_lineage(posted.manifest, bytes(32), lambda told: read(trained, told))
-    assert [each.split(",")[0] for each in found.differences] == [f"the job starts at {'00' * 32} on chain"]
+    lineage = check_lineage(posted.manifest, bytes(32), lambda branch: read(trained, branch))
+    assert [each.split(",")[0] for each in lineage.differences] == [f"the job starts at {'00' * 32} on chain"]
 
 
 def test_check__of_a_job_counted_twice__says_so(trained: list[Any], posted: SmallJob) -> None:
@@ -255,14 +256,14 @@ def test_check__of_a_job_counted_twice__says_so(trained: list[Any], posted: Smal
     branches = [load_branch(NETWORK, *trained[0], round_=1), *(load_branch(NETWORK, *each) for each in trained[:2])]
     named = tuple(sorted((each.branch for each in branches), key=lambda b: b.sort_key))
     false = replace(posted.manifest, parents=replace(posted.manifest.parents, branches=named))
-    found = check_lineage(false, false.state_root, lambda told: read(trained, told))
-    assert found.start is None
-    assert "its examples would count twice" in found.differences[-1]
+    lineage = check_lineage(false, false.state_root, lambda branch: read(trained, branch))
+    assert lineage.start is None
+    assert "its examples would count twice" in lineage.differences[-1]
 
 
 def test_check__of_a_job_without_parents__is_refused(trained: list[Any]) -> None:
     with pytest.raises(UserError, match="has no parents"):
-        check_lineage(trained[2][0].manifest, bytes(32), lambda told: read(trained, told))
+        check_lineage(trained[2][0].manifest, bytes(32), lambda branch: read(trained, branch))
 
 
 def test_merge__of_what_are_no_branches__is_refused(trained: list[Any]) -> None:
@@ -280,17 +281,17 @@ def test_merge__of_what_are_no_branches__is_refused(trained: list[Any]) -> None:
 
 
 def test_branch__that_is_not_final__or_counts_nothing__is_refused(trained: list[Any]) -> None:
-    found, store = trained[0]
-    pending = tuple(replace(made, state=ClaimState.PENDING) for made in found.checkpoints)
+    job_view, store = trained[0]
+    pending = tuple(replace(made, state=ClaimState.PENDING) for made in job_view.checkpoints)
     with pytest.raises(UserError, match="no final checkpoint after 0: 2 exist, 0 are final"):
-        load_branch(NETWORK, replace(found, checkpoints=pending), store)
-    half_final = replace(found, checkpoints=(found.checkpoints[0], pending[1]))
+        load_branch(NETWORK, replace(job_view, checkpoints=pending), store)
+    half_final = replace(job_view, checkpoints=(job_view.checkpoints[0], pending[1]))
     assert load_branch(NETWORK, half_final, store).branch.round == 1
-    convicted = tuple(replace(claim, state=CONVICTED) for claim in found.commits)
+    convicted = tuple(replace(claim, state=CONVICTED) for claim in job_view.commits)
     with pytest.raises(UserError, match="no training since checkpoint 0 counts"):
-        load_branch(NETWORK, replace(found, commits=convicted), store)
+        load_branch(NETWORK, replace(job_view, commits=convicted), store)
     with pytest.raises(ContentTampered, match="the chain says"):
-        load_branch(NETWORK, replace(found, checkpoint_roots=found.checkpoint_roots | {0: bytes(32)}), store)
+        load_branch(NETWORK, replace(job_view, checkpoint_roots=job_view.checkpoint_roots | {0: bytes(32)}), store)
 
 
 def test_merged_start__loses_no_more_on_held_out_text_than_the_worse_branch(trained: list[Any]) -> None:
@@ -344,6 +345,6 @@ def test_check_parents__finds_each_branch_on_its_own_network(
         [(view(terms=terms, checkpoint_roots={0: third.manifest.state_root}), third.store)], 0, chain_id=7, number=5
     )
     job = here.job(5)
-    found = job.check_parents(*clients)
-    assert (found.matches, found.start) == (True, third.manifest.state.root)
+    lineage = job.check_parents(*clients)
+    assert (lineage.matches, lineage.start) == (True, third.manifest.state.root)
     assert not job.check_parents(clients[0]).matches

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from keepers.queue.work import WorkStatus
+from keepers.queue.work_queue import WorkStatus
 from node import tasks
 from node.compute.training import ShardResult
 from tests.keepers.test_verification import commits, verifier
@@ -80,26 +80,26 @@ def test_the_check_of_an_aggregation__names_the_slots_whose_updates_make_the_los
             {name: rng.normal(0, 0.3, values.shape).astype(np.float32) for name, values in result.update.items()}
         )
 
-    found = checked(publish(tmp_path, rule=rule), astray)
-    assert (found["agrees"], found["odd"]) == (True, [[0, 1]])
-    assert found["probe"]["after"]["1"] > found["probe"]["before"] > found["probe"]["after"]["0"]
+    report = checked(publish(tmp_path, rule=rule), astray)
+    assert (report["agrees"], report["odd"]) == (True, [[0, 1]])
+    assert report["probe"]["after"]["1"] > report["probe"]["before"] > report["probe"]["after"]["0"]
 
 
 def test_the_check_of_an_aggregation__probes_updates_that_are_not_finite(tmp_path: Path):
     def infinite(_: Any, result: ShardResult) -> ShardResult:
         return result.with_update({name: np.full_like(values, np.inf) for name, values in result.update.items()})
 
-    found = json.loads(json.dumps(checked(publish(tmp_path), infinite), allow_nan=False))
-    assert (found["agrees"], found["odd"], found["probe"]["after"]["1"]) == (True, [[0, 1]], None)
+    report = json.loads(json.dumps(checked(publish(tmp_path), infinite), allow_nan=False))
+    assert (report["agrees"], report["odd"], report["probe"]["after"]["1"]) == (True, [[0, 1]], None)
 
 
 def test_the_check_of_an_aggregation__needs_no_held_out_examples(tmp_path: Path):
     job = publish(tmp_path)
     job.store.unpin(job.manifest.heldout.cid)
     job.store.collect_garbage()
-    found = checked(job, None)
-    assert found["agrees"]
-    assert not {"odd", "probe"} & found.keys()
+    report = checked(job, None)
+    assert report["agrees"]
+    assert not {"odd", "probe"} & report.keys()
 
 
 def checked(job: SmallJob, tamper: tasks.Tamper | None) -> dict[str, Any]:

@@ -155,9 +155,9 @@ def test_rows_that_do_not_count__are_as_good_as_absent(rule: Aggregation) -> Non
     updates[3]["a"] = np.asarray(-np.inf, np.float32)
     updates[5] = {name: np.zeros_like(tensor) for name, tensor in updates[5].items()}
     updates[8]["b"][2] = 3e38  # finite, its square is not
-    found, expected = made(rule, updates), made(rule, without)
-    scores, plain = found.pop(SCORES), expected.pop(SCORES)
-    assert root_of(found) == root_of(expected)
+    result, expected = made(rule, updates), made(rule, without)
+    scores, plain = result.pop(SCORES), expected.pop(SCORES)
+    assert root_of(result) == root_of(expected)
     assert np.isinf(scores[[0, 3, 8], 0]).all()
     assert not scores[[0, 3, 8], 1:].any()
     assert scores[5].tolist() == [0, 0, 0]
@@ -167,10 +167,10 @@ def test_rows_that_do_not_count__are_as_good_as_absent(rule: Aggregation) -> Non
 @pytest.mark.parametrize("rule", ROBUST, ids=ids)
 def test_a_round_in_which_no_row_counts__moves_nothing(rule: Aggregation) -> None:
     updates = {slot: {n: np.full_like(t, np.nan) for n, t in update.items()} for slot, update in drawn(2).items()}
-    found = made(rule, updates)
-    assert not found.pop(SCORES)[:, 1:].any()
+    result = made(rule, updates)
+    assert not result.pop(SCORES)[:, 1:].any()
     before = start(manifest(rule).aggregation_spec)
-    assert all(np.array_equal(found[name], before[name]) for name in found)
+    assert all(np.array_equal(result[name], before[name]) for name in result)
 
 
 @pytest.mark.parametrize("outer", [OuterOptimizer(0.7, 0.9), ADAMW], ids=["nesterov", "adamw"])
@@ -244,15 +244,15 @@ def test_adamw__over_rounds__is_torchs_on_the_mean_update() -> None:
 
 
 def test_manifest__whose_rule_cannot_be__is_refused() -> None:
-    for given, told in [
+    for fields, message in [
         ({"rule": "trimed_mean"}, "unknown rule 'trimed_mean'; did you mean 'trimmed_mean'"),
         ({"rule": "krum", "mixing": "near"}, "unknown mixing 'near'"),
-        ({"rule": "mean", "hostile": 1}, "a mean stands no hostile slot"),
-        ({"rule": "mean", "mixing": "nearest"}, "a mean stands no hostile slot"),
+        ({"rule": "mean", "hostile": 1}, "a mean supports neither"),
+        ({"rule": "mean", "mixing": "nearest"}, "a mean supports neither"),
         ({"rule": "krum", "hostile": -1}, "aggregation.hostile"),
     ]:
-        with pytest.raises(BadField, match=told):
-            Aggregation(**given)
+        with pytest.raises(BadField, match=message):
+            Aggregation(**fields)
     AggregationSpec(9, PLAIN, Aggregation("krum", 4))
     with pytest.raises(BadField, match="4 of 8 slots are not fewer than half"):
         AggregationSpec(8, PLAIN, Aggregation("krum", 4))

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from node.inputs import syncer
+from node.errors import BadInputs
+from node.inputs.job_files import fetch_inputs
+from node.inputs.programs import fetch_programs
 from repops import encoding
 from tests.support.small_job import SmallJob, publish
 from zoo_compute.formats.manifest import AggregationSpec, Compression, Manifest, OuterOptimizer
@@ -22,7 +24,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> SmallJob:
 
 
 def test_work_root__is_the_hash_of_three_programs_and_four_numbers(job: SmallJob) -> None:
-    manifest, step = job.manifest, syncer.fetch_programs(job.store, job.manifest).graph
+    manifest, step = job.manifest, fetch_programs(job.store, job.manifest).graph
     programs = (
         step,
         update_program(step, Compression()),
@@ -68,5 +70,5 @@ def test_fetch_inputs__of_a_job_that_was_posted_with_another_segment_length__is_
 ) -> None:
     """The chain's record, not the manifest's word, is what a dispute is judged by."""
     posted = work_of(replace(job.manifest, segment_steps=3), job.programs.graph).root
-    with pytest.raises(syncer.BadInputs, match="the manifest's work_root is"):
-        syncer.fetch_inputs(job.store, job.base | {"work_root": posted.hex()})
+    with pytest.raises(BadInputs, match="the manifest's work_root is"):
+        fetch_inputs(job.store, job.base | {"work_root": posted.hex()})

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from eth_utils.crypto import keccak
 from hexbytes import HexBytes
@@ -22,16 +22,14 @@ from zoo_compute.errors import Unreachable, WrongDeployment
 if TYPE_CHECKING:
     from web3.contract import Contract
 
-    from zoo_compute.amounts import Token
-    from zoo_compute.chain.event_log import History
-    from zoo_compute.chain.games import Games
-    from zoo_compute.chain.views import JobView
     from zoo_compute.spec.params import Preset
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Head:
-    """A block to pin reads to. `timestamp` is the chain's `now`; keepers never use the wall clock."""
+    """A block to pin reads to. `timestamp` is `now` for keepers, which never use the wall clock."""
 
     number: int
     timestamp: int
@@ -40,7 +38,7 @@ class Head:
 
 
 class Chain:
-    """The contracts of one network. Cheap to share between threads; a forked process reconnects by itself."""
+    """The contracts of one network. Threads can share it; a forked process reconnects by itself."""
 
     def __init__(self, network: Network, w3: Web3) -> None:
         self.network = network
@@ -61,15 +59,17 @@ class Chain:
         self.executor = bindings.OpExecutor(w3, at["executor"])
         self.evidence = bindings.Evidence(w3, at["evidence"])
         self.referee = bindings.Referee(w3, at["referee"])
-        self.histories: dict[tuple[str, int], History] = {}  # snapshot.py: the events of a job, read once
-        self.views: dict[int, tuple[bytes, JobView]] = {}  # snapshot.py: of each job the last one, and its block's hash
-        self.games: Games | None = None  # games.py: as far as they were read
-        self.tokens: dict[str, Token] = {}  # tokens.py: by address
-        self.causes: dict[str, str] = {}  # ledger.py: by transaction, why collateral was taken
+        self._cache: dict[Hashable, Any] = {}
 
     @property
     def params(self) -> Preset:
         return self.network.params
+
+    def cached(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The object under `key`, made on first use. Other modules keep here what they have read from this chain."""
+        if key not in self._cache:
+            self._cache.setdefault(key, make())
+        return self._cache[key]
 
     def token(self, address: str) -> bindings.ZenToken:
         """Any ERC-20 payment token, with ZEN's interface."""
@@ -77,10 +77,10 @@ class Chain:
 
     def head(self, block: BlockIdentifier = "latest") -> Head:
         try:
-            found = self.w3.eth.get_block(block)
+            header = self.w3.eth.get_block(block)
         except BlockNotFound:
-            raise Unreachable(f"the RPC does not have block {block!r} (yet)") from None
-        return Head(found["number"], found["timestamp"], bytes(found["hash"]), bytes(found["parentHash"]))
+            raise Unreachable(f"the RPC does not have block {block!r} yet") from None
+        return Head(header["number"], header["timestamp"], bytes(header["hash"]), bytes(header["parentHash"]))
 
     def now(self) -> int:
         """The timestamp of the newest block, in seconds."""
@@ -92,7 +92,7 @@ class Chain:
 
     @cached_property
     def contracts(self) -> dict[str, Contract]:
-        """The untyped web3 contracts by the names of CONTRACTS, for decoding events and inputs."""
+        """The untyped web3 contracts by their names in CONTRACTS, for decoding events and inputs."""
         return {
             name: self.w3.eth.contract(address=Web3.to_checksum_address(address), abi=artifacts.abi(CONTRACTS[name]))
             for name, address in self.network.contracts.items()
@@ -100,10 +100,10 @@ class Chain:
 
 
 def connect(network: Network, api_key: str | None = None) -> Chain:
-    """A Chain on the first RPC that answers.
+    """A Chain over the first RPC that answers.
 
-    Raises Unreachable, WrongChain (an RPC of another chain), WrongDeployment (no code, or code other than the network
-    file's, at an address). `api_key` is sent as a bearer token to the RPCs that the network file names.
+    Raises Unreachable, WrongChain (the RPC serves another chain), WrongDeployment (an address has no code, or not the code of
+    the network file). `api_key` is sent as a bearer token to the RPCs of the network file.
     """
     w3 = Web3(FailoverProvider(network.rpcs, network.chain_id, api_key))
     names = list(network.contracts)
@@ -113,7 +113,7 @@ def connect(network: Network, api_key: str | None = None) -> Chain:
         if not code:
             raise WrongDeployment(f"no contract: {where}")
         if code_hash(code) != network.code_hashes[name]:
-            raise WrongDeployment(f"other code than the network file's: {where}")
+            raise WrongDeployment(f"the code differs from the network file's: {where}")
     return Chain(network, w3)
 
 

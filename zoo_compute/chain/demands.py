@@ -1,4 +1,4 @@
-"""Demands for a claim's data, as a job's events and the contract tell them (docs/protocol.md, Availability)."""
+"""Demands for a claim's data, from a job's events and the contract (docs/protocol.md, Availability)."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Demand:
     end: str = ""
     end_block: int = 0
     end_tx: str = ""
-    demander: str = NOBODY  # told while it is open
-    opened_at: int = 0  # told of the lane's newest demand of a claim that is pending, or whose demand is open
+    demander: str = NOBODY  # known while it is open
+    opened_at: int = 0  # known for a lane's newest demand if the claim is pending or the demand is open
 
     @property
     def is_open(self) -> bool:
@@ -41,43 +41,43 @@ class Demand:
 
     @property
     def refunded(self) -> bool:
-        """The deposit went back to who demanded."""
+        """Whether the deposit went back to the demander."""
         return self.end in ("unanswered", "void")
 
 
 def claim_hash(claim: Claim) -> bytes:
-    """What Availability keeps a claim's demands under."""
+    """The key of a claim's demands in Availability."""
     return keccak(encode([CLAIM_TYPE], [claim.fields]))
 
 
 def demands_of(events: Sequence[Event], claims: Sequence[Claim]) -> list[Demand]:
     """Every demand of a job, in the order they were made."""
-    found: list[Demand] = []
+    demands: list[Demand] = []
     for event in events:
         args = event.args
         if event.name == "ChunkDemanded":
             asked = [c for c in claims if _is_of(args, c) and c.block <= event.block]
             place = {name: args[name] for name in ("lane", "slot", "tensor", "group", "deposit", "holds")}
-            found.append(Demand(claim=asked[-1], block=event.block, tx=event.tx, **place))
+            demands.append(Demand(claim=asked[-1], block=event.block, tx=event.tx, **place))
         elif event.name in ("DemandAnswered", "DemandUnanswered"):
-            at = max(i for i, d in enumerate(found) if d.is_open and d.lane == args["lane"] and _is_of(args, d.claim))
-            found[at] = replace(found[at], end=_end(event), end_block=event.block, end_tx=event.tx)
-    return found
+            at = max(i for i, d in enumerate(demands) if d.is_open and d.lane == args["lane"] and _is_of(args, d.claim))
+            demands[at] = replace(demands[at], end=_end(event), end_block=event.block, end_tx=event.tx)
+    return demands
 
 
 def demands_to_read(demands: Sequence[Demand]) -> list[tuple[bytes, int]]:
-    """(claim's hash, lane) of those whose newest demand the contract is asked for."""
+    """(claim hash, lane) of the demands whose state must be read from the contract."""
     return sorted({(claim_hash(d.claim), d.lane) for d in demands if d.is_open or not d.claim.final})
 
 
 def with_contract_state(demands: Sequence[Demand], kept: Mapping[tuple[bytes, int], Mapping[str, Any]]) -> list[Demand]:
-    """With what the contract keeps of each lane's newest demand."""
+    """The demands, with the contract's state of each lane's newest one."""
     newest = {(claim_hash(d.claim), d.lane): i for i, d in enumerate(demands)}
-    told = list(demands)
+    updated = list(demands)
     for key, values in kept.items():
         at = newest[key]
-        told[at] = replace(told[at], demander=values["demander"], opened_at=values["opened_at"])
-    return told
+        updated[at] = replace(updated[at], demander=values["demander"], opened_at=values["opened_at"])
+    return updated
 
 
 def _is_of(args: Mapping[str, Any], claim: Claim) -> bool:

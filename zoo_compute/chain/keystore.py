@@ -1,4 +1,4 @@
-"""Key files: the encrypted JSON keystores every Ethereum wallet reads (scrypt), readable by their owner only."""
+"""Key files: encrypted JSON keystores (scrypt), which every Ethereum wallet can read. Only their owner may read the file."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from zoo_compute.errors import KeystoreError, KeystoreExists, NoPassphrase, Wron
 PASSPHRASE = "ZOO_PASSPHRASE"
 PASSPHRASE_FILE = "ZOO_PASSPHRASE_FILE"
 
-STANDARD_WORK = 2**18  # scrypt N, geth's standard: 256 MB and about a second for each guess
-DEVNET_WORK = 2**12  # for keys that hold nothing: tests and devnets
+STANDARD_WORK = 2**18  # scrypt N, as in geth: a guess takes 256 MB and about a second
+DEVNET_WORK = 2**12  # for keys without value: tests and devnets
 
 
 def create(path: Path, passphrase: str, *, private_key: bytes | None = None, work: int = STANDARD_WORK) -> str:
@@ -37,7 +37,7 @@ def create(path: Path, passphrase: str, *, private_key: bytes | None = None, wor
 
 
 def unlock(path: Path, passphrase: str) -> LocalAccount:
-    """The account of a key file. Raises WrongPassphrase, KeystoreError; neither says anything about the key."""
+    """The account of a key file. Raises WrongPassphrase, KeystoreError; their messages reveal nothing about the key."""
     document = _read(path)
     try:
         key = Account.decrypt(document, passphrase)
@@ -55,7 +55,7 @@ def address_of(path: Path) -> str:
     """The address of a key file, without its passphrase."""
     address = _read(path).get("address")
     if not isinstance(address, str):
-        raise KeystoreError(f"{path}: has no address", hint="not a key file, or one without the address field")
+        raise KeystoreError(f"{path}: has no address", hint="it is not a key file, or it lacks the address field")
     return str(to_checksum_address("0x" + address.removeprefix("0x")))
 
 
@@ -66,9 +66,9 @@ def find_passphrase(
     file: Path | None = None,
     ask: Callable[[str], str] | None = None,
 ) -> str:
-    """The passphrase for `what`: from `file`, ZOO_PASSPHRASE_FILE, ZOO_PASSPHRASE, or asked for in a terminal.
+    """The passphrase for `what`: from `file`, ZOO_PASSPHRASE_FILE, ZOO_PASSPHRASE, or a prompt in the terminal.
 
-    Never from a command line, which other users of the machine can read.
+    Never from the command line, which other users of the machine can read.
     """
     named = file or (Path(environ[PASSPHRASE_FILE]) if environ.get(PASSPHRASE_FILE) else None)
     if named is not None:
@@ -84,7 +84,7 @@ def find_passphrase(
     if ask is None and sys.stdin.isatty():
         ask = getpass.getpass
     if ask is None:
-        raise NoPassphrase(f"no passphrase for {what}, and no terminal to ask in")
+        raise NoPassphrase(f"no passphrase for {what}, and no terminal to ask for it")
     return ask(f"Passphrase for {what}: ")
 
 
@@ -97,14 +97,14 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise KeystoreError(f"{path}: cannot be read: {error}", hint="restore it from a backup") from None
     if not isinstance(document, dict):
-        raise KeystoreError(f"{path}: not a key file", hint="give the path of an Ethereum keystore (JSON)")
+        raise KeystoreError(f"{path}: not a key file", hint="pass the path of an Ethereum keystore (JSON)")
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise KeystoreError(f"{path}: other users can read it", hint=f"chmod 600 {path}")
     return document
 
 
 def _write_new(path: Path, content: bytes) -> None:
-    """All or nothing, and never over an existing file."""
+    """Atomic, and never replaces an existing file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -114,6 +114,6 @@ def _write_new(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         os.link(temporary, path)  # fails if `path` exists, unlike a rename
     except FileExistsError:
-        raise KeystoreExists(f"{path}: a key file is there already") from None
+        raise KeystoreExists(f"{path}: a key file exists already") from None
     finally:
         temporary.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The network file: where a deployment of the protocol lives. One JSON file, the only thing a client must be given.
+"""The network file describes one deployment of the protocol. It is a JSON file, and all that a client needs to connect.
 
 {"version": 1, "name": "devnet", "preset": "devnet", "chain_id": 31337, "first_block": 1,
  "rpcs": ["http://127.0.0.1:8545"], "storage": ["http://127.0.0.1:8600"], "signer": null,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 
-# The name used in files and as attribute of `Chain` -> the contract. In order of deployment.
+# Name in files and attribute of `Chain` -> contract, in order of deployment.
 CONTRACTS = {
     "zen": "ZenToken",
     "timelock": "Timelock",
@@ -50,7 +50,7 @@ CONTRACTS = {
 
 @dataclass(frozen=True)
 class Network:
-    """One deployment. Construct through `load` or `deployment.describe`; `parse` is where values are checked."""
+    """One deployment. Use `load` or `deployment.describe` to construct it; `parse` checks the values."""
 
     name: str
     preset: str
@@ -64,7 +64,7 @@ class Network:
 
     @property
     def params(self) -> Preset:
-        """The windows and amounts this deployment was made with."""
+        """The windows and amounts of this deployment."""
         from zoo_compute.spec.params import PRESETS
 
         return PRESETS[self.preset]
@@ -82,21 +82,21 @@ class Network:
 
 
 def load(path: Path) -> Network:
-    """The network of a file. Raises ConfigError, which names the file, what was found and what to do."""
+    """Read a network file. Raises ConfigError, which names the file, the fault and what to do."""
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(
             f"{path}: no such network file",
-            hint="ask the network's maker for it, or start a local one: `zoo devnet`",
+            hint="get it from whoever runs the network, or start a local network: `zoo devnet`",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}", hint="give the path of a network file (JSON)") from None
+        raise ConfigError(f"{path}: cannot be read: {error}", hint="pass the path of a network file (JSON)") from None
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{path}: not JSON: {error}", hint="get the file again; it may have been cut short") from None
+        raise ConfigError(f"{path}: not JSON: {error}", hint="download the file again; it may be incomplete") from None
     try:
         return parse(document)
     except ConfigError as error:
@@ -104,7 +104,7 @@ def load(path: Path) -> Network:
 
 
 def parse(document: Any) -> Network:
-    """A checked Network. Unknown keys are refused with the nearest known one, as a mistyped key is else never seen."""
+    """Check a document and return its Network. Unknown keys raise ConfigError, which suggests the nearest known key."""
     values = _table(document, "the network file", _REQUIRED, _OPTIONAL)
     if values.pop("version") != VERSION:
         raise ConfigError(f"version {document['version']!r}, expected {VERSION}", hint="upgrade zoo-compute")
@@ -139,7 +139,9 @@ def _table(value: Any, what: str, required: set[str], optional: set[str] = froze
             )
     missing = sorted(required - value.keys())
     if missing:
-        raise ConfigError(f"{what} lacks {', '.join(missing)}", hint="get the complete file from the network's maker")
+        raise ConfigError(
+            f"{what} lacks {', '.join(missing)}", hint="get the complete file from whoever runs the network"
+        )
     return dict(value)
 
 
@@ -174,7 +176,7 @@ def _url(value: Any, what: str) -> str:
             if parts.username or parts.password:
                 raise ConfigError(
                     f"{what} contains a user name or password",
-                    hint="give it as the API key (api_key, ZOO_API_KEY), never in a file that is shared",
+                    hint="pass it as the API key (api_key, ZOO_API_KEY), never in a shared file",
                 )
             return value
     raise ConfigError(f"{what} is {value!r}, expected an http(s) URL")
@@ -192,7 +194,7 @@ def _contracts(value: Any) -> dict[str, str]:
         if not isinstance(address, str) or not is_address(address) or int(address, 16) == 0:
             raise ConfigError(f"contracts.{name} is {address!r}, expected an address (0x and 40 hex digits)")
         if is_checksum_formatted_address(address) and not is_checksum_address(address):
-            raise ConfigError(f"contracts.{name}: the checksum of {address} is wrong", hint="a digit was changed")
+            raise ConfigError(f"contracts.{name}: the checksum of {address} is wrong", hint="check its digits")
     return {name: to_checksum_address(table[name]) for name in CONTRACTS}
 
 

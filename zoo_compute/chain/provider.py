@@ -1,4 +1,4 @@
-"""One web3 provider over the RPCs of a network file: the first that answers, the next one when it stops."""
+"""A web3 provider over all RPCs of a network file: it uses the first that answers, and switches when that one fails."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from zoo_compute.errors import ConfigError, Unreachable, WrongChain
 
 CONNECT_TIMEOUT_S = 3.0
 READ_TIMEOUT_S = 20.0
-PASSES = 2  # over all RPCs; the second heals a kept-alive connection that the server closed
+PASSES = 2  # over all RPCs; the second recovers from a kept-alive connection that the server closed
 PAUSE_S = 0.2
 
 T = TypeVar("T")
 
 
 class FailoverProvider(JSONBaseProvider):
-    """Asks the RPCs in order and stays with the one that answered. Each must be of `chain_id`, checked at its first use.
+    """Tries the RPCs in order and stays with the one that answered. Checks on first use that each serves `chain_id`.
 
-    Every request is safe to repeat: reads are, and a raw transaction has the same hash wherever it is sent.
+    Every request is safe to repeat: reads have no effect, and a raw transaction has the same hash wherever it is sent.
     """
 
     def __init__(self, rpcs: Sequence[str], chain_id: int, api_key: str | None = None) -> None:
@@ -43,7 +43,7 @@ class FailoverProvider(JSONBaseProvider):
         return self._ask(lambda rpc: rpc.make_batch_request(requests))
 
     def _connect(self) -> None:
-        # Sockets must not be shared with a forked child: it would read the parent's answers.
+        # A forked child must not share sockets: it would read the parent's answers.
         self._process = os.getpid()
         self._current = 0
         self._checked: set[str] = set()
@@ -73,8 +73,8 @@ class FailoverProvider(JSONBaseProvider):
                     continue
                 self._current = index
                 return answer
-        told = "; ".join(f"{redacted(url)}: {cause}" for url, cause in failures.items())
-        raise Unreachable(f"no RPC of the network answers ({told})")
+        causes = "; ".join(f"{redacted(url)}: {cause}" for url, cause in failures.items())
+        raise Unreachable(f"no RPC of the network answers ({causes})")
 
     def _check(self, index: int) -> None:
         url = self.rpcs[index]
@@ -82,37 +82,39 @@ class FailoverProvider(JSONBaseProvider):
             return
         answer = self._providers[index].make_request(RPCEndpoint("eth_chainId"), [])
         if "result" not in answer:
-            raise ValueError(f"eth_chainId is refused: {answer.get('error')}")
-        found = int(answer["result"], 16)
-        if found != self.chain_id:
-            raise WrongChain(f"{redacted(url)} is of chain {found}, the network file says {self.chain_id}")
+            raise ValueError(f"eth_chainId failed: {answer.get('error')}")
+        chain_id = int(answer["result"], 16)
+        if chain_id != self.chain_id:
+            raise WrongChain(f"{redacted(url)} serves chain {chain_id}; the network file says {self.chain_id}")
         self._checked.add(url)
 
 
 def authorization(api_key: str | None, urls: Sequence[str]) -> dict[str, str]:
-    """The header of a hosted endpoint. A key never travels in clear text to another machine."""
+    """The header for a hosted endpoint. A key is never sent in clear text to another machine."""
     if api_key is None:
         return {}
     if not api_key or not api_key.isascii() or not api_key.isprintable() or " " in api_key:
-        raise ConfigError("the API key is empty or has characters that no header can carry", hint="copy it again")
+        raise ConfigError(
+            "the API key is empty or has characters that are not allowed in a header", hint="copy it again"
+        )
     for url in urls:
         parts = urlsplit(url)
         if parts.scheme != "https" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
             raise ConfigError(
-                f"an API key would travel in clear text to {redacted(url)}",
+                f"the API key would be sent in clear text to {redacted(url)}",
                 hint="use an https URL in the network file, or connect without an API key",
             )
     return {"Authorization": f"Bearer {api_key}"}
 
 
 def redacted(url: str) -> str:
-    """Scheme, host and port; hosted RPCs carry keys in the path, and messages end up in logs."""
+    """Scheme, host and port only: the path of a hosted RPC may contain a key, and messages end up in logs."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
 
 
 def _answer_in(error: Exception) -> RPCResponse | None:
-    """Some hosted RPCs send a JSON-RPC error (too many events, say) with an HTTP status of its own."""
+    """Some hosted RPCs send a JSON-RPC error (such as too many events) with an HTTP error status."""
     if not isinstance(error, requests.HTTPError) or error.response.status_code not in (400, 413, 422):
         return None
     try:
@@ -123,7 +125,7 @@ def _answer_in(error: Exception) -> RPCResponse | None:
 
 
 def _cause(error: Exception) -> str:
-    """A short cause without the URL, which may hold a key."""
+    """A short cause without the URL, which may contain a key."""
     if isinstance(error, requests.HTTPError) and error.response is not None:
         status = error.response.status_code
         return f"HTTP {status}" + (" (is the API key right?)" if status in (401, 403) else "")

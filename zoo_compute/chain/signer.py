@@ -1,4 +1,4 @@
-"""A hosted signer: the key stays there, transactions are signed over JSON-RPC (`eth_signTransaction`)."""
+"""A hosted signer: it keeps the key and signs transactions over JSON-RPC (`eth_signTransaction`)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Signed:
 
 
 class RemoteSigner:
-    """The account of `address` at the signer of a network file; takes a LocalAccount's place in `Sender`.
+    """The account `address` of a network file's signer; `Sender` takes it like a LocalAccount.
 
-    Without an address the signer's first account (`eth_accounts`) is used.
+    Without an address, it is the signer's first account (`eth_accounts`).
     """
 
     def __init__(self, network: Network, api_key: str | None = None, address: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Reads of one job and of one operator, every one pinned to one block. The dataclasses are in `views.py`."""
+"""Reads one job or one operator, with all reads pinned to one block. The dataclasses are in `views.py`."""
 
 from __future__ import annotations
 
@@ -38,13 +38,14 @@ T = TypeVar("T")
 def read_job(chain: Chain, job: int, block: int | Head | None = None) -> JobView:
     """One job as of `block` (the newest unless given). Raises UserError for a job that is not posted, Unreachable.
 
-    The last view of each job is kept: who looks several times a block asks the RPC once for it.
+    The last view of each job is cached: several reads in one block cost one.
     """
     head = block if isinstance(block, Head) else chain.head("latest" if block is None else block)
-    known, view = chain.views.get(job, (b"", None))
+    views: dict[int, tuple[bytes, JobView]] = chain.cached("views", dict)  # job -> (block hash, view)
+    known, view = views.get(job, (b"", None))
     if view is None or known != head.hash:
         view = _read_job(chain, job, head)
-        chain.views[job] = head.hash, view
+        views[job] = head.hash, view
     return view
 
 
@@ -80,17 +81,17 @@ def read_operator(
         Read("registry", "multiplier_of", (operator,)),
         *(Read("registry", "collateral", (operator, token)) for token in tokens),
     ]
-    found, discount, declared, admitted, multiplier, *collateral = read_all(chain, head.number, first)
-    if int(found["owner"], 16) == 0:
+    record, discount, declared, admitted, multiplier, *collateral = read_all(chain, head.number, first)
+    if int(record["owner"], 16) == 0:
         raise UserError(f"there is no operator {operator} at block {head.number}", hint="operator numbers start at 1")
     second = [
-        Read("registry", "is_eligible", (operator, found["hot"])),
-        *(Read("tasks", "owed", (token, found["owner"])) for token in tokens),
-        *(Read("availability", "owed", (found[key],)) for key in ("owner", "hot")),
+        Read("registry", "is_eligible", (operator, record["hot"])),
+        *(Read("tasks", "owed", (token, record["owner"])) for token in tokens),
+        *(Read("availability", "owed", (record[key],)) for key in ("owner", "hot")),
     ]
     eligible, *owed, of_owner, of_hot = read_all(chain, head.number, second)
     names = ("OperatorRegistered", "EndpointAnnounced")
-    told = _history(chain, ("operator", operator), operator=operator, names=names).events_until(head)
+    announcements = _history(chain, ("operator", operator), operator=operator, names=names).events_until(head)
     return OperatorView(
         operator=operator,
         block=head.number,
@@ -101,12 +102,12 @@ def read_operator(
         eligible=eligible,
         admitted=admitted,
         multiplier_percent=multiplier,
-        endpoint=told[-1].args["endpoint"] if told else "",
+        endpoint=announcements[-1].args["endpoint"] if announcements else "",
         collateral={token: _pair(value) for token, value in zip(tokens, collateral, strict=True)},
         owed=dict(zip(tokens, owed, strict=True)),
-        hot_coin=chain.w3.eth.get_balance(found["hot"], head.number),
-        deposits={found["owner"]: of_owner, found["hot"]: of_hot},
-        **found,
+        hot_coin=chain.w3.eth.get_balance(record["hot"], head.number),
+        deposits={record["owner"]: of_owner, record["hot"]: of_hot},
+        **record,
     )
 
 
@@ -116,7 +117,7 @@ def read_operator(
 def _read_parts(
     chain: Chain, job: int, head: Head, events: Sequence[Event], asked: Sequence[demands.Demand]
 ) -> Callable[[str], dict[tuple, Any]]:
-    """Everything that is read of a job in one batch; the answer gives, by view function, arguments -> value."""
+    """Read all of a job in one batch. Returns a function: view function name -> {arguments after the job: value}."""
     kinds = [int(Kind.SLOTS), int(Kind.AGGREGATOR)]
     bidders = {(event.args["kind"], event.args["operator"]) for event in events if event.name == "BidSealed"}
     seats = {event.args["seat"] for event in events if event.name == "SeatTaken"}
@@ -179,23 +180,23 @@ def _job_view(
 
 
 def _claims(events: Sequence[Event]) -> tuple[list[Commit], list[Checkpoint]]:
-    """Every claim that was made, with what became of it. A seat may claim a turn again when its claim was convicted."""
-    found: dict[tuple[int, int], Commit | Checkpoint] = {}  # by (turn, seat): the newest claim of each
+    """Every claim with its state. A seat may claim a turn again after its claim was convicted."""
+    newest: dict[tuple[int, int], Commit | Checkpoint] = {}  # by (turn, seat): the newest claim of each
     convicted: list[Commit | Checkpoint] = []
     for event in events:
         args = event.args
         if event.name in ("ResultsCommitted", "CheckpointPosted"):
             key = (args["claim"]["turn"], args["claim"]["seat"])
-            if key in found:
-                convicted.append(found[key])
+            if key in newest:
+                convicted.append(newest[key])
             if event.name == "ResultsCommitted":
-                found[key] = Commit(**args["claim"], block=event.block, bundle=args["bundle"])
+                newest[key] = Commit(**args["claim"], block=event.block, bundle=args["bundle"])
             else:
-                found[key] = Checkpoint(**args["claim"], block=event.block, cid=args["cid"])
+                newest[key] = Checkpoint(**args["claim"], block=event.block, cid=args["cid"])
         elif (change := _CHANGES.get(event.name)) is not None:
             key = (args["turn"], args["seat"])
-            found[key] = change(found[key])
-    every = sorted([*convicted, *found.values()], key=lambda claim: claim.block)
+            newest[key] = change(newest[key])
+    every = sorted([*convicted, *newest.values()], key=lambda claim: claim.block)
     return [c for c in every if isinstance(c, Commit)], [c for c in every if isinstance(c, Checkpoint)]
 
 
@@ -208,7 +209,7 @@ _CHANGES: dict[str, Callable[[Commit | Checkpoint], Commit | Checkpoint]] = {
 
 
 def _lost(events: Sequence[Event]) -> dict[int, int]:
-    """The slots that each operator was taken, or gave up: bitmaps. A seat that is split keeps its first slots."""
+    """The slots that each operator lost or gave up, as bitmaps. A seat that is split keeps its first slots."""
     runs: dict[int, tuple[int, int]] = {}  # by seat: first, count
     lost_slots: dict[int, int] = {}
     for event in events:
@@ -225,7 +226,7 @@ def _lost(events: Sequence[Event]) -> dict[int, int]:
 
 
 def _line(state_root: bytes, events: Sequence[Event]) -> tuple[dict[int, bytes], dict[int, bytes]]:
-    """Roots and pointers of the checkpoints that stand, by round: a rollback forgets those after the round it does again."""
+    """Roots and pointers of the current checkpoints, by round. A rollback removes those after the round it repeats."""
     roots, cids = {0: state_root}, {}
     for event in events:
         if event.name == "CheckpointPosted":
@@ -248,4 +249,4 @@ def _pair(value: Any) -> tuple[int, int]:
 
 
 def _history(chain: Chain, key: tuple[str, int], **wanted: Any) -> History:
-    return chain.histories.setdefault(key, History(chain, **wanted))
+    return chain.cached(("history", *key), lambda: History(chain, **wanted))

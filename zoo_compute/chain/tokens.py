@@ -1,4 +1,4 @@
-"""Payment tokens as the chain has them: their symbol and decimals, each read once a connection."""
+"""Payment tokens: symbol and decimals, read from the chain once per connection."""
 
 from __future__ import annotations
 
@@ -25,37 +25,38 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9.$_-]")
 _OURS = ("ZEN", "COIN", "WEI", "UNIT", "UNITS")
 
 
-def address_of(chain: Chain, given: str | None, *, what: str = "--token") -> str:
+def address_of(chain: Chain, text: str | None, *, what: str = "--token") -> str:
     """The payment token's address; ZEN by default. Raises UserError."""
     zen = chain.network.contracts["zen"]
-    if given is None or given == zen or given.upper() == ZEN.symbol:
+    if text is None or text == zen or text.upper() == ZEN.symbol:
         return zen
-    if not is_address(given):
-        raise UserError(f"{what} takes an address, not {given!r}", hint="leave it away for ZEN")
-    return str(to_checksum_address(given))
+    if not is_address(text):
+        raise UserError(f"{what} takes an address, not {text!r}", hint="leave it out for ZEN")
+    return str(to_checksum_address(text))
 
 
-def token_at(chain: Chain, given: str | None = None, *, what: str = "--token") -> Token:
+def token_at(chain: Chain, text: str | None = None, *, what: str = "--token") -> Token:
     """The token at an address; ZEN by default. Raises UserError where there is none."""
-    address = address_of(chain, given, what=what)
+    address = address_of(chain, text, what=what)
     if address == chain.network.contracts["zen"]:
         return Token(ZEN.symbol, ZEN.decimals, address)
-    if address not in chain.tokens:
+    tokens: dict[str, Token] = chain.cached("tokens", dict)
+    if address not in tokens:
         raw = _call_view(chain, address, DECIMALS)
         try:
             (decimals,) = decode(["uint8"], raw)
         except DecodingError:
             raise UserError(
-                f"no token at {address}: it does not say its decimals", hint="check the address and the network file"
+                f"no token at {address}: it does not return its decimals", hint="check the address and the network file"
             ) from None
         if decimals > MAX_DECIMALS:
             raise UserError(f"the token at {address} has {decimals} decimals; at most {MAX_DECIMALS} are supported")
-        chain.tokens[address] = Token(_symbol(_call_view(chain, address, SYMBOL), address), decimals, address)
-    return chain.tokens[address]
+        tokens[address] = Token(_symbol(_call_view(chain, address, SYMBOL), address), decimals, address)
+    return tokens[address]
 
 
 def allowed(chain: Chain, block: int) -> list[Token]:
-    """The tokens that new jobs may be paid in, in the order in which they were allowed first."""
+    """The tokens in which new jobs can be paid, in the order in which they were first allowed."""
     events = scan(chain, chain.network.first_block, block, names=("TokenAllowed",))
     addresses = dict.fromkeys(str(event.args["token"]) for event in events)
     return [token_at(chain, address) for address in addresses if chain.tasks.is_allowed(address, block=block)]
@@ -69,8 +70,8 @@ def _call_view(chain: Chain, address: str, selector: str) -> bytes:
 
 
 def _symbol(raw: bytes, address: str) -> str:
-    """What is shown of a symbol. Anyone can give a token any: what could be mistaken for another, or moves a terminal's
-    cursor, is shown with the token's address.
+    """A safe form of a symbol. Anyone can choose any symbol; one that imitates another token or contains control characters
+    is printed with the token's address.
     """
     try:
         text = decode(["string"], raw)[0]

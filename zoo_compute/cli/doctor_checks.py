@@ -177,7 +177,7 @@ class SystemChecks:
 
     def _operator(self) -> Iterator[Check]:
         """What this folder's operator lacks, and whether peers can fetch from it. Starts its gateway for the check if it is down."""
-        from zoo_compute.operators.condition import inspect_node
+        from zoo_compute.operators.readiness import inspect_node
 
         inspection, check = self._attempt("operator", lambda: (inspect_node(self._folder, self._network_file), ""))
         if inspection is None:
@@ -213,7 +213,8 @@ class SystemChecks:
     def _kernels(self) -> tuple[None, str]:
         """The saved result of the device's last conformance check. Runs no check."""
         question = (
-            "import json; from node.device import pick_device; from node.admission.conformance import kept; check = kept(pick_device());"
+            "import json; from node.device import pick_device; from node.conformance import kept;"
+            "check = kept(pick_device());"
             "print(json.dumps([check.device, check.name, check.conformed, check.cases, check.why]))"
         )
         device, name, conformed, cases, why = _run_python(

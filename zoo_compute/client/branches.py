@@ -15,9 +15,10 @@ from zoo_compute.client.results import TIMEOUT_S, load_checkpoint, manifest_of, 
 from zoo_compute.errors import UserError
 from zoo_compute.formats.lineage import Branch, Parents
 from zoo_compute.formats.manifest import Manifest, ProgramFile
-from zoo_compute.jobs.files import initial_checkpoint, shape_mismatch
+from zoo_compute.jobs.files import initial_checkpoint
 from zoo_compute.store import ContentTampered, Store
 from zoo_compute.training.merge import Merge, count_examples, merge_tensors
+from zoo_compute.training.shapes import shape_mismatch
 
 if TYPE_CHECKING:
     from zoo_compute.chain.network import Network
@@ -75,7 +76,7 @@ def load_branch(
             hint="a checkpoint is final when the challenge windows of its claims are over: `zoo job watch JOB --settled`",
         )
     manifest = manifest_of(view, store)
-    examples = count_examples(view, manifest, since, end)
+    examples = count_examples(view.slot_rounds(since, end), manifest)
     if examples == 0:
         raise UserError(f"job {view.job}: no training since checkpoint {since} counts")
     step = _step(store, manifest)

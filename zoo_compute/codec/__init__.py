@@ -1,15 +1,15 @@
-"""Updates as files: every word as it was, in few bytes where most words are +0 and the others of few magnitudes.
+"""Lossless compression of updates. Files are small if most words are +0 and the others have few magnitudes.
 
-A file is not self-describing: who reads it knows the tensors from the job's program. Its bytes:
+A file is not self-describing: the reader knows the tensors from the job's program. Its bytes:
 
     "ZU" 0x01 | words of a chunk (u16) | number of hashes (u8) | bytes of a note (u8) | the hashes, 32 bytes each | the note |
-    every tensor in ascending order of names: 0 and the words, little-endian, or 1 + length of what follows and the words as `transport.words` codes them
+    every tensor in ascending order of names: 0 and the words, little-endian, or 1 + length of what follows and the words as `context_model` codes them
 
-Numbers without a width are LEB128. The contexts go on from tensor to tensor, so a file is read in its order, a tensor at a
-time. Hashes stand for tensors of the state that are not sent (`transport.pruning`); the note says where those are.
+Numbers without a width are LEB128. Contexts carry over from tensor to tensor, so a file is read in order, one tensor at a time.
+Hashes replace tensors of the state that are not sent (`pruning`); the note says where to get those.
 
-Strangers write these files: time and memory are bounded by the shapes that the reader gives, never by what the bytes say.
-Not every state has one file only; what a file says is judged by the root of the state that it holds.
+Files are untrusted: the reader's shapes bound time and memory, not the bytes. A state can have several valid files; compare the
+root of the decoded state, never the files.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ Shapes = Mapping[str, Sequence[int]]
 
 
 class BadUpdateFile(ValueError):
-    """The bytes are no such file of these tensors; the message says where and why."""
+    """The bytes are not a valid file of these tensors; the message says where and why."""
 
 
 @dataclass(frozen=True)
 class FileHeader:
-    """What a file begins with. chunk: words that have few magnitudes between them; with any number a file holds the same state."""
+    """The header of a file. chunk: words that share a palette; it changes the file's size, not the decoded state."""
 
     chunk: int = MOST_CHUNK
     hashes: tuple[bytes, ...] = ()
@@ -54,8 +54,8 @@ class FileHeader:
     def to_bytes(self) -> bytes:
         if len(self.hashes) > MAX_HASHES or any(len(each) != 32 for each in self.hashes) or len(self.note) > MAX_NOTE:
             raise ValueError(f"update file: expected at most {MAX_HASHES} hashes of 32 bytes and {MAX_NOTE} of a note")
-        told = struct.pack("<HBB", self.chunk, len(self.hashes), len(self.note))
-        return MAGIC + told + b"".join(self.hashes) + self.note
+        sizes = struct.pack("<HBB", self.chunk, len(self.hashes), len(self.note))
+        return MAGIC + sizes + b"".join(self.hashes) + self.note
 
 
 def encode(state: Mapping[str, Array], head: FileHeader = FileHeader()) -> bytes:
@@ -64,12 +64,12 @@ def encode(state: Mapping[str, Array], head: FileHeader = FileHeader()) -> bytes
 
 
 def decode(data: bytes, like: Shapes) -> dict[str, Array]:
-    """The tensors of a file without hashes. like: their shapes by name. Raises TransportRefused."""
+    """The tensors of a file without hashes. like: tensors or nodes with their shapes, by name. Raises BadUpdateFile."""
     return unpack(io.BytesIO(data), like, 0)[1]
 
 
 def unpack(stream: BinaryIO, like: Shapes, hashes: int) -> tuple[FileHeader, dict[str, Array]]:
-    """A file of so many hashes. Raises TransportRefused."""
+    """Read a file with this many hashes. Raises BadUpdateFile."""
     head = read_head(stream, hashes)
     state = dict(decode_tensors(stream, like, head.chunk))
     if stream.read(1):
@@ -78,12 +78,12 @@ def unpack(stream: BinaryIO, like: Shapes, hashes: int) -> tuple[FileHeader, dic
 
 
 def max_file_bytes(like: Shapes, hashes: int) -> int:
-    """The most bytes that a file of these tensors has."""
+    """The most bytes that a file of these tensors can have."""
     return len(MAGIC) + 4 + 32 * hashes + MAX_NOTE + sum(10 + _size(shape) for shape in like.values())
 
 
 def encode_tensors(tensors: Iterable[tuple[str, Array]], head: FileHeader) -> Iterator[bytes]:
-    """The file in pieces, a tensor at a time, which are taken as they come: in ascending order of names."""
+    """The file in pieces, one tensor at a time. Pass the tensors in ascending order of names."""
     length = min(max(head.chunk, LEAST_CHUNK), MOST_CHUNK)
     yield replace(head, chunk=length).to_bytes()
     contexts, memory = _begin()
@@ -101,21 +101,21 @@ def encode_tensors(tensors: Iterable[tuple[str, Array]], head: FileHeader) -> It
 
 
 def read_head(stream: BinaryIO, hashes: int) -> FileHeader:
-    """Raises TransportRefused."""
-    found = _exactly(stream, len(MAGIC) + 4, "its head")
-    chunk, count, length = struct.unpack("<HBB", found[len(MAGIC) :])
-    if not found.startswith(MAGIC):
-        raise BadUpdateFile(f"update file: begins with {found[: len(MAGIC)].hex()}, expected {MAGIC.hex()}")
+    """Read the header. Raises BadUpdateFile."""
+    start = _exactly(stream, len(MAGIC) + 4, "its head")
+    chunk, count, length = struct.unpack("<HBB", start[len(MAGIC) :])
+    if not start.startswith(MAGIC):
+        raise BadUpdateFile(f"update file: begins with {start[: len(MAGIC)].hex()}, expected {MAGIC.hex()}")
     if not LEAST_CHUNK <= chunk <= MOST_CHUNK:
         raise BadUpdateFile(f"update file: chunks of {chunk} words, expected {LEAST_CHUNK} to {MOST_CHUNK}")
     if count != hashes or length > MAX_NOTE:
         raise BadUpdateFile(f"update file: {count} hashes and a note of {length} bytes, expected {hashes} hashes")
-    told = tuple(_exactly(stream, 32, "the hashes") for _ in range(count))
-    return FileHeader(chunk, told, _exactly(stream, length, "the note"))
+    digests = tuple(_exactly(stream, 32, "the hashes") for _ in range(count))
+    return FileHeader(chunk, digests, _exactly(stream, length, "the note"))
 
 
 def decode_tensors(stream: BinaryIO, like: Shapes, chunk: int) -> Iterator[tuple[str, Array]]:
-    """The tensors of a file whose head was read, as the bytes come. Raises TransportRefused."""
+    """Yield the tensors of a file after its header. Raises BadUpdateFile."""
     contexts, memory = _begin()
     for name in sorted_names(like):
         flat = np.zeros(math.prod(like[name]), np.uint32)
@@ -137,7 +137,7 @@ def _begin() -> tuple[Array, Array]:
 
 
 def _columns(shape: Sequence[int]) -> int:
-    """Words of a row: the last axis, and those before it while they are few."""
+    """Words of a row: the last axis, and the axes before it while the product stays small."""
     columns = 1
     for size in reversed(shape):
         if columns >= MIN_COLUMNS:

@@ -1,12 +1,12 @@
 # mypy: disable-error-code="no-untyped-def,call-arg"
-"""One tensor's words as arithmetic-coded bits, chunk by chunk; one traversal writes and reads.
+"""Codes one tensor's words as arithmetic-coded bits, chunk by chunk. One traversal both writes and reads.
 
-The words are cut, row-major, into as few chunks as may be of equal length. Told of each: how many words are not +0, which
-they are, and what they are: the number of their magnitude in the chunk's palette, and their sign. A palette is a list of
-magnitudes, or the first of them and a step. A chunk that has no palette of at most 255 magnitudes is told word by word. Any words at all can be told.
+The words are cut, row-major, into the fewest chunks of equal length. For each chunk, the code has the number of words that are
+not +0, their positions, and for each its sign and the index of its magnitude in the chunk's palette. A palette is a list of
+magnitudes, or the first one and a step. A chunk with more than 255 magnitudes is coded word by word. Any words can be coded.
 
-Where the words are: rows and columns of a tensor differ in how many they hold. A word's context is how full its row and
-its column were so far against what they would hold if all were alike. Signs lean on their row's and column's signs.
+Positions: rows and columns of a tensor differ in how many nonzero words they have. A word's context is how full its row and
+its column are so far, compared with a uniform distribution. The context of a sign is its row's and column's signs.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from zoo_compute.codec.layout import (
     COUNT,
     DENSITIES,
     FIRST,
+    FIRST_WORD,
     FULLNESS,
-    HELD,
     KIND,
     LEVELS,
     LISTED,
@@ -51,7 +51,7 @@ from zoo_compute.codec.range_coder import FULL, POSITION, READS, code, code_plai
 
 @compiled
 def code_words(s, buffer, contexts, memory, words, columns, most):
-    """Write the words, or read them over zeros. columns: of the tensor's rows; most: of a chunk. Returns 0, or why not."""
+    """Write the words, or read them over zeros. columns: words of a row; most: words of a chunk. Returns 0 or an error code."""
     length = -(-len(words) // max(-(-len(words) // most), 1))
     filled = np.zeros(columns, np.uint8)
     leaning = np.zeros(columns, np.int8)
@@ -74,7 +74,7 @@ def code_words(s, buffer, contexts, memory, words, columns, most):
                 if size == 0:
                     return BAD_PALETTE
                 _code_chunk(s, buffer, contexts, chunk, count, palette, size, start, columns, filled, leaning, expected)
-        # What is no shorter than the words themselves is not worth going on with.
+        # Stop: the code is already as long as the words themselves.
         if not s[READS] and (s[FULL] or s[POSITION] > 4 * (start + len(chunk))):
             return OVERFLOWS
     return 0
@@ -105,7 +105,7 @@ def _code_each(s, buffer, chunk):
 
 @compiled
 def _code_palette(s, buffer, contexts, memory, palette, kind, size, count):
-    """The palette, each magnitude against the chunk's before. Returns its size, 0 for one that cannot be."""
+    """Code the palette, each magnitude relative to the previous chunk's. Returns its size; 0 if it is invalid."""
     before = memory[SIZE]
     if code(s, buffer, contexts, SAME_SIZE, 1 if size == before else 0):
         size = before
@@ -114,24 +114,24 @@ def _code_palette(s, buffer, contexts, memory, palette, kind, size, count):
     if not 0 < size <= (PALETTE if kind == STEPS else min(count, PALETTE)):
         return 0
     memory[SIZE] = size
-    palette[0] = _code_word(s, buffer, contexts, FIRST, palette[0], memory[HELD] >> 16)
+    palette[0] = _code_word(s, buffer, contexts, FIRST, palette[0], memory[FIRST_WORD] >> 16)
     if kind == STEPS:
         palette[1] = _code_word(s, buffer, contexts, STEP, palette[1], memory[STEPPED] >> 16)
-        memory[HELD], memory[STEPPED] = palette[0], palette[1]
+        memory[FIRST_WORD], memory[STEPPED] = palette[0], palette[1]
         return _stepped(palette, size)
     for i in range(1, size):
-        apart = (memory[HELD + i] >> 16) - (memory[HELD + i - 1] >> 16) if size == before else 1
+        apart = (memory[FIRST_WORD + i] >> 16) - (memory[FIRST_WORD + i - 1] >> 16) if size == before else 1
         palette[i] = _code_word(s, buffer, contexts, NEXT, palette[i], (palette[i - 1] >> 16) + apart)
-        memory[HELD + i - 1] = palette[i - 1]
-    memory[HELD + size - 1] = palette[size - 1]
+        memory[FIRST_WORD + i - 1] = palette[i - 1]
+    memory[FIRST_WORD + size - 1] = palette[size - 1]
     return size
 
 
 @compiled
-def _code_word(s, buffer, contexts, at, word, told):
-    """A magnitude whose upper half was told to be near `told`."""
-    told = min(max(told, 0), 0x7FFF)
-    high = told + code_signed(s, buffer, contexts, at, (word >> 16) - told) & 0x7FFF
+def _code_word(s, buffer, contexts, at, word, predicted):
+    """Code a magnitude whose upper half is predicted to be near `predicted`."""
+    predicted = min(max(predicted, 0), 0x7FFF)
+    high = predicted + code_signed(s, buffer, contexts, at, (word >> 16) - predicted) & 0x7FFF
     if code(s, buffer, contexts, COARSE, 1 if word & 0xFFFF == 0 else 0):
         return high << 16
     return high << 16 | code_plain(s, buffer, word & 0xFFFF, 16)
@@ -139,7 +139,7 @@ def _code_word(s, buffer, contexts, at, word, told):
 
 @compiled
 def _stepped(palette, size):
-    """Fill the palette from its first and a step. Returns the size, 0 where a magnitude is not exact, or not normal."""
+    """Fill the palette from its first magnitude and a step. Returns its size; 0 if a magnitude is inexact or not normal."""
     first, step = palette[0], palette[1]
     unit = min(first >> 23, step >> 23)
     up = max(first >> 23, step >> 23) - unit
@@ -160,7 +160,7 @@ def _mantissa(word):
 
 @compiled
 def _word(value, unit):
-    """The magnitude of a whole number whose lowest bit is that of a mantissa of exponent `unit`; 0 where there is none."""
+    """The float32 word of `value` units, where `unit` is the exponent of the lowest mantissa bit; 0 if there is none."""
     bits = 0
     while value >> bits:
         bits += 1
@@ -176,7 +176,7 @@ def _word(value, unit):
 
 @compiled
 def _code_chunk(s, buffer, contexts, chunk, left, palette, size, start, columns, filled, leaning, expected):
-    """Which words are not +0, and what they are. filled, leaning, expected: of the columns so far."""
+    """Code which words are not +0, and their values. filled, leaning, expected: statistics of the columns so far."""
     reads = s[READS]
     mean = left * UNIT // len(chunk)
     density = 0
@@ -237,13 +237,13 @@ def _code_chunk(s, buffer, contexts, chunk, left, palette, size, start, columns,
             of_column = FULLNESS[expected[0] // QUARTER]
     else:
         return
-    rows = (column + len(chunk) - i) // columns  # of the words that need not be told
+    rows = (column + len(chunk) - i) // columns  # of the words that need no code
     _expect(expected, rows * mean, filled)
 
 
 @compiled
 def _expect(expected, more, filled):
-    """Of every column so much more; the past counts half where the count grows too large."""
+    """Add to every column's expected count; counts that grow too large are halved."""
     expected[0] += more
     while expected[0] >= WINDOW * UNIT:
         expected[0] >>= 1
@@ -253,7 +253,7 @@ def _expect(expected, more, filled):
 
 @compiled
 def _described(chunk, palette):
-    """How many words are not +0, and their palette: kind and size."""
+    """Code how many words are not +0, and the kind and size of their palette."""
     count, size, last = 0, 0, np.int64(-1)
     for i in range(len(chunk)):
         word = np.int64(chunk[i])
@@ -285,7 +285,7 @@ def _described(chunk, palette):
 
 @compiled
 def _is_shorter(count, size, steps):
-    """Whether to tell numbers of so many steps costs less than to list `size` magnitudes of about 10 bits."""
+    """Whether coding steps costs less than listing `size` magnitudes of about 10 bits each."""
     listed, stepped = 0, 0
     while size - 1 >> listed:
         listed += 1
@@ -296,7 +296,7 @@ def _is_shorter(count, size, steps):
 
 @compiled
 def _step(palette, size):
-    """The largest step that leads from the first magnitude to each, and the steps to the last, counting it; 0 for none."""
+    """The largest step from the first magnitude that reaches all others, and the number of steps to the last, inclusive; 0 for none."""
     unit, most = palette[0] >> 23, palette[size - 1] >> 23
     if size < 2 or unit == 0 or most == 255 or most - unit > 24:
         return 0, 0

@@ -1,4 +1,4 @@
-"""A slot's update in the store: the file of what is exchanged, which others read, and the file of what its author keeps.
+"""A slot's update in the store: a public file of the exchanged tensors, and a private file of its operator.
 
 Both are under `update_root`. What is kept, the residuals of compression, no other party needs; but a demand may name any
 place of an update, and its author answers from both files. The first names the second, so that nothing else has to.
@@ -26,7 +26,7 @@ from zoo_compute.training.rounds import RESIDUAL
 
 @dataclass(frozen=True)
 class UpdateLayout:
-    """What the updates of a job consist of. shapes: of what is sent; kept: the names of what is not; chunk: of the compression."""
+    """The tensors of a job's updates. shapes: of those sent; kept: names of those not sent; chunk: of the compression."""
 
     shapes: Mapping[str, tuple[int, ...]]
     kept: tuple[str, ...] = ()
@@ -40,32 +40,32 @@ class UpdateLayout:
 
     @classmethod
     def of_job(cls, store: Store, manifest: str, *, timeout_s: float) -> UpdateLayout:
-        """From the job's own files, which who takes part in it has. manifest: its CID."""
-        told = Manifest.from_bytes(store.read(manifest, max_bytes=MAX_MANIFEST_BYTES, timeout_s=timeout_s))
-        program = store.read(told.program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=timeout_s)
-        return cls.of(encoding.decode(program), told.compression)
+        """Read it from the job's files in the store. manifest: its CID."""
+        contents = Manifest.from_bytes(store.read(manifest, max_bytes=MAX_MANIFEST_BYTES, timeout_s=timeout_s))
+        program = store.read(contents.program.cid, max_bytes=encoding.MAX_BYTES, timeout_s=timeout_s)
+        return cls.of(encoding.decode(program), contents.compression)
 
     @property
     def hashes(self) -> int:
-        """How many stand for what is kept."""
+        """How many hashes replace the tensors that are not sent."""
         return len(cover([*self.shapes, *self.kept], self.kept))
 
     @property
     def private_bytes(self) -> int:
-        """The most that the file of what is kept has."""
+        """The most bytes of the private file."""
         return 2**20 + 4 * sum(math.prod(self.shapes[name.removeprefix(RESIDUAL)]) for name in self.kept)
 
 
 @dataclass(frozen=True)
 class ReceivedUpdate:
-    """What others have of an update."""
+    """The public part of an update."""
 
     state: dict[str, Array]
     tree: PrunedTree
 
 
 def put(store: Store, update: Mapping[str, Array], parts: UpdateLayout, *, threads: int = 1, tag: str = "") -> str:
-    """Store an update, pinned; the CID of the file that others read."""
+    """Store and pin an update; returns the CID of the public file."""
     hashes, note = tuple[bytes, ...](), b""
     if parts.kept:
         hashes = prune(tensor_roots(update, threads=threads), parts.kept)
@@ -75,13 +75,13 @@ def put(store: Store, update: Mapping[str, Array], parts: UpdateLayout, *, threa
 
 
 def get(store: Store, cid: str, parts: UpdateLayout, *, timeout_s: float, threads: int = 1) -> ReceivedUpdate:
-    """What an update's author sent; its root is the caller's to compare. Raises TransportRefused; the store's errors pass."""
+    """Read the public part of an update; the caller compares its root. Raises BadUpdateFile and the store's errors."""
     head, state = _read(store, cid, parts, timeout_s)
     return ReceivedUpdate(state, PrunedTree(tensor_roots(state, threads=threads), parts.kept, head.hashes))
 
 
 def whole(store: Store, cid: str, parts: UpdateLayout, *, timeout_s: float) -> dict[str, Array]:
-    """The whole of an update, of its author. Raises TransportRefused, FileRefused; the store's errors pass."""
+    """Read a whole update, for the operator that made it. Raises BadUpdateFile, FileRefused and the store's errors."""
     head, state = _read(store, cid, parts, timeout_s)
     if not parts.kept:
         return state

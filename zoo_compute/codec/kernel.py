@@ -1,4 +1,4 @@
-"""A tensor's words to bytes and back: by the native library, or by numba's form of the same where there is none.
+"""Codes a tensor's words to bytes and back, with the native library, or with numba if it is missing.
 
 The loop is a few ten nanoseconds' work a word of branches and table look-ups, which numba does ten times slower than C++ and
 compiles for seconds when it is first used. So it is in the native library, which is built with the package; `words` is what
@@ -18,7 +18,7 @@ from zoo_compute.codec.layout import BAD_LENGTH
 
 
 def write(flat: Array, columns: int, chunk: int, contexts: Array, memory: Array) -> bytes | None:
-    """The words' code; None where it would be no shorter than they are. Contexts and memory learn, from what is not kept too."""
+    """The code of the words; None if it is not shorter than the words. Contexts and memory are updated in both cases."""
     buffer = np.empty(flat.nbytes, np.uint8)
     why, position, low, width = _run(buffer, flat, columns, chunk, contexts, memory, False)
     if why:
@@ -28,13 +28,13 @@ def write(flat: Array, columns: int, chunk: int, contexts: Array, memory: Array)
 
 
 def read(code: bytes, flat: Array, columns: int, chunk: int, contexts: Array, memory: Array) -> int:
-    """Fill the words, which are zero, from a code. Returns 0, or why it is none: as `layout` names it."""
+    """Decode into `words`, which must be zero. Returns 0, or an error code of `layout`."""
     why, position, _, _ = _run(np.frombuffer(bytearray(code), np.uint8), flat, columns, chunk, contexts, memory, True)
     return why or (0 if position - 4 <= len(code) <= position else BAD_LENGTH)
 
 
 def _ending(written: bytearray, low: int, width: int) -> bytes:
-    """What was written, and the fewest bytes after it that lead into the interval, zeros behind them."""
+    """The written bytes, and the fewest further bytes that fall into the interval; the reader assumes zeros after them."""
     for count in range(5):
         rest = 32 - 8 * count
         value = (low + (1 << rest) - 1) >> rest << rest
@@ -56,7 +56,7 @@ def _carry(written: bytearray) -> None:
 def _run(
     buffer: Array, flat: Array, columns: int, chunk: int, contexts: Array, memory: Array, reads: bool
 ) -> tuple[int, int, int, int]:
-    """Why it stopped, the bytes read or written, and the interval."""
+    """The error code, the bytes read or written, and the interval."""
     library = _library()
     if library is None:
         return _by_numba(buffer, flat, columns, chunk, contexts, memory, reads)

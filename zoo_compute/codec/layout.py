@@ -1,4 +1,4 @@
-"""The numbers of the format: where contexts lie, and how full a row or a column counts as."""
+"""Constants of the format: the indices of contexts, and the fullness classes of rows and columns."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import numpy as np
 LEAST_CHUNK, MOST_CHUNK = 16, 4096  # words
 LONG = MOST_CHUNK.bit_length()  # bits of a count of words of a chunk
 PALETTE = 255
-LISTED, STEPS, WORDS = 0, 1, 2  # how a chunk tells its magnitudes
+LISTED, STEPS, WORDS = 0, 1, 2  # how a chunk codes its magnitudes
 
-# A context is a probability of 1 in 22 bits above the number of bits seen in 10.
+# A context: the probability of a 1 in the upper 22 bits, the number of bits seen in the lower 10.
 ONE = 1 << 22
 SEEN = (1 << 10) - 1
 FRESH = ONE // 2 << 10
 LEAST = ONE >> 12
-# The share of the difference that the n-th bit moves its context by, in 1/65536.
+# How far the n-th bit moves its context towards itself, in 1/65536 of the difference.
 PACE = np.array([65536 * 2 // (2 * n + 3) for n in range(SEEN + 1)], np.int64)
 
-# Contexts, by what they are of.
+# Contexts by subject.
 BUCKETS = 12  # of fullness
 DENSITIES = 14
 SAME, KIND, SAME_SIZE, COARSE = 0, 2, 6, 8
@@ -25,14 +25,14 @@ FIRST, NEXT, STEP = 10, 28, 46
 SIGNS = 64
 PLACES = SIGNS + 5 * 5 * 3
 LEVELS = PLACES + DENSITIES * BUCKETS * BUCKETS
-TREE = 5  # bits of a level that are told in contexts; those below are alike
+TREE = 5  # bits of a level that are coded with contexts; lower bits are coded plainly
 CONTEXTS = LEVELS + 8 * 3 * (1 << TREE)
 
-# What is remembered from chunk to chunk and tensor to tensor: count, size of palette, step, then the palette.
-COUNT, SIZE, STEPPED, HELD = 0, 1, 2, 3
-MEMORY = HELD + PALETTE
+# Memory that carries over between chunks and tensors: count, palette size, step, then the palette.
+COUNT, SIZE, STEPPED, FIRST_WORD = 0, 1, 2, 3
+MEMORY = FIRST_WORD + PALETTE
 
-BAD_COUNT, BAD_PALETTE, OVERFLOWS, BAD_LENGTH = 1, 2, 3, 4  # why a reader or writer stopped; 0: it did not
+BAD_COUNT, BAD_PALETTE, OVERFLOWS, BAD_LENGTH = 1, 2, 3, 4  # error codes; 0: no error
 
 UNIT = 4096  # of expected counts
 WINDOW = 32  # counts and expected counts are halved when they reach it
@@ -40,7 +40,7 @@ QUARTER = UNIT // 4
 
 
 def _bucket(count: int, quarters: int) -> int:
-    """Fullness in steps of 7/5 around 1, of a count of so many where so many quarters were expected."""
+    """The fullness class of a count against the expected count (in quarters), in steps of 7/5 around 1."""
     over, under, bucket = 20 * (8 * count + 6), 7 * (2 * quarters + 7), 0
     while over > under and bucket < BUCKETS - 1:
         over, under, bucket = over * 5, under * 7, bucket + 1

@@ -1,7 +1,7 @@
-"""A state's tree from a part of its tensors: hashes stand for a run of the others.
+"""Rebuilds a state's Merkle tree from a part of its tensors; hashes replace a run of the others.
 
-The tensors that are not sent lie side by side in the order of names, as all do that share a prefix. The largest subtrees
-that hold nothing else cover them: two of each height at most.
+The tensors that are not sent are adjacent in the order of names, as are all names with a common prefix. The largest subtrees
+that contain nothing else cover them: at most two of each height.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ Node = tuple[int, int]  # height, and number among those of this height
 
 
 def prune(roots: Mapping[str, bytes], hidden: Collection[str]) -> tuple[bytes, ...]:
-    """The hashes in the place of `hidden`. roots: of every tensor of the state."""
+    """The hashes that replace `hidden`. roots: the root of every tensor of the state."""
     tree = Tree(state_leaves(roots))
     return tuple(tree.node(*node) for node in cover(roots, hidden))
 
 
 class PrunedTree:
-    """The tree of a state: the roots of what is shown of it, the names of what is not, and the hashes in its place."""
+    """The tree of a state, from the roots of its visible tensors, the names of the hidden ones, and the hashes that replace them."""
 
     def __init__(self, roots: Mapping[str, bytes], hidden: Collection[str], hashes: Sequence[bytes]) -> None:
         self._names = _ascending([*roots, *hidden])
@@ -38,7 +38,7 @@ class PrunedTree:
         return len(self._padding) - 1
 
     def _grow(self) -> None:
-        """The next height: of every pair of which something is known. Nothing is known below a hash that was given."""
+        """The next level: every pair with a known node. Nothing is known below a replacing hash."""
         height = self._height
         for at in range(0, -(-len(self._names) >> height), 2):
             left = self._nodes.get((height, at))
@@ -52,17 +52,17 @@ class PrunedTree:
         return self._nodes.get((self._height, 0), PADDING)
 
     def path(self, name: str) -> tuple[int, tuple[bytes, ...]]:
-        """The number of a shown tensor's leaf, and its siblings from the leaves upwards."""
+        """The index of a visible tensor's leaf, and its siblings from the leaves upwards."""
         at = self._names.index(name)
         siblings = [(height, (at >> height) ^ 1) for height in range(self._height)]
         return at, tuple(self._nodes.get(node, self._padding[node[0]]) for node in siblings)
 
 
 def cover(names: Iterable[str], hidden: Collection[str]) -> list[Node]:
-    """The subtrees that hold `hidden` and nothing else, by height. Raises ValueError where those are no run of the names."""
-    held = set(hidden)
-    places = [at for at, name in enumerate(_ascending(names)) if name in held]
-    if len(places) != len(held) or (places and places[-1] - places[0] + 1 != len(places)):
+    """The subtrees that contain exactly `hidden`, by height. Raises ValueError if `hidden` is not a run of the names."""
+    hidden_names = set(hidden)
+    places = [at for at, name in enumerate(_ascending(names)) if name in hidden_names]
+    if len(places) != len(hidden_names) or (places and places[-1] - places[0] + 1 != len(places)):
         raise ValueError("what is hidden of a state is a run of its names")
     return list(_subtrees(places[0], places[-1] + 1)) if places else []
 

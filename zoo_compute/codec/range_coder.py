@@ -1,9 +1,9 @@
 # mypy: disable-error-code="no-untyped-def,call-arg"
-"""Adaptive binary arithmetic coding: one routine for both directions, so that reader and writer cannot part.
+"""Adaptive binary arithmetic coding: one routine for both directions, so that reader and writer cannot diverge.
 
-The code is a number below 1, and an interval of such numbers is narrowed by each bit in proportion to how likely the bit was
-told to be. `low` is the interval's beginning, of which the first bytes are written, `width` its width, 2^24 at least. All is
-whole numbers: the same bytes everywhere.
+The code is a number below 1. Each bit narrows an interval in proportion to the bit's predicted probability. `low` is the start of
+the interval, whose first bytes are written already; `width` is its width, at least 2^24. All arithmetic is on integers: every
+machine produces the same bytes.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from zoo_compute.codec.layout import LEAST, ONE, PACE, SEEN, TREE
 
 compiled = njit(error_model="numpy", nogil=True, cache=True)
 
-# A coder's registers, int64. value: of a reader, the code above the interval's beginning.
+# A coder's registers, int64. value: only for a reader, the code minus the start of the interval.
 LOW, WIDTH, VALUE, POSITION, READS, FULL = range(6)
 WORD = 0xFFFFFFFF
 
 
 def coder(buffer: Array, *, reads: bool) -> Array:
-    """Registers of a coder that writes into `buffer`, or reads what lies there: behind its end it reads zeros."""
+    """Registers of a coder that writes into `buffer` or reads from it. Beyond the end it reads zeros."""
     registers = np.zeros(6, np.int64)
     registers[WIDTH] = WORD
     if reads:
@@ -34,7 +34,7 @@ def coder(buffer: Array, *, reads: bool) -> Array:
 
 @compiled
 def narrow(s, buffer, below, width):
-    """Go on in the part of the interval that is so wide and has so much below it."""
+    """Narrow the interval to the part of this width at this offset."""
     at = s[POSITION]
     if s[READS]:
         s[VALUE] -= below
@@ -65,7 +65,7 @@ def narrow(s, buffer, below, width):
 
 @compiled
 def code(s, buffer, contexts, at, bit):
-    """One bit in a context, which learns from it. A writer gives the bit; a reader gives any, and has the true one back."""
+    """Code one bit in a context, which adapts to it. A writer passes the bit; a reader passes any value and gets the bit."""
     state = contexts[at]
     likely, seen = state >> 10, state & SEEN
     middle = (s[WIDTH] >> 16) * (min(max(likely, LEAST), ONE - LEAST) >> 6)
@@ -82,7 +82,7 @@ def code(s, buffer, contexts, at, bit):
 
 @compiled
 def code_plain(s, buffer, value, count):
-    """`count` bits, 16 at most, of a number about which nothing is known."""
+    """Code `count` bits (at most 16) of a number with uniform probability."""
     step = s[WIDTH] >> count
     if s[READS]:
         value = min(s[VALUE] // step, (1 << count) - 1)
@@ -92,7 +92,7 @@ def code_plain(s, buffer, value, count):
 
 @compiled
 def code_tree(s, buffer, contexts, at, value, count):
-    """A number of `count` bits, the highest TREE of them each in the context of those above it: 2^TREE contexts from `at`."""
+    """Code a number of `count` bits; each of its highest TREE bits has the bits above it as context: 2^TREE contexts from `at`."""
     rest = max(count - TREE, 0)
     node = 1
     for shift in range(count - 1, rest - 1, -1):
@@ -104,7 +104,7 @@ def code_tree(s, buffer, contexts, at, value, count):
 
 @compiled
 def code_signed(s, buffer, contexts, at, value):
-    """A number near 0, below 2^16 either way: its length in ones, then its bits and its sign. 18 contexts from `at`."""
+    """Code a small signed number, |number| < 2^16: its length in unary, then its bits and its sign. 18 contexts from `at`."""
     size, length = abs(value), 0
     while code(s, buffer, contexts, at + length, 1 if size >> length else 0):
         length += 1

@@ -1,1 +1,1 @@
-"""Evidence and openings: what is shown on chain about a claim."""
+"""Evidence against claims, and openings of their data, as the contracts read them."""

@@ -332,12 +332,12 @@ class WholeTensor:
 
 def siblings(tree: TensorTree, numbers: Sequence[int]) -> Hashes:
     """What is missing to climb from these leaves, ascending, to the root: level by level, from the left."""
-    found: list[bytes] = []
+    hashes: list[bytes] = []
     for level in range(tree.height):
         known = set(numbers)
-        found += [tree.node(level, at ^ 1) for at in numbers if at ^ 1 not in known]
+        hashes += [tree.node(level, at ^ 1) for at in numbers if at ^ 1 not in known]
         numbers = sorted({at >> 1 for at in numbers})
-    return tuple(found)
+    return tuple(hashes)
 
 
 def path_of(tree: TensorTree, number: int) -> Hashes:
@@ -366,9 +366,9 @@ def part_of(
     """
     wanted = [(PARTS_OPERAND, at) for at in carried] + list(reads)
     needed = sorted({(source, at // WORDS_A_LEAF) for source, at in wanted})
-    shown = [(PARTS_OPERAND, number // WORDS_A_LEAF)] if PARTS_OPERAND in trees else [(-1, 0)]
-    slots = {each: slot for slot, each in enumerate(shown + [each for each in needed if each not in shown])}
-    opened = [each for each in slots if each not in shown]
+    disputed = [(PARTS_OPERAND, number // WORDS_A_LEAF)] if PARTS_OPERAND in trees else [(-1, 0)]
+    slots = {each: slot for slot, each in enumerate(disputed + [each for each in needed if each not in disputed])}
+    opened = [each for each in slots if each not in disputed]
     sources, hashes = [], Hashes()
     for source in sorted({source for source, _ in opened}):
         tree, path = trees[source]
@@ -376,7 +376,7 @@ def part_of(
         sources.append(Source(source, len(mine), tree.height, len(tree.head), _hashes(tree.head, 3)))
         hashes += siblings(tree, mine) + path
     places = [slots[source, at // WORDS_A_LEAF] << 7 | at % WORDS_A_LEAF for source, at in wanted]
-    shown_first = [leaf, *(trees[source][0].leaf(at) for source, at in opened)]
+    leaves = [leaf, *(trees[source][0].leaf(at) for source, at in opened)]
     return Part(
         descriptor,
         number,
@@ -384,7 +384,7 @@ def part_of(
         len(places),
         tuple(sources),
         tuple(at for _, at in opened),
-        tuple(Leaf(len(data), _hashes(data, 16)) for data in shown_first),
+        tuple(Leaf(len(data), _hashes(data, 16)) for data in leaves),
         hashes,
         tuple(_packed(places[at : at + 16]) for at in range(0, len(places), 16)),
     )

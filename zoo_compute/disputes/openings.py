@@ -1,4 +1,4 @@
-"""Openings of a claim's data as `Availability.answer` takes them, built from the files that the claim's author keeps."""
+"""Openings of a claim's data for `Availability.answer`, built from the files that the claim's operator stores."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from zoo_compute.spec.watching import Opening
 
 
 def checkpoint_opening(state: Mapping[str, Array], tensor: int, group: int, *, threads: int = 1) -> Opening:
-    """One chunk of the state that an aggregation made."""
+    """One chunk of an aggregation's state."""
     return _opening(chunk_of(state, tensor, group, threads=threads))
 
 
 def update_opening(
     bundle: Bundle, slot: int, update: Mapping[str, Array], tensor: int, group: int, *, threads: int = 1
 ) -> Opening:
-    """One chunk of a slot's update, under the root of the bundle's results. Raises StopIteration when the slot is none of them."""
+    """One chunk of a slot's update, under the root of the bundle's results. Raises StopIteration if the bundle has no such slot."""
     result = bundle.result(slot)
     path = merkle_proof([each.root for each in bundle.results], bundle.results.index(result))
-    shown = chunk_of(update, tensor, group, threads=threads)
-    return _opening(shown, result.segment_root, result.end_root, tuple(path))
+    chunk = chunk_of(update, tensor, group, threads=threads)
+    return _opening(chunk, result.segment_root, result.end_root, tuple(path))
 
 
 def _opening(
-    shown: Chunk, segment_root: bytes = bytes(32), end_root: bytes = bytes(32), path: tuple[bytes, ...] = ()
+    chunk: Chunk, segment_root: bytes = bytes(32), end_root: bytes = bytes(32), path: tuple[bytes, ...] = ()
 ) -> Opening:
-    ways = (shown.name, shown.head, shown.state_path, shown.chunk, shown.tensor_path)
+    ways = (chunk.name, chunk.head, chunk.state_path, chunk.chunk, chunk.tensor_path)
     return Opening(segment_root, end_root, path, *ways)

@@ -1,4 +1,4 @@
-"""A dispute game's two sides, and what the moves of one have shown the other."""
+"""A dispute game's two sides, and the tree nodes and leaves that their moves have revealed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COMMITTER, CHALLENGER = "committer", "challenger"
 
 @dataclass(frozen=True)
 class RevealedState:
-    """Tree by tree the children that were revealed on the way down, from their roots, and the leaf of words that was shown."""
+    """For each tree, the children revealed on the way down from its root, and the revealed leaf of words."""
 
     phase: Phase = Phase.SEGMENTS
     children: Mapping[Phase, tuple[Hashes, ...]] = field(default_factory=dict)
@@ -21,7 +21,7 @@ class RevealedState:
     def apply_event(
         self, *, frame: Frame | None = None, is_disputed: bool = False, children: Hashes = (), leaf: bytes = b""
     ) -> RevealedState:
-        """After a move, from its events: FrameFixed, StateDisputed, NodeRevealed, LeafShown, in whatever order."""
+        """The state after a move, from its events in any order: FrameFixed, StateDisputed, NodeRevealed, LeafShown."""
         phase = phase_of(frame) if frame else Phase.STATE if is_disputed else self.phase
         entered = replace(self, phase=phase)
         if children:
@@ -37,5 +37,5 @@ class RevealedState:
 
     @property
     def last(self) -> Hashes:
-        """The children of the node where the game stands."""
+        """The children of the game's current node."""
         return self.children[self.phase][-1]

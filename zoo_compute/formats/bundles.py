@@ -1,6 +1,6 @@
-"""What operators publish beside the chain: bundles of slot results, and pointers to checkpoints. Strangers write them: read strictly.
+"""Files that operators publish off chain: bundles of slot results, and checkpoint pointers. They are untrusted, so reading is strict.
 
-No torch: clients, keepers and nodes read them alike.
+No torch: clients, keepers and nodes all read them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _ROOTS = ("start_root", "segment_root", "end_root", "update_root")
 
 
 class BadRecord(ValueError):
-    """The bytes are no such record; the message says where and why."""
+    """The bytes are not a valid record; the message says where and why."""
 
 
 @dataclass(frozen=True)
 class SlotResult:
-    """One entry of a bundle. update: CID of the update's file; loss: of the first and the last inner step."""
+    """One entry of a bundle. update: CID of the update's file; loss: at the first and the last inner step."""
 
     slot: int
     update: str
@@ -56,7 +56,7 @@ _ENTRY = ("slot", "update", "loss", "seconds", *_ROOTS)
 
 @dataclass(frozen=True)
 class Bundle:
-    """What an operator committed for a round."""
+    """An operator's results of a round."""
 
     job: int
     round: int
@@ -84,11 +84,11 @@ class Bundle:
         """Raises BadRecord."""
         keys = ("version", "job", "round", "operator", "results")
         try:
-            given = _object(data, keys, MAX_BUNDLE_BYTES, "bundle")
-            if not isinstance(given["results"], list):
+            document = _object(data, keys, MAX_BUNDLE_BYTES, "bundle")
+            if not isinstance(document["results"], list):
                 raise BadField("bundle.results: expected a list")
-            job, number, operator = (_number(given[key], f"bundle.{key}") for key in ("job", "round", "operator"))
-            results = tuple(_result(entry, f"bundle.results[{i}]") for i, entry in enumerate(given["results"]))
+            job, number, operator = (_number(document[key], f"bundle.{key}") for key in ("job", "round", "operator"))
+            results = tuple(_result(entry, f"bundle.results[{i}]") for i, entry in enumerate(document["results"]))
         except BadField as error:
             raise BadRecord(str(error)) from error
         slots = [result.slot for result in results]
@@ -99,7 +99,7 @@ class Bundle:
 
 @dataclass(frozen=True)
 class Pointer:
-    """A checkpoint as the chain names it. round: the round it closed; mask: the slots whose updates it holds."""
+    """The file that a checkpoint's CID on chain names. round: the round it closed; mask: the slots whose updates it includes."""
 
     job: int
     round: int
@@ -116,11 +116,13 @@ class Pointer:
         """Raises BadRecord."""
         keys, where = ("version", "job", "round", "state", "root", "mask"), "checkpoint pointer"
         try:
-            given = _object(data, keys, MAX_POINTER_BYTES, where)
-            if not isinstance(given["state"], str) or not isinstance(given["mask"], str):
-                raise BadField(f"{where}: state and mask are text")
-            job, number = (_number(given[key], f"{where}.{key}") for key in ("job", "round"))
-            pointer = cls(job, number, given["state"], _root(given["root"], f"{where}.root"), int(given["mask"], 16))
+            document = _object(data, keys, MAX_POINTER_BYTES, where)
+            if not isinstance(document["state"], str) or not isinstance(document["mask"], str):
+                raise BadField(f"{where}: expected text for state and mask")
+            job, number = (_number(document[key], f"{where}.{key}") for key in ("job", "round"))
+            pointer = cls(
+                job, number, document["state"], _root(document["root"], f"{where}.root"), int(document["mask"], 16)
+            )
         except ValueError as error:
             raise BadRecord(str(error)) from error
         if pointer.to_bytes() != data:
@@ -135,13 +137,13 @@ def round_root(results: Sequence[SlotResult]) -> bytes:
 def _object(data: bytes, keys: Sequence[str], most: int, where: str) -> dict[str, Any]:
     if len(data) > most:
         raise BadField(f"{where}: {len(data)} bytes exceed {most}")
-    given = parse_json(data, where)
-    if not isinstance(given, dict):
+    document = parse_json(data, where)
+    if not isinstance(document, dict):
         raise BadField(f"{where}: expected an object")
-    check_keys(given, keys, keys, where)
-    if given["version"] != 1:
-        raise BadField(f"{where}: expected version 1, got {given['version']!r}")
-    return given
+    check_keys(document, keys, keys, where)
+    if document["version"] != 1:
+        raise BadField(f"{where}: expected version 1, got {document['version']!r}")
+    return document
 
 
 def _result(entry: object, where: str) -> SlotResult:

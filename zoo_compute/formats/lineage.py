@@ -1,7 +1,7 @@
-"""What a merged job's manifest says of where it begins (docs/protocol.md, 'Merged branches').
+"""The parents of a job that starts from merged branches (docs/protocol.md, 'Merged branches').
 
-A partition leaves two or more branches: jobs, or the later rounds of a job, that began at the same tensors. Who merges
-them names every branch here, so that anybody can compute the start again.
+A network partition leaves two or more branches: jobs, or later rounds of a job, that started from the same tensors. The
+manifest of the merged job names every branch, so that anyone can recompute its start.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 
 @dataclass(frozen=True)
 class Branch:
-    """A job's checkpoint `round`, which its rounds from `since` on made of what all branches began with.
+    """A job's checkpoint `round`, trained by the rounds from `since` on. All branches had the same tensors at `since`.
 
-    chain: the id of its chain; tasks: the address of the TaskRegistry there. root: of the checkpoint, as on chain.
-    examples: that those rounds trained on, as the chain's claims tell (`zoo_compute.training.merge.examples_of`).
+    chain: the chain's id; tasks: the address of its TaskRegistry. root: the checkpoint's state root on chain.
+    examples: how many examples those rounds trained on, counted from claims (`zoo_compute.training.merge.count_examples`).
     """
 
     chain: int
@@ -46,18 +46,18 @@ class Branch:
 
     @property
     def job_address(self) -> tuple[int, str, int]:
-        """Where it is said to be: two development chains have equal addresses."""
+        """The stated chain, TaskRegistry and job. Two development chains can have equal addresses."""
         return self.chain, self.tasks, self.job
 
     @property
     def sort_key(self) -> tuple[int, str, int, str]:
-        """Branches are added up in this order."""
+        """Branches are summed in this order."""
         return *self.job_address, self.root
 
 
 @dataclass(frozen=True)
 class Parents:
-    """base: the state root of the module's tensors that every branch began with."""
+    """base: the state root of the module's tensors from which every branch started."""
 
     base: str
     branches: tuple[Branch, ...]

@@ -1,7 +1,7 @@
 """The manifest: the canonical JSON file that fixes a job (docs/protocol.md, 'The files of a job'). No torch.
 
-Addressed by its SHA-256: equal jobs have equal bytes, and every party reads the same program, data rule and
-hyper-parameters from it. The program of a step is a file of its own; those of a round follow from it (`rounds`).
+Its SHA-256 is its address: equal jobs have equal bytes, and every party reads the same program, data order and
+hyper-parameters from it. The program of a step is a separate file; a round's programs follow from it (`training.rounds`).
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _ROOT = re.compile(r"[0-9a-f]{64}")
 
 
 class JobError(UserError, BadField):
-    """A manifest or a job's configuration is wrong: says the key, what was found and what was expected."""
+    """A manifest or a job's configuration is wrong: the message names the key, its value and what was expected."""
 
 
 @contextmanager
 def as_job_errors() -> Iterator[None]:
-    """Turn a BadField, or another mistake of the user's, into a JobError."""
+    """Turn a BadField or UserError into a JobError."""
     try:
         yield
     except JobError:
@@ -71,7 +71,7 @@ def _check_root(where: str, root: str) -> None:
 
 @dataclass(frozen=True)
 class ProgramFile:
-    """What one inner step computes. root: the program's (repops.encoding); flops: exactly those of one step."""
+    """The program of an inner step. root: its program root (repops.encoding); flops: the exact count of one step."""
 
     cid: str
     root: str
@@ -98,7 +98,7 @@ class StateFile:
 
 @dataclass(frozen=True)
 class DataFile:
-    """The shuffled examples, one or more named arrays whose first axis counts them; `root` is their state root."""
+    """The shuffled examples: one or more named arrays whose first axis counts them. `root` is their state root."""
 
     cid: str
     root: str
@@ -120,9 +120,9 @@ class HeldoutFile:
 
 @dataclass(frozen=True)
 class OuterOptimizer:
-    """The outer optimiser, to which the joined updates are a gradient: SGD with Nesterov momentum, or AdamW.
+    """The outer optimiser: SGD with Nesterov momentum, or AdamW. Its gradient is the aggregated update.
 
-    momentum: of AdamW its first beta. The last three are AdamW's alone.
+    momentum: for AdamW, its first beta. Only AdamW uses the last three fields.
     """
 
     lr: float
@@ -162,7 +162,7 @@ class Aggregation:
             raise BadField(f"aggregation.mixing: unknown mixing {self.mixing!r}; {nearest(self.mixing, MIXINGS)}")
         between("aggregation.hostile", self.hostile, 0, MAX_SLOTS // 2)
         if self.is_mean and (self.hostile or self.mixing != "none"):
-            raise BadField("aggregation.rule: a mean stands no hostile slot and mixes nothing; take trimmed_mean")
+            raise BadField("aggregation.rule: a mean supports neither `hostile` nor `mixing`; use trimmed_mean")
 
     @property
     def is_mean(self) -> bool:
@@ -176,7 +176,7 @@ class Aggregation:
 
 @dataclass(frozen=True)
 class AggregationSpec:
-    """What makes the next checkpoint of a round's updates."""
+    """How a round's updates make the next checkpoint."""
 
     slots: int
     outer: OuterOptimizer
@@ -189,10 +189,10 @@ class AggregationSpec:
 
 @dataclass(frozen=True)
 class Compression:
-    """What an update keeps of what a slot changed: of each chunk of a tensor the `keep` largest elements, in `bits` bits each.
+    """Lossy compression of updates: of each chunk of a tensor, send the `keep` largest elements in `bits` bits each.
 
-    keep: of `chunk`; None for all. bits: 2 to 8, one of them the sign; 32 for the float32 as it is. decay: of what was not
-    sent, which is added to the next round's change where private state is carried over (Manifest.carry).
+    keep: elements of a `chunk`; None for all. bits: 2 to 8, including the sign; 32 sends float32. decay: factor of the unsent
+    rest, which is added to the next round's change if private state is carried over (Manifest.carry).
     """
 
     chunk: int = 4096
@@ -205,18 +205,18 @@ class Compression:
         if self.keep is not None:
             between("compression.keep", self.keep, 1, self.chunk)
         if self.bits != EXACT and not 2 <= self.bits <= 8:
-            raise BadField(f"compression.bits: expected 2 to 8, or {EXACT} for float32 as it is, got {self.bits}")
+            raise BadField(f"compression.bits: expected 2 to 8, or {EXACT} for plain float32, got {self.bits}")
         between("compression.decay", self.decay, 0.0, 1.0)
 
     @property
     def is_lossy(self) -> bool:
-        """Whether an update can differ from what the slot changed."""
+        """Whether a decoded update can differ from the slot's exact change."""
         return self.bits != EXACT or self.keep not in (None, self.chunk)
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything that fixes a job. Build it directly, or read it with `from_bytes`; both check every field."""
+    """The complete definition of a job. Construct it, or read it with `from_bytes`; both check every field."""
 
     program: ProgramFile
     batch_size: int  # examples of an inner step
@@ -234,15 +234,15 @@ class Manifest:
     aggregate_s: int
     reexecute_s: int
     redundancy: int
-    accumulate: int = 1  # parts that a step's batch comes in, along a leading axis
-    keep_every: int = 1  # rounds between checkpoints that outlive the job; the last always does
+    accumulate: int = 1  # parts of a step's batch, along a leading axis
+    keep_every: int = 1  # rounds between checkpoints that are stored after the job; the last always is
     depth: int = 4  # turns that may have claims that are not final
     compression: Compression = Compression()
     carry: int = 1  # rounds that a slot's private state lives while the same operator holds the slot
-    delay: int = 0  # 1: slots start from the checkpoint before the newest, and nobody waits for that
-    policy: str = "tolerate"  # what a convicted worker's claim does to the rounds after it: a key of POLICIES
+    delay: int = 0  # 1: slots start from the checkpoint before the newest, so that they never wait for an aggregation
+    policy: str = "tolerate"  # what happens to later rounds when a worker is convicted: a key of POLICIES
     aggregation: Aggregation = Aggregation()
-    parents: Parents | None = None  # of a job that begins where branches were merged
+    parents: Parents | None = None  # only of a job that starts from merged branches
     version: int = 1
 
     def __post_init__(self) -> None:
@@ -268,7 +268,7 @@ class Manifest:
                 raise BadField(f"manifest.policy: unknown policy {self.policy!r}; {nearest(self.policy, POLICIES)}")
             for name in ("slot_s", "aggregate_s", "reexecute_s"):
                 between(f"manifest.{name}", getattr(self, name), 1, MAX_SECONDS)
-            assert self.aggregation_spec  # checks that there are slots enough for the rule
+            assert self.aggregation_spec  # its constructor checks that the rule has enough slots
 
     @property
     def program_root(self) -> bytes:
@@ -284,12 +284,12 @@ class Manifest:
 
     @property
     def keeps_residuals(self) -> bool:
-        """Whether a slot's private state holds what compression kept back of its updates."""
+        """Whether a slot's private state contains residuals: the part of its updates that compression did not send."""
         return self.carry > 1 and self.compression.is_lossy
 
     @property
     def policy_bits(self) -> int:
-        """`Terms.policy`: what the contracts know of the policy and the delay."""
+        """`Terms.policy`: the policy and the delay as the contracts encode them."""
         return POLICIES[self.policy] | self.delay * POLICY_DELAYED
 
     @property
@@ -298,7 +298,7 @@ class Manifest:
 
     @property
     def flops(self) -> int:
-        """Of one slot-round."""
+        """FLOPs of one slot-round."""
         return self.program.flops * self.inner_steps
 
     @property
@@ -318,20 +318,20 @@ class Manifest:
         return (first + np.arange(self.batch_size, dtype=np.int64)) % self.data.examples
 
     def draw_seed(self, round: int, slot: int) -> int:
-        """The key of a slot-round's random draws (dropout), a signed 32-bit integer: the state's `seed` at its first step."""
+        """The random seed of a slot-round (for dropout), a signed 32-bit integer: the state's `seed` at the first step."""
         digest = sha256(b"seed" + self.digest + struct.pack("<II", round, slot))
         return int.from_bytes(digest[:4], "little", signed=True)
 
     def to_bytes(self) -> bytes:
-        """The canonical file; a job without parents has no such key."""
-        told = asdict(self)
+        """The canonical file; it has the key `parents` only if the job has parents."""
+        document = asdict(self)
         if self.parents is None:
-            del told["parents"]
-        return canonical_json(told)
+            del document["parents"]
+        return canonical_json(document)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Manifest:
-        """Read a manifest; anything but the canonical bytes of a valid one is refused with JobError."""
+        """Read a manifest. Raises JobError unless the bytes are the canonical file of a valid one."""
         with as_job_errors():
             if len(data) > MAX_MANIFEST_BYTES:
                 raise BadField(f"manifest: {len(data)} bytes exceed {MAX_MANIFEST_BYTES}")

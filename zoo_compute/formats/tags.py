@@ -1,4 +1,4 @@
-"""The tags under which a job's files are pinned: what a round needed is released together."""
+"""Tags for pinned files: all files of a round can be released together."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import re
 
 
 def round_tag(job: int, round_: int) -> str:
-    """Of a round's updates, what its slots left, and the checkpoint that it starts from."""
+    """The tag of a round's updates, its slots' private state, and the checkpoint it starts from."""
     return f"job-{job}-round-{round_}"
 
 
 def parse_round_tag(tag: str) -> tuple[int, int] | None:
-    """Job and round of a tag; None where it is no round's."""
-    found = re.fullmatch(r"job-(\d+)-round-(\d+)", tag)
-    return (int(found[1]), int(found[2])) if found else None
+    """Job and round of a tag; None if it is not a round's tag."""
+    match = re.fullmatch(r"job-(\d+)-round-(\d+)", tag)
+    return (int(match[1]), int(match[2])) if match else None

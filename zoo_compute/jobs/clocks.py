@@ -10,7 +10,7 @@ clocks on any network, and large jobs long ones:
 
     reexecute_s  compute_s of `carry_rounds` slot-rounds: a verifier retrains a slot from where its private state began. A
                  game's clock adds the same time for the defence, so a keeper that needs longer does not bid
-                 (keepers/decisions/auction.py). The challenge window is three times this.
+                 (keepers/decisions/bidding.py). The challenge window is three times this.
     slot_s       60 s + transfer_s + 3 compute_s: a worker fetches the checkpoint, trains up to three slots one after another
                  (two or three others may share its cores), and its keeper, killed in the middle, is back in seconds.
     aggregate_s  30 s + transfer_s for every slot: the aggregator fetches all updates, uncompressed at worst.

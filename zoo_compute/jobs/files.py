@@ -15,9 +15,10 @@ from zoo_compute.formats.lineage import Parents
 from zoo_compute.formats.manifest import AggregationSpec
 from zoo_compute.jobs.config import ComputeJob, DataFile, HeldoutFile, JobError, Manifest, ProgramFile, StateFile
 from zoo_compute.store.interface import Store
-from zoo_compute.training.examples import TOKENS, Dataset, Examples, batch_of
+from zoo_compute.training.examples import TOKENS, Dataset
 from zoo_compute.training.outer_optimizers import OUTER
-from zoo_compute.training.rounds import batch_nodes, checkpoint_nodes
+from zoo_compute.training.rounds import checkpoint_nodes
+from zoo_compute.training.shapes import batch_mismatch, shape_mismatch
 from zoo_compute.training.work_root import work_of
 
 
@@ -35,36 +36,6 @@ def initial_checkpoint(
     if mismatch:
         raise JobError(f"the weights do not fit the module: {mismatch}")
     return checkpoint
-
-
-def shape_mismatch(checkpoint: Mapping[str, Array], step: Graph, aggregation_spec: AggregationSpec) -> str:
-    """How these tensors differ from a checkpoint of this job; empty if they fit."""
-    nodes = checkpoint_nodes(step, aggregation_spec)
-    if checkpoint.keys() != nodes.keys():
-        name = min(checkpoint.keys() ^ nodes.keys())
-        return f"{name!r} is {'missing' if name in nodes else 'not one of its tensors'}"
-    for name, node in nodes.items():
-        array = checkpoint[name]
-        if array.shape != node.shape or array.dtype != DTYPE[node.dtype]:
-            return f"{name!r} is {array.dtype.name} {array.shape}, it takes {DTYPE[node.dtype].name} {node.shape}"
-    return ""
-
-
-def batch_mismatch(examples: Examples, step: Graph, batch_size: int, accumulate: int) -> str:
-    """How batches of these examples differ from the program's inputs; empty if they fit."""
-    ranks = {name: array.ndim for name, array in examples.items()}
-    if min(ranks.values(), default=0) < 1 or (TOKENS in ranks and (len(ranks) > 1 or ranks[TOKENS] != 2)):
-        return f"arrays of rank {ranks} are not examples"
-    batch, nodes = batch_of(examples, np.zeros(batch_size, np.int64), accumulate), batch_nodes(step)
-    if batch.keys() != nodes.keys():
-        return f"the data has {', '.join(sorted(batch))}, the program takes {', '.join(sorted(nodes))}"
-    for name, node in nodes.items():
-        array = batch[name]
-        if array.shape != node.shape or array.dtype != DTYPE[node.dtype]:
-            return (
-                f"{name} is {array.dtype.name} {array.shape}, the program takes {DTYPE[node.dtype].name} {node.shape}"
-            )
-    return ""
 
 
 def publish_files(

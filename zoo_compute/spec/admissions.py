@@ -74,8 +74,8 @@ def answer(w: World, msg: Message, operator: int, named: bytes, root: bytes) -> 
     entry, workload = _entry(w, operator), workload_of(w, operator)
     require(entry.block != 0, "admissions: not entered")
     require(msg.now <= entry.entered_at + w.config.preset.benchmark_s, "admissions: answer too late")
-    found = _hash_of(w, entry.block)
-    require(named == seed(found, operator, workload), "admissions: seed does not match")
+    block_hash = _hash_of(w, entry.block)
+    require(named == seed(block_hash, operator, workload), "admissions: seed does not match")
     seconds = max(1, msg.now - entry.entered_at)
     w.entries[operator] = Entry()
     claim = claim_of(operator, workload, named, root, msg.now + window_s(w))
@@ -128,11 +128,11 @@ def schedule(w: World, msg: Message) -> None:
 def recall(w: World, msg: Message, operator: int) -> None:
     epoch = msg.now // w.config.preset.epoch_s
     require(epoch in w.recall_blocks, "admissions: not scheduled")
-    found, last = _hash_of(w, w.recall_blocks[epoch]), _recall(w, operator)
+    block_hash, last = _hash_of(w, w.recall_blocks[epoch]), _recall(w, operator)
     require(w.operator(operator).is_admitted, "admissions: not admitted")
     require(operator not in w.trials, "admissions: trial pending")
     require(last.due == 0 and last.epoch != epoch, "admissions: already recalled")
-    require(is_drawn(found, epoch, operator), "admissions: not drawn")
+    require(is_drawn(block_hash, epoch, operator), "admissions: not drawn")
     w.recalls[operator] = Recall(epoch, msg.now + 2 * w.config.preset.benchmark_s)
 
 
@@ -166,7 +166,7 @@ def _require_pending(w: World, claim: Claim) -> Trial:
 
 
 def _hash_of(w: World, block: int) -> bytes:
-    found = w.block_hashes.get(block)
-    require(found is not None, "admissions: block hash not known")
-    assert found is not None
-    return found
+    block_hash = w.block_hashes.get(block)
+    require(block_hash is not None, "admissions: block hash not known")
+    assert block_hash is not None
+    return block_hash

@@ -97,13 +97,13 @@ def schedule(w: World, msg: Message, job: int, turn: int) -> None:
 
 
 def draw(w: World, msg: Message, job: int, turn: int) -> None:
-    found = _draw(w, job, turn)
-    require(found.block != 0, "audits: not scheduled")
-    require(found.drawn_at == 0, "audits: already drawn")
-    require(msg.block > found.block + w.config.preset.draw_blocks, "audits: draw block not buried")
-    known_hash = w.block_hashes.get(found.block)
+    draw = _draw(w, job, turn)
+    require(draw.block != 0, "audits: not scheduled")
+    require(draw.drawn_at == 0, "audits: already drawn")
+    require(msg.block > draw.block + w.config.preset.draw_blocks, "audits: draw block not buried")
+    known_hash = w.block_hashes.get(draw.block)
     seed = keccak((known_hash or bytes(32)) + job.to_bytes(32, "big") + turn.to_bytes(32, "big"))
-    w.draws[job, turn] = replace(found, drawn_at=msg.now, stale=known_hash is None, seed=seed)
+    w.draws[job, turn] = replace(draw, drawn_at=msg.now, stale=known_hash is None, seed=seed)
 
 
 def attest(w: World, msg: Message, job: int, claim: Claim, unit: int, operator: int, seal: Seal) -> None:
@@ -137,10 +137,10 @@ def reveal(w: World, msg: Message, job: int, turn: int, unit: int, operator: int
     record = _draw(w, job, turn)
     in_phase = record.attest_until < msg.now <= record.attest_until + record.phase_s
     require(record.drawn_at != 0 and in_phase, "audits: not revealing")
-    found = w.attestations.get((job, turn, unit, operator), Attestation())
-    require(found.status == Status.SEALED, "audits: no attestation")
+    attestation = w.attestations.get((job, turn, unit, operator), Attestation())
+    require(attestation.status == Status.SEALED, "audits: no attestation")
     seal = Seal(job, turn, unit, operator, w.operator(operator).hot, root, salt)
-    require(found.seal == seal, "audits: seal does not match")
+    require(attestation.seal == seal, "audits: seal does not match")
     w.attestations[job, turn, unit, operator] = Attestation(Status.REVEALED, root=root)
 
 
@@ -148,11 +148,11 @@ def open(w: World, msg: Message, job: int, claim: Claim, unit: int, root: bytes,
     """Which root the claim has at the end of an attested unit."""
     record, key = _draw(w, job, claim.turn), (job, claim.turn, unit)
     require(record.drawn_at != 0 and msg.now > record.attest_until, "audits: attesting runs")
-    found = w.units.get(key, Unit())
-    require(found.claim == claim, "audits: no attestation")
-    require(found.opener == NOBODY, "audits: already opened")
+    entry = w.units.get(key, Unit())
+    require(entry.claim == claim, "audits: no attestation")
+    require(entry.opener == NOBODY, "audits: already opened")
     require(_root_of(claim, unit, w.plans[job].segments, root, opening) == claim.root, "audits: root does not match")
-    w.units[key] = replace(found, opener=msg.sender, root=root)
+    w.units[key] = replace(entry, opener=msg.sender, root=root)
 
 
 def falsify(w: World, msg: Message, job: int, claim: Claim, slot: int, leaf: int) -> None:
@@ -165,25 +165,25 @@ def falsify(w: World, msg: Message, job: int, claim: Claim, slot: int, leaf: int
 
 def record_conviction(w: World, msg: Message, job: int, claim: Claim) -> None:
     posted = w.claims.get(place_of(w, job, claim))
-    shown = posted is not None and posted.claim == claim and posted.status == ClaimStatus.CONVICTED
-    require(shown, "audits: not convicted")
+    is_convicted = posted is not None and posted.claim == claim and posted.status == ClaimStatus.CONVICTED
+    require(is_convicted, "audits: not convicted")
     w.convicted[job, claim] = True
 
 
 def settle(w: World, msg: Message, job: int, turn: int, unit: int, operator: int) -> None:
     """An attestation ends: paid, slashed, or neither."""
     key = (job, turn, unit, operator)
-    found, record = w.attestations.get(key, Attestation()), _draw(w, job, turn)
-    require(found.status in (Status.SEALED, Status.REVEALED), "audits: no attestation")
+    attestation, record = w.attestations.get(key, Attestation()), _draw(w, job, turn)
+    require(attestation.status in (Status.SEALED, Status.REVEALED), "audits: no attestation")
     is_over = msg.now > record.drawn_at + 3 * record.phase_s and _is_final(w, job, turn)
     require(is_over, "audits: not final")
     plan, auditor, place = w.plans[job], w.auditors[operator], w.units[job, turn, unit]
-    is_paid, is_slashed = verdict(w, job, turn, unit, found)
+    is_paid, is_slashed = verdict(w, job, turn, unit, attestation)
     slashed = auditor.bond * FALSE_ATTESTATION_BPS // BPS if is_slashed else 0
     paid = plan.fee if is_paid else 0
     w.plans[job] = replace(plan, balance=plan.balance + plan.fee - paid, reserved=plan.reserved - plan.fee)
     w.auditors[operator] = replace(auditor, bond=auditor.bond - slashed, open=auditor.open - 1)
-    w.attestations[key] = replace(found, status=Status.SETTLED)
+    w.attestations[key] = replace(attestation, status=Status.SETTLED)
     reward = slashed * OPENER_BPS // BPS
     w.bonded -= slashed
     w.bonds_burned += slashed - reward
@@ -197,14 +197,14 @@ def settle(w: World, msg: Message, job: int, turn: int, unit: int, operator: int
         rewards.record_verification(w, operator, job, weight, now=msg.now)
 
 
-def verdict(w: World, job: int, turn: int, unit: int, found: Attestation) -> tuple[bool, bool]:
+def verdict(w: World, job: int, turn: int, unit: int, attestation: Attestation) -> tuple[bool, bool]:
     """(paid, slashed), as the table of docs/protocol.md has it."""
-    if found.status != Status.REVEALED:
+    if attestation.status != Status.REVEALED:
         return False, False
     place, segments = w.units[job, turn, unit], w.plans[job].segments
     first_false, leaf = w.falsified.get((job, turn, unit // segments)), unit % segments + 1
     is_opened = place.opener != NOBODY
-    if is_opened and place.root != found.root:
+    if is_opened and place.root != attestation.root:
         assert place.claim is not None, "an attested unit without its claim"
         was_convicted = w.convicted.get((job, place.claim), False)
         return was_convicted, not was_convicted

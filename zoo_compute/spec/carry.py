@@ -41,5 +41,5 @@ def claim_before(claim: ClaimLike, slot: int, aggregation: ClaimLike | None, pre
     """
     if aggregation is None or not ends_previous_turn(claim, aggregation):
         return None
-    held = next((each for each in present if slot in each.slots), None)
-    return held if held is not None and held.operator == claim.operator else None
+    covering = next((each for each in present if slot in each.slots), None)
+    return covering if covering is not None and covering.operator == claim.operator else None

@@ -64,8 +64,8 @@ def resume(w: World, msg: Message, job: int, seconds: int) -> None:
     run = replace(run, holds=run.holds - 1)
     if run.opened_at:
         opened_at = min(msg.now, run.opened_at + seconds)
-        due, held_s = run.aggregator_due + seconds, run.held_s + seconds
-        run = replace(run, opened_at=opened_at, aggregator_due=due, held_s=held_s)
+        due = run.aggregator_due + seconds
+        run = replace(run, opened_at=opened_at, aggregator_due=due, held_s=run.held_s + seconds)
     w.runs[job] = run
 
 

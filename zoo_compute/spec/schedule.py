@@ -126,13 +126,13 @@ def shares(slots: int, paces: Sequence[Pace], *, within: int = 0) -> dict[int, i
     Unequal workers get unequal counts; one whose first slot would end after all the others' last gets none.
     """
     time = max(within, makespan(slots, paces))
-    found: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for pace in sorted(paces, key=lambda each: (each.rank, each.cost, each.each, each.once, each.number)):
         count = min(slots, pace.within(time))
         if count:
-            found[pace.number] = count
+            counts[pace.number] = count
             slots -= count
-    return found
+    return counts
 
 
 def leaves(waiting: int, mine: Pace, others: Iterable[Pace]) -> bool:
@@ -202,7 +202,7 @@ def place(
     for who in reversed(room):
         for chunk in holds.get(who, ()):
             holders[chunk].append(who)
-    found: dict[int, list[int]] = {who: [] for who in room}
+    assigned: dict[int, list[int]] = {who: [] for who in room}
     left: list[int] = []
     for slot in sorted(slots):
         near = holders[work.chunk(slot)]
@@ -210,14 +210,14 @@ def place(
             near.pop()
         if near:
             room[near[-1]] -= 1
-            found[near[-1]].append(slot)
+            assigned[near[-1]].append(slot)
         else:
             left.append(slot)
     start = 0
     for who, count in room.items():
-        found[who] += left[start : start + count]
+        assigned[who] += left[start : start + count]
         start += count
-    return {who: tuple(mine) for who, mine in found.items() if mine}
+    return {who: tuple(mine) for who, mine in assigned.items() if mine}
 
 
 def schedule(

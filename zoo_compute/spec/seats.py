@@ -18,16 +18,14 @@ from zoo_compute.spec.state import JobState, PendingCount, Run, Seat, World
 
 def award(w: World, job: int, kind: int, operator: int, first: int, won: int, price: int, lock: int) -> None:
     """For Auction (`Settlement.seat`): what an operator won, at its critical price, with its whole lock."""
-    run, standing = w.run(job), w.standing(job, operator)
+    run, stake = w.run(job), w.stake_of(job, operator)
     number = AGGREGATOR_SEAT if kind == KIND_AGGREGATOR else run.seats
     if kind == KIND_AGGREGATOR:
         w.runs[job] = replace(run, aggregator_lock=lock)
     else:
         w.runs[job] = replace(run, seats=run.seats + 1)
     w.seats[job, number] = Seat(operator=operator, first=first, count=won, price=price)
-    w.standings[job, operator] = replace(
-        standing, locked=standing.locked + lock, lots=standing.lots + 1, held=standing.held + 1
-    )
+    w.standings[job, operator] = replace(stake, locked=stake.locked + lock, lots=stake.lots + 1, held=stake.held + 1)
 
 
 def begin(w: World, job: int, lock: int, *, now: int) -> None:
@@ -65,8 +63,8 @@ def inputs_closed(run: Run, now: int) -> bool:
 def inputs_complete(w: World, job: int, now: int) -> bool:
     """May the open turn be closed, or found short of its quorum? With a quorum it waits for no seat that nobody holds."""
     run = w.runs[job]
-    held = [seat for seat in range(run.seats) if is_missing(run, seat) and w.seats[job, seat].operator]
-    return inputs_closed(run, now) or run.missing == 0 or (run.committed >= run.quorum and not held)
+    occupied = [seat for seat in range(run.seats) if is_missing(run, seat) and w.seats[job, seat].operator]
+    return inputs_closed(run, now) or run.missing == 0 or (run.committed >= run.quorum and not occupied)
 
 
 def present(run: Run) -> int:
@@ -171,8 +169,8 @@ def split(w: World, job: int, seat: int, count: int) -> int:
     missing = run.missing | (bits.bit(number) if is_missing(run, seat) else 0)
     w.runs[job] = replace(run, seats=number + 1, missing=missing)
     if whole.operator:
-        standing = w.standings[job, whole.operator]
-        w.standings[job, whole.operator] = replace(standing, held=standing.held + 1)
+        stake = w.standings[job, whole.operator]
+        w.standings[job, whole.operator] = replace(stake, held=stake.held + 1)
     return number
 
 
@@ -195,9 +193,9 @@ def vacate(w: World, job: int, seat: int, now: int) -> None:
 
 def take_lock(w: World, job: int, operator: int, amount: int, *, convicted: bool) -> int:
     """Moves `amount`, or what is left, of an operator's lock in the job to the job's pot; how much that was."""
-    run, standing = w.runs[job], w.standings[job, operator]
-    slashed = min(standing.locked, amount)
-    w.standings[job, operator] = replace(standing, locked=standing.locked - slashed)
+    run, stake = w.runs[job], w.standings[job, operator]
+    slashed = min(stake.locked, amount)
+    w.standings[job, operator] = replace(stake, locked=stake.locked - slashed)
     w.runs[job] = replace(run, pot=run.pot + slashed)
     node_registry.slash(w, operator, run.token, slashed, convicted=convicted)
     return slashed
@@ -205,12 +203,12 @@ def take_lock(w: World, job: int, operator: int, amount: int, *, convicted: bool
 
 def remove_operator(w: World, job: int, seat: int, operator: int) -> None:
     """The seat is vacant, if the operator still holds it."""
-    run, held = w.runs[job], w.seats[job, seat]
-    if held.operator == operator:
-        w.seats[job, seat] = replace(held, operator=0, pot_price=0)
-        standing = w.standings[job, operator]
+    run, current = w.runs[job], w.seats[job, seat]
+    if current.operator == operator:
+        w.seats[job, seat] = replace(current, operator=0, pot_price=0)
+        stake = w.standings[job, operator]
         left = run.turn + (1 if run.is_open else 0)
-        w.standings[job, operator] = replace(standing, held=standing.held - 1, left_turn=left)
+        w.standings[job, operator] = replace(stake, held=stake.held - 1, left_turn=left)
 
 
 def give_time(w: World, job: int, now: int) -> None:

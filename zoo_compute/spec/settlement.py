@@ -15,23 +15,23 @@ from zoo_compute.spec.state import Claim, ClaimStatus, JobState, Message, Posted
 
 def ready(w: World, msg: Message, job: int, seat: int, estimate_s: int) -> None:
     """The holder has the inputs and timed a step."""
-    run, held = w.run(job), w.seat(job, seat)
+    run, seat_state = w.run(job), w.seat(job, seat)
     require(run.state == JobState.AWARDED, "settlement: not awarded")
-    _require_hot(w, msg, held.operator)
+    _require_hot(w, msg, seat_state.operator)
     require(seats.is_missing(run, seat), "settlement: nothing to ready")
     _require_estimate(run, estimate_s)
-    w.seats[job, seat] = replace(held, estimate_s=estimate_s)
+    w.seats[job, seat] = replace(seat_state, estimate_s=estimate_s)
     w.runs[job] = replace(run, missing=bits.without(run.missing, bits.bit(seat)))
     seats.start_if_ready(w, job, msg.now)
 
 
 def decline(w: World, msg: Message, job: int, seat: int, count: int) -> None:
     """The holder gives its last `count` slots back, and pays for it."""
-    run, held = w.run(job), w.seat(job, seat)
+    run, seat_state = w.run(job), w.seat(job, seat)
     require(run.state in (JobState.AWARDED, JobState.RUNNING), "settlement: not running")
-    _require_hot(w, msg, held.operator)
+    _require_hot(w, msg, seat_state.operator)
     require(seats.is_missing(run, seat), "settlement: already committed")
-    require(1 <= count <= held.count, "settlement: count out of range")
+    require(1 <= count <= seat_state.count, "settlement: count out of range")
     seats.vacate(w, job, seats.split(w, job, seat, count), msg.now)
 
 
@@ -46,33 +46,33 @@ def expire(w: World, msg: Message, job: int, seat: int) -> None:
 
 def commit(w: World, msg: Message, job: int, seat: int, turn: int, root: bytes, bundle: bytes) -> None:
     """One claim for all slots of a seat, which its holder trained this turn."""
-    run, held = w.run(job), w.seat(job, seat)
+    run, seat_state = w.run(job), w.seat(job, seat)
     _require_open(run, turn)
     require(not seats.inputs_closed(run, msg.now), "settlement: inputs closed")
-    _require_hot(w, msg, held.operator)
+    _require_hot(w, msg, seat_state.operator)
     require(seats.is_missing(run, seat), "settlement: already committed")
-    price, pot_price = held.count * held.price, held.count * held.pot_price
-    if pot_price > held.pot:  # spent on rounds that are done again: restitution has paid for them
+    price, pot_price = seat_state.count * seat_state.price, seat_state.count * seat_state.pot_price
+    if pot_price > seat_state.pot:  # spent on rounds that are done again: restitution has paid for them
         price, pot_price = price + pot_price, 0
-    w.seats[job, seat] = replace(held, pot=held.pot - pot_price)
-    scope = held.first << 16 | held.count
+    w.seats[job, seat] = replace(seat_state, pot=seat_state.pot - pot_price)
+    scope = seat_state.first << 16 | seat_state.count
     start_root = seats.slots_root(w, job)
-    _post(w, job, Claim(turn, run.round, seat, held.operator, scope, price, pot_price, start_root, root, msg.now))
+    _post(w, job, Claim(turn, run.round, seat, seat_state.operator, scope, price, pot_price, start_root, root, msg.now))
     missing = bits.without(run.missing, bits.bit(seat))
-    w.runs[job] = replace(run, missing=missing, committed=run.committed + held.count)
+    w.runs[job] = replace(run, missing=missing, committed=run.committed + seat_state.count)
 
 
 def time_out(w: World, msg: Message, job: int, seat: int) -> None:
     """A holder, or the aggregator, that is late loses its seat; who could not act in time is spared."""
-    run, held = w.run(job), w.seat(job, seat)
+    run, seat_state = w.run(job), w.seat(job, seat)
     require(run.state == JobState.RUNNING, "settlement: not running")
-    require(held.operator != 0, "settlement: seat vacant")
+    require(seat_state.operator != 0, "settlement: seat vacant")
     is_late = run.is_open and run.holds == 0
     if seat == AGGREGATOR_SEAT:
         is_late = is_late and msg.now > run.aggregator_due and run.committed >= run.quorum
     else:
         require(seats.is_missing(run, seat), "settlement: already committed")
-        is_late = is_late and seats.deadline_of(run, held) < min(msg.now, run.inputs_close + 1)
+        is_late = is_late and seats.deadline_of(run, seat_state) < min(msg.now, run.inputs_close + 1)
     require(is_late, "settlement: deadline not passed")
     seats.vacate(w, job, seat, msg.now)
 
@@ -105,26 +105,37 @@ def take_over(w: World, msg: Message, job: int, seat: int, operator: int, count:
         since=seats.since(run, msg.now),
         pot=part.pot - burned,
     )
-    lock, standing = seats.lock_of(run, seat, count), w.standing(job, operator)
-    node_registry.lock(w, operator, run.token, lock, new=standing.lots == 0)
+    lock, stake = seats.lock_of(run, seat, count), w.stake_of(job, operator)
+    node_registry.lock(w, operator, run.token, lock, new=stake.lots == 0)
     w.standings[job, operator] = replace(
-        standing, locked=standing.locked + lock, lots=max(1, standing.lots), held=standing.held + 1
+        stake, locked=stake.locked + lock, lots=max(1, stake.lots), held=stake.held + 1
     )
     seats.burn_from_pot(w, job, burned)
 
 
 def post_checkpoint(w: World, msg: Message, job: int, turn: int, mask: int, root: bytes, cid: bytes) -> None:
     """The aggregator closes the turn over exactly the seats that committed."""
-    run, held = w.run(job), w.seat(job, AGGREGATOR_SEAT)
+    run, seat_state = w.run(job), w.seat(job, AGGREGATOR_SEAT)
     _require_open(run, turn)
-    _require_hot(w, msg, held.operator)
+    _require_hot(w, msg, seat_state.operator)
     require(seats.inputs_complete(w, job, msg.now), "settlement: inputs open")
     require(mask == seats.present(run), "settlement: mask differs")
     require(run.committed >= run.quorum, "settlement: quorum not reached")
     _post(
         w,
         job,
-        Claim(turn, run.round, AGGREGATOR_SEAT, held.operator, mask, held.price, 0, run.start_root, root, msg.now),
+        Claim(
+            turn,
+            run.round,
+            AGGREGATOR_SEAT,
+            seat_state.operator,
+            mask,
+            seat_state.price,
+            0,
+            run.start_root,
+            root,
+            msg.now,
+        ),
     )
     seats.close_turn(w, job, more=1)
     w.runs[job] = replace(w.runs[job], round=run.round + 1, start_root=root)
@@ -163,15 +174,15 @@ def finalise(w: World, msg: Message, job: int, claims: tuple[Claim, ...]) -> Non
 
 def release(w: World, msg: Message, job: int, operator: int) -> None:
     """An operator's lock in a job is free once nothing that it stands behind can be convicted any more."""
-    run, standing = w.run(job), w.standing(job, operator)
-    require(standing.lots > 0, "settlement: nothing locked")
-    require(standing.held == 0 or run.state == JobState.ENDED, "settlement: seat still occupied")
-    left = standing.left_turn if standing.held == 0 else run.turn
+    run, stake = w.run(job), w.stake_of(job, operator)
+    require(stake.lots > 0, "settlement: nothing locked")
+    require(stake.held == 0 or run.state == JobState.ENDED, "settlement: seat still occupied")
+    left = stake.left_turn if stake.held == 0 else run.turn
     is_settled = left <= run.turn and all(w.pending_count(job, turn).pending == 0 for turn in range(left))
     require(is_settled, "settlement: claims not final")
-    w.standings[job, operator] = replace(standing, locked=0, lots=0)
-    node_registry.unlock(w, operator, run.token, standing.locked, last=True)
-    if standing.lots == 2:
+    w.standings[job, operator] = replace(stake, locked=0, lots=0)
+    node_registry.unlock(w, operator, run.token, stake.locked, last=True)
+    if stake.lots == 2:
         node_registry.unlock(w, operator, run.token, 0, last=True)
 
 

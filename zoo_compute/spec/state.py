@@ -541,7 +541,7 @@ class World:
         """How many games are open against an operator, whatever they are about."""
         return sum(len(games) for (_, claim), games in self.open_games.items() if claim.operator == operator)
 
-    def standing(self, job: int, operator: int) -> JobStake:
+    def stake_of(self, job: int, operator: int) -> JobStake:
         return self.standings.get((job, operator), JobStake())
 
     def pending_count(self, job: int, turn: int) -> PendingCount:

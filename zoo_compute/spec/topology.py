@@ -48,12 +48,12 @@ def groups(workers: Sequence[Worker], fan_in: int) -> list[Group]:
     ordered = sorted(workers, key=lambda each: (place_of(each), each.number))
     count = -(-len(ordered) // fan_in)
     cuts = [len(ordered) * index // count for index in range(count + 1)] if count else []
-    found = []
+    groups_ = []
     for first, last in pairwise(cuts):
         members = ordered[first:last]
         head = min(members, key=lambda each: (-each.kbps, each.number))
-        found.append(Group(head.number, tuple(each.number for each in members)))
-    return found
+        groups_.append(Group(head.number, tuple(each.number for each in members)))
+    return groups_
 
 
 def tree(leaves: int, fan_in: int, leaf_bytes: int, dense_bytes: int) -> list[Level]:
@@ -61,14 +61,14 @@ def tree(leaves: int, fan_in: int, leaf_bytes: int, dense_bytes: int) -> list[Le
 
     The last level's receiver is the aggregator. A fan-in of `leaves` or more is the flat aggregation.
     """
-    found: list[Level] = []
+    levels: list[Level] = []
     senders, size = leaves, leaf_bytes
-    while senders > 1 or not found:
+    while senders > 1 or not levels:
         receivers = -(-senders // fan_in)
         most = -(-senders // receivers)
-        found.append(Level(senders, receivers, size, most * size))
+        levels.append(Level(senders, receivers, size, most * size))
         senders, size = receivers, dense_bytes
-    return found
+    return levels
 
 
 def spread(wanted: int, domains: Mapping[int, int], taken: Sequence[int] = ()) -> tuple[int, ...]:
@@ -80,11 +80,11 @@ def spread(wanted: int, domains: Mapping[int, int], taken: Sequence[int] = ()) -
     waiting: dict[int, list[int]] = {}
     for candidate in sorted(domains, reverse=True):
         waiting.setdefault(domains[candidate], []).append(candidate)
-    found: list[int] = []
-    while waiting and len(found) < wanted:
+    chosen: list[int] = []
+    while waiting and len(chosen) < wanted:
         domain = min(waiting, key=lambda each: (used[each], waiting[each][-1]))
-        found.append(waiting[domain].pop())
+        chosen.append(waiting[domain].pop())
         used[domain] += 1
         if not waiting[domain]:
             del waiting[domain]
-    return tuple(found)
+    return tuple(chosen)

@@ -1,15 +1,15 @@
-"""What an update keeps of a change: written as a graph, so that it is computed, committed to and refereed like a step.
+"""Compression of updates, written as a graph, so that it is computed, committed to and refereed like a training step.
 
-A tensor of E elements is cut, row-major, into n = ceil(E / chunk) chunks of ceil(E / n) words, the last one filled up with +0. An element
-that is not finite counts as +0. Of each chunk the k elements of the largest keys are kept, k = max(1, round(keep * words / chunk)).
-An element's key is the word of its absolute value without the lowest 12 bits, and 4095 less its place there: signed integers,
-no two equal, that order by magnitude (11 bits of mantissa) and then by lower index. The least kept key is found bit by bit,
-by counting: nothing is sorted. What is kept has its sign and one of 2^(bits - 1) magnitudes:
+A tensor of E elements is cut, row-major, into n = ceil(E / chunk) chunks of ceil(E / n) words, the last one padded with +0. NaN and
+infinities count as +0. Each chunk keeps the k elements with the largest keys, k = max(1, round(keep * words / chunk)).
+An element's key is the word of its absolute value with the lowest 12 bits replaced by 4095 minus its index: distinct signed
+integers, ordered by magnitude (11 bits of mantissa), then by lower index. The smallest kept key is computed bit by bit, by
+counting; nothing is sorted. A kept element decodes to its sign and one of 2^(bits - 1) magnitudes:
 
     t + (q + 1/2) * w,  q = min(floor((|x| - t) / w), levels - 1),  w = (m - t) / levels
 
-t is the least kept magnitude (+0 where all are kept), m the largest of the chunk; t, w and, of 2 bits, the magnitudes themselves
-are cut to bfloat16: towards zero, so that no chunk decodes to more than its largest element.
+t is the smallest kept magnitude (+0 if all are kept), m the chunk's largest. t, w and, with 2 bits, the magnitudes themselves
+are truncated to bfloat16, towards zero, so that no chunk decodes to more than its largest element.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from repops.builder import Builder, View
 from repops.words import SIGN
 from zoo_compute.formats.manifest import EXACT, Compression
 
-INDEX = 0xFFF  # the bits of a key that are the element's place in its chunk
+INDEX = 0xFFF  # the bits of a key that encode the element's index in its chunk
 BFLOAT16 = 0xFFFF0000
 LARGEST = 0x7F7FFFFF  # the word of the largest finite float32
 
 
 def zero_nonfinite(writer: Builder, x: View) -> View:
-    """x, with +0 for what is not finite."""
+    """x, with +0 for NaN and infinities."""
     size = writer.map("and", writer.map("bits", x), SIGN - 1)
     return writer.map("where", writer.map("ilt", LARGEST, size), 0.0, x)
 
 
 def decoded_update(writer: Builder, x: View, how: Compression) -> View:
-    """What whoever reads the update gets of finite x: mostly +0."""
+    """The values that a reader of the update decodes from finite x: mostly +0."""
     if not x.elements:
         return x
     x_CW = _chunks(writer, x, how.chunk)
@@ -47,8 +47,10 @@ def decoded_update(writer: Builder, x: View, how: Compression) -> View:
 
 
 def packed_bits(elements: int, how: Compression) -> float:
-    """About what a tensor's update takes to send: of each chunk which elements were kept, as if all choices were equally
-    likely, what each is, and two bfloat16. Values that are not equally likely take less."""
+    """Estimated bits of a tensor's update: for each chunk the set of kept elements, their values, and two bfloat16.
+
+    Assumes that all values are equally likely; the entropy coder needs less when they are not.
+    """
     if not elements:
         return 0.0
     count = -(-elements // how.chunk)
@@ -66,7 +68,7 @@ def _chunks(writer: Builder, x: View, chunk: int) -> View:
 
 
 def _largest(writer: Builder, size_CW: View, how: Compression) -> tuple[View, View]:
-    """Whether each element is kept, and the word of the least magnitude that is, a column. size_CW: words of magnitudes."""
+    """Whether each element is kept, and the word of the smallest kept magnitude, as a column. size_CW: words of magnitudes."""
     count, words = size_CW.shape
     some = writer.map("ilt", 0, size_CW)
     keep = _kept(words, how)
@@ -88,7 +90,7 @@ def _kept(words: int, how: Compression) -> int:
 
 
 def _quantised(writer: Builder, size_CW: View, least_C1: View, bits: int) -> View:
-    """The words of the magnitudes that what is kept decodes to."""
+    """The words of the magnitudes to which kept elements decode."""
     levels = 1 << (bits - 1)
     most = writer.reduce("reduce_imax", size_CW, [1]).unsqueeze(1)
     low = writer.map("from_bits", writer.map("and", least_C1, BFLOAT16))

@@ -1,8 +1,8 @@
-"""Training data: cut into examples, shuffled once, a part held out, gathered into batches. numpy only.
+"""Training data: cut into examples, shuffled once, split into training and held-out parts, gathered into batches. numpy only.
 
-Examples are named arrays whose first axis counts them, float32 or int32: `tokens` (E, T+1) of text, or what the
-program's batch names, `inputs` and `targets`. Their order is part of the job: it is committed (`data_root`), and which
-slot trains on which examples follows from it.
+Examples are named arrays whose first axis counts them, float32 or int32: `tokens` (E, T+1) for text, or the names of the
+program's batch, `inputs` and `targets`. Their order is part of the job: `data_root` commits to it, and it decides which slot
+trains on which examples.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from repops.commitments import Array
 from repops.files import FileRefused, load_state
 
 TOKENS, INPUTS, TARGETS = "tokens", "inputs", "targets"
-TEXT = "bytes"  # the one array that a text is, where arrays are stored: a contributed dataset, or a file
+TEXT = "bytes"  # the array's name where text is stored as arrays: a contributed dataset, or a file
 ARRAY_SUFFIXES = (".npz", ".safetensors")
 TEXT_SUFFIXES = frozenset({".py", ".txt", ".md", ".rst", ".text", ".json", ".yaml", ".c", ".h"})
 SKIPPED = frozenset({"site-packages", "dist-packages", "node_modules", "__pycache__"})
@@ -30,7 +30,7 @@ Examples = dict[str, Array]
 
 
 class Dataset(NamedTuple):
-    """What is trained on, and what is held out: the same names, dtypes and shapes but for the first axis."""
+    """Training and held-out examples: same names, dtypes and shapes except for the first axis."""
 
     examples: Examples
     heldout: Examples
@@ -49,12 +49,11 @@ def prepare_text(
     minimum: int = 1,
     heldout: int = 128,
 ) -> Dataset:
-    """Cut text into windows of context + 1 bytes, shuffle them, and hold `heldout` of them out.
+    """Cut text into windows of context + 1 bytes, shuffle them, and set `heldout` of them aside.
 
-    sources: the bytes themselves, or files and directories. wanted: as many examples as the run uses once
-    (`ComputeJob.examples_wanted`); with more text this many are drawn from all of it, with less a RepeatedData
-    warning is given.
-    Raises ValueError for less than `minimum` examples (`ComputeJob.examples_of_a_round`).
+    sources: the bytes themselves, or files and directories. wanted: how many examples the run uses
+    (`ComputeJob.examples_wanted`); more text is sampled down to this many, less text emits a RepeatedData warning.
+    Raises ValueError for fewer than `minimum` examples (`ComputeJob.examples_of_a_round`).
     """
     if context < 1 or heldout < 1:
         raise ValueError(f"expected context and heldout of at least 1, got {context} and {heldout}")
@@ -73,13 +72,13 @@ def prepare_text(
 def prepare_arrays(
     arrays: Mapping[str, Array], seed: int, *, wanted: int | None = None, minimum: int = 1, heldout: int = 128
 ) -> Dataset:
-    """As `prepare_text`, from examples that are at hand: `inputs` and `targets`, or `tokens`. Raises ValueError."""
-    given = {name: as_words(name, np.asarray(array)) for name, array in arrays.items()}
-    if set(given) not in ({TOKENS}, {INPUTS, TARGETS}):
+    """Like `prepare_text`, for arrays of examples: `inputs` and `targets`, or `tokens`. Raises ValueError."""
+    words = {name: as_words(name, np.asarray(array)) for name, array in arrays.items()}
+    if set(words) not in ({TOKENS}, {INPUTS, TARGETS}):
         raise ValueError(
-            f"expected the arrays `inputs` and `targets`, or `tokens`, got {', '.join(map(repr, given)) or 'none'}"
+            f"expected the arrays `inputs` and `targets`, or `tokens`, got {', '.join(map(repr, words)) or 'none'}"
         )
-    counts = {name: len(array) if array.ndim else 0 for name, array in given.items()}
+    counts = {name: len(array) if array.ndim else 0 for name, array in words.items()}
     count = min(counts.values())
     if len(set(counts.values())) > 1:
         raise ValueError(f"the first axis counts the examples, and differs: {counts}")
@@ -88,13 +87,13 @@ def prepare_arrays(
             f"{count:,} examples, of which {heldout:,} are held out; one round needs {minimum:,}. Add examples, or lower "
             "slots, inner_steps, batch_size or heldout"
         )
-    return _split(given, count, seed, wanted=wanted, heldout=heldout, what="there are")
+    return _split(words, count, seed, wanted=wanted, heldout=heldout, what="there are")
 
 
 def _split(
     arrays: Mapping[str, Array], count: int, seed: int, *, wanted: int | None, heldout: int, what: str
 ) -> Dataset:
-    """Shuffle, hold out, and take what the run uses."""
+    """Shuffle, set the held-out examples aside, and take as many as the run uses."""
     order = np.random.default_rng(seed).permutation(count)
     chosen = order[heldout:] if wanted is None else order[heldout : heldout + wanted]
     if wanted is not None and len(chosen) < wanted:
@@ -111,13 +110,13 @@ def _split(
 
 
 def as_words(name: str, array: Array) -> Array:
-    """float32, or integers as int32: what a program's batch holds. Raises ValueError for anything else."""
+    """The array as float32 or int32, the types of a program's batch. Raises ValueError for other types."""
     if array.dtype == np.float32 or array.dtype == np.int32:
         return array
     if array.dtype.kind not in "iub":
         raise ValueError(f"{name}: expected float32 or integers, got {array.dtype.name}")
     if array.size and not -(2**31) <= int(array.min()) <= int(array.max()) < 2**31:
-        raise ValueError(f"{name}: holds an integer beyond 32 bits")
+        raise ValueError(f"{name}: contains an integer beyond 32 bits")
     return array.astype(np.int32)
 
 
@@ -125,8 +124,8 @@ def read_arrays(path: Path) -> Examples:
     """The arrays of an .npz file (numpy.savez) or a canonical safetensors file. Raises ValueError."""
     try:
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as held:
-                return {name: held[name] for name in held.files}
+            with np.load(path, allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files}
         return load_state(path)
     except FileNotFoundError as error:
         raise ValueError(f"{path}: no such file") from error
@@ -135,9 +134,9 @@ def read_arrays(path: Path) -> Examples:
 
 
 def batch_of(examples: Mapping[str, Array], index: Array, accumulate: int = 1) -> Examples:
-    """The batch of a step: these examples, `tokens` as `inputs` (all but the last) and `targets` (all but the first).
+    """The batch of a step: these examples, with `tokens` split into `inputs` (all but the last) and `targets` (all but the first).
 
-    accumulate: above 1, a new leading axis of so many parts, each of consecutive examples.
+    accumulate: if above 1, a new leading axis of this many parts, each of consecutive examples.
     """
     rows = {name: array[index] for name, array in examples.items()}
     if TOKENS in rows:
@@ -148,9 +147,9 @@ def batch_of(examples: Mapping[str, Array], index: Array, accumulate: int = 1) -
 
 def read_text(sources: str | Path | Iterable[str | Path]) -> bytes:
     """The concatenated bytes of text files; directories are walked in order of their paths."""
-    given = [sources] if isinstance(sources, (str, Path)) else list(sources)
+    locations = [sources] if isinstance(sources, (str, Path)) else list(sources)
     parts, total = [], 0
-    for source in given:
+    for source in locations:
         for path in _files(Path(source)):
             size = path.stat().st_size
             if total + size > MAX_TEXT_BYTES:
@@ -158,21 +157,21 @@ def read_text(sources: str | Path | Iterable[str | Path]) -> bytes:
             parts.append(path.read_bytes())
             total += size
     if not total:
-        names = ", ".join(str(source) for source in given) or "nothing"
+        names = ", ".join(str(source) for source in locations) or "nothing"
         raise ValueError(f"no text found in {names}; expected files ending in {', '.join(sorted(TEXT_SUFFIXES))}")
     return b"\n".join(parts)
 
 
 def _wanted(path: Path, source: Path) -> bool:
-    """Not in a hidden directory, nor among installed packages."""
+    """Whether the file is neither in a hidden directory nor in an installed package."""
     parents = path.relative_to(source).parts[:-1]
     return not any(part.startswith(".") or part in SKIPPED for part in parents)
 
 
 def _files(source: Path) -> Iterator[Path]:
     if source.is_dir():
-        found = sorted(path for path in source.rglob("*") if path.suffix in TEXT_SUFFIXES and _wanted(path, source))
-        yield from (path for path in found if path.is_file() and path.stat().st_size <= MAX_FILE_BYTES)
+        files = sorted(path for path in source.rglob("*") if path.suffix in TEXT_SUFFIXES and _wanted(path, source))
+        yield from (path for path in files if path.is_file() and path.stat().st_size <= MAX_FILE_BYTES)
     elif source.is_file():
         yield source
     else:

@@ -1,7 +1,7 @@
-"""Branches of a partition are merged to one start: base + sum of share_i * (branch_i - base), bit by bit the same everywhere.
+"""Merges the branches of a network partition: base + sum of share_i * (branch_i - base), with the same bits on every machine.
 
-A branch's share is the fraction of all branches' examples that it trained on, so that the merged start is what one
-outer step of rate 1 would make of the branches, each weighing as much as it learned from (docs/decisions/0020).
+A branch's share is its fraction of all branches' examples. The merge therefore equals one outer step of rate 1 in which each
+branch weighs as much as the data it trained on (docs/decisions/0020).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,16 +21,13 @@ from repops.graph import BATCH_ROLE, F32, PARAMETER, STATE_ROLE, Graph
 from zoo_compute.formats.lineage import Parents
 from zoo_compute.formats.manifest import Manifest, as_job_errors
 
-if TYPE_CHECKING:
-    from zoo_compute.chain.views import JobView
-
 BASE, BRANCHES = "base", "branches"
 MANTISSA = 24  # bits of a float32's
 
 
 @dataclass(frozen=True)
 class Merge:
-    """What a merge made. root: the state root of the module's tensors that a job of these parents begins with."""
+    """The result of a merge. root: the state root of the module's tensors from which a job with these parents starts."""
 
     root: str
     parents: Parents
@@ -47,7 +43,7 @@ class Merge:
 
 
 def example_share(part: int, whole: int) -> float:
-    """part / whole, at most 1, as the nearest float32, ties to even: rounded once, from the exact fraction."""
+    """part / whole, at most 1, rounded once to the nearest float32, ties to even."""
     exponent = MANTISSA + whole.bit_length() - part.bit_length()
     if part << exponent >= whole << MANTISSA:
         exponent -= 1
@@ -59,9 +55,9 @@ def example_shares(examples: Sequence[int]) -> list[float]:
 
 
 def merging_program(shape: Sequence[int], weights: Sequence[float]) -> Graph:
-    """Of one tensor. State: as the branches began, afterwards merged. Batch: the branches' tensors, one a row.
+    """The program that merges one tensor. State: the base, afterwards the merge. Batch: the branches' tensors, one per row.
 
-    base + (((w_0 * (x_0 - base)) + w_1 * (x_1 - base)) + ...), each operation rounded by itself.
+    base + (((w_0 * (x_0 - base)) + w_1 * (x_1 - base)) + ...); each operation rounds separately.
     """
     b = Builder()
     base = b.input(F32, tuple(shape), STATE_ROLE, 0)
@@ -70,7 +66,7 @@ def merging_program(shape: Sequence[int], weights: Sequence[float]) -> Graph:
     for at, weight in enumerate(weights):
         term = b.map("mul", weight, b.map("sub", rows.select(0, at), base))
         moved = term if moved is None else b.map("add", moved, term)
-    assert moved is not None, "branches are two or more"
+    assert moved is not None, "there are at least two branches"
     after = b.map("add", base, moved)
     return b.finish([(BASE, PARAMETER, base, after)], [(BRANCHES, rows)], b.scalar(0.0, F32))
 
@@ -78,9 +74,9 @@ def merging_program(shape: Sequence[int], weights: Sequence[float]) -> Graph:
 def merge_tensors(
     base: Mapping[str, Array], branches: Sequence[Mapping[str, Array]], examples: Sequence[int], names: Collection[str]
 ) -> dict[str, Array]:
-    """The module's tensors merged: those of `names` (which the step exchanges); the others no round changes.
+    """Merge the module's tensors in `names`, which the step exchanges. Rounds never change the others.
 
-    Tensor by tensor, so that memory holds one program's values beside the branches.
+    Works tensor by tensor, so that memory contains only one program's values beside the branches.
     """
     weights, made = example_shares(examples), dict(base)
     for name in sorted(names):
@@ -91,15 +87,6 @@ def merge_tensors(
     return made
 
 
-def count_examples(view: JobView, manifest: Manifest, since: int, round_: int) -> int:
-    """Examples that the checkpoint `round_` was trained on since the checkpoint `since`.
-
-    Counts slot-rounds of the line that stands: committed, in the mask of the aggregation that made the checkpoint, and
-    not convicted. The same for ever once the checkpoint is final.
-    """
-    slots = 0
-    for made in (view.checkpoint_of(number) for number in range(since + 1, round_ + 1)):
-        assert made is not None, "a round of the line has its aggregation"
-        claims = {c.seat: c for c in view.committed(made.turn).values()}
-        slots += sum(c.count for c in claims.values() if made.mask >> c.seat & 1)
-    return slots * manifest.inner_steps * manifest.batch_size
+def count_examples(slot_rounds: int, manifest: Manifest) -> int:
+    """Examples that this many slot-rounds of a job train on."""
+    return slot_rounds * manifest.inner_steps * manifest.batch_size

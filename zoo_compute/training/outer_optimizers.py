@@ -1,4 +1,4 @@
-"""Outer optimisers: one step of a tensor by the joined updates as its gradient. Nodes of the aggregation."""
+"""Outer optimisers: one step of a tensor, with the aggregated update as its gradient, as nodes of the aggregation program."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from repops.builder import Builder, View
 from zoo_compute.formats.manifest import OuterOptimizer
 
-OUTER = "outer/"  # in a checkpoint: what the outer optimiser keeps of NAME is `outer/NAME`, or `outer/m/NAME`
+OUTER = "outer/"  # in a checkpoint, the optimiser's state of NAME is `outer/NAME` or `outer/m/NAME`
 
 
 @dataclass(frozen=True)
 class OuterRule:
-    """prefixes: of what it keeps of each tensor. scalars: what it keeps once. All are zero before the first round.
+    """prefixes: names of its state for each tensor. scalars: names of its global state. All are zero before the first round.
 
-    step: (builder, outer, parameter, gradient, what is kept: of the tensor, then the scalars) to the parameter and the kept.
+    step: (builder, outer, parameter, gradient, *state of the tensor, *scalars) -> (new parameter, new state).
     """
 
     prefixes: tuple[str, ...]
@@ -24,7 +24,7 @@ class OuterRule:
 
 
 def nesterov(b: Builder, outer: OuterOptimizer, p: View, g: View, momentum: View) -> tuple[View, tuple[View, ...]]:
-    """m' = mu * m + g;  p' = p - lr * (g + mu * m'), each operation rounded by itself."""
+    """m' = mu * m + g;  p' = p - lr * (g + mu * m'), each operation rounds separately."""
     kept = b.map("add", b.map("mul", outer.momentum, momentum), g)
     ahead = b.map("add", g, b.map("mul", outer.momentum, kept))
     return b.map("sub", p, b.map("mul", outer.lr, ahead)), (kept,)
@@ -33,7 +33,7 @@ def nesterov(b: Builder, outer: OuterOptimizer, p: View, g: View, momentum: View
 def adamw(
     b: Builder, outer: OuterOptimizer, p: View, g: View, m: View, v: View, seen_m: View, seen_v: View
 ) -> tuple[View, tuple[View, ...]]:
-    """AdamW. seen: what m and v would be, had every gradient been 1: what they are divided by, as 1 - beta^t in the paper."""
+    """AdamW. seen_m, seen_v: m and v if every gradient had been 1. They are the bias corrections 1 - beta^t of the paper."""
 
     def mean(kept: View, new: View | float, beta: float) -> View:
         return b.map("fma", b.map("sub", new, kept), 1.0 - beta, kept)

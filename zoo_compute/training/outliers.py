@@ -1,5 +1,5 @@
-"""What an aggregation, and a probe of its updates, say of each contributor, and whose work to do again first
-(docs/aggregation.md, Scores). All are reasons to look, and no proof: what is false is found by doing the work again."""
+"""Scores of contributors, from an aggregation and from a probe of its updates: whose work to verify first
+(docs/aggregation.md, Scores). Scores are hints, not proof: only doing the work again proves that a claim is false."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from statistics import median
 from repops.commitments import Array
 from zoo_compute.training.rounds import SCORES
 
-# Honest slots train on shards drawn alike, so their updates are alike in length, and none points away from the others' mean.
+# Honest slots train on shards of one distribution: their updates have similar norms, and none opposes the others' mean.
 MIN_NORM, MAX_NORM = 0.5, 2.0
 OUTLIER_DISTANCE = 5.0  # median distances from the median gain
 
 
 @dataclass(frozen=True)
 class Score:
-    """norm: over the median norm; infinite where the update did not count, 0 where there was none. cosine: to the mean direction."""
+    """norm: divided by the median norm; infinite if the update did not count, 0 if there was none. cosine: to the mean direction."""
 
     slot: int
     norm: float
@@ -36,14 +36,14 @@ class Score:
 
 
 def scores_of(state: Mapping[str, Array]) -> list[Score]:
-    """The scores in a checkpoint, of the round that made it, slot by slot; none where the rule is the mean."""
+    """The scores in a checkpoint, one per slot of the round that made it; empty if the rule is the mean."""
     return [Score(slot, *map(float, row)) for slot, row in enumerate(state.get(SCORES, ()))]
 
 
 def harmful_slots(before: float, after: Mapping[int, float]) -> list[int]:
-    """The slots whose update by itself makes the loss of a probe worse, though the others' do far better; or not finite.
+    """Slots whose update alone raises the probe's loss while the others lower it, or makes it NaN or infinite.
 
-    before: the loss without any update; after: by slot, with that slot's alone.
+    before: the loss without any update; after: slot -> the loss with that slot's update alone.
     """
     gains = {slot: before - loss for slot, loss in after.items() if math.isfinite(loss)}
     if not gains:

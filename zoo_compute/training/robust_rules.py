@@ -1,11 +1,11 @@
-"""Rules that make one update of all slots' updates, of which some may be hostile: written as nodes of the aggregation.
+"""Robust rules that aggregate all slots' updates, some of which may be hostile, written as nodes of the aggregation program.
 
-All that a rule must know of whole updates is how they lie to each other: their products, one matrix of slots x slots. From
-it `judge` finds which rows count and what each of them weighs, or with which others it is mixed; `join` then needs one
-tensor at a time. So a worker never holds more than one tensor of all slots, and what it runs in parts is the program.
+A rule needs only the inner products of whole updates, one matrix of slots x slots. From it `weigh_rows` computes which rows
+count, and their weights or how they are mixed; `aggregate_rows` then works tensor by tensor. A worker therefore needs memory
+for one tensor of all slots, and may run the program in parts.
 
-A row counts when its squared norm is above zero and below LARGEST. An absent slot's row, one of zeros, and one with an
-infinity or NaN anywhere do not: they can move nothing.
+A row counts if its squared norm is above zero and below MAX_SQUARED_NORM. Rows of absent slots, rows of zeros, and rows with an
+infinity or NaN do not count: they have no effect.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from repops.builder import Builder, View
 from repops.graph import F32, I32
 from zoo_compute.formats.manifest import Aggregation
 
-MAX_SQUARED_NORM = 2.0**100  # squared norms below it: sums of products of a job's most slots stay finite
+MAX_SQUARED_NORM = 2.0**100  # below this, sums of products over the maximum number of slots stay finite
 WEISZFELD, CENTRINGS = 8, 4  # iterations of the geometric median, of centred clipping
-MIN_DIVISOR = 2.0**-60  # what is divided by is no less: of squares of unit vectors, or relative to the median norm
+MIN_DIVISOR = 2.0**-60  # the least divisor: for squares of unit vectors, or relative to the median norm
 BUCKET = 2
 
 
 def row_mean(b: Builder, rows: View, number: View) -> View:
-    """The rows (slots, *shape) added in ascending order of slots, divided by how many they are."""
+    """The sum of the rows (slots, *shape) in ascending order of slots, divided by `number`."""
     return b.map("div", b.reduce("sum_sequential", rows, [0]), number)
 
 
 def nonzero_rows(b: Builder, rows: View) -> View:
-    """How many rows say something of each value, that is not zero; at least 1.
+    """How many rows have a nonzero value at each element; at least 1.
 
-    What compression keeps of a round's updates lies at different places in each: divided by all slots, what one alone
-    sends would move the checkpoint by as little as if the others had voted for no change.
+    Compressed updates keep different elements. Dividing by all slots would scale down an element that only one slot sends, as
+    if the others had voted for no change.
     """
     number = b.sum(b.map("ieq", b.map("eq", rows, 0.0), 0), [0])
     return b.map("to_float", _at_least_one(b, number))
@@ -40,10 +40,10 @@ def nonzero_rows(b: Builder, rows: View) -> View:
 
 @dataclass(frozen=True)
 class RowWeights:
-    """What one matrix of products says of all rows.
+    """How a rule combines rows, computed from the matrix of products.
 
-    counted: (slots,) int32, 1 where a row counts. shares: the float32 that the rule joins rows by: `weights` (slots,) of
-    a weighted sum, or of a rule that looks at each value by itself how its rows are mixed, (slots, slots), if they are.
+    counted: (slots,) int32, 1 if a row counts. shares: float32, the weights (slots,) of a weighted sum, or for a coordinatewise
+    rule the mixing matrix (slots, slots), if it mixes rows.
     """
 
     counted: View
@@ -51,19 +51,19 @@ class RowWeights:
 
 
 def shares_shape(rule: Aggregation, slots: int) -> tuple[int, ...] | None:
-    """Of `Verdict.shares`."""
+    """The shape of `RowWeights.shares`."""
     if not rule.is_coordinatewise:
         return (slots,)
     return (slots, slots) if rule.mixing != "none" else None
 
 
 def scores_shape(slots: int) -> tuple[int, int]:
-    """A row a slot: norm over the median norm, cosine to the mean direction, weight."""
+    """One row per slot: norm over the median norm, cosine to the mean direction, weight."""
     return slots, 3
 
 
 def row_products(b: Builder, rows: Iterable[View], total: View) -> View:
-    """(slots, slots): the products of the rows (slots, *shape) of each tensor, tensor after tensor added to `total`."""
+    """(slots, slots): the inner products of the rows (slots, *shape), added to `total` tensor by tensor."""
     for view in rows:
         flat = b.reshape(view, (view.shape[0], view.elements // view.shape[0]))
         total = b.map("add", total, b.matmul(flat, flat.transpose(0, 1)))
@@ -71,7 +71,7 @@ def row_products(b: Builder, rows: Iterable[View], total: View) -> View:
 
 
 def weigh_rows(b: Builder, gram: View, rule: Aggregation) -> tuple[RowWeights, View]:
-    """The verdict, and the slots' scores. gram: `products` of all tensors."""
+    """The row weights and the slots' scores. gram: `row_products` of all tensors."""
     rows = _Rows.of(b, gram, rule.hostile)
     mixing = {"none": lambda: None, "nearest": rows.nearest, "buckets": rows.buckets}[rule.mixing]()
     mixed = rows if mixing is None else rows.mixed(mixing)
@@ -86,7 +86,7 @@ def weigh_rows(b: Builder, gram: View, rule: Aggregation) -> tuple[RowWeights, V
 
 
 def aggregate_rows(b: Builder, rows: View, verdict: RowWeights, rule: Aggregation) -> View:
-    """One tensor's (slots, *shape) joined to (*shape)."""
+    """Aggregate one tensor's rows (slots, *shape) to (*shape)."""
     slots, shape = rows.shape[0], rows.shape[1:]
     flat = b.reshape(rows, (slots, rows.elements // slots))
     counted = verdict.counted.unsqueeze(1)
@@ -112,12 +112,12 @@ def _at_least_one(b: Builder, count: View) -> View:
 
 
 def _middle(b: Builder, count: View) -> View:
-    """How many rows are left out at each end so that the middle one is left, or the middle two."""
+    """How many rows to drop at each end so that only the middle one or two remain."""
     return b.map("idiv", b.map("isub", _at_least_one(b, count), 1), 2)
 
 
 def _hostile(b: Builder, count: View, hostile: int) -> View:
-    """As many as the job expects, and fewer than half of what counts."""
+    """The hostile rows that the job expects, but fewer than half of the rows that count."""
     most = _middle(b, count)
     return b.map("where", b.map("ilt", most, hostile), most, hostile, dtype=I32)
 
@@ -152,44 +152,44 @@ class _Rows:
 
     @property
     def number(self) -> View:
-        """Of rows that count, for dividing."""
+        """The number of rows that count, as a divisor."""
         return self.b.map("to_float", _at_least_one(self.b, self.count))
 
     def sum(self, view: View) -> View:
         return self.b.reduce("sum_sequential", view, [view.rank - 1])
 
     def where_counted(self, view: View, otherwise: float = 0.0) -> View:
-        """`view` (..., slots), `otherwise` where the row does not count."""
+        """`view` (..., slots), with `otherwise` for rows that do not count."""
         return self.b.map("where", self.counted, view, otherwise, dtype=F32)
 
     def equal_weights(self) -> View:
         return self.b.map("div", self.b.map("to_float", self.counted), self.number)
 
     def median(self, sizes: View) -> View:
-        """Of what counts; the lower one of two in the middle."""
+        """The median of the rows that count; the lower of two middle values."""
         place = self.b.rank(self.where_counted(sizes, float("-inf")), 0)
         middle = self.b.map("and", self.counted, self.b.map("ieq", place, self.b.map("idiv", self.count, 2)))
         return self.sum(self.b.map("where", middle, sizes, 0.0, dtype=F32))
 
     def smallest(self, sizes: View, count: View) -> View:
-        """1 for the `count` least of the last axis that count, ties by index."""
+        """1 for the `count` smallest along the last axis among rows that count; ties by index."""
         place = self.b.rank(self.where_counted(self.b.map("neg", sizes), float("-inf")), sizes.rank - 1)
         return self.b.map("and", self.counted, self.b.map("ilt", place, count))
 
     def clipped(self, sizes: View) -> View:
-        """min(1, median size / size), 0 of what does not count."""
+        """min(1, median size / size); 0 for rows that do not count."""
         return self.where_counted(self.b.map("min", 1.0, self.b.map("div", self.median(sizes), sizes)))
 
     # --- how rows lie to each other
 
     def distances(self) -> View:
-        """Squared, (slots, slots); from a row that counts to itself 0."""
+        """Squared distances, (slots, slots); 0 from a row that counts to itself."""
         b = self.b
         far = b.map("sub", b.map("add", self.square.unsqueeze(1), self.square), b.map("add", self.gram, self.gram))
         return b.map("max", 0.0, far)
 
     def from_centre(self, weights: View) -> View:
-        """The rows' distances from their weighted sum, no less than LEAST of the median norm."""
+        """The rows' distances from their weighted sum, at least MIN_DIVISOR of the median norm."""
         b = self.b
         along = self.sum(b.map("mul", self.gram, weights))
         centre = self.sum(b.map("mul", weights, along))
@@ -199,12 +199,12 @@ class _Rows:
     # --- mixing
 
     def nearest(self) -> View:
-        """Each row the mean of the rows that are nearest to it, itself among them: all but as many as may be hostile."""
+        """Replace each row by the mean of its nearest rows, including itself: all but the number that may be hostile."""
         count = self.b.map("isub", self.count, self.hostile)
         return self._means(self.smallest(self.distances(), count))
 
     def buckets(self) -> View:
-        """Each row the mean of a bucket of two, which the updates' own words draw."""
+        """Replace each row by the mean of a bucket of two, drawn from the updates' own bits."""
         b = self.b
         key = b.sum(b.map("bits", self.square), [0])
         drawn = b.map("random", b.iota(self.slots), 0, key)
@@ -213,7 +213,7 @@ class _Rows:
         return self._means(b.map("and", self.counted, b.map("ieq", bucket.unsqueeze(1), bucket)))
 
     def _means(self, chosen: View) -> View:
-        """(slots, slots) of 1 and 0 as means, no row of which is of what does not count."""
+        """Turn a 0/1 matrix (slots, slots) into means over rows that count."""
         b = self.b
         chosen = b.map("and", self.counted.unsqueeze(1), chosen)
         number = b.map("to_float", _at_least_one(b, b.sum(chosen, [1])))
@@ -227,11 +227,11 @@ class _Rows:
     # --- rules by weights
 
     def clipped_mean(self) -> View:
-        """Rows scaled to the median norm at most, then the mean."""
+        """The mean of the rows, each clipped to the median norm."""
         return self.b.map("div", self.clipped(self.b.map("sqrt", self.square)), self.number)
 
     def krum(self) -> View:
-        """The mean of those rows, all but the hostile, whose nearest neighbours are nearest."""
+        """The mean of the rows whose nearest neighbours are closest: all but the number that may be hostile."""
         b, far = self.b, self.distances()
         honest = b.map("isub", self.count, self.hostile)
         near = self.smallest(far, b.map("isub", honest, 1))
@@ -247,7 +247,7 @@ class _Rows:
         return weights
 
     def centred_clipping(self) -> View:
-        """From the clipped mean on: the centre moves by the mean of the differences to it, clipped to their median."""
+        """Starts at the clipped mean; each iteration moves the centre by the mean of the differences, clipped to their median."""
         b, weights = self.b, self.clipped_mean()
         for _ in range(CENTRINGS):
             step = b.map("div", self.clipped(self.from_centre(weights)), self.number)
@@ -255,7 +255,7 @@ class _Rows:
         return weights
 
     def scores(self, weights: View) -> View:
-        """`scores_shape`: an infinite norm where a row does not count though it is not all zeros."""
+        """`scores_shape`: an infinite norm marks a row that does not count but is not all zeros."""
         b = self.b
         size = b.map("sqrt", self.square)
         along = self.sum(self.where_counted(b.map("div", self.gram, size)))

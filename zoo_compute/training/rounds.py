@@ -29,11 +29,11 @@ from zoo_compute.training.robust_rules import (
     weigh_rows,
 )
 
-HEADER_ROOM = 2**20  # bytes of a state's file beside its tensors, at most
-RESIDUAL = "residual/"  # what compression kept back of NAME's updates is `residual/NAME` in a slot's private state
+HEADER_ROOM = 2**20  # the most bytes of a state's file beside its tensors
+RESIDUAL = "residual/"  # the unsent rest of NAME's updates is `residual/NAME` in a slot's private state
 UPDATES = "updates/"  # all slots' updates of NAME are `updates/NAME` in the batch of an aggregation
-PRESENT = "present"  # there too, where the rule is the mean: the number of present slots
-SCORES = OUTER + "scores"  # of the slots, in the checkpoint that their updates made (rules.judge)
+PRESENT = "present"  # in the same batch, if the rule is the mean: the number of present slots
+SCORES = OUTER + "scores"  # the slots' scores, in the checkpoint of their aggregation (robust_rules.weigh_rows)
 PRODUCTS, COUNTED_ROWS, SHARES = "products", "verdict/counted", "verdict/shares"  # between the parts of an aggregation
 
 
@@ -43,21 +43,21 @@ def batch_nodes(graph: Graph) -> dict[str, Node]:
 
 
 def checkpoint_nodes(step: Graph, aggregation_spec: AggregationSpec) -> dict[str, Node]:
-    """What a checkpoint of a job with this step holds: the module's tensors, what the outer optimiser keeps, the scores."""
+    """The tensors of a checkpoint: the module's, the outer optimiser's state, and the scores."""
     nodes = {entry.name: step.nodes[entry.before] for entry in step.state}
-    held = {entry.name: nodes[entry.name] for entry in step.state if entry.kind != OPTIMIZER}
+    carried = {entry.name: nodes[entry.name] for entry in step.state if entry.kind != OPTIMIZER}
     optimiser = OUTER_RULES[aggregation_spec.outer.kind]
-    held |= {prefix + name: nodes[name] for prefix in optimiser.prefixes for name in step.exchanged}
-    held |= {name: Node("input", F32, ()) for name in optimiser.scalars}
+    carried |= {prefix + name: nodes[name] for prefix in optimiser.prefixes for name in step.exchanged}
+    carried |= {name: Node("input", F32, ()) for name in optimiser.scalars}
     return (
-        held
+        carried
         if aggregation_spec.rule.is_mean
-        else held | {SCORES: Node("input", F32, scores_shape(aggregation_spec.slots))}
+        else carried | {SCORES: Node("input", F32, scores_shape(aggregation_spec.slots))}
     )
 
 
 def file_bytes(nodes: Mapping[str, Node]) -> int:
-    """The most bytes that the file of a state of such tensors can have."""
+    """The most bytes that a file of these tensors can have."""
     return HEADER_ROOM + 4 * sum(node.elements for node in nodes.values())
 
 
@@ -67,7 +67,7 @@ def checkpoint_bytes(step: Graph, aggregation_spec: AggregationSpec) -> int:
 
 
 def private(step: Graph) -> list[str]:
-    """Names of a slot's private state, which may be carried from round to round: all of the optimizer's but the seed."""
+    """Names of a slot's private state, which may be carried over to the next round: the optimizer's entries except the seed."""
     return [entry.name for entry in step.state if entry.kind == OPTIMIZER and entry.name != SEED]
 
 
@@ -78,9 +78,9 @@ def begin(
     seed: int = 0,
     carried: Mapping[str, Array] | None = None,
 ) -> None:
-    """Write the first state of a slot-round into `state`: the module's tensors as in the checkpoint, private ones as carried.
+    """Write the first state of a slot-round into `state`: the checkpoint's tensors, and the private ones carried over.
 
-    seed: of the module's random draws (Manifest.draws). carried: None or empty where the private state starts at zero.
+    seed: of the module's random draws (Manifest.draw_seed). carried: None or empty if the private state starts at zero.
     """
     for entry in step.state:
         if entry.kind != OPTIMIZER:
@@ -93,26 +93,30 @@ def begin(
 
 
 def tokens_of(step: Graph, batch_size: int) -> int:
-    """What one step sees: tokens where its inputs are integers, else examples."""
+    """Tokens of one step if its inputs are integers, else examples."""
     nodes = batch_nodes(step)
     first = nodes.get("inputs") or next(iter(nodes.values()))
     return first.elements if first.dtype == I32 else batch_size
 
 
 def with_residuals(step: Graph) -> Graph:
-    """The step with `residual/NAME` of every exchanged tensor among the optimiser's entries, which no step changes.
+    """The step with an optimiser entry `residual/NAME` for every exchanged tensor. Steps do not change these entries.
 
-    Raises BadProgram for an entry of that name that is something else.
+    Raises BadProgram if an entry of that name is something else.
     """
     nodes, entries = list(step.nodes), {entry.name: entry for entry in step.state}
     for name in step.exchanged:
         node = step.nodes[entries[name].before]
-        held = entries.get(RESIDUAL + name)
-        if held is None:
+        residual = entries.get(RESIDUAL + name)
+        if residual is None:
             entries[RESIDUAL + name] = StateEntry(RESIDUAL + name, OPTIMIZER, len(nodes), len(nodes))
             nodes.append(node)
-        elif held.kind != OPTIMIZER or held.after != held.before or nodes[held.before].shape != node.shape:
-            raise BadProgram(f"program: state {held.name!r} is no residual of {name!r}")
+        elif (
+            residual.kind != OPTIMIZER
+            or residual.after != residual.before
+            or nodes[residual.before].shape != node.shape
+        ):
+            raise BadProgram(f"program: state {residual.name!r} is not a residual of {name!r}")
     state = tuple(sorted(entries.values(), key=lambda entry: entry.name.encode()))
     for at, entry in enumerate(state):
         nodes[entry.before] = replace(nodes[entry.before], attributes=(STATE_ROLE, at))
@@ -120,20 +124,20 @@ def with_residuals(step: Graph) -> Graph:
 
 
 def update_program(step: Graph, compression: Compression) -> Graph:
-    """What a slot sends of what it changed: start - end of every exchanged tensor, or as much of it as compression keeps.
+    """The program that makes a slot's update: start - end of every exchanged tensor, compressed.
 
-    State: the exchanged tensors as the round started, afterwards the update; and where the step's state has them, the
-    residuals as the slot ended, afterwards what is left. Batch: the exchanged tensors as the slot ended.
+    State: the exchanged tensors at the start of the round, afterwards the update; and the residuals, if the step's state has
+    them, at the slot's end, afterwards the new ones. Batch: the exchanged tensors at the slot's end.
     """
     writer, entries = _RoundBuilder(step), list[tuple[str, str, View, View]]()
-    held = {entry.name for entry in step.state if entry.kind == OPTIMIZER}
+    names = {entry.name for entry in step.state if entry.kind == OPTIMIZER}
     for name in step.exchanged:
         start, end = writer.state(name), writer.batch(name, name)
         change = writer.map("sub", start, end)
         if not compression.is_lossy:
             entries.append((name, writer.kinds[name], start, change))
             continue
-        residual = writer.state(name) if RESIDUAL + name in held else None
+        residual = writer.state(name) if RESIDUAL + name in names else None
         if residual is not None:
             change = writer.map("fma", compression.decay, residual, change)
         change = zero_nonfinite(writer, change)
@@ -145,11 +149,11 @@ def update_program(step: Graph, compression: Compression) -> Graph:
 
 
 def aggregation_program(step: Graph, aggregation_spec: AggregationSpec, *, only: str | None = None) -> Graph:
-    """The next checkpoint from a round's updates: joined by the job's rule, then one step of the outer optimiser.
+    """The program of the next checkpoint: the job's rule aggregates a round's updates, then the outer optimiser makes one step.
 
-    State: the checkpoint, of which what is not exchanged stays as it is. Batch: as `aggregation_batch` makes it.
-    only: the part of the program that makes this exchanged tensor. No tensor depends on another's updates but through the
-    verdict of a rule, which its batch holds.
+    State: the checkpoint; tensors that are not exchanged do not change. Batch: see `aggregation_batch`.
+    only: return only the part for this exchanged tensor. Tensors depend on each other only through the rule's row weights,
+    which are in this part's batch.
     """
     writer, rule, optimiser = _RoundBuilder(step), aggregation_spec.rule, OUTER_RULES[aggregation_spec.outer.kind]
     entries: dict[str, tuple[str, View, View]] = {}
@@ -166,27 +170,31 @@ def aggregation_program(step: Graph, aggregation_spec: AggregationSpec, *, only:
         if name not in step.exchanged:
             entries[name] = (kind, before, before)
             continue
-        held = {prefix + name: writer.state(name) for prefix in optimiser.prefixes} | scalars
+        optimizer_state = {prefix + name: writer.state(name) for prefix in optimiser.prefixes} | scalars
         rows = writer.rows(name, aggregation_spec.slots)
         if rule.is_mean:
             joined = row_mean(writer, rows, present if rule.rule == "mean" else nonzero_rows(writer, rows))
         else:
             joined = aggregate_rows(writer, rows, verdict, rule)
-        after, kept = optimiser.step(writer, aggregation_spec.outer, before, joined, *held.values())
+        after, kept = optimiser.step(writer, aggregation_spec.outer, before, joined, *optimizer_state.values())
         entries[name] = (kind, before, after)
-        entries |= {each: (OPTIMIZER, view, new) for (each, view), new in zip(held.items(), kept, strict=True)}
+        entries |= {
+            each: (OPTIMIZER, view, new) for (each, view), new in zip(optimizer_state.items(), kept, strict=True)
+        }
     return writer.finish_entries(entries)
 
 
 def products_program(step: Graph, slots: int, name: str) -> Graph:
-    """A part of the aggregation: the products of the rows of one tensor are added to those of the tensors before it."""
+    """A part of the aggregation: adds the products of one tensor's rows to those of the tensors before it."""
     writer = _RoundBuilder(step)
-    held = writer.state_input(F32, slots, slots)
-    return writer.finish_entries({PRODUCTS: (OPTIMIZER, held, row_products(writer, [writer.rows(name, slots)], held))})
+    products = writer.state_input(F32, slots, slots)
+    return writer.finish_entries(
+        {PRODUCTS: (OPTIMIZER, products, row_products(writer, [writer.rows(name, slots)], products))}
+    )
 
 
 def row_weights_program(step: Graph, aggregation_spec: AggregationSpec) -> Graph:
-    """A part of the aggregation: from the products of all updates to the verdict, and the scores of the next checkpoint."""
+    """A part of the aggregation: row weights and the next checkpoint's scores, from the products of all updates."""
     writer, slots = _RoundBuilder(step), aggregation_spec.slots
     verdict, scores = weigh_rows(writer, writer.batch_input(PRODUCTS, F32, slots, slots), aggregation_spec.rule)
     made = {COUNTED_ROWS: verdict.counted, SHARES: verdict.shares, SCORES: scores}
@@ -205,10 +213,10 @@ def aggregation_batch(
     updates: Mapping[int, Mapping[str, Array]],
     room: Mapping[str, Array] | None = None,
 ) -> dict[str, Array]:
-    """What an aggregation is given, of the tensors `names`: slot i's update in row i, +0 where the slot is absent.
+    """The batch of an aggregation for the tensors `names`: slot i's update in row i, +0 if the slot is absent.
 
-    Rows of +0 change no bit of a mean: a sum that starts from +0 is never -0, and +0 added to anything else leaves it as
-    it is. A mean is given how many slots are present; every other rule sees which rows count. room: arrays to write into.
+    Rows of +0 change no bit of a mean: a sum that starts from +0 is never -0, and adding +0 to anything else does not change
+    it. A mean also needs the number of present slots; other rules see which rows count. room: arrays to write into.
     """
     first, batch = next(iter(updates.values())), {}
     for name in names:
@@ -250,18 +258,18 @@ class _RoundBuilder(Builder):
         return self._of(dtype, shape, STATE_ROLE)
 
     def rows(self, name: str, slots: int) -> View:
-        """All slots' updates of the exchanged tensor `name`, one input however often it is asked for."""
+        """All slots' updates of the exchanged tensor `name`, as one shared input."""
         if name not in self._rows:
             self._rows[name] = self.batch(name, UPDATES + name, slots)
         return self._rows[name]
 
     def row_weights_and_scores(self, aggregation_spec: AggregationSpec) -> tuple[RowWeights, View]:
-        """The verdict and the scores, from all tensors' rows."""
+        """The row weights and the scores, from all tensors' rows."""
         rows = (self.rows(name, aggregation_spec.slots) for name in self._step.exchanged)
         return weigh_rows(self, row_products(self, rows, self.scalar(0.0, F32)), aggregation_spec.rule)
 
     def row_weights_input(self, aggregation_spec: AggregationSpec) -> RowWeights:
-        """The verdict as a part of the program is given it."""
+        """The row weights as inputs of a part of the program."""
         shape = shares_shape(aggregation_spec.rule, aggregation_spec.slots)
         counted = self.batch_input(COUNTED_ROWS, I32, aggregation_spec.slots)
         return RowWeights(counted, None if shape is None else self.batch_input(SHARES, F32, *shape))

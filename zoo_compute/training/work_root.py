@@ -1,6 +1,6 @@
-"""What a job's work is, for whoever judges it: its three programs and the shape of a slot-round (docs/referee.md).
+"""A job's work, as the referee checks it: its three programs and the shape of a slot-round (docs/referee.md).
 
-`Terms.work_root` commits to it. It follows from the manifest and the program's file alone.
+`Terms.work_root` commits to it. It follows from the manifest and the program file alone.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from zoo_compute.training.rounds import aggregation_program, update_program
 
 
 def work_of(manifest: Manifest, step: Graph) -> Work:
-    """The work of a job with this manifest. step: its program. Raises JobError where a round's updates make no program."""
+    """The work of a job. step: its program. Raises JobError if its updates cannot be aggregated by a program."""
     try:
         aggregation = aggregation_program(step, manifest.aggregation_spec)
     except BadProgram as error:
         raise JobError(
-            f"{len(step.exchanged):,} tensors of {manifest.slots} slots make no aggregation: {error}",
-            hint="fewer slots, or a module of smaller tensors",
+            f"{len(step.exchanged):,} tensors of {manifest.slots} slots cannot be aggregated: {error}",
+            hint="use fewer slots, or a module with smaller tensors",
         ) from error
     return Work(
         programs=(

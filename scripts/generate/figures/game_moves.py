@@ -65,7 +65,7 @@ def descent(leaves: int, leaf: int) -> list[tuple[int, int]]:
     same = [sha256(b"leaf").digest()]  # a tree whose leaves are all alike
     while len(same) <= game.height_of_tree:
         same.append(sha256(b"\x01" + same[-1] * 2).digest())
-    game, board, found = replace(game, height=game.height_of_tree, node=same[-1]), SpecificationBoard(), []
+    game, board, steps = replace(game, height=game.height_of_tree, node=same[-1]), SpecificationBoard(), []
     while game.awaits == Awaits.REVEAL:
         below, revealed = next(
             (at, after)
@@ -73,11 +73,11 @@ def descent(leaves: int, leaf: int) -> list[tuple[int, int]]:
             if (after := board.after(game, ANYBODY, "reveal", (same[at],) * (1 << game.height - at)))
         )
         place = leaf >> below & (1 << game.height - below) - 1
-        found.append((1 << game.height - below, place))
+        steps.append((1 << game.height - below, place))
         picked = board.after(revealed, CHALLENGER, "pick", place, same[below], tuple(same[below : game.height]))
         assert picked, "a child was revealed and cannot be picked"
         game = picked
-    return found
+    return steps
 
 
 class Author(HashedComputation):
@@ -92,12 +92,12 @@ class Author(HashedComputation):
 
 def edges() -> list[Edge]:
     """Of every kind of game, of several numbers of parts, of segments with one step and with more."""
-    found: set[Edge] = set()
+    explored: set[Edge] = set()
     for parts in (1, 2, 40 * 128):
         board = SpecificationBoard(parts)
         for author, game in _beginnings():
-            _explore(board, author, game, found)
-    return sorted(found)
+            _explore(board, author, game, explored)
+    return sorted(explored)
 
 
 def beginnings() -> list[Place]:
@@ -117,7 +117,7 @@ def _claim(start_root: bytes, root: bytes) -> Claim:
     return Claim(0, 0, 0, SOMEBODY, 1, 1, 1, start_root, root, LONG)
 
 
-def _explore(board: SpecificationBoard, author: HashedComputation, first: Game, found: set[Edge]) -> None:
+def _explore(board: SpecificationBoard, author: HashedComputation, first: Game, edges: set[Edge]) -> None:
     seen, left = set(), [first]
     while left:
         game = left.pop()
@@ -131,7 +131,7 @@ def _explore(board: SpecificationBoard, author: HashedComputation, first: Game, 
             }
             if takers:
                 by, after = (ANYBODY, takers[ANYBODY]) if ANYBODY in takers else next(iter(takers.items()))
-                found.add(Edge((game.phase, game.awaits), move, by, (after.phase, after.awaits)))
+                edges.add(Edge((game.phase, game.awaits), move, by, (after.phase, after.awaits)))
                 left.append(after)
 
 

@@ -34,9 +34,9 @@ class Tree:
 
 def demo_trees() -> tuple[list[Tree], Tree, int]:
     """A game about one part of the deepest element of the demo's model; the tree of its state; the pairs of moves at most."""
-    given = read_config(CONFIG)
-    given["training"] = given["training"] | {"inner_steps": INNER_STEPS, "segment_steps": None}
-    job = ComputeJob.from_dict(given)
+    config = read_config(CONFIG)
+    config["training"] = config["training"] | {"inner_steps": INNER_STEPS, "segment_steps": None}
+    job = ComputeJob.from_dict(config)
     graph, segment = job.traced.graph, job.outline().segment_steps
     sizes = [(1 if node.op in ("input", "constant") else part_count(node), node.elements) for node in graph.nodes]
     at = max(range(len(sizes)), key=lambda number: sizes[number])

@@ -13,10 +13,10 @@ SLOT_H = 22
 
 
 def draw_moves() -> str:
-    found = edges()
-    places = sorted({*(edge.at for edge in found), *(edge.to for edge in found)})
+    moves = edges()
+    places = sorted({*(edge.at for edge in moves), *(edge.to for edge in moves)})
     ways: dict[tuple[Place, str, Phase], list[Edge]] = {}  # from one tree to another
-    for edge in found:
+    for edge in moves:
         if edge.at[0] != edge.to[0]:
             ways.setdefault((edge.at, edge.move, edge.to[0]), []).append(edge)
     order = sorted(ways, key=lambda way: (ORDER.index(way[0][0]), ORDER.index(way[2]), way))
@@ -35,7 +35,7 @@ def draw_moves() -> str:
         if phase != Phase.NONE:
             sheet.words(30, tops[phase] + CHIP_H / 2 + 4, phase.name, bold=True)
     _draw_ways(sheet, ways, order, tops)
-    for edge in {(e.at, e.to): e for e in found if e.at[0] == e.to[0]}.values():
+    for edge in {(e.at, e.to): e for e in moves if e.at[0] == e.to[0]}.values():
         _draw_inside(sheet, edge, tops)
     for place in places:
         _draw_chip(sheet, place, tops)

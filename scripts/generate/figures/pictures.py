@@ -1,8 +1,8 @@
-"""Draws the pictures of docs/referee.md from the code: docs/pictures/*.svg.
+"""Draw the pictures of the docs: docs/figures/*.svg.
 
-    python scripts/generate/figures/pictures.py [--check]
+    python -m scripts.generate figures.pictures [--check]
 
-descent.svg: the trees that a game about the demo's model goes through, with that program's shapes; moves.svg: which move is due
+job.svg: the life of a job; parties.svg: who runs what, and where money sits. Drawn from the code: descent.svg: the trees that a game about the demo's model goes through, with that program's shapes; moves.svg: which move is due
 after which, as the specification takes them; clocks.svg: the seconds of one game, as the specification counts them.
 `--check` exits 1 when one is stale.
 """
@@ -16,12 +16,20 @@ from pathlib import Path
 
 from scripts.generate.figures.game_clocks import draw_clocks
 from scripts.generate.figures.game_trees import draw_descent
+from scripts.generate.figures.job_life import draw_job_life
 from scripts.generate.figures.move_order import draw_moves
+from scripts.generate.figures.parties import draw_parties
 
 ROOT = Path(__file__).resolve().parents[3]
 
-FOLDER = ROOT / "docs" / "pictures"
-PICTURES: dict[str, Callable[[], str]] = {"descent": draw_descent, "moves": draw_moves, "clocks": draw_clocks}
+FOLDER = ROOT / "docs" / "figures"
+PICTURES: dict[str, Callable[[], str]] = {
+    "job": draw_job_life,
+    "parties": draw_parties,
+    "descent": draw_descent,
+    "moves": draw_moves,
+    "clocks": draw_clocks,
+}
 
 
 def main() -> int:
@@ -35,7 +43,7 @@ def main() -> int:
             FOLDER.mkdir(exist_ok=True)
             path.write_text(made)
         elif not path.exists() or path.read_text() != made:
-            print(f"docs/pictures/{name}.svg is stale: run `make generate`", file=sys.stderr)
+            print(f"docs/figures/{name}.svg is stale: run `make generate`", file=sys.stderr)
             stale = 1
     return stale
 

@@ -33,7 +33,9 @@ Key = tuple[int, str, str]
 
 def sources(names: list[str]) -> list[Path]:
     """The files of these names; all when there are none. Mocks are tests, and are not mutated."""
-    everything = {path.stem: path for pattern in ("*.vy", "modules/*.vy") for path in sorted(CONTRACTS.glob(pattern))}
+    everything = {
+        path.stem: path for pattern in ("*.vy", "modules/**/*.vy") for path in sorted(CONTRACTS.glob(pattern))
+    }
     unknown = set(names) - set(everything)
     if unknown:
         raise SystemExit(f"mutation: no such contract: {', '.join(sorted(unknown))}")

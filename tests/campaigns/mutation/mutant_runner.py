@@ -111,7 +111,7 @@ class MutantRunner:
         self.whole = whole
         self.folder = Path(tempfile.mkdtemp(prefix="mutant-"))
         shutil.copytree(CONTRACTS, self.folder / "contracts")
-        shared = sorted([*CONTRACTS.glob("modules/*.vy"), *CONTRACTS.glob("interfaces/*.vyi")])
+        shared = sorted([*CONTRACTS.glob("modules/**/*.vy"), *CONTRACTS.glob("interfaces/*.vyi")])
         self.shared = b"".join(path.read_bytes() for path in shared)
         self.handed_out: Deployers = {}
         self.originals: Deployers = {}

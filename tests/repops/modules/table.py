@@ -1,4 +1,4 @@
-"""docs/tracing.md from the cases: each is traced, and what comes of it is its row."""
+"""docs/guides/tracing.md from the cases: each is traced, and what comes of it is its row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from repops.tracing import TraceRefused
 from tests.repops.modules import attention, audio, language, operators, refused, styles, vision
 from tests.repops.modules.case import Case
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "tracing.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "guides" / "tracing.md"
 GROUPS: dict[str, dict[str, Case]] = {
     "Attention and transformer layers": attention.CASES,
     "Language": language.CASES,

@@ -16,7 +16,7 @@ import numpy as np
 from node.compute.programs import Programs
 from node.compute.training import ShardResult, root_of
 from node.disputes.computation import Computation, Roots, SlotRound, Training
-from node.inputs.syncer import Inputs
+from node.inputs.job_files import Inputs
 from repops import commitments, streaming
 from repops.commitments import Array, canonical
 
@@ -70,18 +70,18 @@ class Lies(Computation):
 
     def _made(self, step: int) -> list[tuple[int, Array]]:
         """The honest values; from each false one on, those that read it anew."""
-        found = {at: np.array(value) for at, value in super().values(step)}
+        values = {at: np.array(value) for at, value in super().values(step)}
         for node in sorted(node for at, node in self.elements if at == step):
-            words, place = found[node].reshape(-1).view(np.uint32), self.elements[step, node]
-            words[place] = 1 if np.isnan(found[node].reshape(-1)[place]) else words[place] ^ 1 << self.bit
+            words, place = values[node].reshape(-1).view(np.uint32), self.elements[step, node]
+            words[place] = 1 if np.isnan(values[node].reshape(-1)[place]) else words[place] ^ 1 << self.bit
             reached = {node}
             for at, made in enumerate(self.graph.nodes):
                 if any(operand.node in reached for operand in made.operands):
                     reached.add(at)
             later = sorted(reached - {node})
             if later:
-                found |= zip(later, streaming.compute(self.graph, later, found), strict=True)
-        return sorted(found.items())
+                values |= zip(later, streaming.compute(self.graph, later, values), strict=True)
+        return sorted(values.items())
 
     def after(self, step: int) -> Roots:
         roots = super().after(step)  # type: ignore[safe-super]

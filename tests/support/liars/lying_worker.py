@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from keepers.processes import run, worker
-from keepers.queue.work import MOVE_TASK
+from keepers.queue.work_queue import MOVE_TASK
 from node.disputes.computation import SlotRound
 from node.disputes.player import run_move
 from node.tasks import run_shard

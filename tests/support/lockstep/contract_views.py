@@ -213,7 +213,7 @@ VIEWS: dict[str, Callable[[World, Any], Iterator[View]]] = {
     "bids": _record("auction", "bids", lambda w, key: w.bid(*key)),
     "runs": _run_views,
     "seats": _seat_views,
-    "standings": _record("settlement", "stakes", lambda w, key: w.standing(*key)),
+    "standings": _record("settlement", "stakes", lambda w, key: w.stake_of(*key)),
     "pending_counts": _pending_views,
     "claims": _claim_views,
     "pool": _only("rewards", "pool", lambda w: w.pool),

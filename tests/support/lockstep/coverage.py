@@ -1,4 +1,4 @@
-"""What a campaign reached, against all that docs/protocol.md lists."""
+"""What a campaign reached, against all that the pages of docs/protocol list."""
 
 import re
 from collections import Counter
@@ -9,12 +9,12 @@ from typing import Any
 from zoo_compute.spec.state import World
 from zoo_compute.spec.world import EXTERNAL, PROTOCOL_ONLY, WIRED, Call
 
-PROTOCOL = Path(__file__).parents[3] / "docs" / "protocol.md"
+PAGES = sorted((Path(__file__).parents[3] / "docs" / "protocol").glob("*.md"))
 CONTRACTS = ("registry", "tasks", "auction", "settlement", "availability", "audits")
 CONTRACTS += ("rewards", "datasets", "admissions", "treasury")
 GUARDED = ("registry", "tasks", "auction")  # have a guardian
 
-# Reasons of docs/protocol.md that no account can meet, each with why.
+# Reasons of docs/protocol that no account can meet, each with why.
 EXCLUDED: dict[str, str] = {
     "rewards: transfer failed": "its only token is ZEN, which reverts and never answers false",
 }
@@ -32,7 +32,7 @@ STATES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "entry": ("entries", lambda entry: "STANDING" if entry.block else "ENDED"),
     "recall": ("recalls", lambda recall: "DUE" if recall.due else "ENDED"),
 }
-# How docs/protocol.md lets them change; a claim's place is used again.
+# How docs/protocol lets them change; a claim's place is used again.
 TRANSITIONS: dict[str, str] = {
     "job": "NONE>OPEN OPEN>CANCELLED OPEN>AWARDED AWARDED>RUNNING RUNNING>ENDED ENDED>RUNNING",
     "lot": "NONE>OPEN OPEN>CLEARING OPEN>CLEARED CLEARING>CLEARED CLEARED>AWARDED",
@@ -46,8 +46,8 @@ TRANSITIONS: dict[str, str] = {
 
 
 def listed_reasons() -> set[str]:
-    """Every reason string of docs/protocol.md, with the generic `CONTRACT: ...` ones spelled out."""
-    text = PROTOCOL.read_text(encoding="utf-8")
+    """Every reason string of docs/protocol, with the generic `CONTRACT: ...` ones spelled out."""
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     reasons = set(re.findall(rf"`((?:{'|'.join(CONTRACTS)}): [a-zA-Z' -]+)`", text))
     spelled = {
         "not the guardian": GUARDED,
@@ -56,18 +56,18 @@ def listed_reasons() -> set[str]:
         "transfer failed": ("registry", "tasks", "rewards", "audits", "treasury"),
     }
     generic = set(re.findall(r"`CONTRACT: ([a-z ]+)`", text))
-    assert generic == set(spelled), f"docs/protocol.md lists other generic reasons: {generic ^ set(spelled)}"
+    assert generic == set(spelled), f"docs/protocol lists other generic reasons: {generic ^ set(spelled)}"
     return reasons | {f"{contract}: {cause}" for cause, where in spelled.items() for contract in where}
 
 
 def listed_functions() -> set[str]:
-    """Every function in a table of docs/protocol.md, and each guardian's one."""
-    sections = re.split(r"^## ", PROTOCOL.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    """Every function in a table of docs/protocol, and each guardian's one."""
     found = {f"{contract}.set_paused" for contract in GUARDED}
-    for section in sections:
-        title = re.match(r"\w+ \(`(\w+): \.\.\.`\)", section)
-        if title:
-            first_cells = re.findall(r"^\| (`[^|]+) \|", section, flags=re.MULTILINE)
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        title = re.match(r"# \w+ \(`(\w+): \.\.\.`\)", text)
+        if title and title[1] in CONTRACTS:
+            first_cells = re.findall(r"^\| (`[^|]+) \|", text, flags=re.MULTILINE)
             names = re.findall(r"`(\w+)\(", " ".join(first_cells))
             found |= {f"{title[1]}.{name}" for name in names}
     return found
@@ -135,7 +135,7 @@ class Coverage:
         return {what: names for what, names in gaps.items() if names}
 
     def unlisted(self) -> dict[str, list[str]]:
-        """What it reached and docs/protocol.md does not list."""
+        """What it reached and docs/protocol does not list."""
         excess = {what: sorted(found - listed) for what, (found, listed) in self.reached().items()}
         return {what: names for what, names in excess.items() if names}
 

@@ -170,7 +170,7 @@ def check_claims(w: World) -> None:
                 f"job {job}: a turn is open while an earlier one is pending"
             )
         for _, posted in pending_claims(w, job):
-            assert w.standing(job, posted.claim.operator).lots, f"job {job}: a claim with nothing behind it"
+            assert w.stake_of(job, posted.claim.operator).lots, f"job {job}: a claim with nothing behind it"
 
 
 def check_bounds(w: World) -> None:

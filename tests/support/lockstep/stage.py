@@ -3,21 +3,22 @@
 The law of every step: both accept and reach the same state, or both refuse for the same reason and nothing changes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from eth_utils.crypto import keccak
 
+from tests.support.job_driver import JobDriver
 from tests.support.lockstep import committed_results
 from tests.support.lockstep.coverage import Coverage
 from tests.support.lockstep.invariants import check_invariants
-from zoo_compute.spec import auction, seats
+from zoo_compute.spec import seats
 from zoo_compute.spec.availability import least_deposit
-from zoo_compute.spec.params import AGGREGATOR_SEAT, DEVNET, STRANGERS_LANE, ZEN, Preset, Terms
+from zoo_compute.spec.params import DEVNET, STRANGERS_LANE, ZEN, Preset
 from zoo_compute.spec.revert import Refused
-from zoo_compute.spec.state import Claim, ClaimStatus, Config, Operator, Seal, World
+from zoo_compute.spec.state import Claim, ClaimStatus, Config, Operator, World
 from zoo_compute.spec.world import Call, apply
 
 START = 1_800_000_000  # Unix seconds: where the clock of every stage starts
@@ -53,19 +54,20 @@ class Mirror(Protocol):
     def compare(self, world: World) -> None: ...
 
 
-@dataclass(frozen=True)
-class Offer:
-    """What an operator bids in a scenario."""
-
-    price: int
-    capacity: int = 1
-    standby: bool = False
-
-
 @dataclass
-class Stage:
+class Stage(JobDriver):
     """Drives both sides by one list of calls. Accounts and tokens go by name; operators by name or number."""
 
+    TERMS: ClassVar[Mapping[str, Any]] = {
+        "slots": 4,
+        "reserve": 100,
+        "max_price": 160,
+        "aggregator_reserve": 50,
+        "aggregator_max_price": 80,
+        "slot_s": 30,
+        "aggregate_s": 15,
+        "reexecute_s": 5,
+    }
     coverage: Coverage
     mirror: Mirror | None = None
     preset: Preset = DEVNET
@@ -78,6 +80,7 @@ class Stage:
     ids: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        super().__init__(None, "zen", "submitter", "stranger")
         if self.mirror:
             self.accounts, self.tokens = dict(self.mirror.accounts), dict(self.mirror.tokens)
             config = self.mirror.config
@@ -168,141 +171,68 @@ class Stage:
     def operator(self, name: str) -> Operator:
         return self.world.operator(self.ids[name])
 
-    def terms(self, **changes: Any) -> Terms:
+    def terms(self, **changes: Any) -> Any:
         """A small job; `token` by name."""
-        token = self.tokens[changes.pop("token", "zen")]
-        terms = Terms(
-            token=token,
-            work_root=b"p" * 32,
-            state_root=b"s" * 32,
-            data_root=b"d" * 32,
-            manifest=b"m" * 32,
-            rounds=3,
-            slots=4,
-            quorum=2,
-            reserve=100,
-            max_price=160,
-            aggregator_reserve=50,
-            aggregator_max_price=80,
-            slot_s=30,
-            aggregate_s=15,
-            reexecute_s=5,
-            flops=10**12,
-            depth=4,
-            policy=0,
-        )
-        return replace(terms, **changes)
+        return super().terms(token=self.tokens[changes.pop("token", "zen")], **changes)
 
-    def post(self, **changes: Any) -> int:
-        return int(self.ok("tasks", "post", "submitter", self.terms(**changes)))
+    # The chain behind the words ------------------------------------------------------------------------------------
+
+    def send(self, contract: str, function: str, sender: Any, *args: Any) -> Any:
+        return self.ok(contract, function, sender, *args)
+
+    def pack(self, value: Any) -> Any:
+        return value
+
+    def lot(self, job: int, kind: int) -> Any:
+        return self.world.lot(job, kind)
+
+    def bid_of(self, job: int, kind: int, operator: int) -> Any:
+        return self.world.bid(job, kind, operator)
+
+    def run(self, job: int) -> Any:
+        return self.world.run(job)
+
+    def seat(self, job: int, seat: int) -> Any:
+        return self.world.seat(job, seat)
+
+    def slots_root(self, job: int) -> bytes:
+        return seats.slots_root(self.world, job)
+
+    def bidders(self, job: int, kind: int) -> Iterable[int]:
+        return [operator for of, lot, operator in self.world.bids if (of, lot) == (job, kind)]
+
+    def id_of(self, party: str) -> int:
+        return self.ids[party]
+
+    def hot_of(self, party: str) -> str:
+        return f"{party} hot"
+
+    def party(self, operator: int) -> str:
+        return next(name for name, number in self.ids.items() if number == operator)
+
+    def salt(self, party: str) -> bytes:
+        return party.encode().ljust(32, b"\0")
+
+    def results(self, job: int, turn: int, seat: Any) -> tuple[bytes, bytes]:
+        return committed_results.round_root(seat.first, seat.count, turn, self.slots_root(job)), b"b" * 32
+
+    def checkpoint(self, job: int, turn: int) -> tuple[bytes, bytes]:
+        return committed_results.checkpoint_root(turn), b"c" * 32
+
+    def record(self, job: int, claim: Claim) -> Claim:
+        """As the specification keeps it: a seat that is done again may have another price."""
+        return self.world.claims[job, claim.seat, claim.turn % (self.world.run(job).depth + 1)].claim
+
+    def pending(self, job: int) -> tuple[Claim, ...]:
+        turn = self.world.run(job).turn
+        return tuple(claim for claim in self.claims(job) if claim.turn < turn)
 
     # A job's life --------------------------------------------------------------------------------------------------
 
-    def seal(self, job: int, kind: int, name: str, price: int, capacity: int) -> Seal:
-        attempt = self.world.lot(job, kind).attempt
-        return Seal(job, kind, attempt, self.ids[name], price, capacity, self.salt(name))
-
-    def salt(self, name: str) -> bytes:
-        return name.encode().ljust(32, b"\0")
-
-    def bid(self, job: int, kind: int, name: str, offer: Offer) -> None:
-        seal = self.seal(job, kind, name, offer.price, offer.capacity)
-        args = (job, kind, self.ids[name], seal, offer.capacity, offer.standby)
-        self.ok("auction", "bid", f"{name} hot", *args)
-
-    def reveal(self, job: int, kind: int, name: str, price: int) -> None:
-        self.ok("auction", "reveal", "stranger", job, kind, self.ids[name], price, self.salt(name))
-
-    def bid_all(self, job: int, slots: Mapping[str, Offer], aggregator: Mapping[str, Offer]) -> None:
-        for kind, offers in enumerate((slots, aggregator)):
-            for name, offer in offers.items():
-                self.bid(job, kind, name, offer)
-
-    def reveal_all(self, job: int, slots: Mapping[str, Offer], aggregator: Mapping[str, Offer]) -> None:
-        """Every bid opened at the first second; then the reveal phase is over."""
-        self.to(self.world.lot(job, 0).bid_end)
-        for kind, offers in enumerate((slots, aggregator)):
-            for name, offer in offers.items():
-                self.reveal(job, kind, name, offer.price)
-        self.to(self.world.lot(job, 0).reveal_end)
-
-    def order(self, job: int, kind: int) -> tuple[int, ...]:
-        """The clearing order of the revealed bids."""
-        attempt = self.world.lot(job, kind).attempt
-        bids = [
-            auction.RevealedBid(operator, bid.price, bid.discount_bps, bid.capacity)
-            for (of, which, operator), bid in self.world.bids.items()
-            if (of, which) == (job, kind) and bid.revealed and bid.attempt == attempt
-        ]
-        return tuple(bid.operator for bid in auction.order_bids(bids))
-
-    def winners(self, job: int, kind: int) -> tuple[int, ...]:
-        return tuple(operator for operator in self.order(job, kind) if self.world.bid(job, kind, operator).won)
-
-    def award_all(self, job: int) -> None:
-        for kind in (0, 1):
-            self.ok("auction", "clear", "stranger", job, kind, self.order(job, kind))
-        for kind in (0, 1):
-            self.ok("auction", "award", "stranger", job, kind, tuple(reversed(self.winners(job, kind))))
-
-    def awarded(self, slots: Mapping[str, Offer], aggregator: Mapping[str, Offer], /, **changes: Any) -> int:
-        """A job through its auctions."""
-        job = self.post(**changes)
-        self.bid_all(job, slots, aggregator)
-        self.reveal_all(job, slots, aggregator)
-        self.award_all(job)
-        return job
-
-    def running(self, slots: Mapping[str, Offer], aggregator: Mapping[str, Offer], /, **changes: Any) -> int:
-        """A job whose holders are all ready, each with an estimate of a third of the slot's time."""
-        job = self.awarded(slots, aggregator, **changes)
-        for name in slots:
-            if self.seats_of(job, name):
-                self.ready(job, name)
-        return job
-
-    def seats_of(self, job: int, name: str) -> tuple[int, ...]:
-        """The seats of slots that an operator holds in a job."""
-        operator = self.ids[name]
-        held = ((seat, record) for (of, seat), record in self.world.seats.items() if of == job)
-        return tuple(seat for seat, record in held if record.operator == operator and seat != AGGREGATOR_SEAT)
-
-    def seat_of(self, job: int, name: str) -> int:
-        """The one seat of slots that an operator holds."""
-        (seat,) = self.seats_of(job, name)
-        return seat
-
-    def name_of(self, operator: int) -> str:
-        return next(name for name, number in self.ids.items() if number == operator)
-
-    def ready(self, job: int, name: str, estimate_s: int | None = None) -> None:
-        """For all seats of the operator that are missing."""
-        estimate_s = self.world.run(job).slot_s // 3 if estimate_s is None else estimate_s
-        for seat in self.seats_of(job, name):
-            if self.world.run(job).missing >> seat & 1:
-                self.ok("settlement", "ready", f"{name} hot", job, seat, estimate_s)
-
-    def commit(self, job: int, name: str, seat: int | None = None) -> Claim:
-        """A seat's results, by default those of the operator's only seat; the claim."""
-        run, seat = self.world.run(job), self.seat_of(job, name) if seat is None else seat
-        held = self.world.seat(job, seat)
-        root = committed_results.round_root(held.first, held.count, run.turn, seats.slots_root(self.world, job))
-        self.ok("settlement", "commit", f"{name} hot", job, seat, run.turn, root, b"b" * 32)
-        return self.world.claims[job, seat, run.turn % (run.depth + 1)].claim
-
-    def commit_all(self, job: int) -> None:
-        """Every holder, for every seat that is missing."""
-        for (of, number), seat in list(self.world.seats.items()):
-            if of == job and seat.operator and self.world.run(job).missing >> number & 1:
-                self.commit(job, self.name_of(seat.operator), number)
-
-    def post_checkpoint(self, job: int) -> Claim:
-        """The aggregator closes the open turn; its claim."""
-        run = self.world.run(job)
-        name = self.name_of(self.world.seat(job, AGGREGATOR_SEAT).operator)
-        args = (job, run.turn, seats.present(run), committed_results.checkpoint_root(run.turn), b"c" * 32)
-        self.ok("settlement", "post_checkpoint", f"{name} hot", *args)
-        return self.world.claims[job, AGGREGATOR_SEAT, run.turn % (run.depth + 1)].claim
+    def award(self, job: int, kind: int, parties: Iterable[str] | None = None) -> None:
+        """In the order that the contract does not expect."""
+        args = (job, kind, self.winners(job, kind, parties)[::-1])
+        self.send("auction", "award", self.anyone, *args)
 
     def play_round(self, job: int) -> None:
         """Everyone commits; where a seat has no holder the turn waits for its inputs to close."""
@@ -316,7 +246,7 @@ class Stage:
     def until_open(self, job: int) -> None:
         """A turn that waits opens once the claims in its way are final."""
         if not self.world.run(job).is_open:
-            self.finalise_all(job)
+            self.finalise(job)
 
     def take_over(self, job: int, seat: int, name: str, count: int | None = None, estimate_s: int = 10) -> int:
         """All of a vacant seat, or its last `count` slots; the number of the seat that the operator has then."""
@@ -330,15 +260,6 @@ class Stage:
         posted = (posted for (of, _, _), posted in self.world.claims.items() if of == job)
         pending = (each.claim for each in posted if each.status == ClaimStatus.PENDING)
         return tuple(sorted(pending, key=lambda claim: (claim.operator, claim.turn, claim.seat)))
-
-    def finalise_all(self, job: int) -> None:
-        """Every claim of a closed turn is final and paid."""
-        run = self.world.run(job)
-        claims = tuple(claim for claim in self.claims(job) if claim.turn < run.turn)
-        if claims:
-            self.to(max(self.now, *(claim.deadline + 1 for claim in claims)))
-        for index in range(0, len(claims), 64):
-            self.ok("settlement", "finalise", "stranger", job, claims[index : index + 64])
 
     def convict(self, job: int, claim: Claim, *challengers: str) -> None:
         """The referee's verdict after one dispute; challengers by name."""
@@ -360,7 +281,7 @@ class Stage:
 
     def settle(self, job: int) -> None:
         """Every claim is final and paid, every lock released, everything owed withdrawn."""
-        self.finalise_all(job)
+        self.finalise(job)
         for operator in self.locked(job):
             self.ok("settlement", "release", "stranger", job, operator)
         self.withdraw_all()

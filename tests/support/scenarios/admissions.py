@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from tests.support.lockstep.stage import Offer, Stage
+from tests.support.job_driver import Offer
+from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, scenario
 from zoo_compute.spec import admissions
 from zoo_compute.spec.params import MAX_FLOPS, MAX_STEPS, MAX_VRAM_GB, MAX_WORKLOADS

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tests.support.lockstep.stage import DEPOSIT, Offer, Stage
+from tests.support.job_driver import Offer
+from tests.support.lockstep.stage import DEPOSIT, Stage
 from zoo_compute.spec.params import STAKE_UNIT, Terms
 from zoo_compute.spec.state import ZERO_ADDRESS
 
@@ -201,7 +202,7 @@ def a_cancelled_job_frees_its_bids_unless_they_missed_their_reveal(s: Stage) -> 
         s.bid(job, 0, "alice", Offer(60, 2))
         s.bid(job, 0, "bob", Offer(70))
         s.to(s.world.lot(job, 0).bid_end)
-        s.reveal(job, 0, "bob", 70)
+        s.reveal(job, 0, "bob", Offer(70))
         s.to(s.world.lot(job, 0).reveal_end + offset)
         s.ok("tasks", "cancel", "submitter", job)
         s.no("auction: not bidding", "auction", "bid", "carol hot", *bid_args(s, job, 0, "carol"))
@@ -396,4 +397,4 @@ def two_bidders_may_win_everything(s: Stage) -> None:
 
 
 def bid_args(s: Stage, job: int, kind: int, name: str, capacity: int = 1, standby: bool = False) -> tuple[Any, ...]:
-    return (job, kind, s.ids[name], s.seal(job, kind, name, 50, capacity), capacity, standby)
+    return (job, kind, s.ids[name], s.seal(job, kind, name, Offer(50, capacity)), capacity, standby)

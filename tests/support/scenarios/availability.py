@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tests.support.job_driver import Offer
 from tests.support.lockstep import committed_results
-from tests.support.lockstep.stage import AUDITORS, Offer, Stage
+from tests.support.lockstep.stage import AUDITORS, Stage
 from tests.support.scenarios.auctions import scenario
 from zoo_compute.spec.availability import least_deposit
 from zoo_compute.spec.params import AGGREGATOR_SEAT, STRANGERS_LANE, SUBMITTER_LANE

@@ -1,6 +1,7 @@
 """Directed sequences about clearing, pricing and reputation; see `opening`."""
 
-from tests.support.lockstep.stage import Offer, Stage
+from tests.support.job_driver import Offer
+from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
 from zoo_compute.spec.state import JobState, Phase
 
@@ -13,9 +14,9 @@ def clearing_takes_bids_in_order_and_may_take_several_calls(s: Stage) -> None:
     s.bid(job, 0, "erin", Offer(65))
     s.to(s.world.lot(job, 0).reveal_end - 1)
     for name, offer in SLOTS.items():
-        s.reveal(job, 0, name, offer.price)
+        s.reveal(job, 0, name, offer)
     for name, offer in AGGREGATORS.items():
-        s.reveal(job, 1, name, offer.price)
+        s.reveal(job, 1, name, offer)
     s.no("auction: not due", "auction", "clear", "stranger", job, 0, ())
     s.to(s.world.lot(job, 0).reveal_end)
     alice, bob, carol = s.order(job, 0)

@@ -1,6 +1,7 @@
 """Directed sequences of delayed jobs, and of rounds that wait for no seat that nobody holds."""
 
-from tests.support.lockstep.stage import Offer, Stage
+from tests.support.job_driver import Offer
+from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
 from tests.support.scenarios.disputes import STANDBYS
 from tests.support.scenarios.rounds import CID, ROOT

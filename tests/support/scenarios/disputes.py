@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from tests.support.lockstep.stage import Offer, Stage
+from tests.support.job_driver import Offer
+from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
 from zoo_compute.spec.params import AGGREGATOR_SEAT, covering, lock_per_slot, restitution, round_price
 from zoo_compute.spec.state import ClaimStatus, JobState
@@ -66,7 +67,7 @@ def a_worker_convicted_in_the_open_turn_leaves_its_seat_to_who_can_still_commit(
     claim = s.commit(job, "alice")
     s.commit(job, "bob")
     s.convict(job, claim, "stranger", "carol owner", "bob owner")
-    run, standing = s.world.run(job), s.world.standing(job, s.ids["alice"])
+    run, standing = s.world.run(job), s.world.stake_of(job, s.ids["alice"])
     assert (run.missing, run.committed, standing.locked, standing.held) == (1 << claim.seat, 2, 0, 0)
     # Under policy 0 nothing is done again: 40 % to three challengers, 10 % to the audits, the rest is burned.
     rest = 2 * lock
@@ -214,7 +215,7 @@ def a_lock_that_a_timeout_cut_pays_for_a_rollback_still(s: Stage) -> None:
     s.commit_all(job)
     s.to(s.world.run(job).aggregator_due + 1)
     s.ok("settlement", "time_out", "stranger", job, AGGREGATOR_SEAT)
-    terms, left = s.world.terms[job], s.world.standing(job, s.ids["dave"]).locked
+    terms, left = s.world.terms[job], s.world.stake_of(job, s.ids["dave"]).locked
     # A tenth of 1,429 is gone. What is left is enough for both rounds that rest on the lie.
     assert left == 1_429 - 142
     assert left - 5 == restitution(terms) == 2 * round_price(terms)
@@ -242,7 +243,7 @@ def one_lock_for_both_roles_that_cannot_pay_for_a_rollback_ends_the_job(s: Stage
     # Timed out in his seat of slots, and convicted for it: what is left is less than the aggregator's restitution.
     s.ok("settlement", "time_out", "stranger", job, work.seat)
     s.ok("settlement", "close_dispute", REFEREE, job, work, True, NOBODY)
-    left = s.world.standing(job, dave).locked
+    left = s.world.stake_of(job, dave).locked
     assert left < restitution(s.world.terms[job]) == 2 * round_price(s.world.terms[job])
     s.ok("settlement", "close_dispute", REFEREE, job, lie, True, (s.accounts["stranger"],))
     assert s.world.job(job).state == JobState.ENDED
@@ -351,7 +352,7 @@ def a_lock_is_free_once_nothing_it_stands_behind_can_be_convicted(s: Stage) -> N
     s.commit(job, "bob")
     seat = s.seat_of(job, "alice")
     s.ok("settlement", "time_out", "stranger", job, seat)
-    assert s.world.standing(job, alice).left_turn == 2
+    assert s.world.stake_of(job, alice).left_turn == 2
     s.no("settlement: claims not final", "settlement", "release", "stranger", job, alice)  # turn 1 is open
     s.take_over(job, seat, "carol")
     s.play_round(job)
@@ -360,7 +361,7 @@ def a_lock_is_free_once_nothing_it_stands_behind_can_be_convicted(s: Stage) -> N
     s.to(max(claim.deadline for claim in s.claims(job)) + 1)
     s.ok("settlement", "finalise", "stranger", job, early)
     s.no("settlement: claims not final", "settlement", "release", "stranger", job, alice)
-    s.finalise_all(job)
+    s.finalise(job)
     s.no("settlement: seat still occupied", "settlement", "release", "stranger", job, s.ids["bob"])
     s.ok("settlement", "release", "stranger", job, alice)
     assert s.operator("alice").locks == 0

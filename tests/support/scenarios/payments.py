@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from tests.support.lockstep.stage import Offer, Stage
+from tests.support.job_driver import Offer
+from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
 from zoo_compute.spec import rewards
 from zoo_compute.spec.state import JobState

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from tests.support.lockstep.stage import Offer, Stage
+from tests.support.job_driver import Offer
+from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import bid_args, scenario
 from zoo_compute.spec.params import PERIODS, RING, STAKE_UNIT
 from zoo_compute.spec.state import ZERO_ADDRESS, Consent, Declaration, JobState

@@ -1,8 +1,9 @@
 """Directed sequences about network rewards and datasets; see `opening`. Walks over the same are in `test_rewards`."""
 
+from tests.support.job_driver import Offer
 from tests.support.lockstep import committed_results
 from tests.support.lockstep.committed_results import SEGMENTS
-from tests.support.lockstep.stage import Offer, Stage
+from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.admissions import shown
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
 from zoo_compute.spec import rewards

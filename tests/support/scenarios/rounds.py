@@ -1,6 +1,7 @@
 """Directed sequences from the award to the end of the rounds; see `opening`, `paying` and `judging`."""
 
-from tests.support.lockstep.stage import Offer, Stage
+from tests.support.job_driver import Offer
+from tests.support.lockstep.stage import Stage
 from tests.support.scenarios.auctions import AGGREGATORS, SLOTS, scenario
 from zoo_compute.spec import seats
 from zoo_compute.spec.params import AGGREGATOR_SEAT, slash_of
@@ -28,7 +29,7 @@ def holders_say_that_they_are_ready(s: Stage) -> None:
         s.no("settlement: estimate out of range", "settlement", "ready", "alice hot", job, alice, estimate_s)
     for count in (0, 3, HUGE):
         s.no("settlement: count out of range", "settlement", "decline", "alice hot", job, alice, count)
-    s.ready(job, "alice", 30)
+    s.ready(job, "alice", estimate_s=30)
     s.no("settlement: nothing to ready", "settlement", "ready", "alice hot", job, alice, 30)
     s.no("settlement: already committed", "settlement", "decline", "alice hot", job, alice, 1)
     s.no("settlement: not running", "settlement", "commit", "alice hot", job, alice, 0, ROOT, b"b" * 32)
@@ -36,7 +37,7 @@ def holders_say_that_they_are_ready(s: Stage) -> None:
     s.no("settlement: not running", "settlement", "post_checkpoint", "dave hot", job, 0, 0, ROOT, CID)
     s.no("settlement: not running", "settlement", "abandon", "stranger", job)
     s.no("settlement: seat still occupied", "settlement", "release", "stranger", job, s.ids["alice"])
-    s.ready(job, "bob", 1)
+    s.ready(job, "bob", estimate_s=1)
     assert s.world.job(job).state == JobState.RUNNING
     s.no("settlement: not awarded", "settlement", "ready", "bob hot", job, bob, 10)
     s.no("settlement: not awarded", "settlement", "expire", "stranger", job, bob)
@@ -58,8 +59,8 @@ def silence_past_the_ready_window_is_a_decline(s: Stage) -> None:
     run = s.world.run(job)
     assert (run.state, run.missing, run.pot) == (JobState.RUNNING, 0b11, 2 * TENTH_OF_LOCK)
     assert s.world.seat(job, bob) == Seat(first=2, count=2, price=80, pot=2 * TENTH_OF_LOCK)
-    standing = s.world.standing(job, s.ids["bob"])
-    assert (standing.locked, standing.held, standing.left_turn) == (2 * (run.lock - TENTH_OF_LOCK), 0, 0)
+    stake = s.world.stake_of(job, s.ids["bob"])
+    assert (stake.locked, stake.held, stake.left_turn) == (2 * (run.lock - TENTH_OF_LOCK), 0, 0)
     # Bob has no claim and never will: his lock is free at once, and what he does next is his business.
     s.ok("settlement", "release", "stranger", job, s.ids["bob"])
     s.no("settlement: nothing locked", "settlement", "release", "stranger", job, s.ids["bob"])
@@ -92,7 +93,7 @@ def part_of_a_seat_is_declined_and_taken_over_for_the_whole_job(s: Stage) -> Non
     # Carol asks 80, as bob was paid: nothing of the slash is needed. Alice asks less: escrow pays her own 60.
     assert (s.world.seat(job, 2).price, s.world.seat(job, bob).price) == (80, 60)
     assert s.world.burned[s.tokens["usd"]] == 2 * TENTH_OF_LOCK
-    assert s.world.standing(job, s.ids["alice"]).held == 2
+    assert s.world.stake_of(job, s.ids["alice"]).held == 2
     for seat in s.seats_of(job, "alice"):
         if s.world.run(job).missing >> seat & 1:
             s.ok("settlement", "ready", "alice hot", job, seat, 10)
@@ -200,8 +201,8 @@ def a_holder_is_timed_out_after_its_own_deadline(s: Stage) -> None:
     s.register_all()
     job = s.awarded(SLOTS, AGGREGATORS)
     alice, bob = s.seat_of(job, "alice"), s.seat_of(job, "bob")
-    s.ready(job, "alice", 4)  # her deadline: twice her estimate
-    s.ready(job, "bob", 20)  # his: the slot's most seconds, below twice his estimate
+    s.ready(job, "alice", estimate_s=4)  # her deadline: twice her estimate
+    s.ready(job, "bob", estimate_s=20)  # his: the slot's most seconds, below twice his estimate
     opened = s.world.run(job).opened_at
     s.no("settlement: not running", "settlement", "time_out", "stranger", 99, alice)
     for seat in (2, 127, 129, HUGE):
@@ -298,7 +299,7 @@ def a_silent_aggregator_loses_its_seat_to_a_standby(s: Stage) -> None:
     s.no("settlement: not the hot key", "settlement", "post_checkpoint", "dave hot", job, 0, 0b11, ROOT, CID)
     lock = s.world.lot(job, 1).lock
     assert lock == 3 * (4 * 160 + 80) * 10 // 9 + 2 * 80 * 3
-    assert s.world.standing(job, dave).locked == lock - slash_of(lock)
+    assert s.world.stake_of(job, dave).locked == lock - slash_of(lock)
     assert s.world.burned[s.tokens["zen"]] == slash_of(lock)
     for name in ("carol", "alice"):
         s.no("auction: no standby", "settlement", "take_over", f"{name} hot", job, seat, s.ids[name], 1, 10)
@@ -307,7 +308,7 @@ def a_silent_aggregator_loses_its_seat_to_a_standby(s: Stage) -> None:
     s.no("settlement: job can go on", "settlement", "abandon", "stranger", job)
     s.take_over(job, seat, "erin")
     assert s.world.run(job).aggregator_due == s.now + 15
-    assert s.world.standing(job, erin).locked == lock
+    assert s.world.stake_of(job, erin).locked == lock
     s.post_checkpoint(job)
     for _ in range(2):
         s.play_round(job)
@@ -438,7 +439,7 @@ def a_job_of_depth_one_waits_for_every_window(s: Stage) -> None:
         s.play_round(job)
         assert not s.world.run(job).is_open
         if turn < 2:
-            s.finalise_all(job)
+            s.finalise(job)
     s.settle(job)
     assert s.world.run(job).round == 3
 

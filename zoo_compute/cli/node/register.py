@@ -13,7 +13,13 @@ from zoo_compute import paths as places
 from zoo_compute.amounts import format_amount, parse_amount
 from zoo_compute.cli.context import Command, Settings, pass_settings
 from zoo_compute.cli.node.options import folder_of, home_option, operators_of
-from zoo_compute.cli.node.register_choices import Choices, Machine, check_ready, detected_machine, machine_from_options
+from zoo_compute.cli.node.register_questions import (
+    Choices,
+    Machine,
+    check_ready,
+    detected_machine,
+    machine_from_options,
+)
 from zoo_compute.errors import UserError
 from zoo_compute.spec.params import GPU_CLASSES
 
@@ -77,7 +83,7 @@ def _registration_plan(
     settings: Settings, choices: Choices, enrolment: Registration, card: Machine, folder: Path
 ) -> RegistrationPlan:
     from zoo_compute.operators import machine
-    from zoo_compute.operators.condition import read_operator_config
+    from zoo_compute.operators.readiness import read_operator_config
     from zoo_compute.operators.registration import RegistrationPlan
 
     network = settings.network()

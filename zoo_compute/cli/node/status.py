@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @pass_settings
 def status(settings: Settings, home: Path | None) -> None:
     """Show the keeper's last reading of the chain, and what needs you, each with a command that fixes it."""
-    from zoo_compute.operators.condition import inspect_node
+    from zoo_compute.operators.readiness import inspect_node
 
     folder = folder_of(home)
     inspection = inspect_node(folder, settings.network_file)

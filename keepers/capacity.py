@@ -1,0 +1,73 @@
+"""What an operator's jobs bind of its slots, collateral and worker time, so that no two of them are promised the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from keepers.config import OperatorConfig
+from keepers.decisions.duties import training_time_s
+from keepers.decisions.orders import SealBid
+from zoo_compute.chain.views import AGGREGATOR_SEAT, JobState, JobView, Kind
+from zoo_compute.spec.params import aggregator_lock
+
+
+class Capacity:
+    """Counts from the snapshot of a tick, and adds what the tick itself binds before the next snapshot shows it.
+
+    locked: collateral bound since the snapshot, in the smallest unit of the job's token.
+    """
+
+    def __init__(self, config: OperatorConfig) -> None:
+        self._config = config
+        self.locked = 0
+        self._slots: dict[int, int] = {}  # job -> slots that I hold in it, or bid for
+        self._slot_s: dict[int, float] = {}  # job -> timed seconds of one of its slot-rounds
+        self._paces: dict[int, tuple[float, ...]] = {}  # job -> relative paces of my workers
+
+    def begin_tick(self, views: Sequence[JobView]) -> None:
+        """Start again from a snapshot of all jobs."""
+        self._slots = {view.job: _engaged_slots(view, self._config.operator) for view in views}
+        self.locked = 0
+
+    def slots_for(self, job: int) -> int:
+        """Slots that my other jobs leave to this one."""
+        return self._config.capacity - sum(slots for other, slots in self._slots.items() if other != job)
+
+    def busy_elsewhere_s(self, job: int) -> float:
+        """Seconds of a round that my workers spend on the slots of my other jobs."""
+        total = 0.0
+        for other, slots in self._slots.items():
+            if other != job and slots:
+                relative_paces = self._paces.get(other, (1.0,) * self._config.workers)
+                total += training_time_s(self._slot_s.get(other, 0.0), slots, relative_paces)
+        return total
+
+    def record_paces(self, job: int, relative_paces: tuple[float, ...]) -> None:
+        self._paces[job] = relative_paces
+
+    def record_slot_time(self, job: int, slot_s: float) -> None:
+        self._slot_s[job] = slot_s
+
+    def add_bid(self, view: JobView, bid: SealBid) -> None:
+        """Bind what a bid could win."""
+        self._slots[view.job] += bid.capacity if bid.kind == Kind.SLOTS else 0
+        self.locked += bid.capacity * view.lots[bid.kind].lock
+
+    def add_takeover(self, view: JobView, args: tuple[Any, ...]) -> None:
+        """Bind what a takeover does. args: those of `Settlement.take_over`."""
+        _, seat, _, count, _ = args
+        assert view.run is not None, "a seat is taken over after the award"
+        if seat == AGGREGATOR_SEAT:
+            self.locked += aggregator_lock(view.terms)
+        else:
+            self._slots[view.job] += count
+            self.locked += count * view.run.lock
+
+
+def _engaged_slots(view: JobView, operator: int) -> int:
+    """Slots that the operator may have to train for the job at once."""
+    bid = view.bids.get((Kind.SLOTS, operator))
+    if view.state == JobState.OPEN:
+        return bid.capacity if bid is not None and bid.attempt == view.lots[Kind.SLOTS].attempt else 0
+    return view.slot_count_of(operator) if view.state in (JobState.AWARDED, JobState.RUNNING) else 0

@@ -1,0 +1,57 @@
+"""The stores that this operator's processes ask for content, and the announcement of its own."""
+
+from __future__ import annotations
+
+from keepers.config import OperatorConfig
+from keepers.services.precompute import Prefetcher
+from keepers.services.retention import CheckpointRetention
+from zoo_compute.chain.connection import Chain
+from zoo_compute.chain.events import scan
+from zoo_compute.chain.sender import Sender
+from zoo_compute.store import BlockStore, Store
+from zoo_compute.store.peers import is_gateway
+from zoo_compute.store.probe import save_endpoints
+
+ENDPOINT_EVENTS = ("OperatorRegistered", "EndpointAnnounced")
+
+
+class PeerDirectory:
+    """urls: the network's storage, then of the operators that announced one on chain."""
+
+    def __init__(
+        self,
+        config: OperatorConfig,
+        chain: Chain,
+        sender: Sender,
+        store: Store,
+        prefetcher: Prefetcher,
+        retention: CheckpointRetention,
+    ) -> None:
+        self.urls: list[str] = []
+        self._config = config
+        self._chain = chain
+        self._sender = sender
+        self._store = store
+        self._prefetcher = prefetcher
+        self._retention = retention
+        self._endpoints: dict[int, str] = {}  # operator -> where its store serves blocks
+        self._next_block = chain.network.first_block  # whose announcements are read next
+
+    def refresh(self) -> None:
+        """Read new announcements, announce my own endpoint if it changed, and pass the list on."""
+        head, config = self._chain.head().number, self._config
+        for event in (
+            scan(self._chain, self._next_block, head, names=ENDPOINT_EVENTS) if self._next_block <= head else ()
+        ):
+            self._endpoints[int(event.args["operator"])] = str(event.args["endpoint"])
+        self._next_block = head + 1
+        mine = config.operator
+        if mine and config.endpoint and self._endpoints.get(mine) != config.endpoint:
+            self._sender.send(self._chain.registry.announce(mine, config.endpoint))
+        others = [url for operator, url in self._endpoints.items() if operator != mine and is_gateway(url)]
+        self.urls = list(dict.fromkeys([*self._chain.network.storage, *others]))
+        if isinstance(self._store, BlockStore):
+            self._store.set_peers(self.urls)
+            save_endpoints(self._store.root, filter(is_gateway, self._endpoints.values()))
+        self._prefetcher.set_peers(self.urls, self._endpoints)
+        self._retention.endpoints = dict(self._endpoints)

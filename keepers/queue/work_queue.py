@@ -1,0 +1,112 @@
+"""The operator's own work queue: dispatch once, know what runs, send again what was lost with its worker.
+
+A piece of work has a name that says what it is (job, round, slot, start root), so that asking twice is asking once.
+States: absent -> queued -> running -> done | failed. A worker that dies takes no state with it: its lease
+(keepers/queue/worker_leases.py) expires, and the work is queued again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from celery import Celery
+
+from keepers.queue.app import KEEPER_QUEUE, MOVE_QUEUE, RESULT_TTL_S, WATCH_TASK, WORK_QUEUE
+from keepers.queue.presence import speeds_of
+
+RedisClient = Any  # redis.Redis, whose every answer is typed as a value or an awaitable
+
+RESEND_AFTER_S = 3.0
+ATTEMPTS = 3
+MOVE_TASK = "work.move"  # the task that computes a move of a dispute game
+
+
+@dataclass(frozen=True)
+class WorkStatus:
+    """`state` as in the module's docstring; `result` when done, `error` when failed for good.
+
+    missing: data that others did not serve in the last attempt (node.errors.Withheld).
+    """
+
+    state: str
+    result: dict[str, Any] | None = None
+    error: str | None = None
+    missing: dict[str, Any] | None = None
+
+
+class WorkQueue:
+    """Work sent to the operator's own workers, kept in the operator's own Redis: first come, first served, but what was lost at once."""
+
+    def __init__(self, app: Celery, client: RedisClient) -> None:
+        self._app = app
+        self._redis = client
+
+    def submit(self, task: str, name: str, request: dict[str, Any]) -> WorkStatus:
+        """Run `task` with `request`, unless it runs, ran or waits already. Returns its status."""
+        status = self.status(name)
+        if status.state in ("done", "failed"):
+            return status
+        key = f"zoo:sent:{name}"
+        queue = MOVE_QUEUE if task == MOVE_TASK else WORK_QUEUE
+        if status.state == "running" or not self._lost(key, queue):
+            return status if status.state == "running" else WorkStatus("queued")
+        self._redis.set(key, time.time(), ex=RESULT_TTL_S)
+        self._app.send_task(task, args=[name, request], queue=queue)
+        if int(self._redis.get(f"zoo:begun:{name}") or 0) == 1:
+            # And lost with its worker: others' work waits for it, so it goes before what was sent later. But once: what
+            # takes one worker after another with it must not keep all else waiting.
+            self._redis.lmove(queue, queue, "LEFT", "RIGHT")
+        return WorkStatus("queued")
+
+    def status(self, name: str) -> WorkStatus:
+        """The status of the work called `name`."""
+        done = self._redis.get(f"zoo:done:{name}")
+        if done is not None:
+            return WorkStatus("done", result=json.loads(done))
+        missing = json.loads(self._redis.get(f"zoo:missing:{name}") or "null")
+        if self._redis.exists(f"zoo:lease:{name}"):
+            return WorkStatus("running", missing=missing)
+        failures = self._redis.lrange(f"zoo:failed:{name}", 0, -1)
+        if len(failures) >= ATTEMPTS:
+            return WorkStatus("failed", error=failures[-1].decode())
+        return WorkStatus("queued" if self._redis.exists(f"zoo:sent:{name}") else "absent", missing=missing)
+
+    def first_value(self, key: str, value: int) -> int:
+        """The integer first remembered under `key`: `value`, unless there is one already."""
+        self._redis.set(f"zoo:memo:{key}", value, nx=True)
+        return int(self._redis.get(f"zoo:memo:{key}") or value)
+
+    def relative_paces(self, timed: str, workers: int) -> tuple[float, ...]:
+        """Of each worker that is present, the time it takes over that of the one that did the work called `timed`.
+
+        1 where either is not known yet; and for so many more that `workers` are counted: they are about to start.
+        """
+        by = (self._redis.get(f"zoo:by:{timed}") or b"").decode()
+        reference = float(self._redis.get(f"zoo:speed:{by}") or 0)
+        paces = [
+            reference / speed if reference and speed else 1.0 for _, speed in sorted(speeds_of(self._redis).items())
+        ]
+        return (*paces, *[1.0] * (workers - len(paces)))
+
+    def wake(self) -> None:
+        """Make the keeper look at the chain now, unless it is about to."""
+        if not self._redis.llen(KEEPER_QUEUE):
+            self._app.send_task(WATCH_TASK, expires=60, queue=KEEPER_QUEUE)
+
+    def announce_turn(self, job: int, round: int, start_root: bytes) -> None:
+        """Which round the chain's newest turn does, and from what: what starts from another root is not wanted any more."""
+        self._redis.set(f"zoo:newest:{job}", json.dumps([round, start_root.hex()]), ex=RESULT_TTL_S)
+
+    def depth(self) -> int:
+        """Messages that no worker has taken yet."""
+        return int(self._redis.llen(WORK_QUEUE)) + int(self._redis.llen(MOVE_QUEUE))
+
+    def _lost(self, key: str, queue: str) -> bool:
+        """Never sent, or begun by a worker that died; or sent a while ago, and nothing waits in the queue. Sent twice, it is done once."""
+        sent = self._redis.get(key)
+        if sent is None:
+            return True
+        return time.time() - float(sent) >= RESEND_AFTER_S and not self._redis.llen(queue)

@@ -1,0 +1,105 @@
+"""A worker's lease on its work, and the outcome. When a worker dies, its lease expires and the keeper sends the work again."""
+
+from __future__ import annotations
+
+import json
+import threading
+from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from keepers.queue.app import KEEPER_QUEUE, RESULT_TTL_S, WORK_QUEUE
+from keepers.queue.names import round_of
+
+RedisClient = Any  # redis.Redis, whose every answer is typed as a value or an awaitable
+
+LEASE_S = 10
+LEASE_RENEWAL_S = 2.0
+
+
+def _name_in(message: bytes) -> str:
+    """Of the work that a message asks for, as Celery writes it."""
+    arguments, *_ = json.loads(b64decode(json.loads(message)["body"]))
+    return str(arguments[0])
+
+
+def worker_name(operator: str, name: str) -> str:
+    """A worker's name in its leases. name: unique among the operator's workers."""
+    return f"{operator}-{name}"
+
+
+class WorkLog:
+    """The worker's side: a lease while it works, and the outcome, each under the work's name."""
+
+    def __init__(self, client: RedisClient, worker: str = "worker") -> None:
+        self._redis = client
+        self._worker = worker
+
+    def release_leases(self) -> None:
+        """Give up the leases of the last process with this worker's name: it died."""
+        for key in self._redis.scan_iter(match="zoo:lease:*", count=1000):
+            if self._redis.get(key) == self._worker.encode():
+                self._redis.delete(key)
+
+    def finished(self, name: str) -> bool:
+        return bool(self._redis.exists(f"zoo:done:{name}"))
+
+    def is_awaited(self, name: str) -> bool:
+        """Whether the keeper should look now that `name` is done: nothing of its round is taken next, and no look is due anyway."""
+        waiting = self._redis.lindex(WORK_QUEUE, -1)
+        alike = waiting is not None and round_of(_name_in(waiting)) == round_of(name)
+        return not alike and not self._redis.llen(KEEPER_QUEUE)
+
+    def is_wanted(self, request: dict[str, Any]) -> bool:
+        """Whether training can still be committed: it is of the chain's newest turn, or of the round after it."""
+        newest = json.loads(self._redis.get(f"zoo:newest:{request['job']}") or "null")
+        ahead = newest is not None and request["round"] == newest[0] + 1
+        return newest is None or ahead or [request["round"], request["start_root"]] == newest
+
+    @contextmanager
+    def lease(self, name: str) -> Iterator[bool]:
+        """Keep the lease while the block runs. Yields False if another worker has it.
+
+        The message is spent with it: where there is neither lease nor outcome, the worker died, and the work is sent again at once.
+        """
+        key = f"zoo:lease:{name}"
+        if not self._redis.set(key, self._worker, nx=True, ex=LEASE_S):
+            yield False
+            return
+        self._redis.incr(f"zoo:begun:{name}")  # by workers that did not live to see its end
+        self._redis.expire(f"zoo:begun:{name}", RESULT_TTL_S)
+        self.allow_resend(name)
+        stop = threading.Event()
+
+        def renew() -> None:
+            while not stop.wait(LEASE_RENEWAL_S):
+                self._redis.set(key, self._worker, ex=LEASE_S)
+
+        thread = threading.Thread(target=renew, daemon=True)
+        thread.start()
+        try:
+            yield True
+        finally:
+            stop.set()
+            thread.join()
+            self._redis.delete(key, f"zoo:begun:{name}")
+
+    def record(self, name: str, result: dict[str, Any]) -> None:
+        self._redis.set(f"zoo:by:{name}", self._worker, ex=RESULT_TTL_S)
+        self._redis.set(f"zoo:done:{name}", json.dumps(result), ex=RESULT_TTL_S)
+        self._redis.delete(f"zoo:failed:{name}", f"zoo:missing:{name}")
+
+    def record_unavailable(self, name: str, missing: dict[str, Any]) -> None:
+        """Record data that others do not serve, and let the keeper send the work again."""
+        self._redis.set(f"zoo:missing:{name}", json.dumps(missing), ex=RESULT_TTL_S)
+        self.allow_resend(name)
+
+    def allow_resend(self, name: str) -> None:
+        """Let the keeper send the work again: this attempt gave nothing, and nobody is to blame."""
+        self._redis.delete(f"zoo:sent:{name}")
+
+    def record_failure(self, name: str, error: str) -> None:
+        self._redis.rpush(f"zoo:failed:{name}", error[:2000])
+        self._redis.expire(f"zoo:failed:{name}", RESULT_TTL_S)
+        self._redis.delete(f"zoo:sent:{name}")

@@ -1,0 +1,113 @@
+"""A job's files, and all that a request's slot-round needs, fetched and checked in one call."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from node.compute.cache import is_cached
+from node.compute.programs import Programs, State
+from node.device import CPU, GB, memory
+from node.errors import BadInputs, NodeOutOfMemory
+from node.inputs.checkpoints import checkpoint_cids, fetch_checkpoint
+from node.inputs.examples import data_bytes, fetch_examples, fetch_heldout
+from node.inputs.fetching import TIMEOUT_S, root_from_hex
+from node.inputs.programs import fetch_programs
+from repops.graph import Graph
+from zoo_compute.formats.manifest import MAX_MANIFEST_BYTES, Manifest
+from zoo_compute.formats.tags import round_tag
+from zoo_compute.store.interface import Store
+from zoo_compute.training.examples import Examples
+from zoo_compute.training.memory import needed_bytes
+from zoo_compute.training.work_root import work_of
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """All that a slot-round needs, checked."""
+
+    manifest: Manifest
+    programs: Programs
+    checkpoint: State
+    examples: Examples
+
+
+@dataclass(frozen=True)
+class JobFiles:
+    """A job's own files, checked against its manifest."""
+
+    programs: Programs
+    checkpoint: State
+    examples: Examples
+    heldout: Examples
+
+
+def fetch_manifest(store: Store, cid: str) -> Manifest:
+    return Manifest.from_bytes(store.read(cid, max_bytes=MAX_MANIFEST_BYTES, timeout_s=TIMEOUT_S))
+
+
+def fetch_job(store: Store, manifest: Manifest) -> JobFiles:
+    """Everything that the manifest names: what a replay starts from."""
+    programs = fetch_programs(store, manifest)
+    step = programs.graph
+    checkpoint = fetch_checkpoint(store, manifest, step, 0, 0, None, manifest.state_root)
+    return JobFiles(programs, checkpoint, fetch_examples(store, manifest, step), fetch_heldout(store, manifest, step))
+
+
+def fetch_inputs(store: Store, request: Mapping[str, Any]) -> Inputs:
+    """What a request's job, round, manifest, checkpoint pointer and start_root name.
+
+    The request's `work_root`, `data_root`, `flops` and `terms`, the chain's, are compared when they are there. Raises BadInputs.
+    """
+    manifest = fetch_manifest(store, request["manifest"])
+    _check_root(request, "data_root", manifest.data_root)
+    if request.get("flops", manifest.flops) != manifest.flops:
+        raise BadInputs(f"the manifest's flops are {manifest.flops:,} a slot-round, the chain's {request['flops']:,}")
+    # The contracts find a step's data by the chain's slots: with others an honest claim would be false to them.
+    for name, value in request.get("terms", {}).items():
+        if value != getattr(manifest, name):
+            raise BadInputs(f"the manifest has {getattr(manifest, name)} {name}, the chain {value}")
+    if not 0 <= request["round"] < manifest.rounds:
+        raise BadInputs(f"round {request['round']}: the job has {manifest.rounds} rounds")
+    programs = fetch_programs(store, manifest, request.get("device"))
+    _check_fits(manifest, programs)
+    _check_root(request, "work_root", _work_root(request["manifest"], manifest, programs.graph))
+    step, root = programs.graph, root_from_hex(request["start_root"])
+    pointer = request.get("checkpoint")
+    checkpoint = fetch_checkpoint(store, manifest, step, request["job"], request["round"], pointer, root)
+    examples = fetch_examples(store, manifest, step)
+    of_round = "" if pointer is None else round_tag(request["job"], request["round"])
+    kept = dict.fromkeys(checkpoint_cids(store, manifest, pointer), of_round)
+    for cid, tag in {**kept, request["manifest"]: "", manifest.program.cid: "", manifest.data.cid: ""}.items():
+        if not is_cached(store, cid) and not store.is_pinned(cid, tag=tag):
+            store.pin(cid, timeout_s=TIMEOUT_S, tag=tag)  # who trains on it keeps it: that is its redundancy
+    return Inputs(manifest, programs, checkpoint, examples)
+
+
+def _check_root(request: Mapping[str, Any], name: str, root: bytes) -> None:
+    if name in request and root_from_hex(request[name]) != root:
+        raise BadInputs(f"the manifest's {name} is {root.hex()}, the chain's {request[name]}")
+
+
+_work_roots: OrderedDict[str, bytes] = OrderedDict()  # by the manifest's CID
+
+
+def _work_root(cid: str, manifest: Manifest, step: Graph) -> bytes:
+    """The root of the manifest's work; those of the last jobs are remembered, since it takes seconds where updates are compressed."""
+    if cid not in _work_roots:
+        _work_roots[cid] = work_of(manifest, step).root
+        while len(_work_roots) > 8:
+            _work_roots.popitem(last=False)
+    return _work_roots[cid]
+
+
+def _check_fits(manifest: Manifest, programs: Programs) -> None:
+    """Before anything large is fetched: the job fits this machine's memory. Raises NodeOutOfMemory."""
+    needed, total = needed_bytes(programs.profile) + data_bytes(manifest, programs.graph), memory(CPU)[1]
+    if needed > total:
+        raise NodeOutOfMemory(
+            f"the job needs about {needed / GB:,.1f} GB with its data, this machine has {total / GB:,.1f} GB",
+            hint="decline jobs of this size, or use a larger machine",
+        )

@@ -1,0 +1,88 @@
+"""What the slots of a round committed to, in and out of the store: bundles and updates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from node.compute.programs import State
+from node.device import threads
+from node.errors import BadInputs
+from node.inputs import bundles
+from node.inputs.bundles import SlotResult
+from node.inputs.fetching import TIMEOUT_S, root_from_hex
+from repops.graph import Graph
+from zoo_compute.codec import BadUpdateFile, files
+from zoo_compute.codec.files import ReceivedUpdate, UpdateLayout
+from zoo_compute.formats.manifest import Manifest
+from zoo_compute.formats.tags import round_tag
+from zoo_compute.store.blockstore import BlockStore
+from zoo_compute.store.dag import prefetch
+from zoo_compute.store.interface import Store
+
+MAX_CONCURRENT_FETCHES = 4  # updates that are fetched side by side
+
+
+def fetch_results(
+    store: Store,
+    request: Mapping[str, Any],
+    commit: Mapping[str, Any],
+    start_root: bytes,
+    timeout_s: float = TIMEOUT_S,
+) -> dict[int, SlotResult]:
+    """The results of one commitment, by slot, after checking its bundle. Raises BadInputs."""
+    data = store.read(commit["bundle"], max_bytes=bundles.MAX_BUNDLE_BYTES, timeout_s=timeout_s)
+    bundle = bundles.parse_bundle(data)
+    bundles.verify_bundle(
+        bundle,
+        job=request["job"],
+        round=request["round"],
+        operator=commit["operator"],
+        slots=commit.get("slots") or [result.slot for result in bundle.results],
+        root=root_from_hex(commit["root"]),
+        start_root=start_root,
+    )
+    pin_received(store, commit["bundle"], round_tag(request["job"], request["round"]))
+    return {result.slot: result for result in bundle.results}
+
+
+def put_update(store: Store, update: State, manifest: Manifest, step: Graph, *, tag: str = "") -> str:
+    """Store a slot's update, pinned; the CID of what others read of it."""
+    return files.put(store, update, UpdateLayout.of(step, manifest.compression), threads=threads(), tag=tag)
+
+
+def get_update(
+    store: Store, entry: SlotResult, manifest: Manifest, step: Graph, *, timeout_s: float = TIMEOUT_S, tag: str = ""
+) -> ReceivedUpdate:
+    """Fetch what a slot's author sent of its update, checked against its root. Raises BadInputs; the store's errors pass.
+
+    tag: keep it under this one, for whoever may have to combine it again when its author is gone.
+    """
+    try:
+        parts = UpdateLayout.of(step, manifest.compression)
+        update = files.get(store, entry.update, parts, timeout_s=timeout_s, threads=threads())
+    except BadUpdateFile as error:
+        raise BadInputs(f"update {entry.update}: {error}") from error
+    if update.tree.root != entry.update_root:
+        actual, wanted = update.tree.root.hex(), entry.update_root.hex()
+        raise BadInputs(f"update {entry.update}: its root is {actual}, expected {wanted}")
+    if tag:
+        pin_received(store, entry.update, tag)
+    return update
+
+
+def get_updates(
+    store: Store, entries: Mapping[int, SlotResult], manifest: Manifest, step: Graph, *, tag: str = ""
+) -> dict[int, ReceivedUpdate]:
+    """As `get_update`, of several slots, by slot; a few at once: one after the other waits for round trips."""
+    slots = sorted(entries)
+    received = prefetch(
+        lambda slot: get_update(store, entries[slot], manifest, step, tag=tag), slots, MAX_CONCURRENT_FETCHES
+    )
+    return dict(zip(slots, received, strict=True))
+
+
+def pin_received(store: Store, cid: str, tag: str) -> None:
+    """Pin what others made and is here. A daemon knows no tags: there it is left to the daemon's own collection."""
+    if isinstance(store, BlockStore) and not store.is_pinned(cid, tag=tag):
+        store.pin(cid, timeout_s=TIMEOUT_S, tag=tag)

@@ -1,0 +1,44 @@
+"""Whether tensors and examples have the shapes that a job's program takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from repops.backend import DTYPE
+from repops.commitments import Array
+from repops.graph import Graph
+from zoo_compute.formats.manifest import AggregationSpec
+from zoo_compute.training.examples import TOKENS, Examples, batch_of
+from zoo_compute.training.rounds import batch_nodes, checkpoint_nodes
+
+
+def shape_mismatch(checkpoint: Mapping[str, Array], step: Graph, aggregation_spec: AggregationSpec) -> str:
+    """In which way these are not the tensors of a checkpoint of this job; empty when they are."""
+    nodes = checkpoint_nodes(step, aggregation_spec)
+    if checkpoint.keys() != nodes.keys():
+        name = min(checkpoint.keys() ^ nodes.keys())
+        return f"{name!r} is {'missing' if name in nodes else 'not one of its tensors'}"
+    for name, node in nodes.items():
+        array = checkpoint[name]
+        if array.shape != node.shape or array.dtype != DTYPE[node.dtype]:
+            return f"{name!r} is {array.dtype.name} {array.shape}, it takes {DTYPE[node.dtype].name} {node.shape}"
+    return ""
+
+
+def batch_mismatch(examples: Examples, step: Graph, batch_size: int, accumulate: int) -> str:
+    """In which way batches of these examples are not what the program takes; empty when they are."""
+    ranks = {name: array.ndim for name, array in examples.items()}
+    if min(ranks.values(), default=0) < 1 or (TOKENS in ranks and (len(ranks) > 1 or ranks[TOKENS] != 2)):
+        return f"arrays of rank {ranks} are not examples"
+    batch, nodes = batch_of(examples, np.zeros(batch_size, np.int64), accumulate), batch_nodes(step)
+    if batch.keys() != nodes.keys():
+        return f"the data has {', '.join(sorted(batch))}, the program takes {', '.join(sorted(nodes))}"
+    for name, node in nodes.items():
+        array = batch[name]
+        if array.shape != node.shape or array.dtype != DTYPE[node.dtype]:
+            return (
+                f"{name} is {array.dtype.name} {array.shape}, the program takes {DTYPE[node.dtype].name} {node.shape}"
+            )
+    return ""
