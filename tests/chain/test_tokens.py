@@ -117,7 +117,7 @@ def test_a_token_with_absurd_decimals__is_refused() -> None:
 
 def test_a_job_in_another_token__waits_for_its_decimals() -> None:
     job = ComputeJob.from_dict(job_in(COIN, reserve=1, max_price=2))
-    with pytest.raises(JobError, match="how many decimals") as refused:
+    with pytest.raises(JobError, match="the decimals of") as refused:
         _ = job.prices
     assert "market.decimals" in refused.value.hint
     job.use_token(USDC)

@@ -136,7 +136,7 @@ def test_quote__in_another_token_without_a_network__asks_for_its_decimals(zoo: Z
     market = "market: {token: '0x00000000000000000000000000000000000000AA', reserve: 1, max_price: 2"
     (tmp_path / "job.yaml").write_text(CONFIG[: CONFIG.index("market:")] + market + "}")
     code, _, err = zoo.run("quote", "job.yaml")
-    assert (code, "how many decimals" in err, "market.decimals" in err) == (1, True, True)
+    assert (code, "the decimals of" in err, "market.decimals" in err) == (1, True, True)
     (tmp_path / "job.yaml").write_text(CONFIG[: CONFIG.index("market:")] + market + ", decimals: 6}")
     priced = zoo.json("quote", "job.yaml", "--max-budget", "56")
     assert (priced["escrow"], priced["budget"], priced["token"]["decimals"]) == (str(56 * 10**6), str(56 * 10**6), 6)

@@ -45,7 +45,7 @@ def node(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def daemons(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Stands for the processes: notes starts and stops, and interrupts at the first look."""
+    """A double of the processes: notes starts and stops, and interrupts at the first look."""
     noted: list[str] = []
 
     def poll() -> None:

@@ -13,7 +13,7 @@ from zoo_compute.devnet import anvil
 from zoo_compute.devnet.anvil_install import PACKAGE, ensure
 from zoo_compute.errors import DevnetError
 
-# Does what npm does with the package: a program under --prefix, or fails as told by the file `how` beside it.
+# Does what npm does with the package: a program under --prefix, or fails as the file `how` beside it says.
 NPM = """#!/bin/sh
 here=$(dirname "$0"); echo run >> "$here/runs"
 while [ "$1" != --prefix ]; do shift; done

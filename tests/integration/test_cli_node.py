@@ -225,7 +225,7 @@ def test_register__without_the_money__says_how_much_is_missing_and_sends_nothing
 def test_register__in_a_folder_of_another_owner__is_refused(zoo: Zoo, place: CliNetwork) -> None:
     number = register(zoo)["operator"]
     told = zoo.refused("node", "register", *CARD, "--account", place.account("second"))
-    assert f"is operator {number}'s already" in told
+    assert f"already belongs to operator {number}" in told
 
 
 def test_what_is_missing__is_said_by_status_and_doctor_until_it_is_mended(
@@ -303,7 +303,7 @@ def test_a_sponsor__registers_who_agreed_to_it_once(zoo: Zoo, place: CliNetwork,
     Path("abroad.json").write_text(json.dumps(forged | {"chain_id": 1}))
     assert "on chain 1, this network's is" in zoo.refused("node", "register-for", "abroad.json", *sponsor)
     Path("none.json").write_text("{}")
-    assert "no consent" in zoo.refused("node", "register-for", "none.json", *sponsor)
+    assert "not a consent" in zoo.refused("node", "register-for", "none.json", *sponsor)
 
 
 def test_declare__promises_hours_and_tells_the_keeper(zoo: Zoo, place: CliNetwork, tmp_path: Path) -> None:

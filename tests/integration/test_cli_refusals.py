@@ -205,7 +205,7 @@ def test_no_torch__is_told_and_weights_take_its_place(
     with pytest.raises(Exception, match="torch, which is not installed") as refused:
         client.train(config, 14, place.text)
     assert "zoo-compute[node]" in refused.value.hint  # type: ignore[attr-defined]
-    with pytest.raises(Exception, match="a program's file has no weights"):
+    with pytest.raises(Exception, match="a program file has no weights"):
         client.train(brought, 14, place.text)
     with pytest.raises(Exception, match="the weights do not fit the module"):
         client.train(brought, 14, place.text, weights=tmp_path / "other.safetensors")

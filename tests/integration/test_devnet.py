@@ -72,9 +72,9 @@ def test_a_restart__resumes_state_time_and_port(tmp_path: Path):
 
 
 def test_a_folder__holds_one_devnet_of_one_preset(tmp_path: Path):
-    with Devnet(tmp_path), pytest.raises(DevnetError, match="a devnet runs there already"):
+    with Devnet(tmp_path), pytest.raises(DevnetError, match="a devnet is already running there"):
         Devnet(tmp_path).start()
-    with pytest.raises(DevnetError, match="holds a devnet of preset 'devnet'"):
+    with pytest.raises(DevnetError, match="contains a devnet of preset 'devnet'"):
         Devnet(tmp_path, preset="production").start()
     with pytest.raises(DevnetError, match="no preset 'tiny'"):
         Devnet(tmp_path, preset="tiny")
@@ -93,7 +93,7 @@ def test_an_absent_anvil__says_how_to_get_it(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(DevnetError, match="anvil, the local chain, is not installed") as caught:
         find({"PATH": str(tmp_path)})
     assert "make setup" in caught.value.hint
-    with pytest.raises(DevnetError, match="which is no program"):
+    with pytest.raises(DevnetError, match="which is not a program"):
         find({"ZOO_ANVIL": str(tmp_path)})
 
 

@@ -106,7 +106,7 @@ def test_branches__of_unequal_work__are_merged_posted_and_checked(
         "--no-watch",
     )
     code, refused = zoo(capsys, *begin, "--weights", weights, "--parents", told["parents"])
-    assert (code, "not what these parents were merged to" in refused["error"]) == (1, True)
+    assert (code, "not the merge of these parents" in refused["error"]) == (1, True)
     given = ("--weights", told["path"], "--parents", told["parents"])
     code, posted = zoo(capsys, *begin, *given)
     assert code == 0

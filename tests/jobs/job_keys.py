@@ -83,7 +83,7 @@ LLAMA: Sections = {
 }  # fmt: skip
 JOBS = {"adamw": ADAMW, "sgd": SGD, "llama": LLAMA}
 
-# Keys that are in the terms or the manifest as they are written: (where, what stands there where it is not the same).
+# Keys that are in the terms or the manifest as they are written: (where, the posted value where it differs).
 PLAIN: dict[str, tuple[str, ...]] = {
     **{
         f"training.{key}": (key,)
@@ -142,6 +142,6 @@ ELSEWHERE = {
     "data.dataset": "test_a_dataset__of_the_network__is_posted; excludes every other place",
     "data.arrays": "test_arrays__of_python__are_posted; no file can hold them",
     "model.architecture": "says which other keys of `model` there are: those of the first job are a gpt's, of the last a llama's",
-    "market.decimals": "test_decimals__are_the_tokens_own: a claim about the token, held against the chain",
+    "market.decimals": "test_decimals__are_the_tokens_own: a claim about the token, checked against the chain",
     "checkpoint.storage": "one storage: nothing else can be said",
 }

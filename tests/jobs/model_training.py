@@ -1,4 +1,4 @@
-"""What every built-in architecture is held to."""
+"""Requirements of every built-in architecture."""
 
 from __future__ import annotations
 

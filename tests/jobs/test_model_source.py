@@ -218,10 +218,10 @@ def test_a_module__that_cannot_be_a_job__is_refused_with_its_place(folder: Path,
 
 
 WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "a rate beside a module": ({"module": "model.py:build"}, {"learning_rate": 0.1}, "training.learning_rate: belongs to the module's own"),
+    "a rate beside a module": ({"module": "model.py:build"}, {"learning_rate": 0.1}, "training.learning_rate: your module brings its own"),
     "two sources": ({"module": "model.py:build", "program": "x"}, {}, "module and program exclude each other"),
     "a file without a function": ({"module": "model.py"}, {}, "expected FILE.py:FUNCTION, got 'model.py'"),
-    "a program with options": ({"program": "x.repops", "layers": 2}, {}, "program names a file and stands alone"),
+    "a program with options": ({"program": "x.repops", "layers": 2}, {}, "program names a file and allows no other key"),
     "half of live objects": ({"module": nn.Linear(2, 2), "loss": None}, {}, "needs exactly `loss` and `optimizer` beside it"),
 }  # fmt: skip
 
@@ -251,14 +251,14 @@ def test_prepare__a_first_step_that_would_be_skipped__is_refused(folder: Path, v
 def test_text__whose_examples_have_no_length__is_refused_with_what_to_say(folder: Path) -> None:
     with pytest.raises(JobError, match=r"data\.context: missing") as refusal:
         _ = job_of(folder, {"module": "model.py:build"}).traced
-    assert "how many tokens" in refusal.value.hint
+    assert "tokens per example" in refusal.value.hint
 
 
 def test_arrays__from_a_file__are_the_data(folder: Path) -> None:
     np.savez(folder / "digits.npz", inputs=np.zeros((40, 8), np.int64), targets=np.zeros((40, 8), np.int64))
     job = job_of(folder, {"module": "model.py:build"}, {"path": "digits.npz"})
     assert job.traced.batch["inputs"].shape == (4, 8)
-    with pytest.raises(JobError, match="stands alone"):
+    with pytest.raises(JobError, match="the only path"):
         _ = job_of(folder, {"module": "model.py:build"}, {"paths": ["digits.npz", "x.txt"]}).arrays
 
 

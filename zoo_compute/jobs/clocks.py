@@ -1,22 +1,23 @@
-"""How long a job's clocks run where its file does not say: enough for a slow machine, and no longer.
+"""Default clocks of a job: long enough for a slow machine, and no longer.
 
-The work of one slot-round is known exactly once the module is traced. It is timed for a reference machine, so a small job has
-short clocks on any network, and a large one long clocks:
+Tracing gives the exact work of one slot-round. The clocks follow from it and a reference machine, so small jobs have short
+clocks on any network, and large jobs long ones:
 
     compute_s    1.5 x the slot-round's FLOPs on one core without AVX2 (1.25 GFLOP/s; the portable kernels reach 1.1 to 1.3,
-                 AVX2 50 to 75), but no more than an hour: what takes such a core longer is work for GPUs, and counts as
-                 1.5 x its FLOPs at 5 TFLOP/s from where that is more. 1.5 is the margin of a keeper's own timing (node/tasks.py).
+                 AVX2 50 to 75), at most an hour. Longer work is for GPUs: then 1.5 x its FLOPs at 5 TFLOP/s, if that is
+                 more than an hour. 1.5 is the margin of a keeper's own timing (node/tasks.py).
     transfer_s   the parameters, as float32, at 40 Mbit/s.
 
-    reexecute_s  compute_s of `carry_rounds` slot-rounds: a verifier trains a slot again from where its private state began. It also is what a game's clock gains for the defence, so a keeper
-                 that needs longer does not bid (keepers/decisions/bidding.py, `defensible`). The challenge window is three times this.
+    reexecute_s  compute_s of `carry_rounds` slot-rounds: a verifier retrains a slot from where its private state began. A
+                 game's clock adds the same time for the defence, so a keeper that needs longer does not bid
+                 (keepers/decisions/bidding.py). The challenge window is three times this.
     slot_s       60 s + transfer_s + 3 compute_s: a worker fetches the checkpoint, trains up to three slots one after another
                  (two or three others may share its cores), and its keeper, killed in the middle, is back in seconds.
     aggregate_s  30 s + transfer_s for every slot: the aggregator fetches all updates, uncompressed at worst.
 
-The floors keep a tiny job alive on a loaded machine of two cores with five operators: there a block, a look of a keeper and a
-restarted worker take seconds each. 30 s of `reexecute_s` make a window of 90 s on a devnet, so its jobs are paid within two
-minutes; a production network has windows of hours anyway (`min_window_s`).
+The minimums suit a tiny job on a loaded two-core machine with five operators, where a block, a keeper's tick and a worker's
+restart take seconds each. 30 s of `reexecute_s` make a window of 90 s on a devnet, so jobs are paid within two minutes; a
+production network has windows of hours anyway (`min_window_s`).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ LEAST_REEXECUTE_S = 30
 
 
 class Clocks(NamedTuple):
-    """Most seconds of a slot, of an aggregation, and of training a slot-round again."""
+    """Maximum seconds of a slot, an aggregation, and a re-execution of a slot-round."""
 
     slot_s: int
     aggregate_s: int
@@ -49,7 +50,7 @@ SHORTEST_CLOCKS = Clocks(LEAST_SLOT_S, LEAST_AGGREGATE_S, LEAST_REEXECUTE_S)
 
 
 def clocks_of(step: Profile, inner_steps: int, slots: int, carry: int = 1) -> Clocks:
-    """Clocks that suit this work. Exact integers: the same job has the same manifest on every machine."""
+    """Clocks for this work. Exact integers: the same job has the same manifest on every machine."""
     flops = step.flops * inner_steps
     transfer_s = _seconds(4 * step.parameters, LINK_BYTES)
     wanted = Clocks(

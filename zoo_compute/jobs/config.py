@@ -1,6 +1,6 @@
-"""A job as its submitter writes it down: `ComputeJob`, read from YAML or JSON, every key checked. No torch.
+"""`ComputeJob`: a job as its submitter describes it, read from YAML or JSON, every key checked. No torch.
 
-What the network runs is the `Manifest` (zoo_compute.formats.manifest) that it makes.
+It makes the `Manifest` (zoo_compute.formats.manifest) that the network runs.
 """
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 @checks_arguments
 @dataclass
 class ComputeJob:
-    """A job as its submitter describes it: four plain values, and optionally the other sections of a job's file (SECTIONS).
+    """A job: four plain values, and optionally the other sections of a job's file (SECTIONS).
 
     model_config: a built-in architecture and its sizes; or `module`, a function `FILE.py:NAME` that returns (module, loss,
-    optimizer), and what it takes; or `module`, `loss` and `optimizer` themselves; or `program`, a file.
-    budget_max: the most of its token (ZEN) the job may put in escrow, as decimal text; prices that `market` lacks follow from
-    it, or from the work (zoo_compute/jobs/prices.py).
+    optimizer), and its arguments; or the objects `module`, `loss` and `optimizer`; or `program`, a file.
+    budget_max: the maximum escrow in the job's token (ZEN), as decimal text. Prices missing in `market` follow from it or
+    from the work (zoo_compute/jobs/prices.py).
     """
 
     model_config: dict[str, Any]
@@ -120,7 +120,7 @@ class ComputeJob:
 
     @property
     def examples_wanted(self) -> int:
-        """Examples for a run in which none is seen twice."""
+        """Examples needed to see none twice."""
         return self.training.rounds * self.examples_per_round
 
     @property
@@ -129,43 +129,39 @@ class ComputeJob:
 
     @property
     def context(self) -> int:
-        """Tokens an example of text has. Raises JobError."""
+        """Tokens per example of text. Raises JobError."""
         tokens = self.data.context or self.model.context
         if not tokens and self.model.program:
             tokens = self.traced.batch[INPUTS].shape[-1]
         if not tokens:
             raise JobError(
                 "data.context: missing",
-                hint="how many tokens has an example of text? (data of other kinds comes as arrays"
-                + (
-                    ", whose shapes are known once the dataset is fetched: `zoo dataset fetch`)"
-                    if self.data.dataset is not None
-                    else ")"
-                ),
+                hint="set the tokens per example of text (other data comes as arrays"
+                + (", whose shapes are known after `zoo dataset fetch`)" if self.data.dataset is not None else ")"),
             )
         return tokens
 
     def bring(self, arrays: Examples) -> None:
-        """Take what `data.dataset` names, once it was fetched and checked: it counts as a file of these arrays does."""
+        """Set the fetched and checked arrays of `data.dataset`. From then on they count like a file of these arrays."""
         self.fetched = arrays
         for derived in ("stored", "traced", "prices"):
             self.__dict__.pop(derived, None)
 
     @property
     def arrays(self) -> Examples | None:
-        """The data where it comes as arrays; None for text. Raises JobError."""
+        """The data if it is arrays; None for text. Raises JobError."""
         return None if self.stored is None or TEXT in self.stored else self.stored
 
     @property
     def text(self) -> bytes | list[Path]:
-        """The data where it is text: the bytes, or files and folders. Raises JobError."""
+        """The data if it is text: the bytes, or files and folders. Raises JobError."""
         if self.stored is None:
             return self.data_paths()
         return self.stored[TEXT].tobytes()
 
     @cached_property
     def stored(self) -> Examples | None:
-        """The arrays that the data was stored as; None for files of text, and for a dataset that was not fetched."""
+        """The data's arrays; None for text files, and for a dataset that is not fetched."""
         if self.data.dataset is not None:
             return self.fetched
         if self.data.arrays is not None:
@@ -174,7 +170,7 @@ class ComputeJob:
         if not paths:
             return None
         if len(self._paths) > 1:
-            raise JobError(f"data: {paths[0].name} holds arrays and stands alone")
+            raise JobError(f"data: {paths[0].name} is a file of arrays; give it as the only path")
         try:
             return read_arrays(paths[0])
         except ValueError as error:
@@ -182,7 +178,7 @@ class ComputeJob:
 
     @cached_property
     def traced(self) -> TracedStep:
-        """The step's program, and the initial weights; the submitter's module runs here, once. Raises JobError."""
+        """The step's program and the initial weights. Runs the submitter's module, once. Raises JobError."""
         with as_job_errors():
             traced = self._traced()
             return replace(traced, graph=with_residuals(traced.graph)) if self.outline().keeps_residuals else traced
@@ -201,21 +197,21 @@ class ComputeJob:
 
     @property
     def flops(self) -> int:
-        """Of one slot-round."""
+        """FLOPs of one slot-round."""
         return self.profile.flops * self.training.inner_steps
 
     @property
     def token(self) -> Token:
-        """What the job is paid in. Raises JobError where only a chain can say how many decimals that has."""
+        """The payment token. Raises JobError if its decimals are unknown without a chain."""
         if self.known_token is None:
             raise JobError(
-                f"market.token: how many decimals {self.market.token} has, only its chain says",
-                hint="name the network (--network FILE), or write market.decimals, such as 6",
+                f"market.token: the decimals of {self.market.token} are unknown without its chain",
+                hint="give the network (--network FILE), or set market.decimals, such as 6",
             )
         return self.known_token
 
     def use_token(self, token: Token) -> None:
-        """Take the token as the chain has it. Raises JobError where the file says otherwise."""
+        """Set the token as read from the chain. Raises JobError if the file disagrees."""
         if self.market.decimals not in (None, token.decimals):
             raise JobError(
                 f"market.decimals: {token.symbol} at {token.address} has {token.decimals}, not {self.market.decimals}"
@@ -227,7 +223,7 @@ class ComputeJob:
 
     @cached_property
     def prices(self) -> Prices:
-        """In the smallest unit of `token`. A reserve that the file leaves away takes tracing the module. Raises JobError."""
+        """In the smallest unit of `token`. Traces the module if the file sets no reserve. Raises JobError."""
         with as_job_errors():
             return complete_prices(self._partial_prices, self.token, lambda: self.flops)
 
@@ -238,7 +234,7 @@ class ComputeJob:
 
     @property
     def escrow(self) -> int:
-        """What posting pulls. Traces nothing where the file or the budget says the maxima."""
+        """The amount that posting takes. Traces nothing if the file or the budget sets the maximum prices."""
         training, partial = self.training, self._partial_prices
         prices = self.prices if None in (partial.max_price, partial.aggregator_max_price) else partial
         assert prices.max_price is not None
@@ -246,13 +242,13 @@ class ComputeJob:
         return escrow_of(training.rounds, training.slots, prices.max_price, prices.aggregator_max_price)
 
     def data_paths(self) -> list[Path]:
-        """The files and directories of `data:`, relative ones from the configuration's directory."""
+        """The files and directories of `data:`. Relative paths start at the configuration's directory."""
         if self.data.dataset is not None:
             raise JobError(
                 f"data.dataset: {self.data.dataset!r} was not fetched", hint="`Client.bring(job)` fetches it"
             )
         if not self._paths:
-            raise JobError("data: name what to train on with `path`, `paths` or `dataset`")
+            raise JobError("data: missing; set `path`, `paths` or `dataset`")
         return [self.directory / Path(path).expanduser() for path in self._paths]
 
     @property
@@ -260,7 +256,7 @@ class ComputeJob:
         return [*([self.data.path] if self.data.path else []), *self.data.paths]
 
     def _sample(self) -> tuple[Array, Array]:
-        """Inputs and targets of one step, of the right shapes and dtypes."""
+        """Inputs and targets of one step, with the right shapes and dtypes."""
         size = self.training.batch_size
         if self.arrays is None:
             first: Examples = {TOKENS: np.zeros((1, self.context + 1), np.int32)}
@@ -273,9 +269,9 @@ class ComputeJob:
         return batch[INPUTS], batch[TARGETS]
 
     def outline(self, step: Profile | None = None) -> Manifest:
-        """The manifest before its files exist: its numbers are those of the real one, its content addresses are not.
+        """The manifest before its files exist: real numbers, placeholder content addresses.
 
-        step: of the traced module; without it, clocks that `limits` does not name are the shortest.
+        step: profile of the traced module. Without it, clocks that `limits` does not set are the shortest.
         """
         cid, root = "b" + "a" * 58, "0" * 64
         files = ProgramFile(cid, root, flops=1), StateFile(cid, root), DataFile(cid, root, examples=1), HeldoutFile(cid)
@@ -291,7 +287,7 @@ class ComputeJob:
         *,
         step: Profile | None,
     ) -> Manifest:
-        """The job's manifest, once its files are stored. step: as for `outline`."""
+        """The job's manifest, after its files are stored. step: as for `outline`."""
         training, limits = self.training, self.limits
         sizes = training.inner_steps, training.slots, training.carry_rounds
         clocks = limits.clocks(clocks_of(step, *sizes) if step else SHORTEST_CLOCKS)
@@ -333,7 +329,7 @@ class ComputeJob:
 
     @classmethod
     def from_dict(cls, sections: object, *, directory: Path | None = None) -> ComputeJob:
-        """From the sections of a configuration file."""
+        """From the sections of a configuration file. Raises JobError."""
         with as_job_errors():
             if not isinstance(sections, Mapping):
                 raise BadField(f"expected the sections {', '.join(SECTIONS)}, got {sections!r}")
@@ -348,7 +344,7 @@ class ComputeJob:
 
     @property
     def sections(self) -> dict[str, Any]:
-        """The sections of a file that says this job."""
+        """The sections of a file that describes this job."""
         said = {name: getattr(self, _field(name)) for name in SECTIONS} | {BUDGET: self.budget_max}
         return {name: section for name, section in said.items() if section is not None}
 
@@ -359,7 +355,7 @@ class ComputeJob:
         return read_model(section, self.training.rule)
 
     def _token_from_file(self) -> Token | None:
-        """What the file alone says of the token; None where a chain must."""
+        """The token, as far as the file alone defines it; else None."""
         token, decimals = self.market.token, self.market.decimals
         if token == ZEN.symbol:
             if decimals not in (None, ZEN.decimals):

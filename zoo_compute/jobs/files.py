@@ -1,4 +1,4 @@
-"""The files of a job, from its configuration, its data and its initial weights: stored, rooted, named by a manifest."""
+"""Makes and stores a job's files: program, initial weights, data, and the manifest that names them."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from zoo_compute.training.work_root import work_of
 def initial_checkpoint(
     step: Graph, tensors: Mapping[str, Array], aggregation_spec: AggregationSpec
 ) -> dict[str, Array]:
-    """Checkpoint 0: the module's tensors; what the outer optimiser keeps, and the scores, at zero.
+    """Checkpoint 0: the module's tensors, with the outer optimiser's state and the scores at zero.
 
-    Raises JobError when these are not the tensors of the job's module.
+    Raises JobError if `tensors` are not those of the job's module.
     """
     nodes = checkpoint_nodes(step, aggregation_spec)
     checkpoint = {n: np.zeros(node.shape, DTYPE[node.dtype]) for n, node in nodes.items() if n.startswith(OUTER)}
@@ -46,14 +46,14 @@ def publish_files(
     weights: Mapping[str, Array] | None = None,
     parents: Parents | None = None,
 ) -> Manifest:
-    """Store and pin a job's program, initial checkpoint, examples and held-out examples; return its manifest (not stored yet).
+    """Store and pin a job's program, initial checkpoint, examples and held-out examples; return its manifest, not stored yet.
 
-    weights: the module's tensors, in place of those it was made with. parents: what these were merged from.
+    weights: replace the module's initial tensors. parents: the branches that they were merged from.
     """
     traced = job.traced
     tensors = traced.initial if weights is None else weights
     if tensors is None:
-        raise JobError("a program's file has no weights", hint="give them with --weights FILE (safetensors)")
+        raise JobError("a program file has no weights", hint="give them with --weights FILE (safetensors)")
     for name, examples in dataset._asdict().items():
         mismatch = batch_mismatch(examples, traced.graph, job.training.batch_size, job.training.accumulate)
         if mismatch:
@@ -63,13 +63,13 @@ def publish_files(
     if counts["heldout"] < job.training.batch_size:
         raise JobError(
             f"data.heldout: {counts['heldout']} examples make no batch of {job.training.batch_size}",
-            hint="hold out at least training.batch_size examples",
+            hint="set data.heldout to at least training.batch_size",
         )
     outline = job.outline()
     checkpoint = initial_checkpoint(traced.graph, tensors, outline.aggregation_spec)
     broken = next((name for name in traced.graph.exchanged if not np.isfinite(checkpoint[name]).all()), None)
-    if broken is not None:  # every update of it would be so too, and count for nothing
-        raise JobError(f"the weights hold a NaN or an infinity in {broken!r}", hint="begin with finite weights")
+    if broken is not None:  # every update would be non-finite too and be discarded
+        raise JobError(f"the weights contain a NaN or an infinity in {broken!r}", hint="use finite weights")
     work_of(outline, traced.graph)  # refused here, before anything is stored
     return job.manifest(
         ProgramFile(store.add(encoding.encode(traced.graph)), traced.root.hex(), traced.profile.flops),
@@ -82,9 +82,9 @@ def publish_files(
 
 
 def _check_tokens(job: ComputeJob, dataset: Dataset) -> None:
-    """A built-in model says how many tokens it knows; a step that meets another is skipped, which nobody wants to pay for."""
+    """Refuse tokens beyond a built-in model's vocabulary: such steps would be skipped but still paid."""
     vocabulary = job.model.options["vocab"] if job.model.built_in else None
     for examples in dataset:
         highest = int(examples[TOKENS].max()) if TOKENS in examples else -1
         if vocabulary is not None and highest >= vocabulary:
-            raise JobError(f"data: holds token {highest}, model.vocab is {vocabulary}; bytes need 256")
+            raise JobError(f"data: contains token {highest}, but model.vocab is {vocabulary}; bytes need 256")

@@ -1,4 +1,4 @@
-"""One way from what the user wrote to a checked job: a file, a mapping, a ComputeJob, and what is put over it."""
+"""From the user's input to a checked job: a file, a mapping or a ComputeJob, with overrides."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from zoo_compute.jobs.sections import BUDGET, SECTIONS, DataSection, keys_of, re
 
 Config = str | Path | Mapping[str, Any] | ComputeJob
 Amount = str | int | float
-Data = str | Path | Mapping[str, Any]  # a path, or keys of the section
+Data = str | Path | Mapping[str, Any]  # a path, or keys of `data:`
 
 SOURCE_KEYS = {field.name for field in fields(DataSection)} - {
     "heldout",
     "context",
-}  # each says alone where the data is
+}  # each alone names the data
 
 
 @dataclass(frozen=True)
 class JobPlan:
-    """A checked job and the most it may put in escrow, as it was written (None: what its prices come to)."""
+    """A checked job. most: the maximum escrow as written; None: no limit beyond its prices."""
 
     job: ComputeJob
     most: str | int | float | None
@@ -44,12 +44,12 @@ class JobPlan:
 def plan_job(
     config: Config | None = None, max_budget: Amount | None = None, data: Data | None = None, **sections: Any
 ) -> JobPlan:
-    """Read and check. Prices named in `market` stand, and the budget is held against them; without them they follow from it.
+    """Read and check a job. Prices in `market` are checked against the budget; missing prices follow from it.
 
-    A ComputeJob with nothing put over it stays the object it is. max_budget: whole tokens, in place of the configuration's
-    budget_max. data: a path in place of the configuration's, or keys of its section. sections: each a mapping whose keys
-    are put over those of the configuration's section; `model` takes the place of the configuration's.
-    Raises JobError, with the file's name where there is one.
+    A ComputeJob without overrides stays the same object. max_budget: whole tokens, replaces the configuration's budget_max.
+    data: a path that replaces the configuration's, or keys of its section. sections: mappings whose keys override those of
+    the configuration's sections; `model` replaces the whole section.
+    Raises JobError, with the file's name if there is one.
     """
     over = {name: section for name, section in sections.items() if section is not None}
     if data is not None:
@@ -57,7 +57,7 @@ def plan_job(
     if max_budget is not None:
         over[BUDGET] = max_budget
     if config is None and not over:
-        raise JobError("no job is given", hint="give a file, a ComputeJob, or the sections `model` and `training`")
+        raise JobError("no job given", hint="give a file, a ComputeJob, or the sections `model` and `training`")
     if isinstance(config, ComputeJob):
         if not over:
             return JobPlan(config, config.budget_max)
@@ -75,19 +75,19 @@ def plan_job(
 
 def _plan(config: Any, directory: Path, over: Mapping[str, Any]) -> JobPlan:
     if not isinstance(config, Mapping):
-        ComputeJob.from_dict(config)  # raises: says what is expected
+        ComputeJob.from_dict(config)  # raises the error that names what is expected
     said = {**config, **{name: _merge_section(name, config.get(name), keys) for name, keys in over.items()}}
     market, most = keys_of("market", said.get("market")), said.get(BUDGET)
     if most is not None and isinstance(market, Mapping) and market.get("max_price") is not None:
-        del said[BUDGET]  # held against the prices by `Plan.check_budget`, so that a quote can say what is short
+        del said[BUDGET]  # `JobPlan.check_budget` compares it with the prices, so that a quote can report the shortfall
     plan = JobPlan(ComputeJob.from_dict(said, directory=directory), most)
     if plan.job.known_token is not None:
-        _ = plan.budget  # refuse what is no amount now
+        _ = plan.budget  # refuse an invalid amount now
     return plan
 
 
 def _merge_section(name: str, section: Any, over: Any) -> Any:
-    """A section with the keys of `over` in place of its own."""
+    """A section, overridden by the keys of `over`."""
     section, over = keys_of(name, section), keys_of(name, over)
     if name not in SECTIONS or name == "model" or not isinstance(section, Mapping) or not isinstance(over, Mapping):
         return over
@@ -97,7 +97,7 @@ def _merge_section(name: str, section: Any, over: Any) -> Any:
 
 
 def _data(data: Data) -> Mapping[str, Any]:
-    """Keys of `data:`, whose paths are relative to where the caller is, not to the configuration."""
+    """Keys of `data:`, with paths relative to the current directory, not to the configuration."""
     if isinstance(data, (str, Path)):
         return {"path": _absolute(data)}
     said = {**data}

@@ -1,7 +1,7 @@
-"""Where a job's step comes from, and how it becomes a program: a built-in model, a function in the submitter's own file,
-live objects, or the file of a program that was traced before.
+"""The source of a job's step, and tracing it to a program: a built-in model, a function in the submitter's file, live
+objects, or a program file.
 
-The submitter's code runs on the submitter's machine, once. What the network gets is the program.
+The submitter's code runs once, on the submitter's machine. The network gets only the program.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from zoo_compute.models import ARCHITECTURES, RuleSection
 from zoo_compute.models.presets import preset, sized
 from zoo_compute.training.rounds import batch_nodes
 
-TORCH_MISSING = "pip install 'zoo-compute[node]', or bring a program's file (model.program) with --weights FILE"
-FORM = "expected (module, loss_fn, optimizer): loss_fn(module(inputs), targets) is what a step minimises; None as loss_fn: the cross entropy of a Hugging Face model's logits"
+TORCH_MISSING = "pip install 'zoo-compute[node]', or use a program file (model.program) with --weights FILE"
+FORM = "expected (module, loss_fn, optimizer): a step minimises loss_fn(module(inputs), targets); loss_fn None: the cross entropy of a Hugging Face model's logits"
 
 
 @dataclass(frozen=True)
 class ModelSource:
     """`model:` of a job, one of: function (`path.py:name` or `package.module:name`) with options, parts, program (a path).
 
-    parameters: of a built-in model, counted without making it; of others None until they are traced.
+    parameters: of a built-in model, counted without making it; of others None.
     """
 
     function: str = ""
@@ -52,13 +52,13 @@ class ModelSource:
 
     @property
     def context(self) -> int | None:
-        """Tokens an example of text has, where the model's options say it."""
+        """Tokens per example of text, if the model's options set it."""
         tokens = self.options.get("context")
         return tokens if isinstance(tokens, int) else None
 
 
 def read_model(section: Mapping[str, Any], rule: Mapping[str, Any]) -> ModelSource:
-    """The `model:` section. rule: the keys of `training:` that make an optimiser, those that were given. Raises BadField."""
+    """Read the `model:` section. rule: the optimiser keys that `training:` sets. Raises BadField."""
     named = [key for key in ("architecture", "module", "program") if key in section]
     if len(named) > 1:
         raise BadField(f"model: {' and '.join(named)} exclude each other")
@@ -67,7 +67,7 @@ def read_model(section: Mapping[str, Any], rule: Mapping[str, Any]) -> ModelSour
     if rule:
         key = next(iter(rule))
         raise BadField(
-            f"training.{key}: belongs to the module's own optimizer; set it there, or pass it to the function under `model:`"
+            f"training.{key}: your module brings its own optimizer; set it there, or pass it to the function under `model:`"
         )
     if "program" in section:
         return ModelSource(program=_single_path(section, "program"))
@@ -97,13 +97,13 @@ def _built_in(section: Mapping[str, Any], rule: Mapping[str, Any]) -> ModelSourc
 
 def _single_path(section: Mapping[str, Any], key: str) -> str:
     if len(section) > 1 or not isinstance(section[key], (str, Path)):
-        raise BadField(f"model: {key} names a file and stands alone, got {sorted(section)}")
+        raise BadField(f"model: {key} names a file and allows no other key, got {sorted(section)}")
     return str(section[key])
 
 
 @dataclass(frozen=True)
 class TracedStep:
-    """A step's program. draw: makes the module's initial tensors; None where only a program's file was given."""
+    """A step's program. draw: makes the module's initial tensors; None for a program file."""
 
     graph: Graph
     draw: Callable[[], dict[str, Array]] | None
@@ -129,7 +129,7 @@ class TracedStep:
 
 @dataclass(frozen=True)
 class StepOptions:
-    """What `training:` adds to the module's own optimiser. rates: factors of its learning rate by inner step, the last for ever."""
+    """What `training:` adds to the module's optimiser. rates: factors of the learning rate by inner step; the last one stays."""
 
     clip_norm: float | None
     rates: tuple[float, ...] | None
@@ -137,7 +137,7 @@ class StepOptions:
 
 
 def load_program(path: Path) -> TracedStep:
-    """A program's file. Raises UserError."""
+    """Read a program file. Raises UserError."""
     try:
         return TracedStep(encoding.decode(path.read_bytes()), None)
     except OSError as error:
@@ -149,14 +149,14 @@ def load_program(path: Path) -> TracedStep:
 def trace_module(
     source: ModelSource, batch: tuple[Array, Array], rule: StepOptions, *, seed: int, directory: Path
 ) -> TracedStep:
-    """Make the module, its initial weights drawn under `seed`, and trace its step on a batch like `batch`. Raises UserError.
+    """Make the module with initial weights from `seed`, and trace its step on a batch like `batch`. Raises UserError.
 
-    A built-in model is traced without its weights, which are drawn when they are asked for: a quote of any size fits in memory.
+    A built-in model is traced without weights; they are drawn when first used. So a quote of any size fits in memory.
     """
     try:
         import torch
     except ImportError as error:
-        raise UserError("a module is traced with torch, which is not installed", hint=TORCH_MISSING) from error
+        raise UserError("tracing a module needs torch, which is not installed", hint=TORCH_MISSING) from error
     import repops
     from repops.tracing import TraceRefused
 
@@ -197,7 +197,7 @@ def trace_module(
 
 
 def call_model_function(source: ModelSource, directory: Path) -> tuple[Any, Any, Any]:
-    """What the function that `source` names returns: module, loss function, optimiser. Raises UserError."""
+    """Call the function that `source` names; return module, loss function, optimiser. Raises UserError."""
     function = load_function(source.function, directory)
     try:
         parts = function(**source.options)
@@ -209,7 +209,7 @@ def call_model_function(source: ModelSource, directory: Path) -> tuple[Any, Any,
 
 
 def load_function(reference: str, directory: Path) -> Callable[..., Any]:
-    """The function `path.py:name` (relative to `directory`) or `package.module:name`. Runs its file. Raises UserError."""
+    """Load the function `path.py:name` (relative to `directory`) or `package.module:name`. Runs its file. Raises UserError."""
     where, _, name = reference.rpartition(":")
     try:
         module = (
@@ -227,14 +227,14 @@ def load_function(reference: str, directory: Path) -> Callable[..., Any]:
 
 
 def _run_file(path: Path) -> ModuleType:
-    """Import a file by its path; what lies beside it can be imported by it."""
+    """Import a file by its path. It can import its neighbours."""
     if not path.is_file():
         raise FileNotFoundError(2, "no such file", str(path))
     spec = importlib.util.spec_from_file_location(f"_zoo_job_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
+    sys.modules[spec.name] = module  # dataclasses look up their module
     sys.path.insert(0, str(path.parent))
     try:
         spec.loader.exec_module(module)
@@ -244,7 +244,7 @@ def _run_file(path: Path) -> ModuleType:
 
 
 def _describe_error(error: Exception) -> str:
-    """The error, and the line of the submitter's file that it came from."""
+    """The error, with file and line where it was raised."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
     at = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{at}"

@@ -1,4 +1,4 @@
-"""What a job needs of the nodes that train it, and whether a network has such nodes: asked before anything is traced or posted."""
+"""What a job needs of nodes, and whether the network has such nodes. Checked before tracing and before posting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def job_requirements(job: ComputeJob, terms: Terms | None = None) -> JobRequirements:
-    """memory_bytes: exact once the job is traced, at least that of a built-in model, else not known. Traces nothing."""
+    """memory_bytes: exact if the job is traced, a lower bound for a built-in model, else None. Traces nothing."""
     memory: int | None = None
     if "traced" in vars(job):
         memory = needed_bytes(job.profile)
@@ -32,12 +32,12 @@ def job_requirements(job: ComputeJob, terms: Terms | None = None) -> JobRequirem
 def check_capacity(
     job: ComputeJob, offers: Sequence[Offer], prepared: PreparedJob | None = None, *, say: Callable[[str], None]
 ) -> None:
-    """Refuse a job that no operator could train, however long it waits; say what else is missing. Raises UserError."""
+    """Refuse a job that no operator can ever train; print what else is missing. Raises UserError."""
     needs = job_requirements(job, prepared.terms if prepared else None)
     of_one = JobRequirements(1, needs.memory_bytes, flops=needs.flops)
-    lacks = shortfall(of_one, [replace(offer, free_collateral=1) for offer in offers])  # collateral comes and goes
+    lacks = shortfall(of_one, [replace(offer, free_collateral=1) for offer in offers])  # collateral can change any time
     if lacks:
-        raise UserError(f"nobody on this network can train this job: {'; '.join(lacks)}", hint=_hint(needs))
+        raise UserError(f"no operator of this network can train this job: {'; '.join(lacks)}", hint=_hint(needs))
     for sentence in shortfall(needs, offers) if prepared else ():
         say(f"note: {sentence}")
 
@@ -47,6 +47,6 @@ def _hint(needs: JobRequirements) -> str:
     if needs.memory_bytes is not None:
         wanted += f", each on a GPU with {-(-needs.memory_bytes // GB):,} GB"
     return (
-        f"it needs {wanted}; take a smaller model, or post it anyway (--anyway, in Python anyway=True): "
-        "it waits for such nodes, and `zoo job cancel` gives the escrow back"
+        f"it needs {wanted}; use a smaller model, or post it anyway (--anyway, in Python anyway=True): "
+        "it waits for such nodes, and `zoo job cancel` returns the escrow"
     )

@@ -1,4 +1,4 @@
-"""What a job offers for its work: the prices of its `market` section, and what becomes of those that it leaves away."""
+"""A job's prices: those in its `market` section, and defaults for the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PRICES = ("reserve", "max_price", "aggregator_reserve", "aggregator_max_price")
 
 
 class Prices(NamedTuple):
-    """In the token's smallest unit; the first two per slot-round, the others per round."""
+    """In the token's smallest unit: the first two per slot-round, the others per round."""
 
     reserve: int
     max_price: int
@@ -23,7 +23,7 @@ class Prices(NamedTuple):
 
 
 class PartialPrices(NamedTuple):
-    """The prices that follow from `market` and the budget alone; None for one that follows from the work."""
+    """The prices that `market` and the budget determine. None: follows from the work."""
 
     reserve: int | None
     max_price: int | None
@@ -34,7 +34,7 @@ class PartialPrices(NamedTuple):
 def read_prices(
     market: MarketSection, budget: str | int | float | None, token: Token, rounds: int, slots: int
 ) -> PartialPrices:
-    """Read and check. Maxima without a price share the budget equally. Raises UserError, JobError."""
+    """Read and check. Maximum prices that are not set share the budget equally. Raises UserError, JobError."""
     texts = {name: getattr(market, name) for name in PRICES}
     amounts = {n: None if text is None else token.parse(text, what=f"market.{n}") for n, text in texts.items()}
     limit = None if budget is None else token.parse(budget, what="budget_max")
@@ -57,11 +57,11 @@ def read_prices(
 
 
 def complete_prices(partial: PartialPrices, token: Token, flops: Callable[[], int]) -> Prices:
-    """All prices. flops: of one slot-round; asked for (it takes tracing the module) only where a reserve follows from the work.
+    """All prices. flops: of one slot-round. Called, which traces the module, only if a reserve follows from the work.
 
-    The default reserve is what the work is worth (`params.default_reserve`), at most the maximum; the default maximum is
-    MAXIMUM_MULTIPLE times the reserve. ZEN alone has a reference price: in another token the default reserve is half the
-    maximum, from which four re-openings reach it. Raises JobError.
+    The default reserve is the work's reference price (`params.default_reserve`), at most the maximum. The default maximum is
+    MAXIMUM_MULTIPLE times the reserve. Only ZEN has a reference price: in another token the default reserve is half the
+    maximum, which four re-openings reach. Raises JobError.
     """
     reserve, most = partial.reserve, partial.max_price
     if reserve is None and token.symbol == ZEN.symbol:
@@ -72,7 +72,7 @@ def complete_prices(partial: PartialPrices, token: Token, flops: Callable[[], in
     elif reserve is None:
         raise JobError(
             f"market.max_price: missing; work has no reference price in {token}",
-            hint="give a budget to derive it from (--max-budget, or budget_max in the file), or market.max_price",
+            hint="set a budget (--max-budget, or budget_max in the file) or market.max_price",
         )
     most = reserve * MAXIMUM_MULTIPLE if most is None else most
     most_a = most if partial.aggregator_max_price is None else partial.aggregator_max_price

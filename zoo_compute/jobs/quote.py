@@ -1,4 +1,4 @@
-"""What a job costs and takes, before any escrow: exact arithmetic on its terms, no I/O, no account."""
+"""Cost and duration of a job before posting: exact arithmetic on its terms, no I/O, no account."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ AMOUNTS = {
 }  # fmt: skip
 PFLOP = 10**15
 DAY_S = 86_400
-DEAR = 10  # times what the work is worth, from which on a quote says so
+DEAR = 10  # multiple of the reference price from which on a quote warns
 
 
 class BudgetTooSmall(UserError):
-    """The budget does not cover the worst case; nothing was sent."""
+    """The budget does not cover the worst case. Nothing was sent."""
 
 
 @dataclass(frozen=True)
 class Quote:
     """All amounts in the smallest unit of `token`, all durations in seconds.
 
-    expected: what is paid when every seat clears at the first reserve. The market may pay less (the price of the first bid that
-    did not win) or, after re-openings, more, up to `escrow`. The prices per unit of work are of `expected`.
+    expected: paid if every seat clears at the first reserve. The auction can pay less (the price of the first losing bid) or,
+    after re-openings, more, up to `escrow`. The prices per unit of work follow from `expected`.
     """
 
     rounds: int
@@ -46,18 +46,18 @@ class Quote:
     steps: int
     tokens: int
     flops: int
-    update_bytes: int  # about what one slot-round sends
-    checkpoint_bytes: int  # what a node fetches of its parameters where it makes no checkpoint itself
-    checkpoint_every_steps: int  # of a slot: checkpoints at so many steps outlive the job, and the last
+    update_bytes: int  # sent per slot-round, about
+    checkpoint_bytes: int  # parameters that a node fetches if it did not compute the checkpoint itself
+    checkpoint_every_steps: int  # a slot's steps between checkpoints that are kept after the job; the last is kept too
     escrow: int  # taken at posting: the worst case
     at_reserve: int  # paid when every seat clears at the first reserve
-    expected: int  # the same, under the name that the prices per unit of work go by
+    expected: int  # equal to at_reserve; the prices per unit of work follow from it
     gpu_hours: float  # of the reference GPU (spec/params.py, REFERENCE_GPU)
     per_gpu_hour: int
     per_million_tokens: int
     per_pflop: int
     per_pflop_day: int
-    fee: int  # the treasury's part of the worst case
+    fee: int  # the treasury's share of the worst case
     lock_slot: int
     lock_aggregator: int
     attempts: int  # auctions until the reserve has grown to the maximum
@@ -76,7 +76,7 @@ class Quote:
 
 
 def terms_of(manifest: Manifest, work_root: bytes, prices: Prices, token: str) -> Terms:
-    """What `TaskRegistry.post` takes. work_root: of `work_of`."""
+    """The argument of `TaskRegistry.post`. work_root: of `work_of`."""
     return Terms(
         token=token,
         work_root=work_root,
@@ -100,7 +100,7 @@ def terms_of(manifest: Manifest, work_root: bytes, prices: Prices, token: str) -
 
 
 def outline_terms(job: ComputeJob, step: Profile | None = None) -> Terms:
-    """The terms before the job's files exist: as with `ComputeJob.outline`, the numbers count, the roots do not."""
+    """The terms before the job's files exist: as in `ComputeJob.outline`, real numbers and placeholder roots."""
     return terms_of(job.outline(step), bytes(32), job.prices, token="")
 
 
@@ -109,7 +109,7 @@ def attempts_to_maximum(reserve: int, max_reserve: int) -> int:
     attempts = 1
     while reserve < max_reserve:
         grown = params.grown_reserve(reserve, max_reserve)
-        if grown == reserve:  # a few wei never grow
+        if grown == reserve:  # a reserve of a few wei cannot grow
             break
         reserve, attempts = grown, attempts + 1
     return attempts
@@ -163,50 +163,51 @@ def quote(job: ComputeJob, preset: Preset) -> Quote:
         round_longest_s=round_longest_s,
         window_s=window_s,
         longest_s=auction_s * attempts + preset.ready_window_s + terms.rounds * round_longest_s + window_s,
-        warnings=[*_low(prices, job.token), *_narrow(prices, job.token), *_dear(expected, flops, job.token)],
+        warnings=[*_price_warnings(prices, job.token), *_dear(expected, flops, job.token)],
         token=job.token,
     )
 
 
-def _low(prices: Prices, token: Token) -> list[str]:
-    """Maximum prices below what operators ask unless they decide otherwise; known in ZEN alone."""
+def work_unit(job: ComputeJob) -> str:
+    """What `Quote.tokens` counts: tokens for a job with integer inputs, else examples."""
+    return "tokens" if tokens_of(job.traced.graph, batch_size=0) else "examples"
+
+
+def _price_warnings(prices: Prices, token: Token) -> list[str]:
+    """Warn of maximum prices below what operators usually ask (known in ZEN only), and of reserves equal to the maximum."""
     usual = params.LEAST_PRICE
-    pairs = (("slot-round", prices.max_price), ("aggregation", prices.aggregator_max_price))
-    return [
-        f"operators ask {token.format(usual)} unless they decide otherwise, and this job pays {token.format(most)} at most for a{'n' * (what[0] == 'a')} {what}: "
+    table = (
+        ("a slot-round", "", prices.reserve, prices.max_price),
+        ("an aggregation", "aggregator_", prices.aggregator_reserve, prices.aggregator_max_price),
+    )
+    low = [
+        f"operators usually ask {token.format(usual)}, and this job pays at most {token.format(most)} for {work}: "
         "perhaps nobody bids; raise the budget, or lower rounds or slots"
-        for what, most in pairs
+        for work, _, _, most in table
         if token.symbol == ZEN.symbol and most < usual
     ]
-
-
-def _narrow(prices: Prices, token: Token) -> list[str]:
-    """A market that cannot find a price."""
-    pairs = (
-        ("slot-round", "", prices.reserve, prices.max_price),
-        ("aggregation", "aggregator_", prices.aggregator_reserve, prices.aggregator_max_price),
-    )
-    return [
-        f"the reserve of a{'n' * (what[0] == 'a')} {what} equals its maximum, {token.format(most)}: where nobody bids against a "
-        f"node, it is paid all of that, and a re-opened auction cannot offer more; set market.{name}reserve lower, or raise the maximum"
-        for what, name, reserve, most in pairs
+    narrow = [
+        f"the reserve of {work} equals its maximum, {token.format(most)}: a node without competitors is paid all of it, and "
+        f"a re-opened auction cannot offer more; set market.{key}reserve lower, or raise the maximum"
+        for work, key, reserve, most in table
         if reserve == most
     ]
+    return low + narrow
 
 
 def _dear(expected: int, flops: int, token: Token) -> list[str]:
-    """A price that pays for turning up rather than for work; ZEN alone has a reference price."""
+    """Warn of prices far above the reference price of the work, which only ZEN has."""
     worth = params.reference_price(flops)
     if token.symbol != ZEN.symbol or expected < DEAR * worth:
         return []
     return [
-        f"this work is worth {token.format(worth)} at the reference price, but operators ask for a slot-round, however small: "
+        f"this work is worth {token.format(worth)} at the reference price, but operators charge per slot-round, however small: "
         "fewer rounds with more inner_steps cost less"
     ]
 
 
 def at_reserve(terms: Terms) -> int:
-    """What is paid when every seat clears at the reserve of the first auction."""
+    """Paid if every seat clears at the first auction's reserve."""
     return (terms.reserve * terms.slots + terms.aggregator_reserve) * terms.rounds
 
 
@@ -222,6 +223,6 @@ def check_budget(budget: int, terms: Terms, token: Token = ZEN) -> None:
             hint=f"give --max-budget {token.exact(most)}, or lower rounds, slots or the market's prices",
         )
     raise BudgetTooSmall(
-        f"the budget of {token.format(budget)} is below the worst case of {token.format(most)}, which is held in escrow",
-        hint=f"give --max-budget {token.exact(most)} (what is not spent comes back), or lower the market's maximum prices",
+        f"the budget of {token.format(budget)} is below the worst case of {token.format(most)}, which goes into escrow",
+        hint=f"give --max-budget {token.exact(most)} (unspent escrow comes back), or lower the market's maximum prices",
     )

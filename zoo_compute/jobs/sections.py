@@ -32,11 +32,11 @@ LONGEST_SEGMENT = 10  # steps, unless a job says otherwise: a dispute replays on
 
 @dataclass(frozen=True)
 class DataSection:
-    """`data:` text files or directories, or one .npz or .safetensors file of arrays; paths are relative to the configuration.
+    """`data:` text files or directories, or one .npz or .safetensors file of arrays. Paths are relative to the configuration.
 
-    dataset: in place of a path, the name or the number of a dataset of the network (`zoo dataset list`).
-    heldout: examples not trained on. context: tokens an example of text has, where the model's options do not say it.
-    arrays: from Python, in place of a path.
+    dataset: instead of a path, the name or number of a dataset of the network (`zoo dataset list`).
+    heldout: examples not trained on. context: tokens per example of text, if the model's options do not set it.
+    arrays: from Python, instead of a path.
     """
 
     path: str = ""
@@ -48,18 +48,19 @@ class DataSection:
 
     def __post_init__(self) -> None:
         if self.dataset is not None and (self.path or self.paths or self.arrays is not None):
-            raise BadField("data: dataset excludes path, paths and arrays; give one of them")
+            raise BadField("data: dataset excludes path, paths and arrays; set one of them")
 
 
 @dataclass(frozen=True)
 class TrainingSection:
-    """`training:` the rounds, the batch, the outer optimiser; and of the inner one, what the module does not bring.
+    """`training:` rounds, batch, outer optimiser; and the inner optimiser of built-in models.
 
-    clip_norm: gradients are scaled to this global L2 norm at most; 0 turns it off. warmup_steps: in every round the rate
-    of inner step h (from 0) is multiplied by min(1, (h + 1) / warmup_steps). accumulate: a step's batch is so many parts,
-    whose gradients are averaged. carry_rounds: private state (the optimiser's, and what compression kept back) starts at
-    zero at every so many rounds; in between it lives on while the same operator holds the slot. delay: with 1 a round's slots
-    start from the checkpoint before the newest, so that nobody waits while updates are exchanged. The last six keys are for built-in models; a module of your own brings its optimizer.
+    clip_norm: maximum global L2 norm of gradients; 0 turns clipping off. warmup_steps: in every round, the learning rate
+    of inner step h (from 0) is multiplied by min(1, (h + 1) / warmup_steps). accumulate: number of parts of a batch, whose
+    gradients are averaged. carry_rounds: private state (the optimiser's and the compression residual) starts at zero every
+    so many rounds; in between it is kept while the slot's operator stays the same. delay: with 1, a round's slots start
+    from the checkpoint before the newest, so that nobody waits for the exchange of updates. The last six keys are for
+    built-in models; your own module brings its optimizer.
     """
 
     batch_size: int
@@ -109,19 +110,19 @@ class TrainingSection:
 
     @property
     def rule(self) -> dict[str, Any]:
-        """The optimiser's keys that were given."""
+        """The optimiser keys that are set."""
         keys = {name: getattr(self, name) for name in RULE}
         return {name: value for name, value in keys.items() if value is not None}
 
     @property
     def rates(self) -> tuple[float, ...] | None:
-        """The factor of the learning rate at each inner step of a round, the last one from there on; None without warmup."""
+        """Factors of the learning rate by inner step of a round; the last one stays. None without warmup."""
         return tuple((step + 1) / self.warmup_steps for step in range(self.warmup_steps)) or None
 
 
 @dataclass(frozen=True)
 class AggregationSection:
-    """`aggregation:` how updates are joined. hostile: slots that may be anything; None for as many as a quarter, less one."""
+    """`aggregation:` how updates are combined. hostile: number of tolerated hostile slots; None: (slots - 1) // 4, or 0 for means."""
 
     rule: str = "mean"
     hostile: int | None = None
@@ -138,7 +139,7 @@ class AggregationSection:
 class MarketSection:
     """`market:` prices per slot-round, and per round for the aggregator, as decimal text of whole tokens.
 
-    token: ZEN, or the address of another one. decimals: of that one, where no chain is there to ask (a quote without a network).
+    token: ZEN, or the address of another token. decimals: of that token, needed only without a network (for a quote).
     """
 
     reserve: str | float | None = None
@@ -155,11 +156,11 @@ class MarketSection:
 
 @dataclass(frozen=True)
 class LimitsSection:
-    """`limits:` most seconds a slot, an aggregation and a re-execution of a slot-round may take; how far training runs ahead.
+    """`limits:` maximum seconds of a slot, an aggregation and a re-execution; how far training runs ahead of final claims.
 
-    Seconds that are not given follow from the job's work (zoo_compute/jobs/clocks.py).
-    depth: turns that may have claims still open to challenge; deeper means that fewer rounds wait for windows, and dearer
-    locks. policy: what becomes of the rounds after a worker's lie: `tolerate` them, or `roll back` and do them again.
+    Seconds that are not set follow from the job's work (zoo_compute/jobs/clocks.py).
+    depth: turns whose claims may still be open to challenge. With more, fewer rounds wait for challenge windows, and locks
+    are larger. policy: for rounds built on a worker's false claim: `tolerate` them, or `roll back` and repeat them.
     """
 
     slot_s: int | None = None
@@ -174,7 +175,7 @@ class LimitsSection:
             raise BadField(f"limits.policy: unknown policy {self.policy!r}; {nearest(self.policy, POLICIES)}")
 
     def clocks(self, wanted: Clocks) -> Clocks:
-        """What the file says, and else what is `wanted`."""
+        """The file's values; `wanted` for those it does not set."""
         own_values = (self.slot_s, self.aggregate_s, self.reexecute_s)
         return Clocks(*(want if own is None else own for own, want in zip(own_values, wanted, strict=True)))
 
@@ -184,9 +185,9 @@ class LimitsSection:
 class CheckpointConfig:
     """`checkpoint:` which checkpoints are kept, where, and on how many stores.
 
-    A checkpoint is made at the end of every round, that is every `inner_steps` steps; `interval` counts steps of a slot
-    and says which of them outlive the job: that of the first round to end at or after `interval` steps, every so many
-    rounds, and always the last. 0 keeps all. A quote says what it comes to (`checkpoint_every_steps`).
+    Every round, that is every `inner_steps` steps, ends with a checkpoint. `interval`, in steps of a slot, sets which of
+    them are kept after the job: one every `interval` steps, rounded up to whole rounds, and always the last. 0 keeps all.
+    A quote prints the result (`checkpoint_every_steps`).
     """
 
     interval: int = 0
@@ -201,12 +202,12 @@ class CheckpointConfig:
                 raise BadField(f"checkpoint.storage: expected 'ipfs' (embedded or a daemon), got {self.storage!r}")
 
     def every_rounds(self, inner_steps: int) -> int:
-        """Keep the checkpoint of every n-th round."""
+        """n, if the checkpoint of every n-th round is kept."""
         return min(MAX_ROUNDS, max(1, -(-self.interval // inner_steps)))
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.2's numbers, which are JSON's: 1e-3 is one. To YAML 1.1 it is text."""
+    """Reads numbers as in YAML 1.2 and JSON: 1e-3 is a number. In YAML 1.1 it is text."""
 
 
 _Loader.add_implicit_resolver(
@@ -215,7 +216,7 @@ _Loader.add_implicit_resolver(
 
 
 def read_config(path: Path) -> Any:
-    """What a YAML or JSON file says, unchecked. Raises JobError, naming the file."""
+    """The content of a YAML or JSON file, unchecked. Raises JobError, naming the file."""
     try:
         if path.stat().st_size > MAX_CONFIG_BYTES:
             raise JobError(f"{path}: larger than a configuration should be ({MAX_CONFIG_BYTES} bytes)")
@@ -240,19 +241,19 @@ BUDGET = "budget_max"  # beside the sections
 
 
 def read_section(name: str, section: object) -> Any:
-    """Read one section; a key that belongs to another section is told so."""
+    """Read one section. An error for a misplaced key names its section."""
     return read(SECTIONS[name], own_keys(name, section), name)
 
 
 def keys_of(name: str, section: Any) -> Any:
-    """A section's keys: none where it is absent, those of its class where it is an object."""
+    """A section's keys: empty if it is absent, the fields if it is an object."""
     if section is None and name in SECTIONS:
         return {}
     return vars(section) if name in SECTIONS and isinstance(section, SECTIONS[name]) else section
 
 
 def own_keys(name: str, section: object) -> Mapping[str, Any]:
-    """The section's keys as they are, after refusing those that belong elsewhere."""
+    """The section's keys. Refuses keys of other sections."""
     section = keys_of(name, section)
     if not isinstance(section, Mapping):
         raise BadField(f"{name}: expected a mapping, got {section!r}")

@@ -1,6 +1,6 @@
-"""What a job lacks, in plain sentences: bids, where it is open, and what the network lacks. From the chain, read only.
+"""What an open job and its network lack, in plain sentences. Reads the chain only.
 
-The sentences are advice. What a node really takes, its operator's settings say, and those are on no chain.
+The sentences are advice: which jobs a node takes depends on its operator's settings, which are not on chain.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from zoo_compute.spec.schedule import Work, Worker, suits
 if TYPE_CHECKING:
     from zoo_compute.chain.connection import Chain
 
-MOST = 1_000  # operators that are read, the newest: 31 requests
-GB = 2**30  # of a card's memory
-USUAL_SLOTS = 4  # of one job that a node takes, where its operator.json does not say more (`capacity`)
+MOST = 1_000  # newest operators to read: 31 requests
+GB = 2**30  # of GPU memory
+USUAL_SLOTS = 4  # of one job per node, by default (`capacity` in operator.json)
 
 
 @dataclass(frozen=True)
 class JobRequirements:
     """What one job asks of operators.
 
-    memory_bytes: of one step; None: not known. lock: collateral that one slot locks, in the smallest unit of the offers' token.
+    memory_bytes: of one step; None if unknown. lock: collateral per slot, in the smallest unit of the offers' token.
     flops: of one slot-round.
     """
 
@@ -39,7 +39,7 @@ class JobRequirements:
 
 @dataclass(frozen=True)
 class Offer:
-    """One registered operator. eligible: may bid now. free_collateral: what no lock binds, in the smallest unit of a token."""
+    """One registered operator. eligible: may bid now. free_collateral: not locked, in the smallest unit of a token."""
 
     operator: int
     vram_gb: int
@@ -68,12 +68,12 @@ def offers(chain: Chain, token: str | None = None, block: int | None = None) -> 
 
 
 def shortfall(needs: JobRequirements, offers: Sequence[Offer]) -> list[str]:
-    """Sentences such as "no operator has 130 GB; the largest has 24 GB"; empty where the network suffices."""
+    """Sentences such as "no operator has 130 GB; the largest has 24 GB". Empty if the network suffices."""
     if not offers:
         return ["no operator is registered"]
     able = [offer for offer in offers if offer.eligible]
     if not able:
-        return ["no operator may bid: each one is leaving, or its stake is too small"]
+        return ["no operator can bid: each one is leaving, or its stake is too small"]
     lacks = []
     memory_gb = -(-(needs.memory_bytes or 0) // GB)
     fitting = [offer for offer in able if offer.vram_gb >= memory_gb]
@@ -81,7 +81,7 @@ def shortfall(needs: JobRequirements, offers: Sequence[Offer]) -> list[str]:
         lacks.append(f"no operator has {memory_gb} GB; the largest has {max(o.vram_gb for o in able)} GB")
     fitting = [offer for offer in fitting or able if _is_for(needs, offer)]
     if not fitting:
-        lacks.append("every operator's card is of a class for light jobs only, and this job's slots are heavy")
+        lacks.append("every operator's card is of a class for light jobs, and this job's slots are heavy")
     funded = [offer for offer in fitting or able if offer.free_collateral >= max(1, needs.lock)]
     if not funded:
         empty = not any(offer.free_collateral for offer in fitting or able)
@@ -92,7 +92,7 @@ def shortfall(needs: JobRequirements, offers: Sequence[Offer]) -> list[str]:
 
 
 def missing(view: JobView, offered_by: Sequence[Offer], memory_bytes: int | None) -> list[str]:
-    """What keeps an open job from being awarded, so far; empty for any other job, and once both lots have enough bids."""
+    """What an open job lacks to be awarded. Empty for other jobs, and once both lots have enough bids."""
     if view.state != JobState.OPEN or any(lot.phase != LotPhase.OPEN for lot in view.lots.values()):
         return []
     newest = next((attempt.bids for attempt in reversed(view.attempts) if attempt.bids), {})
@@ -108,13 +108,13 @@ def missing(view: JobView, offered_by: Sequence[Offer], memory_bytes: int | None
         mine = {operator: bid.capacity for (kind, operator), bid in view.bids.items() if kind == Kind.SLOTS}
         free = [
             replace(o, free_collateral=o.free_collateral + mine.get(o.operator, 0) * slots.lock) for o in offered_by
-        ]  # what stands behind bids in this very job is not missing in it
+        ]  # collateral locked by bids on this job is available to it
         lacks += shortfall(JobRequirements(slots.units, memory_bytes, slots.lock, view.terms.flops), free)
     return lacks
 
 
 def _not_counted(view: JobView, lot: Lot) -> list[str]:
-    """Why bids for all units were not enough, once they are opened."""
+    """Why bids for all units were not enough, after the reveal."""
     if (
         view.now < lot.reveal_end
         or lot.enough_bids
@@ -125,7 +125,7 @@ def _not_counted(view: JobView, lot: Lot) -> list[str]:
         return [
             f"{lot.units_capped} of {lot.units} slots have bids: each of {lot.revealed} bidders counts for {third(lot.units)} at most"
         ]
-    return [f"only {lot.units_uncapped} of {lot.units} units were opened: the rest of the bids stayed sealed"]
+    return [f"bids for only {lot.units_uncapped} of {lot.units} units were revealed"]
 
 
 def _is_for(needs: JobRequirements, offer: Offer) -> bool:
@@ -134,7 +134,7 @@ def _is_for(needs: JobRequirements, offer: Offer) -> bool:
 
 
 def _too_few(needs: JobRequirements, funded: Sequence[Offer]) -> list[str]:
-    """Operators there are that could bid, but perhaps not for all slots."""
+    """Why the operators that can bid may not cover all slots."""
     count = len(funded)
     who = "1 operator" if count == 1 else f"{count} operators"
     if needs.lock:

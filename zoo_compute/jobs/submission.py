@@ -1,7 +1,7 @@
-"""From a job's description to a job on chain: prepare and store its files, then approve and post, once.
+"""Submit a job: prepare and store its files, then approve and post, once.
 
-Everything prepared is content-addressed, so preparing again changes nothing. What was posted is found again by a record
-on this machine and by the chain's events: a crash at any line is followed by running the same command again.
+Files are content-addressed, so preparing again changes nothing. A record on this machine and the chain's events show what
+was posted. So after a crash at any line, run the same command again.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ Say = Callable[[str], None]
 
 
 class AlreadyPosted(UserError):
-    """This very job was posted before from this account; `job` is its number."""
+    """The same job was posted before from this account. job: its number."""
 
     def __init__(self, job: int) -> None:
         super().__init__(
-            f"this very job was posted before, as job {job}",
-            hint=f"follow it with `zoo job watch {job}`; --again posts (and pays) it a second time",
+            f"the same job was posted before, as job {job}",
+            hint=f"follow it with `zoo job watch {job}`; --again posts (and pays for) it a second time",
         )
         self.job = job
 
 
 @dataclass(frozen=True)
 class PreparedJob:
-    """A job whose files are stored and pinned. cid: of the manifest."""
+    """A job with stored and pinned files. cid: of the manifest."""
 
     manifest: Manifest
     cid: str
@@ -77,8 +77,8 @@ def prepare(
 ) -> PreparedJob:
     """Cut the data, trace the module, store and pin all files. Raises UserError, StoreError.
 
-    weights: a safetensors file with the module's tensors, in place of those it is made with. merge: what made them of the
-    branches that the manifest then names as the job's parents.
+    weights: a safetensors file that replaces the module's initial tensors. merge: how they were merged; the manifest names
+    the branches as the job's parents.
     """
     say("preparing the data")
     dataset = _dataset(job, say)
@@ -93,8 +93,8 @@ def prepare(
     tensors = None if weights is None else _weights(weights, say)
     if merge is not None and (tensors is None or state_root(tensors).hex() != merge.root):
         raise UserError(
-            "the initial weights are not what these parents were merged to",
-            hint="give --weights the file that `zoo job merge` wrote beside its parents",
+            "the initial weights are not the merge of these parents",
+            hint="pass the file that `zoo job merge` wrote beside the parents as --weights",
         )
     say("storing program, data and weights")
     manifest = publish_files(job, dataset, store, weights=tensors, parents=merge.parents if merge else None)
@@ -129,11 +129,11 @@ def _dataset(job: ComputeJob, say: Say) -> texts.Dataset:
 
 
 def _try_first_step(job: ComputeJob, manifest: Manifest, dataset: texts.Dataset, tensors: Mapping[str, Any]) -> None:
-    """Refuse what the network would skip, and be paid for. Raises UserError."""
+    """Refuse a job whose first step the network would skip but charge for. Raises UserError."""
     graph = job.traced.graph
     try:
         runner = backend.prepare(graph)
-    except backend.NoBackend:  # a client without kernels posts untried
+    except backend.NoBackend:  # without kernels, post untested
         return
     if STEP not in runner.state:
         return
@@ -142,12 +142,12 @@ def _try_first_step(job: ComputeJob, manifest: Manifest, dataset: texts.Dataset,
     if not runner.state[STEP].any():
         raise UserError(
             f"the job's first step would be skipped: its loss is {loss:g}, or a gradient is not finite, or an index is out of range",
-            hint="look for tokens or classes beyond the module's, and for a learning rate or initial weights that are too large",
+            hint="check for tokens or classes beyond the module's, and for too large a learning rate or initial weights",
         )
 
 
 def _weights(path: Path, say: Say) -> dict[str, Any]:
-    """The module's tensors by name, without the outer momentum of an earlier job's checkpoint."""
+    """The module's tensors by name, without the outer optimiser's state of a checkpoint."""
     say(f"reading the weights of {path}")
     try:
         state = files.load_state(path)
@@ -159,11 +159,11 @@ def _weights(path: Path, say: Say) -> dict[str, Any]:
 
 
 def check_funds(chain: Chain, account: str, token: Token, escrow: int) -> None:
-    """Refuse an account that cannot pay, before anything is stored or sent. Raises NotFunded, UserError."""
+    """Refuse an account that cannot pay, before storing or sending anything. Raises NotFunded, UserError."""
     if not chain.tasks.is_allowed(token.address):
         raise UserError(
-            f"the network takes no payment in {token.symbol} ({token.address})",
-            hint="`zoo network show` lists what it takes; whoever governs it allows another with `zoo network allow`",
+            f"the network accepts no payment in {token.symbol} ({token.address})",
+            hint="`zoo network show` lists accepted tokens; its governor can add one with `zoo network allow`",
         )
     balance = chain.token(token.address).balanceOf(account)
     if balance < escrow:
@@ -176,9 +176,9 @@ def check_funds(chain: Chain, account: str, token: Token, escrow: int) -> None:
 
 
 def post(sender: Sender, prepared: PreparedJob, *, again: bool = False, say: Say) -> int:
-    """Post, with a signed allowance or after approving exactly the escrow; the job's number. Running it again after a crash finds what was sent.
+    """Post with a signed allowance, or after approving exactly the escrow; return the job's number. After a crash, call it again.
 
-    Raises AlreadyPosted when this job was posted before and `again` is not set.
+    Raises AlreadyPosted if this job was posted before and `again` is not set.
     """
     chain, record = sender.chain, _Record(sender, prepared)
     with record.locked():
@@ -190,7 +190,7 @@ def post(sender: Sender, prepared: PreparedJob, *, again: bool = False, say: Say
             known = {"since": chain.head().number + 1, "manifest": prepared.cid}
             record.write(known)
         elif job := _find_posted(sender, prepared, known["since"]):
-            say("an earlier run had posted it already")
+            say("an earlier run had already posted it")
             record.write({**known, "job": job})
             return job
         job = _post_permitted(sender, prepared, record, known, say)
@@ -203,20 +203,22 @@ def post(sender: Sender, prepared: PreparedJob, *, again: bool = False, say: Say
 def _post_permitted(
     sender: Sender, prepared: PreparedJob, record: _Record, known: dict[str, Any], say: Say
 ) -> int | None:
-    """Post in one transaction, with a signed allowance; None where token or account cannot.
+    """Post in one transaction, with a signed allowance; None if token or account do not support it.
 
-    What is signed is written down before it is sent. Run again after a crash, this makes the very same transaction, which the
-    sender recognises; and its permit counts once, whatever is mined when: a second post by mistake is impossible.
+    The signed terms are recorded before sending. After a crash this makes the same transaction again, which the sender
+    recognises. A permit is valid once, so a second post by mistake is impossible.
     """
     address, tasks = prepared.terms.token, sender.chain.network.contracts["tasks"]
     recorded = known.get("permit")
     if recorded is None:
         if sender.chain.token(address).allowance(sender.address, tasks) >= prepared.escrow:
-            return None  # there already: a permit that fails would go unnoticed
+            return None  # the allowance is there: a failing permit would go unnoticed
         terms = permits.next_terms(sender, address)
         if terms is None:
             return None
-        if job := _find_posted(sender, prepared, known["since"]):  # mined between the look before and the token's nonce
+        if job := _find_posted(
+            sender, prepared, known["since"]
+        ):  # mined between the first search and reading the nonce
             return job
         known["permit"] = terms.to_dict()
         record.write(known)
@@ -228,11 +230,11 @@ def _post_permitted(
     say("posting the job")
     try:
         receipt = sender.send(sender.chain.tasks.post_permitted(PostedTerms(**asdict(prepared.terms)), *permit))
-    except (TokenRefusal, BareRevert):  # used up, too late, or not of this kind
+    except (TokenRefusal, BareRevert):  # permit used, expired or not supported
         job = _find_posted(sender, prepared, known["since"])
         if job is None and permits.is_usable(sender, address, tasks, prepared.escrow, permit):
             raise Retryable(
-                "an earlier try to post this job is on its way, and not mined yet", hint="run the same command again"
+                "an earlier transaction that posts this job is not mined yet", hint="run the same command again"
             ) from None
         return job
     return int(receipt.event("JobPosted").args["job"])
@@ -241,7 +243,7 @@ def _post_permitted(
 def _post_approved(sender: Sender, prepared: PreparedJob, since: int, say: Say) -> int:
     """Approve exactly the escrow, then post."""
     token, tasks = sender.chain.token(prepared.terms.token), sender.chain.network.contracts["tasks"]
-    # An exact allowance makes a second post by mistake impossible: the first one uses it up.
+    # An exact allowance makes a second post by mistake impossible: the first one consumes it.
     if token.allowance(sender.address, tasks) != prepared.escrow:
         if job := _find_posted(sender, prepared, since):
             return job
@@ -252,14 +254,14 @@ def _post_approved(sender: Sender, prepared: PreparedJob, since: int, say: Say) 
         receipt = sender.send(sender.chain.tasks.post(PostedTerms(**asdict(prepared.terms))))
         return int(receipt.event("JobPosted").args["job"])
     except (TokenRefusal, BareRevert):
-        job = _find_posted(sender, prepared, since)  # mined between the look above and the sending
+        job = _find_posted(sender, prepared, since)  # mined between the search above and sending
         if job is None:
             raise
         return job
 
 
 def _active_job(sender: Sender, prepared: PreparedJob, known: dict[str, Any]) -> int | None:
-    """The recorded job, if this chain knows it (a devnet may have started anew) and it was not cancelled."""
+    """The recorded job, if it exists on this chain (a devnet may have restarted) and is not cancelled."""
     if "job" not in known:
         return None
     onchain = sender.chain.tasks.jobs(known["job"])
@@ -268,7 +270,7 @@ def _active_job(sender: Sender, prepared: PreparedJob, known: dict[str, Any]) ->
 
 
 def _find_posted(sender: Sender, prepared: PreparedJob, since: int) -> int | None:
-    """The job of this account with this manifest that was posted in or after block `since`."""
+    """The account's job with this manifest, posted in or after block `since`."""
     head = sender.chain.head().number
     for event in scan(sender.chain, since, head, names=("JobPosted",)) if since <= head else ():
         if event.args["submitter"] == sender.address and bytes(event.args["manifest"]) == prepared.manifest.digest:
@@ -277,7 +279,7 @@ def _find_posted(sender: Sender, prepared: PreparedJob, since: int) -> int | Non
 
 
 class _Record:
-    """What this machine knows of one submission: {"since": block, "manifest": CID, "permit": what was signed, "job": number once posted}."""
+    """The record of one submission on this machine: {"since": block, "manifest": CID, "permit": signed terms, "job": number}."""
 
     def __init__(self, sender: Sender, prepared: PreparedJob) -> None:
         network = sender.chain.network
@@ -288,7 +290,7 @@ class _Record:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One submission of an account at a time: the allowance is shared."""
+        """One submission per account at a time: they share the allowance."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with open(self._lock, "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

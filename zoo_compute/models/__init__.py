@@ -1,6 +1,6 @@
-"""Built-in models, and what a job's file says about them, checked without torch.
+"""Built-in models: their sections of a job's file, checked without torch.
 
-Each is a module like a submitter's own: `architecture: gpt` names `gpt.build`, as `module: model.py:build` names yours;
+Each is an ordinary module: `architecture: gpt` names `gpt.build`, as `module: model.py:build` names yours;
 `name: llama-160m` names an architecture with its sizes (`presets.MODELS`).
 """
 
@@ -16,9 +16,9 @@ MAX_PARAMETERS = 2**34
 
 @dataclass(frozen=True, kw_only=True)
 class DecoderSection:
-    """What the sections of all built-in decoders have; `tied`: the head is the token embedding.
+    """Keys of all built-in decoders. tied: the head is the token embedding.
 
-    Text is bytes: with a larger `vocab` the ids from 256 on stay unused, unless the data comes as arrays of `tokens`.
+    Text is bytes: ids from 256 on stay unused, unless the data is arrays of `tokens`.
     """
 
     layers: int
@@ -40,11 +40,11 @@ class DecoderSection:
             raise BadField(f"model: {self.parameters:,} parameters exceed {MAX_PARAMETERS:,}")
 
     def _check(self) -> None:
-        """What only this architecture asks for. Raises BadField."""
+        """Checks of this architecture. Raises BadField."""
 
     @property
     def parameters(self) -> int:
-        """Those of the module, counted without making it."""
+        """Parameters of the module, counted without making it."""
         raise NotImplementedError
 
 
@@ -68,8 +68,8 @@ class GPTSection(DecoderSection):
 
 @dataclass(frozen=True, kw_only=True)
 class LlamaSection(DecoderSection):
-    """`model:` with `architecture: llama`. hidden: width of the MLP. kv_heads: heads of keys and values, as many as heads
-    unless given. theta: base of the rotary positions."""
+    """`model:` with `architecture: llama`. hidden: width of the MLP. kv_heads: heads of keys and values; by
+    default as many as heads. theta: base of the rotary positions."""
 
     hidden: int
     kv_heads: int | None = None

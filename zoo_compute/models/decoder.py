@@ -1,4 +1,4 @@
-"""What the built-in decoders share: the loss, the optimiser, the scale of initial weights, and sampling.
+"""Shared by the built-in decoders: the loss, the optimiser, the scale of initial weights, and sampling.
 
 Shape legend: B batch, T positions, V vocabulary.
 """
@@ -31,7 +31,7 @@ class Decoder(nn.Module):
         epsilon: float = 1e-8,
         weight_decay: float = 0.0,
     ) -> Step:
-        """What a job's module function returns: the module with its initial weights, the loss, the optimiser.
+        """The return value of a job's module function: the module with initial weights, the loss, the optimiser.
 
         weight_decay: AdamW's, of matrices only.
         """
@@ -65,7 +65,7 @@ def next_token_loss(logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
 
 
 def refuse_below_one(sizes: Mapping[str, int]) -> None:
-    """Raises ValueError for a size that is no size."""
+    """Raises ValueError for a size below 1."""
     for name, size in sizes.items():
         if size < 1:
             raise ValueError(f"{name}: expected at least 1, got {size}")
@@ -74,9 +74,9 @@ def refuse_below_one(sizes: Mapping[str, int]) -> None:
 def scale_of(
     name: str, parameter: Tensor, layers: int, *, embeddings: Mapping[str, float], outputs: tuple[str, ...]
 ) -> float:
-    """Standard deviation of a matrix's initial weights: 1/sqrt(fan in), over sqrt(2 layers) for one that writes to the residual stream.
+    """Standard deviation of a matrix's initial weights: 1/sqrt(fan in), divided by sqrt(2 layers) if it writes to the residual stream.
 
-    embeddings: scales by name, in place of that. outputs: how the names of those that write end.
+    embeddings: scales by name that replace it. outputs: name endings of matrices that write to the residual stream.
     """
     scale = embeddings.get(name, 1.0 / math.sqrt(parameter.shape[-1]))
     return scale / math.sqrt(2 * layers) if name.endswith(outputs) else scale

@@ -1,7 +1,7 @@
-"""Models by name: an architecture, its sizes and a learning rate to begin with. No torch.
+"""Models by name: an architecture, its sizes and a starting learning rate. No torch.
 
-The published ones have their sizes and parameters exactly, but not their tokenizers: text is bytes, of which a vocabulary of
-32,000 or 50,257 uses the ids below 256. Tokens of a tokenizer come as an array `tokens` (docs/cli.md, A job's file).
+Published models have their exact sizes and parameter counts, but not their tokenizers: text is bytes, which use the ids
+below 256. For tokens of a tokenizer, give the data as an array `tokens` (docs/cli.md, A job's file).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zoo_compute.models import ARCHITECTURES, DecoderSection
 
 
 class Preset(NamedTuple):
-    """sizes: keys of a `model:` section. learning_rate: AdamW's peak, the source's where it names one."""
+    """sizes: keys of a `model:` section. learning_rate: AdamW's peak, from the source if it names one."""
 
     sizes: dict[str, Any]
     learning_rate: float
@@ -74,11 +74,11 @@ def preset(name: object) -> Preset:
 
 
 def sized(section: Mapping[str, Any]) -> dict[str, Any]:
-    """A `model:` section with the sizes of its `name` in the name's place; its other keys go over them. Raises BadField."""
+    """A `model:` section with `name` replaced by its sizes; the other keys override them. Raises BadField."""
     if "name" not in section:
         return dict(section)
     if "architecture" in section:
-        raise BadField("model: name and architecture exclude each other; the name has its architecture")
+        raise BadField("model: name and architecture exclude each other; the name sets the architecture")
     others = {key: value for key, value in section.items() if key != "name"}
     return {**preset(section["name"]).sizes, **others}
 

@@ -1,4 +1,4 @@
-"""An operator's standing and money, from its owner's side: register, stake, deposit, earn, withdraw, leave."""
+"""An operator's account, for its owner: register, stake, deposit, earn, withdraw, leave."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STAKE_UNIT = 10**12  # wei: the registry counts stakes in these
 
 
 def hot_account(folder: Path) -> LocalAccount:
-    """The hot key that lies in an operator's folder. Raises KeystoreError, ConfigError."""
+    """The hot key in an operator's folder. Raises KeystoreError, ConfigError."""
     from zoo_compute.chain import keystore
 
     if not (folder / HOT_KEY).exists():
@@ -45,7 +45,7 @@ def hot_account(folder: Path) -> LocalAccount:
 
 
 class Operators:
-    """The node registry as an owner uses it. Without a sender it only reads."""
+    """The node registry, for an operator's owner. Without a sender it only reads."""
 
     def __init__(self, chain: Chain, sender: Sender | None = None) -> None:
         self.chain = chain
@@ -61,7 +61,7 @@ class Operators:
     # -- which operator
 
     def check(self, number: int) -> int:
-        """The number, if it exists. Raises UserError."""
+        """Return the number if the operator exists. Raises UserError."""
         count = self.chain.registry.operator_count()
         if not 1 <= number <= count:
             raise UserError(
@@ -75,7 +75,7 @@ class Operators:
         return [int(e.args["operator"]) for e in events if e.args["owner"] == to_checksum_address(owner)]
 
     def operator_in(self, folder: Path) -> int | None:
-        """The operator whose folder this is; None where there is none. Raises ConfigError for a broken file."""
+        """The operator of this folder; None if there is none. Raises ConfigError for a broken file."""
         try:
             config = json.loads((folder / CONFIG).read_text())
             return int(config["operator"]) or None
@@ -87,10 +87,12 @@ class Operators:
             ) from error
 
     def require_operator_in(self, folder: Path) -> int:
-        """The operator whose folder this is. Raises UserError, ConfigError."""
+        """The operator of this folder. Raises UserError, ConfigError."""
         number = self.operator_in(folder)
         if number is None:
-            raise UserError(f"{folder} is no operator's folder", hint="give --home, or `zoo node register` first")
+            raise UserError(
+                f"{folder} is not an operator's folder", hint="pass --home, or run `zoo node register` first"
+            )
         return self.check(number)
 
     def token(self, address: str | None) -> str:
@@ -100,14 +102,14 @@ class Operators:
     # -- joining
 
     def register(self, hot: str, gpu: GpuClass, vram_gb: int, stake: int, endpoint: str, *, say: Say) -> int:
-        """Stake and register; the new operator's number. `enrolment.py` sees to all that belongs to it."""
+        """Stake and register; return the new operator's number. `registration.py` does the whole procedure."""
         self._approve(self._zen, "registry", stake)
         say(f"registering with {format_amount(stake)} at stake")
         receipt = self.sender.send(self.chain.registry.register(hot, gpu.id, vram_gb, stake, endpoint))
         return int(receipt.event("OperatorRegistered").args["operator"])
 
     def consent(self, folder: Path, gpu: GpuClass, vram_gb: int, stake: int, endpoint: str, holds_s: int) -> Consent:
-        """What a sponsor needs to register this account's operator; makes the folder's hot key."""
+        """The consent with which a sponsor can register this account's operator. Makes the folder's hot key."""
         from zoo_compute.operators.consent import Consent
 
         self.check_stake(stake)
@@ -123,7 +125,7 @@ class Operators:
         return agreed.signed_by(self.sender.account, hot_account(folder))
 
     def register_for(self, agreed: Consent, *, hot_coin: int, say: Say) -> RegistrationResult:
-        """Register who agreed to it, paying stake and gas. Raises UserError for a consent of another network."""
+        """Register the consenting operator, paying stake and gas. Raises UserError for a consent of another network."""
         expected = (self.chain.network.chain_id, self.chain.registry.address)
         if (agreed.chain_id, agreed.registry) != expected:
             raise UserError(
@@ -140,7 +142,7 @@ class Operators:
         return RegistrationResult(number, agreed.owner, agreed.hot, stake, new=True)
 
     def declare(self, folder: Path, number: int, tier: int, hours: list[int]) -> Receipt:
-        """Promise to be there; the folder's keeper, if one is here, then sends heartbeats."""
+        """Promise availability in these hours. The folder's keeper, if there is one, then sends heartbeats."""
         receipt = self.sender.send(self.chain.registry.declare(number, tier, sum(1 << hour for hour in hours)))
         if (folder / CONFIG).exists():
             path = folder / CONFIG
@@ -149,16 +151,18 @@ class Operators:
         return receipt
 
     def registered_with(self, hot: str) -> list[tuple[int, str]]:
-        """The operators that were registered with this hot key: number and owner."""
+        """Operators registered with this hot key: number and owner."""
         events = self._events(("OperatorRegistered",))
         return [(int(e.args["operator"]), str(e.args["owner"])) for e in events if e.args["hot"] == hot]
 
     def check_stake(self, stake: int) -> None:
         least = self.chain.params.min_stake
         if stake < least:
-            raise UserError(f"the stake of {format_amount(stake)} is below the network's least, {format_amount(least)}")
+            raise UserError(
+                f"the stake of {format_amount(stake)} is below the network's minimum, {format_amount(least)}"
+            )
         if stake % STAKE_UNIT:
-            raise UserError(f"a stake is a multiple of {format_amount(STAKE_UNIT, places=6)}, not {stake} wei")
+            raise UserError(f"a stake must be a multiple of {format_amount(STAKE_UNIT, places=6)}, not {stake} wei")
 
     def top_up(self, hot: str, wanted: int, say: Say) -> None:
         missing = wanted - self.chain.coin(hot)
@@ -167,7 +171,7 @@ class Operators:
             self.sender.send_coin(hot, missing)
 
     def hot_key(self, folder: Path) -> str:
-        """The address of the folder's hot key, which is made where there is none."""
+        """The address of the folder's hot key. Makes the key if there is none."""
         from zoo_compute.chain import keystore
 
         path = folder / HOT_KEY
@@ -176,11 +180,11 @@ class Operators:
         secret = folder / PASSPHRASE
         if not secret.exists():
             write_atomically(secret, secrets.token_urlsafe(24).encode(), mode=0o600)
-        # The passphrase lies beside the key, so a dear key derivation would protect nothing.
+        # The passphrase is beside the key, so an expensive key derivation would protect nothing.
         return keystore.create(path, secret.read_text().strip(), work=keystore.DEVNET_WORK)
 
     def announce(self, number: int, url: str) -> Receipt:
-        """Where the operator's store serves blocks."""
+        """Announce where the operator's store serves blocks."""
         check_url(url)
         return self.sender.send(self.chain.registry.announce(number, url))
 
@@ -197,7 +201,7 @@ class Operators:
         return self.sender.send(self.chain.registry.deposit(number, token, amount))
 
     def withdraw(self, number: int, token: str, collateral: int, *, say: Say) -> dict[str, int]:
-        """Payments owed, network rewards of past epochs, and `collateral`; what of each was sent to the owner."""
+        """Send payments owed, network rewards of past epochs, and `collateral` to the owner. Returns the amount of each."""
         balances = self.balances(number, token)
         took = {"payments": 0, "rewards": 0, "collateral": 0}
         if balances.owed:
@@ -210,7 +214,7 @@ class Operators:
         return took
 
     def claim_rewards(self, number: int, *, say: Say) -> int:
-        """Network rewards of past epochs, to the owner; their sum."""
+        """Claim network rewards of past epochs for the owner. Returns their sum."""
         total = 0
         for epoch, jobs in self._epochs(number).items():
             try:
@@ -224,7 +228,7 @@ class Operators:
         return total
 
     def _epochs(self, number: int) -> dict[int, list[int]]:
-        """Epochs that are over and not expired -> the jobs for which something was recorded in them and not yet claimed."""
+        """Past epochs that did not expire -> jobs with rewards recorded in them and not claimed yet."""
         head = self.chain.head()
         events = list(
             scan(self.chain, self.chain.network.first_block, head.number, names=("ComputeRecorded",), operator=number)
@@ -265,7 +269,7 @@ class Operators:
         return self.sender.send(self.chain.registry.withdraw_stake(number))
 
     def start_draining(self, folder: Path) -> Path | None:
-        """Tell the keeper of this folder, if one is here, to take no new work; the marker it looks at."""
+        """Make this folder's keeper, if there is one, take no new work. Returns the marker file that it reads."""
         if not (folder / CONFIG).exists():
             return None
         marker = folder / DRAINING
@@ -282,7 +286,7 @@ class Operators:
         return OperatorBalances(read_operator(self.chain, number, tokens=[address]), address)
 
     def earnings(self, number: int, token: str | None = None) -> Earnings:
-        """Claims, penalties and sums over all jobs the operator took part in, from the contracts' events."""
+        """Claims, penalties and sums over all the operator's jobs, from the contracts' events."""
         address = self.token(token)
         head = self.chain.head().number
         events = list(scan(self.chain, self.chain.network.first_block, head, operator=number))

@@ -1,6 +1,6 @@
-"""Showing one's machine: a trial is entered, run under its seed, answered, and settled after its window.
+"""Admission of a machine: enter a trial, run it with its seed, answer, and settle after the challenge window.
 
-The run itself is `node.admission.trial`'s, a process of the torch side that is started before the trial is entered and holds no key.
+The run itself is a process of `node.admission.trial`. It starts before the trial is entered and has no key.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class TrialFailed(NeedsOperator):
 
 @dataclass(frozen=True)
 class AdmissionStatus:
-    """Where an operator's admission stands after a step. wait_s: until the trial can be settled; 0 when nothing is open."""
+    """The state of an operator's admission. wait_s: until the trial can be settled; 0 if none is open."""
 
     operator: int
     admitted: bool
@@ -49,7 +49,7 @@ class AdmissionStatus:
 
 
 class TrialAnswer(NamedTuple):
-    """An answered trial, as it was told. seconds: that it took."""
+    """An answered trial, from its event. seconds: that it took."""
 
     claim: Claim
     workload: Workload
@@ -65,7 +65,7 @@ class TrialAnswer(NamedTuple):
 
 
 def advance_admission(chain: Chain, sender: Sender, operator: int, options: Sequence[str]) -> AdmissionStatus:
-    """Settle the trial that stood its window, leave one that stands in it, or else run a new one."""
+    """Settle a trial whose challenge window is over, leave one whose window is open, or else run a new one."""
     pending = pending_trial(chain, operator)
     if pending is None:
         pending = run_trial(chain, sender, operator, options)
@@ -79,14 +79,14 @@ def advance_admission(chain: Chain, sender: Sender, operator: int, options: Sequ
 
 
 def pending_trial(chain: Chain, operator: int) -> TrialAnswer | None:
-    """The operator's answered trial that is not settled."""
+    """The operator's answered trial that is not settled yet."""
     if chain.admissions.claims(TRIALS, SEAT, operator) == EMPTY_HASH:
         return None
     return trial_answers(chain, operator)[-1]
 
 
 def trial_answers(chain: Chain, operator: int) -> list[TrialAnswer]:
-    """All that the operator ever answered."""
+    """All trials that the operator answered."""
     head = chain.head("latest")
     events = scan(chain, chain.network.first_block, head.number, ("TrialAnswered",), operator=operator)
     return [_answered(event) for event in events]
@@ -103,17 +103,17 @@ def run_trial(chain: Chain, sender: Sender, operator: int, options: Sequence[str
         sender.send(chain.admissions.enter(operator))
         seed = _seed(chain, operator)
         root = bytes.fromhex(_send_seed(process, seed.hex())["root"])
-        # The seed that was run, not the one of now: after a reorganisation the contract refuses it, else it would be a lie.
+        # Send the seed that was run, not the current one: after a reorganisation the contract refuses it instead of accepting a false claim.
         receipt = sender.send(chain.admissions.answer(operator, seed, root))
     return _answered(receipt.event("TrialAnswered"))
 
 
 def _seed(chain: Chain, operator: int) -> bytes:
-    """The seed of the operator's entry, as soon as its block is buried."""
+    """The seed of the operator's entry. Waits until its block is deep enough."""
     until = time.monotonic() + chain.params.benchmark_s
     while (seed := chain.admissions.seed_of(operator)) == EMPTY_HASH:
         if time.monotonic() > until:
-            raise TrialFailed("the block of the seed was not mined in time", hint="look at the chain, then enter again")
+            raise TrialFailed("the block of the seed was not mined in time", hint="check the chain, then enter again")
         time.sleep(POLL_S)
     return seed
 

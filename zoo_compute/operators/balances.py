@@ -1,4 +1,4 @@
-"""What an operator is and has, as values: its registration, its money, what it earned. Built in `operators.py`."""
+"""Values about an operator: its registration, money and earnings. Built in `account.py`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class OperatorBalances:
 
 @dataclass(frozen=True)
 class EarnedClaim:
-    """One claim of the operator's."""
+    """One claim of the operator."""
 
     job: int
     round: int
@@ -69,7 +69,7 @@ class EarnedClaim:
 
 @dataclass(frozen=True)
 class Earnings:
-    """In the token's smallest unit. paid: net of the fee, all time; pending: accepted, not yet paid, gross."""
+    """In the token's smallest unit. paid: all time, net of the fee. pending: accepted, not paid yet, gross."""
 
     paid: int
     pending: int

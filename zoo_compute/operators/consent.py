@@ -1,6 +1,6 @@
-"""Consent to a registration: what an operator's owner and its hot key both sign, so that a sponsor may register them.
+"""Consent to a registration, signed by an operator's owner and its hot key, with which a sponsor can register them.
 
-EIP-712 data, as `NodeRegistry.register_for` checks it. The file holds no keys; it registers one operator, once, until its deadline.
+EIP-712 data, as `NodeRegistry.register_for` checks it. The file contains no keys. It registers one operator, once, before its deadline.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REGISTRATION = [
 
 @dataclass(frozen=True)
 class Consent:
-    """What is consented to, on which chain and contract, and the two signatures in hex. stake: in wei, as text."""
+    """The registration, its chain and contract, and both signatures in hex. stake: in wei, as text."""
 
     chain_id: int
     registry: str
@@ -52,7 +52,7 @@ class Consent:
     version: int = 1
 
     def signed_by(self, owner: Any, hot: Any) -> Consent:
-        """With both signatures. owner, hot: accounts of eth-account, which sign typed data."""
+        """A copy with both signatures. owner, hot: eth-account accounts that sign typed data."""
         return dataclasses.replace(self, owner_signature=self._sign(owner), hot_signature=self._sign(hot))
 
     def call(self, chain: Chain) -> Call:
@@ -78,7 +78,7 @@ class Consent:
         try:
             data = path.read_bytes()
             if len(data) > MOST_BYTES:
-                raise fields.BadField(f"{len(data)} bytes are more than a consent has")
+                raise fields.BadField(f"{len(data)} bytes are too many for a consent")
             consent = fields.read(cls, fields.parse_json(data, "consent"), "consent")
             if consent.version != 1 or not consent.stake.isdigit():
                 raise fields.BadField("expected version 1, and the stake in wei as decimal text")
@@ -88,13 +88,13 @@ class Consent:
                 f"{path}: cannot be read ({error.strerror})", hint="make it with `zoo node consent`"
             ) from error
         except ValueError as error:
-            raise ConfigError(f"{path}: no consent: {error}", hint="make it with `zoo node consent`") from error
+            raise ConfigError(f"{path}: not a consent: {error}", hint="make it with `zoo node consent`") from error
         return consent
 
     def _sign(self, account: Any) -> str:
         if not hasattr(account, "sign_typed_data"):
             raise ConfigError(
-                "this account's signer signs transactions only", hint="sign with a key file: --account FILE"
+                "this account's signer can sign transactions only", hint="sign with a key file: --account FILE"
             )
         domain = {**DOMAIN, "chainId": self.chain_id, "verifyingContract": self.registry}
         message = {part["name"]: getattr(self, part["name"]) for part in REGISTRATION} | {"stake": int(self.stake)}

@@ -1,4 +1,4 @@
-"""What this machine has: its GPUs, read without torch where a driver's own tool tells, and its memory."""
+"""This machine's GPUs and memory. Read from the driver's tools if possible, else with torch."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from zoo_compute import gpus
 from zoo_compute.errors import UserError
 from zoo_compute.spec.params import MAX_VRAM_GB, GpuClass
 
-PATIENCE_S = 60.0  # for a driver's tool, and for torch to load
+PATIENCE_S = 60.0  # for a driver's tool, and for loading torch
 GIB = 2**30
 WSL = "/usr/lib/wsl/lib"  # where WSL2 puts nvidia-smi, often outside PATH
 CARDS = Path("/sys/class/drm")
 AMD_VENDOR = "0x1002"
-AGGREGATOR_GB = 8  # of main memory: an aggregator keeps a checkpoint and all updates of a round in it
+AGGREGATOR_GB = 8  # of main memory: an aggregator keeps a checkpoint and all updates of a round there
 
 
 @dataclass(frozen=True)
 class Card:
-    """One GPU. device: how `zoo node configure --device` names it, where torch can."""
+    """One GPU. device: its name for `zoo node configure --device`; empty if torch cannot use it."""
 
     name: str
     memory_gb: int
@@ -36,7 +36,7 @@ class Card:
 
     @property
     def has_kernels(self) -> bool:
-        """Whether this release can run programs on it at all; the node decides by itself when it starts."""
+        """Whether this release has kernels for it. The node checks the card itself when it starts."""
         return self.maker == "nvidia"
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class Card:
 
 
 def detect_cards() -> list[Card]:
-    """The GPUs of this machine, as the first source that knows any lists them; empty where there is none."""
+    """This machine's GPUs, from the first source that lists any. Empty if there is none."""
     for source in _SOURCES:
         if cards := source():
             return cards
@@ -57,7 +57,7 @@ def memory_gb() -> int:
 
 
 def registration_class(card: Card) -> tuple[GpuClass, int] | None:
-    """The class and memory a card registers with; None where it is too small for all classes. A card that nobody lists is a consumer's."""
+    """The class and memory that a card registers with; None if it is too small for all classes. Unknown cards are consumer cards."""
     try:
         gpu_class = gpus.class_of(card.name)
     except UserError:
@@ -67,12 +67,12 @@ def registration_class(card: Card) -> tuple[GpuClass, int] | None:
 
 
 def cpu_substitute() -> tuple[GpuClass, int]:
-    """What a machine without a GPU registers as on a devnet, where the CPU serves."""
+    """Class and memory that a machine without a GPU registers with on a devnet, where the CPU computes."""
     return gpus.CONSUMER, max(gpus.CONSUMER.least_vram_gb, memory_gb())
 
 
 def roles() -> tuple[str, ...]:
-    """What this machine can do for a network: train, and aggregate where its memory suffices."""
+    """Roles of this machine: provider, and aggregator if its memory suffices."""
     return ("provider", "aggregator") if memory_gb() >= AGGREGATOR_GB else ("provider",)
 
 
@@ -101,7 +101,7 @@ def _apple() -> list[Card]:
 
 
 def _torch() -> list[Card]:
-    """Where no tool answers: torch's own list, in a process of its own, since a broken driver can end it."""
+    """If no tool answers: torch's list. A process of its own, since a broken driver can crash it."""
     if importlib.util.find_spec("torch") is None:
         return []
     question = (
@@ -118,7 +118,7 @@ def _torch() -> list[Card]:
 
 
 def _amd() -> list[Card]:
-    """AMD cards as the Linux kernel lists them, for machines without ROCm: their memory, and no more of a name than that."""
+    """AMD cards as the Linux kernel lists them, for machines without ROCm: memory, and sometimes a name."""
     cards: list[Card] = []
     for folder in sorted(CARDS.glob("card[0-9]*/device")):
         try:
@@ -135,7 +135,7 @@ def _amd() -> list[Card]:
 
 
 def _output_of(command: Sequence[str]) -> str:
-    """What a tool printed; nothing where it failed."""
+    """Output of a tool; empty if it failed."""
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     except (OSError, subprocess.SubprocessError):

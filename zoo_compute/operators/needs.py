@@ -1,4 +1,4 @@
-"""What an operator lacks before it can earn, and the command that mends it: one pure decision for `start`, `status` and `doctor`."""
+"""What an operator lacks before it can earn, and the command that fixes it. One pure decision for `start`, `status` and `doctor`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from zoo_compute.amounts import format_amount
 from zoo_compute.chain.views import OperatorView
 from zoo_compute.store.probe import is_loopback
 
-COLLATERAL = 500  # ZEN that a deposit is proposed with: some 25 slots of a job that pays up to 2 ZEN a slot-round
+COLLATERAL = 500  # proposed deposit in ZEN: about 25 slots of a job that pays up to 2 ZEN a slot-round
 WORK = ("provider", "aggregator")  # roles that bid
 
 
 @dataclass(frozen=True)
 class NodeSetup:
-    """What lies in the operator's folder. A price is empty where operator.json names none."""
+    """The operator's folder. A price is empty if operator.json sets none."""
 
     operator: int = 0
     roles: tuple[str, ...] = ("provider",)
@@ -25,11 +25,11 @@ class NodeSetup:
     aggregator_price: str = ""
     gateway_host: str = "127.0.0.1"
     endpoint: str = ""
-    hot: str = ""  # address of the hot key; empty where its file is missing
-    network: str = ""  # the network file that operator.json names
+    hot: str = ""  # address of the hot key; empty if its file is missing
+    network: str = ""  # the network file in operator.json
     draining: bool = False
     running: bool = True
-    home: str = ""  # ` --home FOLDER` for every command, unless it is the usual folder
+    home: str = ""  # ` --home FOLDER` for commands, unless it is the default folder
 
     @property
     def takes_work(self) -> bool:
@@ -38,7 +38,7 @@ class NodeSetup:
 
 @dataclass(frozen=True)
 class ChainFacts:
-    """What the chain says. view is None where it has no such operator; hot_coin and least_coin are wei."""
+    """State on chain. view: None if the operator does not exist. hot_coin, least_coin: wei."""
 
     preset: str
     min_stake: int  # of the network file's preset
@@ -51,7 +51,7 @@ class ChainFacts:
 
 @dataclass(frozen=True)
 class Reachability:
-    """Whether others can fetch from the announced endpoint. peers: how many said so; 0: only this machine tried."""
+    """Whether others can fetch from the announced endpoint. peers: how many reported it; 0 if only this machine tried."""
 
     served: bool
     peers: int
@@ -66,7 +66,7 @@ class Reachability:
 
 @dataclass(frozen=True)
 class NodeProblem:
-    """One thing that is missing. stops: nothing useful can run before it is mended."""
+    """One missing thing. do: how to fix it. is_blocking: the node cannot do anything useful without it."""
 
     what: str
     do: str
@@ -80,7 +80,7 @@ class NodeProblem:
 
 
 def find_problems(setup: NodeSetup, facts: ChainFacts | None, reach: Reachability | None = None) -> list[NodeProblem]:
-    """All that is missing, what stops everything first. facts: None where the chain does not answer; reach: None if not tried."""
+    """All missing things. facts: None if the chain does not answer. reach: None if not tried."""
     return [*_of_folder(setup), *_of_chain(setup, facts), *_of_endpoint(setup, facts, reach)]
 
 
@@ -108,13 +108,13 @@ def _of_chain(setup: NodeSetup, facts: ChainFacts | None) -> Iterator[NodeProble
         return
     if facts.chain_min_stake != facts.min_stake:
         yield NodeProblem(
-            f"the network file says preset {facts.preset}, and the contracts were deployed with other numbers",
-            f"get the network's own file: zoo node configure --network-file FILE{setup.home}",
+            f"the network file says preset {facts.preset}, but the contracts were deployed with other numbers",
+            f"get the network's official file: zoo node configure --network-file FILE{setup.home}",
             is_blocking=True,
         )
     if facts.other:
         yield NodeProblem(
-            f"operator.json names another network than commands use here, which is {facts.other}",
+            f"operator.json names another network than your commands use here, {facts.other}",
             f"export ZOO_NETWORK={setup.network}",
         )
     if not setup.takes_work:
@@ -127,8 +127,8 @@ def _of_chain(setup: NodeSetup, facts: ChainFacts | None) -> Iterator[NodeProble
         )
     elif setup.hot and view.hot != setup.hot:
         yield NodeProblem(
-            f"operator {setup.operator} signs with {view.hot}, and the hot key in this folder is {setup.hot}",
-            "start the folder that has its key, or zoo node register --home FOLDER",
+            f"operator {setup.operator} signs with {view.hot}, but the hot key in this folder is {setup.hot}",
+            "start the folder that has its key, or run zoo node register --home FOLDER",
             is_blocking=True,
         )
     else:
@@ -138,12 +138,12 @@ def _of_chain(setup: NodeSetup, facts: ChainFacts | None) -> Iterator[NodeProble
 def _of_money(setup: NodeSetup, facts: ChainFacts, view: OperatorView) -> Iterator[NodeProblem]:
     if view.exit_at:
         yield NodeProblem(
-            "the stake is on its way out, so the node cannot bid", f"zoo node register --home FOLDER, or wait: zoo node unstake{setup.home}"
+            "the exit is requested, so the node cannot bid", f"zoo node register --home FOLDER, or wait: zoo node unstake{setup.home}"
         )  # fmt: skip
     elif view.stake < facts.min_stake:
         missing = format_amount(facts.min_stake - view.stake, "")
         yield NodeProblem(
-            f"the stake of {format_amount(view.stake)} is below the least, {format_amount(facts.min_stake)}",
+            f"the stake of {format_amount(view.stake)} is below the minimum, {format_amount(facts.min_stake)}",
             f"zoo node stake {missing.replace(',', '')}{setup.home}",
         )
     if not any(balance for balance, _ in view.collateral.values()):

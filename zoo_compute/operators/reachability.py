@@ -15,15 +15,15 @@ from zoo_compute.store.multiformats import Cid
 from zoo_compute.store.peers import GatewayClient, HttpRequest, PeerFailed, is_gateway
 from zoo_compute.store.probe import MAX_BYTES, PROBE_S
 
-PEERS_ASKED = 4  # peers, drawn anew each time: one that lies or is down does not decide alone
+PEERS_ASKED = 4  # random peers each time, so that one false or offline peer does not decide alone
 BLOCK_BYTES = 64
 ANSWER_BYTES = 4096
 
 
 def reach(endpoint: str, store: Store, peers: Sequence[str]) -> Reachability:
-    """Put a random block into `store`, and have peers fetch it from `endpoint`; where none can say, try from here.
+    """Put a random block into `store` and let peers fetch it from `endpoint`. If no peer answers, try from this machine.
 
-    A peer may lie: one that says "served" is believed, since a false comfort gains it nothing and the others speak too.
+    One peer that reports "served" is enough: a false report gains it nothing.
     """
     cid = store.add(secrets.token_bytes(BLOCK_BYTES))
     try:
@@ -42,7 +42,7 @@ def reach(endpoint: str, store: Store, peers: Sequence[str]) -> Reachability:
 
 
 def _ask_peer(peer: str, endpoint: str, cid: str) -> bool | None:
-    """What the peer's gateway says; None where it is silent, or does not know the endpoint yet."""
+    """The peer's answer; None if it does not answer or does not know the endpoint yet."""
     client = GatewayClient(peer)
     request = HttpRequest("GET", "/reach?" + urlencode({"endpoint": endpoint, "cid": cid}), {})
     try:

@@ -1,4 +1,4 @@
-"""What `needs_of` judges, gathered: the operator's folder, the chain, and what peers say of its endpoint."""
+"""Gathers the input of `find_problems`: the operator's folder, the chain, and whether peers reach its endpoint."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from zoo_compute.chain.network import Network
     from zoo_compute.chain.views import OperatorView
 
-# What a keeper must be able to pay at the present fees: the moves of one defence of a claim.
+# Gas that a keeper must be able to pay at present fees: the moves of one defence of a claim.
 LEAST_GAS = 2_000_000
 GATEWAY_START_S = 10.0
 
 
 @dataclass
 class NodeInspection:
-    """One operator's folder with everything that `needs` follow from. Nothing here is signed or sent."""
+    """One operator's folder, and all input of `needs`. Signs and sends nothing."""
 
     folder: Path
     values: dict[str, Any]
@@ -48,7 +48,7 @@ class NodeInspection:
         return find_problems(self.setup, self.facts, self.reach)
 
     def try_endpoint(self) -> None:
-        """Have peers fetch from the announced endpoint; `reach` stays None where none is announced."""
+        """Let peers fetch from the announced endpoint. `reach` stays None if none is announced."""
         if not self.setup.endpoint or not self.setup.takes_work:
             return
         location = str(self.values.get("store", "store"))
@@ -57,14 +57,14 @@ class NodeInspection:
 
     @contextmanager
     def serving(self) -> Iterator[None]:
-        """The operator's gateway for a while, unless it runs already."""
+        """Run the operator's gateway meanwhile, unless it runs already."""
         location, port = str(self.values.get("store", "store")), int(self.values.get("gateway_port", 0))
         if location.startswith("kubo:") or not port:
             yield
             return
         try:
             gateway = Gateway(BlockStore(self.folder / location), self.setup.gateway_host, port)
-        except StoreError:  # it runs, or something else has its port: what peers fetch tells which
+        except StoreError:  # it runs, or another program has its port: the peers' fetch decides
             yield
             return
         with gateway:
@@ -72,9 +72,9 @@ class NodeInspection:
 
 
 def inspect_node(folder: Path, network_file: str | None = None) -> NodeInspection:
-    """The folder's operator, and the chain's word on it. Raises ConfigError, WrongChain, WrongDeployment.
+    """The folder's operator and its state on chain. Raises ConfigError, WrongChain, WrongDeployment.
 
-    network_file: of the command line; where it is another network than operator.json's, that is one of the needs.
+    network_file: of the command line. A network other than operator.json's is reported as a problem.
     """
     values = read_operator_config(folder)
     setup = _setup(folder, values)
@@ -90,7 +90,7 @@ def inspect_node(folder: Path, network_file: str | None = None) -> NodeInspectio
 
 
 def read_operator_config(folder: Path) -> dict[str, Any]:
-    """What operator.json says, as it is written. Raises ConfigError."""
+    """operator.json, unchanged. Raises ConfigError."""
     path = folder / paths.CONFIG
     try:
         values = json.loads(path.read_text())
@@ -106,7 +106,7 @@ def read_operator_config(folder: Path) -> dict[str, Any]:
 
 
 def is_keeper_running(folder: Path) -> bool:
-    """Whether a keeper of this folder runs now: its daemon holds a lock."""
+    """Whether a keeper of this folder runs: its daemon locks a file."""
     path = folder / "locks" / "keeper"
     if not path.exists():
         return False
@@ -118,7 +118,7 @@ def is_keeper_running(folder: Path) -> bool:
 
 
 def wait_for_gateway(host: str, port: int) -> None:
-    """Until this machine's gateway takes connections, or long enough."""
+    """Wait until this machine's gateway accepts connections, at most GATEWAY_START_S."""
     own = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     deadline = time.monotonic() + GATEWAY_START_S
     while port and time.monotonic() < deadline:
@@ -166,7 +166,7 @@ def _facts(chain: Chain, setup: NodeSetup, other: str) -> ChainFacts:
 
 
 def _view(chain: Chain, operator: int) -> OperatorView | None:
-    """With its collateral in ZEN, and where that is nothing, in every token it ever deposited."""
+    """The operator with its collateral in ZEN; if that is zero, in every token it ever deposited."""
     try:
         view = read_operator(chain, operator)
     except UserError:
@@ -180,7 +180,7 @@ def _view(chain: Chain, operator: int) -> OperatorView | None:
 
 
 def _other(ours: Network, network_file: str | None) -> str:
-    """The network that commands would use here, where it is not the operator's."""
+    """The network that commands use here, if it is not the operator's; else empty."""
     try:
         path = paths.find_network_file(network_file)
         used = network.load(path)
@@ -190,7 +190,7 @@ def _other(ours: Network, network_file: str | None) -> str:
 
 
 def _endpoints(chain: Chain) -> list[str]:
-    """Where operators serve, by their newest announcements."""
+    """Newest announced endpoint of each operator."""
     newest: dict[int, str] = {}
     names = ("OperatorRegistered", "EndpointAnnounced")
     for event in scan(chain, chain.network.first_block, chain.head().number, names=names):

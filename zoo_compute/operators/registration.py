@@ -1,6 +1,6 @@
-"""`zoo node register`, without its questions: what is still to be paid, then hot key, stake, collateral, coin and operator.json.
+"""`zoo node register` without its questions: compute what is left to pay; then hot key, stake, collateral, coin, operator.json.
 
-Every step looks first at what is there already, so the same command goes on after an interruption and registers once.
+Every step first checks what exists, so the command resumes after an interruption and registers once.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from zoo_compute.operators.balances import RegistrationResult
 from zoo_compute.paths import CONFIG
 from zoo_compute.spec.params import GpuClass
 
-GAS = 1_500_000  # approvals, registration, deposit and a transfer, measured below it
+GAS = 1_500_000  # upper bound for approvals, registration, deposit and a transfer
 
 
 @dataclass(frozen=True)
 class RegistrationPlan:
-    """What an operator is to have. Amounts are what it ends up with; settings are keys of operator.json."""
+    """The wanted operator. Amounts are final balances; settings are keys of operator.json."""
 
     gpu: GpuClass
     vram_gb: int
@@ -43,7 +43,7 @@ class RegistrationPlan:
 
 @dataclass(frozen=True)
 class RegistrationCost:
-    """What is still to be sent for it: smallest units of ZEN, and of the chain's coin."""
+    """Amounts left to send, in the smallest units of ZEN and of the chain's coin."""
 
     stake: int
     collateral: int
@@ -51,22 +51,22 @@ class RegistrationCost:
 
 
 class Registration:
-    """One folder's operator, as far as it got. hot: an existing hot key's address; by default the folder's own, made if absent.
+    """One folder's registration, possibly unfinished. hot: an existing hot key's address; by default the folder's, made if absent.
 
-    Raises ConfigError where the folder belongs to another network, UserError where its operator has another owner.
+    Raises ConfigError if the folder belongs to another network, UserError if its operator has another owner.
     """
 
     def __init__(self, operators: Operators, folder: Path, network_file: Path, hot: str | None = None) -> None:
         self._operators, self._folder, self._network_file = operators, folder, network_file
         self._own_key = hot is None
         if hot is not None and not is_address(hot):
-            raise UserError(f"--hot takes an address, not {hot!r}", hint="leave it away to have a hot key made")
+            raise UserError(f"--hot takes an address, not {hot!r}", hint="omit it to create a hot key")
         _check_network(folder, network_file)
         self.hot = operators.hot_key(folder) if hot is None else str(to_checksum_address(hot))
         self.view = self._registered()
 
     def cost(self, wanted: RegistrationPlan) -> RegistrationCost:
-        """What is not there yet."""
+        """Amounts that are missing."""
         chain, view = self._operators.chain, self.view
         zen = chain.network.contracts["zen"]
         collateral = view.collateral.get(zen, (0, 0))[0] if view else 0
@@ -77,7 +77,7 @@ class Registration:
         )
 
     def check(self, wanted: RegistrationPlan, cost: RegistrationCost) -> None:
-        """Before anything is sent, since a half-done registration helps nobody. Raises UserError, NotFunded."""
+        """Check everything before sending, to avoid a half-done registration. Raises UserError, NotFunded."""
         if wanted.endpoint:
             check_url(wanted.endpoint)
         if self.view is None:
@@ -105,7 +105,7 @@ class Registration:
             number = operators.register(self.hot, *terms, say=say)
         else:
             number = self.view.operator
-        if self._own_key:  # at once, so that `zoo node status` can say what is missing if the next step fails
+        if self._own_key:  # now, so that `zoo node status` works if the next step fails
             _write_config(self._folder, self._network_file, number, wanted)
         if cost.collateral:
             say(f"depositing {format_amount(cost.collateral)} of collateral")
@@ -124,8 +124,8 @@ class Registration:
         if not numbers:
             number, owner = known[-1]
             raise UserError(
-                f"the hot key {self.hot} is operator {number}'s already, which {owner} owns",
-                hint="pass --account of its owner, or --home FOLDER for another operator",
+                f"the hot key {self.hot} already belongs to operator {number}, owned by {owner}",
+                hint="pass its owner as --account, or --home FOLDER for another operator",
             )
         return read_operator(self._operators.chain, numbers[-1])
 
@@ -136,18 +136,18 @@ def _check_network(folder: Path, network_file: Path) -> None:
     try:
         old = network.load((folder / json.loads(path.read_text())["network"]).resolve())
     except (OSError, ValueError, KeyError, TypeError, ConfigError):
-        return  # nothing is there, or its network is gone
+        return  # no operator.json, or its network file is gone
     new = network.load(network_file)
     if not old.is_same(new):
         raise ConfigError(
-            f"{folder} is an operator's of the network {old.name} (chain {old.chain_id}, preset {old.preset}), "
+            f"{folder} belongs to an operator of the network {old.name} (chain {old.chain_id}, preset {old.preset}), "
             f"not of {new.name} (chain {new.chain_id}, preset {new.preset})",
             hint="pass --home FOLDER for an operator of another network",
         )
 
 
 def values_of(folder: Path, wanted: RegistrationPlan) -> dict[str, Any]:
-    """operator.json as it is to be: what is there stays, but for what was chosen now."""
+    """The new operator.json: existing values stay, except those chosen now."""
     path = folder / CONFIG
     values: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"name": folder.name}
     if wanted.endpoint and not values.get("endpoint"):

@@ -31,7 +31,7 @@ def batch_mismatch(examples: Examples, step: Graph, batch_size: int, accumulate:
     """In which way batches of these examples are not what the program takes; empty when they are."""
     ranks = {name: array.ndim for name, array in examples.items()}
     if min(ranks.values(), default=0) < 1 or (TOKENS in ranks and (len(ranks) > 1 or ranks[TOKENS] != 2)):
-        return f"arrays of rank {ranks} make no examples"
+        return f"arrays of rank {ranks} are not examples"
     batch, nodes = batch_of(examples, np.zeros(batch_size, np.int64), accumulate), batch_nodes(step)
     if batch.keys() != nodes.keys():
         return f"the data has {', '.join(sorted(batch))}, the program takes {', '.join(sorted(nodes))}"
