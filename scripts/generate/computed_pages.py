@@ -1,4 +1,4 @@
-"""Pages whose tables and plots are computed: what scripts/generate/economics.py and scripts/generate/scaling.py share."""
+"""Pages with computed tables and plots: shared code of scripts/generate/economics.py and scaling.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 COLOURS = ("#1f5fa8", "#c8553d", "#3d8b5f", "#7a5195")
-Tables = Mapping[str, Callable[[], str]]  # mark -> what stands there
+Tables = Mapping[str, Callable[[], str]]  # mark -> its table
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -54,12 +54,12 @@ def save(figure: Any, path: Path) -> None:
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, metadata={"Date": None, "Creator": None})
     pyplot.close(figure)
-    # Some viewers stumble over the trailing spaces that the writer leaves.
+    # The writer leaves trailing spaces, which some viewers cannot read.
     path.write_text(re.sub(r"[ \t]+\n", "\n", path.read_text()))
 
 
 def build(page: Path, tables: Tables, plots: Mapping[str, Callable[[Path], None]], about: str | None) -> int:
-    """Writes a page and its plots, NAME.svg in the folder of the page's name; with --check says whether they are what they would be."""
+    """Write a page and its plots, NAME.svg in the folder of the page's name; --check reports whether they are stale."""
     parser = argparse.ArgumentParser(description=(about or "").split("\n")[0])
     parser.add_argument("--check", action="store_true", help="exit 1 when a table is stale or a plot missing")
     check = parser.parse_args().check

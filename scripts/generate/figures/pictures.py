@@ -1,6 +1,6 @@
 """Draws the pictures of docs/referee.md from the code: docs/pictures/*.svg.
 
-    python scripts/generate/figures/pictures.py [--check]
+    python -m scripts.generate figures.pictures [--check]
 
 descent.svg: the trees that a game about the demo's model goes through, with that program's shapes; moves.svg: which move is due
 after which, as the specification takes them; clocks.svg: the seconds of one game, as the specification counts them.
