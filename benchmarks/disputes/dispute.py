@@ -152,7 +152,7 @@ class ProgramGames:
     def run(self, lies: Sequence[Lie], hostile: int, said: Callable[[Tally], None]) -> None:
         """Order lies by step and node, so that cached values of a step are used while they are cached."""
         for lie in sorted(lies, key=lambda each: (each.kind, each.step, each.node, each.element)):
-            self.tell(lie)
+            self.play(lie)
             said(self.tally)
         steps = sorted({lie.step for lie in lies if lie.step != BEGIN})
         for step in steps if hostile else ():
@@ -160,7 +160,7 @@ class ProgramGames:
                 self.challenge_honest(step)
             said(self.tally)
 
-    def tell(self, lie: Lie, *, is_undone: bool = True) -> None:
+    def play(self, lie: Lie, *, is_undone: bool = True) -> None:
         """Play a game from the claim to the conviction, on the specification and then on chain."""
         mine = self.honest[lie.kind]
         theirs = mine if lie.what == "end" else Trees(LyingComputation(mine.computation, lie))
@@ -250,7 +250,7 @@ def _most(most: dict[str, int], name: str, value: int) -> None:
 def _play_first(court: GameChain, folder: Path) -> None:
     """Play a game and keep it on chain, so that no measured game is this challenger's first."""
     trial = ProgramGames(court, PROGRAMS["mlp"], folder, random.Random(0))
-    trial.tell(Lie("end", 0), is_undone=False)
+    trial.play(Lie("end", 0), is_undone=False)
 
 
 def measure(names: Sequence[str], *, lies: int, hostile: int, seed: int, each: int = EACH) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Injects faults and counts those that fire, so that a test can tell whether each one really happened."""
+"""Injects faults and counts those that fire, so that a test can check that each one really happened."""
 
 from __future__ import annotations
 
