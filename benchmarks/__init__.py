@@ -1,1 +1,1 @@
-"""One file a question, peers measured in the same run."""
+"""One file per question. Peers are measured in the same run."""

@@ -1,4 +1,4 @@
-"""Does a network go on while its workers die? One worker of six is killed every 30 s, and the chain watches."""
+"""Does a network keep training while its workers die? One worker of six is killed every 30 s."""
 
 from __future__ import annotations
 

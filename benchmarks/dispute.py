@@ -1,4 +1,4 @@
-"""What a dispute costs: lies about real programs, each played to its conviction before the contracts on anvil."""
+"""What does a dispute cost? Lies about real programs, each played to its conviction by the contracts on anvil."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does training over the network lose? Of a node's time (benchmarks/network/utilisation.py), and of the loss (benchmarks/training/loss_gap.py)."""
+"""What does training over the network cost, in a node's time and in the loss?"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Are reproducible programs as fast as ordinary training, and do they learn the same? Measured beside torch, interleaved.
 
-Prints a table, and with --json one object. Ratios are medians over rounds in turns; figures of one thread stand under the plain key, of two
-under KEY_2t:
+Prints a table, or one object with --json. Ratios are medians over interleaved rounds. KEY is measured with one thread, KEY_2t
+with two:
   matmul_N            speed of the kernels' N x N x N product over torch.mm's (higher is better)
   step_gpt_small      time of a training step over native eager torch's with fused AdamW, 0.9M parameters (lower)
   step_gpt_13m        the same at 13M; *_sdpa and *_compiled: over torch with scaled_dot_product_attention, over torch.compile

@@ -6,7 +6,7 @@
 @notice A class earns more only once its machine passed a trial: by a serial workload that fills its memory, under a seed that
         nobody knew before, and again when chance asks for it.
 @dev An answered trial is a claim like Settlement's, of job 0 and of one slot: it can be disputed for a window, and the
-     Referee asks and tells about it as it does there.
+     Referee reads and reports it as it does there.
 """
 
 
@@ -290,7 +290,7 @@ def close_dispute(
 @external
 def settle(claim: ISettlementViews.Claim):
     """
-    @notice Admits the operator of a trial that stood its window.
+    @notice Admits the operator of a trial whose window passed undisputed.
     """
     self._check_pending(claim)
     operator: uint256 = claim.operator

@@ -105,7 +105,7 @@ tallies: HashMap[uint256, HashMap[uint256, uint256]]
 progresses: HashMap[uint256, HashMap[uint256, uint256]]
 # operator -> kind (1) | job mod RING (8) -> job (40) | attempt (32) | capacity (16) | standby (1) | revealed (1), and either
 #         seal (160), or priced (1) | price (80) | discount (10) | won (15) | first_slot (15) | taken (15) | sweep (30);
-#         SPENT where a bid stood that can win and take nothing any more
+#         SPENT in place of a bid that can win and take nothing any more
 rings: HashMap[uint256, uint256[2 * RING]]
 # job -> kind -> losing runs in the order of clearing: score (96) | operator (64) | units (16)
 losing_runs: HashMap[uint256, HashMap[uint256, uint256[MAX_RUNS]]]

@@ -21,7 +21,7 @@ from .modules import openings
 
 
 PART: constant(uint256) = 8
-# Stands for the parts' results where an operand is named: operands are numbered below it.
+# Names the parts' results in place of an operand: operands are numbered below it.
 CARRIED: constant(uint256) = 32
 MAX_SOURCES: constant(uint256) = 3
 # Leaves of one source, and of all: a sum so far and the block sums that are added to it lie in ten.
@@ -82,7 +82,7 @@ def judge(
     @notice Returns when the evidence shows that the claim is false, else reverts with what does not hold.
     @param evidence Which kind.
     @param frame What the game has fixed.
-    @param position Where it stands; not beyond the last leaf of a tree.
+    @param position The game's position; not beyond the last leaf of a tree.
     @param data The ABI encoding of this kind's struct.
     """
     if evidence == PART:

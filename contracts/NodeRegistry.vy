@@ -321,7 +321,7 @@ def register_for(
 @external
 def announce(operator: uint256, endpoint: String[128]):
     """
-    @notice Tells where the operator's store serves blocks. An event only.
+    @notice Announces where the operator's store serves blocks. An event only.
     """
     owner: address = self._owner(operator)
     hot: address = self._hot(operator)
@@ -522,7 +522,7 @@ def lock(operator: uint256, token: address, amount: uint256, new: bool):
 def lock_bid(operator: uint256, hot: address, token: address, amount: uint256) -> bool:
     """
     @notice Locks free collateral behind a bid of an operator that may bid with this hot key; else locks nothing.
-    @dev Without an event: Auction tells of the bid, its lot and its capacity. Without a lock against reentrance: it calls
+    @dev Without an event: Auction logs the bid, its lot and its capacity. Without a lock against reentrance: it calls
          nobody, Auction has such a lock itself, and whatever here calls out has done all its effects by then.
     @return Whether the operator may bid, and bids are not paused.
     """

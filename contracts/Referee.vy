@@ -41,7 +41,7 @@ LEAST_BASE_FEE: constant(uint256) = 10**9
 BOND_BPS: constant(uint256) = 1_000
 BPS: constant(uint256) = 10_000
 BOND_STEPS: constant(uint256) = 4
-# Stands for the chain's coin where a token's address is asked for.
+# Means the chain's coin in place of a token's address.
 COIN: constant(address) = empty(address)
 # Who may make a move.
 ANYBODY: constant(uint256) = 0
@@ -98,7 +98,7 @@ bonds: HashMap[uint256, uint256]
 latest: public(HashMap[uint256, HashMap[bytes32, uint256]])
 # operator -> games against it that were opened (128) | that ended (128)
 games_against: HashMap[uint256, uint256]
-# token -> account -> what it may withdraw; the zero address stands for the chain's coin
+# token -> account -> what it may withdraw; the zero address means the chain's coin
 owed: public(HashMap[address, HashMap[address, uint256]])
 # token -> the halves of lost bonds that nothing can spend
 burned: public(HashMap[address, uint256])
@@ -513,7 +513,7 @@ def time_out(game: uint256, claim: ISettlementViews.Claim, frame: IEvidence.Fram
 def withdraw(token: address, account: address) -> uint256:
     """
     @notice Sends an account what it is owed.
-    @param token The zero address stands for the chain's coin.
+    @param token The zero address means the chain's coin.
     """
     amount: uint256 = self.owed[token][account]
     assert amount > 0, "referee: nothing owed"
@@ -530,7 +530,7 @@ def withdraw(token: address, account: address) -> uint256:
 @view
 def games(game: uint256) -> Shown:
     """
-    @notice Where a game stands; all zeros once it ended.
+    @notice The position of a game; all zeros once it ended.
     """
     bond: uint256 = self.bonds[game]
     return Shown(
@@ -714,7 +714,7 @@ def _check_program(frame: IEvidence.Frame, program: openings.Program):
 @internal
 def _show(game: uint256, state: words.Game, node: bytes32, children: DynArray[bytes32, openings.CHILDREN]):
     """
-    @notice The children of the node that the game stands at.
+    @notice The children of the node that the game is at.
     """
     assert (
         len(children) == 1 << words._span(state.height) and openings._root(children) == node
@@ -737,7 +737,7 @@ def _check_leaf(data: Bytes[merkle.LEAF_BYTES], node: bytes32, state: words.Game
 @view
 def _check_states(game: uint256, frame: IEvidence.Frame, state: words.Game, states: openings.States):
     """
-    @notice The states of the leaf that the game stands at, and of the one before it.
+    @notice The states of the leaf that the game is at, and of the one before it.
     """
     before: uint256 = state.index - 1
     before_leaf: bytes32 = merkle._segment_leaf(self._step_of(frame, state.phase, before), states.before)
@@ -848,7 +848,7 @@ def _enter_words(
         self._enter(game, words._moved(before), phase, root, count, frame, children)
         return
     state: words.Game = self._stand(words._moved(before), phase, count)
-    # Told before what is shown of the tree, as in `_enter`.
+    # Logged before the tree's first reveal, as in `_enter`.
     self._fix(game, frame)
     if count > 0:
         self._check_leaf(leaf, root, state)
@@ -897,7 +897,7 @@ def _end(game: uint256, claim: ISettlementViews.Claim, frame: IEvidence.Frame, c
     self._forget(game, job, frame.claim, open)
     self.games_against[claim.operator] += 1
     token: address = staticcall ITaskViews(tasks).token_of(job)
-    # INVARIANT bonds: what is held is the open games' bonds, what is owed, and what is burned.
+    # INVARIANT bonds: the balance is the open games' bonds, what is owed, and what is burned.
     if outcome == DISMISSED:
         owner: address = staticcall INodeRegistry(registry).owner_of(claim.operator)
         self._owe(COIN, owner, coin // 2)

@@ -2,7 +2,7 @@
 
     ape run fund 0xRECEIVER --coin 10 --zen 1000 --network-file network.json --network ethereum:local:foundry
 
-On a local network the first test account pays unless --account is given: on a devnet it deployed and holds the supply.
+On a local network the first test account pays unless --account is given: on a devnet it deployed and owns the supply.
 In `ape console`: `from scripts.fund import send; send("0x...", zen=1000)`.
 """
 

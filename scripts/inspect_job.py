@@ -1,8 +1,8 @@
-"""Show a job as the chain has it: state, lots, seats, claims.
+"""Show a job from the chain: state, lots, seats, claims.
 
     ape run inspect_job 1 --network-file network.json --network ethereum:local:foundry
 
-In `ape console`: `from scripts.inspect_job import view; view(1)` gives the JobView itself.
+In `ape console`: `from scripts.inspect_job import view; view(1)` returns the JobView.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def cli(provider: ProviderAPI, job: int, block: int | None, network_file: Path) 
 
 
 def lines(job: JobView) -> list[str]:
-    """A job in words."""
+    """A job as lines of text."""
     out = [f"job {job.job} is {job.state.name} at block {job.block} ({_time(job.now)}), posted in {job.posted_block}"]
     out.append(f"  submitter {job.submitter}, escrow {job.escrow} of token {job.token}")
     for kind, lot in job.lots.items():

@@ -66,14 +66,14 @@ def operators() -> Figures:
 
 
 def wait() -> None:
-    """Until the GPU has done what it was given."""
+    """Wait until the GPU is idle."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     gpu().synchronize()
 
 
 def on_cpu(run: Callable[[], object], rounds: int = 3) -> float:
-    """Median seconds, after one that prepares."""
+    """Median seconds, after one warm-up call."""
     run()
     seconds = []
     for _ in range(rounds):

@@ -1,4 +1,4 @@
-"""Everything that only a GPU can show, in one go: the conformance programs, the GPU tests, the GPU benchmarks. `make gpu`
+"""Runs everything that needs a GPU: conformance programs, GPU tests, GPU benchmarks. `make gpu`
 
 Writes benchmarks/results/gpu.json after every part, so that one that fails or runs out of time costs no other's figures:
   device, cpu, versions  card, driver, CUDA, NVRTC; cores; python, torch, numpy, our release and source
@@ -42,7 +42,7 @@ Figures = dict[str, Any]
 
 
 class PartFailed(Exception):
-    """A part gave no figures; the text says why."""
+    """A part gave no figures; the message says why."""
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Tools:
 
 
 def run(command: Sequence[str], environment: dict[str, str], most_s: float) -> str:
-    """One command from the repository's root, in a process group of its own: what it started ends with it."""
+    """Run one command from the repository's root, in a process group of its own, so that its children end with it."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     with subprocess.Popen(
         command,
@@ -91,7 +91,7 @@ def run(command: Sequence[str], environment: dict[str, str], most_s: float) -> s
 
 
 def reason(code: int, out: str, errors: str) -> str:
-    """The last line that says something, without the paths of this machine."""
+    """The last non-empty line, without the paths of this machine."""
     lines = [line.strip() for line in (*errors.splitlines(), *out.splitlines()[-1:]) if line.strip()]
     last = lines[-1] if lines else "without a word"
     ended = f"signal {-code}" if code < 0 else f"exit code {code}"
@@ -118,7 +118,7 @@ def last_object(out: str) -> Figures:
 
 
 def kernels(tools: Tools) -> Figures:
-    """The CPU's, which all others are compared with; where they are built already this is no work."""
+    """Build the CPU's kernels, which all others are compared with."""
     tools.python("-m", "repops.native.build", "--quiet", most_s=150)
     return {}
 
@@ -130,7 +130,7 @@ def conformance(tools: Tools) -> Figures:
 
 
 def tests(tools: Tools) -> Figures:
-    """pytest's own exit code says no more than its report, which is there also where tests failed."""
+    """Reads pytest's report, which exists also if tests fail, instead of its exit code."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
         options = ["-q", "-p", "no:ape_test", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
@@ -184,7 +184,7 @@ def node_step(tools: Tools) -> Figures:
     return {"figures": {**figures, "node_step_over_cpu": card["step_s"] / cpu["step_s"]}}
 
 
-# What matters most comes first: there may not be time for all.
+# The most important parts come first: the time may run out.
 PARTS: dict[str, Callable[[Tools], Figures]] = {
     "kernels": kernels,
     "conformance": conformance,

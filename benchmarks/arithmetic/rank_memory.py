@@ -1,8 +1,8 @@
-"""Memory of each rank, and what ranks send each other in a step, read off the plans: nothing is run, nothing is random.
+"""Memory of each rank and traffic between ranks in a step, computed from the plans without running them.
 
     python -m benchmarks.arithmetic.rank_memory [--layers 6 --width 256 --context 64 --batch 8] [--json]
 
-MB. `state` is what a rank holds from step to step, `rest` values between its stages and scratch; one process beside them.
+In MB. `state`: what a rank keeps from step to step. `rest`: values between its stages, and scratch. One process for comparison.
 """
 
 from __future__ import annotations

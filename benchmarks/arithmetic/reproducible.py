@@ -1,4 +1,4 @@
-"""What benchmarks/repops.py measures, and how."""
+"""The measurements of benchmarks/repops.py."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BIT_STEPS = 200
 
 
 def interleaved(timed: dict[str, Callable[[], object]], rounds: int, repeats: int) -> dict[str, list[float]]:
-    """Median seconds of each in every round, in turns: what disturbs the machine disturbs all alike."""
+    """Median seconds of each in every round, interleaved, so that disturbances of the machine affect all alike."""
     for run in timed.values():
         run()
         run()
@@ -213,13 +213,13 @@ def commit_overhead(threads: int) -> Figures:
 
 
 def peak_memory() -> Figures:
-    """Each in a process of its own: what 13M steps add to the memory a process held before, at its peak."""
+    """Peak memory that 13M steps add to a process, each measured in its own process."""
     own_bytes, eager_bytes = (int(child("--memory", which)) for which in ("own", "eager"))
     return {"peak_memory_13m": own_bytes / eager_bytes, "peak_memory_13m_mb": own_bytes / 1e6}
 
 
 def memory_of(which: str) -> int:
-    """Peak of this process's memory over what it was before any tensor of the model existed."""
+    """This process's peak memory, less its memory before any tensor of the model existed."""
     torch.set_num_threads(1)
     task = language("gpt_13m", MEDIUM)
     if which == "own":
@@ -259,7 +259,7 @@ def child(*arguments: str, **environment: str) -> str:
 
 
 def bits() -> Figures:
-    """The state's hash after BIT_STEPS steps of a tiny GPT, in a process for every way of running it."""
+    """The state's hash after BIT_STEPS steps of a tiny GPT, in one process per way of running it."""
     from repops.native import available
 
     ways = [

@@ -1,15 +1,15 @@
-"""What a dispute costs: lies about real programs, each played to its conviction before the contracts on anvil.
+"""What does a dispute cost? Lies about real programs, each played to its conviction by the contracts on anvil.
 
     python benchmarks/dispute.py [--json] [--lies N] [--seed S] [--programs gpt,llama,...]
 
-`gpt` is the demo's model with 500 inner steps; its figures stand at the top level. Every lie is one false word of one honest
-computation, at a step, in a state, a node, an element, a part, a shape or the update (lies_by_place). Both sides' moves are found by the players of
-`node.disputes`, checked by the specification and a judge on paper, then sent to the deployed contracts, one transaction
-each: gas is that of their receipts, calldata included. gas_total is both sides together, from `challenge` to `convict`, of the
-costliest game; gas_committer, gas_challenger and gas_settlement (what of it `open_dispute` and `close_dispute` use, the
-conviction included) are of the same one. gas_judge: `Evidence.judge` as a transaction of its own. Before every game one other was
-played, of another job by the same challenger; all that belongs to a game or its job is written for the first time. A hostile
-challenger goes anywhere in honest work and shows true openings at every place to the deployed `Evidence`.
+`gpt` is the demo's model with 500 inner steps; its figures are at the top level. Every lie is one false word of one honest
+computation, at a step, in a state, a node, an element, a part, a shape or the update (lies_by_place). The players of
+`node.disputes` choose both sides' moves. The specification and a local judge check them; then each goes to the deployed
+contracts in one transaction. Gas is read from the receipts, calldata included. gas_total: both sides of the costliest game,
+from `challenge` to `convict`. gas_committer, gas_challenger and gas_settlement (the share of `open_dispute` and
+`close_dispute`, conviction included) are of the same game. gas_judge: `Evidence.judge` as a transaction of its own. The
+challenger has played one game about another job before, so only storage of this game and its job is written for the first
+time. A hostile challenger walks anywhere in honest work and sends true openings at every place to the deployed `Evidence`.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ from zoo_compute.spec.referee import opened_game
 from zoo_compute.spec.revert import Refused
 from zoo_compute.spec.state import Claim
 
-EACH = 20  # lies told of an operator, and of each other kind
+EACH = 20  # lies about each operator, and of each other kind
 LIES = 2_000  # about the first program
-BLOCK_S = 1_000_000  # between empty blocks: a game's block holds all of it and nothing comes between
+BLOCK_S = 1_000_000  # between empty blocks, so that one block has a whole game
 HOSTILE = 60  # challenges of honest work, a program
 PRINTED = ("move_pairs", "gas_committer", "gas_challenger", "gas_total", "gas_judge_max", "gas_judge_median", "wall_s")
 
 
 @dataclass
 class Tally:
-    """What came of the games about one program."""
+    """The results of the games about one program."""
 
     lies: int = 0
     convicted: int = 0
@@ -87,7 +87,7 @@ class Tally:
     wall_s: float = 0
 
     def report(self) -> dict[str, Any]:
-        assert self.worst is not None, "no lie was told"
+        assert self.worst is not None, "no game was played"
         return {
             "move_pairs": self.pairs,
             "gas_committer": self.worst.committer,
@@ -131,7 +131,7 @@ class ProgramGames:
 
     @cached_property
     def _update(self) -> dict[str, Any]:
-        """What is aggregated: any."""
+        """An arbitrary update to aggregate."""
         made, checkpoint = np.random.default_rng(7), self.case.checkpoint
         return {
             name: made.standard_normal(checkpoint[name].shape).astype(np.float32) for name in self.case.graph.exchanged
@@ -150,9 +150,9 @@ class ProgramGames:
         return EvidenceOracle(JobFacts(*data, manifest.slots, manifest.draw_seed, [self.seated.claim]))
 
     def run(self, lies: Sequence[Lie], hostile: int, said: Callable[[Tally], None]) -> None:
-        """One step after another, and in it one node after another: what is kept of each is used up at once."""
+        """Order lies by step and node, so that cached values of a step are used while they are cached."""
         for lie in sorted(lies, key=lambda each: (each.kind, each.step, each.node, each.element)):
-            self.tell(lie)
+            self.play(lie)
             said(self.tally)
         steps = sorted({lie.step for lie in lies if lie.step != BEGIN})
         for step in steps if hostile else ():
@@ -160,8 +160,8 @@ class ProgramGames:
                 self.challenge_honest(step)
             said(self.tally)
 
-    def tell(self, lie: Lie, *, is_undone: bool = True) -> None:
-        """A game from the claim to the conviction, on paper and then on chain."""
+    def play(self, lie: Lie, *, is_undone: bool = True) -> None:
+        """Play a game from the claim to the conviction, on the specification and then on chain."""
         mine = self.honest[lie.kind]
         theirs = mine if lie.what == "end" else Trees(LyingComputation(mine.computation, lie))
         result = self.result(lie, theirs)
@@ -223,7 +223,7 @@ class ProgramGames:
             tally.worst = spent
 
     def challenge_honest(self, step: int) -> None:
-        """One game about honest work, in which every evidence that the challenger can make is shown to the contracts."""
+        """Play one game about honest work, and send the contracts every evidence that the challenger can make."""
         trees = self.honest[Kind.TRAINING]
         manifest = self.case.manifest
         result = result_of(trees, manifest.inner_steps, manifest.segment_steps)
@@ -248,13 +248,13 @@ def _most(most: dict[str, int], name: str, value: int) -> None:
 
 
 def _play_first(court: GameChain, folder: Path) -> None:
-    """A game that is not undone: those that are measured are not the first ever, of this challenger, in this token."""
+    """Play a game and keep it on chain, so that no measured game is this challenger's first."""
     trial = ProgramGames(court, PROGRAMS["mlp"], folder, random.Random(0))
-    trial.tell(Lie("end", 0), is_undone=False)
+    trial.play(Lie("end", 0), is_undone=False)
 
 
 def measure(names: Sequence[str], *, lies: int, hostile: int, seed: int, each: int = EACH) -> dict[str, Any]:
-    """Of the first program the figures themselves, of all of them under `programs`. lies: about the first."""
+    """The first program's figures at the top level, all programs' under `programs`. lies: about the first."""
     covered: Counter[str] = Counter()
     tallies: dict[str, Tally] = {}
     with (
@@ -285,7 +285,7 @@ def measure(names: Sequence[str], *, lies: int, hostile: int, seed: int, each: i
             try:
                 trial.run(planned, hostile if program.has_data else 0, partial(_progress, program.name, len(planned)))
             except KeyboardInterrupt:
-                print("\nstopped: what was found until now", file=sys.stderr)
+                print("\ninterrupted: the figures so far", file=sys.stderr)
                 break
             finally:
                 covered += trial.tally.lies_by_kind

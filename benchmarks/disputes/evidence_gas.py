@@ -10,20 +10,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 from dataclasses import astuple
-from pathlib import Path
 from typing import Any
 
 from web3 import Web3
 
+from benchmarks.disputes.referee_gas import temporary_chain
 from repops.graph import Node
 from scripts.generate.artifacts import compile_contract
 from tests.support.games.sparse_trees import FORMS, part_game
-from zoo_compute.devnet.anvil import Anvil
 from zoo_compute.disputes.evidence import encode
-
-CHAIN_ID = 31337
 
 
 class Bench:
@@ -57,14 +53,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one object")
     wants_json = parser.parse_args().json
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        anvil = Anvil.start(chain_id=CHAIN_ID, block_time=1, port=0, state=folder / "s.json", log=folder / "log")
-        try:
-            bench = Bench(anvil.url)
-            figures = {label: bench.measure(form) for label, form in FORMS.items()}
-        finally:
-            anvil.stop()
+    with temporary_chain() as url:
+        bench = Bench(url)
+        figures = {label: bench.measure(form) for label, form in FORMS.items()}
     if wants_json:
         print(json.dumps(figures))
         return 0

@@ -62,7 +62,7 @@ class GameChain:
     def __init__(self, devnet: Devnet, folder: Path) -> None:
         self.devnet, self.chain = devnet, devnet.chain
         self._session = Session()
-        self._session.trust_env = False  # to look for proxies takes longer than to be answered
+        self._session.trust_env = False  # looking for proxies takes longer than the request
         self._bench = Bench(devnet, folder)
         self.provider = self._bench.operator("provider", PRICE // 2)
         self.aggregator = self._bench.operator("aggregator", PRICE // 2)
@@ -93,7 +93,7 @@ class GameChain:
         self.reset()
 
     def reset(self) -> None:
-        """Undoes all since the job was opened."""
+        """Undo everything since the job was opened."""
         self._rpc("evm_revert", self._snapshot)
         self._snapshot = self._rpc("evm_snapshot")
 
@@ -147,7 +147,7 @@ class GameChain:
         return replace(used, settlement=sum(shares))
 
     def judge(self, kind: int, frame: Frame, position: Position, data: bytes) -> None:
-        """What `Evidence` says; raises Refused where it does not hold."""
+        """Call `Evidence`; raises Refused if it rejects the evidence."""
         call = self._judging(kind, frame, position, data)
         asked = {"to": call.address, "data": "0x" + call.encode().hex(), "gas": hex(GAS_LIMIT)}
         answer = self._ask("eth_call", asked, "latest")
@@ -188,7 +188,7 @@ class GameChain:
         return mined
 
     def _settlements(self, transaction: str) -> int:
-        """What of a transaction's gas was used inside Settlement."""
+        """The gas of a transaction that was used inside Settlement."""
         traced = self._rpc("debug_traceTransaction", transaction, {"tracer": "callTracer"})
         return sum(
             int(each["gasUsed"], 16)

@@ -1,6 +1,6 @@
-"""Lies about a program, one false word each, told over one honest computation. For benchmarks/disputes/dispute.py.
+"""Lies about a program: one false word each in an honest computation. For benchmarks/disputes/dispute.py.
 
-A game only looks at the first difference, so nothing has to follow from a lie: the states after it are other hashes.
+A game looks only at the first difference, so later states need not follow from the lie: they are just other hashes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from zoo_compute.disputes.evidence import Update as UpdateEvidence
 from zoo_compute.spec.games import Frame, Game, Kind, Phase, Result, span_of
 from zoo_compute.spec.state import Claim
 
-BEGIN = -1  # stands for the step before the first
+BEGIN = -1  # the step number of the state before the first step
 
 
 class CachedComputation(Computation):
-    """What another computation says, with the values of one step and what was asked of states in memory."""
+    """Another computation, with the values of one step and the requested states cached in memory."""
 
     def __init__(self, of: Computation) -> None:
         super().__init__(of.graph, of.checkpoint)
@@ -82,7 +82,7 @@ class CachedAggregation(CachedComputation):
 
 @dataclass(frozen=True)
 class Lie:
-    """What is false of step `step`.
+    """One false word of step `step`.
 
     what: `begin`, `output` (bit `bit` of the root of entry `entry` of the state after it), `end` (the result's last state
     alone), `descriptor` (a node's tensor has another shape), `training`, `update` or `aggregation` (bit `bit` of an element of a
@@ -102,7 +102,7 @@ class Lie:
         return {"update": Kind.UPDATE, "aggregation": Kind.AGGREGATION}.get(self.what, Kind.TRAINING)
 
     def place(self, graph: Graph) -> str:
-        """What kind of committed number is false. graph: of the lie's program."""
+        """The kind of committed number that is false. graph: of the lie's program."""
         if self.kind == Kind.AGGREGATION:
             return "aggregation" if self.entry is None else "checkpoint"
         if self.what in ("descriptor", "update"):
@@ -121,12 +121,12 @@ class Lie:
 
 
 def _place_of_entry(graph: Graph, entry: int, place: str) -> str:
-    """The optimiser's moments, counters and the seed leave a worker as hashes alone."""
+    """`place`, or `private state`: a worker publishes its optimiser's moments, counters and seed only as hashes."""
     return "private state" if graph.state[entry].kind == OPTIMIZER else place
 
 
 class LyingComputation(Computation):
-    """An honest computation, but for the lie."""
+    """An honest computation with one lie."""
 
     def __init__(self, honest: Computation, lie: Lie) -> None:
         super().__init__(honest.graph, honest.checkpoint)
@@ -201,7 +201,7 @@ def result_of(trees: Trees, inner_steps: int, segment_steps: int) -> Result:
 
 @dataclass(frozen=True)
 class Plan:
-    """steps: at which lies are told; each: how many of every operator; states: of every other kind; total: at least so many."""
+    """steps: of the lies. each: lies per operator. states: lies of every other kind. total: a lower bound."""
 
     steps: tuple[int, ...]
     each: int
@@ -212,7 +212,7 @@ class Plan:
 
 
 def lies_of(graphs: Mapping[Kind, Graph], plan: Plan, rng: random.Random) -> list[Lie]:
-    """As planned, about a job's three programs; every node before one a second time, so that layouts are covered as evenly as their number allows."""
+    """The planned lies about a job's three programs. Nodes repeat only after every node had a turn, to cover layouts evenly."""
     graph = graphs[Kind.TRAINING]
     wanted = [at for at, node in enumerate(graph.nodes) if node.elements and _is_wanted(graph, at, plan)]
     lies = []
@@ -259,14 +259,14 @@ def _is_data(graph: Graph, at: int) -> bool:
 
 
 def _spread(nodes: list[int], count: int, rng: random.Random, graph: Graph | None = None, op: str = "") -> list[int]:
-    """So many nodes (of an operator), each as often as the others."""
+    """`count` nodes (of an operator), each equally often."""
     left = [at for at in nodes if graph is None or graph.nodes[at].op == op]
     rng.shuffle(left)
     return [left[number % len(left)] for number in range(count)]
 
 
 def _lie(what: str, graph: Graph, at: int, plan: Plan, rng: random.Random) -> Lie:
-    """Often at an end of the tensor, where paths are the shortest and the deepest."""
+    """A lie about a node's element, often at an end of the tensor, where Merkle paths are shortest and deepest."""
     node = graph.nodes[at]
     element = rng.choice((0, node.elements - 1, rng.randrange(node.elements), rng.randrange(node.elements)))
     count = _parts(graph, at)
@@ -284,7 +284,7 @@ def _parts(graph: Graph, at: int) -> int:
 
 
 class Nearby(Hostile):
-    """Goes anywhere but to another step than this one: to trace many would take long."""
+    """Walks anywhere within one step: tracing many steps would take long."""
 
     def __init__(self, trees: Trees, rng: random.Random, judge: Judge, tried: Counter[int], step: int) -> None:
         super().__init__(trees, rng, judge, tried)

@@ -1,4 +1,4 @@
-"""The programs that disputes are measured on, and the shapes of one that nobody makes here. For benchmarks/disputes/dispute.py."""
+"""The programs that disputes are measured on, and the shapes of a 7B model that is not built. For benchmarks/disputes/dispute.py."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SEGMENT_STEPS = 25  # of the seven billion
 
 @dataclass(frozen=True)
 class Program:
-    """name; case: made when its turn comes; steps: at which lies are told."""
+    """case: built on first use. steps: of the lies."""
 
     name: str
     case: Callable[[], Case]

@@ -12,6 +12,8 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -91,18 +93,25 @@ class Bench:
         self.gas[name] = gas
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", action="store_true", help="print one object")
-    wants_json = parser.parse_args().json
+@contextmanager
+def temporary_chain() -> Iterator[str]:
+    """The URL of an anvil of its own, which stops at the end."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         anvil = Anvil.start(chain_id=CHAIN_ID, block_time=1, port=0, state=folder / "s.json", log=folder / "log")
         try:
-            bench = Bench(anvil.url)
-            bench.run()
+            yield anvil.url
         finally:
             anvil.stop()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print one object")
+    wants_json = parser.parse_args().json
+    with temporary_chain() as url:
+        bench = Bench(url)
+        bench.run()
     for children in (16, 32, 64):
         bench.gas[f"pair_{children}"] = bench.gas[f"reveal_{children}"] + bench.gas[f"pick_{children}"]
     if wants_json:

@@ -4,7 +4,7 @@
         server = lab.start("a", [python, "-m", ...])
         address, port = lab.endpoint("a", 8080, seen_from="b")
 
-Two kinds behind one interface, the better one chosen and told by `lab.kind`:
+Two kinds behind one interface. `lab.kind` names the one in use; by default the better one that works:
   tun    each host a network namespace, a user-space switch between them (root, `ip`, /dev/net/tun)
   relay  hosts are processes on the loopback, a TCP relay between them (needs nothing)
 """

@@ -1,4 +1,4 @@
-"""Faults, counted as they fire: what a test injected and what never happened are told apart."""
+"""Injects faults and counts those that fire, so that a test can check that each one really happened."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OF_THE_LINK = {"partition": "cut", "corrupt": "corrupted", "duplicate": "duplica
 
 @dataclass
 class Faults:
-    """What was asked for, and what fired: of the links by their own counts, of processes when they were seen to end.
+    """The faults requested and fired. Links count their own; a process fault fires when the process has ended.
 
     lab: None where only processes are harmed.
     """
@@ -25,7 +25,7 @@ class Faults:
     _fired: Counter[str] = field(default_factory=Counter)
 
     def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """As a power cut would."""
+        """Kill the process, as a power cut would."""
         self.asked["kill"] += 1
         if process.poll() is None:
             process.kill()
@@ -33,14 +33,14 @@ class Faults:
             self._fired["kill"] += 1
 
     def restart(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
-        """Start again what was killed."""
+        """Restart a killed process."""
         self.asked["restart"] += 1
         process = start()
         self._fired["restart"] += process.poll() is None
         return process
 
     def partition(self, host: str) -> None:
-        """Nothing gets to the host or away from it, until `heal`."""
+        """Cut the host off until `heal`."""
         self._links("partition").order("cut", host, value=True)
 
     def heal(self, host: str) -> None:
@@ -69,7 +69,7 @@ class Faults:
         return +totals
 
     def assert_fired(self) -> None:
-        """Everything asked for happened. Raises AssertionError with the faults that did not."""
+        """Raises AssertionError with the requested faults that did not fire."""
         fired = self.fired()
         missed = {fault: count for fault, count in self.asked.items() if fired[fault] < count}
         assert not missed, f"asked for and not fired: {missed}; fired: {dict(fired)}"

@@ -1,4 +1,4 @@
-"""Hosts, their links and their processes; nothing of it outlives the laboratory, or the next one's start."""
+"""Hosts, their links and their processes. All are removed when the laboratory ends, or at the latest when the next one starts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Laboratory:
         return {host: answer[self._name(host)] for host in self.links}
 
     def measured(self, server: str, client: str, size: int = 4_000_000) -> dict[str, float]:
-        """What a download of `size` bytes from one host to another really gets: `rtt_s`, `mbit`."""
+        """Measure a download of `size` bytes from one host to another: `rtt_s`, `mbit`."""
         port = self.free_port(PROBE_PORT)
         probe = [sys.executable, "-m", "benchmarks.lab.probe"]
         serving = self.start(server, [*probe, "serve", str(port)])
@@ -189,7 +189,7 @@ def laboratory(links: Mapping[str, Link], kind: str = "") -> Iterator[Laboratory
 
 
 def tun_missing() -> str:
-    """Why this machine cannot have hosts in namespaces; empty where it can."""
+    """Why this machine cannot have hosts in namespaces; empty if it can."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "needs Linux and root"
     if shutil.which("ip") is None or not os.path.exists("/dev/net/tun"):
@@ -201,7 +201,7 @@ def tun_missing() -> str:
 
 
 def remove_abandoned() -> list[str]:
-    """End and remove what laboratories left whose runner is gone; their namespaces."""
+    """Remove namespaces of laboratories whose runner is gone."""
     named = re.compile(rf"{PREFIX}-(\d+)-")
     listing = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True).stdout.splitlines()
     names = [line.split()[0] for line in listing if line.strip()]

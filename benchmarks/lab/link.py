@@ -1,4 +1,4 @@
-"""What an access link does to bytes: they wait for their turn, and then they travel."""
+"""A model of an access link: bytes queue for the rate, then travel for the delay."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     python -m benchmarks.lab.relay HOSTS.json       {"host": [mbit, delay_s], ...}
 
 Commands as of `benchmarks.lab.switch`, and {"do": "listen", "host": server, "from": client, "port": port} -> {"port": relay's}.
-A stream knows no packets: losses, TCP's windows and duplicates are not there, and a cut link only holds what is sent.
+A stream has no packets: there are no losses, TCP windows or duplicates, and a cut link only delays what is sent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.lab.link import Queue
 LOOPBACK = "127.0.0.1"
 CHUNK = 16 * 1024
 AHEAD_S = 0.02  # a stream may be read so long before its bytes leave: timers are coarser than the pace of chunks
-LOOK_S = 0.02  # how often a held stream looks whether its link is whole again
+LOOK_S = 0.02  # how often a stream checks whether its cut link is healed
 
 
 class End:

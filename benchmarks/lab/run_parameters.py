@@ -1,4 +1,4 @@
-"""What a benchmark's result says of the options it ran with: the same on every machine."""
+"""The options in a benchmark's result, written the same way on every machine."""
 
 from __future__ import annotations
 

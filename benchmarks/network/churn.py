@@ -1,4 +1,4 @@
-"""Does a network go on while its workers die? One worker of six is killed every 30 s, and the chain watches.
+"""Does a network keep training while its workers die? One worker of six is killed every 30 s.
 
 One operator has --workers workers and a spare, another aggregates; both are the real processes on a devnet chain. Their job is delayed
 (docs/decisions/0019), so that workers have slots of its next round while one closes; --jobs 2 --delay 0 are two jobs that take turns. A slot-round is real training of a tiny GPT, and then
@@ -14,7 +14,7 @@ sleeps until --slot-s is over: so six workers have a capacity that the machine's
   survivor_commit_s  from the end of the last slot-round that a round needs to its commitment on chain (median and worst, of churn)
   checkpoint_s       from that commitment to the checkpoint on chain (fetching, aggregation), which opens the next round
   rejoin_s           from a restarted worker's launch to its readiness (median and worst), with the parts up to its first step; launch
-                     is when the daemon forks it, or tells a spare to become it
+                     is when the daemon forks it, or assigns a spare
   restart_s          from the kill to the launch
 """
 
@@ -118,7 +118,7 @@ class ClaimTimes(ChainWatcher):
 
 @dataclasses.dataclass
 class Run:
-    """What a run left to be reckoned. calm, churn: from when to when."""
+    """The records of a run. calm, churn: (start, end)."""
 
     worker_events: dict[str, list[dict[str, Any]]]
     kills: list[tuple[float, str]]
@@ -155,7 +155,7 @@ def wait(network: LocalNetwork, seconds: float) -> None:
 
 
 def first_rounds(network: LocalNetwork, watching: ClaimTimes, jobs: list[int]) -> float:
-    """When the first round of every job was over: by then everything is warm."""
+    """When the first round of every job ended; everything is warm then."""
     deadline = time.time() + WARM_S
     while not all((job, 0) in watching.seen["CheckpointPosted"] for job in jobs):
         if time.time() > deadline:
@@ -168,7 +168,7 @@ Moments = list[tuple[float, str]]
 
 
 def churn(network: LocalNetwork, options: argparse.Namespace, faults: Faults) -> tuple[Moments, Moments]:
-    """Kill one worker after another; when each was killed, and when one was launched in its place."""
+    """Kill one worker after another. Returns the times of kills and of launches."""
     kills, launches, alpha, ends = Moments(), Moments(), network.daemons["alpha"], time.time() + options.seconds
     due = time.time()
     while time.time() < ends:
@@ -224,7 +224,7 @@ def spans(run: Run) -> tuple[list[Span], list[Span], int]:
 
 
 def _dead(began: dict[str, Any], deaths: list[float]) -> list[Span]:
-    """What was begun and not ended, if its worker was killed in it."""
+    """The slot-round that a worker had begun when it was killed."""
     return [Span(began["at"], at, 0, (began["job"], began["round"])) for at in deaths if at > began["at"]][:1]
 
 

@@ -1,4 +1,4 @@
-"""What a PFLOP-day costs at the protocol's reference prices, at the rate that nodes really train with.
+"""What does a PFLOP-day cost at the protocol's reference prices and the nodes' real training rate?
 
 No GPU is measured here. Measured is the share of its own peak that this machine reaches in a step of the network's program, and the
 utilisation; a GPU's rate is its data sheet's float32 peak (the programs use no tensor cores) times both. Prices are those of
@@ -22,7 +22,7 @@ PEAK_TFLOPS = {
     3: ("H100-80", 66.9),
 }  # float32 outside tensor cores, by tier
 DOLLARS_A_ZEN = 2.0
-# What the project's seed documents say of themselves, beside which the measured figures stand.
+# Claims of the project's seed documents, for comparison with the measured figures.
 CLAIMED = {
     "utilisation_seed_004": 0.85,
     "utilisation_seed_000": 0.89,

@@ -1,4 +1,4 @@
-"""What does training over the network lose? Of a node's time (benchmarks/network/utilisation.py), and of the loss (benchmarks/training/loss_gap.py).
+"""What does training over the network cost, in a node's time (network/utilisation.py) and in the loss (training/loss_gap.py)?
 
   utilisation           of the real network, four nodes on shaped links
   loss_gap              of held-out loss to AdamW on one machine, the same tokens
@@ -53,7 +53,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass
 class Job:
-    """A job's content at hand. config: as its submitter wrote it, from which other programs of its module are traced."""
+    """A job's loaded content. config: the submitter's, from which other programs of its module are traced."""
 
     config: ComputeJob
     manifest: Manifest
@@ -223,7 +223,7 @@ def store_of(folder: Path, manifest: Manifest) -> BlockStore:
 
 
 def network_efficiency(options: argparse.Namespace) -> dict[str, Any]:
-    """Both figures of the network, and what they mean in money."""
+    """Utilisation and loss gap of the network, and its cost."""
     network = utilisation.measured(options)
     figures = {
         "utilisation": network["utilisation"],

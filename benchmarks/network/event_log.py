@@ -1,4 +1,4 @@
-"""What a running network's processes and its chain tell a benchmark: lines of JSON that they write, and claims as they are mined."""
+"""Events of a running network for benchmarks: JSON lines that its processes write, and claims as they are mined."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLAIM_EVENTS = ("ResultsCommitted", "CheckpointPosted")
 
 
 def event_writer(path: Path) -> Callable[..., None]:
-    """What writes a line to a file: the event, when it was (now, unless told, in Unix seconds), and more."""
+    """A function that appends an event to a file: its name, its time (Unix seconds, by default now), and more fields."""
 
     def tell(event: str, at: float | None = None, **more: Any) -> None:
         with path.open("a") as log:
@@ -28,7 +28,7 @@ def event_writer(path: Path) -> Callable[..., None]:
 
 
 class ChainWatcher(threading.Thread):
-    """Has `see` called with each claim's event, in order, within LOOK_S or so of its being mined; until `stopped` is set."""
+    """Calls `see` with each claim's event, in order, about LOOK_S after it is mined, until `stopped` is set."""
 
     def __init__(self, network: LocalNetwork) -> None:
         super().__init__(daemon=True)

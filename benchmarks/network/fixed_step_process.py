@@ -1,9 +1,10 @@
-"""A process of an operator whose inner steps take a given time, and whose ways to other machines are given.
+"""An operator's process with a fixed time per inner step and given routes to other machines.
 
     python -m benchmarks.network.fixed_step_process --step-s S --log FILE --routes FILE keeper|worker ...     the rest is that of `keepers.processes.run`
 
-A worker's steps are real, and what is left of each step's time is slept: that is the time of a GPU which this machine has not. FILE
-gets a line of JSON an event. Routes name, for each announced gateway, where this operator reaches it (benchmarks/network/utilisation.py).
+A worker's steps are real; it sleeps for the rest of each step's time, to imitate a GPU that this machine lacks. FILE gets
+one JSON line per event. Routes map each announced gateway to the address at which this operator reaches it
+(benchmarks/network/utilisation.py).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Tell = Callable[..., None]
 
 
 def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
-    """The bodies of training and of what leads to it: as they are, told and with steps of that time."""
+    """The bodies of training and of the tasks before it, logged, with steps of that time."""
     from node import tasks
     from node.compute import programs
     from node.inputs.job_files import fetch_manifest
@@ -69,7 +70,7 @@ def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
 
     @functools.wraps(tasks.prepare)
     def prepare(request: dict[str, Any], store: Any) -> Any:
-        """Not paced: auctions do not wait for it."""
+        """Not paced, since auctions do not wait for it."""
         steps["paced"] = 0.0
         answer, manifest = tasks.prepare(request, store), fetch_manifest(store, request["manifest"])
         return {**answer, "slot_s": answer["slot_s"] + tasks.TIMING_MARGIN * step_s * manifest.inner_steps}
@@ -84,7 +85,7 @@ def worker_tasks(step_s: float, tell: Tell) -> dict[str, Any]:
 
 
 def shaped_keeper(path: Path) -> None:
-    """Have this process's keeper reach others' gateways by its own links, once they are there."""
+    """Make this process's keeper reach others' gateways over its own links, once these exist."""
     from keepers import keeper
     from keepers.processes import keeper_process
 

@@ -1,9 +1,9 @@
-"""A worker whose slot-rounds take a given time, for benchmarks of machines that one machine has not enough cores for.
+"""A worker with a fixed time per slot-round, so that one machine can run more workers than it has cores.
 
     python -m benchmarks.network.fixed_time_worker --slot-s S --log FILE ...     other options are those of `keepers.processes.run worker`
 
-The work is real and its results are; what is left of the time is slept. FILE gets a line of JSON an event: when it had its imports,
-was ready, began a slot-round and ended one.
+The work and its results are real; the worker sleeps for the rest of the time. FILE gets one JSON line per event: imports
+done, ready, slot-round begun, slot-round ended.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""How much of its time does a node train, of a network across the internet? The real network, on shaped links.
+"""What share of its time does a node train in a network across the internet? The real network, on shaped links.
 
-Operators of one slot each and one that only aggregates: real keepers, workers and gateways, a chain of anvil. Their stores reach each
-other, and they the submitter's, by links of --mbit and --rtt-ms alone (benchmarks/lab: what arrived is counted). Their RPC is near.
-An inner step is real training of the model below, and sleeps until --step-s is over (benchmarks/network/fixed_step_process.py): as long as a GPU takes for
-a batch of `gpu_step_tokens` (an A100 at the share of its peak that a core reaches here). Updates are those of --updates, by default the kind that the loss gap is of (benchmarks/training/loss_gap.py).
+Operators of one slot each and one that only aggregates: real keepers, workers and gateways, and anvil as the chain. Their
+stores reach each other and the submitter's only over links of --mbit and --rtt-ms (benchmarks/lab counts the bytes that
+arrive). Their RPC is local. An inner step is real training of the model below, then sleeps until --step-s is over
+(benchmarks/network/fixed_step_process.py): the time of a GPU for a batch of `gpu_step_tokens` (an A100 at the share of its
+peak that a core reaches here). --updates chooses the compression; the default is the kind that the loss gap is measured
+for (benchmarks/training/loss_gap.py).
 
   utilisation  inner steps times --step-s against wall seconds, from the first step of round 1 to that of the last round, of all nodes
   lost_s       where the rest goes in a round, means over nodes and rounds:
@@ -84,7 +86,7 @@ def job(options: argparse.Namespace) -> dict[str, Any]:
 
 @dataclasses.dataclass(kw_only=True)
 class ShapedNetwork(LocalNetwork):
-    """A local network whose operators' stores reach each other by the laboratory's links alone, and whose steps take a time."""
+    """A local network with a fixed step time, whose operators' stores reach each other only over the laboratory's links."""
 
     lab: Laboratory
     step_s: float
@@ -143,7 +145,7 @@ class ClaimTimes(ChainWatcher):
 
 @dataclasses.dataclass
 class Run:
-    """What a run left to be reckoned. told: by node; numbers: the nodes' operators; moved: bytes that arrived, by host, from round 1 on."""
+    """The records of a run. worker_events: by node. numbers: the nodes' operators. moved: bytes that arrived, by host, since round 1."""
 
     worker_events: list[list[dict[str, Any]]]
     numbers: list[int]
@@ -205,7 +207,7 @@ def traced(options: argparse.Namespace, batch_size: int = 1) -> ComputeJob:
 
 
 def lost(result: Run, options: argparse.Namespace) -> list[dict[str, float]]:
-    """Of each node and round but the first and last, the parts of the time in which it did not train."""
+    """The time that each node did not train, by cause, in each round but the first and last."""
     inner_s, parts = options.inner_steps * options.step_s, []
     for worker_events, number in zip(result.worker_events, result.numbers, strict=True):
         trains = {event["round"]: event for event in worker_events if event["event"] == "train"}

@@ -28,7 +28,7 @@ PROCESSES = 2
 def run(
     job: ComputeJob, data: Dataset, weights: dict[str, Array], kind: str, *, rank: int, synced: int
 ) -> dict[str, Any]:
-    """kind: allreduce or powersgd, of this rank after `synced` steps. What one process sent, and the held-out loss."""
+    """Bytes that one process sent, and the held-out loss. kind: allreduce or powersgd, of this rank after `synced` steps."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = (job, data, weights, Path(folder), kind, rank, synced)
         multiprocessing.spawn(_process, args=arguments, nprocs=PROCESSES, join=True)  # type: ignore[attr-defined]
@@ -76,7 +76,7 @@ def _process(
 
 
 def _examples(job: ComputeJob, count: int, step: int) -> Array:
-    """Those that all slots take at this inner step of their round."""
+    """The examples that all slots use at this inner step of their round."""
     training = job.training
     round_, inner = divmod(step, training.inner_steps)
     first = (round_ * training.slots + np.arange(training.slots)) * training.inner_steps + inner

@@ -100,17 +100,17 @@ def most_slots(largest_tensor: int) -> int:
 
 
 def tolerated(members: int) -> int:
-    """Hostile ones that a rule set for 4 of 17 stands: as many in proportion, rounded down."""
+    """Hostile leaves that a rule set for 4 of 17 tolerates: in proportion, rounded down."""
     return members * 4 // 17
 
 
 def least_to_capture(region: int, regions: int) -> int:
-    """Hostile leaves that decide a tree's result where they may choose their places."""
+    """Hostile leaves that decide a tree's result if they may choose their places."""
     return (tolerated(region) + 1) * (tolerated(regions) + 1)
 
 
 def region_captured(leaves: int, region: int, hostile: int) -> Fraction:
-    """Chance that one region of a drawn partition has more hostile leaves than its rule stands: hypergeometric, exact."""
+    """Chance that one region of a drawn partition has more hostile leaves than its rule tolerates: hypergeometric, exact."""
     ways = sum(
         comb(hostile, k) * comb(leaves - hostile, region - k)
         for k in range(tolerated(region) + 1, min(hostile, region) + 1)
@@ -119,7 +119,7 @@ def region_captured(leaves: int, region: int, hostile: int) -> Fraction:
 
 
 def tree_captured(region: int, regions: int, hostile: int, least: int | None = None) -> Fraction:
-    """Chance that at least `least` regions of a drawn partition are captured; by default one more than the root stands."""
+    """Chance that at least `least` regions of a drawn partition are captured; by default one more than the root tolerates."""
     least = tolerated(regions) + 1 if least is None else least
     leaves = region * regions
     ways = falling(region, regions, least) >> (leaves + 1) * hostile & (1 << leaves + 1) - 1
@@ -131,7 +131,7 @@ def falling(region: int, regions: int, least: int) -> int:
     """For every number of hostile leaves the ways to place them with at least `least` regions captured.
 
     They are the coefficients of the sum over j >= least of C(regions, j) A^(regions - j) B^j, where A and B count a region's ways to
-    stay and to fall. A polynomial is held as one integer, a coefficient a digit: none exceeds 2^leaves.
+    stay and to fall. A polynomial is encoded as one integer, a coefficient per digit: none exceeds 2^leaves.
     """
     digit, cut = region * regions + 1, tolerated(region)
     stays = sum(comb(region, k) << digit * k for k in range(cut + 1))
@@ -143,7 +143,7 @@ def falling(region: int, regions: int, least: int) -> int:
 
 
 def format_chance(chance: Fraction) -> str:
-    """A chance in words that fit a table."""
+    """A chance as text for a table."""
     if chance in (0, 1):
         return str(int(chance))
     if chance > Fraction(99, 100):

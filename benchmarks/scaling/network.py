@@ -87,7 +87,7 @@ class Market:
         self.world.allowed["zen"] = True
 
     def call(self, contract: str, function: str, sender: str, *args: Any) -> Any:
-        """In place: what is refused here is a mistake of this file, and nothing is to be undone."""
+        """Apply a call in place: a refusal is a bug in this file, so nothing need be undone."""
         size = max((len(arg) for arg in args if isinstance(arg, tuple)), default=0)
         self.calls[function, size] += 1
         return EXTERNAL[contract][function](self.world, Message(sender, self.now), *args)
@@ -205,7 +205,7 @@ def work_of(slots: int, update_bytes: int) -> Work:
 
 @dataclass
 class NetworkRun:
-    """What a network did. slots: of each job, operator -> the slots of its seat."""
+    """The record of a network. slots: of each job, operator -> the slots of its seat."""
 
     schedules: dict[int, Schedule]
     works: dict[int, Work]
@@ -257,7 +257,7 @@ def play(
 
 
 def queued_ms(work: Work, count: int, workers: Sequence[Worker]) -> int:
-    """When a shared queue ends: whoever is free takes the next slot, however slow it is."""
+    """When a shared queue ends: any free worker takes the next slot, however slow it is."""
     paces = [schedule.pace_of(work, each) for each in workers if schedule.suits(work, each)]
     free = {pace.number: pace for pace in paces}
     done = dict.fromkeys(free, 0)

@@ -1,4 +1,4 @@
-"""What hostile slots send in place of their updates, knowing all honest updates and the rule: benchmarks/training/byzantine.py.
+"""Attacks: the updates that hostile slots send, knowing all honest updates and the rule. For benchmarks/training/byzantine.py.
 
 Shape legend: H honest slots, F hostile slots, D values of an update.
 """
@@ -19,7 +19,7 @@ SCALES = (0.3, 0.7, 1.0, 1.5, 2.0, 4.0, 10.0)
 
 @dataclass(frozen=True)
 class Scene:
-    """What colluders see of a round. honest_HD; earlier_FD: what these slots would have sent in the job's first round."""
+    """The colluders' view of a round. honest_HD; earlier_FD: the honest updates of these slots in the job's first round."""
 
     honest_HD: Array
     earlier_FD: Array
@@ -72,12 +72,12 @@ def not_finite(s: Scene) -> Array:
 
 
 def replay(s: Scene) -> Array:
-    """What was right in the first round."""
+    """Replay the honest update of the first round."""
     return s.earlier_FD
 
 
 def colluders(s: Scene) -> Array:
-    """Know the rule: of two directions, and several scales of each, what takes most from the progress of this round."""
+    """Search two directions at several scales for the update that costs this round the most progress under the rule."""
     directions = (-s.mean_D, -s.honest_HD.std(0) * np.sign(s.mean_D))
     rows = [s.all_alike(s.mean_D + scale * direction) for direction in directions for scale in SCALES]
     progress = [float(s.rule(np.concatenate([s.honest_HD, row])) @ s.mean_D) for row in rows]

@@ -75,7 +75,7 @@ Watch = Callable[[int, list[int], State, dict[int, State], State], None]  # roun
 
 @dataclass
 class Lab:
-    """A job at hand. score: of a checkpoint, less is better."""
+    """A loaded job. score: of a checkpoint; lower is better."""
 
     manifest: Manifest
     programs: CachedPrograms

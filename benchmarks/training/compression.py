@@ -58,7 +58,7 @@ TIMED = 8  # updates of a run that the codec is timed on, spread over it
 
 @dataclass
 class Run:
-    """losses: held-out, of every tenth of the run. sent: bytes of one slot's updates in all; update: of float32 in one."""
+    """losses: held-out, at every tenth of the run. sent: total bytes of one slot's updates. update: float32 bytes of one."""
 
     losses: list[float] = field(default_factory=list)
     sent: float = 0.0
@@ -138,7 +138,7 @@ def network(manifest: Manifest, files: JobFiles, weights: State) -> Run:
 
 
 def through_codec(run: Run, update: State, parts: UpdateLayout, *, check: bool) -> State:
-    """What others get of an update. check: time the codec, and see that not a bit is lost."""
+    """An update as others receive it. check: time the codec, and verify that it is lossless."""
     head = codec.FileHeader(parts.chunk)
     if parts.kept:  # as zoo_compute.codec.files writes it: hashes for the tensors that stay, and where those are
         head = replace(head, hashes=prune(tensor_roots(update), parts.kept), note=bytes(NOTE_BYTES))
@@ -158,7 +158,7 @@ def through_codec(run: Run, update: State, parts: UpdateLayout, *, check: bool) 
 
 
 def seeded(options: argparse.Namespace, seed: int) -> dict[str, dict[str, Any]]:
-    """What each kind gave under one seed."""
+    """The figures of each kind for one seed."""
     figures = {}
     data, weights = None, State()
     for name in options.kinds:

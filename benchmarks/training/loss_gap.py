@@ -6,8 +6,8 @@
             warm-up (once, since private state is carried through all rounds); of RATES the learning rate with the least final
             loss counts, chosen anew for each seed, which favours it
 
-Both begin with the same weights: those that one machine has after PRETRAINED steps, as in DiLoCo's own comparison. Beside them
-stands the gap from the module's first weights, which is larger: there most of the loss is still to be lost, at the same rate for all.
+Both begin with the same weights: those of one machine after PRETRAINED steps, as in DiLoCo's own comparison. The gap from the
+module's first weights is listed too. It is larger: most of the loss is still to be lost there, at the same rate for all.
 No learning rate falls during a run. The network's settings were chosen on seed 100 and are published on 0, 1, 2.
 Held-out loss is of real text: Python's standard library, as bytes.
 """
@@ -168,7 +168,7 @@ def compared(
 def seeded(
     seed: int, rounds: int, pretrained: int, kinds: Sequence[str], rates: Sequence[float], text: Sequence[Path]
 ) -> dict[str, Any]:
-    """What one seed gave, and what it gave from the module's first weights."""
+    """The figures of one seed, and those from the module's first weights."""
     job = job_of(seed, rounds, NETWORKS[DECLARED])
     data = data_of(job, pretrained, text)
     result = compared(seed, rounds, kinds, rates, data, weights_of(job, data, pretrained))

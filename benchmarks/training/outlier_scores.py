@@ -1,7 +1,7 @@
-"""Whom do the scores of an aggregation name, and whom the probe of its updates? Both are reasons to do a slot's work again.
+"""Which slots do an aggregation's scores and the probe of its updates flag? A verifier recomputes flagged slots.
 
-The laboratory and the attacks of benchmarks/training/byzantine.py, under one rule: what part of the hostile slot-rounds is named by the
-checkpoint's scores, by the probe, and by either; and what part of the honest ones is, beside them and in a job without attack.
+Uses the laboratory and attacks of benchmarks/training/byzantine.py under one rule. Measures the share of hostile slot-rounds
+flagged by the scores, by the probe, and by either; and the share of honest ones flagged, with and without an attack.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BY = ("scores", "probe", "either")
 
 
 class Named:
-    """Slot-rounds named, by what named them."""
+    """Slot-rounds flagged by the scores, the probe or either."""
 
     def __init__(self) -> None:
         self.hostile = self.honest = 0
@@ -44,7 +44,7 @@ class Named:
 
 
 def watched(lab: Lab, rule: str, attack: str, seed: int, named: Named) -> None:
-    """One job under one attack, each of its rounds looked at as a verifier does."""
+    """Run one job under one attack, and examine each round as a verifier does."""
     manifest, programs = lab.manifest, lab.programs
 
     def look(round_: int, hostile: list[int], before: State, updates: dict[int, State], after: State) -> None:
@@ -61,7 +61,7 @@ def watched(lab: Lab, rule: str, attack: str, seed: int, named: Named) -> None:
 
 
 def table_of(made: Callable[[int], Lab], rules: list[str], seeds: range, say: Callable[[str], None]) -> dict:
-    """By rule and attack: the parts named."""
+    """The shares flagged, by rule and attack."""
     names = ["none", *ATTACKS]
     counts = {rule: {attack: Named() for attack in names} for rule in rules}
     for seed in seeds:

@@ -1,7 +1,7 @@
-"""What does a partition cost? Held-out loss of branches that trained apart, of their merged start, and of the training after it.
+"""What does a partition cost? Held-out loss of branches trained apart, of their merge, and of the training after it.
 
-Of a job's four slots some are cut off for ROUNDS rounds. Both sides train on, on examples of their own, as jobs that begin at
-the same weights; then all four slots train AFTER more rounds:
+Some of a job's four slots are cut off for ROUNDS rounds. Both sides keep training on their own examples, as jobs that begin
+at the same weights; then all four slots train AFTER more rounds:
   undivided   as if there had been no partition: one job of ROUNDS + AFTER rounds
   branches    each side's checkpoint at the end of the partition
   merged      base + sum of share * (branch - base), shares as the sides' examples (zoo_compute.training.merge); even: shares of one half

@@ -1,4 +1,4 @@
-"""Each rule alone on a round's rows, and the time it takes beside byzfl's on the same cores: benchmarks/training/byzantine.py."""
+"""The time of each aggregation rule on one round's rows, next to byzfl's on the same cores. For benchmarks/training/byzantine.py."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def named(name: str, hostile: int) -> Aggregation:
 
 
 def program(rule: Aggregation, slots: int, values: int) -> Graph:
-    """What `rounds.aggregation_program` writes for a tensor between its rows and the outer optimiser."""
+    """The part of `rounds.aggregation_program` between a tensor's rows and the outer optimiser."""
     b = Builder()
     rows = b.input(F32, (slots, values), BATCH_ROLE, 0)
     made = b.input(F32, (values,), STATE_ROLE, 1)
@@ -52,7 +52,7 @@ def rule_of(rule: Aggregation, slots: int, values: int) -> Rule:
 
 
 def best(*calls: Callable[[], Any]) -> list[float]:
-    """Seconds of each, by turns, so that what else the machine does meets all alike."""
+    """Seconds of each, interleaved, so that other load on the machine affects all alike."""
     for call in calls:
         call()
     durations: list[list[float]] = [[] for _ in calls]

@@ -1,6 +1,6 @@
 # pragma version ==0.4.3
 """
-@title A token whose transfers answer `False` and move nothing, once told to
+@title A token whose transfers answer `False` and move nothing, once set to
 @license Apache-2.0
 @dev Tests only.
 """

@@ -1,6 +1,6 @@
 # pragma version ==0.4.3
 """
-@title A token that misbehaves as it was told to
+@title A token that misbehaves as it was set to
 @license Apache-2.0
 @dev Tests only. Allowances are not asked for.
 """

@@ -1,6 +1,6 @@
 # pragma version ==0.4.3
 """
-@title A protocol that says what it was told to say: what Availability and Audits ask of the other contracts
+@title A protocol with answers set by the test: what Availability and Audits ask of the other contracts
 @license Apache-2.0
 @dev Tests only.
 """

@@ -11,7 +11,7 @@ from ..interfaces import ISettlementViews
 from . import bits
 
 
-# Stands for a job where the claim is a trial, which Admissions keeps as Settlement keeps others: no job has this number.
+# In place of a job where the claim is a trial, which Admissions keeps as Settlement keeps others: no job has this number.
 TRIALS: constant(uint256) = 0
 AGGREGATION: constant(uint256) = 128
 # Status of a claim: neither paid nor convicted; convicted.

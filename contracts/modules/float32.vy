@@ -8,7 +8,7 @@
      A finite float of magnitude x is `significand * 2^(exponent - 150)`, with `exponent = max(x >> 23, 1)` and
      `significand = x - (exponent - 1 << 23)`: a subnormal (field 0) has exponent 1 and no hidden bit. The other way,
      `(exponent - 1 << 23) + significand` is the magnitude, also where rounding carried the significand to 2^24.
-     Each result is found exactly, as an integer of some unit, and rounded once. Bits too far below to tell apart are
+     Each result is found exactly, as an integer of some unit, and rounded once. Bits too far below to distinguish are
      replaced by one bit that is set (sticky): it decides no tie, and keeps the side.
 """
 

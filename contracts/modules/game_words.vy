@@ -3,7 +3,7 @@
 """
 @title The word of a dispute game, and its clocks
 @license Apache-2.0
-@notice Where a game stands, which move is due, and how much time each side has: all that a move down a tree writes.
+@notice The position of a game, which move is due, and how much time each side has: all that a move down a tree writes.
 @dev Widths: a tree has fewer than 2^48 leaves or words, seconds since 1970 fit 40 bits. A side makes at most 34 moves, each of
      which adds at most `move_s` to the other's seconds, and that is below 2^26.3, 129 weeks: 32 bits hold what a side has left.
 """
@@ -153,6 +153,6 @@ def _span(height: uint256) -> uint256:
 @pure
 def _is_beyond(game: Game) -> bool:
     """
-    @notice Whether the game stands at a leaf that the tree has not: padding belongs there.
+    @notice Whether the game is at a leaf that the tree has not: padding belongs there.
     """
     return game.height == 0 and game.index >= self._leaves(game)

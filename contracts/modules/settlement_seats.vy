@@ -260,7 +260,7 @@ def _split(job: uint256, seat: uint256, whole: words.Holding, count: uint256) ->
 @internal
 def _vacate(job: uint256, seat: uint256, stage: words.Stage):
     """
-    @dev Slashes a tenth of the seat's lock; the rest stays until `release`, since earlier claims stand on it.
+    @dev Slashes a tenth of the seat's lock; the rest stays until `release`, since it secures earlier claims.
     """
     holding: words.Holding = state._holding(job, seat)
     amount: uint256 = state._lock_of(job, seat, holding.count) * numbers.SLASH_BPS // numbers.BPS

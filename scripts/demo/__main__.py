@@ -1,8 +1,8 @@
-"""`make demo`: the whole network on this machine trains a small GPT, loses a worker in the middle, convicts a liar, settles and pays.
+"""`make demo`: a whole network on this machine trains a small GPT, loses a worker, convicts a liar, settles and pays.
 
-    python scripts/demo [--data PATH] [--config FILE] [--json] [--folder DIR] [--no-kill] [--no-cheat] [--no-replay]
+    python -m scripts.demo [--data PATH] [--config FILE] [--json] [--folder DIR] [--no-kill] [--no-cheat] [--no-replay]
 
-Progress goes to stderr, the report to stdout, everything it made to the run's folder. Ctrl-C ends every process.
+Progress goes to stderr, the report to stdout, all files to the run's folder. Ctrl-C ends every process.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ KILL_IN_ROUND = 1
 LONGEST_RUN_S = 900
 SETTLE_S = 90
 
-# Every worker runs on this machine's CPU: the classes are labels of the devnet preset, and differ to show the multipliers.
+# Every worker runs on this machine's CPU. The GPU classes are labels of the devnet preset, to show their multipliers.
 PLANS = (
     OperatorPlan("alpha", gpu_class=1, vram_gb=24, price="0.80"),
     OperatorPlan("beta", gpu_class=2, vram_gb=48, price="0.90"),
@@ -54,9 +54,9 @@ PLANS = (
     OperatorPlan("epsilon", roles=("verifier",), sample_rate=0.2),
 )
 VICTIM = "beta"
-# In the last round every result of one operator has one bit of one number of this step wrong, and all that follows from it.
+# In the last round the liar flips one bit in this step of all its results, and computes the rest from there.
 LIAR, LIE_IN_STEP = "gamma", 7
-WITNESS, BOND = "witness", 20  # an account that nobody knows, and its ZEN
+WITNESS, BOND = "witness", 20  # an account without a part in the job, and its ZEN
 
 
 def say(text: str) -> None:
@@ -73,7 +73,7 @@ class Demo:
         self.kill = kill
         self.with_replay = with_replay
         self.last_round = ComputeJob.from_file(config).training.rounds - 1
-        # It takes no seat over, since it would lie there again when the round is done again.
+        # The liar takes over no seat: it would lie again in the repeated round.
         liar = {"worker_command": lying_worker(round=self.last_round, step=LIE_IN_STEP), "capacity": 2}
         plans = tuple(replace(plan, **liar) if cheat and plan.name == LIAR else plan for plan in PLANS)
         self.network = LocalNetwork(folder, plans)
@@ -95,7 +95,7 @@ class Demo:
             return self.finish(job, began)
 
     def submit(self) -> int:
-        """A submitter of its own: account, coin, ZEN, store."""
+        """Post the job from a new submitter with its own account, coin, ZEN and store."""
         account = self.network.devnet.account("submitter", zen=BUDGET * ZEN)
         store = str(self.network.submitter_store)
         client = Client(network=self.network.network_path, account=account, store=store, say=say)
@@ -104,7 +104,7 @@ class Demo:
         return int(job.id)
 
     def follow(self, job: int) -> None:
-        """Until every wei has found its place."""
+        """Narrate and disturb the job until every wei is paid out."""
         narrator = Narrator(self.network.operators)
         chain, seen, ended = self.network.devnet.chain, self.network.devnet.network.first_block, None
         deadline = time.monotonic() + LONGEST_RUN_S
@@ -130,7 +130,7 @@ class Demo:
         raise ZooError(f"the job did not end within {LONGEST_RUN_S} s", hint=f"see the logs in {self.folder}")
 
     def settled(self, view: JobView) -> bool:
-        """Every claim paid, every lock released, every payment withdrawn, every sampled slot re-executed."""
+        """Whether every claim is paid, every lock released, every payment withdrawn, every sampled slot re-executed."""
         if not view.settled:
             return False
         chain = self.network.devnet.chain
@@ -141,7 +141,7 @@ class Demo:
         return finished and bool(reports) and all(not o.locks and not any(o.owed.values()) for o in operators)
 
     def disturb(self, view: JobView, events: list[Event]) -> None:
-        """Kill the victim's worker while it trains, and give it back its power when its shard has moved."""
+        """Kill the victim's worker while it trains; restart it after another operator took over its shard."""
         if not self.kill or view.run is None:
             return
         daemon = self.network.daemons[VICTIM]
@@ -158,7 +158,7 @@ class Demo:
             say(f"   {VICTIM}'s power is back")
 
     def watch(self, view: JobView) -> None:
-        """Before the last round somebody without any part in the job begins to look: `zoo verify JOB --follow --challenge`."""
+        """Before the last round, start an outside verifier: `zoo verify JOB --follow --challenge`."""
         if not self.cheat or self.witness or view.run is None or view.run.turn < self.last_round - 1:
             return
         devnet = self.network.devnet
@@ -176,7 +176,7 @@ class Demo:
         say(f"   a witness looks at what is committed: zoo verify {view.job} {' '.join(options[:4])}")
 
     def replay(self, view: JobView) -> None:
-        """Train closed rounds once more, alone."""
+        """Repeat the closed rounds in a single process."""
         if not self.with_replay:
             return
         if self.replaying is None:
@@ -199,7 +199,7 @@ class Demo:
 
 
 def default_data() -> Path:
-    """Real text that every Python has: the standard library's source."""
+    """Text that every Python has: the standard library's source."""
     return Path(sysconfig.get_path("stdlib"))
 
 
@@ -210,14 +210,14 @@ def main() -> int:
         "--config", type=Path, default=CONFIG, help="the job's configuration (default: scripts/demo/demo.yaml)"
     )
     parser.add_argument("--folder", type=Path, help="the run's folder (default: runs/demo-TIME)")
-    parser.add_argument("--json", action="store_true", help="print report.json on stdout, and nothing else there")
-    parser.add_argument("--no-kill", action="store_true", help="let every worker live")
-    parser.add_argument("--no-cheat", action="store_true", help="let every worker be honest")
+    parser.add_argument("--json", action="store_true", help="print only report.json on stdout")
+    parser.add_argument("--no-kill", action="store_true", help="kill no worker")
+    parser.add_argument("--no-cheat", action="store_true", help="make no worker lie")
     parser.add_argument("--no-replay", action="store_true", help="skip the single-process replay at the end")
     arguments = parser.parse_args()
     folder = arguments.folder or HERE.parents[1] / "runs" / time.strftime("demo-%Y%m%d-%H%M%S")
     signal.signal(signal.SIGTERM, _interrupt)
-    os.environ["ZOO_HOME"] = str(folder / "submitter" / "home")  # a run touches nothing outside its folder
+    os.environ["ZOO_HOME"] = str(folder / "submitter" / "home")  # a run writes nothing outside its folder
     try:
         demo = Demo(
             folder,

@@ -1,4 +1,4 @@
-"""One line for each event a spectator wants to see."""
+"""Turns chain events into lines for a spectator."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _work(seat: int, first: int, count: int) -> str:
 
 
 class Narrator:
-    """Turns events into lines; knows the operators' names."""
+    """Turns events into lines. names: of the operators by number."""
 
     def __init__(self, names: Mapping[int, str]) -> None:
         self._names = names
@@ -37,9 +37,9 @@ class Narrator:
 
     def lines(self, events: Iterable[Event]) -> Iterator[str]:
         for event in events:
-            tell = getattr(self, f"_{event.name}", None)
-            if tell is not None:
-                line = tell({**event.args, "who": self._names.get(event.args.get("operator", 0), "?")})
+            describe = getattr(self, f"_{event.name}", None)
+            if describe is not None:
+                line = describe({**event.args, "who": self._names.get(event.args.get("operator", 0), "?")})
                 yield f"{time.monotonic() - self._began:6.1f}s  {line}"
 
     def _BidSealed(self, a: Mapping[str, Any]) -> str:
@@ -80,7 +80,7 @@ class Narrator:
         return f"!! {a['challenger'][:10]} challenges {a['who']}: game {a['game']}, with {zen(a['tokens'])} as a bond"
 
     def _ChildPicked(self, a: Mapping[str, Any]) -> str:
-        return f"   game {a['game']}: not what I computed, from the child in place {a['place']} on"
+        return f"   game {a['game']}: the challenger disputes child {a['place']}"
 
     def _GameEnded(self, a: Mapping[str, Any]) -> str:
         return f"!! game {a['game']} is over: {ENDS[Outcome(a['outcome'])]}"

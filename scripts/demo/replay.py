@@ -1,6 +1,6 @@
-"""The whole job once more in a single process, round by round as rounds close, on what the network leaves of the processor.
+"""Repeats the job in a single process, round by round as rounds close, at low priority.
 
-python scripts/demo/replay.py --store DIR --peer URL ... MANIFEST    masks of rounds on stdin, a line each; JSON on stdout
+python -m scripts.demo.replay --store DIR --peer URL ... MANIFEST    masks of rounds on stdin, one per line; JSON on stdout
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from node.replay import replay
 from zoo_compute.store import BlockStore
 from zoo_compute.subprocesses import tied_to_parent
 
-NICENESS = 5  # who trains comes first
+NICENESS = 5  # the network's own training comes first
 
 
 class Replaying:
-    """A replay under way. `follow` it with the masks so far; `roots` of the checkpoints are those of the masks at the end."""
+    """A running replay. `follow` sends it the closed rounds so far; `roots` waits for the checkpoints' roots."""
 
     def __init__(self, folder: Path, peers: Sequence[str], manifest: str) -> None:
         self._masks: list[int] = []
@@ -40,7 +40,7 @@ class Replaying:
             )
 
     def follow(self, masks: Sequence[int]) -> None:
-        """Tell of rounds that closed. A round done again with the same slots present gives the same checkpoint."""
+        """Send newly closed rounds. A repeated round with the same slots gives the same checkpoint."""
         for mask in masks[len(self._masks) :]:
             assert self._process.stdin is not None
             self._process.stdin.write(f"{mask:x}\n")
@@ -48,7 +48,7 @@ class Replaying:
             self._masks.append(mask)
 
     def roots(self, masks: Sequence[int]) -> list[bytes] | None:
-        """Of every checkpoint, the initial one first; None where the rounds that stand had other slots than those told."""
+        """Roots of all checkpoints, the initial one first; None if the final rounds had other slots than those sent."""
         self.follow(masks)
         output, _ = self._process.communicate()
         if self._process.returncode or self._masks != list(masks):

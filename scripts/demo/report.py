@@ -1,4 +1,4 @@
-"""What the demo reports, from the chain's events, the keepers' ledgers and the checkpoints. Amounts in wei."""
+"""The demo's report, from the chain's events, the keepers' ledgers and the checkpoints. Amounts in wei."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ QUESTIONS_A_REQUEST = 100
 
 @dataclass(frozen=True)
 class Money:
-    """Where a job's money went. INVARIANTS: the two sums of `check`."""
+    """A job's payments. INVARIANTS: the two sums of `check`."""
 
     escrowed: int
     restored: int  # after rollbacks, out of convicted locks
@@ -51,7 +51,7 @@ class Money:
     slashed_to: Mapping[str, int]
 
     def check(self) -> None:
-        """Raises AssertionError when a wei is missing."""
+        """Raises AssertionError if a wei is missing."""
         out = self.paid_nodes + self.fee_treasury + self.refunded
         funded = self.escrowed + self.restored
         assert funded == out, f"escrowed {self.escrowed} wei, restored {self.restored}, paid out {out}"
@@ -99,18 +99,18 @@ def who_trained(events: Iterable[Event], names: Mapping[int, str]) -> dict[int, 
 
 
 def masks_of(view: JobView) -> list[int]:
-    """The slots present in each closed round of the line that stands, in order: a bitmap."""
+    """The slots in each closed round, after rollbacks, in order: a bitmap each."""
     return [sum(1 << slot for slot in view.committed(made.turn)) for made in _made(view)]
 
 
 def _made(view: JobView) -> list[Checkpoint]:
-    """The aggregations that made the checkpoints of the line that stands."""
+    """The aggregations of the current checkpoints, after rollbacks."""
     aggregations = [view.checkpoint_of(round_) for round_ in range(1, view.completed_rounds + 1)]
     return [made for made in aggregations if made is not None]
 
 
 def gas_of(chain: Chain, from_block: int, to_block: int) -> dict[str, dict[str, int]]:
-    """operation -> {count, total, mean} of every transaction to the contracts in these blocks, whoever sent it."""
+    """operation -> {count, total, mean} of every transaction to the contracts in these blocks, from any sender."""
     names = {address: name for name, address in chain.network.contracts.items()}
     spent: dict[str, list[int]] = defaultdict(list)
     eth = chain.w3.eth
@@ -129,7 +129,7 @@ def gas_of(chain: Chain, from_block: int, to_block: int) -> dict[str, dict[str, 
 
 
 def _asked(chain: Chain, questions: Sequence[Callable[[], Any]]) -> list[Any]:
-    """The answers, in a few round trips."""
+    """The answers, in batched requests."""
     answers: list[Any] = []
     for start in range(0, len(questions), QUESTIONS_A_REQUEST):
         with chain.w3.batch_requests() as batch:
@@ -140,13 +140,13 @@ def _asked(chain: Chain, questions: Sequence[Callable[[], Any]]) -> list[Any]:
 
 
 def verification_of(reports: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-    """Segments re-executed, and mismatches found, by the verifier. A report of a failure of its own is neither."""
+    """Segments that the verifier re-executed, and mismatches. A report of the verifier's own failure counts as neither."""
     return sum(r.get("segments", 0) for r in reports), sum(r.get("agrees") is False for r in reports)
 
 
 @dataclass(frozen=True)
 class Report:
-    """A finished run. `report` is what `report.json` holds; `losses` are of the checkpoints, the initial one first."""
+    """A finished run. report: the content of `report.json`. losses: of the checkpoints, the initial one first."""
 
     report: dict[str, Any]
     trained: Mapping[int, Mapping[int, str]]
@@ -164,7 +164,7 @@ class Report:
 
 
 def sampled(config: ComputeJob, parameters: Mapping[str, Any]) -> str:
-    """Text from the trained weights in the submitter's own module; empty when it writes none."""
+    """Text that the submitter's module generates from the trained weights; empty if it has no `generate`."""
     module, _, _ = config.model.parts or call_model_function(config.model, config.directory)
     if not hasattr(module, "generate"):
         return ""
@@ -232,7 +232,7 @@ def collect(network: LocalNetwork, job: int, config: ComputeJob, folder: Path, r
 
 
 def disputes_of(chain: Chain, job: int, events: Sequence[Event]) -> list[dict[str, Any]]:
-    """Every game: its transcript, what it cost, and the money of its conviction."""
+    """Every game: its transcript, its gas, and the money of its conviction."""
     disputes = []
     for game in read_games(chain, chain.head(), job=job):
         transcript = Transcript(chain, game)
@@ -253,13 +253,13 @@ def disputes_of(chain: Chain, job: int, events: Sequence[Event]) -> list[dict[st
 
 
 def slots_taken_over(view: JobView, events: Iterable[Event]) -> int:
-    """Slots that a standby took from another operator's seat."""
+    """Slots that an operator took over from another operator's seat."""
     taken = {event.args["seat"] for event in events if event.name == "SeatTakenOver"}
     return sum(seat.count for number, seat in view.slot_seats.items() if number in taken)
 
 
 def shard_reports(network: LocalNetwork, job: int) -> list[dict[str, Any]]:
-    """What the workers reported of each shard that was committed, without its step-by-step losses."""
+    """The workers' reports of committed shards, without losses by step."""
     reports = []
     for daemon in network.daemons.values():
         client = broker.connect(daemon.config.broker, daemon.config.folder)
@@ -272,7 +272,7 @@ def shard_reports(network: LocalNetwork, job: int) -> list[dict[str, Any]]:
 
 
 def peers_of(network: LocalNetwork) -> list[str]:
-    """Where blocks are served."""
+    """URLs that serve blocks."""
     gateways = [daemon.config.endpoint for daemon in network.daemons.values()]
     return [*gateways, *load_network(network.network_path).storage]
 
@@ -289,10 +289,10 @@ _EQUAL = {True: "yes", False: "NO", None: "not replayed"}
 def as_text(
     report: Mapping[str, Any], trained: Mapping[int, Mapping[int, str]], losses: Sequence[float], sample: str
 ) -> str:
-    """The report as a person reads it."""
+    """The report as text."""
     lines = ["", "Held-out loss (nats per byte) of each checkpoint"]
     lines += [f"  {index:>2}  {loss:.4f}  {'#' * round(8 * loss)}" for index, loss in enumerate(losses)]
-    lines += ["", "Who trained what (rows: rounds, columns: slots)"]
+    lines += ["", "Operator of each slot (rows: rounds, columns: slots)"]
     lines += [
         f"  {round_:>2}  " + "  ".join(f"{name:<8}" for name in slots.values()) for round_, slots in trained.items()
     ]
@@ -326,7 +326,7 @@ def as_text(
 
 
 def plot(path: Path, losses: Sequence[float], trained: Mapping[int, Mapping[int, str]], title: str) -> None:
-    """Loss per checkpoint, and below it who held which slot in which round."""
+    """Loss per checkpoint, and below it the operator of each slot in each round."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -346,11 +346,9 @@ def plot(path: Path, losses: Sequence[float], trained: Mapping[int, Mapping[int,
         for slot, name in slots.items():
             bottom.add_patch(pyplot.Rectangle((slot - 0.5, round_ - 0.5), 1, 1, color=colours[name], ec="white"))
             bottom.text(slot, round_, name, ha="center", va="center", fontsize=8)
-    bottom.set(
-        xlabel="slot", ylabel="round", xlim=(-0.5, 5.5), ylim=(len(trained) - 0.5, -0.5), title="who trained what"
-    )
     count = max(len(slots) for slots in trained.values())
-    bottom.set_xlim(-0.5, count - 0.5)
+    bottom.set(xlabel="slot", ylabel="round", title="operator of each slot")
+    bottom.set(xlim=(-0.5, count - 0.5), ylim=(len(trained) - 0.5, -0.5))
     bottom.set_xticks(range(count))
     bottom.set_yticks(sorted(trained))
     figure.savefig(path, dpi=120)

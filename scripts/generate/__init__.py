@@ -1,1 +1,1 @@
-"""What programs write of this repository: `python -m scripts.generate [--check] [NAME ...]`."""
+"""Writes the generated files of this repository: `python -m scripts.generate [--check] [NAME ...]`."""

@@ -1,4 +1,4 @@
-"""Write everything that is generated, or say with --check what is stale. Names choose: `python -m scripts.generate --check artifacts`."""
+"""Write all generated files; --check lists stale ones instead. Names select some: `python -m scripts.generate --check artifacts`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import subprocess
 import sys
 
-# In this order: each may read what those before it wrote.
+# Order matters: a generator may read the output of earlier ones.
 GENERATORS = {
     "recipe_table": "the operator table as Vyper constants",
     "artifacts": "the compiled contracts and their typed bindings",
@@ -22,7 +22,7 @@ GENERATORS = {
 def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts.generate", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(GENERATORS)}; default: all")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where a file is stale")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 if a file is stale")
     options = parser.parse_args()
     unknown = set(options.names) - set(GENERATORS)
     if unknown:

@@ -63,7 +63,7 @@ TIMING_MARGIN = 1_024  # room that every contract keeps below it for the next ch
 
 @dataclass(frozen=True)
 class Compiled:
-    """A contract with all that its artifact and its binding are made of."""
+    """A compiled contract: the input of its artifact and its binding."""
 
     name: str
     source: str
@@ -71,7 +71,7 @@ class Compiled:
 
     @property
     def deployed_bytes(self) -> int:
-        """What lies on chain: the runtime code, and behind it the immutables."""
+        """Bytes on chain: the runtime code and the immutables after it."""
         module = self.data.annotated_vyper_module._metadata["type"]
         return len(self.data.bytecode_runtime) + int(module.immutable_section_bytes)
 
@@ -81,7 +81,7 @@ class Compiled:
             "abi": build_abi_output(self.data),
             "bytecode": "0x" + self.data.bytecode.hex(),
             "deployed_bytes": self.deployed_bytes,
-            # Of the contract and, recursively, of all that it imports.
+            # Covers the contract and everything it imports.
             "source_sha256": self.data.integrity_sum,
         }
 
@@ -102,13 +102,13 @@ def module_of(name: str) -> str:
 
 
 def struct_name(struct: StructT) -> str:
-    """The Python name of a struct: its own, unless a binding has something else of that name."""
+    """The Python name of a struct: its own, unless a binding uses that name otherwise."""
     name: str = struct.name
     return f"{name}Struct" if name in ("Binding", "Call") else name
 
 
 def annotation(typ: Any, structs: dict[str, StructT]) -> str:
-    """The Python type of a Vyper type; structs met on the way are added to `structs`."""
+    """The Python type of a Vyper type; adds the structs it contains to `structs`."""
     if isinstance(typ, StructT):
         for member in typ.members.values():
             annotation(member, structs)
@@ -210,7 +210,7 @@ def emit_signature(head: str, parameters: list[str], result: str) -> Iterator[st
 
 
 def converted(typ: Any, expression: str, result: str) -> str:
-    """Turn what was decoded into what the annotation says, structs in a struct too."""
+    """An expression that converts a decoded value to its annotated type, nested structs included."""
     if not isinstance(typ, StructT):
         return expression
     inner = [
@@ -329,7 +329,7 @@ def index() -> str:
 
 
 def outputs(compiled: list[Compiled]) -> dict[Path, str]:
-    """All that is generated, by path."""
+    """The text of every generated file, by path."""
     files = {BINDINGS / "__init__.py": index()}
     for each in compiled:
         artifact = json.dumps(each.artifact(), sort_keys=True, indent=1) + "\n"

@@ -1,6 +1,6 @@
-"""Write the program of the admission benchmark (node/generated/benchmark.repops), or say whether the file is what it would be: --check.
+"""Write the program of the admission benchmark, node/generated/benchmark.repops; --check reports whether it is stale.
 
-Shipped as a file, so that every node runs the same program whatever version of torch it has.
+It is shipped as a file, so that every node runs the same program with any version of torch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DROPOUT = 0.1
 def benchmark_program() -> repops.Program:
     """A training step of a small GPT of 3.2 million parameters.
 
-    With dropout on what the blocks are given: so nearly all of a trial's work depends on its seed.
+    Dropout on the blocks' input makes nearly all of a trial's work depend on its seed.
     """
     module, loss, optimizer = gpt.build(layers=4, heads=4, width=256, context=CONTEXT)
     module.tokens.register_forward_hook(lambda _module, _inputs, output: functional.dropout(output, DROPOUT))

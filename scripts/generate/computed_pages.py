@@ -1,4 +1,4 @@
-"""Pages whose tables and plots are computed: what scripts/generate/economics.py and scripts/generate/scaling.py share."""
+"""Pages with computed tables and plots: shared code of scripts/generate/economics.py and scaling.py."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def save(figure: Any, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Date": None, "Creator": None})
     pyplot.close(figure)
-    # Some viewers stumble over the trailing spaces that the writer leaves.
+    # The writer leaves trailing spaces, which some viewers cannot read.
     path.write_text(re.sub(r"[ \t]+\n", "\n", path.read_text()))
 
 

@@ -19,7 +19,7 @@ from repops.recipes import MAX_STEPS, Recipe, Value, Writer, primitive, recipe
 from repops.words import PRIMITIVES
 
 PATH = Path(__file__).resolve().parents[2] / "contracts" / "modules" / "generated" / "recipe_table.vy"
-TREE = 0  # no operator's code: what joins the lanes of a `sum`
+TREE = 0  # not an operator's code: joins the lanes of a `sum`
 SOURCES = ("input", "constant")
 NAMED = ("iota", "scalar", "copy", "sum_sequential", "sum", "dot", "rank", "take", "scatter", "scatter_add", "concat")
 
@@ -64,7 +64,7 @@ def listed() -> dict[int, Recipe]:
 
 
 def numbered(every: dict[int, Recipe]) -> dict[str, int]:
-    """A number for each primitive, the most used first: the contract asks for them in this order."""
+    """A number for each primitive, the most used first: the contract compares in this order."""
     used = Counter(step.primitive for each in every.values() for step in each.steps)
     return {name: at for at, name in enumerate(sorted(PRIMITIVES, key=lambda name: -used[name]))}
 
@@ -84,7 +84,7 @@ def entries(every: dict[int, Recipe], numbers: dict[str, int]) -> list[int]:
 
 
 def _most_terms(row: Operator) -> int:
-    """log2 of how many terms a part may have, wherever they lie: the largest power of two."""
+    """log2 of the largest power of two of terms that fit one part, wherever they lie."""
     if not row.reduces:
         return 0
     steps, words = steps_per_term(Node(row.name, "f32", ())), _term_operands(row).bit_count()

@@ -1,4 +1,4 @@
-"""Writes tests/vectors: for every transition of the specification single calls as JSON (tests/vectors/README.md).
+"""Writes tests/vectors: single calls of every transition of the specification, as JSON (tests/vectors/README.md).
 
     python -m scripts.generate vectors [--check]
 

@@ -214,7 +214,7 @@ def test_compiler__where_there_is_none_the_driver_takes__says_what_to_install() 
 
 
 class _Tool:
-    """Stands in for NVRTC."""
+    """A substitute for NVRTC."""
 
     version = (12, 9)
 

@@ -313,7 +313,7 @@ def test_decode__a_constant_of_huge_shape__costs_nothing() -> None:
 
 
 def test_decode__a_tiny_file_of_a_huge_tensor__is_read_without_making_it() -> None:
-    """Zero strides: 2^31 - 1 elements of one word. Decoding is free; the profile tells what running would take."""
+    """Zero strides: 2^31 - 1 elements of one word. Decoding is free; the profile gives the cost of a run."""
     from repops.profile import profile
 
     nodes = (

@@ -17,7 +17,7 @@ PLOT_X, PLOT_W = 130, 760
 
 @dataclass(frozen=True)
 class Turn:
-    """One move: the game before it, when it was made, the game after it; none where it was not made."""
+    """One move: the game before it, its time, the game after it (None if the move was not made)."""
 
     before: Game
     at: int
@@ -72,7 +72,7 @@ def _draw_turn(sheet: Sheet, turn: Turn, scale: float) -> None:
 
 
 def _draw_left(sheet: Sheet, played: list[Turn], scale: float) -> None:
-    """What either side has left, over time."""
+    """The time that each side has left."""
     low, high = 400.0, 180.0
     most = max(max(turn.before.committer_left, turn.before.challenger_left) for turn in played)
     up = (low - high) / most

@@ -1,6 +1,6 @@
-"""What the specification says of a game's moves, found by making them. For scripts/generate/figures/pictures.py.
+"""The legal moves of a dispute game, by trying them. For scripts/generate/figures/pictures.py.
 
-Every move of `zoo_compute.spec.referee` is tried by everybody in every position of small games; what is accepted is kept.
+Every party tries every move of `zoo_compute.spec.referee` in every position of small games; accepted moves are recorded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WORKS = (Work(ROOTS, 7, 3, 16), Work(ROOTS, 1200, 35, 16))
 
 @dataclass(frozen=True, order=True)
 class Edge:
-    """A move: where it is due, who may make it, where the game stands then."""
+    """A move: the position before it, who may make it, the position after it."""
 
     at: Place
     move: str
@@ -41,14 +41,14 @@ class Edge:
 
 
 class SpecificationBoard:
-    """The specification, with one game set up on it again and again."""
+    """The specification with one game, set up anew for each move."""
 
     def __init__(self, parts: int = 300) -> None:
         self.world = World(config=Config(part_count=lambda descriptor, element: parts))
         self.world.operators[SOMEBODY] = Operator(owner=COMMITTER, hot=COMMITTER)
 
     def after(self, game: Game, by: str, move: str, *args: Any) -> Game | None:
-        """None where it is refused."""
+        """The game after the move; None if the move is refused."""
         self.world.games[NUMBER] = replace(
             game, challenger=CHALLENGER, move_s=LONG, committer_left=LONG, challenger_left=LONG
         )
@@ -81,7 +81,7 @@ def descent(leaves: int, leaf: int) -> list[tuple[int, int]]:
 
 
 class Author(HashedComputation):
-    """Remembers what it made."""
+    """A computation that caches its results."""
 
     __hash__ = object.__hash__
     state = cache(HashedComputation.state)
@@ -91,7 +91,7 @@ class Author(HashedComputation):
 
 
 def edges() -> list[Edge]:
-    """Of every kind of game, of several numbers of parts, of segments with one step and with more."""
+    """The moves of every kind of game, with several numbers of parts, and segments of one step and of more."""
     explored: set[Edge] = set()
     for parts in (1, 2, 40 * 128):
         board = SpecificationBoard(parts)
@@ -136,7 +136,7 @@ def _explore(board: SpecificationBoard, author: HashedComputation, first: Game, 
 
 
 def _moves(author: HashedComputation, game: Game) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """All that could be made here, by either side."""
+    """All moves that either side could try here."""
     program: HashedProgram = author.programs[Kind(game.frame.kind)]
     move = author.move(game)
     if move:

@@ -23,7 +23,7 @@ RIGHT = "#f4f8fc"  # of what was picked: not looked at
 
 @dataclass(frozen=True)
 class Tree:
-    """One that the game goes down: over how many leaves, to which. below: what the opening of that leaf is."""
+    """A tree that the game descends: its number of leaves and the leaf it reaches. below: the opening of that leaf."""
 
     phase: Phase
     over: str

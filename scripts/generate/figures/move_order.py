@@ -1,4 +1,4 @@
-"""Which move of a game is due after which, as the specification takes them. For scripts/generate/figures/pictures.py."""
+"""Draws which move of a game follows which, by the specification. For scripts/generate/figures/pictures.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sheet to draw on: a few shapes and words as SVG, the same text for the same drawing. For scripts/generate/figures/pictures.py."""
+"""A sheet for shapes and words as SVG; equal drawings give equal text. For scripts/generate/figures/pictures.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Point = tuple[float, float]
 
 
 class Sheet:
-    """White, with a frame, so that it can be read on a page of any colour."""
+    """White, with a frame, so that it is readable on any page."""
 
     def __init__(self, width: float, height: float, title: str) -> None:
         self.width, self.height = width, height
@@ -80,7 +80,7 @@ class Sheet:
 
 
 def _n(value: float) -> str:
-    """To a tenth, which every machine rounds alike."""
+    """A number to one decimal, which rounds alike on every machine."""
     return f"{value:.1f}".removesuffix(".0")
 
 

@@ -100,7 +100,7 @@ class Admissions(Binding):
         return self._call("close_dispute", (job, claim, convicted, challengers))
 
     def settle(self, claim: Claim) -> Call:
-        """Admits the operator of a trial that stood its window."""
+        """Admits the operator of a trial whose window passed undisputed."""
         return self._call("settle", (claim,))
 
     def schedule(self) -> Call:

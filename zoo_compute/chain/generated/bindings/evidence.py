@@ -68,7 +68,7 @@ class Evidence(Binding):
 
         evidence: Which kind.
         frame: What the game has fixed.
-        position: Where it stands; not beyond the last leaf of a tree.
+        position: The game's position; not beyond the last leaf of a tree.
         data: The ABI encoding of this kind's struct.
         """
         values: bool = self._view("judge", (evidence, frame, position, data), block)

@@ -103,7 +103,7 @@ class NodeRegistry(Binding):
         )
 
     def announce(self, operator: int, endpoint: str) -> Call:
-        """Tells where the operator's store serves blocks. An event only."""
+        """Announces where the operator's store serves blocks. An event only."""
         return self._call("announce", (operator, endpoint))
 
     def set_hot(self, operator: int, hot: str) -> Call:
@@ -162,8 +162,8 @@ class NodeRegistry(Binding):
     def lock_bid(self, operator: int, hot: str, token: str, amount: int) -> Call:
         """Locks free collateral behind a bid of an operator that may bid with this hot key; else locks nothing.
 
-        Without an event: Auction tells of the bid, its lot and its capacity. Without a lock against reentrance:
-        it calls nobody, Auction has such a lock itself, and whatever here calls out has done all its effects by
+        Without an event: Auction logs the bid, its lot and its capacity. Without a lock against reentrance: it
+        calls nobody, Auction has such a lock itself, and whatever here calls out has done all its effects by
         then.
         Returns: Whether the operator may bid, and bids are not paused.
         """

@@ -245,12 +245,12 @@ class Referee(Binding):
     def withdraw(self, token: str, account: str) -> Call:
         """Sends an account what it is owed.
 
-        token: The zero address stands for the chain's coin.
+        token: The zero address means the chain's coin.
         """
         return self._call("withdraw", (token, account))
 
     def games(self, game: int, block: BlockIdentifier | None = None) -> Shown:
-        """Where a game stands; all zeros once it ended."""
+        """The position of a game; all zeros once it ended."""
         values: Any = self._view("games", (game,), block)
         return Shown(*values)._replace(state=Game(*values[7]))
 
@@ -270,7 +270,7 @@ class Referee(Binding):
         return values
 
     def owed(self, token: str, account: str, block: BlockIdentifier | None = None) -> int:
-        """token -> account -> what it may withdraw; the zero address stands for the chain's coin."""
+        """token -> account -> what it may withdraw; the zero address means the chain's coin."""
         values: int = self._view("owed", (token, account), block)
         return values
 
