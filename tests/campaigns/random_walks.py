@@ -83,10 +83,10 @@ class Campaign:
                 self._add(future.result())
 
     def _add(self, part: Part) -> None:
-        told = self.made // TELL_EVERY
+        batch = self.made // TELL_EVERY
         self.total.update(part.coverage)
         self.made += part.made
-        if self.made // TELL_EVERY > told:
+        if self.made // TELL_EVERY > batch:
             print(f"{self.made} calls, {self.seconds:.0f} s: {self.total.summary()}", file=sys.stderr, flush=True)
 
     @property
@@ -95,7 +95,7 @@ class Campaign:
 
     def result(self) -> dict[str, object]:
         accepted, refused = self.total.accepts.total(), self.total.reasons.total()
-        reached = {what: [len(found & listed), len(listed)] for what, (found, listed) in self.total.reached().items()}
+        reached = {what: [len(met & listed), len(listed)] for what, (met, listed) in self.total.reached().items()}
         return {
             "calls": {"accepted": accepted, "refused": refused, "discarded": self.made - accepted - refused},
             "reached": reached,

@@ -28,8 +28,8 @@ def expected_events(call: Call, before: World, after: World) -> list[Event]:
 def _opened(call: Call, number: int, game: Game) -> list[Event]:
     job, claim, *_ = call.args
     bonds = call.value, game.tokens
-    told = (job, number, call.sender, claim.operator, claim_hash(claim), *bonds)
-    return [("FrameFixed", (number, astuple(game.frame))), ("GameOpened", told)]
+    opened = (job, number, call.sender, claim.operator, claim_hash(claim), *bonds)
+    return [("FrameFixed", (number, astuple(game.frame))), ("GameOpened", opened)]
 
 
 def _moved(call: Call, number: int, game: Game) -> list[Event]:

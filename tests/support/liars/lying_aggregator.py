@@ -12,8 +12,8 @@ from node.compute.programs import State
 honest = tasks.aggregate
 
 
-def false(*given: Any) -> State:
-    made = honest(*given)
+def false(*_arguments: Any) -> State:
+    made = honest(*_arguments)
     name = min(made)
     made[name] = made[name].copy()
     made[name].reshape(-1)[0] += 1

@@ -197,9 +197,9 @@ class ContractMirror:
                 raise Disagreement(f"{where} shows {actual!r}, specification says {view.expected!r}")
             return
         for field in actual._fields:
-            shown, expected = getattr(actual, field), expected_field(view.expected, field)
-            if shown != expected:
-                raise Disagreement(f"{where}.{field} shows {shown!r}, specification says {expected!r}")
+            actual_field, expected = getattr(actual, field), expected_field(view.expected, field)
+            if actual_field != expected:
+                raise Disagreement(f"{where}.{field} shows {actual_field!r}, specification says {expected!r}")
 
     def block_hash(self, number: int) -> bytes:
         return chain.block_hash(number)
